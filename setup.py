@@ -1,0 +1,51 @@
+"""Packaging of keras-vit."""
+
+import pathlib
+import re
+
+from setuptools import find_packages, setup
+
+HERE = pathlib.Path(__file__).parent
+VERSION = re.search(
+    r'__version__ = "(.+)"', (HERE / "keras_vit" / "version.py").read_text()
+).group(1)
+
+setup(
+    name="keras-vit",
+    version=VERSION,
+    description="The Vision Transformer for Keras 3: train, transfer, analyse and export it.",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.10,<3.14",
+    packages=find_packages(
+        include=["keras_vit*", "training*", "export*", "benchmarks*"]
+    ),
+    install_requires=[
+        "absl-py",
+        "ai-edge-litert>=2.0",
+        "ai-edge-quantizer>=0.4",
+        "flatbuffers",
+        "importlib_resources",  # imported by tensorflow-datasets, which does not declare it
+        "keras>=3.10",
+        "matplotlib",
+        "ml_collections",
+        "numpy",
+        "rich",
+        "safetensors",
+        "scikit-learn",
+        "scipy",  # imported by tensorflow-datasets to prepare Flowers and SVHN
+        "setuptools<81",  # tensorflow-hub imports pkg_resources
+        "tensorflow>=2.19,<2.22",
+        "tensorflow-datasets>=4.9.8",
+        "tensorflow-hub>=0.16.1",
+        "tf_keras>=2.19",
+    ],
+    extras_require={
+        "test": ["hypothesis", "pytest", "pytest-timeout", "ruff"],
+        "gpu": ["tensorflow[and-cuda]>=2.19,<2.22"],
+        "tpu": ["tensorflow-tpu==2.20.0; sys_platform == 'linux'", "libtpu<=0.0.30"],
+        "bench": ["keras-hub", "timm", "torch", "jax", "flax", "onnxruntime"],
+        "vtab": ["h5py", "opencv-python-headless"],
+    },
+)

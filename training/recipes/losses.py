@@ -1,0 +1,52 @@
+"""The paper's two classification losses, for one-hot, multi-hot or soft labels.
+
+Labels are `(batch, classes)` floats, logits `(batch, classes)`; both losses are computed in
+float32 whatever the precision of the logits, and averaged over the batch.
+"""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class SoftmaxCrossentropy(keras.losses.Loss):
+    """Softmax cross-entropy, `-sum_c y_c log softmax(z)_c`: fine-tuning."""
+
+    def __init__(self, name="softmax_crossentropy", **kwargs):
+        super().__init__(name=name, **kwargs)
+
+    def call(self, y_true, y_pred):
+        labels, logits = ops.cast(y_true, "float32"), ops.cast(y_pred, "float32")
+        return -ops.sum(labels * ops.log_softmax(logits, axis=-1), axis=-1)
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class SigmoidCrossentropy(keras.losses.Loss):
+    """Sigmoid cross-entropy summed over classes: pre-training.
+
+    `-sum_c [y_c log sigmoid(z_c) + (1 - y_c) log(1 - sigmoid(z_c))]`, so that the value grows
+    with the number of classes; start such a head from a negative bias.
+    """
+
+    def __init__(self, name="sigmoid_crossentropy", **kwargs):
+        super().__init__(name=name, **kwargs)
+
+    def call(self, y_true, y_pred):
+        labels, logits = ops.cast(y_true, "float32"), ops.cast(y_pred, "float32")
+        return -ops.sum(
+            labels * ops.log_sigmoid(logits) + (1.0 - labels) * ops.log_sigmoid(-logits), axis=-1
+        )
+
+
+LOSSES = {"softmax": SoftmaxCrossentropy, "sigmoid": SigmoidCrossentropy}
+
+
+def build_loss(name):
+    """Returns the loss called `name`, `"softmax"` or `"sigmoid"`, as a `keras.losses.Loss`.
+
+    Raises:
+        ValueError: if there is no loss of this name.
+    """
+    if name not in LOSSES:
+        raise ValueError(f"Loss: expected one of {', '.join(LOSSES)}. Received: {name!r}.")
+    return LOSSES[name]()

@@ -1,0 +1,249 @@
+"""SGD with momentum and AdamW as the original trains with them, as Keras optimizers.
+
+They differ from Keras's own in what changes the trajectory: the velocity of `Momentum` holds no
+learning rate, `AdamW` adds its epsilon outside the bias-corrected root and decays kernels only,
+first moments can be stored in bfloat16, and the moving average of the weights starts from the
+weights. All work with `compile` and `fit`; a distributed loop calls `apply_reduced`.
+"""
+
+import keras
+from keras import ops
+
+from training.recipes.schedules import WarmupDecay
+
+
+class _Optimizer(keras.optimizers.Optimizer):
+    """What both optimizers share: decoupled weight decay, moment precision, weight average."""
+
+    def __init__(self, learning_rate, weight_decay=0.0, first_moment_dtype="float32", **kwargs):
+        super().__init__(learning_rate, weight_decay=None, **kwargs)
+        self.decoupled_weight_decay = float(weight_decay)
+        self.first_moment_dtype = first_moment_dtype
+
+    def build(self, variables):
+        if self.built:
+            return
+        super().build(variables)
+        self._decayed = [variable.name == "kernel" for variable in variables]
+        self.first_moments = [
+            self.add_variable(
+                variable.shape, dtype=self.first_moment_dtype, name=f"first_moment_{index}"
+            )
+            for index, variable in enumerate(variables)
+        ]
+        if self.use_ema:
+            for average, variable in zip(
+                self._model_variables_moving_average, variables, strict=True
+            ):
+                average.assign(variable)
+
+    def _decrease(self, variable, index, step, learning_rate):
+        """Subtracts `learning_rate * (step + weight_decay * variable)`."""
+        rate = ops.cast(learning_rate, variable.dtype)
+        if self.decoupled_weight_decay and self._decayed[index]:
+            step = step + self.decoupled_weight_decay * variable
+        self.assign_sub(variable, rate * step)
+
+    def _update_model_variables_moving_average(self, trainable_variables):
+        # Keras forgets the start weights at the first update; Polyak averaging counts them.
+        for variable, average in zip(
+            trainable_variables, self._model_variables_moving_average, strict=True
+        ):
+            average.assign(self.ema_momentum * average + (1.0 - self.ema_momentum) * variable)
+
+    def apply_reduced(self, gradients):
+        """Clips and applies gradients that are already summed over all replicas.
+
+        Call it in replica context (or without a strategy), after `build`: each replica updates
+        its own copy of the variables, with no further communication.
+
+        Args:
+            gradients: list of float32 tensors, one per variable given to `build`.
+
+        Returns:
+            Float32 scalar, the global norm of the gradients before clipping.
+        """
+        norm = ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
+        if self.global_clipnorm:
+            scale = self.global_clipnorm / ops.maximum(norm, self.global_clipnorm)
+            gradients = [gradient * scale for gradient in gradients]
+        rate = self.learning_rate
+        for gradient, variable in zip(gradients, self._trainable_variables, strict=True):
+            self.update_step(gradient, variable, rate)
+        if self.use_ema:
+            self._update_model_variables_moving_average(self._trainable_variables)
+        self._iterations.assign_add(1)
+        return norm
+
+    def swap_averages(self):
+        """Exchanges the weights with their moving averages; calling it twice changes nothing."""
+        for variable, average in zip(
+            self._trainable_variables, self._model_variables_moving_average, strict=True
+        ):
+            weights = ops.convert_to_numpy(variable)
+            variable.assign(average)
+            average.assign(weights)
+
+    def get_config(self):
+        return super().get_config() | {
+            "weight_decay": self.decoupled_weight_decay,
+            "first_moment_dtype": self.first_moment_dtype,
+        }
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class Momentum(_Optimizer):
+    """Gradient descent with momentum: `m <- momentum m + g; p <- p - rate (m + decay p)`.
+
+    Args:
+        learning_rate: float or schedule.
+        momentum: float in [0, 1).
+        weight_decay: float, decoupled, relative to the rate, on variables named `kernel`.
+        first_moment_dtype: dtype that `m` is stored in; it is computed and used in the dtype
+            of the variable.
+        **kwargs: of `keras.optimizers.Optimizer`, such as `global_clipnorm` and `use_ema`.
+    """
+
+    def __init__(self, learning_rate, momentum=0.9, **kwargs):
+        super().__init__(learning_rate, **kwargs)
+        self.momentum = momentum
+
+    def update_step(self, gradient, variable, learning_rate):
+        index = self._get_variable_index(variable)
+        moment = self.first_moments[index]
+        velocity = self.momentum * ops.cast(moment, variable.dtype) + ops.cast(
+            gradient, variable.dtype
+        )
+        self.assign(moment, velocity)
+        self._decrease(variable, index, velocity, learning_rate)
+
+    def get_config(self):
+        return super().get_config() | {"momentum": self.momentum}
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class AdamW(_Optimizer):
+    """Adam with decoupled weight decay: `p <- p - rate (m^ / (sqrt(v^) + epsilon) + decay p)`.
+
+    `m^` and `v^` are the bias-corrected moments. Adam is `weight_decay=0`.
+
+    Args:
+        learning_rate: float or schedule.
+        weight_decay: float, relative to the rate, on variables named `kernel`.
+        beta_1, beta_2: floats in [0, 1), decays of the moments.
+        epsilon: float, added to the root of the corrected second moment.
+        first_moment_dtype: dtype that `m` is stored in; it is computed and used in the dtype
+            of the variable.
+        **kwargs: of `keras.optimizers.Optimizer`, such as `global_clipnorm` and `use_ema`.
+    """
+
+    def __init__(
+        self, learning_rate, weight_decay=0.0, beta_1=0.9, beta_2=0.999, epsilon=1e-8, **kwargs
+    ):
+        super().__init__(learning_rate, weight_decay=weight_decay, **kwargs)
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+
+    def build(self, variables):
+        if self.built:
+            return
+        super().build(variables)
+        self.second_moments = [
+            self.add_variable(variable.shape, dtype=variable.dtype, name=f"second_moment_{index}")
+            for index, variable in enumerate(variables)
+        ]
+
+    def update_step(self, gradient, variable, learning_rate):
+        index = self._get_variable_index(variable)
+        moment, second_moment = self.first_moments[index], self.second_moments[index]
+        gradient = ops.cast(gradient, variable.dtype)
+        update = ops.cast(self._iterations + 1, variable.dtype)
+
+        first = self.beta_1 * ops.cast(moment, variable.dtype) + (1.0 - self.beta_1) * gradient
+        second = self.beta_2 * second_moment + (1.0 - self.beta_2) * ops.square(gradient)
+        self.assign(moment, first)
+        self.assign(second_moment, second)
+
+        first = first / (1.0 - ops.power(self.beta_1, update))
+        second = second / (1.0 - ops.power(self.beta_2, update))
+        self._decrease(variable, index, first / (ops.sqrt(second) + self.epsilon), learning_rate)
+
+    def get_config(self):
+        return super().get_config() | {
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+        }
+
+
+OPTIMIZERS = {"sgd": Momentum, "adamw": AdamW}
+
+DEFAULTS = {
+    "name": "adamw",
+    "base_lr": 1e-3,
+    "schedule": "cosine",
+    "warmup_steps": 0,
+    "total_steps": 0,
+    "end_lr": 0.0,
+    "momentum": 0.9,
+    "weight_decay": 0.0,
+    "clip_norm": 0.0,
+    "beta_1": 0.9,
+    "beta_2": 0.999,
+    "first_moment_dtype": "float32",
+    "ema_decay": 0.0,
+}
+
+
+def build_optimizer(config):
+    """Returns the optimizer that `config` describes.
+
+    Args:
+        config: `ml_collections.ConfigDict` or dict with any of these keys.
+            name: `"sgd"` or `"adamw"` (the default).
+            base_lr, schedule (`"cosine"`, `"linear"`), warmup_steps, total_steps, end_lr:
+                as in `WarmupDecay`; total_steps is required.
+            momentum: of SGD.
+            beta_1, beta_2: of AdamW.
+            weight_decay: decoupled and relative to the rate (Table 3's convention), kernels only.
+            clip_norm: largest global norm of the gradients; 0 does not clip.
+            first_moment_dtype: `"float32"` or `"bfloat16"`.
+            ema_decay: decay of the moving average of the weights; 0 keeps none.
+
+    Raises:
+        ValueError: for an unknown key, optimizer or schedule, or without total_steps.
+    """
+    given = dict(config)
+    unknown = sorted(set(given) - set(DEFAULTS))
+    if unknown:
+        raise ValueError(
+            f"Optimizer: unknown key {', '.join(unknown)}. Expected keys: {', '.join(DEFAULTS)}."
+        )
+    config = DEFAULTS | given
+    if config["name"] not in OPTIMIZERS:
+        raise ValueError(
+            f"Optimizer: expected one of {', '.join(OPTIMIZERS)}. Received: {config['name']!r}."
+        )
+    if config["total_steps"] < 1:
+        raise ValueError(
+            "Optimizer: total_steps, the length of the learning-rate schedule, must be at least 1. "
+            f"Received: total_steps={config['total_steps']}."
+        )
+    arguments = {
+        "learning_rate": WarmupDecay(
+            config["base_lr"],
+            config["total_steps"],
+            config["warmup_steps"],
+            decay=config["schedule"],
+            end_lr=config["end_lr"],
+        ),
+        "weight_decay": config["weight_decay"],
+        "global_clipnorm": config["clip_norm"] or None,
+        "first_moment_dtype": config["first_moment_dtype"],
+        "use_ema": config["ema_decay"] > 0,
+        "ema_momentum": config["ema_decay"],
+    }
+    if config["name"] == "sgd":
+        return Momentum(momentum=config["momentum"], **arguments)
+    return AdamW(beta_1=config["beta_1"], beta_2=config["beta_2"], **arguments)

@@ -1,0 +1,36 @@
+"""Models by name."""
+
+from keras_vit import models, variants
+
+
+def create_model(name, num_classes=1000, image_size=224, weights=None, **overrides):
+    """Builds a model of the paper by its name.
+
+    Args:
+        name: one of `keras_vit.variants.NAMES`, or "ViT-SIZE/PATCH" with any
+            patch size.
+        num_classes: int, or None for the representation alone.
+        image_size: int or (height, width), in pixels.
+        weights: None for the original's random initialisation, or the name or
+            path of a checkpoint. A head of another size is left as initialised.
+        **overrides: further constructor arguments of the model's class.
+
+    Returns:
+        A `keras_vit.VisionTransformer` or `keras_vit.ResNetV2`.
+
+    Raises:
+        ValueError: if the name or an argument is not known.
+
+    Example:
+
+    >>> model = keras_vit.create_model("ViT-B/16", num_classes=10, image_size=384)
+    """
+    class_name, arguments = variants.arguments_of(name)
+    model_name = name.lower().replace("/", "_").replace("+", "_").replace("-", "_")
+    arguments = {"name": model_name, **arguments, **overrides}
+    model = getattr(models, class_name)(num_classes=num_classes, image_size=image_size, **arguments)
+    if weights is not None:
+        from keras_vit.checkpoints import load_weights
+
+        load_weights(model, weights)
+    return model

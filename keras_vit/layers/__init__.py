@@ -1,0 +1,44 @@
+"""The layers of the Vision Transformer, its hybrids and its relatives."""
+
+from keras_vit.layers.attention import MultiHeadSelfAttention
+from keras_vit.layers.axial_block import AxialEncoderBlock
+from keras_vit.layers.class_token import ClassToken
+from keras_vit.layers.dropout import Dropout, StochasticDepth
+from keras_vit.layers.encoder_block import EncoderBlock
+from keras_vit.layers.first_token import FirstToken
+from keras_vit.layers.group_normalization import GroupNormalization
+from keras_vit.layers.map_head import MAPHead
+from keras_vit.layers.mlp import MLP
+from keras_vit.layers.normalization import LayerNormalization
+from keras_vit.layers.patch_embedding import FlattenGrid, PatchEmbedding
+from keras_vit.layers.position_embedding import (
+    LearnedPosition1D,
+    LearnedPosition2D,
+    SinCosPosition2D,
+)
+from keras_vit.layers.relative_position import RelativePosition
+from keras_vit.layers.residual_units import BiTUnit, HybridUnit
+from keras_vit.layers.standardized_conv import StandardizedConv2D
+
+__all__ = [
+    "MLP",
+    "AxialEncoderBlock",
+    "BiTUnit",
+    "ClassToken",
+    "Dropout",
+    "EncoderBlock",
+    "FirstToken",
+    "FlattenGrid",
+    "GroupNormalization",
+    "HybridUnit",
+    "LayerNormalization",
+    "LearnedPosition1D",
+    "LearnedPosition2D",
+    "MAPHead",
+    "MultiHeadSelfAttention",
+    "PatchEmbedding",
+    "RelativePosition",
+    "SinCosPosition2D",
+    "StandardizedConv2D",
+    "StochasticDepth",
+]

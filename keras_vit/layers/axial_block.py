@@ -1,0 +1,79 @@
+"""The Axial-ViT block: attention along rows, then along columns (appendix D.5)."""
+
+import keras
+from keras import ops
+
+from keras_vit.layers.encoder_block import EncoderBlock
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class AxialEncoderBlock(keras.layers.Layer):
+    """Two encoder blocks, the first within each row, the second within each column.
+
+    Args:
+        grid_size: (rows, columns) of patches.
+        **block: arguments of `EncoderBlock`, shared by both.
+
+    Call arguments:
+        tokens: (batch, rows * columns, channels) in raster order, no class token.
+        training: bool.
+
+    Returns:
+        A tensor like `tokens`.
+    """
+
+    def __init__(
+        self,
+        grid_size,
+        num_heads,
+        mlp_dim,
+        dropout_rate=0.0,
+        attention_dropout_rate=0.0,
+        stochastic_depth_rate=0.0,
+        gelu="tanh",
+        layer_norm_epsilon=1e-6,
+        relative_positions=False,
+        remat=False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.grid_size = tuple(grid_size)
+        self.block_config = {
+            "num_heads": num_heads,
+            "mlp_dim": mlp_dim,
+            "dropout_rate": dropout_rate,
+            "attention_dropout_rate": attention_dropout_rate,
+            "stochastic_depth_rate": stochastic_depth_rate,
+            "gelu": gelu,
+            "layer_norm_epsilon": layer_norm_epsilon,
+            "relative_positions": relative_positions,
+            "remat": remat,
+        }
+        self.row = EncoderBlock(**self.block_config, dtype=self.dtype_policy, name="row")
+        self.column = EncoderBlock(**self.block_config, dtype=self.dtype_policy, name="column")
+
+    def build(self, input_shape):
+        rows, columns = self.grid_size
+        self.row.build((None, columns, input_shape[-1]))
+        self.column.build((None, rows, input_shape[-1]))
+
+    def call(self, tokens, training=False):
+        rows, columns = self.grid_size
+        channels = tokens.shape[-1]
+        x = ops.reshape(tokens, (-1, columns, channels))
+        x = self.row(x, training=training)
+        x = self._transpose(x, rows, columns, channels)
+        x = self.column(x, training=training)
+        x = self._transpose(x, columns, rows, channels)
+        return ops.reshape(x, (-1, rows * columns, channels))
+
+    @staticmethod
+    def _transpose(lines, rows, columns, channels):
+        grid = ops.reshape(lines, (-1, rows, columns, channels))
+        return ops.reshape(ops.transpose(grid, (0, 2, 1, 3)), (-1, rows, channels))
+
+    def compute_output_spec(self, tokens, training=False):
+        return keras.KerasTensor(tokens.shape, dtype=self.compute_dtype)
+
+    def get_config(self):
+        return {**super().get_config(), "grid_size": self.grid_size, **self.block_config}

@@ -1,0 +1,140 @@
+"""One block of the Transformer encoder (equations 2 and 3)."""
+
+import keras
+
+from keras_vit.layers.attention import MultiHeadSelfAttention
+from keras_vit.layers.dropout import Dropout, StochasticDepth
+from keras_vit.layers.mlp import MLP
+from keras_vit.layers.normalization import LayerNormalization
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class EncoderBlock(keras.layers.Layer):
+    """z' = MSA(LN(z)) + z, then z = MLP(LN(z')) + z'.
+
+    Args:
+        num_heads: int, attention heads.
+        mlp_dim: int, hidden width of the MLP.
+        dropout_rate: float, dropout after the attention's projection and after
+            both dense layers of the MLP.
+        attention_dropout_rate: float, dropout of the attention probabilities.
+        stochastic_depth_rate: float, probability that an example skips a branch.
+        gelu: "tanh" or "erf".
+        layer_norm_epsilon: float.
+        relative_positions: bool, see `MultiHeadSelfAttention`.
+        remat: bool, whether training recomputes the block's activations in the
+            backward pass instead of keeping them.
+
+    Call arguments:
+        tokens: (batch, tokens, channels).
+        training: bool.
+        first_token_only: bool, whether only the first token's result is wanted.
+            It is computed exactly, at the cost of keys and values alone for the
+            other tokens.
+
+    Returns:
+        A tensor like `tokens`, or (batch, 1, channels) for the first token.
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        mlp_dim,
+        dropout_rate=0.0,
+        attention_dropout_rate=0.0,
+        stochastic_depth_rate=0.0,
+        gelu="tanh",
+        layer_norm_epsilon=1e-6,
+        relative_positions=False,
+        remat=False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.mlp_dim = mlp_dim
+        self.dropout_rate = dropout_rate
+        self.attention_dropout_rate = attention_dropout_rate
+        self.stochastic_depth_rate = stochastic_depth_rate
+        self.gelu = gelu
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.relative_positions = relative_positions
+        self.remat = remat
+
+        policy = {"dtype": self.dtype_policy}
+        self.attention_norm = LayerNormalization(
+            layer_norm_epsilon, name="attention_norm", **policy
+        )
+        self.attention = MultiHeadSelfAttention(
+            num_heads, attention_dropout_rate, relative_positions, name="attention", **policy
+        )
+        self.attention_dropout = Dropout(dropout_rate, name="attention_dropout", **policy)
+        self.mlp_norm = LayerNormalization(layer_norm_epsilon, name="mlp_norm", **policy)
+        self.mlp = MLP(mlp_dim, dropout_rate, gelu, name="mlp", **policy)
+        self.attention_depth = StochasticDepth(
+            stochastic_depth_rate, name="attention_depth", **policy
+        )
+        self.mlp_depth = StochasticDepth(stochastic_depth_rate, name="mlp_depth", **policy)
+
+    def build(self, input_shape):
+        for layer in (self.attention_norm, self.attention, self.mlp_norm, self.mlp):
+            layer.build(input_shape)
+
+    def _draw(self, training):
+        return {
+            "attention": self.attention.draw(training),
+            "attention_dropout": self.attention_dropout.draw(training),
+            "attention_depth": self.attention_depth.draw(training),
+            "mlp": self.mlp.draw(training),
+            "mlp_depth": self.mlp_depth.draw(training),
+        }
+
+    def _attend(self, tokens, drawn, first_token_only):
+        x = self.attention(
+            self.attention_norm(tokens),
+            first_token_only=first_token_only,
+            drawn=drawn["attention"],
+        )
+        x = self.attention_dropout.apply(x, drawn["attention_dropout"])
+        return self.attention_depth.apply(x, drawn["attention_depth"])
+
+    def _think(self, tokens, drawn):
+        x = self.mlp(self.mlp_norm(tokens), drawn=drawn["mlp"])
+        return self.mlp_depth.apply(x, drawn["mlp_depth"])
+
+    def call(self, tokens, training=False, first_token_only=False):
+        drawn = self._draw(training)
+
+        def transform(tokens):
+            residual = tokens[:, :1] if first_token_only else tokens
+            attended = residual + self._attend(tokens, drawn, first_token_only)
+            return attended + self._think(attended, drawn)
+
+        if self.remat and training:
+            transform = keras.remat(transform)
+        return transform(tokens)
+
+    def attention_probabilities(self, tokens):
+        """Returns this block's attention weights, (batch, heads, tokens, tokens), float32.
+
+        `tokens` is the block's input, (batch, tokens, channels).
+        """
+        return self.attention.probabilities(self.attention_norm(tokens))
+
+    def compute_output_spec(self, tokens, training=False, first_token_only=False):
+        batch, length, channels = tokens.shape
+        shape = (batch, 1 if first_token_only else length, channels)
+        return keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "mlp_dim": self.mlp_dim,
+            "dropout_rate": self.dropout_rate,
+            "attention_dropout_rate": self.attention_dropout_rate,
+            "stochastic_depth_rate": self.stochastic_depth_rate,
+            "gelu": self.gelu,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "relative_positions": self.relative_positions,
+            "remat": self.remat,
+        }

@@ -1,0 +1,57 @@
+"""Convolution with standardised weights (Qiao et al., 2019), as BiT and the hybrids use it."""
+
+import keras
+from keras import ops
+
+STANDARDIZATIONS = ("hybrid", "bit")
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class StandardizedConv2D(keras.layers.Conv2D):
+    """A convolution without bias whose kernel has mean 0 and variance 1 per filter.
+
+    Args:
+        filters, kernel_size, strides, padding: as for `keras.layers.Conv2D`.
+        standardization: "hybrid", (w - mean) / (std + 1e-5), the rule of the ViT
+            hybrids' ResNet, or "bit", (w - mean) / sqrt(var + 1e-10), BiT's own.
+
+    Call arguments:
+        inputs: (batch, height, width, channels).
+
+    Returns:
+        (batch, new height, new width, filters).
+    """
+
+    def __init__(
+        self, filters, kernel_size, strides=1, padding="same", standardization="hybrid", **kwargs
+    ):
+        if standardization not in STANDARDIZATIONS:
+            raise ValueError(
+                f"`standardization` must be one of {STANDARDIZATIONS}. "
+                f"Received: standardization={standardization!r}"
+            )
+        kwargs = {"kernel_initializer": "lecun_normal", **kwargs, "use_bias": False}
+        super().__init__(
+            filters,
+            kernel_size,
+            strides=strides,
+            padding=padding,
+            **{**kwargs, "data_format": "channels_last"},
+        )
+        self.standardization = standardization
+
+    def standardize(self, kernel):
+        """Returns the kernel with standardised filters, in float32."""
+        kernel = ops.cast(kernel, "float32")
+        centred = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
+        variance = ops.mean(centred * centred, axis=(0, 1, 2), keepdims=True)
+        if self.standardization == "hybrid":
+            return centred / (ops.sqrt(variance) + 1e-5)
+        return centred * ops.rsqrt(variance + 1e-10)
+
+    def convolution_op(self, inputs, kernel):
+        kernel = ops.cast(self.standardize(kernel), self.compute_dtype)
+        return super().convolution_op(inputs, kernel)
+
+    def get_config(self):
+        return {**super().get_config(), "standardization": self.standardization}

@@ -1,0 +1,112 @@
+"""Big Transfer's ResNet-v2 (Kolesnikov et al., 2020), the paper's baseline."""
+
+import keras
+
+from keras_vit.layers import BiTUnit, GroupNormalization, StandardizedConv2D
+from keras_vit.models.image_size import as_height_width
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class ResNetV2(keras.Model):
+    """A pre-activation ResNet with group normalisation and weight standardisation.
+
+    A functional `keras.Model` from images, (batch, height, width, 3) float32 in
+    [-1, 1], to logits, (batch, num_classes) float32, or to the representation
+    where `num_classes` is None.
+
+    Args:
+        num_layers: ints, the residual units of each stage; (3, 4, 6, 3) is
+            ResNet-50.
+        width_factor: int, multiplies the channels.
+        num_classes: int or None.
+        image_size: int or (height, width), in pixels.
+        head_bias_init: float, the initial bias of the head; its kernel is zero.
+    """
+
+    def __init__(
+        self,
+        num_layers=(3, 4, 6, 3),
+        width_factor=1,
+        num_classes=1000,
+        image_size=224,
+        head_bias_init=0.0,
+        name="resnet_v2",
+        dtype=None,
+        **kwargs,
+    ):
+        policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+        height, width = as_height_width(image_size)
+        images = keras.Input((height, width, 3), dtype="float32", name="images")
+        endpoints = {}
+        root = 64 * width_factor
+        x = keras.layers.ZeroPadding2D(3, dtype=policy, name="pad_root")(images)
+        x = StandardizedConv2D(
+            root, 7, 2, "valid", standardization="bit", dtype=policy, name="conv_root"
+        )(x)
+        x = keras.layers.ZeroPadding2D(1, dtype=policy, name="pad_pool")(x)
+        x = keras.layers.MaxPooling2D(3, 2, dtype=policy, name="pool_root")(x)
+        endpoints["stem"] = x
+        for stage, units in enumerate(num_layers):
+            for unit in range(units):
+                strides = 2 if stage > 0 and unit == 0 else 1
+                layer_name = f"block{stage + 1}_unit{unit + 1:02d}"
+                x = BiTUnit(root * 2**stage, strides, dtype=policy, name=layer_name)(x)
+            endpoints[f"block_{stage:02d}"] = x
+        x = GroupNormalization(1e-5, dtype=policy, name="group_norm")(x)
+        x = keras.layers.Activation("relu", dtype=policy, name="relu")(x)
+        endpoints["encoded"] = x
+        x = keras.layers.GlobalAveragePooling2D(dtype=policy, name="pool")(x)
+        x = keras.layers.Identity(dtype="float32", name="representation")(x)
+        endpoints["representation"] = x
+        if num_classes is not None:
+            x = keras.layers.Dense(
+                num_classes,
+                kernel_initializer="zeros",
+                bias_initializer=keras.initializers.Constant(head_bias_init),
+                dtype="float32",
+                name="head",
+            )(x)
+            endpoints["logits"] = x
+        super().__init__(inputs=images, outputs=x, name=name, **kwargs)
+        self._record = _Record(
+            endpoints,
+            {
+                "num_layers": tuple(num_layers),
+                "width_factor": width_factor,
+                "num_classes": num_classes,
+                "image_size": image_size if isinstance(image_size, int) else tuple(image_size),
+                "head_bias_init": head_bias_init,
+            },
+            policy,
+        )
+
+    @property
+    def arguments(self):
+        """The constructor's arguments, a dict."""
+        return self._record.arguments
+
+    @property
+    def endpoints(self):
+        """Every intermediate result by name: the stages' feature maps and the rest."""
+        return dict(self._record.endpoints)
+
+    def get_config(self):
+        return {
+            **self.arguments,
+            "name": self.name,
+            "trainable": self.trainable,
+            "dtype": keras.dtype_policies.serialize(self._record.policy),
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**config)
+
+
+class _Record:
+    """What the model remembers, out of reach of Keras's attribute tracking."""
+
+    def __init__(self, endpoints, arguments, policy):
+        self.endpoints = endpoints
+        self.arguments = arguments
+        self.policy = policy

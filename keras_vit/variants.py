@@ -1,0 +1,88 @@
+"""Table 1 and its relatives, as data: what a model's name means.
+
+A name is a size and a patch size in pixels, "ViT-B/16"; a hybrid puts its ResNet
+in front, "R50+ViT-B/16", where the number after the slash is the stride of the
+whole, as in the paper.
+"""
+
+import re
+
+SIZES = {
+    "Ti": {"num_layers": 12, "hidden_size": 192, "mlp_dim": 768, "num_heads": 3},
+    "S": {"num_layers": 12, "hidden_size": 384, "mlp_dim": 1536, "num_heads": 6},
+    "B": {"num_layers": 12, "hidden_size": 768, "mlp_dim": 3072, "num_heads": 12},
+    "L": {"num_layers": 24, "hidden_size": 1024, "mlp_dim": 4096, "num_heads": 16},
+    "H": {"num_layers": 32, "hidden_size": 1280, "mlp_dim": 5120, "num_heads": 16},
+    "g": {"num_layers": 40, "hidden_size": 1408, "mlp_dim": 6144, "num_heads": 16},
+}
+
+# The ResNet and the patch size on its feature map. Stage 4 of a stride-16 hybrid
+# is moved into stage 3, which keeps the number of units and quadruples the tokens.
+HYBRIDS = {
+    "R+ViT-Ti/16": ("Ti", (), 8),
+    "R26+ViT-S/32": ("S", (2, 2, 2, 2), 1),
+    "R26+ViT-B/32": ("B", (2, 2, 2, 2), 1),
+    "R50+ViT-B/16": ("B", (3, 4, 9), 1),
+    "R50+ViT-B/32": ("B", (3, 4, 6, 3), 1),
+    "R50+ViT-L/16": ("L", (3, 4, 9), 1),
+    "R50+ViT-L/32": ("L", (3, 4, 6, 3), 1),
+}
+
+RESNETS = {
+    "BiT-R50x1": ((3, 4, 6, 3), 1),
+    "BiT-R50x2": ((3, 4, 6, 3), 2),
+    "BiT-R50x3": ((3, 4, 6, 3), 3),
+    "BiT-R101x1": ((3, 4, 23, 3), 1),
+    "BiT-R101x3": ((3, 4, 23, 3), 3),
+    "BiT-R152x1": ((3, 8, 36, 3), 1),
+    "BiT-R152x2": ((3, 8, 36, 3), 2),
+    "BiT-R152x4": ((3, 8, 36, 3), 4),
+    "BiT-R200x3": ((3, 24, 36, 3), 3),
+}
+
+# The patch sizes of published checkpoints and of the paper's experiments. Any other works too.
+PATCHED = (
+    "ViT-Ti/16",
+    "ViT-Ti/32",
+    "ViT-S/16",
+    "ViT-S/32",
+    "ViT-B/8",
+    "ViT-B/16",
+    "ViT-B/32",
+    "ViT-L/16",
+    "ViT-L/32",
+    "ViT-H/14",
+    "ViT-g/14",
+)
+
+AXIAL = ("Axial-ViT-B/16", "Axial-ViT-B/32")
+
+NAMES = (*PATCHED, *HYBRIDS, *RESNETS, *AXIAL)
+
+
+def arguments_of(name):
+    """Returns (class name, constructor arguments) of a model's name.
+
+    Args:
+        name: "ViT-B/16", "R50+ViT-B/16", "BiT-R50x1", "Axial-ViT-B/32", …
+
+    Raises:
+        ValueError: if the name is not known.
+    """
+    if name in RESNETS:
+        num_layers, width_factor = RESNETS[name]
+        return "ResNetV2", {"num_layers": num_layers, "width_factor": width_factor}
+    if name in HYBRIDS:
+        size, num_layers, patch_size = HYBRIDS[name]
+        resnet = {"num_layers": num_layers, "width_factor": 1}
+        return "VisionTransformer", {**SIZES[size], "patch_size": patch_size, "resnet": resnet}
+    match = re.fullmatch(r"(Axial-)?ViT-(\w+)/(\d+)", name)
+    if not match or match[2] not in SIZES or int(match[3]) < 1:
+        raise ValueError(
+            f"Expected a model's name, one of {', '.join(NAMES)}, or ViT with a size of "
+            f"{', '.join(SIZES)} and any patch size. Received: {name!r}"
+        )
+    arguments = {**SIZES[match[2]], "patch_size": int(match[3])}
+    if match[1]:
+        arguments.update(attention="axial", classifier="gap")
+    return "VisionTransformer", arguments

@@ -1,0 +1,86 @@
+"""Models are loaded from runs, files and modules, and known by their weights."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_vit
+from training.evaluation import models
+
+
+def images(size=16):
+    return np.random.default_rng(0).uniform(-1, 1, (2, size, size, 3)).astype(np.float32)
+
+
+def test_a_run_directory_and_its_model_file_are_the_same_model(vit, tmp_path):
+    vit.save(tmp_path / "model.keras")
+    by_run, by_file = (models.load_model(p) for p in (tmp_path, tmp_path / "model.keras"))
+    assert by_run.identity == by_file.identity == models.describe(vit, "").identity
+    assert by_run.image_size == (16, 16) and by_run.image_range == (-1.0, 1.0)
+    np.testing.assert_allclose(by_run.logits(images()), vit.predict_on_batch(images()), atol=1e-6)
+    represent = keras.Model(vit.input, vit.endpoints["representation"])
+    expected = represent.predict_on_batch(images())
+    np.testing.assert_allclose(by_run.features(images()), expected, atol=1e-6)
+    assert by_run.feature_name == "representation"
+
+
+def test_identity_changes_with_weights_architecture_and_output(vit):
+    before = models.describe(vit, "").identity
+    assert models.describe(vit, "", layer="logits").identity != before
+    vit.weights[0].assign_add(np.full(vit.weights[0].shape, 1e-3, np.float32))
+    assert models.describe(vit, "").identity != before
+
+    arguments = {**vit.arguments, "layer_norm_epsilon": 1e-5}
+    other = keras_vit.VisionTransformer(**arguments)
+    other.set_weights(vit.get_weights())
+    assert models.describe(other, "").identity != models.describe(vit, "").identity
+
+
+def test_any_keras_model_gives_its_output_or_a_named_layer():
+    model = keras.Sequential(
+        [keras.Input((4, 4, 3)), keras.layers.Flatten(), keras.layers.Dense(5, name="hidden")]
+    )
+    whole = models.describe(model, "")
+    assert whole.features(images(4)).shape == (2, 5) and whole.feature_name == "output"
+    flat = models.describe(model, "", layer="flatten")
+    np.testing.assert_allclose(flat.features(images(4)), images(4).reshape(2, -1))
+    with pytest.raises(ValueError, match=r"flatten, hidden.*Received: head"):
+        models.describe(model, "", layer="head")
+
+
+@pytest.fixture
+def module(tmp_path):
+    """The directory of a module that sums images and has a feature vector."""
+    root = tf.train.Checkpoint()
+    root.feature_vector = tf.train.Checkpoint()
+    spec = tf.TensorSpec((None, 8, 6, 3), tf.float32)
+    for node, function in (
+        (root, lambda x: tf.reduce_sum(x, axis=(1, 2))),
+        (root.feature_vector, lambda x: tf.reduce_max(x, axis=(1, 2))),
+    ):
+        node.__call__ = tf.function(function, input_signature=[spec])
+    tf.saved_model.save(root, str(tmp_path / "module"))
+    return tmp_path / "module"
+
+
+def test_a_hub_module_gives_its_feature_vector(module):
+    loaded = models.load_model(module)
+    x = np.random.default_rng(0).uniform(0, 1, (2, 8, 6, 3)).astype(np.float32)
+    np.testing.assert_allclose(loaded.logits(x), x.sum((1, 2)), rtol=1e-6)
+    np.testing.assert_allclose(loaded.features(x), x.max((1, 2)))
+    assert loaded.feature_name == "feature_vector"
+    assert loaded.image_size == (8, 6) and loaded.image_range == (0.0, 1.0)
+    output = models.load_model(module, layer="output")
+    np.testing.assert_allclose(output.features(x), x.sum((1, 2)), rtol=1e-6)
+    assert output.identity != loaded.identity
+
+
+def test_what_is_not_a_model_is_refused(module, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"run directory with model\.keras"):
+        models.load_model(tmp_path)
+    with pytest.raises(ValueError, match="callable attribute"):
+        models.load_model(module, layer="tokens")
+    tf.saved_model.save(tf.Module(), str(tmp_path / "empty"))
+    with pytest.raises(ValueError, match="can be called on images"):
+        models.load_model(tmp_path / "empty")

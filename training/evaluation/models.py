@@ -1,0 +1,165 @@
+"""What is evaluated: any model as a function of images, with an identity for caches."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+
+KERAS_RANGE = (-1.0, 1.0)
+TF_HUB_RANGE = (0.0, 1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadedModel:
+    """A model from a file or directory.
+
+    Attributes:
+        name: of the source, for tables.
+        logits: images -> (batch, classes); what the model returns.
+        features: images -> (batch, dimensions); what a linear classifier is put on.
+        feature_name: which output that is.
+        identity: a digest of architecture, weights and output; equal for equal functions.
+        image_size: (height, width) that the model takes.
+        image_range: smallest and largest value of the images that it takes.
+    """
+
+    name: str
+    logits: Callable
+    features: Callable
+    feature_name: str
+    identity: str
+    image_size: tuple[int, int]
+    image_range: tuple[float, float]
+
+
+def load_model(source: str | os.PathLike, *, layer: str | None = None) -> LoadedModel:
+    """Loads a run directory, a `.keras` file or the directory of a TF-Hub module.
+
+    Args:
+        source: a directory that holds `model.keras`, such a file, or a directory that holds
+            `saved_model.pb`.
+        layer: the output used as features: an endpoint or layer of a Keras model, or an attribute
+            of a module. None takes `endpoints["representation"]`, or `module.feature_vector`,
+            where there is one, and what the model returns otherwise.
+
+    Raises:
+        FileNotFoundError: if `source` is none of these.
+    """
+    path = pathlib.Path(source)
+    if (path / "saved_model.pb").exists():
+        return _load_module(path, layer)
+    file = path / "model.keras" if path.is_dir() else path
+    if file.suffix == ".keras" and file.exists():
+        import keras
+
+        import keras_vit  # noqa: F401  registers its classes
+
+        return describe(keras.saving.load_model(file, compile=False), str(source), layer=layer)
+    raise FileNotFoundError(
+        "Expected a run directory with model.keras, a .keras file or a directory with "
+        f"saved_model.pb. Received: {source}. A run writes model.keras when it ends."
+    )
+
+
+def describe(model, name: str, *, layer: str | None = None) -> LoadedModel:
+    """Returns a Keras model as a `LoadedModel`; arguments as in `load_model`."""
+    import keras
+
+    output, feature_name = _feature_output(model, layer)
+    features = model if output is None else keras.Model(model.inputs, output)
+    digest = hashlib.sha256(json.dumps(model.get_config(), sort_keys=True, default=str).encode())
+    digest.update(f"{type(model).__name__} {feature_name}".encode())
+    for weight in model.weights:
+        digest.update(f"{weight.path} {weight.shape} {weight.dtype}".encode())
+        digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(weight)).tobytes())
+    return LoadedModel(
+        name=name,
+        logits=inference_function(model),
+        features=inference_function(features),
+        feature_name=feature_name,
+        identity=digest.hexdigest(),
+        image_size=_image_size(model.input_shape),
+        image_range=KERAS_RANGE,
+    )
+
+
+def inference_function(model: Callable) -> Callable[..., np.ndarray]:
+    """Returns `model` as a function from images to a NumPy array; Keras models are compiled."""
+    import keras
+
+    function = model
+    if isinstance(model, keras.Model):
+        import tensorflow as tf
+
+        function = tf.function(lambda images: model(images, training=False), reduce_retracing=True)
+
+    def infer(images):
+        return keras.ops.convert_to_numpy(function(images))
+
+    return infer
+
+
+def _feature_output(model, layer):
+    endpoints = getattr(model, "endpoints", {})
+    if layer is None:
+        if "representation" in endpoints:
+            return endpoints["representation"], "representation"
+        return None, "output"
+    if layer in endpoints:
+        return endpoints[layer], layer
+    layers = {each.name: each for each in model.layers}
+    if layer in layers:
+        return layers[layer].output, layer
+    raise ValueError(
+        f"Expected an endpoint or layer of the model: {', '.join([*endpoints, *layers])}. "
+        f"Received: {layer}"
+    )
+
+
+def _image_size(shape):
+    height, width = tuple(shape)[1:3]
+    return height or 224, width or 224
+
+
+def _load_module(path, layer):
+    import tensorflow as tf
+
+    module = tf.saved_model.load(str(path))
+    if not callable(module):
+        raise ValueError(
+            f"Expected a TF-Hub module that can be called on images. Received: {path}, a "
+            "SavedModel with signatures only; `python -m export hub` writes callable ones."
+        )
+    if layer is None:
+        layer = "feature_vector" if hasattr(module, "feature_vector") else "output"
+    if layer != "output" and not callable(getattr(module, layer, None)):
+        raise ValueError(f"Expected a callable attribute of the module {path}. Received: {layer}")
+    features = module if layer == "output" else getattr(module, layer)
+    digest = hashlib.sha256(layer.encode())
+    for file in sorted(p for p in path.rglob("*") if p.is_file()):
+        digest.update(str(file.relative_to(path)).encode())
+        digest.update(file.read_bytes())
+    return LoadedModel(
+        name=str(path),
+        logits=inference_function(module),
+        features=inference_function(features),
+        feature_name=layer,
+        identity=digest.hexdigest(),
+        image_size=_module_image_size(module),
+        image_range=TF_HUB_RANGE,
+    )
+
+
+def _module_image_size(module):
+    traces = getattr(module.__call__, "concrete_functions", [])
+    for trace in traces:
+        for spec in trace.structured_input_signature[0]:
+            if getattr(spec, "shape", None) is not None and len(spec.shape) == 4:
+                return _image_size(spec.shape)
+    return 224, 224

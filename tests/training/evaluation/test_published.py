@@ -1,0 +1,40 @@
+"""The paper's tables agree with each other."""
+
+import numpy as np
+import pytest
+
+from training.evaluation import published
+
+
+def test_every_cell_is_there():
+    assert sum(map(len, published.TABLE_2.values())) == 4 * 7
+    assert sum(map(len, published.TABLE_5.values())) == 2 * 4 * 6 + 5 * 6
+    assert len(published.TABLE_6) == 18 and len(published.TABLE_7) == 4
+    assert len(published.TABLE_8) == 8 and len(published.VTAB_TASKS) == 19
+
+
+@pytest.mark.parametrize(
+    "model, epochs", [("ViT-B/32", 7), ("ViT-B/16", 7), ("ViT-L/32", 7), ("ViT-L/16", 14)]
+)
+def test_tables_5_and_6_share_the_models_pre_trained_on_jft(model, epochs):
+    of_table_6 = {k: v for k, v in published.TABLE_6[model, epochs].items() if k != "exaflops"}
+    assert published.TABLE_5[model, "jft"] == of_table_6
+
+
+@pytest.mark.parametrize("model", ["BiT-R50x1", "BiT-R152x2"])
+def test_table_7_shows_the_adam_runs_of_table_6(model):
+    for name, accuracy in published.TABLE_7[model, "adam"].items():
+        assert accuracy == published.TABLE_6[model, 7][name]
+
+
+@pytest.mark.parametrize(
+    "key, average",
+    [
+        (("BiT-R50x1", "adam"), 89.33),
+        (("BiT-R50x1", "sgd"), 88.79),
+        (("BiT-R152x2", "adam"), 94.01),
+        (("BiT-R152x2", "sgd"), 93.72),
+    ],
+)
+def test_averages_of_table_7(key, average):
+    assert np.mean(list(published.TABLE_7[key].values())) == pytest.approx(average, abs=0.0051)

@@ -57,5 +57,5 @@ def test_comparison_shows_the_paper_beside():
 def test_errors_name_what_was_expected():
     with pytest.raises(ValueError, match="Received: MNIST"):
         vtab.aggregate({"MNIST": [99.0]})
-    with pytest.raises(ValueError, match="same number of runs.*Pets: 1, SVHN: 2"):
+    with pytest.raises(ValueError, match=r"same number of runs.*Pets: 1, SVHN: 2"):
         vtab.aggregate({"Pets": [1.0], "SVHN": [1.0, 2.0]})

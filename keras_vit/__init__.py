@@ -1,6 +1,6 @@
 """The Vision Transformer for Keras 3."""
 
-from keras_vit import layers, variants
+from keras_vit import analysis, layers, variants
 from keras_vit.create_model import create_model
 from keras_vit.models import ResNetV2, VisionTransformer, attention_maps
 from keras_vit.version import __version__
@@ -9,6 +9,7 @@ __all__ = [
     "ResNetV2",
     "VisionTransformer",
     "__version__",
+    "analysis",
     "attention_maps",
     "create_model",
     "layers",

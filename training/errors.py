@@ -1,0 +1,23 @@
+"""Failures that end a run with one line for the person who started it."""
+
+
+class TrainingError(Exception):
+    """A failure whose message says what happened and what to do next.
+
+    Attributes:
+        exit_code: status of the process that ends with it.
+    """
+
+    exit_code = 1
+
+
+class UsageError(TrainingError):
+    """A wrong command line, config, environment or work directory, found before any training."""
+
+    exit_code = 2
+
+
+class Interrupted(TrainingError):
+    """A run that was asked to stop, and stopped with its state saved."""
+
+    exit_code = 143

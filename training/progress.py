@@ -1,0 +1,78 @@
+"""What a run says while it trains: a bar on a terminal, lines in a log."""
+
+import sys
+import time
+
+from absl import logging
+
+
+class Progress:
+    """Shows step, rate, images per second, time left and loss.
+
+    Args:
+        total: number of updates.
+        start: updates done before.
+        batch_size: images per update.
+        shown: whether this process shows anything.
+    """
+
+    def __init__(self, total, start, batch_size, shown=True):
+        self.total = total
+        self.step = start
+        self.batch_size = batch_size
+        self.shown = shown
+        self._bar = None
+        self._steps = 0
+        self._seconds = 0.0
+        self._rate = 0.0
+
+    def __enter__(self):
+        if self.shown and sys.stderr.isatty():
+            from rich import console, progress
+
+            self._bar = progress.Progress(
+                progress.TextColumn("{task.description}"),
+                progress.BarColumn(),
+                progress.MofNCompleteColumn(),
+                progress.TextColumn("{task.fields[note]}"),
+                progress.TimeElapsedColumn(),
+                progress.TimeRemainingColumn(),
+                console=console.Console(stderr=True),
+            )
+            self._task = self._bar.add_task(
+                "training", total=self.total, completed=self.step, note=""
+            )
+            self._bar.start()
+        return self
+
+    def __exit__(self, *exception):
+        if self._bar is not None:
+            self._bar.stop()
+
+    def advance(self, step, seconds, loss):
+        """Records that training reached `step` after `seconds` more of computing."""
+        self._steps += step - self.step
+        self._seconds += seconds
+        self.step = step
+        if self._bar is not None:
+            rate = self._steps / self._seconds if self._seconds else self._rate
+            note = f"{rate:.2f} steps/s  {rate * self.batch_size:.0f} images/s  loss {loss:.4f}"
+            self._bar.update(self._task, completed=step, note=note)
+
+    def images_per_second(self):
+        """Returns the rate since the last call."""
+        self._rate = self._steps / self._seconds if self._seconds else 0.0
+        self._steps, self._seconds = 0, 0.0
+        return self._rate * self.batch_size
+
+    def say(self, values):
+        """Logs a row of metrics where there is no bar to show them."""
+        if self.shown and self._bar is None:
+            left = (self.total - self.step) / self._rate if self._rate else 0.0
+            row = "  ".join(f"{name} {_short(value)}" for name, value in values.items())
+            remaining = time.strftime("%H:%M:%S", time.gmtime(left)) if left < 86400 else "> 1 day"
+            logging.info("step %d/%d  %s  left %s", self.step, self.total, row, remaining)
+
+
+def _short(value):
+    return f"{value:d}" if isinstance(value, int) else f"{value:.4g}"

@@ -1,0 +1,178 @@
+"""One update on one replica, and many of them per call from the host."""
+
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+SEED_STATE = "seed_generator_state"
+
+
+class Report(NamedTuple):
+    """What a call of several steps tells the host; equal on every worker.
+
+    Attributes:
+        loss, gradient_norm: means over the steps of the call.
+        save, stop: whether any worker asked for a checkpoint, or to stop.
+        bad_step: the first step whose loss or gradient was not usable, or -1.
+    """
+
+    loss: float
+    gradient_norm: float
+    save: bool
+    stop: bool
+    bad_step: int
+
+
+class TrainSteps:
+    """Runs updates of a model under a `tf.distribute` strategy.
+
+    Each update sums `loss / batch_size` over the examples of a replica, all-reduces the gradients
+    of all variables at once, and only then clips and applies them, so that any number of replicas
+    computes what one does. Dropout masks are functions of (seed, step, replica, micro-batch).
+
+    Args:
+        strategy: `tf.distribute.Strategy` in whose scope `model` and `optimizer` were made.
+        model: `keras.Model`, images to logits.
+        optimizer: of `training.recipes.optimizers`, built.
+        loss: `keras.losses.Loss` of `training.recipes.losses`.
+        batch_size: examples per update, over all replicas.
+        seed: int, start of the dropout masks.
+        accumulation_steps: micro-batches per replica and update.
+        jit_compile: whether XLA compiles the step; ignored on TPU, which always compiles.
+        loss_limit: largest loss that counts as usable.
+    """
+
+    def __init__(
+        self,
+        strategy,
+        model,
+        optimizer,
+        loss,
+        *,
+        batch_size,
+        seed=0,
+        accumulation_steps=1,
+        jit_compile=False,
+        loss_limit=1e6,
+    ):
+        self.strategy = strategy
+        self.model = model
+        self.optimizer = optimizer
+        self.loss = loss
+        self.batch_size = batch_size
+        self.seed = seed
+        self.accumulation_steps = accumulation_steps
+        self.loss_limit = loss_limit
+        self.seed_states = [v for v in model.non_trainable_variables if v.name == SEED_STATE]
+        others = [v.path for v in model.non_trainable_variables if v.name != SEED_STATE]
+        if others:
+            raise ValueError(
+                "The trainer updates trainable variables only; expected a model without running "
+                f"statistics. Received non-trainable variables: {', '.join(others)}."
+            )
+        with strategy.scope():
+            # Every replica holds the same sums, so that reading them needs no communication.
+            self._sums = tf.Variable(tf.zeros([4]), trainable=False)
+            self._bad_step = tf.Variable(-1, dtype=tf.int64, trainable=False)
+
+        compiles_itself = isinstance(strategy, tf.distribute.TPUStrategy)
+        alone = strategy.num_replicas_in_sync == 1
+        self._gradients = self.gradients
+        self._update = self.update
+        if jit_compile and not compiles_itself:
+            # XLA cannot hold an all-reduce between devices of one host: there it compiles
+            # everything up to the all-reduce, which is nearly all of the work.
+            if alone and not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+                self._update = tf.function(self.update, jit_compile=True)
+            else:
+                self._gradients = tf.function(self.gradients, jit_compile=True)
+        self._function = tf.function(self._run, reduce_retracing=True)
+
+    def dropout_seeds(self, replica, micro_batch):
+        """Returns the state of every seed generator of the model, (generators, 2) int64."""
+        key = tf.stack([tf.constant(self.seed, tf.int64), self.optimizer.iterations.value])
+        part = tf.cast(replica, tf.int32) * self.accumulation_steps + micro_batch
+        key = tf.random.experimental.stateless_fold_in(key, tf.cast(part, tf.int64))
+        seeds = tf.random.stateless_uniform(
+            [len(self.seed_states), 2], key, maxval=tf.int32.max, dtype=tf.int32
+        )
+        return tf.cast(seeds, tf.int64)
+
+    def gradients(self, images, labels, replica):
+        """Returns this replica's share of the loss and of its gradients.
+
+        Args:
+            images: (examples, height, width, channels), the replica's part of the batch.
+            labels: (examples, classes).
+            replica: int32 scalar, number of the replica.
+
+        Returns:
+            loss, a float32 scalar, and one float32 tensor per trainable variable.
+        """
+        variables = [variable.value for variable in self.model.trainable_variables]
+        total, sums = 0.0, None
+        parts = zip(
+            tf.split(images, self.accumulation_steps),
+            tf.split(labels, self.accumulation_steps),
+            strict=True,
+        )
+        for index, (micro_images, micro_labels) in enumerate(parts):
+            mapping = []
+            if self.seed_states:
+                seeds = tf.unstack(self.dropout_seeds(replica, index))
+                mapping = list(zip(self.seed_states, seeds, strict=True))
+            with tf.GradientTape() as tape:
+                with keras.StatelessScope(state_mapping=mapping):
+                    logits = self.model(micro_images, training=True)
+                losses = self.loss.call(micro_labels, logits)
+                loss = tf.reduce_sum(losses) / self.batch_size
+            gradients = tape.gradient(
+                loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
+            )
+            total = total + loss
+            if sums is None:
+                sums = gradients
+            else:
+                sums = [a + b for a, b in zip(sums, gradients, strict=True)]
+        return total, sums
+
+    def update(self, images, labels, requests):
+        """One update, in replica context: gradients, all-reduce, clipping, new weights."""
+        context = tf.distribute.get_replica_context()
+        replica = tf.cast(context.replica_id_in_sync_group, tf.int32)
+        step = tf.identity(self.optimizer.iterations.value)
+        loss, gradients = self._gradients(images, labels, replica)
+
+        shares = tf.concat([[loss], requests], 0)
+        shares, *gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, [shares, *gradients])
+        norm = self.optimizer.apply_reduced(gradients)
+
+        usable = tf.logical_and(shares[0] < self.loss_limit, tf.math.is_finite(norm))
+        first = tf.logical_and(tf.logical_not(usable), self._bad_step < 0)
+        self._bad_step.assign(tf.where(first, step, self._bad_step))
+        self._sums.assign_add(tf.concat([shares[:1], [norm], shares[1:]], 0))
+
+    def _run(self, iterator, steps, requests):
+        self._sums.assign(tf.zeros([4]))
+        self._bad_step.assign(-1)
+        for _ in tf.range(steps):
+            batch = next(iterator)
+            self.strategy.run(self._update, (batch["image"], batch["label"], requests))
+        return self._sums.read_value(), self._bad_step.read_value()
+
+    def __call__(self, iterator, steps, save=False, stop=False):
+        """Runs `steps` updates on the next batches of `iterator`.
+
+        Args:
+            iterator: distributed iterator over `{"image", "label"}`.
+            steps: int, at least 1.
+            save, stop: this worker's requests, which every worker hears of.
+
+        Returns:
+            A `Report`.
+        """
+        requests = tf.constant([save, stop], tf.float32)
+        sums, bad_step = self._function(iterator, tf.constant(steps), requests)
+        loss, norm, save, stop = sums.numpy().tolist()
+        return Report(loss / steps, norm / steps, save > 0, stop > 0, int(bad_step))

@@ -1,0 +1,325 @@
+"""The training loop: from a config to a run directory, through any interruption."""
+
+import contextlib
+import time
+
+import keras
+import tensorflow as tf
+
+import keras_vit
+from training import configuration, distribution
+from training.checkpointing import Checkpoints
+from training.data import pipeline, registry
+from training.errors import Interrupted, TrainingError, UsageError
+from training.evaluation_loop import EvaluationLoop
+from training.interruption import StopRequest
+from training.progress import Progress
+from training.recipes.losses import build_loss
+from training.recipes.optimizers import build_optimizer
+from training.run_directory import RunDirectory
+from training.train_step import TrainSteps
+
+
+def train(config, workdir):
+    """Trains the model that `config` describes, or resumes where an earlier call was stopped.
+
+    A run that was killed, at any moment, and started again ends with the same weights, bit for
+    bit, as one that was not, on the same hardware; on other hardware or under another strategy
+    up to rounding.
+
+    Args:
+        config: `ml_collections.ConfigDict` or dict with keys of `configuration.default_config`.
+        workdir: run directory; created once the config, model and data are known to work.
+
+    Returns:
+        A dict of the last logged metrics (see `run_directory.METRICS`).
+
+    Raises:
+        UsageError: before any training, for a config, environment or directory that cannot work.
+        TrainingError: if the loss is not finite, a file cannot be written, a worker is lost.
+        Interrupted: after SIGTERM or SIGINT, with the state saved.
+    """
+    config = configuration.complete(config)
+    with _precision(config.precision), StopRequest() as stop_request:
+        try:
+            run = _Run(config, workdir, stop_request)
+        except (ValueError, OSError) as error:
+            raise UsageError(str(error)) from error
+        with run:
+            return run.train()
+
+
+@contextlib.contextmanager
+def _precision(policy):
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def build_model(config, num_classes):
+    """Returns the model of `config.model`, with the weights of `config.checkpoint` if any."""
+    arguments = {"num_classes": num_classes} | config.model.to_dict()
+    name = arguments.pop("name", "")
+    try:
+        if name:
+            model = keras_vit.create_model(name, **arguments)
+        else:
+            model = keras_vit.VisionTransformer(**arguments)
+    except TypeError as error:
+        raise UsageError(f"config.model: {error}") from error
+    if config.checkpoint:
+        keras_vit.load_checkpoint(model, config.checkpoint)
+    return model
+
+
+class _Run:
+    """One run, prepared by the constructor, which writes nothing."""
+
+    def __init__(self, config, workdir, stop_request):
+        self.config = config
+        self.stop_request = stop_request
+        self.strategy, self.watch = distribution.create_strategy(config)
+        self.chief = distribution.is_chief(self.strategy)
+
+        spec = registry.get(config.dataset)
+        configuration.derive_steps(config, spec.num_examples(config.train_split))
+        self.directory = RunDirectory(workdir, config)
+        self.directory.check()
+        distribution.check_batch_size(
+            "batch_size", config.batch_size, self.strategy, config.accumulation_steps
+        )
+        distribution.check_batch_size("eval_batch_size", config.eval_batch_size, self.strategy)
+        profile = _profile_range(config.profile)
+
+        keras.utils.set_random_seed(config.seed)
+        loss = build_loss(config.loss)
+        with self.strategy.scope():
+            self.model = build_model(config, spec.num_classes)
+            self.optimizer = build_optimizer(
+                config.optimizer.to_dict() | {"ema_decay": config.ema_decay}
+            )
+            self.optimizer.build(self.model.trainable_variables)
+        self.steps = TrainSteps(
+            self.strategy,
+            self.model,
+            self.optimizer,
+            loss,
+            batch_size=config.batch_size,
+            seed=config.seed,
+            accumulation_steps=config.accumulation_steps,
+            jit_compile=config.jit_compile,
+            loss_limit=config.loss_limit,
+        )
+        self.best = tf.Variable(-1.0, trainable=False)
+        self.checkpoints = Checkpoints(
+            self.directory.checkpoints,
+            {"model": self.model, "optimizer": self.optimizer, "best": self.best},
+            keep=config.keep_checkpoints,
+            writes=self.chief,
+        )
+        self.step = self.checkpoints.restore() or 0
+        if not distribution.agree(self.strategy, self.step):
+            raise UsageError(
+                f"This worker found the checkpoint of step {self.step} in "
+                f"{self.directory.checkpoints}, another worker a different one. "
+                "All workers need the same --workdir on a shared file system."
+            )
+        if self.watch:
+            self.watch.resume_hint = "Training resumes from the last checkpoint that was saved. "
+        self.profile = profile
+        self._profiling = False
+        self.evaluation = None
+        if config.eval_split:
+            self.evaluation = EvaluationLoop(self.strategy, self.model, loss, self._eval_dataset)
+        dataset = distribution.distribute(self.strategy, self._train_dataset)
+        self.batches = iter(dataset)
+
+    def _train_dataset(self, num_input_pipelines, input_pipeline_id):
+        config = self.config
+        return pipeline.train_dataset(
+            name=config.dataset,
+            split=config.train_split,
+            preprocess=config.train_preprocess,
+            batch_size=config.batch_size,
+            data_dir=config.data_dir or None,
+            seed=config.seed,
+            start_step=self.step,
+            num_input_pipelines=num_input_pipelines,
+            input_pipeline_id=input_pipeline_id,
+            mixup_p=config.mixup_p,
+            on_error=config.on_error,
+        )
+
+    def _eval_dataset(self, num_input_pipelines, input_pipeline_id):
+        config = self.config
+        return pipeline.eval_dataset(
+            name=config.dataset,
+            split=config.eval_split,
+            preprocess=config.eval_preprocess,
+            batch_size=config.eval_batch_size,
+            data_dir=config.data_dir or None,
+            num_input_pipelines=num_input_pipelines,
+            input_pipeline_id=input_pipeline_id,
+            on_error=config.on_error,
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self._stop_profile()
+        self.directory.close()
+        if self.watch:
+            self.watch.stop()
+
+    def train(self):
+        try:
+            return self._train()
+        except tf.errors.OpError as error:
+            message = str(error).strip().split("\n", 1)[0][:300]
+            if self.watch:
+                # Give the watch the time to name the worker that was lost.
+                time.sleep(10)
+                raise TrainingError(
+                    f"The workers lost contact after step {self.step}: {message} "
+                    f"{self.checkpoints.last_good()} Start all workers again."
+                ) from error
+            raise TrainingError(
+                f"Training failed after step {self.step}: {message} {self.checkpoints.last_good()}"
+            ) from error
+        except OSError as error:
+            raise TrainingError(
+                f"A file of the run cannot be written after step {self.step}: {error}. "
+                f"{self.checkpoints.last_good()}"
+            ) from error
+
+    def _train(self):
+        config, metrics = self.config, {}
+        if self.chief:
+            self.directory.open(self.step)
+        last_save = time.monotonic()
+        losses = []
+        with Progress(config.total_steps, self.step, config.batch_size, self.chief) as progress:
+            while self.step < config.total_steps:
+                count = self._next_boundary() - self.step
+                wants_save = time.monotonic() - last_save > 60 * config.checkpoint_every_minutes
+                self._profile()
+                start = time.monotonic()
+                report = self.steps(
+                    self.batches, count, save=wants_save, stop=self.stop_request.received
+                )
+                self.step += count
+                self._check(report)
+                losses.append((count, report))
+                progress.advance(self.step, time.monotonic() - start, report.loss)
+
+                if self._is_due(config.log_every_steps) or self._is_due(config.eval_every_steps):
+                    metrics = self._summary(losses, progress.images_per_second())
+                    losses = []
+                    if self.evaluation and self._is_due(config.eval_every_steps, at_end=True):
+                        metrics |= self._evaluate()
+                    progress.say(metrics)
+                    if self.chief:
+                        self.directory.log(self.step, metrics)
+                if report.save or report.stop or self._is_due(config.checkpoint_every_steps):
+                    self.checkpoints.save()
+                    last_save = time.monotonic()
+                if report.stop:
+                    raise Interrupted(
+                        f"Stopped on request after step {self.step} of {config.total_steps}, with "
+                        "the state saved. Run the same command again to resume."
+                    )
+        self._finish()
+        return {"step": self.step, **metrics}
+
+    def _next_boundary(self):
+        """Returns the step that the next call runs to: where something is due, at the latest."""
+        config = self.config
+        ends = [self.step + config.steps_per_call, config.total_steps]
+        for every in (
+            config.log_every_steps,
+            config.eval_every_steps,
+            config.checkpoint_every_steps,
+        ):
+            if every > 0:
+                ends.append((self.step // every + 1) * every)
+        ends += [end for end in self.profile if end > self.step]
+        return min(ends)
+
+    def _is_due(self, every, at_end=True):
+        if at_end and self.step == self.config.total_steps:
+            return True
+        return every > 0 and self.step % every == 0
+
+    def _check(self, report):
+        if report.bad_step < 0:
+            return
+        raise TrainingError(
+            f"The loss or its gradient became infinite, NaN or larger than config.loss_limit="
+            f"{self.config.loss_limit:g} in step {report.bad_step}. {self.checkpoints.last_good()} "
+            "Lower optimizer.base_lr, lengthen optimizer.warmup_steps or set optimizer.clip_norm."
+        )
+
+    def _summary(self, reports, images_per_second):
+        steps = sum(count for count, _ in reports)
+        return {
+            "loss": sum(count * report.loss for count, report in reports) / steps,
+            "learning_rate": float(self.optimizer.learning_rate),
+            "gradient_norm": sum(count * report.gradient_norm for count, report in reports) / steps,
+            "images_per_second": images_per_second,
+        }
+
+    @contextlib.contextmanager
+    def _averaged_weights(self):
+        """The moving average in place of the weights, if there is one."""
+        if not self.optimizer.use_ema:
+            yield
+            return
+        self.optimizer.swap_averages()
+        try:
+            yield
+        finally:
+            self.optimizer.swap_averages()
+
+    def _evaluate(self):
+        with self._averaged_weights():
+            values = self.evaluation()
+            if values["top1"] > float(self.best):
+                self.best.assign(values["top1"])
+                if self.chief:
+                    self.directory.save_model(self.model, "best.keras")
+        return {f"eval_{name}": value for name, value in values.items()}
+
+    def _finish(self):
+        if self.chief:
+            with self._averaged_weights():
+                self.directory.save_model(self.model)
+        # Nobody leaves before the chief has written everything.
+        distribution.agree(self.strategy, 0)
+
+    def _profile(self):
+        if not self.profile or not self.chief:
+            return
+        first, last = self.profile
+        if self.step == first:
+            tf.profiler.experimental.start(str(self.directory.tensorboard))
+            self._profiling = True
+        elif self.step == last:
+            self._stop_profile()
+
+    def _stop_profile(self):
+        if self._profiling:
+            tf.profiler.experimental.stop()
+            self._profiling = False
+
+
+def _profile_range(text):
+    if not text:
+        return ()
+    first, _, last = text.partition(":")
+    if not (first.isdigit() and last.isdigit() and int(first) < int(last)):
+        raise UsageError(f'config.profile: expected "FIRST:LAST" steps. Received: {text!r}.')
+    return int(first), int(last)

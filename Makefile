@@ -1,0 +1,40 @@
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+export TF_CPP_MIN_LOG_LEVEL ?= 3
+
+.PHONY: quickstart test lint test-jax test-slow legacy clean
+
+quickstart: $(VENV)/installed ## Train, evaluate, export and verify a small model on real digits.
+	@$(RUN) examples/quickstart.py
+
+test: $(VENV)/installed lint ## Check everything that a change may break.
+	$(RUN) -m pytest -m "not slow"
+
+lint: $(VENV)/installed
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+
+test-jax: $(VENV)/jax-installed ## The library's tests on Keras's JAX backend.
+	KERAS_BACKEND=jax $(RUN) -m pytest -m "not slow" tests/keras_vit
+
+test-slow: $(VENV)/installed ## Longer checks: ten kill points, a full quickstart.
+	$(RUN) -m pytest -m slow
+
+legacy: $(VENV)/installed ## Fine-tune an exported module under TF 2.15 and tensorflow-addons.
+	$(RUN) -m tests.legacy
+
+$(VENV)/installed: requirements.lock setup.py
+	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 10) <= sys.version_info[:2] <= (3, 13) else "keras-vit needs Python 3.10 to 3.13, this is %d.%d: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
+	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	@echo "Installing the packages of requirements.lock into $(VENV) (once, about a minute)"
+	@$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/jax-installed: $(VENV)/installed requirements-jax.lock
+	@$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements-jax.lock
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .venv-* runs *.egg-info

@@ -1,0 +1,48 @@
+"""Starting TensorFlow without its start-up chatter."""
+
+import contextlib
+import os
+import re
+import sys
+import tempfile
+
+# What TensorFlow's libraries print before any setting of theirs can silence them.
+CHATTER = re.compile(
+    rb"^(WARNING: All log messages before absl::InitializeLog|[IW]0000 |"
+    rb"To enable the following instructions|.*(oneDNN custom operations|cuda_dnn|cudart_stub))"
+)
+
+
+@contextlib.contextmanager
+def quiet_start():
+    """Holds back what the process prints to standard error, and drops the known chatter.
+
+    For the import of TensorFlow alone: native libraries write to the file
+    descriptor, so it is redirected for the whole process. Lines that are not
+    chatter are printed at the end, also if the import fails.
+
+    Example:
+
+    >>> with quiet_start():
+    ...     import tensorflow as tf
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    try:
+        descriptor = sys.__stderr__.fileno()
+    except (AttributeError, OSError, ValueError):
+        yield
+        return
+    sys.__stderr__.flush()
+    saved = os.dup(descriptor)
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), descriptor)
+        try:
+            yield
+        finally:
+            sys.__stderr__.flush()
+            os.dup2(saved, descriptor)
+            os.close(saved)
+            held.seek(0)
+            for line in held:
+                if not CHATTER.match(line):
+                    os.write(descriptor, line)

@@ -1,5 +1,21 @@
 """What the paper looked into inside a trained model (section 4.5, appendices D.6 and D.7)."""
 
+from keras_vit.analysis import figures
+from keras_vit.analysis.attention_distance import attention_distance, mean_distance
+from keras_vit.analysis.filters import embedding_filters, principal_components
+from keras_vit.analysis.geometry import token_distances, token_stride
+from keras_vit.analysis.position_similarity import position_similarity
 from keras_vit.analysis.rollout import attention_rollout, rollout
 
-__all__ = ["attention_rollout", "rollout"]
+__all__ = [
+    "attention_distance",
+    "attention_rollout",
+    "embedding_filters",
+    "figures",
+    "mean_distance",
+    "position_similarity",
+    "principal_components",
+    "rollout",
+    "token_distances",
+    "token_stride",
+]

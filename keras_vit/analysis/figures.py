@@ -1,0 +1,138 @@
+"""The paper's figures, drawn from the results of the functions beside this file.
+
+Each function returns a `matplotlib.figure.Figure`; `figure.savefig(path)` writes
+it. Nothing here touches pyplot's global state or needs a display.
+"""
+
+import numpy as np
+
+
+def _grid_figure(rows, columns, cell=1.2, **kwargs):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(cell * columns, cell * rows), dpi=120, layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **kwargs)
+    for axis in axes.flat:
+        axis.set_xticks([])
+        axis.set_yticks([])
+    return figure, axes
+
+
+def _resize(image_map, height, width):
+    from PIL import Image
+
+    resized = Image.fromarray(np.asarray(image_map, "float32")).resize(
+        (width, height), Image.Resampling.LANCZOS
+    )
+    return np.asarray(resized)
+
+
+def _blurred(mask, radius):
+    from PIL import Image, ImageFilter
+
+    # Pillow blurs bytes only.
+    grey = Image.fromarray(np.uint8(255 * mask / mask.max()))
+    blurred = np.asarray(grey.filter(ImageFilter.GaussianBlur(radius)), "float32")
+    return blurred - blurred.min() if blurred.min() < blurred.max() else blurred
+
+
+def highlight(images, maps, blur=0):
+    """Darkens what the rollout does not cover.
+
+    Args:
+        images: (batch, height, width, 3) in [-1, 1].
+        maps: (batch, rows, columns) in [0, 1], from `attention_rollout`.
+        blur: pixels, the radius of a Gaussian that smooths the enlarged map, after
+            which its minimum becomes 0; the original's figures use the patch size.
+
+    Returns:
+        (batch, height, width, 3) float32 array in [0, 1]: the image times its map,
+        enlarged by Lanczos resampling and divided by its maximum.
+    """
+    results = []
+    for image, image_map in zip(images, maps, strict=True):
+        mask = _resize(image_map, *image.shape[:2]).clip(0)
+        if blur:
+            mask = _blurred(mask, blur)
+        results.append((np.asarray(image) + 1) / 2 * (mask / mask.max())[..., None])
+    return np.stack(results).astype("float32").clip(0, 1)
+
+
+def rollout_figure(images, maps, blur=0, titles=None):
+    """Draws each image beside what the output attends to in it (Figures 6 and 13).
+
+    Arguments as for `highlight`; `titles` are strings, one an image.
+    """
+    pairs_per_row = min(4, len(images))
+    rows = -(-len(images) // pairs_per_row)
+    figure, axes = _grid_figure(rows, 2 * pairs_per_row)
+    for axis in axes.flat:
+        axis.set_axis_off()
+    highlighted = highlight(images, maps, blur)
+    for index, (image, attended) in enumerate(zip(images, highlighted, strict=True)):
+        row, column = divmod(index, pairs_per_row)
+        left, right = axes[row, 2 * column : 2 * column + 2]
+        left.imshow((np.asarray(image) + 1) / 2)
+        right.imshow(attended)
+        if titles is not None:
+            left.set_title(titles[index], fontsize=7)
+    return figure
+
+
+def attention_distance_figure(distances):
+    """Draws one dot for every head over the depth of its layer (Figures 7 right and 10).
+
+    Args:
+        distances: (layers, heads) pixels, from `attention_distance`.
+    """
+    from matplotlib.figure import Figure
+
+    layers, heads = distances.shape
+    figure = Figure(figsize=(4, 3.2), dpi=150, layout="constrained")
+    axis = figure.subplots()
+    for head in range(heads):
+        axis.scatter(np.arange(layers), distances[:, head], s=14, label=f"Head {head + 1}")
+    axis.set_xlabel("Network depth (layer)")
+    axis.set_ylabel("Mean attention distance (pixels)")
+    axis.set_ylim(bottom=0)
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.legend(fontsize=5, ncols=1 + heads // 9)
+    return figure
+
+
+def filters_figure(filters, columns=7):
+    """Draws the principal filters as a grid of small images (Figure 7 left).
+
+    Args:
+        filters: (components, height, width, 3) in [0, 1], from `embedding_filters`.
+        columns: int, images in a row.
+    """
+    rows = -(-len(filters) // columns)
+    figure, axes = _grid_figure(rows, columns, cell=0.7)
+    for axis in axes.flat:
+        axis.set_axis_off()
+    for axis, image in zip(axes.flat, filters, strict=False):
+        axis.imshow(image, interpolation="nearest")
+    return figure
+
+
+def position_similarity_figure(similarity):
+    """Draws the tile of similarities of every patch (Figure 7 centre).
+
+    Args:
+        similarity: (rows, columns, rows, columns) in [-1, 1], from
+            `position_similarity`.
+    """
+    rows, columns = similarity.shape[:2]
+    figure, axes = _grid_figure(rows, columns, cell=0.55)
+    for row in range(rows):
+        for column in range(columns):
+            tile = axes[row, column].imshow(similarity[row, column], vmin=-1, vmax=1)
+        axes[row, 0].set_ylabel(row + 1, fontsize=8)
+    for column in range(columns):
+        axes[-1, column].set_xlabel(column + 1, fontsize=8)
+    figure.supxlabel("Input patch column", fontsize=9)
+    figure.supylabel("Input patch row", fontsize=9)
+    bar = figure.colorbar(tile, ax=axes, shrink=0.8, ticks=[-1, 0, 1])
+    bar.set_label("Cosine similarity", fontsize=8)
+    return figure

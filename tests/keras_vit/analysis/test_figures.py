@@ -1,0 +1,55 @@
+"""Figures: what is computed for them, and that they show it."""
+
+import numpy as np
+import pytest
+
+from keras_vit.analysis import figures
+
+
+def test_a_uniform_map_leaves_the_image_as_it_is(images):
+    shown = figures.highlight(images, np.ones((3, 4, 6)))
+    np.testing.assert_allclose(shown, (images + 1) / 2, atol=1e-6)
+
+
+@pytest.mark.parametrize("blur", [0, 4])
+def test_the_attended_corner_stays_bright(blur):
+    maps = np.zeros((1, 4, 6))
+    maps[0, 0, 5] = 1
+    shown = figures.highlight(np.ones((1, 16, 24, 3)), maps, blur)[0, ..., 0]
+    assert shown.max() == 1
+    assert np.unravel_index(shown.argmax(), shown.shape)[0] < 8
+    assert shown[:8, 12:].mean() > 4 * shown[8:, :12].mean()
+
+
+def test_rollout_figure_shows_images_beside_their_maps(images):
+    figure = figures.rollout_figure(images, np.ones((3, 4, 6)), titles=["a", "b", "c"])
+    shown = [axis.images[0].get_array() for axis in figure.axes]
+    assert len(shown) == 6
+    np.testing.assert_allclose(shown[2], (images[1] + 1) / 2, atol=1e-6)
+    assert [axis.get_title() for axis in figure.axes[::2]] == ["a", "b", "c"]
+
+
+def test_distance_figure_has_a_dot_for_every_head_and_layer():
+    distances = np.arange(6.0).reshape(3, 2)
+    axis = figures.attention_distance_figure(distances).axes[0]
+    for head, dots in enumerate(axis.collections):
+        expected = np.stack([np.arange(3), distances[:, head]], axis=1)
+        np.testing.assert_array_equal(dots.get_offsets(), expected)
+    assert len(axis.collections) == 2
+
+
+def test_filters_figure_shows_every_filter():
+    filters = np.random.default_rng(0).uniform(size=(9, 4, 4, 3))
+    figure = figures.filters_figure(filters)
+    shown = [axis.images[0].get_array() for axis in figure.axes if axis.images]
+    np.testing.assert_array_equal(np.stack(shown), filters)
+
+
+def test_similarity_figure_has_one_tile_per_patch_on_one_scale(tmp_path):
+    similarity = np.random.default_rng(0).uniform(-1, 1, (2, 3, 2, 3))
+    figure = figures.position_similarity_figure(similarity)
+    tiles = [axis.images[0] for axis in figure.axes if axis.images]
+    np.testing.assert_array_equal(tiles[5].get_array(), similarity[1, 2])
+    assert {tile.get_clim() for tile in tiles} == {(-1, 1)}
+    figure.savefig(tmp_path / "tiles.png")
+    assert (tmp_path / "tiles.png").read_bytes().startswith(b"\x89PNG")

@@ -120,14 +120,8 @@ def _split(batch, parts):
 
 def agree(strategy, value):
     """Waits for all workers and returns whether `value`, an int, is the same on each."""
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return True
 
-    @tf.function
-    def total(number):
-        def reduce(number):
-            context = tf.distribute.get_replica_context()
-            return context.all_reduce(tf.distribute.ReduceOp.SUM, number)
-
-        return strategy.experimental_local_results(strategy.run(reduce, (number,)))[0]
-
-    number = tf.constant(value, tf.float32)
-    return int(total(number)) == value * strategy.num_replicas_in_sync
+    total = strategy.reduce(tf.distribute.ReduceOp.SUM, tf.constant(value, tf.float32), axis=None)
+    return int(total) == value * strategy.num_replicas_in_sync

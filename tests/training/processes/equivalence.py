@@ -1,0 +1,110 @@
+"""Trains small models under the strategies named on the command line and saves what came out.
+
+Run as a process of its own, since devices and workers are fixed when TensorFlow starts:
+`equivalence.py OUTPUT STRATEGY...`, under `TF_CONFIG` for `multiworker`.
+"""
+
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+from ml_collections import ConfigDict
+
+import keras_vit
+from training import distribution
+from training.evaluation_loop import EvaluationLoop
+from training.recipes.losses import build_loss
+from training.recipes.optimizers import build_optimizer
+from training.train_step import TrainSteps
+
+STEPS, BATCH, CLASSES = 30, 16, 5
+CASES = {
+    "sgd": {"name": "sgd", "base_lr": 0.05, "clip_norm": 0.5, "ema_decay": 0.9},
+    "adamw": {"name": "adamw", "base_lr": 1e-3, "weight_decay": 0.1},
+}
+ACCUMULATION = {"sgd": 2, "adamw": 1}
+
+rng = np.random.default_rng(0)
+IMAGES = rng.normal(size=(64, 16, 16, 3)).astype("float32")
+LABELS = np.eye(CLASSES, dtype="float32")[rng.integers(0, CLASSES, 64)]
+MASK = (np.arange(64) < 53).astype("float32")
+
+
+def train_dataset(pipelines, pipeline):
+    share = BATCH // pipelines
+    batches = (
+        IMAGES.reshape(-1, pipelines, share, 16, 16, 3),
+        LABELS.reshape(-1, pipelines, share, CLASSES),
+    )
+    data = {"image": batches[0][:, pipeline], "label": batches[1][:, pipeline]}
+    return tf.data.Dataset.from_tensor_slices(data).repeat()
+
+
+def eval_dataset(pipelines, pipeline):
+    data = {"image": IMAGES[:56], "label": LABELS[:56], "mask": MASK[:56]}
+    dataset = tf.data.Dataset.from_tensor_slices(data).batch(8, drop_remainder=True)
+    # 7 batches: the last worker would be one short without a batch of nothing but padding.
+    padding = {name: np.zeros((8, *value.shape[1:]), "float32") for name, value in data.items()}
+    dataset = dataset.concatenate(tf.data.Dataset.from_tensors(padding))
+    return dataset.shard(pipelines, pipeline)
+
+
+def run(strategy, case):
+    keras.utils.set_random_seed(1)
+    loss = build_loss("softmax")
+    with strategy.scope():
+        model = keras_vit.VisionTransformer(
+            image_size=16,
+            patch_size=4,
+            hidden_size=16,
+            mlp_dim=32,
+            num_heads=2,
+            num_layers=1,
+            num_classes=CLASSES,
+        )
+        optimizer = build_optimizer({"total_steps": 40, "warmup_steps": 3} | CASES[case])
+        optimizer.build(model.trainable_variables)
+    steps = TrainSteps(
+        strategy,
+        model,
+        optimizer,
+        loss,
+        batch_size=BATCH,
+        accumulation_steps=ACCUMULATION[case],
+    )
+    batches = iter(distribution.distribute(strategy, train_dataset))
+    losses = [steps(batches, 2).loss for _ in range(STEPS // 2)]
+    if optimizer.use_ema:
+        optimizer.swap_averages()
+    evaluation = EvaluationLoop(strategy, model, loss, eval_dataset)()
+    return {
+        f"{case}/losses": losses,
+        f"{case}/count": evaluation["count"],
+        f"{case}/evaluation": [evaluation[name] for name in ("loss", "top1", "top5")],
+        f"{case}/weights": np.concatenate([w.ravel() for w in model.get_weights()]),
+    }
+
+
+def main(output, names):
+    if "multiworker" not in names:
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(
+            cpu, [tf.config.LogicalDeviceConfiguration()] * 2
+        )
+    results = {}
+    for name in names:
+        strategy, watch = distribution.create_strategy(
+            ConfigDict({"strategy": name, "peer_timeout": 40})
+        )
+        results[f"{name}/replicas"] = strategy.num_replicas_in_sync
+        for case in CASES:
+            results |= {f"{name}/{k}": v for k, v in run(strategy, case).items()}
+        distribution.agree(strategy, 0)
+        if watch:
+            watch.stop()
+    np.savez(output, **results)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
+from training.evaluation.files import replacing
+
 
 def default_directory() -> pathlib.Path:
     """Returns where features are kept: `$XDG_CACHE_HOME/keras-vit/features`."""
@@ -67,14 +69,8 @@ def cached(
     if stored is not None:
         return stored
     features, labels = compute()
-    directory.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(temporary, "wb") as file:
-            np.savez(file, features=features, labels=labels, key=np.array(text))
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        np.savez(file, features=features, labels=labels, key=np.array(text))
     return features, labels
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-import pathlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -47,15 +45,3 @@ class Table(NamedTuple):
         writer.writerow(self.columns)
         writer.writerows(self.rows)
         return text.getvalue()
-
-
-def write_text(path: str | os.PathLike, text: str) -> None:
-    """Writes a file as a whole: a reader sees the old content or the new, never a part."""
-    path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

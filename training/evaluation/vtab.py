@@ -16,6 +16,7 @@ from training.evaluation.published import (
     VTAB_GROUPS,
     VTAB_TASKS,
 )
+from training.evaluation.sweep import mean_and_deviation
 from training.evaluation.table import Table
 
 ALL = "VTAB (19 tasks)"
@@ -90,17 +91,11 @@ def comparison(name: str, accuracies: Mapping[str, Sequence[float]]) -> Table:
     rows = []
     for group, tasks in VTAB_GROUPS.items():
         for task in tasks:
-            ours = aggregate_runs(accuracies[task]) if task in accuracies else "–"
+            ours = mean_and_deviation(accuracies[task]) if task in accuracies else "–"
             rows.append((task, ours, *(f"{row[task][0]:.1f}" for row in published)))
         rows.append((f"{group} mean", str(means[group]), *_published_means(published, group)))
     rows.append((ALL, str(means[ALL]), *_published_means(published, ALL)))
     return Table(("task", name, *columns), rows, "VTAB-1k: top-1 accuracy, %")
-
-
-def aggregate_runs(accuracies: Sequence[float]) -> str:
-    """Returns "mean ± sample standard deviation" of accuracies in per cent."""
-    deviation = f" ± {np.std(accuracies, ddof=1):.2f}" if len(accuracies) > 1 else ""
-    return f"{np.mean(accuracies):.2f}{deviation}"
 
 
 def _published_means(published, group):

@@ -1,0 +1,289 @@
+"""The paper's protocol for one data set (appendix B.1.1).
+
+Every learning rate is trained once on part of the training set and scored on the rest of it, the
+development split. The best rate is trained on the whole training set, once per seed, and scored
+on the test split; the mean and standard deviation over the seeds are what Table 2 prints.
+"""
+
+from __future__ import annotations
+
+import copy
+import csv
+import dataclasses
+import json
+import pathlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from training.evaluation.files import replacing, write_text
+from training.evaluation.table import Table
+
+RESULT = "result.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class RunResult:
+    """How one finished run scored on its evaluation split.
+
+    Attributes:
+        top1, top5: fractions in [0, 1].
+        loss: mean over the images.
+        count: images scored.
+        diverged: why there are no scores; "" where there are.
+    """
+
+    top1: float | None = None
+    top5: float | None = None
+    loss: float | None = None
+    count: int = 0
+    diverged: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Transfer:
+    """What the protocol found on one data set.
+
+    Attributes:
+        dataset: its name.
+        development: for each rate the result on the development split; empty if there was
+            only one rate, which needs no selection.
+        rate: the rate that was chosen.
+        test: for each seed the result on the test split.
+    """
+
+    dataset: str
+    development: dict[float, RunResult]
+    rate: float
+    test: dict[int, RunResult]
+
+    @property
+    def accuracies(self) -> list[float]:
+        """Top-1 accuracies in per cent on the test split, one per seed."""
+        return [100 * result.top1 for result in self.test.values()]
+
+
+def transfer(
+    config,
+    workdir,
+    *,
+    rates: Sequence[float],
+    seeds: Sequence[int],
+    development: tuple[str, str],
+    run: Callable | None = None,
+    say: Callable[[str], None] = print,
+) -> Transfer:
+    """Runs the protocol, or what is left of it after an interruption.
+
+    Args:
+        config: of the final runs: `train_split` is the whole training set, `eval_split` the test.
+        workdir: holds a run directory for each rate and seed. Finished runs are not run again.
+        rates: learning rates to choose from; one rate is taken as it is.
+        seeds: of the final runs.
+        development: the splits that rates are trained on and scored on.
+        run: trains a config in a directory and returns its `RunResult`; `train_run` if None.
+        say: is told what happens.
+
+    Raises:
+        TrainingError: if every rate diverged, or the chosen one did on the whole training set.
+    """
+    from training.errors import TrainingError
+
+    run = run or train_run
+    workdir = pathlib.Path(workdir)
+    scores = {}
+    for rate in rates if len(rates) > 1 else ():
+        of_rate = _changed(config, base_lr=rate, splits=development)
+        scores[rate] = run(of_rate, workdir / "development" / f"lr_{rate:g}")
+        say(f"{config.dataset}: rate {rate:g}: {_describe(scores[rate])} on {development[1]}")
+    if scores:
+        finished = {rate: score.top1 for rate, score in scores.items() if not score.diverged}
+        if not finished:
+            raise TrainingError(
+                f"Every rate diverged: {', '.join(f'{rate:g}' for rate in rates)}. "
+                "Add smaller ones to --rates."
+            )
+        rate = choose_rate(finished)
+    else:
+        (rate,) = rates
+
+    results = {}
+    for seed in seeds:
+        of_seed = _changed(config, base_lr=rate, seed=seed)
+        results[seed] = run(of_seed, workdir / "test" / f"seed_{seed}")
+        say(f"{config.dataset}: seed {seed}: {_describe(results[seed])} on {config.eval_split}")
+        if results[seed].diverged:
+            raise TrainingError(
+                f"The chosen rate {rate:g} diverged with seed {seed} on the whole training set: "
+                f"{results[seed].diverged} Leave it out of --rates, in a new --workdir."
+            )
+    return Transfer(config.dataset, scores, rate, results)
+
+
+def choose_rate(accuracies: dict[float, float]) -> float:
+    """Returns the rate of highest accuracy; of equal ones the smallest."""
+    return min(accuracies, key=lambda rate: (-accuracies[rate], rate))
+
+
+def development_splits(spec, train_split: str, share: float) -> tuple[str, str]:
+    """Returns (train, development) parts of a training split.
+
+    Where the data set has a development split of its own for the whole of `train_split`, as the
+    paper's data sets and VTAB's tasks do, that one; otherwise the last part of `train_split`.
+
+    Args:
+        spec: `DatasetSpec` of the data set.
+        train_split: what the final model is trained on.
+        share: of the images, that the development split gets where it is cut here.
+    """
+    if spec.dev and train_split in ("train", "train800val200"):
+        return spec.dev
+    ranges = spec.ranges(train_split)
+    size = sum(part.size for part in ranges)
+    kept = size - max(1, round(share * size))
+    if kept < 1:
+        raise ValueError(
+            f"Expected at least 2 images to split. Received: {train_split} with {size}"
+        )
+    first, second, seen = [], [], 0
+    for part in ranges:
+        boundary = min(max(kept - seen, 0), part.size) + part.start
+        if boundary > part.start:
+            first.append(f"{part.split}[{part.start}:{boundary}]")
+        if boundary < part.stop:
+            second.append(f"{part.split}[{boundary}:{part.stop}]")
+        seen += part.size
+    return "+".join(first), "+".join(second)
+
+
+def train_run(config, workdir) -> RunResult:
+    """Trains one run unless it has finished, and returns its scores.
+
+    The scores are those that the trainer logs after the last step. Once they are in
+    `result.json`, the run's checkpoints for resuming it are deleted; `model.keras` stays.
+
+    Raises:
+        UsageError: if `workdir` holds a run of another config.
+    """
+    import shutil
+
+    from training import configuration
+    from training.errors import Diverged, UsageError
+    from training.trainer import train
+
+    workdir = pathlib.Path(workdir)
+    wanted = json.loads(configuration.to_json(configuration.complete(config)))
+    stored = _read_result(workdir)
+    if stored is not None:
+        changes = configuration.differences(stored["config"], wanted)
+        if changes:
+            raise UsageError(
+                f"{workdir} holds a run of another config ({'; '.join(changes)}). "
+                "Use another --workdir."
+            )
+        return RunResult(**stored["result"])
+    try:
+        train(config, workdir)
+        result = _last_scores(workdir)
+    except Diverged as error:
+        result = RunResult(diverged=str(error))
+    content = {"config": wanted, "result": dataclasses.asdict(result)}
+    write_text(workdir / RESULT, json.dumps(content, indent=2, sort_keys=True) + "\n")
+    shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
+    return result
+
+
+def summary(found: Transfer, published: str = "") -> Table:
+    """Returns the table of a sweep: rates, seeds, mean and standard deviation.
+
+    Args:
+        found: what `transfer` returned.
+        published: the paper's result for the same model and data set, for the last row.
+    """
+    rows = [
+        (
+            "development",
+            f"rate {rate:g}" + (" (chosen)" if rate == found.rate else ""),
+            "diverged" if result.diverged else f"{100 * result.top1:.2f}",
+            result.count,
+        )
+        for rate, result in found.development.items()
+    ]
+    rows += [
+        ("test", f"rate {found.rate:g}, seed {seed}", f"{100 * result.top1:.2f}", result.count)
+        for seed, result in found.test.items()
+    ]
+    rows.append(("test", f"mean of {len(found.test)}", mean_and_deviation(found.accuracies), ""))
+    if published:
+        rows.append(("paper", "", published, ""))
+    return Table(("split", "run", "top-1 %", "images"), rows, f"Fine-tuning on {found.dataset}")
+
+
+def mean_and_deviation(accuracies: Sequence[float]) -> str:
+    """Returns "mean ± sample standard deviation" of accuracies in per cent."""
+    deviation = f" ± {np.std(accuracies, ddof=1):.2f}" if len(accuracies) > 1 else ""
+    return f"{np.mean(accuracies):.2f}{deviation}"
+
+
+def plot(found: Transfer, path) -> None:
+    """Draws development accuracy over the learning rate, and the test accuracies at the chosen."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(5, 3.5), layout="constrained")
+    finished = sorted(
+        (rate, 100 * result.top1) for rate, result in found.development.items() if result.count
+    )
+    if finished:
+        axes.plot(*zip(*finished, strict=True), "o-", label="development")
+    accuracies = found.accuracies
+    axes.errorbar(
+        found.rate,
+        np.mean(accuracies),
+        yerr=np.std(accuracies, ddof=1) if len(accuracies) > 1 else None,
+        fmt="s",
+        capsize=4,
+        label=f"test ({len(accuracies)} seeds)" if len(accuracies) > 1 else "test",
+    )
+    axes.set_xscale("log")
+    axes.set_xlabel("learning rate")
+    axes.set_ylabel("top-1 accuracy, %")
+    axes.set_title(found.dataset)
+    axes.legend()
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=150)
+    plt.close(figure)
+
+
+def _changed(config, *, base_lr, seed=None, splits=None):
+    changed = copy.deepcopy(config)
+    changed.optimizer.base_lr = base_lr
+    if seed is not None:
+        changed.seed = seed
+    if splits is not None:
+        changed.train_split, changed.eval_split = splits
+    return changed
+
+
+def _describe(result):
+    return f"diverged ({result.diverged})" if result.diverged else f"{100 * result.top1:.2f} %"
+
+
+def _read_result(workdir):
+    try:
+        return json.loads((workdir / RESULT).read_text())
+    except FileNotFoundError:
+        return None
+
+
+def _last_scores(workdir):
+    with (workdir / "metrics.csv").open(newline="") as stream:
+        last = list(csv.DictReader(stream))[-1]
+    return RunResult(
+        top1=float(last["eval_top1"]),
+        top5=float(last["eval_top5"]),
+        loss=float(last["eval_loss"]),
+        count=int(last["eval_count"]),
+    )

@@ -11,6 +11,10 @@ class TrainingError(Exception):
     exit_code = 1
 
 
+class Diverged(TrainingError):
+    """A run whose loss became infinite, undefined or too large: its rate or data are at fault."""
+
+
 class UsageError(TrainingError):
     """A wrong command line, config, environment or work directory, found before any training."""
 

@@ -10,7 +10,7 @@ import keras_vit
 from training import configuration, distribution
 from training.checkpointing import Checkpoints
 from training.data import pipeline, registry
-from training.errors import Interrupted, TrainingError, UsageError
+from training.errors import Diverged, Interrupted, TrainingError, UsageError
 from training.evaluation_loop import EvaluationLoop
 from training.interruption import StopRequest
 from training.progress import Progress
@@ -257,7 +257,7 @@ class _Run:
     def _check(self, report):
         if report.bad_step < 0:
             return
-        raise TrainingError(
+        raise Diverged(
             f"The loss or its gradient became infinite, NaN or larger than config.loss_limit="
             f"{self.config.loss_limit:g} in step {report.bad_step}. {self.checkpoints.last_good()} "
             "Lower optimizer.base_lr, lengthen optimizer.warmup_steps or set optimizer.clip_norm."

@@ -11,7 +11,7 @@ def hybrid_stem(images, num_layers, width_factor, layer):
     Args:
         images: (batch, height, width, 3) Keras tensor.
         num_layers: ints, the residual units of each stage; empty for the root alone.
-        width_factor: int, multiplies the channels.
+        width_factor: number, multiplies the channels.
         layer: function of (name, class, **arguments) that makes a layer, or
             returns the one of that name made before.
 
@@ -19,7 +19,7 @@ def hybrid_stem(images, num_layers, width_factor, layer):
         The feature map, a Keras tensor; its stride is 4 for the root and the
         first stage, doubled by each further stage.
     """
-    width = 64 * width_factor
+    width = int(64 * width_factor)
     x = layer("conv_root", StandardizedConv2D, filters=width, kernel_size=7, strides=2)(images)
     x = layer("gn_root", GroupNormalization)(x)
     x = layer("relu_root", keras.layers.Activation, activation="relu")(x)

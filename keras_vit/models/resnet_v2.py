@@ -17,7 +17,7 @@ class ResNetV2(keras.Model):
     Args:
         num_layers: ints, the residual units of each stage; (3, 4, 6, 3) is
             ResNet-50.
-        width_factor: int, multiplies the channels.
+        width_factor: number, multiplies the channels.
         num_classes: int or None.
         image_size: int or (height, width), in pixels.
         head_bias_init: float, the initial bias of the head; its kernel is zero.
@@ -38,7 +38,7 @@ class ResNetV2(keras.Model):
         height, width = as_height_width(image_size)
         images = keras.Input((height, width, 3), dtype="float32", name="images")
         endpoints = {}
-        root = 64 * width_factor
+        root = int(64 * width_factor)
         x = keras.layers.ZeroPadding2D(3, dtype=policy, name="pad_root")(images)
         x = StandardizedConv2D(
             root, 7, 2, "valid", standardization="bit", dtype=policy, name="conv_root"

@@ -1,0 +1,234 @@
+"""Strict loading of published checkpoints."""
+
+import warnings
+
+import numpy as np
+
+from keras_vit.checkpoints import bit_npz, hugging_face, official_npz, timm
+from keras_vit.checkpoints.errors import CheckpointError
+from keras_vit.checkpoints.resize import resize_line, resize_table
+from keras_vit.checkpoints.sources import open_source
+from keras_vit.checkpoints.weights import weights_of
+
+FORMATS = {
+    official_npz.Layout: ("the original's .npz", official_npz.ALIASES),
+    bit_npz.BiTLayout: ("BiT's .npz", bit_npz.ALIASES),
+    hugging_face.HuggingFaceLayout: ("Hugging Face's safetensors", hugging_face.ALIASES),
+    timm.TimmLayout: ("timm's safetensors", timm.ALIASES),
+}
+
+
+def load_checkpoint(model, path, skip=(), position_grid=None):
+    """Loads a published checkpoint into a model, all of it or nothing.
+
+    Reads the .npz files of the original (both generations of names), of AugReg,
+    of big_vision and of BiT, the safetensors of Hugging Face and of timm, and
+    models saved with `model.save`. The format is recognised from the arrays'
+    names. Position embeddings of another image size are resized, corners
+    aligned, by `keras_vit.checkpoints.resize`.
+
+    Args:
+        model: a `VisionTransformer` or `ResNetV2`.
+        path: the file, or a directory that holds it.
+        skip: names of arrays, or of the modules before them, that are left as
+            they are: "head" for a head of another size, "pre_logits" to drop
+            pre-training's hidden layer.
+        position_grid: (rows, columns) of the file's position embeddings, needed
+            only if they are not square and were not written here.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        CheckpointError: if the file is damaged, if arrays are missing, left over
+            or of another shape, or if one holds a NaN or an infinity. The model
+            is unchanged.
+
+    Example:
+
+    >>> model = keras_vit.create_model("ViT-B/16", num_classes=10, image_size=384)
+    >>> keras_vit.load_checkpoint(model, "ViT-B_16.npz", skip=("head", "pre_logits"))
+    """
+    source = open_source(path)
+    layout = _layout_of(source, position_grid)
+    _assign(model, source, layout, _as_names(skip), position_grid or source.grid)
+
+
+def load_fitting(model, path):
+    """Loads a checkpoint as transfer does: what comes after the encoder may differ.
+
+    A head of another size, or none, leaves the model's head as initialised;
+    pre-training's hidden layer is dropped if the model has none. Everything
+    else is as strict as in `load_checkpoint`, and raises the same errors.
+    """
+    source = open_source(path)
+    layout = _layout_of(source, None)
+    arrays = layout.file_arrays(weights_of(model))
+    skip = []
+    for part in ("head", "pre_logits"):
+        mine = [a for a in arrays if _is_skipped(_names_of(a), (part,), layout)]
+        fits = mine and all(source.shapes.get(a.name) == tuple(a.shape) for a in mine)
+        if not fits and (part == "head" or not mine):
+            skip.append(part)
+    _assign(model, source, layout, tuple(skip), source.grid)
+
+
+def _as_names(skip):
+    if isinstance(skip, str):
+        raise ValueError(f"`skip` must be a sequence of names, ({skip!r},). Received: {skip!r}")
+    return tuple(skip)
+
+
+def _layout_of(source, position_grid):
+    for make in FORMATS:
+        layout = make.detect(source.shapes, position_grid or source.grid)
+        if layout is not None:
+            return layout
+    some = ", ".join(sorted(source.shapes)[:5]) or "none"
+    raise CheckpointError(
+        f"{source.path} is in no known format. Expected the arrays of "
+        f"{', '.join(name for name, _ in FORMATS.values())}. Its first arrays are: {some}"
+    )
+
+
+def _assign(model, source, layout, skip, grid):
+    _check_config(model, source)
+    arrays = [
+        array
+        for array in layout.file_arrays(weights_of(model))
+        if not _is_skipped(_names_of(array), skip, layout)
+    ]
+    resizers = _compare(model, source, layout, arrays, skip, grid)
+    values, not_finite = [], []
+    for array in arrays:
+        value = resizers.get(array.name, _unchanged)(source.read(array.name))
+        if not np.isfinite(value).all():
+            not_finite.append(array.name)
+        parts = array.unpack(value, *array.weights)
+        values.extend(zip(array.weights, parts, strict=True))
+    if not_finite:
+        raise CheckpointError(
+            f"{source.path} holds NaN or infinite values in: {', '.join(not_finite)}. "
+            "Nothing was loaded."
+        )
+    while values:
+        weight, value = values.pop()
+        weight.variable.assign(np.reshape(value, weight.variable.shape))
+    model.checkpoint_layout = layout
+
+
+def _compare(model, source, layout, arrays, skip, grid):
+    """Returns {name: function that resizes the array}; raises unless everything fits."""
+    missing, mis_shaped, problems, resizers = [], [], [], {}
+    for array in arrays:
+        shape = source.shapes.get(array.name)
+        if shape is None:
+            missing.append(array.name)
+        elif not source.is_numeric(array.name):
+            mis_shaped.append(array.name)
+            problems.append(f"{array.name} does not hold floating-point numbers")
+        elif _can_resize(array, shape):
+            try:
+                resizers[array.name] = _resizer(array, shape, grid)
+            except CheckpointError as error:
+                mis_shaped.append(array.name)
+                problems.append(f"{array.name}: {error}")
+        elif tuple(shape) != tuple(array.shape):
+            mis_shaped.append(array.name)
+            problems.append(f"{array.name} is {tuple(shape)}, the model's is {tuple(array.shape)}")
+    known = {array.name for array in arrays}
+    left_over = [
+        name
+        for name in source.shapes
+        if name not in known and layout.owns(name) and not _is_skipped((name,), skip, layout)
+    ]
+    if missing or left_over or mis_shaped:
+        sections = [f"{source.path} does not fit the model {model.name!r}. Nothing was loaded."]
+        if missing:
+            sections.append(f"Missing from the file: {', '.join(sorted(missing))}")
+        if left_over:
+            described = (f"{name} {tuple(source.shapes[name])}" for name in sorted(left_over))
+            sections.append(f"Left over in the file: {', '.join(described)}")
+        if mis_shaped:
+            sections.append(f"Of another shape: {'; '.join(problems)}")
+        sections.append(_advice([*missing, *left_over, *mis_shaped], layout))
+        raise CheckpointError("\n".join(sections), missing, left_over, mis_shaped)
+    return resizers
+
+
+def _advice(names, layout):
+    parts = [p for p in ("head", "pre_logits") if any(_under(n, p, layout) for n in names)]
+    if parts and all(any(_under(n, p, layout) for p in parts) for n in names):
+        spelled = ", ".join(f'"{part}"' for part in parts)
+        return f"To leave those arrays out, pass skip=({spelled},)."
+    return (
+        "Build the model with the configuration of the checkpoint, or name in `skip` the arrays "
+        "or modules to leave out."
+    )
+
+
+def _names_of(array):
+    return (array.name, *(weight.name for weight in array.weights))
+
+
+def _is_skipped(names, skip, layout):
+    return any(_under(name, part, layout) for name in names for part in skip)
+
+
+def _under(name, part, layout):
+    """Returns whether an array is the one called `part` or inside of that module."""
+    _, aliases = FORMATS[type(layout)]
+    prefix = getattr(layout, "prefix", "")
+    for spelled in (part, *aliases.get(part, ())):
+        for full in (spelled, prefix + spelled):
+            if name == full or name.startswith((f"{full}/", f"{full}.")):
+                return True
+    return False
+
+
+def _can_resize(array, shape):
+    return (
+        array.positions is not None
+        and len(shape) == len(array.shape)
+        and shape[-1] == array.shape[-1]
+        and shape[0] > 0
+        and (array.positions == "line" or shape[0] == 1)
+    )
+
+
+def _resizer(array, shape, grid):
+    positions = array.positions
+    if positions == "line":
+        if tuple(shape) == tuple(array.shape):
+            return _unchanged
+        return lambda table: resize_line(table, array.shape[0])
+    table = np.broadcast_to(np.float32(0), shape)
+    resize_table(table, positions.class_token, positions.grid_size, grid)
+    return lambda table: resize_table(table, positions.class_token, positions.grid_size, grid)
+
+
+def _unchanged(array):
+    return array
+
+
+def _check_config(model, source):
+    """Compares what a Hugging Face config.json says and no array's shape shows."""
+    config = source.config or {}
+    heads, own = config.get("num_attention_heads"), model.arguments.get("num_heads")
+    if heads is not None and own is not None and heads != own:
+        raise CheckpointError(
+            f"The config.json beside {source.path} says num_attention_heads={heads}, the model "
+            f"has num_heads={own}. Build the model with num_heads={heads}. Nothing was loaded."
+        )
+    said = {}
+    flavour = {"gelu": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
+    if config.get("hidden_act") in flavour:
+        said["gelu"] = flavour[config["hidden_act"]]
+    if "layer_norm_eps" in config:
+        said["layer_norm_epsilon"] = config["layer_norm_eps"]
+    differing = {k: v for k, v in said.items() if model.arguments.get(k, v) != v}
+    if differing:
+        spelled = ", ".join(f"{name}={value!r}" for name, value in differing.items())
+        warnings.warn(
+            f"The config.json beside {source.path} asks for {spelled}. The weights are loaded, "
+            "but the model computes slightly other numbers unless it is built with them.",
+            stacklevel=4,
+        )

@@ -1,0 +1,52 @@
+"""Writing models in the layouts in which the originals are published."""
+
+import os
+import uuid
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from keras_vit.checkpoints.bit_npz import BiTLayout
+from keras_vit.checkpoints.official_npz import Layout
+from keras_vit.checkpoints.weights import weights_of
+from keras_vit.models.vision_transformer import VisionTransformer
+
+
+def save_checkpoint(model, path, layout=None):
+    """Writes a model's weights as the original's .npz file, or BiT's.
+
+    A model that was loaded from such a file is written back as it was read, bit
+    for bit, with the same names, shapes and values. The file appears only when
+    it is complete.
+
+    Args:
+        model: a `VisionTransformer` or `ResNetV2`.
+        path: where to write; exactly this name.
+        layout: a `keras_vit.checkpoints.Layout` or `BiTLayout`; by default that of
+            the file the model was loaded from, or else the original's.
+    """
+    weights = weights_of(model)
+    layout = layout or _layout_of(model)
+    grid = getattr(model, "grid_size", None)
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+            for array in sorted(layout.file_arrays(weights), key=lambda array: array.name):
+                value = np.ascontiguousarray(layout.pack(array, weights))
+                with archive.open(f"{array.name}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, value, allow_pickle=False)
+            if grid is not None and grid[0] != grid[1]:
+                # The layout has no array for this, and other readers ignore it.
+                archive.comment = f"position grid {grid[0]}x{grid[1]}".encode()
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _layout_of(model):
+    read = getattr(model, "checkpoint_layout", None)
+    if isinstance(read, (Layout, BiTLayout)):
+        return read
+    return Layout.of_model(model) if isinstance(model, VisionTransformer) else BiTLayout()

@@ -60,7 +60,11 @@ def _precision(policy):
 
 
 def build_model(config, num_classes):
-    """Returns the model of `config.model`, with the weights of `config.checkpoint` if any."""
+    """Returns the model of `config.model`, with the weights of `config.checkpoint` if any.
+
+    The head is never loaded: transfer removes all of it, two layers after pre-training, for a
+    single new one (appendix B.1.1).
+    """
     arguments = {"num_classes": num_classes} | config.model.to_dict()
     name = arguments.pop("name", "")
     try:
@@ -71,7 +75,8 @@ def build_model(config, num_classes):
     except TypeError as error:
         raise UsageError(f"config.model: {error}") from error
     if config.checkpoint:
-        keras_vit.load_checkpoint(model, config.checkpoint)
+        head = ("head",) if config.model.get("representation_size") else ("head", "pre_logits")
+        keras_vit.load_checkpoint(model, config.checkpoint, skip=head)
     return model
 
 

@@ -1,0 +1,111 @@
+"""The embedded data set: scikit-learn's handwritten digits, written as a real TFDS data set.
+
+1,797 grayscale images of 8×8 pixels, the test part of UCI's optdigits. They come with
+scikit-learn, so the quickstart needs no network. Importing this module registers
+`SklearnDigits` with TFDS; once prepared, the data set is read without importing it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pathlib
+import shutil
+import tempfile
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+NUM_TEST = 359
+SPLIT_SEED = 0
+
+
+class SklearnDigits(tfds.core.GeneratorBasedBuilder):
+    """TFDS builder of the digits: `image` uint8 (8, 8, 1) in 0..255 as PNG, `label` 0..9."""
+
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        return tfds.core.DatasetInfo(
+            builder=self,
+            description="Handwritten digits of 8x8 pixels from scikit-learn.",
+            features=tfds.features.FeaturesDict(
+                {
+                    "image": tfds.features.Image(shape=(8, 8, 1)),
+                    "label": tfds.features.ClassLabel(num_classes=10),
+                }
+            ),
+            supervised_keys=("image", "label"),
+            homepage="https://archive.ics.uci.edu/dataset/80",
+        )
+
+    def _split_generators(self, dl_manager):
+        from sklearn.datasets import load_digits
+
+        digits = load_digits()
+        # Values are 0..16 inclusive, so a factor of 16 would overflow uint8.
+        images = np.rint(digits.images * (255 / 16)).astype(np.uint8)[..., None]
+        test = stratified_test_indices(digits.target, NUM_TEST, SPLIT_SEED)
+        train = np.setdiff1d(np.arange(len(images)), test)
+        return {
+            "train": self._generate_examples(images, digits.target, train),
+            "test": self._generate_examples(images, digits.target, test),
+        }
+
+    def _generate_examples(self, images, labels, indices):
+        for index in indices:
+            yield int(index), {"image": images[index], "label": int(labels[index])}
+
+
+def stratified_test_indices(labels: np.ndarray, num_test: int, seed: int) -> np.ndarray:
+    """Returns `num_test` sorted indices, each class in proportion (largest remainders first)."""
+    rng = np.random.default_rng(seed)
+    classes, counts = np.unique(labels, return_counts=True)
+    exact = counts * num_test / len(labels)
+    take = np.floor(exact).astype(int)
+    short = num_test - take.sum()
+    take[np.argsort(take - exact, kind="stable")[:short]] += 1
+    chosen = [
+        rng.permutation(np.flatnonzero(labels == label))[:count]
+        for label, count in zip(classes, take, strict=True)
+    ]
+    return np.sort(np.concatenate(chosen))
+
+
+def prepare(data_dir: str | os.PathLike) -> pathlib.Path:
+    """Writes the digits below `data_dir` unless they are there, and returns their folder.
+
+    Several processes may call it at once: each writes to a folder of its own and the first
+    to finish moves its result into place.
+    """
+    data_dir = pathlib.Path(data_dir).expanduser()
+    version = str(SklearnDigits.VERSION)
+    target = data_dir / "sklearn_digits" / version
+    if (target / "dataset_info.json").exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = tempfile.mkdtemp(prefix=".incomplete_", dir=target.parent)
+    try:
+        builder = SklearnDigits(data_dir=scratch)
+        with _quiet():
+            builder.download_and_prepare()
+        try:
+            os.rename(builder.data_dir, target)
+        except OSError:
+            if not (target / "dataset_info.json").exists():
+                raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return target
+
+
+@contextlib.contextmanager
+def _quiet():
+    """TFDS announces a download and its (temporary) folder; here both would mislead."""
+    tfds.disable_progress_bar()
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        tfds.enable_progress_bar()

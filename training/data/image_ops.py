@@ -1,0 +1,274 @@
+"""The operations on single images: decode, crop, resize, flip, rescale.
+
+Images are (height, width, channels), uint8 after `decode` and float32 after a resize, in
+0..255 until `value_range`. Resizing is bilinear with half-pixel centres and without
+anti-aliasing, as in the original, unless `method` or `antialias` says otherwise.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from training.data.preprocessing import operation
+
+# An image larger than this is an error of its file or of the text, not a photograph: without a
+# limit, resize_small of a 1×5000 image would ask for gigabytes.
+MAX_PIXELS = 1 << 27
+
+
+@operation("decode")
+def decode(channels: int = 3, precise: bool = False):
+    """JPEG, PNG, BMP or GIF (first frame) bytes to uint8 (height, width, channels).
+
+    Grayscale and CMYK become RGB. An image that is stored as an array passes through.
+
+    Args:
+        channels: 3, or 1 for grayscale.
+        precise: decode JPEGs with the accurate inverse DCT, bit for bit as PIL does. The
+            default is the fast one, TensorFlow's own, with which the published models trained.
+    """
+    dct_method = _dct_method(precise)
+
+    def apply(image):
+        if image.dtype != tf.string:
+            return image
+        decoded = tf.cond(
+            tf.io.is_jpeg(image),
+            lambda: tf.io.decode_jpeg(image, channels=channels, dct_method=dct_method),
+            lambda: tf.io.decode_image(image, channels=channels, expand_animations=False),
+        )
+        return tf.ensure_shape(decoded, (None, None, channels))
+
+    apply.channels, apply.dct_method = channels, dct_method
+    return apply
+
+
+@operation("inception_crop")
+def inception_crop(size, area_min: float = 0.05, area_max: float = 1.0, resize: bool = True):
+    """The training crop of the original: random area and aspect, resized to `size`.
+
+    The area is 5 to 100 % of the image, the aspect ratio uniform in 0.75..1.33, and the height
+    uniform given the aspect, so small crops are favoured; after 100 failures the whole image.
+    """
+    shape = _pair(size)
+
+    def box(image_shape, seed):
+        begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
+            image_shape,
+            tf.zeros((0, 0, 4), tf.float32),
+            seed=seed,
+            min_object_covered=0.0,
+            aspect_ratio_range=(0.75, 1.33),
+            area_range=(area_min, area_max),
+            max_attempts=100,
+            use_image_if_no_bounding_boxes=True,
+        )
+        return begin[0], begin[1], extent[0], extent[1]
+
+    return _crop(box, shape if resize else None)
+
+
+@operation("random_resized_crop")
+def random_resized_crop(
+    size, scale: tuple = (0.08, 1.0), ratio: tuple = (3 / 4, 4 / 3), attempts: int = 10
+):
+    """torchvision's training crop: area uniform in `scale`, aspect log-uniform in `ratio`.
+
+    After `attempts` failures, the largest central crop whose aspect lies in `ratio`.
+    """
+    shape = _pair(size)
+
+    def box(image_shape, seed):
+        height, width = (tf.cast(image_shape[k], tf.float32) for k in (0, 1))
+        draws = tf.random.stateless_uniform((4, attempts), seed)
+        area = height * width * (scale[0] + draws[0] * (scale[1] - scale[0]))
+        low, high = tf.math.log(ratio[0]), tf.math.log(ratio[1])
+        aspect = tf.exp(low + draws[1] * (high - low))
+        crop_h, crop_w = tf.round(tf.sqrt(area / aspect)), tf.round(tf.sqrt(area * aspect))
+        fits = (crop_h >= 1) & (crop_w >= 1) & (crop_h <= height) & (crop_w <= width)
+
+        def sampled():
+            first = tf.argmax(tf.cast(fits, tf.int32))
+            h, w = crop_h[first], crop_w[first]
+            top = tf.floor(draws[2][first] * (height - h + 1))
+            left = tf.floor(draws[3][first] * (width - w + 1))
+            return tf.stack([top, left, h, w])
+
+        def central():
+            h = tf.maximum(1.0, tf.minimum(height, tf.round(width / ratio[0])))
+            w = tf.maximum(1.0, tf.minimum(width, tf.round(height * ratio[1])))
+            return tf.stack([(height - h) // 2, (width - w) // 2, h, w])
+
+        result = tf.cast(tf.cond(tf.reduce_any(fits), sampled, central), tf.int32)
+        return result[0], result[1], result[2], result[3]
+
+    return _crop(box, shape)
+
+
+@operation("resize")
+def resize(size, method: str = "bilinear", antialias: bool = False):
+    """Resizes to `size` (one number or (height, width)), not keeping the aspect; float32."""
+    shape = _pair(size)
+    return lambda image: _resize(image, shape, method, antialias)
+
+
+@operation("resize_small")
+def resize_small(size: int, method: str = "area", antialias: bool = False):
+    """Resizes so that the smaller side is `size`, keeping the aspect; float32."""
+
+    def apply(image):
+        height, width = (tf.cast(tf.shape(image)[k], tf.float32) for k in (0, 1))
+        factor = tf.cast(size, tf.float32) / tf.minimum(height, width)
+        # In float32: an extreme aspect must be refused, not wrap around as an integer.
+        new_h, new_w = tf.round(height * factor), tf.round(width * factor)
+        check = tf.debugging.Assert(
+            new_h * new_w <= MAX_PIXELS,
+            [
+                f"resize_small({size}) of an image of this height and width would exceed "
+                f"{MAX_PIXELS} pixels:",
+                tf.shape(image),
+            ],
+        )
+        with tf.control_dependencies([check] if check is not None else []):
+            shape = tf.cast(tf.stack([new_h, new_w]), tf.int32)
+        return _resize(image, shape, method, antialias)
+
+    return apply
+
+
+@operation("random_crop")
+def random_crop(size):
+    """Crops `size` (one number or (height, width)) at a random place."""
+    shape = _pair(size)
+
+    def apply(image, seed):
+        limit = tf.shape(image)[:2] - shape + 1
+        _check_crop(limit, "random_crop", shape, image)
+        draw = tf.random.stateless_uniform((2,), seed)
+        begin = tf.cast(draw * tf.cast(limit, tf.float32), tf.int32)
+        # A draw just below one may round up to the limit.
+        begin = tf.minimum(begin, limit - 1)
+        return tf.image.crop_to_bounding_box(image, begin[0], begin[1], *shape)
+
+    return apply
+
+
+@operation("central_crop")
+def central_crop(size):
+    """Crops `size` (one number or (height, width)) from the centre."""
+    shape = _pair(size)
+
+    def apply(image):
+        limit = tf.shape(image)[:2] - shape + 1
+        _check_crop(limit, "central_crop", shape, image)
+        begin = (limit - 1) // 2
+        return tf.image.crop_to_bounding_box(image, begin[0], begin[1], *shape)
+
+    return apply
+
+
+@operation("pad")
+def pad(pixels: int):
+    """Adds `pixels` black pixels on every side."""
+    return lambda image: tf.pad(image, [[pixels, pixels], [pixels, pixels], [0, 0]])
+
+
+@operation("random_shift")
+def random_shift(pixels: int):
+    """Moves the image by up to `pixels` pixels each way; what comes in is black."""
+
+    def apply(image, seed):
+        shape = tf.shape(image)
+        offset = tf.random.stateless_uniform((2,), seed, 0, 2 * pixels + 1, dtype=tf.int32)
+        shifted = tf.slice(pad(pixels)(image), [offset[0], offset[1], 0], shape)
+        return tf.ensure_shape(shifted, image.shape)
+
+    return apply
+
+
+@operation("flip_lr")
+def flip_lr(probability: float = 0.5):
+    """Mirrors the image left to right with `probability`."""
+
+    def apply(image, seed):
+        flip = tf.random.stateless_uniform((), seed) < probability
+        flipped = tf.cond(flip, lambda: tf.reverse(image, [1]), lambda: image)
+        return tf.ensure_shape(flipped, image.shape)
+
+    return apply
+
+
+@operation("value_range")
+def value_range(low: float = -1.0, high: float = 1.0, in_low: float = 0.0, in_high: float = 255.0):
+    """Maps `in_low`..`in_high` to `low`..`high`; float32."""
+    scale = (high - low) / (in_high - in_low)
+    shift = low - in_low * scale
+    return lambda image: tf.cast(image, tf.float32) * scale + shift
+
+
+@operation("to_uint8")
+def to_uint8():
+    """Rounds to uint8, a quarter of the bytes to the device; normalise after `on_device`."""
+    return lambda image: tf.saturate_cast(tf.round(image), tf.uint8)
+
+
+@operation("on_device")
+def on_device():
+    """Marks the end of the host's part: the training step applies what follows."""
+    return lambda image: image
+
+
+def _dct_method(precise: bool) -> str:
+    return "INTEGER_ACCURATE" if precise else "INTEGER_FAST"
+
+
+def _pair(size) -> tuple[int, int]:
+    height, width = (size, size) if isinstance(size, int) else size
+    return int(height), int(width)
+
+
+def _resize(image, shape, method, antialias=False):
+    return tf.cast(tf.image.resize(image, shape, method, antialias=antialias), tf.float32)
+
+
+def _crop(box, shape):
+    """Makes a crop-and-resize operation of `box(image_shape, seed) -> (top, left, h, w)`."""
+
+    def finish(crop):
+        return _resize(crop, shape, "bilinear") if shape else crop
+
+    def apply(image, seed):
+        top, left, height, width = box(tf.shape(image), seed)
+        return finish(tf.image.crop_to_bounding_box(image, top, left, height, width))
+
+    def decode_and_apply(image, seed, decoder):
+        if image.dtype != tf.string:
+            return apply(image, seed)
+
+        def fused():
+            window = tf.stack(box(tf.io.extract_jpeg_shape(image), seed))
+            return tf.io.decode_and_crop_jpeg(
+                image, window, channels=decoder.channels, dct_method=decoder.dct_method
+            )
+
+        def plain():
+            decoded = decoder(image)
+            top, left, height, width = box(tf.shape(decoded), seed)
+            return tf.image.crop_to_bounding_box(decoded, top, left, height, width)
+
+        crop = tf.cond(tf.io.is_jpeg(image), fused, plain)
+        return finish(tf.ensure_shape(crop, (None, None, decoder.channels)))
+
+    apply.decode_and_apply = decode_and_apply
+    return apply
+
+
+def _check_crop(limit, name, shape, image):
+    tf.debugging.Assert(
+        tf.reduce_all(limit > 0),
+        [
+            f"{name} of {shape[0]}×{shape[1]} needs an image at least that large; resize before "
+            "it. Received the shape:",
+            tf.shape(image),
+        ],
+    )

@@ -1,0 +1,238 @@
+"""Input pipelines that are pure functions of (seed, step).
+
+The order of the examples is a permutation of their numbers, drawn from (seed, epoch), and any
+example is read alone (see `training.data.records`). Position g = step · batch_size + i of the
+run therefore determines the example, its crop and its augmentation, whatever the number of
+hosts or workers, and a run starts at any step without reading what it skips.
+"""
+
+from __future__ import annotations
+
+import os
+
+import tensorflow as tf
+
+from training.data import labels, skipping, sources
+from training.data.preprocessing import Preprocess, parse
+
+_FOREVER = 2**62
+_ON_ERROR = ("raise", "skip")
+
+
+def train_dataset(
+    *,
+    name: str,
+    split: str,
+    preprocess: str,
+    batch_size: int,
+    seed: int,
+    num_classes: int | None = None,
+    data_dir: str | os.PathLike | None = None,
+    start_step: int = 0,
+    num_input_pipelines: int = 1,
+    input_pipeline_id: int = 0,
+    mixup_p: float = 0.0,
+    on_error: str = "raise",
+) -> tf.data.Dataset:
+    """Returns the infinite training data of this worker.
+
+    Element k is this worker's share of the global batch of step `start_step + k`:
+    `{"image": float32 (batch_size // num_input_pipelines, height, width, channels), "label":
+    float32 (…, num_classes)}`. The shares of all workers, in the order of their ids, are the
+    global batch. Every epoch visits every example once, in an order of its own.
+
+    Args:
+        name: name of the data set, see `training.data.registry`.
+        split: split text, such as "train[:98%]".
+        preprocess: text of operations, see `training.data.preprocessing`.
+        batch_size: global batch size.
+        seed: any integer; the same seed gives the same data.
+        num_classes: width of the labels; by default the data set's.
+        data_dir: folder of prepared data sets; empty or None is the default of TFDS.
+        start_step: step to start at.
+        num_input_pipelines: number of workers that share a batch; divides `batch_size`.
+        input_pipeline_id: this worker, 0-based.
+        mixup_p: parameter of mixup's Beta distribution, 0 for none.
+        on_error: "raise", or "skip" to train on the next example in place of an unreadable one
+            and count it in `training.data.skipping.counter`.
+
+    Raises:
+        NotPreparedError: if the data set is not on disk; the message says how to get it.
+        ValueError: for arguments that do not fit together.
+    """
+    share = _share(batch_size, num_input_pipelines, input_pipeline_id, on_error)
+    source = sources.open_source(name, split, data_dir)
+    process = Preprocess(preprocess, pixel_scale=source.spec.pixel_scale)
+    batch_operations = list(process.batch_operations)
+    if mixup_p:
+        batch_operations += parse(f"mixup({mixup_p})")
+    load = _loader(source, num_classes or source.spec.num_classes)
+
+    def example(position, index):
+        def prepare(one):
+            loaded = load(one)
+            image = process(loaded["image"], _seed(seed, position))
+            return {"image": image, "label": loaded["label"]}
+
+        if on_error == "skip":
+            return skipping.load_or_next(prepare, index, source.num_examples, source.example_id)
+        return prepare(index)
+
+    slots = list(range(share.start, share.stop))
+    if batch_operations:
+        # Each image is blended with the one before it in the global batch. That of a share's
+        # first image belongs to another worker, so this worker reads it as well.
+        slots = sorted({*slots, (share.start - 1) % batch_size})
+    dataset = _order(source.num_examples, seed, start_step * batch_size, batch_size, slots)
+    dataset = dataset.map(example, num_parallel_calls=tf.data.AUTOTUNE)
+    _check_static(dataset.element_spec["image"].shape, preprocess)
+    dataset = dataset.batch(len(slots), drop_remainder=True)
+    if batch_operations:
+        steps = tf.data.Dataset.range(start_step, _FOREVER)
+        dataset = tf.data.Dataset.zip(steps, dataset).map(
+            lambda step, batch: _blend(
+                batch, batch_operations, _seed(~seed, step), len(share), share.start > 0
+            ),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+    return _finish(dataset)
+
+
+def eval_dataset(
+    *,
+    name: str,
+    split: str,
+    preprocess: str,
+    batch_size: int,
+    num_classes: int | None = None,
+    data_dir: str | os.PathLike | None = None,
+    num_input_pipelines: int = 1,
+    input_pipeline_id: int = 0,
+    on_error: str = "raise",
+) -> tf.data.Dataset:
+    """Returns one pass over a split in its stored order, in batches of one static shape.
+
+    Elements are `{"image": (batch_size // num_input_pipelines, height, width, channels),
+    "label": float32 (…, num_classes), "mask": float32 (…,)}`. The last batch is padded with
+    zeros; the mask is 0 there, on images without any label (ReaL) and, with
+    `on_error="skip"`, on unreadable ones, so its sum is the number of images to divide by.
+    Every worker yields the same number of batches.
+
+    Random operations draw from fixed seeds. For the other arguments see `train_dataset`.
+    """
+    share = _share(batch_size, num_input_pipelines, input_pipeline_id, on_error)
+    source = sources.open_source(name, split, data_dir)
+    process = Preprocess(preprocess, pixel_scale=source.spec.pixel_scale)
+    if process.batch_operations:
+        raise ValueError(f"Expected no mixup in evaluation. Received: {preprocess!r}.")
+    load = _loader(source, num_classes or source.spec.num_classes)
+    total = source.num_examples
+
+    def prepare(index):
+        loaded = load(index)
+        image = process(loaded["image"], _seed(0, index))
+        return {**loaded["labels"], "image": image, "label": loaded["label"]}
+
+    spec = tf.data.Dataset.range(1).map(prepare).element_spec
+    _check_static(spec["image"].shape, preprocess)
+    blank = tf.nest.map_structure(lambda leaf: tf.zeros(leaf.shape, leaf.dtype), spec)
+
+    def example(slot):
+        position = slot // len(share) * batch_size + share.start + slot % len(share)
+
+        def real():
+            if on_error == "skip":
+                mask, loaded = skipping.load_or_blank(prepare, position, blank, source.example_id)
+            else:
+                mask, loaded = 1.0, prepare(position)
+            labelled = tf.cast(tf.reduce_any(loaded["label"] > 0), tf.float32)
+            return {**loaded, "mask": mask * labelled}
+
+        return tf.cond(position < total, real, lambda: {**blank, "mask": 0.0})
+
+    batches = -(-total // batch_size)
+    dataset = tf.data.Dataset.range(batches * len(share))
+    dataset = dataset.map(example, num_parallel_calls=tf.data.AUTOTUNE)
+    return _finish(dataset.batch(len(share), drop_remainder=True))
+
+
+def _share(batch_size: int, workers: int, worker: int, on_error: str) -> range:
+    if batch_size < 1 or batch_size % workers or not 0 <= worker < workers:
+        raise ValueError(
+            "Expected batch_size to be a multiple of num_input_pipelines and input_pipeline_id "
+            f"below it. Received: batch_size={batch_size}, num_input_pipelines={workers}, "
+            f"input_pipeline_id={worker}."
+        )
+    if on_error not in _ON_ERROR:
+        raise ValueError(f"Expected on_error to be one of {_ON_ERROR}. Received: {on_error!r}.")
+    size = batch_size // workers
+    return range(worker * size, (worker + 1) * size)
+
+
+def _order(num_examples, seed, start, batch_size, slots) -> tf.data.Dataset:
+    """Yields (position, index) for the positions from `start` on that fall in `slots`.
+
+    The permutation of an epoch sorts random numbers, which any TensorFlow computes alike.
+    """
+    mine = tf.constant([slot in set(slots) for slot in range(batch_size)])
+    first_epoch = start // num_examples
+
+    def epoch_order(epoch):
+        keys = tf.random.stateless_uniform(
+            (num_examples,), _seed(seed, epoch), minval=None, maxval=None, dtype=tf.int64
+        )
+        indices = tf.cast(tf.argsort(keys, stable=True), tf.int64)
+        positions = epoch * num_examples + tf.range(num_examples, dtype=tf.int64)
+        keep = (positions >= start) & tf.gather(mine, positions % batch_size)
+        return tf.boolean_mask(positions, keep), tf.boolean_mask(indices, keep)
+
+    epochs = tf.data.Dataset.range(first_epoch, _FOREVER).map(epoch_order).prefetch(1)
+    return epochs.flat_map(lambda *pair: tf.data.Dataset.from_tensor_slices(pair))
+
+
+def _seed(seed: int, number) -> tf.Tensor:
+    return tf.stack([tf.constant(seed, tf.int64), tf.cast(number, tf.int64)])
+
+
+def _loader(source: sources.Source, num_classes: int):
+    def load(index):
+        example = source.read(index)
+        return {
+            "image": example["image"],
+            "label": labels.one_hot(example["label"], num_classes),
+            "labels": {
+                key: labels.one_hot(value, num_classes)
+                for key, value in example.items()
+                if key not in ("image", "label", "id")
+            },
+        }
+
+    return load
+
+
+def _blend(batch, operations, seed, size: int, partner_first: bool):
+    """Applies batch operations to a share of `size` images and at most one partner image."""
+    partner = {key: tf.roll(value, 1, axis=0) for key, value in batch.items()}
+    # A partner of another worker sorts before the share, or after it in the first worker's.
+    kept = slice(-size, None) if partner_first else slice(0, size)
+    batch = {key: value[kept] for key, value in batch.items()}
+    partner = {key: value[kept] for key, value in partner.items()}
+    for op in operations:
+        batch = op.apply(batch, partner, seed)
+    return batch
+
+
+def _check_static(shape: tf.TensorShape, text: str) -> None:
+    if not shape.is_fully_defined():
+        raise ValueError(
+            f"Expected the preprocessing to end with images of one size. {text!r} leaves the "
+            f"shape {tuple(shape)}: add a resize or a crop."
+        )
+
+
+def _finish(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    options = tf.data.Options()
+    options.deterministic = True
+    # A worker reads its own share already.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return dataset.with_options(options).prefetch(tf.data.AUTOTUNE)

@@ -1,0 +1,116 @@
+"""Finds data sets that TFDS has prepared on disk, without importing TensorFlow or TFDS.
+
+TFDS itself looks only for the newest version it knows and starts a download when it is not
+there. Reading the folders shows every version that is there, at once.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import pathlib
+from typing import NamedTuple
+
+
+class NotPreparedError(FileNotFoundError):
+    """The data set is not on disk; the message says how to get it."""
+
+
+class Prepared(NamedTuple):
+    """A prepared data set: its folder and what its own description says of it."""
+
+    directory: pathlib.Path
+    name: str
+    version: str
+    file_format: str
+    sizes: dict[str, int]
+
+
+def resolve_data_dir(data_dir: str | os.PathLike | None) -> pathlib.Path:
+    """Returns `data_dir` as an absolute path.
+
+    Empty or None is the default of TFDS: `$TFDS_DATA_DIR` or `~/tensorflow_datasets`.
+
+    A remote folder such as `gs://bucket/tfds` becomes a path object that behaves alike.
+    """
+    data_dir = data_dir or os.environ.get("TFDS_DATA_DIR")
+    if not data_dir:
+        return pathlib.Path.home() / "tensorflow_datasets"
+    if "://" in str(data_dir):
+        from etils import epath
+
+        return epath.Path(data_dir)
+    return pathlib.Path(data_dir).expanduser().absolute()
+
+
+def find(
+    builder: str, version: str = "*", data_dir: str | os.PathLike | None = None
+) -> Prepared | None:
+    """Returns the newest prepared version of `builder` that matches, or None.
+
+    Args:
+        builder: `name` or `name/config`.
+        version: such as "3.0.2", "3.*.*" or "*".
+        data_dir: folder of prepared data sets; empty or None is the default of TFDS.
+    """
+    folder = resolve_data_dir(data_dir) / builder
+    versions = sorted(
+        (
+            child
+            for child in (folder.iterdir() if folder.is_dir() else ())
+            if _version_key(child.name) and fnmatch.fnmatchcase(child.name, version)
+        ),
+        key=lambda child: _version_key(child.name),
+    )
+    complete = [child for child in versions if (child / "dataset_info.json").is_file()]
+    if not complete:
+        if versions:
+            raise NotPreparedError(
+                f"{versions[-1]} exists but holds no dataset_info.json, so its preparation was "
+                f"interrupted. Delete the folder and prepare {builder} again."
+            )
+        return None
+    return read(complete[-1])
+
+
+def configs(builder: str, data_dir: str | os.PathLike | None = None) -> list[str]:
+    """Returns the configurations of `builder` that have a folder below `data_dir`."""
+    folder = resolve_data_dir(data_dir) / builder
+    if not folder.is_dir():
+        return []
+    return sorted(
+        child.name
+        for child in folder.iterdir()
+        if child.is_dir() and any(_version_key(grandchild.name) for grandchild in child.iterdir())
+    )
+
+
+def read(directory: pathlib.Path) -> Prepared:
+    """Reads the description of the data set prepared in `directory` (a version's folder)."""
+    info = json.loads((directory / "dataset_info.json").read_text(encoding="utf-8"))
+    return Prepared(
+        directory=directory,
+        name="/".join(part for part in (info["name"], info.get("configName")) if part),
+        version=info["version"],
+        file_format=info.get("fileFormat", "tfrecord"),
+        sizes={
+            split["name"]: sum(int(length) for length in split.get("shardLengths", ()))
+            for split in info.get("splits", ())
+        },
+    )
+
+
+def class_names(directory: pathlib.Path, label: str = "label") -> tuple[str, ...] | None:
+    """Returns the names of the classes of the feature `label` if its builder recorded them."""
+    file = directory / f"{label}.labels.txt"
+    if not file.is_file():
+        return None
+    return tuple(file.read_text(encoding="utf-8").splitlines())
+
+
+def _version_key(text: str) -> tuple[int, ...] | None:
+    parts = text.split(".")
+    if len(parts) != 3 or not all(part.isdigit() for part in parts):
+        return None
+    return tuple(int(part) for part in parts)

@@ -1,0 +1,184 @@
+"""Preprocessing as a readable text: `decode|inception_crop(224)|flip_lr|value_range(-1, 1)`.
+
+Operations are joined by `|` and applied from left to right. Each is a function of an image and,
+where it is random, of a seed of its own, so the same seed gives the same result eagerly, inside
+tf.data, on any host and after any restart. Section 5 of the appendix of conventions in
+docs/data.md lists which texts the published models used.
+
+Adding an operation is one decorated function:
+
+    @operation("invert")
+    def invert():
+        return lambda image: 255 - image
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+from collections.abc import Callable
+
+import tensorflow as tf
+
+_REGISTRY: dict[str, tuple[Callable, str]] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    """One operation of a text, its arguments applied.
+
+    Attributes:
+        name: name in the text.
+        apply: `apply(image)` or, when `random`, `apply(image, seed)` with a seed int (2,).
+        random: whether it takes a seed.
+        stage: "example" (one image in tf.data), "batch" (a batch in tf.data).
+        decode_and_apply: for crops, the same on JPEG bytes, decoding only what is kept.
+    """
+
+    name: str
+    apply: Callable
+    random: bool = False
+    stage: str = "example"
+    decode_and_apply: Callable | None = None
+
+
+def operation(name: str, *, stage: str = "example"):
+    """Registers a factory: called with the text's arguments, it returns the function to apply.
+
+    The function takes `(image)` or `(image, seed)`. It may carry an attribute
+    `decode_and_apply`, the fused form that takes encoded JPEG bytes.
+    """
+
+    def register(factory):
+        if name in _REGISTRY:
+            raise ValueError(f"The operation {name!r} is registered twice.")
+        _REGISTRY[name] = (factory, stage)
+        return factory
+
+    return register
+
+
+def operations() -> dict[str, str]:
+    """Returns name and signature of every registered operation."""
+    _load_all()
+    return {name: f"{name}{inspect.signature(factory)}" for name, (factory, _) in _REGISTRY.items()}
+
+
+def parse(text: str) -> list[Operation]:
+    """Returns the operations that `text` names.
+
+    Raises:
+        ValueError: for a malformed text, an unknown operation or wrong arguments.
+    """
+    _load_all()
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(f"{_EXPECTED} Received: {text!r}, {error}.") from error
+    nodes = []
+    while isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.BitOr):
+        nodes.append(tree.right)
+        tree = tree.left
+    return [_operation(node, text) for node in (tree, *reversed(nodes))]
+
+
+_EXPECTED = "Expected operations joined by '|', such as 'decode|resize(224)|value_range(-1, 1)'."
+
+
+def _operation(node: ast.expr, text: str) -> Operation:
+    call = node if isinstance(node, ast.Call) else None
+    name = call.func if call else node
+    if not isinstance(name, ast.Name):
+        raise ValueError(f"{_EXPECTED} Received: {text!r}.")
+    if name.id not in _REGISTRY:
+        raise ValueError(
+            f"Unknown operation {name.id!r} in {text!r}. Known: {', '.join(sorted(_REGISTRY))}."
+        )
+    factory, stage = _REGISTRY[name.id]
+    try:
+        args = [ast.literal_eval(arg) for arg in call.args] if call else []
+        kwargs = {arg.arg: ast.literal_eval(arg.value) for arg in call.keywords} if call else {}
+        inspect.signature(factory).bind(*args, **kwargs)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"Expected {name.id}{inspect.signature(factory)} in {text!r}: {error}."
+        ) from error
+    function = factory(*args, **kwargs)
+    return Operation(
+        name.id,
+        function,
+        random="seed" in inspect.signature(function).parameters,
+        stage=stage,
+        decode_and_apply=getattr(function, "decode_and_apply", None),
+    )
+
+
+class Preprocess:
+    """A parsed text, split into what runs on one image and what runs on a batch.
+
+    Attributes:
+        batch_operations: operations on whole batches (such as mixup), in order.
+        device_operations: operations after `on_device`, for the training step to apply.
+    """
+
+    def __init__(self, text: str, *, pixel_scale: int = 1):
+        self.text = text
+        parsed = parse(text)
+        names = [op.name for op in parsed]
+        cut = names.index("on_device") if "on_device" in names else len(parsed)
+        host, self.device_operations = parsed[:cut], parsed[cut + 1 :]
+        self.batch_operations = [op for op in host if op.stage == "batch"]
+        operations = [op for op in host if op.stage == "example"]
+        if pixel_scale != 1:
+            position = 1 if operations and operations[0].name == "decode" else 0
+            operations.insert(position, Operation("pixel_scale", _scale(pixel_scale)))
+        if any(op.random or op.stage != "example" for op in self.device_operations):
+            raise ValueError(
+                f"Expected only deterministic operations after on_device. Received: {text!r}."
+            )
+        self._operations = _fuse(operations)
+
+    def __call__(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Applies the operations on single images.
+
+        Args:
+            image: encoded bytes (a string scalar), or uint8/float32 (height, width, channels).
+            seed: integers (2,); operation number i draws from `fold_in(seed, i)`.
+        """
+        for number, op in self._operations:
+            if op.random:
+                image = op.apply(image, tf.random.fold_in(seed, number))
+            else:
+                image = op.apply(image)
+        return image
+
+    def on_device(self, images: tf.Tensor) -> tf.Tensor:
+        """Applies the operations after `on_device` to a batch; the identity if there are none."""
+        for op in self.device_operations:
+            images = op.apply(images)
+        return images
+
+
+def _scale(factor: int):
+    return lambda image: image * tf.cast(factor, image.dtype)
+
+
+def _fuse(operations: list[Operation]) -> list[tuple[int, Operation]]:
+    """Numbers the operations, replacing `decode` and a crop after it by their fused form."""
+    numbered = list(enumerate(operations))
+    if len(operations) > 1 and operations[0].name == "decode":
+        crop = operations[1]
+        if crop.decode_and_apply:
+            decode = operations[0].apply
+
+            def fused(image, seed):
+                return crop.decode_and_apply(image, seed, decode)
+
+            return [(1, Operation(f"decode+{crop.name}", fused, random=True)), *numbered[2:]]
+    return numbered
+
+
+def _load_all() -> None:
+    # Imported here because they register themselves with this module.
+    from training.data import augmentation, image_ops  # noqa: F401

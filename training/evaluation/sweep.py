@@ -193,12 +193,12 @@ def train_run(config, workdir) -> RunResult:
     return result
 
 
-def summary(found: Transfer, published: str = "") -> Table:
+def summary(found: Transfer, published: Sequence[tuple[str, str]] = ()) -> Table:
     """Returns the table of a sweep: rates, seeds, mean and standard deviation.
 
     Args:
         found: what `transfer` returned.
-        published: the paper's result for the same model and data set, for the last row.
+        published: (where, result) of the paper for the same model and data set.
     """
     rows = [
         (
@@ -214,8 +214,7 @@ def summary(found: Transfer, published: str = "") -> Table:
         for seed, result in found.test.items()
     ]
     rows.append(("test", f"mean of {len(found.test)}", mean_and_deviation(found.accuracies), ""))
-    if published:
-        rows.append(("paper", "", published, ""))
+    rows += [("paper", where, result, "") for where, result in published]
     return Table(("split", "run", "top-1 %", "images"), rows, f"Fine-tuning on {found.dataset}")
 
 

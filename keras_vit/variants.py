@@ -71,7 +71,8 @@ def arguments_of(name):
     """
     if name in RESNETS:
         num_layers, width_factor = RESNETS[name]
-        return "ResNetV2", {"num_layers": num_layers, "width_factor": width_factor}
+        arguments = {"num_layers": num_layers, "width_factor": width_factor}
+        return "ResNetV2", {**arguments, "pool_padding": "zero"}
     if name in HYBRIDS:
         size, num_layers, patch_size = HYBRIDS[name]
         resnet = {"num_layers": num_layers, "width_factor": 1}

@@ -4,6 +4,7 @@ A source lists its arrays' shapes from the file's headers alone, so that a file
 is compared with a model before any of its data is read.
 """
 
+import contextlib
 import json
 import re
 import struct
@@ -204,21 +205,17 @@ def _is_bfloat16(dtype):
     return dtype.kind == "V" and dtype.itemsize == 2 and dtype.fields is None
 
 
-class _reading:  # noqa: N801 (used as a statement)
+@contextlib.contextmanager
+def _reading(path, name=None):
     """Turns what a damaged file raises into a `CheckpointError`."""
-
-    def __init__(self, path, name=None):
-        self.path = path
-        self.name = name
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, traceback):
-        if kind is None or issubclass(kind, (CheckpointError, FileNotFoundError)):
-            return
-        if issubclass(kind, DAMAGE) or kind.__module__.startswith("safetensors"):
-            what = f"array {self.name!r} of {self.path}" if self.name else str(self.path)
-            raise CheckpointError(
-                f"{what} is damaged or truncated ({error}). Download or write the file again."
-            ) from error
+    try:
+        yield
+    except (CheckpointError, FileNotFoundError):
+        raise
+    except Exception as error:
+        if not isinstance(error, DAMAGE) and not type(error).__module__.startswith("safetensors"):
+            raise
+        what = f"Array {name!r} of {path}" if name else str(path)
+        raise CheckpointError(
+            f"{what} is damaged or truncated ({error}). Download or write the file again."
+        ) from error

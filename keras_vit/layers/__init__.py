@@ -18,6 +18,7 @@ from keras_vit.layers.position_embedding import (
 )
 from keras_vit.layers.relative_position import RelativePosition
 from keras_vit.layers.residual_units import BiTUnit, HybridUnit
+from keras_vit.layers.root_pooling import RootPooling
 from keras_vit.layers.standardized_conv import StandardizedConv2D
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "MultiHeadSelfAttention",
     "PatchEmbedding",
     "RelativePosition",
+    "RootPooling",
     "SinCosPosition2D",
     "StandardizedConv2D",
     "StochasticDepth",

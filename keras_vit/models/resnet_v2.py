@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_vit.layers import BiTUnit, GroupNormalization, StandardizedConv2D
+from keras_vit.layers import BiTUnit, GroupNormalization, RootPooling, StandardizedConv2D
 from keras_vit.models.image_size import as_height_width
 
 
@@ -21,6 +21,10 @@ class ResNetV2(keras.Model):
         num_classes: int or None.
         image_size: int or (height, width), in pixels.
         head_bias_init: float, the initial bias of the head; its kernel is zero.
+        pool_padding: "edge" or "zero", the padding of the root's max pooling.
+            The root does not rectify, so it matters: BiT's own code pads with
+            zeros, which the models of its names do; big_vision's reading of the
+            same files, like "edge", never lets padding win.
     """
 
     def __init__(
@@ -30,6 +34,7 @@ class ResNetV2(keras.Model):
         num_classes=1000,
         image_size=224,
         head_bias_init=0.0,
+        pool_padding="edge",
         name="resnet_v2",
         dtype=None,
         **kwargs,
@@ -43,8 +48,7 @@ class ResNetV2(keras.Model):
         x = StandardizedConv2D(
             root, 7, 2, "valid", standardization="bit", dtype=policy, name="conv_root"
         )(x)
-        x = keras.layers.ZeroPadding2D(1, dtype=policy, name="pad_pool")(x)
-        x = keras.layers.MaxPooling2D(3, 2, dtype=policy, name="pool_root")(x)
+        x = RootPooling(pool_padding, dtype=policy, name="pool_root")(x)
         endpoints["stem"] = x
         for stage, units in enumerate(num_layers):
             for unit in range(units):
@@ -76,6 +80,7 @@ class ResNetV2(keras.Model):
                 "num_classes": num_classes,
                 "image_size": image_size if isinstance(image_size, int) else tuple(image_size),
                 "head_bias_init": head_bias_init,
+                "pool_padding": pool_padding,
             },
             policy,
         )

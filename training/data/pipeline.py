@@ -84,16 +84,16 @@ def train_dataset(
         # first image belongs to another worker, so this worker reads it as well.
         slots = sorted({*slots, (share.start - 1) % batch_size})
     dataset = _order(source.num_examples, seed, start_step * batch_size, batch_size, slots)
-    dataset = dataset.map(example, num_parallel_calls=tf.data.AUTOTUNE)
+    dataset = _map(dataset, example)
     _check_static(dataset.element_spec["image"].shape, preprocess)
     dataset = dataset.batch(len(slots), drop_remainder=True)
     if batch_operations:
         steps = tf.data.Dataset.range(start_step, _FOREVER)
-        dataset = tf.data.Dataset.zip(steps, dataset).map(
+        dataset = _map(
+            tf.data.Dataset.zip(steps, dataset),
             lambda step, batch: _blend(
                 batch, batch_operations, _seed(~seed, step), len(share), share.start > 0
             ),
-            num_parallel_calls=tf.data.AUTOTUNE,
         )
     return _finish(dataset)
 
@@ -133,7 +133,7 @@ def eval_dataset(
         image = process(loaded["image"], _seed(0, index))
         return {**loaded["labels"], "image": image, "label": loaded["label"]}
 
-    spec = tf.data.Dataset.range(1).map(prepare).element_spec
+    spec = _map(tf.data.Dataset.range(1), prepare).element_spec
     _check_static(spec["image"].shape, preprocess)
     blank = tf.nest.map_structure(lambda leaf: tf.zeros(leaf.shape, leaf.dtype), spec)
 
@@ -151,8 +151,7 @@ def eval_dataset(
         return tf.cond(position < total, real, lambda: {**blank, "mask": 0.0})
 
     batches = -(-total // batch_size)
-    dataset = tf.data.Dataset.range(batches * len(share))
-    dataset = dataset.map(example, num_parallel_calls=tf.data.AUTOTUNE)
+    dataset = _map(tf.data.Dataset.range(batches * len(share)), example)
     return _finish(dataset.batch(len(share), drop_remainder=True))
 
 
@@ -186,8 +185,18 @@ def _order(num_examples, seed, start, batch_size, slots) -> tf.data.Dataset:
         keep = (positions >= start) & tf.gather(mine, positions % batch_size)
         return tf.boolean_mask(positions, keep), tf.boolean_mask(indices, keep)
 
-    epochs = tf.data.Dataset.range(first_epoch, _FOREVER).map(epoch_order).prefetch(1)
-    return epochs.flat_map(lambda *pair: tf.data.Dataset.from_tensor_slices(pair))
+    epochs = _map(tf.data.Dataset.range(first_epoch, _FOREVER), epoch_order, parallel=1)
+    return epochs.prefetch(1).flat_map(
+        tf.autograph.experimental.do_not_convert(
+            lambda *pair: tf.data.Dataset.from_tensor_slices(pair)
+        )
+    )
+
+
+def _map(dataset: tf.data.Dataset, function, parallel=tf.data.AUTOTUNE) -> tf.data.Dataset:
+    # Converting Python control flow takes seconds, and there is none to convert.
+    function = tf.autograph.experimental.do_not_convert(function)
+    return dataset.map(function, num_parallel_calls=parallel)
 
 
 def _seed(seed: int, number) -> tf.Tensor:

@@ -1,9 +1,21 @@
-"""Published checkpoints: read, written and compared with a model."""
+"""Published checkpoints: found, downloaded, read, compared with a model, and written."""
 
 from keras_vit.checkpoints.bit_npz import BiTLayout
+from keras_vit.checkpoints.download import DownloadError, cache_directory
 from keras_vit.checkpoints.errors import CheckpointError
 from keras_vit.checkpoints.load import load_checkpoint
+from keras_vit.checkpoints.load_weights import find_checkpoint, load_weights
 from keras_vit.checkpoints.official_npz import Layout
 from keras_vit.checkpoints.save import save_checkpoint
 
-__all__ = ["BiTLayout", "CheckpointError", "Layout", "load_checkpoint", "save_checkpoint"]
+__all__ = [
+    "BiTLayout",
+    "CheckpointError",
+    "DownloadError",
+    "Layout",
+    "cache_directory",
+    "find_checkpoint",
+    "load_checkpoint",
+    "load_weights",
+    "save_checkpoint",
+]

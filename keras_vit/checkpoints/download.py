@@ -1,0 +1,129 @@
+"""Downloads of checkpoints into a cache, never half-written."""
+
+import base64
+import contextlib
+import hashlib
+import http.client
+import os
+import re
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import keras
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None
+
+CHUNK = 1 << 20
+
+
+class DownloadError(OSError):
+    """A checkpoint could not be downloaded."""
+
+
+def cache_directory():
+    """Returns the folder of downloads: keras_vit in Keras's own, `$KERAS_HOME` or ~/.keras."""
+    home = os.environ.get("KERAS_HOME") or Path.home() / ".keras"
+    return Path(home) / "keras_vit"
+
+
+def download(url, path, timeout=30):
+    """Downloads a file unless it is there, and shows how far it is.
+
+    The data goes to a file beside `path`, which is renamed when it is complete
+    and, where the server states a checksum, correct. An interrupted download is
+    taken up where it ended, provided that the server still has the same file.
+
+    Args:
+        url: str.
+        path: where the file goes.
+        timeout: float, seconds that the server may be silent.
+
+    Returns:
+        `path`, a `pathlib.Path`.
+
+    Raises:
+        DownloadError: if the server cannot be reached, has no such file, or sends
+            something else than it announced.
+    """
+    path = Path(path)
+    if path.exists():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with urllib.request.urlopen(url, timeout=timeout) as response:
+            version = hashlib.sha256(_version(response.headers).encode()).hexdigest()[:16]
+            partial = path.with_name(f".{path.name}.{version}.part")
+            with open(partial, "ab") as file, _locked(file):
+                if path.exists():
+                    return path
+                _receive(url, response, file, timeout)
+                _check(partial, response.headers)
+                if fcntl is None:
+                    file.close()  # Windows renames no open file.
+                os.replace(partial, path)
+    except urllib.error.HTTPError as error:
+        raise DownloadError(_message(url, path, f"the server answers {error.code}")) from error
+    except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as e:
+        reason = getattr(e, "reason", e)
+        raise DownloadError(_message(url, path, f"{reason or type(e).__name__}")) from e
+    return path
+
+
+def _message(url, path, reason):
+    return (
+        f"{url} cannot be downloaded: {reason}. Without network access, download it elsewhere and "
+        f"put it at {path}, or pass the path of your copy instead of the name."
+    )
+
+
+def _version(headers):
+    return "|".join(headers.get(n, "") for n in ("ETag", "Last-Modified", "Content-Length"))
+
+
+@contextlib.contextmanager
+def _locked(file):
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    yield
+
+
+def _receive(url, response, file, timeout):
+    size = int(response.headers.get("Content-Length") or 0)
+    done = file.seek(0, os.SEEK_END)
+    if done and done == size:
+        return
+    if done:
+        request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"})
+        with urllib.request.urlopen(request, timeout=timeout) as rest:
+            if rest.status == 206:
+                return _copy(rest, file, done, size)
+        file.truncate(0)
+    return _copy(response, file, 0, size)
+
+
+def _copy(response, file, done, size):
+    progress = keras.utils.Progbar(size or None, unit_name="byte")
+    while chunk := response.read(CHUNK):
+        file.write(chunk)
+        done += len(chunk)
+        progress.update(done)
+    file.flush()
+    if size and done != size:
+        raise ConnectionError(f"the connection ended after {done} of {size} bytes")
+
+
+def _check(partial, headers):
+    stated = re.search(r"md5=([\w+/=]+)", ",".join(headers.get_all("x-goog-hash") or ()))
+    if not stated:
+        return
+    digest = hashlib.md5(usedforsecurity=False)
+    with open(partial, "rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    if digest.digest() != base64.b64decode(stated[1]):
+        partial.unlink()
+        raise ConnectionError("the data differs from the server's checksum; try again")

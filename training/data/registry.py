@@ -288,20 +288,36 @@ def get(name: str, data_dir: str | os.PathLike | None = None) -> DatasetSpec:
     return row
 
 
-def how_to_get(spec: DatasetSpec, data_dir: str | os.PathLike | None = None) -> str:
-    """Returns the message for a data set that is not prepared: what to do, exactly."""
+def locate(spec: DatasetSpec, data_dir: str | os.PathLike | None = None) -> prepared.Prepared:
+    """Returns the prepared copy of `spec`, writing the embedded data set if need be.
+
+    Raises:
+        NotPreparedError: if there is none, with the command or the recipe that gets it.
+    """
+    if spec.builder == "sklearn_digits":
+        from training.data import digits
+
+        return prepared.read(digits.prepare(prepared.resolve_data_dir(data_dir)))
+    found = prepared.find(spec.builder, spec.version, data_dir)
+    if found is None:
+        raise prepared.NotPreparedError(_how_to_get(spec, data_dir))
+    return found
+
+
+def _how_to_get(spec: DatasetSpec, data_dir: str | os.PathLike | None) -> str:
     folder = prepared.resolve_data_dir(data_dir)
-    option = f" --data_dir={data_dir}" if data_dir else ""
-    lines = [f"{spec.name} ({spec.builder} {spec.version}) is not prepared in {folder}."]
+    command = f"  python -m training.data prepare {spec.name}"
+    if data_dir:
+        command += f" --data_dir={data_dir}"
+    first = f"{spec.name} ({spec.builder} {spec.version}) is not prepared in {folder}."
     if spec.obtain == "private":
-        return f"{lines[0]} {spec.note}."
+        return f"{first} {spec.note}."
     if spec.obtain == "manual":
-        lines.append(f"It needs files by hand: {spec.note}, {folder}/downloads/manual.")
-        lines.append("Then write it with:")
-    else:
-        lines.append(f"Download and write it ({spec.note}) with:")
-    lines.append(f"  python -m training.data prepare {spec.name}{option}")
-    return "\n".join(lines)
+        return (
+            f"{first}\nIt needs files got by hand: {spec.note}.\nThe manual folder is "
+            f"{folder / 'downloads' / 'manual'} (or --manual_dir). Then write it with:\n{command}"
+        )
+    return f"{first}\nDownload and write it ({spec.note}) with:\n{command}"
 
 
 def _from_folder(name: str) -> DatasetSpec:

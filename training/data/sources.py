@@ -41,22 +41,10 @@ def open_source(name: str, split: str, data_dir: str | os.PathLike | None = None
     return _open_folder(spec, split) if spec.folder else _open_tfds(spec, split, data_dir)
 
 
-def locate(spec: registry.DatasetSpec, data_dir=None) -> prepared.Prepared:
-    """Returns the prepared copy of `spec`, writing the embedded data set if need be."""
-    if spec.builder == "sklearn_digits":
-        from training.data import digits
-
-        return prepared.read(digits.prepare(prepared.resolve_data_dir(data_dir)))
-    found = prepared.find(spec.builder, spec.version, data_dir)
-    if found is None:
-        raise prepared.NotPreparedError(registry.how_to_get(spec, data_dir))
-    return found
-
-
 def _open_tfds(spec: registry.DatasetSpec, split: str, data_dir) -> Source:
     import tensorflow_datasets as tfds
 
-    found = locate(spec, data_dir)
+    found = registry.locate(spec, data_dir)
     _check_sizes(spec, found)
     spec = spec.with_sizes(found.sizes)
     ranges = spec.ranges(split)

@@ -1,0 +1,136 @@
+"""What `python -m training.data` does; each function returns an exit code."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import socket
+import urllib.parse
+
+import rich.console
+import rich.progress
+import rich.table
+
+from training.data import prepared, registry
+
+NUM_DECODED = 100
+
+
+def list_command(data_dir: str = "") -> int:
+    """Prints the table of data sets and which of them are in `data_dir`."""
+    table = rich.table.Table(box=rich.box.SIMPLE)
+    for column in ("name", "classes", "splits", "prepared", "source"):
+        table.add_column(column, no_wrap=column != "splits")
+    for spec in registry.DATASETS.values():
+        sizes = ", ".join(f"{name} {size:,}" for name, size in spec.sizes.items())
+        table.add_row(
+            spec.name, f"{spec.num_classes:,}", sizes, _state(spec, data_dir), spec.obtain
+        )
+    console = rich.console.Console()
+    console.print(f"Data sets, looked up in {prepared.resolve_data_dir(data_dir)}")
+    console.print(table)
+    console.print("`python -m training.data check NAME` says how to get what is missing.")
+    console.print("Also: tfds:name/config:version (anything TFDS prepared there), folder:/path")
+    return 0
+
+
+def check_command(name: str, data_dir: str = "") -> int:
+    """Verifies sizes and classes of a copy and decodes images spread over its splits."""
+    spec = registry.get(name, data_dir)
+    if not spec.folder:
+        found = registry.locate(spec, data_dir)
+        print(f"{name}: {found.name} {found.version} in {found.directory}")
+        spec = spec.with_sizes(found.sizes)
+
+    import tensorflow as tf
+
+    from training.data import preprocessing, sources
+
+    opened = {}
+    for split, size in spec.sizes.items():
+        opened[split] = sources.open_source(name, split, data_dir)
+        print(f"  {split}: {size:,} examples")
+    decode = preprocessing.Preprocess("decode")
+    seen, problems = set(), []
+    with rich.progress.Progress(
+        transient=True, console=rich.console.Console(stderr=True)
+    ) as progress:
+        task = progress.add_task("decoding", total=NUM_DECODED)
+        for number in range(NUM_DECODED):
+            split, source = list(opened.items())[number % len(opened)]
+            index = number * source.num_examples // NUM_DECODED
+            try:
+                example = source.read(tf.constant(index, tf.int64))
+                decode(example["image"], (0, 0))
+                seen.update(tf.reshape(example["label"], [-1]).numpy().tolist())
+            except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
+                problems.append(f"{split} {source.example_id(index)}: {error.message}")
+            progress.advance(task)
+    outside = sorted(label for label in seen if not 0 <= label < spec.num_classes)
+    if outside:
+        problems.append(f"labels outside 0..{spec.num_classes - 1}: {outside}")
+    print(f"  {spec.num_classes:,} classes, {len(seen)} of them among the images decoded")
+    for problem in problems:
+        print(f"  problem: {problem}")
+    print(f"  {NUM_DECODED} images decoded: {'all well' if not problems else 'see above'}")
+    return 1 if problems else 0
+
+
+def prepare_command(name: str, data_dir: str = "", manual_dir: str = "") -> int:
+    """Downloads and writes the data set, then checks it."""
+    row = None if name.startswith("tfds:") else registry.get(name)
+    builder_name = row.builder if row else name.removeprefix("tfds:")
+    if builder_name == "sklearn_digits" or name.startswith("folder:"):
+        return check_command(name, data_dir)
+    import tensorflow_datasets as tfds
+
+    folder = prepared.resolve_data_dir(data_dir)
+    builder = tfds.builder(builder_name, data_dir=folder)
+    if not builder.is_prepared():
+        manual = pathlib.Path(manual_dir or folder / "downloads" / "manual")
+        unreachable = _unreachable_hosts(builder, manual)
+        if unreachable:
+            raise RuntimeError(
+                f"{', '.join(unreachable)} cannot be reached, so {builder_name} cannot be "
+                f"downloaded. Check the network, or put its files into {manual} by hand."
+                + (f" For {name}: {row.note}." if row and row.obtain == "manual" else "")
+            )
+        config = tfds.download.DownloadConfig(manual_dir=manual_dir or None)
+        try:
+            builder.download_and_prepare(download_config=config)
+        except AssertionError as error:
+            # TFDS asserts that the files got by hand are there.
+            raise RuntimeError(str(error)) from error
+    return check_command(name, data_dir)
+
+
+def _state(spec: registry.DatasetSpec, data_dir: str) -> str:
+    try:
+        found = prepared.find(spec.builder, spec.version, data_dir)
+    except prepared.NotPreparedError:
+        return "broken"
+    return found.version if found else "-"
+
+
+def _unreachable_hosts(builder, manual: pathlib.Path) -> list[str]:
+    """Hosts of the builder's files that have no address here: TFDS would retry for minutes."""
+    if any(os.environ.get(name) for name in ("https_proxy", "HTTPS_PROXY", "http_proxy")):
+        return []
+    at_hand = {file.name for file in manual.iterdir()} if manual.is_dir() else set()
+    if builder.MANUAL_DOWNLOAD_INSTRUCTIONS and at_hand:
+        # Some need only one of their archives; TFDS itself fails at once if none will do.
+        return []
+    hosts = {
+        urllib.parse.urlsplit(url).hostname
+        for url, info in builder.url_infos.items()
+        if info.filename not in at_hand
+    }
+    return sorted(host for host in hosts if host and not _has_address(host))
+
+
+def _has_address(host: str) -> bool:
+    try:
+        socket.getaddrinfo(host, 443)
+    except OSError:
+        return False
+    return True

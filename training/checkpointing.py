@@ -1,12 +1,14 @@
 """Exact resumption: checkpoints that are whole, few, and replaced when damaged."""
 
 import glob
+import logging
 import os
 
 import tensorflow as tf
-from absl import logging
 
 from training.errors import TrainingError
+
+logger = logging.getLogger("training")
 
 PREFIX = "checkpoint"
 
@@ -58,7 +60,7 @@ class Checkpoints:
                 _read_all(path)
                 self._checkpoint.restore(path).assert_existing_objects_matched()
             except (tf.errors.OpError, ValueError, AssertionError) as error:
-                logging.error(
+                logger.error(
                     "The checkpoint %s cannot be read (%s). Using the one before.",
                     path,
                     str(error).split("\n", 1)[0][:200],

@@ -37,6 +37,7 @@ def default_config():
         tpu, tpu_zone, tpu_project: name (or `"local"`, or `grpc://` address) of the TPU.
         peer_timeout: seconds that a worker waits for one that does not answer.
         checkpoint: file or published name of the weights to start from; "" starts anew.
+        checkpoint_head: `"new"` starts from an untrained head, as transfer does; `"keep"` loads it.
         data_dir: folder of TensorFlow Datasets; "" is its default.
         model: `name` of a variant (or "") and further arguments of the model's constructor.
         dataset, train_split, eval_split: of the registry; eval_split="" never evaluates.
@@ -67,6 +68,7 @@ def default_config():
             "tpu_project": "",
             "peer_timeout": 45,
             "checkpoint": "",
+            "checkpoint_head": "new",
             "data_dir": "",
             "model": {"name": ""},
             "dataset": "",
@@ -112,6 +114,7 @@ def default_config():
 
 
 _CHOICES = {
+    "checkpoint_head": ("new", "keep"),
     "strategy": ("one", "mirrored", "multiworker", "tpu"),
     "loss": ("softmax", "sigmoid"),
     "precision": ("float32", "mixed_bfloat16"),

@@ -14,17 +14,19 @@ class EvaluationLoop:
         loss: `keras.losses.Loss` of `training.recipes.losses`.
         make_dataset: function of (num_input_pipelines, input_pipeline_id) that returns batches of
             `{"image", "label", "mask"}`, the mask 0 on the examples that pad the last one.
+        prepare_images: function of a batch of images that the device applies first, or None.
     """
 
-    def __init__(self, strategy, model, loss, make_dataset):
+    def __init__(self, strategy, model, loss, make_dataset, prepare_images=None):
         self.strategy = strategy
         self.model = model
         self.loss = loss
+        self.prepare_images = prepare_images or (lambda images: images)
         self._dataset = distribution.distribute(strategy, make_dataset)
         self._evaluate_batch = tf.function(self._batch)
 
     def _replica(self, images, labels, mask):
-        logits = tf.cast(self.model(images, training=False), tf.float32)
+        logits = tf.cast(self.model(self.prepare_images(images), training=False), tf.float32)
         best = tf.math.top_k(logits, k=min(5, logits.shape[-1])).indices
         hits = tf.gather(labels, best, batch_dims=1)
         sums = tf.stack(

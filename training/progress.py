@@ -1,9 +1,10 @@
 """What a run says while it trains: a bar on a terminal, lines in a log."""
 
+import logging
 import sys
 import time
 
-from absl import logging
+logger = logging.getLogger("training")
 
 
 class Progress:
@@ -71,7 +72,7 @@ class Progress:
             left = (self.total - self.step) / self._rate if self._rate else 0.0
             row = "  ".join(f"{name} {_short(value)}" for name, value in values.items())
             remaining = time.strftime("%H:%M:%S", time.gmtime(left)) if left < 86400 else "> 1 day"
-            logging.info("step %d/%d  %s  left %s", self.step, self.total, row, remaining)
+            logger.info("step %d/%d  %s  left %s", self.step, self.total, row, remaining)
 
 
 def _short(value):

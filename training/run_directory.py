@@ -104,7 +104,8 @@ class RunDirectory:
         self._metrics.flush()
         with self._events.as_default(step=step):
             for name, value in values.items():
-                tf.summary.scalar(name, value)
+                # As tf.summary.scalar does, which wants the tensorboard package to write.
+                tf.summary.write(name, tf.constant(value, tf.float32), metadata=_scalar_metadata())
         self._events.flush()
 
     def save_model(self, model, name="model.keras"):
@@ -120,6 +121,15 @@ class RunDirectory:
         if self._metrics is not None:
             self._metrics.close()
             self._events.close()
+
+
+def _scalar_metadata():
+    import tensorflow as tf
+
+    plugin = tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
+    metadata = tf.compat.v1.SummaryMetadata(plugin_data=plugin)
+    metadata.data_class = 1  # DATA_CLASS_SCALAR
+    return metadata
 
 
 def _replace(file, text):

@@ -41,6 +41,7 @@ class TrainSteps:
         accumulation_steps: micro-batches per replica and update.
         jit_compile: whether XLA compiles the step; ignored on TPU, which always compiles.
         loss_limit: largest loss that counts as usable.
+        prepare_images: function of a batch of images that the device applies first, or None.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class TrainSteps:
         accumulation_steps=1,
         jit_compile=False,
         loss_limit=1e6,
+        prepare_images=None,
     ):
         self.strategy = strategy
         self.model = model
@@ -64,6 +66,7 @@ class TrainSteps:
         self.seed = seed
         self.accumulation_steps = accumulation_steps
         self.loss_limit = loss_limit
+        self.prepare_images = prepare_images or (lambda images: images)
         self.seed_states = [v for v in model.non_trainable_variables if v.name == SEED_STATE]
         others = [v.path for v in model.non_trainable_variables if v.name != SEED_STATE]
         if others:
@@ -122,6 +125,7 @@ class TrainSteps:
             if self.seed_states:
                 seeds = tf.unstack(self.dropout_seeds(replica, index))
                 mapping = list(zip(self.seed_states, seeds, strict=True))
+            micro_images = self.prepare_images(micro_images)
             with tf.GradientTape() as tape:
                 with keras.StatelessScope(state_mapping=mapping):
                     logits = self.model(micro_images, training=True)

@@ -9,7 +9,8 @@ import tensorflow as tf
 import keras_vit
 from training import configuration, distribution
 from training.checkpointing import Checkpoints
-from training.data import pipeline, registry
+from training.data import pipeline, sources
+from training.data.preprocessing import Preprocess
 from training.errors import Diverged, Interrupted, TrainingError, UsageError
 from training.evaluation_loop import EvaluationLoop
 from training.interruption import StopRequest
@@ -89,8 +90,8 @@ class _Run:
         self.strategy, self.watch = distribution.create_strategy(config)
         self.chief = distribution.is_chief(self.strategy)
 
-        spec = registry.get(config.dataset)
-        configuration.derive_steps(config, spec.num_examples(config.train_split))
+        source = sources.open_source(config.dataset, config.train_split, config.data_dir)
+        configuration.derive_steps(config, source.num_examples)
         self.directory = RunDirectory(workdir, config)
         self.directory.check()
         distribution.check_batch_size(
@@ -102,7 +103,7 @@ class _Run:
         keras.utils.set_random_seed(config.seed)
         loss = build_loss(config.loss)
         with self.strategy.scope():
-            self.model = build_model(config, spec.num_classes)
+            self.model = build_model(config, source.spec.num_classes)
             self.optimizer = build_optimizer(
                 config.optimizer.to_dict() | {"ema_decay": config.ema_decay}
             )
@@ -117,6 +118,7 @@ class _Run:
             accumulation_steps=config.accumulation_steps,
             jit_compile=config.jit_compile,
             loss_limit=config.loss_limit,
+            prepare_images=Preprocess(config.train_preprocess).on_device,
         )
         self.best = tf.Variable(-1.0, trainable=False)
         self.checkpoints = Checkpoints(
@@ -138,7 +140,13 @@ class _Run:
         self._profiling = False
         self.evaluation = None
         if config.eval_split:
-            self.evaluation = EvaluationLoop(self.strategy, self.model, loss, self._eval_dataset)
+            self.evaluation = EvaluationLoop(
+                self.strategy,
+                self.model,
+                loss,
+                self._eval_dataset,
+                prepare_images=Preprocess(config.eval_preprocess).on_device,
+            )
         dataset = distribution.distribute(self.strategy, self._train_dataset)
         self.batches = iter(dataset)
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from keras_vit.checkpoints import bit_npz, hugging_face, official_npz, timm
 from keras_vit.checkpoints.errors import CheckpointError
+from keras_vit.checkpoints.find import find_checkpoint
 from keras_vit.checkpoints.resize import resize_line, resize_table
 from keras_vit.checkpoints.sources import open_source
 from keras_vit.checkpoints.weights import weights_of
@@ -29,7 +30,8 @@ def load_checkpoint(model, path, skip=(), position_grid=None):
 
     Args:
         model: a `VisionTransformer` or `ResNetV2`.
-        path: the file, or a directory that holds it.
+        path: the file, a directory that holds it, or a published name, which is
+            downloaded: see `keras_vit.checkpoints.registry.url_of`.
         skip: names of arrays, or of the modules before them, that are left as
             they are: "head" for a head of another size, "pre_logits" to drop
             pre-training's hidden layer.
@@ -37,7 +39,8 @@ def load_checkpoint(model, path, skip=(), position_grid=None):
             only if they are not square and were not written here.
 
     Raises:
-        FileNotFoundError: if there is no such file.
+        ValueError: if there is no such file, nor such a name.
+        DownloadError: if a download fails.
         CheckpointError: if the file is damaged, if arrays are missing, left over
             or of another shape, or if one holds a NaN or an infinity. The model
             is unchanged.
@@ -47,19 +50,23 @@ def load_checkpoint(model, path, skip=(), position_grid=None):
     >>> model = keras_vit.create_model("ViT-B/16", num_classes=10, image_size=384)
     >>> keras_vit.load_checkpoint(model, "ViT-B_16.npz", skip=("head", "pre_logits"))
     """
-    source = open_source(path)
+    source = open_source(find_checkpoint(path))
     layout = _layout_of(source, position_grid)
     _assign(model, source, layout, _as_names(skip), position_grid or source.grid)
 
 
-def load_fitting(model, path):
-    """Loads a checkpoint as transfer does: what comes after the encoder may differ.
+def load_weights(model, path):
+    """Loads pre-trained weights for transfer: what comes after the encoder may differ.
 
-    A head of another size, or none, leaves the model's head as initialised;
-    pre-training's hidden layer is dropped if the model has none. Everything
-    else is as strict as in `load_checkpoint`, and raises the same errors.
+    A head of another size, or none, leaves the model's head as initialised, and
+    pre-training's hidden layer is dropped if the model has none. Everything else
+    is as strict as in `load_checkpoint`, and raises the same errors.
+
+    Args:
+        model: a `VisionTransformer` or `ResNetV2`.
+        path: a path, or a published name: "augreg/B_16", for example.
     """
-    source = open_source(path)
+    source = open_source(find_checkpoint(path))
     layout = _layout_of(source, None)
     arrays = layout.file_arrays(weights_of(model))
     skip = []

@@ -1,6 +1,7 @@
 """The Vision Transformer for Keras 3."""
 
 from keras_vit import analysis, layers, variants
+from keras_vit.analysis import costs
 from keras_vit.checkpoints import load_checkpoint, save_checkpoint
 from keras_vit.create_model import create_model
 from keras_vit.models import ResNetV2, VisionTransformer, attention_maps
@@ -12,6 +13,7 @@ __all__ = [
     "__version__",
     "analysis",
     "attention_maps",
+    "costs",
     "create_model",
     "layers",
     "load_checkpoint",

@@ -13,6 +13,8 @@ import numpy as np
 
 KERAS_RANGE = (-1.0, 1.0)
 TF_HUB_RANGE = (0.0, 1.0)
+# Side of the images whose pixels are compared with features.
+PIXELS = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,16 +56,43 @@ def load_model(source: str | os.PathLike, *, layer: str | None = None) -> Loaded
     path = pathlib.Path(source)
     if (path / "saved_model.pb").exists():
         return _load_module(path, layer)
-    file = path / "model.keras" if path.is_dir() else path
-    if file.suffix == ".keras" and file.exists():
-        import keras
-
-        import keras_vit  # noqa: F401  registers its classes
-
-        return describe(keras.saving.load_model(file, compile=False), str(source), layer=layer)
+    model = _load_keras(path)
+    if model is not None:
+        return describe(model, str(source), layer=layer)
     raise FileNotFoundError(
         "Expected a run directory with model.keras, a .keras file or a directory with "
         f"saved_model.pb. Received: {source}. A run writes model.keras when it ends."
+    )
+
+
+def untrained(source: str | os.PathLike, *, layer: str | None = None) -> LoadedModel:
+    """Returns the Keras model of `source` with freshly initialised weights, for comparison."""
+    import keras
+
+    model = _load_keras(pathlib.Path(source))
+    if model is None:
+        raise ValueError(
+            f"Expected a run directory or a .keras file to initialise anew. Received: {source}"
+        )
+    keras.utils.set_random_seed(0)
+    fresh = type(model).from_config(model.get_config())
+    return describe(fresh, "without training", layer=layer)
+
+
+def raw_pixels() -> LoadedModel:
+    """Returns the model whose features are the pixels, for comparison."""
+
+    def flatten(images):
+        return np.asarray(images).reshape(len(images), -1)
+
+    return LoadedModel(
+        name="raw pixels",
+        logits=flatten,
+        features=flatten,
+        feature_name="pixels",
+        identity="pixels",
+        image_size=(PIXELS, PIXELS),
+        image_range=KERAS_RANGE,
     )
 
 
@@ -103,6 +132,18 @@ def inference_function(model: Callable) -> Callable[..., np.ndarray]:
         return keras.ops.convert_to_numpy(function(images))
 
     return infer
+
+
+def _load_keras(path):
+    """Returns the model of a run directory or .keras file, or None if it is neither."""
+    import keras
+
+    import keras_vit  # noqa: F401  registers its classes
+
+    file = path / "model.keras" if path.is_dir() else path
+    if file.suffix != ".keras" or not file.exists():
+        return None
+    return keras.saving.load_model(file, compile=False)
 
 
 def _feature_output(model, layer):

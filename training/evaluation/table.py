@@ -21,11 +21,15 @@ class Table(NamedTuple):
         import rich.table
 
         table = rich.table.Table(title=self.title or None, title_justify="left")
-        for i, column in enumerate(self.columns):
-            table.add_column(column, justify="left" if i == 0 else "right")
+        for column, is_number in zip(self.columns, self._numeric(), strict=True):
+            table.add_column(column, justify="right" if is_number else "left", no_wrap=True)
         for row in self.rows:
             table.add_row(*map(str, row))
-        rich.console.Console(markup=False, highlight=False).print(table)
+        console = rich.console.Console(markup=False, highlight=False)
+        if not console.is_terminal:
+            # A file or pipe has no width to keep to.
+            console.width = 240
+        console.print(table)
 
     def markdown(self) -> str:
         """Returns a table of GitHub's Markdown, its title above it."""
@@ -33,7 +37,7 @@ class Table(NamedTuple):
         def line(cells):
             return "| " + " | ".join(str(cell).replace("|", r"\|") for cell in cells) + " |"
 
-        alignment = ("---", *("---:" for _ in self.columns[1:]))
+        alignment = ("---:" if is_number else "---" for is_number in self._numeric())
         heading = [f"### {self.title}", ""] if self.title else []
         lines = [line(self.columns), line(alignment), *map(line, self.rows)]
         return "\n".join(heading + lines) + "\n"
@@ -45,3 +49,10 @@ class Table(NamedTuple):
         writer.writerow(self.columns)
         writer.writerows(self.rows)
         return text.getvalue()
+
+    def _numeric(self):
+        """For each column, whether its entries are numbers, or missing."""
+        return [
+            all(str(row[i])[:1] in "0123456789-–" for row in self.rows)
+            for i in range(len(self.columns))
+        ]

@@ -39,14 +39,29 @@ def test_identity_changes_with_weights_architecture_and_output(vit):
 
 def test_any_keras_model_gives_its_output_or_a_named_layer():
     model = keras.Sequential(
-        [keras.Input((4, 4, 3)), keras.layers.Flatten(), keras.layers.Dense(5, name="hidden")]
+        [
+            keras.Input((4, 4, 3)),
+            keras.layers.Flatten(name="flat"),
+            keras.layers.Dense(5, name="hidden"),
+        ]
     )
     whole = models.describe(model, "")
     assert whole.features(images(4)).shape == (2, 5) and whole.feature_name == "output"
-    flat = models.describe(model, "", layer="flatten")
+    flat = models.describe(model, "", layer="flat")
     np.testing.assert_allclose(flat.features(images(4)), images(4).reshape(2, -1))
-    with pytest.raises(ValueError, match=r"flatten, hidden.*Received: head"):
+    with pytest.raises(ValueError, match=r"flat, hidden.*Received: head"):
         models.describe(model, "", layer="head")
+
+
+def test_untrained_has_the_architecture_and_other_weights(vit, tmp_path):
+    vit.save(tmp_path / "m.keras")
+    trained = models.load_model(tmp_path / "m.keras")
+    fresh = models.untrained(tmp_path / "m.keras")
+    assert fresh.features(images()).shape == trained.features(images()).shape
+    assert np.abs(fresh.features(images()) - trained.features(images())).max() > 0.1
+    assert fresh.identity == models.untrained(tmp_path / "m.keras").identity != trained.identity
+    with pytest.raises(ValueError, match="initialise anew"):
+        models.untrained(tmp_path)
 
 
 @pytest.fixture

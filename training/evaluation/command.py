@@ -1,0 +1,64 @@
+"""What the commands of evaluation share: options, errors, where a model's images come from."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+from training.errors import TrainingError
+
+
+def run(body: Callable[[], None]) -> int:
+    """Calls `body` and returns the exit status; an expected failure prints one line."""
+    try:
+        body()
+    except TrainingError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def start_tensorflow() -> None:
+    """Imports TensorFlow without its messages, nor those of data sets being opened."""
+    from absl import logging
+
+    from training.quiet import import_tensorflow
+
+    import_tensorflow()
+    logging.set_verbosity(logging.ERROR)
+
+
+def parser(module: str, description: str) -> argparse.ArgumentParser:
+    """Returns a parser for `python -m MODULE`, whose options are written out in full."""
+    return argparse.ArgumentParser(
+        prog=f"python -m {module}",
+        description=description,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def list_of(make: Callable[[str], object]) -> Callable[[str], list]:
+    """Returns the type of an option that takes values separated by commas."""
+
+    def convert(text: str) -> list:
+        return [make(part) for part in text.split(",")]
+
+    convert.__name__ = f"list of {make.__name__}"
+    return convert
+
+
+def split_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Returns (`--config.KEY=VALUE` arguments, all others)."""
+    overrides = [text for text in arguments if text.lstrip("-").startswith("config.")]
+    return overrides, [text for text in arguments if text not in overrides]
+
+
+def value_range(image_range: tuple[float, float]) -> str:
+    """Returns the preprocessing that scales images to what a model takes."""
+    low, high = image_range
+    return f"value_range({low:g},{high:g})"

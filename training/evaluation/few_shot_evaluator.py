@@ -156,9 +156,13 @@ class FewShotEvaluator:
         self.tasks = [each if isinstance(each, Task) else task(each) for each in datasets]
         self.shots, self.seeds, self.l2 = tuple(shots), tuple(seeds), l2
         self.settings = settings
+        self._loaded = None
 
     def __call__(self, model) -> dict[str, float]:
-        loaded = describe(model, model.name)
+        if self._loaded is None or self._loaded[0] is not model:
+            # Kept, so that the model is traced once and not at every evaluation.
+            self._loaded = model, describe(model, model.name, identified=False)
+        _, loaded = self._loaded
         values = {}
         for each in self.tasks:
             results = evaluate(

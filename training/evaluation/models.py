@@ -96,23 +96,25 @@ def raw_pixels() -> LoadedModel:
     )
 
 
-def describe(model, name: str, *, layer: str | None = None) -> LoadedModel:
-    """Returns a Keras model as a `LoadedModel`; arguments as in `load_model`."""
+def describe(model, name: str, *, layer: str | None = None, identified: bool = True) -> LoadedModel:
+    """Returns a Keras model as a `LoadedModel`.
+
+    Args:
+        model: a `keras.Model`.
+        name: for tables.
+        layer: as in `load_model`.
+        identified: whether to compute the identity, which is that of the weights of this moment.
+    """
     import keras
 
     output, feature_name = _feature_output(model, layer)
     features = model if output is None else keras.Model(model.inputs, output)
-    digest = hashlib.sha256(json.dumps(model.get_config(), sort_keys=True, default=str).encode())
-    digest.update(f"{type(model).__name__} {feature_name}".encode())
-    for weight in model.weights:
-        digest.update(f"{weight.path} {weight.shape} {weight.dtype}".encode())
-        digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(weight)).tobytes())
     return LoadedModel(
         name=name,
         logits=inference_function(model),
         features=inference_function(features),
         feature_name=feature_name,
-        identity=digest.hexdigest(),
+        identity=_identity(model, feature_name) if identified else "",
         image_size=_image_size(model.input_shape),
         image_range=KERAS_RANGE,
     )
@@ -144,6 +146,17 @@ def _load_keras(path):
     if file.suffix != ".keras" or not file.exists():
         return None
     return keras.saving.load_model(file, compile=False)
+
+
+def _identity(model, feature_name):
+    import keras
+
+    digest = hashlib.sha256(json.dumps(model.get_config(), sort_keys=True, default=str).encode())
+    digest.update(f"{type(model).__name__} {feature_name}".encode())
+    for weight in model.weights:
+        digest.update(f"{weight.path} {weight.shape} {weight.dtype}".encode())
+        digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(weight)).tobytes())
+    return digest.hexdigest()
 
 
 def _feature_output(model, layer):

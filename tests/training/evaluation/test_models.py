@@ -54,6 +54,8 @@ def test_any_keras_model_gives_its_output_or_a_named_layer():
 
 
 def test_untrained_has_the_architecture_and_other_weights(vit, tmp_path):
+    kernel = vit.get_layer("embedding").weights[0]
+    kernel.assign(3 * kernel)
     vit.save(tmp_path / "m.keras")
     trained = models.load_model(tmp_path / "m.keras")
     fresh = models.untrained(tmp_path / "m.keras")

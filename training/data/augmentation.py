@@ -1,10 +1,11 @@
-"""Augmentation of whole batches and of pixels: mixup, RandAugment, AugReg's strengths."""
+"""Mixup, and the strengths of AugReg that combine it with RandAugment."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
 from training.data.preprocessing import operation
+from training.recipes import tables
 
 
 @operation("mixup", stage="batch")
@@ -37,3 +38,20 @@ def mixup_weight(p: float, seed: tf.Tensor) -> tf.Tensor:
     )
     weight = tf.math.divide_no_nan(first, first + second)
     return tf.cast(tf.maximum(weight, 1 - weight), tf.float32)
+
+
+@operation("augreg", stage="text")
+def augreg(strength: str):
+    """RandAugment and mixup as in one of AugReg's seven strengths, "none" to "strong2".
+
+    Stands where RandAugment does, after the flip and before `value_range`.
+    """
+    if strength not in tables.AUGREG:
+        raise ValueError(f"unknown strength {strength!r}, expected one of {list(tables.AUGREG)}")
+    row = tables.AUGREG[strength]
+    texts = []
+    if row.randaugment:
+        texts.append("randaugment({}, {})".format(*row.randaugment))
+    if row.mixup_p:
+        texts.append(f"mixup({row.mixup_p})")
+    return "|".join(texts)

@@ -1,4 +1,4 @@
-"""The operations on single images: decode, crop, resize, flip, rescale.
+"""The operations on single examples: decode, crop, resize, flip, rescale, one_hot.
 
 Images are (height, width, channels), uint8 after `decode` and float32 after a resize, in
 0..255 until `value_range`. Resizing is bilinear with half-pixel centres and without
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from training.data import labels
 from training.data.preprocessing import operation
 
 # An image larger than this is an error of its file or of the text, not a photograph: without a
@@ -216,6 +217,12 @@ def to_uint8():
 def on_device():
     """Marks the end of the host's part: the training step applies what follows."""
     return lambda image: image
+
+
+@operation("one_hot", stage="label")
+def one_hot(num_classes: int):
+    """Labels as float32 (num_classes,); training and evaluation do so by themselves."""
+    return lambda label: labels.one_hot(label, num_classes)
 
 
 def _dct_method(precise: bool) -> str:

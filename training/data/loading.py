@@ -61,7 +61,9 @@ def load_dataset(
     def load(index):
         example = source.read(index)
         label = example["label"]
-        if one_hot or label.shape.rank == 1:
+        for op in process.label_operations:
+            label = op.apply(label)
+        if not process.label_operations and (one_hot or label.shape.rank == 1):
             label = labels.one_hot(label, source.spec.num_classes)
         out = {"image": process(example["image"], tf.stack([0, index])), "label": label}
         return {**out, "id": example["id"]} if with_ids else out

@@ -66,13 +66,13 @@ def train_dataset(
     batch_operations = list(process.batch_operations)
     if mixup_p:
         batch_operations += parse(f"mixup({mixup_p})")
-    load = _loader(source, num_classes or source.spec.num_classes)
+    load = _loader(source, process, num_classes or source.spec.num_classes)
 
     def example(position, index):
         def prepare(one):
-            loaded = load(one)
-            image = process(loaded["image"], _seed(seed, position))
-            return {"image": image, "label": loaded["label"]}
+            image, encoded = load(one)
+            image = process(image, _seed(seed, position))
+            return {"image": image, "label": encoded["label"]}
 
         if on_error == "skip":
             return skipping.load_or_next(prepare, index, source.num_examples, source.example_id)
@@ -125,13 +125,12 @@ def eval_dataset(
     process = Preprocess(preprocess, pixel_scale=source.spec.pixel_scale)
     if process.batch_operations:
         raise ValueError(f"Expected no mixup in evaluation. Received: {preprocess!r}.")
-    load = _loader(source, num_classes or source.spec.num_classes)
+    load = _loader(source, process, num_classes or source.spec.num_classes)
     total = source.num_examples
 
     def prepare(index):
-        loaded = load(index)
-        image = process(loaded["image"], _seed(0, index))
-        return {**loaded["labels"], "image": image, "label": loaded["label"]}
+        image, encoded = load(index)
+        return {"image": process(image, _seed(0, index)), **encoded}
 
     spec = _map(tf.data.Dataset.range(1), prepare).element_spec
     _check_static(spec["image"].shape, preprocess)
@@ -203,18 +202,20 @@ def _seed(seed: int, number) -> tf.Tensor:
     return tf.stack([tf.constant(seed, tf.int64), tf.cast(number, tf.int64)])
 
 
-def _loader(source: sources.Source, num_classes: int):
+def _loader(source: sources.Source, process: Preprocess, num_classes: int):
+    """Returns a function from an index to the encoded image and its encoded labels."""
+    encoders = [op.apply for op in process.label_operations]
+    encoders = encoders or [lambda label: labels.one_hot(label, num_classes)]
+
+    def encode(label):
+        for encoder in encoders:
+            label = encoder(label)
+        return label
+
     def load(index):
         example = source.read(index)
-        return {
-            "image": example["image"],
-            "label": labels.one_hot(example["label"], num_classes),
-            "labels": {
-                key: labels.one_hot(value, num_classes)
-                for key, value in example.items()
-                if key not in ("image", "label", "id")
-            },
-        }
+        kept = {key: value for key, value in example.items() if key not in ("image", "id")}
+        return example["image"], {key: encode(value) for key, value in kept.items()}
 
     return load
 

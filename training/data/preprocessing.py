@@ -2,8 +2,8 @@
 
 Operations are joined by `|` and applied from left to right. Each is a function of an image and,
 where it is random, of a seed of its own, so the same seed gives the same result eagerly, inside
-tf.data, on any host and after any restart. Section 5 of the appendix of conventions in
-docs/data.md lists which texts the published models used.
+tf.data, on any host and after any restart. docs/data.md lists the texts of the published
+pipelines.
 
 Adding an operation is one decorated function:
 
@@ -32,22 +32,24 @@ class Operation:
         name: name in the text.
         apply: `apply(image)` or, when `random`, `apply(image, seed)` with a seed int (2,).
         random: whether it takes a seed.
-        stage: "example" (one image in tf.data), "batch" (a batch in tf.data).
+        stage: what it is applied to: an "image", a "label" or a "batch".
         decode_and_apply: for crops, the same on JPEG bytes, decoding only what is kept.
     """
 
     name: str
     apply: Callable
     random: bool = False
-    stage: str = "example"
+    stage: str = "image"
     decode_and_apply: Callable | None = None
 
 
-def operation(name: str, *, stage: str = "example"):
+def operation(name: str, *, stage: str = "image"):
     """Registers a factory: called with the text's arguments, it returns the function to apply.
 
     The function takes `(image)` or `(image, seed)`. It may carry an attribute
-    `decode_and_apply`, the fused form that takes encoded JPEG bytes.
+    `decode_and_apply`, the fused form that takes encoded JPEG bytes. In the stage "label" it
+    takes `(label)`; in the stage "batch" `(batch, partner, seed)`, both `{"image", "label"}`. In
+    the stage "text" the factory returns a text of further operations, which may be empty.
     """
 
     def register(factory):
@@ -72,6 +74,8 @@ def parse(text: str) -> list[Operation]:
         ValueError: for a malformed text, an unknown operation or wrong arguments.
     """
     _load_all()
+    if not text.strip():
+        return []
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
@@ -80,13 +84,13 @@ def parse(text: str) -> list[Operation]:
     while isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.BitOr):
         nodes.append(tree.right)
         tree = tree.left
-    return [_operation(node, text) for node in (tree, *reversed(nodes))]
+    return [op for node in (tree, *reversed(nodes)) for op in _operations(node, text)]
 
 
 _EXPECTED = "Expected operations joined by '|', such as 'decode|resize(224)|value_range(-1, 1)'."
 
 
-def _operation(node: ast.expr, text: str) -> Operation:
+def _operations(node: ast.expr, text: str) -> list[Operation]:
     call = node if isinstance(node, ast.Call) else None
     name = call.func if call else node
     if not isinstance(name, ast.Name):
@@ -100,24 +104,23 @@ def _operation(node: ast.expr, text: str) -> Operation:
         args = [ast.literal_eval(arg) for arg in call.args] if call else []
         kwargs = {arg.arg: ast.literal_eval(arg.value) for arg in call.keywords} if call else {}
         inspect.signature(factory).bind(*args, **kwargs)
+        function = factory(*args, **kwargs)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"Expected {name.id}{inspect.signature(factory)} in {text!r}: {error}."
         ) from error
-    function = factory(*args, **kwargs)
-    return Operation(
-        name.id,
-        function,
-        random="seed" in inspect.signature(function).parameters,
-        stage=stage,
-        decode_and_apply=getattr(function, "decode_and_apply", None),
-    )
+    if stage == "text":
+        return parse(function)
+    random = "seed" in inspect.signature(function).parameters
+    fused = getattr(function, "decode_and_apply", None)
+    return [Operation(name.id, function, random, stage, fused)]
 
 
 class Preprocess:
-    """A parsed text, split into what runs on one image and what runs on a batch.
+    """A parsed text, sorted by what its operations apply to; called, it processes an image.
 
     Attributes:
+        label_operations: operations on labels, in order.
         batch_operations: operations on whole batches (such as mixup), in order.
         device_operations: operations after `on_device`, for the training step to apply.
     """
@@ -129,11 +132,12 @@ class Preprocess:
         cut = names.index("on_device") if "on_device" in names else len(parsed)
         host, self.device_operations = parsed[:cut], parsed[cut + 1 :]
         self.batch_operations = [op for op in host if op.stage == "batch"]
-        operations = [op for op in host if op.stage == "example"]
+        self.label_operations = [op for op in host if op.stage == "label"]
+        operations = [op for op in host if op.stage == "image"]
         if pixel_scale != 1:
             position = 1 if operations and operations[0].name == "decode" else 0
             operations.insert(position, Operation("pixel_scale", _scale(pixel_scale)))
-        if any(op.random or op.stage != "example" for op in self.device_operations):
+        if any(op.random or op.stage != "image" for op in self.device_operations):
             raise ValueError(
                 f"Expected only deterministic operations after on_device. Received: {text!r}."
             )
@@ -181,4 +185,4 @@ def _fuse(operations: list[Operation]) -> list[tuple[int, Operation]]:
 
 def _load_all() -> None:
     # Imported here because they register themselves with this module.
-    from training.data import augmentation, image_ops  # noqa: F401
+    from training.data import augmentation, bit, image_ops, randaugment  # noqa: F401

@@ -4,6 +4,10 @@ Rows that a table does not give (its "-" and "—") are absent. Data sets go by 
 `training.data.registry`, VTAB's tasks by the paper's.
 """
 
+from training.data.vtab import TASKS
+
+UPSTREAM = {"jft": "JFT-300M", "imagenet21k": "ImageNet-21k", "imagenet2012": "ImageNet"}
+
 # Means and standard deviations of three fine-tuning runs.
 TABLE_2 = {
     ("ViT-H/14", "jft"): {
@@ -144,18 +148,8 @@ TABLE_8 = {
 }
 
 VTAB_GROUPS = {
-    "Natural": ("Caltech101", "CIFAR-100", "DTD", "Flowers102", "Pets", "Sun397", "SVHN"),
-    "Specialized": ("Camelyon", "EuroSAT", "Resisc45", "Retinopathy"),
-    "Structured": (
-        "Clevr-Count",
-        "Clevr-Dist",
-        "DMLab",
-        "dSpr-Loc",
-        "dSpr-Ori",
-        "KITTI-Dist",
-        "sNORB-Azim",
-        "sNORB-Elev",
-    ),
+    group.capitalize(): tuple(task.title for task in TASKS if task.group == group)
+    for group in ("natural", "specialized", "structured")
 }
 VTAB_TASKS = tuple(task for tasks in VTAB_GROUPS.values() for task in tasks)
 
@@ -185,3 +179,27 @@ TABLE_9_MEANS = {
     ("ViT-L/16", "jft"): 76.3,
     ("ViT-L/16", "imagenet21k"): 72.7,
 }
+
+
+def results(model: str, dataset: str) -> list[tuple[str, str]]:
+    """Returns (where, accuracy in per cent) for every result of fine-tuning `model` on `dataset`.
+
+    Args:
+        model: name of the model, such as "ViT-B/16".
+        dataset: name in the registry.
+    """
+    found = []
+    for (name, upstream), row in TABLE_2.items():
+        if name == model and dataset in row:
+            mean, deviation = row[dataset]
+            spread = "" if deviation is None else f" ± {deviation:.2f}"
+            found.append((f"Table 2, {UPSTREAM[upstream]}", f"{mean:.2f}{spread}"))
+    for (name, upstream), row in TABLE_5.items():
+        if name == model and dataset in row:
+            found.append((f"Table 5, {UPSTREAM[upstream]}", f"{row[dataset]:.2f}"))
+    for (name, epochs), row in TABLE_6.items():
+        # Table 5 has the longest runs of the Vision Transformers already.
+        if name == model and dataset in row and (name, "jft") not in TABLE_5:
+            where = f"Table 6, {UPSTREAM['jft']}, {epochs} epochs"
+            found.append((where, f"{row[dataset]:.2f}"))
+    return found

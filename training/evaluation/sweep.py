@@ -12,7 +12,7 @@ import csv
 import dataclasses
 import json
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from training.evaluation.files import replacing, write_text
 from training.evaluation.table import Table
 
 RESULT = "result.json"
+# Scored with the same weights: the paper's ImageNet ReaL column, and ImageNet-V2.
+ALSO = {"imagenet2012": ("imagenet2012_real", "imagenet_v2")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,6 +169,8 @@ def train_run(config, workdir) -> RunResult:
     """
     import shutil
 
+    import keras
+
     from training import configuration
     from training.errors import Diverged, UsageError
     from training.trainer import train
@@ -182,6 +186,8 @@ def train_run(config, workdir) -> RunResult:
                 "Use another --workdir."
             )
         return RunResult(**stored["result"])
+    # The graphs of earlier runs in this process are of no more use.
+    keras.utils.clear_session()
     try:
         train(config, workdir)
         result = _last_scores(workdir)
@@ -193,12 +199,56 @@ def train_run(config, workdir) -> RunResult:
     return result
 
 
-def summary(found: Transfer, published: Sequence[tuple[str, str]] = ()) -> Table:
+def evaluate_also(config, workdir, seeds: Sequence[int]) -> dict[str, list[float]]:
+    """Scores the models of finished runs on further test sets of the same classes.
+
+    Args:
+        config: of the runs.
+        workdir: that `transfer` was given.
+        seeds: of the runs.
+
+    Returns:
+        {data set: top-1 accuracies in per cent, one per seed}, for those of `ALSO`.
+
+    Raises:
+        NotPreparedError: if one of them is not on disk.
+    """
+    from training.data import pipeline
+    from training.evaluation import classification
+    from training.evaluation.models import load_model
+
+    accuracies = {}
+    for name in ALSO.get(config.dataset, ()):
+        accuracies[name] = []
+        for seed in seeds:
+            run = pathlib.Path(workdir) / "test" / f"seed_{seed}"
+            file = run / f"{name}.json"
+            if not file.exists():
+                batches = pipeline.eval_dataset(
+                    name=name,
+                    split="test",
+                    preprocess=config.eval_preprocess,
+                    batch_size=config.eval_batch_size or config.batch_size,
+                    data_dir=config.data_dir or None,
+                )
+                result = classification.evaluate(load_model(run).logits, batches)
+                del result["confusion"]
+                write_text(file, json.dumps(result, indent=2, sort_keys=True) + "\n")
+            accuracies[name].append(100 * json.loads(file.read_text())["top1"])
+    return accuracies
+
+
+def summary(
+    found: Transfer,
+    published: Sequence[tuple[str, str]] = (),
+    also: Mapping[str, Sequence[float]] | None = None,
+) -> Table:
     """Returns the table of a sweep: rates, seeds, mean and standard deviation.
 
     Args:
         found: what `transfer` returned.
         published: (where, result) of the paper for the same model and data set.
+        also: what `evaluate_also` returned.
     """
     rows = [
         (
@@ -214,6 +264,8 @@ def summary(found: Transfer, published: Sequence[tuple[str, str]] = ()) -> Table
         for seed, result in found.test.items()
     ]
     rows.append(("test", f"mean of {len(found.test)}", mean_and_deviation(found.accuracies), ""))
+    for name, accuracies in (also or {}).items():
+        rows.append((name, f"mean of {len(accuracies)}", mean_and_deviation(accuracies), ""))
     rows += [("paper", where, result, "") for where, result in published]
     return Table(("split", "run", "top-1 %", "images"), rows, f"Fine-tuning on {found.dataset}")
 
@@ -222,6 +274,14 @@ def mean_and_deviation(accuracies: Sequence[float]) -> str:
     """Returns "mean ± sample standard deviation" of accuracies in per cent."""
     deviation = f" ± {np.std(accuracies, ddof=1):.2f}" if len(accuracies) > 1 else ""
     return f"{np.mean(accuracies):.2f}{deviation}"
+
+
+def write(found: Transfer, table: Table, workdir) -> None:
+    """Writes `sweep.md`, `sweep.csv` and `sweep.png` into `workdir`."""
+    workdir = pathlib.Path(workdir)
+    write_text(workdir / "sweep.md", table.markdown())
+    write_text(workdir / "sweep.csv", table.csv())
+    plot(found, workdir / "sweep.png")
 
 
 def plot(found: Transfer, path) -> None:

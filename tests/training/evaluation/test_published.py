@@ -38,3 +38,23 @@ def test_table_7_shows_the_adam_runs_of_table_6(model):
 )
 def test_averages_of_table_7(key, average):
     assert np.mean(list(published.TABLE_7[key].values())) == pytest.approx(average, abs=0.0051)
+
+
+def test_results_of_a_model_on_a_data_set():
+    assert published.results("ViT-L/16", "cifar10") == [
+        ("Table 2, JFT-300M", "99.42 ± 0.03"),
+        ("Table 2, ImageNet-21k", "99.15 ± 0.03"),
+        ("Table 5, ImageNet", "97.86"),
+        ("Table 5, ImageNet-21k", "99.16"),
+        ("Table 5, JFT-300M", "99.38"),
+    ]
+    assert published.results("R50+ViT-L/16", "oxford_iiit_pet") == [
+        ("Table 6, JFT-300M, 7 epochs", "97.03"),
+        ("Table 6, JFT-300M, 14 epochs", "97.36"),
+    ]
+    assert published.results("ViT-Ti/16", "cifar10") == []
+
+
+def test_tasks_are_the_columns_of_table_9():
+    assert [len(tasks) for tasks in published.VTAB_GROUPS.values()] == [7, 4, 8]
+    assert published.VTAB_TASKS[0] == "Caltech101" and published.VTAB_TASKS[-1] == "sNORB-Elev"

@@ -9,7 +9,7 @@ import tempfile
 # What TensorFlow's libraries print before any setting of theirs can silence them.
 CHATTER = re.compile(
     rb"^(WARNING: All log messages before absl::InitializeLog|[IW]0000 |"
-    rb"To enable the following instructions|.*(oneDNN custom operations|cuda_dnn|cudart_stub))"
+    rb"To enable the following instructions|E0000 .*(cuda_|cudart_))"
 )
 
 
@@ -46,3 +46,12 @@ def quiet_start():
             for line in held:
                 if not CHATTER.match(line):
                     os.write(descriptor, line)
+
+
+def import_tensorflow():
+    """Returns the `tensorflow` module, imported and with its devices found, quietly."""
+    with quiet_start():
+        import tensorflow as tf
+
+        tf.config.list_physical_devices()
+    return tf

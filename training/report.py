@@ -33,7 +33,8 @@ table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
 .scroll {{ overflow-x: auto; }}
 td, th {{ padding: .25rem .5rem; text-align: right; border: 1px solid var(--line); }}
 th {{ font-weight: 600; background: #f4f6f9; }}
-.examples {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); gap: 1rem; }}
+.examples {{ display: grid; gap: 1rem;
+  grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); }}
 .examples figure {{ margin: 0; }}
 .examples .pair {{ display: flex; gap: .25rem; }}
 .examples img {{ width: 50%; image-rendering: pixelated; border-radius: .25rem; }}

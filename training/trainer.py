@@ -18,6 +18,7 @@ from training.progress import Progress
 from training.recipes.losses import build_loss
 from training.recipes.optimizers import build_optimizer
 from training.run_directory import RunDirectory
+from training.run_report import report_run
 from training.train_step import TrainSteps
 
 
@@ -310,6 +311,7 @@ class _Run:
         if self.chief:
             with self._averaged_weights():
                 self.directory.save_model(self.model)
+            report_run(self.directory.path)
         # Nobody leaves before the chief has written everything.
         distribution.agree(self.strategy, 0)
 

@@ -89,42 +89,84 @@ def transfer(
     Raises:
         TrainingError: if every rate diverged, or the chosen one did on the whole training set.
     """
-    from training.errors import TrainingError
-
-    run = run or train_run
-    workdir = pathlib.Path(workdir)
     scores = {}
-    for rate in rates if len(rates) > 1 else ():
+    (rate, *others) = rates
+    if others:
+        scores = score_rates(config, workdir, rates, development, run=run, say=say)
+        rate = choose_rate([scores])
+    return Transfer(
+        config.dataset, scores, rate, score_seeds(config, workdir, rate, seeds, run=run, say=say)
+    )
+
+
+def score_rates(
+    config,
+    workdir,
+    rates: Sequence[float],
+    development: tuple[str, str],
+    *,
+    run: Callable | None = None,
+    say: Callable[[str], None] = print,
+) -> dict[float, RunResult]:
+    """Returns for each rate how it scores on the development split; arguments as `transfer`'s."""
+    scores = {}
+    for rate in rates:
         of_rate = _changed(config, base_lr=rate, splits=development)
-        scores[rate] = run(of_rate, workdir / "development" / f"lr_{rate:g}")
+        directory = pathlib.Path(workdir) / "development" / f"lr_{rate:g}"
+        scores[rate] = (run or train_run)(of_rate, directory)
         say(f"{config.dataset}: rate {rate:g}: {_describe(scores[rate])} on {development[1]}")
-    if scores:
-        finished = {rate: score.top1 for rate, score in scores.items() if not score.diverged}
-        if not finished:
-            raise TrainingError(
-                f"Every rate diverged: {', '.join(f'{rate:g}' for rate in rates)}. "
-                "Add smaller ones to --rates."
-            )
-        rate = choose_rate(finished)
-    else:
-        (rate,) = rates
+    return scores
+
+
+def score_seeds(
+    config,
+    workdir,
+    rate: float,
+    seeds: Sequence[int],
+    *,
+    run: Callable | None = None,
+    say: Callable[[str], None] = print,
+) -> dict[int, RunResult]:
+    """Returns for each seed how a rate scores on the test split; arguments as `transfer`'s."""
+    from training.errors import TrainingError
 
     results = {}
     for seed in seeds:
         of_seed = _changed(config, base_lr=rate, seed=seed)
-        results[seed] = run(of_seed, workdir / "test" / f"seed_{seed}")
+        directory = pathlib.Path(workdir) / "test" / f"seed_{seed}"
+        results[seed] = (run or train_run)(of_seed, directory)
         say(f"{config.dataset}: seed {seed}: {_describe(results[seed])} on {config.eval_split}")
         if results[seed].diverged:
             raise TrainingError(
                 f"The chosen rate {rate:g} diverged with seed {seed} on the whole training set: "
                 f"{results[seed].diverged} Leave it out of --rates, in a new --workdir."
             )
-    return Transfer(config.dataset, scores, rate, results)
+    return results
 
 
-def choose_rate(accuracies: dict[float, float]) -> float:
-    """Returns the rate of highest accuracy; of equal ones the smallest."""
-    return min(accuracies, key=lambda rate: (-accuracies[rate], rate))
+def choose_rate(scores: Sequence[Mapping[float, RunResult]]) -> float:
+    """Returns the rate of highest mean accuracy over data sets; of equal ones the smallest.
+
+    Args:
+        scores: for each data set what `score_rates` returned, with the same rates. A rate that
+            diverged on one of them is not chosen.
+
+    Raises:
+        TrainingError: if no rate is left.
+    """
+    from training.errors import TrainingError
+
+    means = {
+        rate: np.mean([of_dataset[rate].top1 for of_dataset in scores])
+        for rate in scores[0]
+        if not any(of_dataset[rate].diverged for of_dataset in scores)
+    }
+    if not means:
+        raise TrainingError(
+            f"Every rate diverged: {', '.join(f'{rate:g}' for rate in scores[0])}. "
+            "Add smaller ones to --rates."
+        )
+    return min(means, key=lambda rate: (-means[rate], rate))
 
 
 def development_splits(spec, train_split: str, share: float) -> tuple[str, str]:
@@ -340,9 +382,11 @@ def _read_result(workdir):
 def _last_scores(workdir):
     with (workdir / "metrics.csv").open(newline="") as stream:
         last = list(csv.DictReader(stream))[-1]
+    count = int(last["eval_count"])
     return RunResult(
-        top1=float(last["eval_top1"]),
-        top5=float(last["eval_top5"]),
+        # The file rounds; the number of correct images is a whole one.
+        top1=round(float(last["eval_top1"]) * count) / count,
+        top5=round(float(last["eval_top5"]) * count) / count,
         loss=float(last["eval_loss"]),
-        count=int(last["eval_count"]),
+        count=count,
     )

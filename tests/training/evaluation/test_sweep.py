@@ -95,7 +95,15 @@ def test_one_rate_needs_no_development(config, tmp_path):
 
 
 def test_equal_rates_go_to_the_smaller():
-    assert sweep.choose_rate({0.03: 0.9, 0.01: 0.9, 0.003: 0.5}) == 0.01
+    scores = {0.03: RunResult(0.9), 0.01: RunResult(0.9), 0.003: RunResult(0.5)}
+    assert sweep.choose_rate([scores]) == 0.01
+
+
+def test_one_rate_for_several_data_sets_is_the_best_on_average():
+    first = {0.1: RunResult(0.9), 0.2: RunResult(0.5), 0.3: RunResult(0.8)}
+    second = {0.1: RunResult(0.1), 0.2: RunResult(0.6), 0.3: RunResult(diverged="NaN")}
+    assert sweep.choose_rate([first]) == 0.1
+    assert sweep.choose_rate([first, second]) == 0.2
 
 
 def test_divergence_everywhere_is_an_error(config, tmp_path):

@@ -5,11 +5,15 @@ The score is the plain mean over tasks, not the mean of the means of the three g
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from training.data.vtab import TASKS, VtabTask
+from training.evaluation import sweep
+from training.evaluation.files import replacing, write_text
 from training.evaluation.published import (
     TABLE_2,
     TABLE_9,
@@ -96,6 +100,131 @@ def comparison(name: str, accuracies: Mapping[str, Sequence[float]]) -> Table:
         rows.append((f"{group} mean", str(means[group]), *_published_means(published, group)))
     rows.append((ALL, str(means[ALL]), *_published_means(published, ALL)))
     return Table(("task", name, *columns), rows, "VTAB-1k: top-1 accuracy, %")
+
+
+def choose_tasks(names: Sequence[str] | None = None) -> list[VtabTask]:
+    """Returns the tasks of these names, by the registry's or the paper's, in Table 9's order.
+
+    Raises:
+        ValueError: for a name that is neither.
+    """
+    if names is None:
+        return list(TASKS)
+    known = {name for task in TASKS for name in (task.name, task.title)}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(
+            f"Expected names of VTAB tasks: {', '.join(task.name for task in TASKS)}. "
+            f"Received: {', '.join(unknown)}"
+        )
+    return [task for task in TASKS if {task.name, task.title} & set(names)]
+
+
+def missing(tasks: Sequence[VtabTask], data_dir: str) -> dict[str, str]:
+    """Returns {title: how to get its data} of the tasks whose data is not in `data_dir`."""
+    from training.data import prepared, registry
+
+    found = {}
+    for task in tasks:
+        try:
+            registry.locate(registry.get(f"vtab/{task.name}"), data_dir or None)
+        except prepared.NotPreparedError as error:
+            found[task.title] = f"{task.title}: {error}"
+    return found
+
+
+def run(
+    configs: Mapping[VtabTask, object],
+    workdir,
+    *,
+    name: str,
+    rates: Sequence[float],
+    seeds: Sequence[int],
+    one_rate: bool = False,
+) -> Table:
+    """Trains and scores the tasks, or what is left of them, and returns the table of all.
+
+    `vtab.md`, `vtab.csv` and `vtab.png` are written anew after every task.
+
+    Args:
+        configs: for each task the config of its final runs.
+        workdir: gets a directory for each task.
+        name: of the model.
+        rates: one learning rate, or several to choose from on the tasks' development splits.
+        seeds: of the final runs.
+        one_rate: whether all tasks are given the rate that is best on average.
+    """
+    workdir = pathlib.Path(workdir)
+    development = ("train800", "val200")
+    if one_rate and len(rates) > 1:
+        scores = [
+            sweep.score_rates(config, workdir / task.name, rates, development)
+            for task, config in configs.items()
+        ]
+        rates = [sweep.choose_rate(scores)]
+        print(f"All tasks: rate {rates[0]:g}")
+    found = {}
+    for task, config in configs.items():
+        _write_example_names(config, workdir / task.name / "examples.txt")
+        found[task.title] = sweep.transfer(
+            config, workdir / task.name, rates=rates, seeds=seeds, development=development
+        )
+        table = write(name, found, workdir)
+    return table
+
+
+def write(name: str, found: Mapping[str, sweep.Transfer], workdir) -> Table:
+    """Writes `vtab.md`, `vtab.csv` and `vtab.png` of the tasks that are done; returns the table."""
+    workdir = pathlib.Path(workdir)
+    accuracies = {title: transfer.accuracies for title, transfer in found.items()}
+    table = comparison(name, accuracies)
+    rows = [
+        (title, transfer.rate, seed, result.top1, result.count)
+        for title, transfer in found.items()
+        for seed, result in transfer.test.items()
+    ]
+    write_text(workdir / "vtab.md", table.markdown())
+    write_text(workdir / "vtab.csv", Table(("task", "rate", "seed", "top1", "images"), rows).csv())
+    plot(name, accuracies, workdir / "vtab.png")
+    return table
+
+
+def plot(name: str, accuracies: Mapping[str, Sequence[float]], path) -> None:
+    """Draws the means of the groups beside the paper's, as Figure 2 does."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    models = {name: aggregate(accuracies)}
+    for (model, upstream), row in TABLE_9.items():
+        models[f"{model} ({_UPSTREAM[upstream]})"] = aggregate({t: [a] for t, a in row.items()})
+    figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
+    width = 0.8 / len(models)
+    for i, (label, means) in enumerate(models.items()):
+        places = np.arange(len(means)) + (i - (len(models) - 1) / 2) * width
+        heights = [mean.mean or 0 for mean in means.values()]
+        bars = axes.bar(places, heights, width, label=label)
+        complete = [mean.present == mean.expected for mean in means.values()]
+        for bar, is_complete in zip(bars, complete, strict=True):
+            # A group with tasks missing is not comparable.
+            bar.set_alpha(1.0 if is_complete else 0.4)
+    axes.set_xticks(np.arange(len(means)), list(means))
+    axes.set_ylabel("top-1 accuracy, %")
+    axes.set_ylim(0, 100)
+    axes.legend(fontsize="small", loc="lower left")
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=150)
+    plt.close(figure)
+
+
+def _write_example_names(config, path):
+    """The names that TFDS gives the training examples, since membership can differ by machine."""
+    from training.data import sources
+
+    source = sources.open_source(config.dataset, config.train_split, config.data_dir or None)
+    names = [source.example_id(index) for index in range(source.num_examples)]
+    write_text(path, "".join(f"{name}\n" for name in names))
 
 
 def _published_means(published, group):

@@ -14,7 +14,7 @@ def find_checkpoint(name_or_path):
             `keras_vit.checkpoints.registry.url_of` knows.
 
     Raises:
-        ValueError: if it is neither.
+        FileNotFoundError: if it is neither.
         DownloadError: if the download fails; the message names the address and
             where to put a copy.
     """
@@ -23,6 +23,6 @@ def find_checkpoint(name_or_path):
     try:
         url = url_of(str(name_or_path))
     except ValueError as error:
-        raise ValueError(f"There is no file {str(name_or_path)!r}. {error}") from None
+        raise FileNotFoundError(f"There is no file {str(name_or_path)!r}. {error}") from None
     folder = str(name_or_path).rpartition("/")[0]
     return download(url, cache_directory() / folder / url.rpartition("/")[2])

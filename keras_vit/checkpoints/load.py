@@ -39,7 +39,7 @@ def load_checkpoint(model, path, skip=(), position_grid=None):
             only if they are not square and were not written here.
 
     Raises:
-        ValueError: if there is no such file, nor such a name.
+        FileNotFoundError: if there is no such file, nor such a name.
         DownloadError: if a download fails.
         CheckpointError: if the file is damaged, if arrays are missing, left over
             or of another shape, or if one holds a NaN or an infinity. The model

@@ -49,7 +49,7 @@ class Weight:
 
     def value(self):
         """Returns the variable as a float32 array of the published shape."""
-        value = ops.convert_to_numpy(ops.cast(self.variable, "float32"))
+        value = np.asarray(ops.convert_to_numpy(self.variable), np.float32)
         return np.reshape(value, self.shape)
 
 

@@ -1,0 +1,149 @@
+"""Numbers of the original implementations, from checkpoint to logits and back."""
+
+import numpy as np
+import pytest
+
+import keras_vit
+
+CASES = ("vit", "vit_prelogits", "vit_gap", "hybrid", "hybrid_stage4", "bit", "hf", "timm")
+NPZ_CASES = CASES[:6]
+
+
+def test_every_golden_case_is_tested(cases):
+    assert set(cases) == set(CASES)
+    assert {n for n, case in cases.items() if case["format"].endswith("npz")} == set(NPZ_CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_logits_are_the_references(name, cases, golden, build_case, write_case, tmp_path, forward):
+    case = cases[name]
+    model = build_case(case)
+    keras_vit.load_checkpoint(model, write_case(case, tmp_path))
+    logits = forward(model, golden.images_of(case))
+    expected = np.array(case["logits"])
+    assert np.abs(logits - expected).max() < 2e-5 * expected.std()
+
+
+@pytest.mark.parametrize("name", NPZ_CASES)
+def test_npz_is_written_back_bit_for_bit(name, cases, golden, build_case, write_case, tmp_path):
+    case = cases[name]
+    model = build_case(case)
+    keras_vit.load_checkpoint(model, write_case(case, tmp_path))
+    keras_vit.save_checkpoint(model, tmp_path / "back.npz")
+    written, expected = np.load(tmp_path / "back.npz"), golden.checkpoint(case)
+    assert set(written.files) == set(expected)
+    for array, value in expected.items():
+        assert written[array].dtype == value.dtype == np.float32
+        assert written[array].shape == value.shape
+        assert written[array].tobytes() == value.tobytes()
+
+
+def tiny_checkpoint():
+    """The 42 arrays of a closed form in their sorted names' order."""
+    shapes = {
+        "cls": (1, 1, 8),
+        "embedding/kernel": (2, 2, 3, 8),
+        "embedding/bias": (8,),
+        "Transformer/posembed_input/pos_embedding": (1, 5, 8),
+        "Transformer/encoder_norm/scale": (8,),
+        "Transformer/encoder_norm/bias": (8,),
+        "pre_logits/kernel": (8, 8),
+        "pre_logits/bias": (8,),
+        "head/kernel": (8, 3),
+        "head/bias": (3,),
+    }
+    for block in range(2):
+        name = f"Transformer/encoderblock_{block}"
+        for norm in ("LayerNorm_0", "LayerNorm_2"):
+            shapes |= {f"{name}/{norm}/scale": (8,), f"{name}/{norm}/bias": (8,)}
+        attention = f"{name}/MultiHeadDotProductAttention_1"
+        for part in ("query", "key", "value"):
+            shapes |= {
+                f"{attention}/{part}/kernel": (8, 2, 4),
+                f"{attention}/{part}/bias": (2, 4),
+            }
+        shapes |= {f"{attention}/out/kernel": (2, 4, 8), f"{attention}/out/bias": (8,)}
+        shapes |= {
+            f"{name}/MlpBlock_3/Dense_0/kernel": (8, 16),
+            f"{name}/MlpBlock_3/Dense_0/bias": (16,),
+            f"{name}/MlpBlock_3/Dense_1/kernel": (16, 8),
+            f"{name}/MlpBlock_3/Dense_1/bias": (8,),
+        }
+    arrays = {}
+    for index, name in enumerate(sorted(shapes)):
+        i = np.arange(np.prod(shapes[name]))
+        value = 0.2 * np.sin(0.37 * (i + 1) + 1.3 * index) + name.endswith("/scale")
+        arrays[name] = value.reshape(shapes[name]).astype(np.float32)
+    return arrays
+
+
+@pytest.fixture
+def tiny_model(tmp_path):
+    """Returns a function from (gelu, representation size) to the loaded model."""
+    arrays = tiny_checkpoint()
+    assert len(arrays) == 42
+    np.savez(tmp_path / "tiny.npz", **arrays)
+
+    def make(gelu, representation_size):
+        model = keras_vit.VisionTransformer(
+            image_size=4,
+            patch_size=2,
+            hidden_size=8,
+            mlp_dim=16,
+            num_heads=2,
+            num_layers=2,
+            representation_size=representation_size,
+            num_classes=3,
+            gelu=gelu,
+        )
+        skip = () if representation_size else ("pre_logits",)
+        keras_vit.load_checkpoint(model, tmp_path / "tiny.npz", skip=skip)
+        return model
+
+    return make
+
+
+@pytest.fixture
+def tiny_image():
+    return np.sin(0.05 * (np.arange(48) + 1)).reshape(1, 4, 4, 3).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("gelu", "representation_size", "expected"),
+    [
+        ("tanh", 8, [-0.097806163, -0.038993072, 0.025097548]),
+        ("erf", 8, [-0.097806652, -0.038994634, 0.025095125]),
+        ("tanh", None, [-1.008276806, -0.899739594, -0.669426849]),
+        ("erf", None, [-1.00830515, -0.899776645, -0.669467591]),
+    ],
+)
+def test_logits_of_the_closed_form(
+    gelu, representation_size, expected, tiny_model, tiny_image, forward
+):
+    logits = forward(tiny_model(gelu, representation_size), tiny_image)[0]
+    tolerance = 1e-6 if representation_size else 5e-6
+    np.testing.assert_allclose(logits, expected, rtol=0, atol=tolerance)
+
+
+def test_attention_of_the_closed_form(tiny_model, tiny_image, to_numpy):
+    maps = to_numpy(keras_vit.attention_maps(tiny_model("erf", 8), tiny_image))
+    expected = [0.199704687, 0.19822921, 0.201385164, 0.198406987, 0.202273952]
+    assert maps.shape == (2, 1, 2, 5, 5)
+    np.testing.assert_allclose(maps[-1, 0, 0, 0], expected, atol=2e-7)
+
+
+# Weights rounded to bfloat16 weigh more after a convolution that standardises them.
+@pytest.mark.parametrize(
+    ("name", "tolerance"),
+    [("vit", 2e-2), ("vit_gap", 2e-2), ("timm", 2e-2), ("hybrid", 6e-2), ("bit", 6e-2)],
+)
+def test_bfloat16_stays_close(
+    name, tolerance, cases, golden, build_case, write_case, tmp_path, forward
+):
+    case = cases[name]
+    model = build_case(case, dtype="mixed_bfloat16")
+    keras_vit.load_checkpoint(model, write_case(case, tmp_path))
+    logits = forward(model, golden.images_of(case))
+    expected = np.array(case["logits"])
+    assert logits.dtype == np.float32
+    assert np.linalg.norm(logits - expected) < tolerance * np.linalg.norm(expected)

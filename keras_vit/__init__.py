@@ -5,9 +5,11 @@ from keras_vit.analysis import costs
 from keras_vit.checkpoints import load_checkpoint, save_checkpoint
 from keras_vit.create_model import create_model
 from keras_vit.models import ResNetV2, VisionTransformer, attention_maps
+from keras_vit.models.masked import MaskedPatchPrediction
 from keras_vit.version import __version__
 
 __all__ = [
+    "MaskedPatchPrediction",
     "ResNetV2",
     "VisionTransformer",
     "__version__",

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.analysis import attention_distance, mean_distance, token_distances, token_stride
+from keras_vit.analysis import attention_distance, mean_distance, token_distances
+from keras_vit.models.token_stride import token_stride
 
 
 @pytest.mark.parametrize(

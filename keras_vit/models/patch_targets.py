@@ -1,0 +1,136 @@
+"""What masked patch prediction predicts of a patch (appendix B.1.2)."""
+
+import keras
+import numpy as np
+from keras import ops
+
+# Three bits for each of red, green and blue.
+LEVELS = 8
+COLORS = LEVELS**3
+# A patch is downsized to CELLS x CELLS colours.
+CELLS = 4
+
+
+def color_classes(colors):
+    """Returns the 3-bit colours of `colors`, (..., 3) RGB in [0, 1], as int32 (...) in [0, 512).
+
+    Red is most significant: 64 r + 8 g + b, each the floor of 8 times the colour, at most 7.
+    """
+    levels = ops.clip(ops.floor(ops.cast(colors, "float32") * LEVELS), 0, LEVELS - 1)
+    levels = ops.cast(levels, "int32")
+    return levels[..., 0] * LEVELS**2 + levels[..., 1] * LEVELS + levels[..., 2]
+
+
+def color_of_class(classes):
+    """Returns the middle of the cube of colours of each class, (..., 3) RGB in [0, 1]."""
+    classes = np.asarray(classes)
+    levels = np.stack([classes // LEVELS**2, classes // LEVELS % LEVELS, classes % LEVELS], -1)
+    return (levels + 0.5) / LEVELS
+
+
+def cut_patches(images, grid_size, patch_size):
+    """Returns (batch, rows * columns, patch_size, patch_size, channels), cropped like the stem."""
+    rows, columns = grid_size
+    channels = images.shape[-1]
+    cropped = images[:, : rows * patch_size, : columns * patch_size]
+    split = ops.reshape(cropped, (-1, rows, patch_size, columns, patch_size, channels))
+    patches = ops.transpose(split, (0, 1, 3, 2, 4, 5))
+    return ops.reshape(patches, (-1, rows * columns, patch_size, patch_size, channels))
+
+
+class MeanColor:
+    """The 3-bit mean colour of a patch, one choice of 512: the paper's final setting."""
+
+    def units(self, patch_size):
+        """Returns how many numbers are predicted for a patch."""
+        return COLORS
+
+    def of(self, patches):
+        """Returns the targets of (batch, patches, size, size, 3) pixels in [-1, 1]."""
+        return color_classes((ops.mean(patches, axis=(2, 3)) + 1) / 2)
+
+    def losses(self, targets, predictions):
+        """Returns the loss of every patch."""
+        return keras.losses.sparse_categorical_crossentropy(targets, predictions, from_logits=True)
+
+
+class Downsized:
+    """The 3-bit colours of a patch downsized to 4 x 4: 16 choices of 512 at once."""
+
+    def units(self, patch_size):
+        if patch_size % CELLS:
+            raise ValueError(
+                f'target="downsized" needs patches whose side is a multiple of {CELLS} pixels. '
+                f"Received: {patch_size} pixels"
+            )
+        return CELLS**2 * COLORS
+
+    def of(self, patches):
+        _, count, size, _, channels = patches.shape
+        cells = (-1, count, CELLS, size // CELLS, CELLS, size // CELLS, channels)
+        means = ops.mean(ops.reshape(patches, cells), axis=(3, 5))
+        return color_classes((ops.reshape(means, (-1, count, CELLS**2, channels)) + 1) / 2)
+
+    def losses(self, targets, predictions):
+        logits = ops.reshape(predictions, (-1, targets.shape[1], CELLS**2, COLORS))
+        by_cell = keras.losses.sparse_categorical_crossentropy(targets, logits, from_logits=True)
+        return ops.mean(by_cell, axis=-1)
+
+
+class Pixels:
+    """All pixels of a patch, by mean squared error on the range [-1, 1]."""
+
+    def units(self, patch_size):
+        return patch_size**2 * 3
+
+    def of(self, patches):
+        _, count, size, _, channels = patches.shape
+        return ops.reshape(patches, (-1, count, size * size * channels))
+
+    def losses(self, targets, predictions):
+        return keras.losses.mean_squared_error(targets, predictions)
+
+
+TARGETS = {"mean_color": MeanColor(), "downsized": Downsized(), "pixels": Pixels()}
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class PatchLoss(keras.layers.Layer):
+    """Compares predictions with what the patches are in the image.
+
+    Args:
+        target: "mean_color", "downsized" or "pixels".
+        grid_size: (rows, columns) of patches.
+        patch_size: int, pixels on a side of a patch.
+
+    Call arguments:
+        images: (batch, height, width, 3) float32 in [-1, 1].
+        positions: (batch, predicted) int indices of patches.
+        predictions: (batch, predicted, units).
+
+    Returns:
+        (batch, predicted) float32 losses.
+    """
+
+    def __init__(self, target, grid_size, patch_size, **kwargs):
+        super().__init__(**{**kwargs, "dtype": "float32"})
+        self.target = target
+        self.grid_size = tuple(grid_size)
+        self.patch_size = patch_size
+
+    def call(self, images, positions, predictions):
+        target = TARGETS[self.target]
+        targets = target.of(cut_patches(images, self.grid_size, self.patch_size))
+        index = ops.reshape(positions, (-1, positions.shape[1], *(1,) * (len(targets.shape) - 2)))
+        return target.losses(ops.take_along_axis(targets, index, axis=1), predictions)
+
+    def compute_output_spec(self, images, positions, predictions):
+        return keras.KerasTensor(positions.shape, dtype="float32")
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "target": self.target,
+            "grid_size": self.grid_size,
+            "patch_size": self.patch_size,
+        }

@@ -1,0 +1,244 @@
+"""Masked patch prediction against the paper's numbers and its definition."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.models.patch_corruption import Corruption, PatchCorruption
+from keras_vit.models.patch_targets import (
+    TARGETS,
+    PatchLoss,
+    color_classes,
+    color_of_class,
+    cut_patches,
+)
+
+to_numpy = keras.ops.convert_to_numpy
+
+
+def encoder(**overrides):
+    arguments = {
+        "image_size": (16, 24),
+        "patch_size": 4,
+        "hidden_size": 16,
+        "mlp_dim": 32,
+        "num_heads": 2,
+        "num_layers": 2,
+        "num_classes": None,
+        **overrides,
+    }
+    return keras_vit.VisionTransformer(**arguments)
+
+
+@pytest.fixture
+def images():
+    return np.random.default_rng(0).uniform(-1, 1, (4, 16, 24, 3)).astype("float32")
+
+
+@pytest.mark.parametrize(
+    ("color", "expected"),
+    [
+        ((0, 0, 0), 0),
+        ((255, 255, 255), 511),
+        ((127.5, 127.5, 127.5), 292),
+        ((200, 100, 50), 409),
+        ((124, 116, 104), 219),
+        ((31.9, 32, 64), 74),
+    ],
+)
+def test_color_classes(color, expected):
+    assert to_numpy(color_classes(np.array(color) / 255)) == expected
+
+
+def test_middles_of_the_colors_belong_to_their_classes():
+    classes = np.arange(512)
+    middles = color_of_class(classes)
+    np.testing.assert_array_equal(to_numpy(color_classes(middles)), classes)
+    np.testing.assert_allclose(middles[1], [1 / 16, 1 / 16, 3 / 16])
+
+
+@pytest.mark.parametrize(
+    ("patches", "rate", "expected"),
+    [(196, 0.5, (78, 10, 10)), (49, 0.5, (19, 2, 3)), (196, 0.15, (23, 3, 3)), (9, 1.0, (7, 1, 1))],
+)
+def test_how_many_patches_are_corrupted_and_how(patches, rate, expected):
+    assert Corruption.of(patches, rate) == expected
+
+
+def test_corruption_does_to_each_patch_what_it_should():
+    rows, columns, channels = 7, 14, 5
+    counts = Corruption.of(rows * columns)
+    stem = np.random.default_rng(0).standard_normal((6, rows, columns, channels))
+    stem = stem.astype("float32")
+    layer = PatchCorruption(seed=1)
+    corrupted, positions = (to_numpy(tensor) for tensor in layer(stem))
+    mask = to_numpy(layer.mask)
+    before, after = (x.reshape(6, rows * columns, channels) for x in (stem, corrupted))
+    chosen = set()
+    for image in range(6):
+        assert len(set(positions[image])) == sum(counts)
+        untouched = np.setdiff1d(np.arange(rows * columns), positions[image])
+        np.testing.assert_array_equal(after[image, untouched], before[image, untouched])
+        masked, replaced, kept = np.split(positions[image], np.cumsum(counts)[:2])
+        assert (after[image, masked] == mask).all()
+        np.testing.assert_array_equal(after[image, kept], before[image, kept])
+        for place in replaced:
+            sources = np.flatnonzero((before[image] == after[image, place]).all(axis=-1))
+            assert len(sources) == 1 and sources[0] != place
+        chosen.add(tuple(positions[image]))
+    assert len(chosen) == 6
+
+
+def test_every_patch_is_corrupted_equally_often_and_anew():
+    layer = PatchCorruption(rate=0.25, seed=0)
+    stem = np.zeros((500, 2, 4, 1), "float32")
+    positions = np.concatenate([to_numpy(layer(stem)[1]) for _ in range(4)])
+    assert positions.shape == (2000, 2)
+    shares = np.bincount(positions.ravel(), minlength=8) / 2000
+    np.testing.assert_allclose(shares, 0.25, atol=0.05)
+
+
+def test_patches_are_cut_in_raster_order(images):
+    patches = to_numpy(cut_patches(images, (4, 6), 4))
+    np.testing.assert_array_equal(patches[2, 1 * 6 + 5], images[2, 4:8, 20:24])
+
+
+def test_mean_color_of_a_painted_patch():
+    pixels = (
+        np.array([200, 100, 50]) / 127.5 - 1 + np.random.default_rng(0).normal(0, 0.01, (8, 8, 1))
+    )
+    targets = to_numpy(TARGETS["mean_color"].of(pixels[None, None].astype("float32")))
+    assert targets.shape == (1, 1)
+    assert targets[0, 0] == 409
+
+
+def test_downsized_targets_are_the_colors_of_cells():
+    colors = np.random.default_rng(0).integers(0, 512, (4, 4))
+    pixels = np.kron(color_of_class(colors), np.ones((2, 2, 1))) * 2 - 1
+    targets = to_numpy(TARGETS["downsized"].of(pixels[None, None].astype("float32")))
+    np.testing.assert_array_equal(targets[0, 0], colors.ravel())
+
+
+def test_pixel_loss_is_the_mean_squared_error_at_the_positions(images):
+    predictions = np.random.default_rng(1).normal(size=(4, 2, 48)).astype("float32")
+    positions = np.array([[0, 7], [3, 23], [11, 2], [5, 6]], "int32")
+    losses = to_numpy(PatchLoss("pixels", (4, 6), 4)(images, positions, predictions))
+    row, column = divmod(23, 6)
+    patch = images[1, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4].ravel()
+    assert losses[1, 1] == pytest.approx(((patch - predictions[1, 1]) ** 2).mean(), rel=1e-5)
+
+
+def test_color_loss_is_the_cross_entropy_at_the_positions(images):
+    logits = np.random.default_rng(1).normal(size=(4, 1, 512)).astype("float32")
+    positions = np.array([[0], [23], [2], [5]], "int32")
+    losses = to_numpy(PatchLoss("mean_color", (4, 6), 4)(images, positions, logits))
+    mean = images[1, 12:16, 20:24].mean((0, 1))
+    chosen = int(to_numpy(color_classes((mean + 1) / 2)))
+    expected = np.log(np.exp(logits[1, 0]).sum()) - logits[1, 0, chosen]
+    assert losses[1, 0] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("target", ["mean_color", "downsized"])
+def test_an_untrained_model_guesses_one_of_512_colors(images, target):
+    losses = to_numpy(keras_vit.MaskedPatchPrediction(encoder(), target)(images))
+    assert losses.shape == (4, 12)
+    np.testing.assert_allclose(losses, np.log(512), rtol=1e-5)
+
+
+def test_corruption_precedes_positions_and_output_follows_the_encoder(images):
+    """With nothing corrupted but one patch kept as it is, the encoder computes as always."""
+    model = encoder(num_classes=None)
+    masked = keras_vit.MaskedPatchPrediction(model, "pixels", corruption_rate=1 / 24)
+    assert masked.get_layer("corruption").counts == (1, 0, 0)
+    kernel = np.random.default_rng(2).normal(size=(16, 48)).astype("float32")
+    masked.get_layer("prediction").kernel.assign(kernel)
+    results = keras.Model(masked.input, masked.endpoints)(images)
+    positions, predictions = to_numpy(results["positions"]), to_numpy(results["predictions"])
+
+    embedding = model.get_layer("embedding")
+    tokens = to_numpy(embedding(images)).reshape(4, 24, 16)
+    for image in range(4):
+        tokens[image, positions[image]] = to_numpy(masked.get_layer("corruption").mask)
+    x = model.get_layer("class_token")(tokens)
+    x = model.get_layer("position_embedding")(x)
+    for block in model.blocks:
+        x = block(x)
+    x = to_numpy(model.get_layer("encoder_norm")(x))[:, 1:]
+    expected = np.stack([x[i, positions[i]] @ kernel for i in range(4)])
+    np.testing.assert_allclose(predictions, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("target", "overrides"),
+    [
+        ("mean_color", {}),
+        ("downsized", {"classifier": "map"}),
+        ("pixels", {"resnet": {"num_layers": ()}, "patch_size": 2}),
+    ],
+)
+def test_fit_learns_images_of_one_color(target, overrides):
+    keras.utils.set_random_seed(0)
+    flat = np.random.default_rng(0).uniform(-1, 1, (32, 1, 1, 3))
+    images = np.broadcast_to(flat, (32, 16, 24, 3)).astype("float32")
+    masked = keras_vit.MaskedPatchPrediction(encoder(**overrides), target, seed=0)
+    masked.compile(keras.optimizers.Adam(3e-3), jit_compile=False)
+    labels = np.zeros(32)
+    losses = masked.fit(images, labels, epochs=8, batch_size=8, verbose=0).history["loss"]
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_sample_weights_choose_images(images):
+    masked = keras_vit.MaskedPatchPrediction(encoder(), "pixels")
+    losses = np.random.default_rng(0).uniform(size=(4, 12)).astype("float32")
+    assert to_numpy(masked.compute_loss(y_pred=losses)) == pytest.approx(losses.mean())
+    weighted = masked.compute_loss(y_pred=losses, sample_weight=np.array([0, 2, 0, 1]))
+    expected = (2 * losses[1].mean() + losses[3].mean()) / 3
+    assert to_numpy(weighted) == pytest.approx(expected)
+
+
+def test_saved_model_comes_back_with_its_encoder(tmp_path, images):
+    keras.utils.set_random_seed(0)
+    masked = keras_vit.MaskedPatchPrediction(
+        encoder(classifier="gap"), "downsized", corruption_rate=0.25, seed=3
+    )
+    masked.compile(keras.optimizers.Adam(1e-2), jit_compile=False)
+    masked.fit(images, verbose=0)
+    masked.save(tmp_path / "masked.keras")
+    again = keras.saving.load_model(tmp_path / "masked.keras")
+    assert again.arguments == {"target": "downsized", "corruption_rate": 0.25, "seed": 3}
+    assert again.encoder.arguments == masked.encoder.arguments
+    np.testing.assert_array_equal(to_numpy(again.encoder(images)), to_numpy(masked.encoder(images)))
+    assert len(again.weights) == len(masked.weights)
+    for left, right in zip(again.weights, masked.weights, strict=True):
+        np.testing.assert_array_equal(to_numpy(left), to_numpy(right))
+
+
+def test_the_encoder_alone_is_trained():
+    model = encoder(num_classes=7)
+    masked = keras_vit.MaskedPatchPrediction(model)
+    trained = {id(weight) for weight in masked.trainable_weights}
+    own = {id(weight) for weight in model.trainable_weights}
+    head = {id(weight) for weight in model.get_layer("head").weights}
+    assert own - trained == head
+    assert len(trained - own) == 3
+
+
+def test_mixed_precision_computes_losses_in_float32(images):
+    masked = keras_vit.MaskedPatchPrediction(encoder(dtype="mixed_bfloat16"))
+    assert masked.get_layer("corruption").compute_dtype == "bfloat16"
+    losses = masked(images)
+    assert losses.dtype == "float32"
+    np.testing.assert_allclose(to_numpy(losses), np.log(512), rtol=1e-5)
+
+
+def test_mistakes_are_named():
+    with pytest.raises(ValueError, match="'colour'"):
+        keras_vit.MaskedPatchPrediction(encoder(), "colour")
+    with pytest.raises(ValueError, match="Received: 2 pixels"):
+        keras_vit.MaskedPatchPrediction(encoder(patch_size=2), "downsized")
+    with pytest.raises(ValueError, match=r"rate=0\.0"):
+        keras_vit.MaskedPatchPrediction(encoder(), corruption_rate=0.0)
+    hybrid = encoder(resnet={"num_layers": ()}, patch_size=1, image_size=(16, 22))
+    with pytest.raises(ValueError, match="4 x 4 pixels"):
+        keras_vit.MaskedPatchPrediction(hybrid)

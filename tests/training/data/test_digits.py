@@ -1,0 +1,82 @@
+import multiprocessing
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+from sklearn.datasets import load_digits
+
+from training.data import digits, loading
+
+
+def test_images_keep_all_seventeen_levels(digits_dir):
+    images = {
+        example["image"].numpy().tobytes()
+        for split in ("train", "test")
+        for example in loading.load_dataset(
+            "digits", split, data_dir=digits_dir, preprocess="decode(channels=1)"
+        )
+    }
+    original = np.rint(load_digits().images * 255 / 16).astype(np.uint8)
+    assert images == {image.tobytes() for image in original}
+    assert original.max() == 255
+
+
+def test_both_splits_hold_every_class_in_proportion(digits_dir):
+    counts = {}
+    for split in ("train", "test"):
+        dataset = loading.load_dataset("digits", split, data_dir=digits_dir)
+        labels = [int(example["label"]) for example in dataset]
+        counts[split] = np.bincount(labels)
+    assert counts["train"].sum() == 1_438
+    assert counts["test"].sum() == 359
+    share = counts["test"] / (counts["test"] + counts["train"])
+    np.testing.assert_allclose(share, 359 / 1797, atol=0.004)
+
+
+def test_stratified_indices_take_the_largest_remainders():
+    labels = np.repeat([0, 1, 2], [50, 30, 20])
+    chosen = digits.stratified_test_indices(labels, 9, seed=0)
+    # Exact shares are 4.5, 2.7 and 1.8.
+    assert np.bincount(labels[chosen]).tolist() == [4, 3, 2]
+    assert len(set(chosen)) == 9
+
+
+def test_nothing_else_is_left_in_the_folder(digits_dir):
+    assert [path.name for path in digits_dir.iterdir()] == ["sklearn_digits"]
+    assert [path.name for path in (digits_dir / "sklearn_digits").iterdir()] == ["1.0.0"]
+
+
+def test_reading_needs_neither_the_module_nor_scikit_learn(digits_dir):
+    builder = tfds.builder_from_directory(digits_dir / "sklearn_digits" / "1.0.0")
+    assert builder.info.splits["train[:98%]"].num_examples == 1_409
+
+
+def test_a_second_preparation_changes_nothing(digits_dir):
+    target = digits_dir / "sklearn_digits" / "1.0.0"
+    before = {path.name: path.stat().st_mtime_ns for path in target.iterdir()}
+    assert digits.prepare(digits_dir) == target
+    assert {path.name: path.stat().st_mtime_ns for path in target.iterdir()} == before
+
+
+@pytest.mark.slow
+def test_processes_may_prepare_at_once(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(3) as pool:
+        targets = pool.map(digits.prepare, [tmp_path] * 3)
+    assert targets == [tmp_path / "sklearn_digits" / "1.0.0"] * 3
+    assert [path.name for path in (tmp_path / "sklearn_digits").iterdir()] == ["1.0.0"]
+
+
+def test_a_preparation_that_loses_the_race_takes_the_winners_copy(tmp_path, monkeypatch):
+    rename = digits.os.rename
+
+    def lose(source, target):
+        if target == tmp_path / "sklearn_digits" / "1.0.0":
+            shutil.copytree(source, target)
+        rename(source, target)
+
+    monkeypatch.setattr(digits.os, "rename", lose)
+    target = digits.prepare(tmp_path)
+    assert (target / "dataset_info.json").is_file()
+    assert [path.name for path in target.parent.iterdir()] == ["1.0.0"]

@@ -1,4 +1,9 @@
-"""A small Vision Transformer on real handwritten digits, in a minute on a CPU."""
+"""The main job in a minute: a small Vision Transformer on real handwritten digits.
+
+AdamW, linear warm-up, cosine decay, clipping and dropout as in Table 3; random shifts, since a
+flipped digit is another digit or none; fixed sine-cosine position embeddings, which a small data
+set learns from faster than from learned ones (appendix D.3).
+"""
 
 from training.configuration import default_config
 
@@ -8,26 +13,28 @@ def get_config():
     config = default_config()
     config.model = {
         "name": "",
-        "image_size": 16,
-        "patch_size": 4,
-        "hidden_size": 48,
-        "mlp_dim": 96,
-        "num_heads": 3,
+        "image_size": 32,
+        "patch_size": 8,
+        "hidden_size": 64,
+        "mlp_dim": 128,
+        "num_heads": 4,
         "num_layers": 4,
+        "position_embedding": "sincos_2d",
         "dropout_rate": 0.1,
     }
     config.dataset = "digits"
     config.train_split = "train"
     config.eval_split = "test"
-    config.train_preprocess = "decode|resize(18)|random_crop(16)|value_range(-1,1)"
-    config.eval_preprocess = "decode|resize(16)|value_range(-1,1)"
-    config.batch_size = 64
-    config.epochs = 30.0
-    config.steps_per_call = 10
-    config.log_every_steps = 50
-    config.eval_every_steps = 200
-    config.optimizer.base_lr = 2e-3
-    config.optimizer.warmup_steps = 50
-    config.optimizer.weight_decay = 0.05
+    config.train_preprocess = "decode|resize(32)|random_shift(4)|value_range(-1,1)"
+    config.eval_preprocess = "decode|resize(32)|value_range(-1,1)"
+    config.batch_size = 128
+    config.eval_batch_size = 120
+    config.total_steps = 2000
+    config.steps_per_call = 25
+    config.log_every_steps = 100
+    config.eval_every_steps = 500
+    config.optimizer.base_lr = 3e-3
+    config.optimizer.warmup_steps = 100
+    config.optimizer.weight_decay = 0.1
     config.optimizer.clip_norm = 1.0
     return config

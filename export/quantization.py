@@ -8,6 +8,8 @@ import numpy as np
 from ai_edge_quantizer import calibrator, qtyping, quantizer, recipe_manager
 from ai_edge_quantizer.utils import qsv_utils
 
+from export.image_range import check_range
+
 OPERATION = qtyping.TFLOperationName
 # The operations with weights: nearly all the time of a Transformer, and the only
 # ones whose rounding costs no accuracy to speak of.
@@ -123,17 +125,3 @@ def calibration_images(calibration, size, limit):
     images = np.stack(images[:limit])
     check_range(images)
     return images
-
-
-def check_range(images):
-    """Raises ValueError unless `images` are numbers in [0, 1]."""
-    low, high = float(np.min(images)), float(np.max(images))
-    if not (low >= 0 and high <= 1):
-        hint = ""
-        if high > 2:
-            hint = " They look like [0, 255]: divide by 255."
-        elif low < 0:
-            hint = " They look like [-1, 1]: take (images + 1) / 2."
-        raise ValueError(
-            f"Expected images in [0, 1]. Received: values in [{low:g}, {high:g}].{hint}"
-        )

@@ -1,0 +1,111 @@
+"""The .tar.gz form of a TF-Hub module."""
+
+import contextlib
+import gzip
+import pathlib
+import tarfile
+import tempfile
+
+from export.atomic import whole_file
+from export.errors import ExportError
+
+SUFFIXES = (".tar.gz", ".tgz")
+
+
+def pack(directory, file):
+    """Writes a module as TF-Hub serves it: a gzipped tar with the SavedModel at its root.
+
+    Equal modules give equal files: entries are sorted, without owners and times.
+
+    Args:
+        directory: of the SavedModel.
+        file: the .tar.gz to write; it appears whole or not at all.
+
+    Returns:
+        The file, a `pathlib.Path`.
+    """
+    directory, file = pathlib.Path(directory), pathlib.Path(file)
+    if not (directory / "saved_model.pb").is_file():
+        raise ExportError(
+            f"Expected a directory with saved_model.pb. Received: {directory}. "
+            "`python -m export hub` writes one."
+        )
+    with (
+        whole_file(file) as temporary,
+        temporary.open("wb") as raw,
+        gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as stream,
+        tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as archive,
+    ):
+        for path in sorted(directory.rglob("*")):
+            archive.add(path, path.relative_to(directory).as_posix(), False, filter=_anonymous)
+    return file
+
+
+def _anonymous(entry):
+    entry.uid = entry.gid = entry.mtime = 0
+    entry.uname = entry.gname = ""
+    entry.mode = 0o755 if entry.isdir() else 0o644
+    return entry
+
+
+@contextlib.contextmanager
+def unpacked(path):
+    """Yields `path`, or a temporary directory with the contents if it is a .tar.gz.
+
+    Raises:
+        ExportError: if the archive is damaged, or has entries that are neither files nor
+            directories, or whose path leads out of it.
+    """
+    path = pathlib.Path(path)
+    if not path.name.endswith(SUFFIXES) or not path.is_file():
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        unpack(path, directory)
+        yield pathlib.Path(directory)
+
+
+def unpack(file, directory):
+    """Unpacks a .tar.gz of a module into `directory`; nothing is written outside of it.
+
+    Raises:
+        ExportError: as for `unpacked`; then nothing at all is written.
+    """
+    directory = pathlib.Path(directory)
+    try:
+        with tarfile.open(file, "r:gz") as archive:
+            entries = archive.getmembers()
+            for entry in entries:
+                _check(entry, file)
+            for entry in entries:
+                target = directory / entry.name
+                if entry.isdir():
+                    target.mkdir(parents=True, exist_ok=True)
+                else:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    with target.open("wb") as output:
+                        for chunk in _chunks(archive.extractfile(entry)):
+                            output.write(chunk)
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, OSError) as error:
+        raise ExportError(
+            f"{file} cannot be unpacked: {type(error).__name__}: {error}. Pack the module again."
+        ) from error
+
+
+def _check(entry, file):
+    path = pathlib.PurePosixPath(entry.name)
+    if path.is_absolute() or ".." in path.parts or "\\" in entry.name:
+        raise ExportError(
+            f"{file} has the entry {entry.name!r}, which leads out of the archive. It was not "
+            "unpacked; do not trust where it came from."
+        )
+    if not (entry.isfile() or entry.isdir()):
+        raise ExportError(
+            f"{file} has the entry {entry.name!r}, which is a link or device. A module has files "
+            "and directories only; it was not unpacked."
+        )
+
+
+def _chunks(stream, size=1 << 20):
+    while chunk := stream.read(size):
+        yield chunk

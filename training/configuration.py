@@ -44,7 +44,9 @@ def default_config():
         train_preprocess, eval_preprocess: operations, separated by `|`.
         batch_size, eval_batch_size: over all replicas; eval_batch_size=0 is batch_size.
         total_steps: number of updates; 0 derives it from `epochs`.
-        loss: `"softmax"` or `"sigmoid"`.
+        loss: `"softmax"`, `"sigmoid"`, or `"own"` for a model that returns its losses.
+        masked: pre-training by masked patch prediction: `target` of
+            `keras_vit.MaskedPatchPrediction` ("" trains a classifier) and `corruption_rate`.
         mixup_p: parameter of MixUp's beta distribution; 0 is off.
         optimizer: keys of `training.build_optimizer`; optimizer.total_steps=0 is total_steps.
         ema_decay: of the moving average of the weights, which is evaluated and saved; 0 is off.
@@ -81,6 +83,7 @@ def default_config():
             "total_steps": 0,
             "epochs": 0.0,
             "loss": "softmax",
+            "masked": {"target": "", "corruption_rate": 0.5},
             "mixup_p": 0.0,
             "optimizer": {
                 "name": "adamw",
@@ -116,7 +119,7 @@ def default_config():
 _CHOICES = {
     "checkpoint_head": ("new", "keep"),
     "strategy": ("one", "mirrored", "multiworker", "tpu"),
-    "loss": ("softmax", "sigmoid"),
+    "loss": ("softmax", "sigmoid", "own"),
     "precision": ("float32", "mixed_bfloat16"),
     "on_error": ("raise", "skip"),
 }
@@ -159,8 +162,23 @@ def complete(config):
             "config.batch_size must be a multiple of config.accumulation_steps. "
             f"Received: {result.batch_size} and {result.accumulation_steps}."
         )
+    _check_masked(result)
     result.eval_batch_size = result.eval_batch_size or result.batch_size
     return result
+
+
+def _check_masked(config):
+    masked = bool(config.masked.target)
+    if masked != (config.loss == "own"):
+        raise UsageError(
+            'Masked patch prediction needs config.loss="own", and nothing else does. Received: '
+            f"config.masked.target={config.masked.target!r}, config.loss={config.loss!r}."
+        )
+    if masked and config.eval_split:
+        raise UsageError(
+            "Masked patch prediction has no accuracy to evaluate: leave config.eval_split empty. "
+            f"Received: {config.eval_split!r}."
+        )
 
 
 def _merge(result, config, prefix):

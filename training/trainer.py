@@ -79,6 +79,8 @@ def build_model(config, num_classes):
     if config.checkpoint:
         head = ("head",) if config.model.get("representation_size") else ("head", "pre_logits")
         keras_vit.load_checkpoint(model, config.checkpoint, skip=head)
+    if config.masked.target:
+        return keras_vit.MaskedPatchPrediction(model, **config.masked.to_dict())
     return model
 
 

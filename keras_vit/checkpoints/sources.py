@@ -157,6 +157,8 @@ class KerasSource:
         self.path = path
         with _reading(path):
             model = keras.saving.load_model(path, compile=False)
+        # Self-supervised pre-training saves what it trained around an encoder.
+        model = getattr(model, "encoder", model)
         self._weights = {weight.name: weight for weight in weights_of(model)}
         self.shapes = {name: tuple(weight.shape) for name, weight in self._weights.items()}
         self.grid = getattr(model, "grid_size", None)

@@ -38,11 +38,22 @@ class SigmoidCrossentropy(keras.losses.Loss):
         )
 
 
-LOSSES = {"softmax": SoftmaxCrossentropy, "sigmoid": SigmoidCrossentropy}
+@keras.saving.register_keras_serializable("keras_vit")
+class OwnLoss(keras.losses.Loss):
+    """The mean of what the model returns for an image: a self-supervised model's own losses."""
+
+    def __init__(self, name="own_loss", **kwargs):
+        super().__init__(name=name, **kwargs)
+
+    def call(self, y_true, y_pred):
+        return ops.mean(ops.cast(y_pred, "float32"), axis=-1)
+
+
+LOSSES = {"softmax": SoftmaxCrossentropy, "sigmoid": SigmoidCrossentropy, "own": OwnLoss}
 
 
 def build_loss(name):
-    """Returns the loss called `name`, `"softmax"` or `"sigmoid"`, as a `keras.losses.Loss`.
+    """Returns the loss called `name`, a key of `LOSSES`, as a `keras.losses.Loss`.
 
     Raises:
         ValueError: if there is no loss of this name.

@@ -1,0 +1,69 @@
+"""Masked patch prediction (appendix B.1.2): `--config=training/configs/masked.py:MODEL,DATASET`.
+
+MODEL is a name such as `ViT-B/16`, or `small` for a model that trains on CIFAR-10 in minutes on a
+CPU; DATASET is any name of the registry, whose labels are not used. The second argument may be
+followed by `KEY=VALUE`, separated by commas:
+
+    target: `mean_color` (the paper's choice), `downsized` or `pixels`.
+    size: image size in pixels; 224, or 32 for the small model.
+    steps: number of updates; the paper's million, or 2,000 for the small model. The warm-up is
+        shortened with it.
+
+Fine-tune what comes out like any checkpoint:
+`--config=training/configs/finetune.py:RUN,DATASET`, where RUN is the run directory.
+"""
+
+from training.configuration import default_config
+
+STEPS = 1_000_000
+BATCH = 4096
+WARMUP = 10_000
+BASE_LR = 2e-4
+
+SMALL = {
+    "name": "",
+    "patch_size": 4,
+    "hidden_size": 96,
+    "mlp_dim": 192,
+    "num_heads": 4,
+    "num_layers": 4,
+}
+
+
+def get_config(arg="small,cifar10"):
+    """Returns the config; see the module's text for `arg`."""
+    if "," not in arg:
+        raise ValueError(f"Expected MODEL,DATASET such as small,cifar10. Received: {arg!r}.")
+    model, dataset, *rest = (part.strip() for part in arg.split(","))
+    small = model == "small"
+    options = {
+        "target": "mean_color",
+        "size": 32 if small else 224,
+        "steps": 2_000 if small else STEPS,
+    }
+    for part in rest:
+        key, _, value = part.partition("=")
+        if key not in options or not value:
+            raise ValueError(
+                f"Expected KEY=VALUE with KEY one of {', '.join(options)}. Received: {part!r}."
+            )
+        options[key] = value if key == "target" else int(float(value))
+    size, steps = options["size"], options["steps"]
+
+    config = default_config()
+    config.dataset = dataset
+    config.model = {**(SMALL if small else {"name": model}), "image_size": size}
+    config.model.num_classes = None
+    config.masked.target = options["target"]
+    config.loss = "own"
+    # The augmentation of classification.
+    config.train_preprocess = f"decode|inception_crop({size})|flip_lr|value_range(-1, 1)"
+    config.batch_size = 128 if small else BATCH
+    config.total_steps = steps
+    config.steps_per_call = 10
+    config.log_every_steps = 50 if small else 100
+    config.optimizer.name = "adamw"
+    config.optimizer.base_lr = 1e-3 if small else BASE_LR
+    config.optimizer.schedule = "cosine"
+    config.optimizer.warmup_steps = min(WARMUP, steps // 20)
+    return config

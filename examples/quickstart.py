@@ -1,0 +1,131 @@
+"""The whole system in one go, on real images: train, evaluate, export, verify.
+
+    python examples/quickstart.py [--workdir runs/quickstart] [--seed 0]
+
+Trains a small Vision Transformer on scikit-learn's handwritten digits, hands it over as a TF-Hub
+module and as TFLite files, and runs each of them in its real consumer on the test images.
+"""
+
+import argparse
+import pathlib
+import sys
+
+CONFIG = "training/configs/quickstart.py"
+QUANTIZATIONS = {"none": "float32", "int8": "int8"}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--workdir", type=pathlib.Path, default=pathlib.Path("runs/quickstart"))
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+
+    return quickstart(arguments.workdir, arguments.seed)
+
+
+def quickstart(workdir, seed):
+    from training.__main__ import main as train
+
+    announce("Training a small Vision Transformer on 1,438 handwritten digits")
+    options = [f"--config={CONFIG}", f"--workdir={workdir}", f"--config.seed={seed}"]
+    status = train(options)
+    if status:
+        return status
+
+    import keras
+
+    import export
+    from training.quiet import quiet_start
+
+    model = keras.saving.load_model(workdir / "model.keras", compile=False)
+    calibration, _ = digits("train[:200]")
+    images, labels = digits("test")
+
+    announce("Exporting it to TF-Hub and TFLite, and running each on the 359 test images")
+    reports = {}
+    with quiet_start():
+        module = export.to_hub(model, workdir / "hub", labels=[str(digit) for digit in range(10)])
+        reports["TF-Hub module"] = export.verify(model, module, images, labels)
+        for quantization, name in QUANTIZATIONS.items():
+            file = export.to_tflite(
+                model,
+                workdir / f"{name}.tflite",
+                quantization=quantization,
+                calibration=calibration,
+                labels=[str(digit) for digit in range(10)],
+            )
+            reports[f"TFLite {name}"] = export.verify(model, file, images, labels)
+        keras_layer_error = error_in_hub_keras_layer(model, module, images)
+
+    show(workdir, reports, keras_layer_error)
+    return 0 if all(report.ok for report in reports.values()) else 1
+
+
+def digits(split):
+    """Returns the images of a split, (n, height, width, 3) in [0, 1], and their labels."""
+    import numpy as np
+
+    import training
+
+    dataset = training.load_dataset(
+        "digits", split, preprocess="decode|resize(32)|value_range(0,1)"
+    )
+    pairs = [(example["image"], example["label"]) for example in dataset.as_numpy_iterator()]
+    images, labels = zip(*pairs, strict=True)
+    return np.stack(images), np.array(labels)
+
+
+def error_in_hub_keras_layer(model, module, images):
+    """Returns the largest difference between the model and `hub.KerasLayer`, its usual consumer."""
+    import numpy as np
+    import tensorflow_hub as hub
+
+    layer = hub.KerasLayer(str(module), trainable=True)
+    return float(np.abs(layer(images) - model.predict(images * 2 - 1, verbose=0)).max())
+
+
+def announce(text):
+    from rich.console import Console
+
+    Console().rule(f"[bold]{text}", align="left")
+
+
+def show(workdir, reports, keras_layer_error):
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="The same model, four ways (359 test images)")
+    for heading in ("", "accuracy", "agrees with Keras", "largest error", "size", "one image"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    model_file = workdir / "model.keras"
+    accuracy = next(iter(reports.values())).model_accuracy
+    size = model_file.stat().st_size / 1024
+    table.add_row("Keras", f"{100 * accuracy:.2f} %", "", "", f"{size:.0f} KiB", "")
+    for name, report in reports.items():
+        table.add_row(
+            name,
+            f"{100 * report.artefact_accuracy:.2f} %",
+            f"{100 * report.agreement:.2f} %",
+            f"{report.max_error:.1e}",
+            f"{report.size_bytes / 1024:.0f} KiB",
+            f"{report.latency_ms[1]:.2f} ms",
+        )
+    console = Console()
+    console.print(table)
+    console.print(
+        f"hub.KerasLayer differs from the Keras model by at most {keras_layer_error:.1e}."
+    )
+    for label, file in {
+        "Report": "report.html",
+        "Keras model": "model.keras",
+        "TF-Hub module": "hub",
+        "TFLite files": "*.tflite",
+    }.items():
+        console.print(f"  {label:<14} {workdir / file}")
+    for name, report in reports.items():
+        for failure in report.failures:
+            console.print(f"[red]{name}: {failure}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -112,6 +112,12 @@ class Watch:
         self._over.set()
         self._thread.join()
 
+    def wait_until_gone(self, seconds):
+        """Waits until the peers have ended, `seconds` at most."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and any(_answers(peer)[0] for peer in self.peers.values()):
+            time.sleep(0.1)
+
     def _watch(self):
         now = time.monotonic()
         last_seen = dict.fromkeys(self.peers, now)

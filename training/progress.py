@@ -23,6 +23,7 @@ class Progress:
         self.batch_size = batch_size
         self.shown = shown
         self._bar = None
+        self._started = False
         self._steps = 0
         self._seconds = 0.0
         self._rate = 0.0
@@ -52,8 +53,11 @@ class Progress:
 
     def advance(self, step, seconds, loss):
         """Records that training reached `step` after `seconds` more of computing."""
-        self._steps += step - self.step
-        self._seconds += seconds
+        # The first call also traces and compiles, which says nothing of those to come.
+        if self._started:
+            self._steps += step - self.step
+            self._seconds += seconds
+        self._started = True
         self.step = step
         if self._bar is not None:
             rate = self._steps / self._seconds if self._seconds else self._rate
@@ -61,8 +65,9 @@ class Progress:
             self._bar.update(self._task, completed=step, note=note)
 
     def images_per_second(self):
-        """Returns the rate since the last call."""
-        self._rate = self._steps / self._seconds if self._seconds else 0.0
+        """Returns the rate since the last call of this method."""
+        if self._seconds:
+            self._rate = self._steps / self._seconds
         self._steps, self._seconds = 0, 0.0
         return self._rate * self.batch_size
 

@@ -100,7 +100,8 @@ class RunDirectory:
         """
         import tensorflow as tf
 
-        csv.DictWriter(self._metrics, METRICS).writerow({"step": step, **values})
+        row = {name: f"{value:.7g}" for name, value in values.items()}
+        csv.DictWriter(self._metrics, METRICS).writerow({"step": step, **row})
         self._metrics.flush()
         with self._events.as_default(step=step):
             for name, value in values.items():

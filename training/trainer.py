@@ -42,13 +42,14 @@ def train(config, workdir):
         Interrupted: after SIGTERM or SIGINT, with the state saved.
     """
     config = configuration.complete(config)
-    with _precision(config.precision), StopRequest() as stop_request:
+    with _precision(config.precision):
         try:
-            run = _Run(config, workdir, stop_request)
+            run = _Run(config, workdir)
         except (ValueError, OSError) as error:
             raise UsageError(str(error)) from error
-        with run:
-            return run.train()
+        # Only now, because TensorFlow's servers bring a handler of SIGTERM with them.
+        with run, StopRequest() as stop_request:
+            return run.train(stop_request)
 
 
 @contextlib.contextmanager
@@ -87,9 +88,8 @@ def build_model(config, num_classes):
 class _Run:
     """One run, prepared by the constructor, which writes nothing."""
 
-    def __init__(self, config, workdir, stop_request):
+    def __init__(self, config, workdir):
         self.config = config
-        self.stop_request = stop_request
         self.strategy, self.watch = distribution.create_strategy(config)
         self.chief = distribution.is_chief(self.strategy)
 
@@ -190,10 +190,13 @@ class _Run:
         self.directory.close()
         if self.watch:
             self.watch.stop()
+            if self.chief:
+                # The others report to the chief's server until they end.
+                self.watch.wait_until_gone(5.0)
 
-    def train(self):
+    def train(self, stop_request):
         try:
-            return self._train()
+            return self._train(stop_request)
         except tf.errors.OpError as error:
             message = str(error).strip().split("\n", 1)[0][:300]
             if self.watch:
@@ -212,7 +215,7 @@ class _Run:
                 f"{self.checkpoints.last_good()}"
             ) from error
 
-    def _train(self):
+    def _train(self, stop_request):
         config, metrics = self.config, {}
         if self.chief:
             self.directory.open(self.step)
@@ -225,7 +228,7 @@ class _Run:
                 self._profile()
                 start = time.monotonic()
                 report = self.steps(
-                    self.batches, count, save=wants_save, stop=self.stop_request.received
+                    self.batches, count, save=wants_save, stop=stop_request.received
                 )
                 self.step += count
                 self._check(report)

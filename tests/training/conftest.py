@@ -5,9 +5,13 @@ import socket
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+from training import command_line
+
 ROOT = pathlib.Path(__file__).parents[2]
+TINY = pathlib.Path(__file__).parent / "processes" / "tiny.py"
 
 
 @pytest.fixture
@@ -59,3 +63,63 @@ def cluster():
         ]
 
     return environments
+
+
+@pytest.fixture(scope="session")
+def data_dir(tmp_path_factory):
+    """A folder with the embedded digits, prepared once."""
+    from training.data import digits
+
+    folder = tmp_path_factory.mktemp("data")
+    digits.prepare(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def tiny(data_dir):
+    """Returns the config of `processes/tiny.py` with the values given changed."""
+
+    def config(**changes):
+        result = command_line.load_config(str(TINY))
+        result.data_dir = data_dir
+        result.update(changes)
+        return result
+
+    return config
+
+
+@pytest.fixture
+def train_command(data_dir):
+    """Returns the arguments of Python that train `processes/tiny.py` in a folder."""
+
+    def arguments(workdir, *more):
+        options = [f"--config={TINY}", f"--workdir={workdir}", f"--config.data_dir={data_dir}"]
+        return ["-m", "training", *options, *more]
+
+    return arguments
+
+
+@pytest.fixture
+def final_state():
+    """Returns a function that reads {name: array} of the last checkpoint of a run."""
+
+    def read(workdir):
+        import tensorflow as tf
+
+        reader = tf.train.load_checkpoint(str(pathlib.Path(workdir) / "checkpoints"))
+        names = reader.get_variable_to_shape_map()
+        return {name: reader.get_tensor(name) for name in names if not name.startswith("_")}
+
+    return read
+
+
+@pytest.fixture
+def assert_same():
+    """Asserts that two states are equal, bit for bit."""
+
+    def check(state, other):
+        assert state.keys() == other.keys()
+        for name in state:
+            np.testing.assert_array_equal(state[name], other[name], err_msg=name)
+
+    return check

@@ -18,6 +18,7 @@ SIZES = {
 
 # The ResNet and the patch size on its feature map. Stage 4 of a stride-16 hybrid
 # is moved into stage 3, which keeps the number of units and quadruples the tokens.
+# AugReg's "R+ViT-Ti/16" has stride 32 in fact: the root alone halves twice.
 HYBRIDS = {
     "R+ViT-Ti/16": ("Ti", (), 8),
     "R26+ViT-S/32": ("S", (2, 2, 2, 2), 1),

@@ -10,6 +10,12 @@ import pytest
 
 import keras_vit
 
+if keras.backend.backend() == "jax":
+    import jax
+
+    # These tests compile far longer than they compute.
+    jax.config.update("jax_disable_most_optimizations", True)
+
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 

@@ -1,0 +1,212 @@
+"""Parameter counts of every named model."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import variants
+from keras_vit.checkpoints import BiTLayout, Layout
+from keras_vit.checkpoints.weights import weights_of
+
+# With a head of 1000 classes, for images of 224 pixels.
+COUNTS = {
+    "ViT-Ti/16": 5_717_416,
+    "ViT-Ti/32": 6_131_560,
+    "ViT-S/16": 22_050_664,
+    "ViT-S/32": 22_878_952,
+    "ViT-B/8": 86_576_872,
+    "ViT-B/16": 86_567_656,
+    "ViT-B/32": 88_224_232,
+    "ViT-L/16": 304_326_632,
+    "ViT-L/32": 306_535_400,
+    "ViT-H/14": 632_045_800,
+    "ViT-g/14": 1_012_611_432,
+    "R+ViT-Ti/16": 6_337_704,
+    "R26+ViT-S/32": 36_431_912,
+    "R26+ViT-B/32": 101_383_976,
+    "R50+ViT-B/16": 98_659_112,
+    "R50+ViT-B/32": 110_945_832,
+    "R50+ViT-L/16": 316_483_624,
+    "R50+ViT-L/32": 328_994_856,
+    "BiT-R50x1": 25_549_352,
+    "BiT-R50x2": 97_988_712,
+    "BiT-R50x3": 217_319_080,
+    "BiT-R101x1": 44_541_480,
+    "BiT-R101x3": 387_934_888,
+    "BiT-R152x1": 60_185_128,
+    "BiT-R152x2": 236_335_208,
+    "BiT-R152x4": 936_533_224,
+    "BiT-R200x3": 568_633_000,
+    "Axial-ViT-B/16": 171_620_584,
+    "Axial-ViT-B/32": 173_277_160,
+}
+
+# The same at 384 pixels: only the position embeddings grow.
+COUNTS_384 = {
+    "ViT-Ti/16": 5_790_376,
+    "ViT-Ti/32": 6_149_800,
+    "ViT-S/16": 22_196_584,
+    "ViT-S/32": 22_915_432,
+    "ViT-B/16": 86_859_496,
+    "ViT-B/32": 88_297_192,
+    "ViT-L/16": 304_715_752,
+    "ViT-L/32": 306_632_680,
+}
+
+
+def shapes_of(name, **arguments):
+    """Returns {variable's path: shape} of a model whose weights are never allocated."""
+    with keras.StatelessScope(initialize_variables=False):
+        model = keras_vit.create_model(name, **arguments)
+        return {weight.path: tuple(weight.shape) for weight in model.weights}
+
+
+def count(shapes):
+    return sum(int(np.prod(shape)) for shape in shapes.values())
+
+
+def transformer_count(size, stem, grid, block_factor=1, class_token=True):
+    """The closed form of a Vision Transformer's parameters with its head."""
+    d, m, depth = size["hidden_size"], size["mlp_dim"], size["num_layers"]
+    block = 4 * d * (d + 1) + 2 * d * m + m + d + 4 * d
+    tokens = grid**2 + class_token
+    return stem + tokens * d + d * class_token + depth * block_factor * block + 2 * d + head(d)
+
+
+def head(width):
+    return 1000 * width + 1000
+
+
+def resnet_count(num_layers, width, unit_count):
+    """The parameters of a root and its stages, and the channels that come out."""
+    total, channels = 7 * 7 * 3 * width, width
+    for stage, units in enumerate(num_layers):
+        for unit in range(units):
+            f = width * 2**stage
+            total += unit_count(channels, f, unit == 0)
+            channels = 4 * f
+    return total, channels
+
+
+def hybrid_unit(channels, f, first):
+    kernels = channels * f + 9 * f * f + 4 * f * f
+    norms = 2 * (f + f + 4 * f)
+    return kernels + norms + first * (4 * channels * f + 2 * 4 * f)
+
+
+def bit_unit(channels, f, first):
+    kernels = channels * f + 9 * f * f + 4 * f * f
+    norms = 2 * (channels + f + f)
+    return kernels + norms + first * 4 * channels * f
+
+
+def closed_form(name):
+    if name in variants.RESNETS:
+        num_layers, factor = variants.RESNETS[name]
+        total, channels = resnet_count(num_layers, 64 * factor, bit_unit)
+        return total + 2 * channels + head(channels)
+    if name in variants.HYBRIDS:
+        letter, num_layers, patch = variants.HYBRIDS[name]
+        root, channels = resnet_count(num_layers, 64, hybrid_unit)
+        size = variants.SIZES[letter]
+        stem = root + 2 * 64 + (patch**2 * channels + 1) * size["hidden_size"]
+        # The root halves twice, so R+ViT-Ti/16 has stride 32 whatever its name says.
+        stride = 4 * 2 ** max(len(num_layers) - 1, 0) * patch
+        return transformer_count(size, stem, 224 // stride)
+    family, _, rest = name.rpartition("ViT-")
+    letter, patch = rest.split("/")
+    size = variants.SIZES[letter]
+    stem = (int(patch) ** 2 * 3 + 1) * size["hidden_size"]
+    axial = family == "Axial-"
+    return transformer_count(size, stem, 224 // int(patch), 1 + axial, not axial)
+
+
+def test_every_name_has_a_count():
+    assert set(COUNTS) == set(variants.NAMES)
+    assert len(set(variants.NAMES)) == len(variants.NAMES)
+
+
+@pytest.mark.parametrize("name", variants.NAMES)
+def test_parameter_count(name):
+    assert count(shapes_of(name)) == COUNTS[name] == closed_form(name)
+
+
+@pytest.mark.parametrize("name", COUNTS_384)
+def test_parameter_count_at_384_pixels(name):
+    assert count(shapes_of(name, image_size=384)) == COUNTS_384[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("ViT-B/16", 85_798_656), ("R50+ViT-B/16", 97_890_112), ("BiT-R50x1", 23_500_352)],
+)
+def test_parameter_count_without_head(name, expected):
+    assert count(shapes_of(name, num_classes=None)) == expected
+
+
+def test_half_the_width_of_base():
+    """Figure 4's ViT-b: all hidden dimensions of ViT-B halved."""
+    shapes = shapes_of("ViT-B/32", num_classes=None, hidden_size=384, mlp_dim=1536, num_heads=6)
+    assert count(shapes) == 22_493_952
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "layout", "arrays", "parameters"),
+    [
+        ("ViT-B/16", {"num_classes": 21843, "representation_size": 768}, Layout(), 202, 103186515),
+        ("ViT-B/16", {"image_size": 384}, Layout(), 200, COUNTS_384["ViT-B/16"]),
+        ("R50+ViT-B/16", {}, Layout(group_norm_rank=4), 356, COUNTS["R50+ViT-B/16"]),
+        ("BiT-R50x1", {"num_classes": 21843}, BiTLayout(), 153, 68_256_659),
+    ],
+)
+def test_published_file(name, arguments, layout, arrays, parameters):
+    with keras.StatelessScope(initialize_variables=False):
+        model = keras_vit.create_model(name, **arguments)
+        shapes = {array.name: array.shape for array in layout.file_arrays(weights_of(model))}
+    assert len(shapes) == arrays
+    assert count(shapes) == parameters
+
+
+def test_published_names_of_a_file():
+    with keras.StatelessScope(initialize_variables=False):
+        model = keras_vit.create_model("R50+ViT-B/16", num_classes=21843)
+        arrays = Layout(group_norm_rank=4).file_arrays(weights_of(model))
+    shapes = {array.name: tuple(array.shape) for array in arrays}
+    encoder = "Transformer/encoderblock_11/MultiHeadDotProductAttention_1"
+    expected = {
+        "cls": (1, 1, 768),
+        "embedding/kernel": (1, 1, 1024, 768),
+        "Transformer/posembed_input/pos_embedding": (1, 197, 768),
+        f"{encoder}/query/kernel": (768, 12, 64),
+        f"{encoder}/key/bias": (12, 64),
+        f"{encoder}/out/kernel": (12, 64, 768),
+        "Transformer/encoderblock_11/LayerNorm_2/scale": (768,),
+        "Transformer/encoderblock_11/MlpBlock_3/Dense_0/kernel": (768, 3072),
+        "head/kernel": (768, 21843),
+        "conv_root/kernel": (7, 7, 3, 64),
+        "gn_root/scale": (1, 1, 1, 64),
+        "block3/unit9/conv2/kernel": (3, 3, 256, 256),
+        "block3/unit1/gn_proj/bias": (1, 1, 1, 1024),
+    }
+    assert {name: shapes.get(name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["ViT-X/16", "ViT-B", "ViT-B/0", "R50+ViT-S/16", "BiT-R50x9", "vit-b/16", ""]
+)
+def test_unknown_name(name):
+    with pytest.raises(ValueError, match="Expected a model's name"):
+        keras_vit.create_model(name)
+
+
+def test_any_patch_size():
+    arguments = variants.arguments_of("ViT-S/28")[1]
+    assert arguments == {**variants.SIZES["S"], "patch_size": 28}
+
+
+def test_arguments_of_a_hybrid():
+    class_name, arguments = variants.arguments_of("R50+ViT-L/16")
+    assert class_name == "VisionTransformer"
+    assert arguments["resnet"] == {"num_layers": (3, 4, 9), "width_factor": 1}
+    assert arguments["patch_size"] == 1

@@ -88,19 +88,20 @@ def prepare_command(name: str, data_dir: str = "", manual_dir: str = "") -> int:
     builder = tfds.builder(builder_name, data_dir=folder)
     if not builder.is_prepared():
         manual = pathlib.Path(manual_dir or folder / "downloads" / "manual")
+        recipe = f" For {name}: {row.note}." if row and row.obtain == "manual" else ""
         unreachable = _unreachable_hosts(builder, manual)
         if unreachable:
             raise RuntimeError(
                 f"{', '.join(unreachable)} cannot be reached, so {builder_name} cannot be "
                 f"downloaded. Check the network, or put its files into {manual} by hand."
-                + (f" For {name}: {row.note}." if row and row.obtain == "manual" else "")
+                + recipe
             )
         config = tfds.download.DownloadConfig(manual_dir=manual_dir or None)
         try:
             builder.download_and_prepare(download_config=config)
         except AssertionError as error:
             # TFDS asserts that the files got by hand are there.
-            raise RuntimeError(str(error)) from error
+            raise RuntimeError(f"{error}{recipe}") from error
     return check_command(name, data_dir)
 
 

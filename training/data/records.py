@@ -9,6 +9,7 @@ comes before.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import hashlib
 import os
 import pathlib
@@ -105,4 +106,5 @@ def _save(cache: pathlib.Path, found: np.ndarray) -> None:
         os.replace(temporary, cache)
     except OSError:
         # A cache that cannot be written costs time, not correctness.
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()

@@ -78,10 +78,10 @@ def _vtab(options, overrides):
         raise UsageError("No task is left to run.")
 
     # Every config is made before any run, so that a wrong option ends the command at once.
-    configs = {task: _config(options, overrides, task) for task in tasks}
+    configured = [(task, _config(options, overrides, task)) for task in tasks]
     command.start_tensorflow()
     vtab.run(
-        configs,
+        configured,
         options.workdir,
         name=options.model or options.checkpoint,
         rates=options.rates or tables.FINE_TUNING["vtab"].base_lrs,

@@ -134,7 +134,7 @@ def missing(tasks: Sequence[VtabTask], data_dir: str) -> dict[str, str]:
 
 
 def run(
-    configs: Mapping[VtabTask, object],
+    tasks: Sequence[tuple[VtabTask, object]],
     workdir,
     *,
     name: str,
@@ -147,7 +147,7 @@ def run(
     `vtab.md`, `vtab.csv` and `vtab.png` are written anew after every task.
 
     Args:
-        configs: for each task the config of its final runs.
+        tasks: pairs of a task and the config of its final runs.
         workdir: gets a directory for each task.
         name: of the model.
         rates: one learning rate, or several to choose from on the tasks' development splits.
@@ -159,12 +159,12 @@ def run(
     if one_rate and len(rates) > 1:
         scores = [
             sweep.score_rates(config, workdir / task.name, rates, development)
-            for task, config in configs.items()
+            for task, config in tasks
         ]
         rates = [sweep.choose_rate(scores)]
         print(f"All tasks: rate {rates[0]:g}")
     found = {}
-    for task, config in configs.items():
+    for task, config in tasks:
         _write_example_names(config, workdir / task.name / "examples.txt")
         found[task.title] = sweep.transfer(
             config, workdir / task.name, rates=rates, seeds=seeds, development=development

@@ -1,0 +1,37 @@
+"""A small Vision Transformer on CIFAR-10, for trying transfer on a CPU.
+
+Pre-trains on all but the first 5,000 training images, which are left for few-shot evaluation and
+fine-tuning: `--config=training/configs/cifar10_small.py[:STEPS]`. The optimizer is Table 3's, the
+augmentation the usual one of images this small.
+"""
+
+from training.configuration import default_config
+
+
+def get_config(arg="3000"):
+    """Returns the config; `arg` is the number of updates."""
+    config = default_config()
+    config.model = {
+        "name": "",
+        "image_size": 32,
+        "patch_size": 4,
+        "hidden_size": 96,
+        "mlp_dim": 192,
+        "num_heads": 3,
+        "num_layers": 4,
+    }
+    config.dataset = "cifar10"
+    config.train_split = "train[5000:]"
+    config.eval_split = "test"
+    config.train_preprocess = "decode|pad(4)|random_crop(32)|flip_lr|value_range(-1,1)"
+    config.eval_preprocess = "decode|resize(32)|value_range(-1,1)"
+    config.batch_size = 128
+    config.eval_batch_size = 500
+    config.total_steps = int(arg)
+    config.steps_per_call = 20
+    config.log_every_steps = 100
+    config.optimizer.base_lr = 1e-3
+    config.optimizer.warmup_steps = config.total_steps // 10
+    config.optimizer.weight_decay = 0.1
+    config.optimizer.clip_norm = 1.0
+    return config

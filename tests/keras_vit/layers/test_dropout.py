@@ -1,0 +1,41 @@
+import numpy as np
+import pytest
+
+from keras_vit.layers import Dropout, StochasticDepth
+
+
+def test_dropout_keeps_and_scales(to_numpy):
+    kept = to_numpy(Dropout(0.25, seed=1)(np.ones((200, 200), "float32"), training=True))
+    values, counts = np.unique(kept, return_counts=True)
+    np.testing.assert_allclose(values, [0, 4 / 3], rtol=1e-6)
+    assert abs(counts[0] / kept.size - 0.25) < 0.01
+
+
+def test_stochastic_depth_drops_whole_examples(to_numpy):
+    layer = StochasticDepth(0.5, seed=1)
+    kept = to_numpy(layer(np.ones((400, 3, 2), "float32"), training=True))
+    assert set(np.unique(kept)) == {0, 2}
+    assert (kept == kept[:, :1, :1]).all()
+    assert abs(kept[:, 0, 0].mean() - 1) < 0.15
+
+
+@pytest.mark.parametrize("make", [Dropout, StochasticDepth])
+def test_nothing_is_dropped_without_training(make, to_numpy):
+    x = np.random.default_rng(0).standard_normal((5, 4, 3)).astype("float32")
+    np.testing.assert_array_equal(to_numpy(make(0.5)(x)), x)
+    np.testing.assert_array_equal(to_numpy(make(0.0)(x, training=True)), x)
+
+
+def test_a_drawn_mask_can_be_applied_again(to_numpy):
+    layer = Dropout(0.5, seed=1)
+    x = np.ones((20, 20), "float32")
+    drawn = layer.draw(training=True)
+    first = to_numpy(layer.apply(x, drawn))
+    np.testing.assert_array_equal(to_numpy(layer.apply(x, drawn)), first)
+    assert (to_numpy(layer.apply(x, layer.draw(training=True))) != first).any()
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.0])
+def test_rate_out_of_range(rate):
+    with pytest.raises(ValueError, match="`rate` must lie in"):
+        Dropout(rate)

@@ -3,7 +3,10 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: quickstart test lint test-jax test-slow legacy clean
+.PHONY: help quickstart test lint test-jax test-slow legacy clean
+
+help: ## Name the commands.
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
 
 quickstart: $(VENV)/installed ## Train, evaluate, export and verify a small model on real digits.
 	@$(RUN) examples/quickstart.py
@@ -11,7 +14,7 @@ quickstart: $(VENV)/installed ## Train, evaluate, export and verify a small mode
 test: $(VENV)/installed lint ## Check everything that a change may break.
 	$(RUN) -m pytest -m "not slow"
 
-lint: $(VENV)/installed
+lint: $(VENV)/installed ## Ruff.
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 
@@ -36,5 +39,5 @@ $(VENV)/jax-installed: $(VENV)/installed requirements-jax.lock
 	@$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements-jax.lock
 	@touch $@
 
-clean:
+clean: ## Remove environments and runs.
 	rm -rf $(VENV) .venv-* runs *.egg-info

@@ -1,6 +1,6 @@
 """The whole system in one go, on real images: train, evaluate, export, verify.
 
-    python examples/quickstart.py [--workdir runs/quickstart] [--seed 0]
+    python examples/quickstart.py [--workdir runs/quickstart] [--config.seed=0 …]
 
 Trains a small Vision Transformer on scikit-learn's handwritten digits, hands it over as a TF-Hub
 module and as TFLite files, and runs each of them in its real consumer on the test images.
@@ -17,18 +17,15 @@ QUANTIZATIONS = {"none": "float32", "int8": "int8"}
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--workdir", type=pathlib.Path, default=pathlib.Path("runs/quickstart"))
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-
-    return quickstart(arguments.workdir, arguments.seed)
+    arguments, overrides = parser.parse_known_args()
+    return quickstart(arguments.workdir, overrides)
 
 
-def quickstart(workdir, seed):
+def quickstart(workdir, overrides):
     from training.__main__ import main as train
 
     announce("Training a small Vision Transformer on 1,438 handwritten digits")
-    options = [f"--config={CONFIG}", f"--workdir={workdir}", f"--config.seed={seed}"]
-    status = train(options)
+    status = train([f"--config={CONFIG}", f"--workdir={workdir}", *overrides])
     if status:
         return status
 

@@ -1,0 +1,70 @@
+"""What the README says is run here, as it is written there."""
+
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def run(*arguments, cwd):
+    result = subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, capture_output=True, text=True, timeout=500
+    )
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    return result.stdout
+
+
+def test_python_examples_run_one_after_the_other(tmp_path):
+    examples = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len(examples) == 3
+    output = run("-c", "\n".join(examples), cwd=tmp_path)
+    accuracy = float(re.search(r"'accuracy': ([\d.]+)", output)[1])
+    assert accuracy > 0.7
+    assert re.search(r"result +good", output), output
+    assert "(2, 10) (2, 64)" in output
+    assert (tmp_path / "digits.tflite").stat().st_size > 50_000
+
+
+def test_commands_run(tmp_path):
+    block = re.search(r"## The commands\n\n```\n(.*?)```", README, re.DOTALL)[1]
+    lines = block.strip().splitlines()
+    assert len(lines) == 3
+    for line in lines:
+        program, *arguments = shlex.split(line.replace("runs/digits", str(tmp_path / "run")))
+        assert program == "python"
+        run(*arguments, cwd=ROOT)
+    assert (tmp_path / "run" / "hub" / "saved_model.pb").exists()
+    assert (tmp_path / "run" / "model.tflite").exists()
+
+
+def test_links_lead_somewhere():
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", README)
+    assert links
+    missing = [link for link in links if not (ROOT / link).exists()]
+    assert not missing
+
+
+def test_quickstart_exports_what_it_trains(tmp_path):
+    workdir = tmp_path / "run"
+    script = ROOT / "examples" / "quickstart.py"
+    overrides = ["--config.total_steps=150", "--config.optimizer.warmup_steps=20"]
+    output = run(script, "--workdir", workdir, *overrides, cwd=ROOT)
+    rows = dict(re.findall(r"│ (Keras|TFLite|TF-Hub)\b.*?│ +([\d.]+) %", output))
+    assert float(rows["Keras"]) > 50
+    assert rows["TF-Hub"] == rows["Keras"]
+    for name in ("report.html", "model.keras", "hub", "float32.tflite", "int8.tflite"):
+        assert (workdir / name).exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_quickstart_learns_the_digits(tmp_path, seed):
+    script = ROOT / "examples" / "quickstart.py"
+    output = run(script, "--workdir", tmp_path / "run", f"--config.seed={seed}", cwd=ROOT)
+    assert float(re.search(r"│ Keras +│ +([\d.]+) %", output)[1]) >= 97

@@ -14,6 +14,7 @@ RESUMABLE = frozenset(
         "checkpoint_every_minutes",
         "checkpoint_every_steps",
         "data_dir",
+        "few_shot.every_steps",
         "jit_compile",
         "keep_checkpoints",
         "log_every_steps",
@@ -57,6 +58,8 @@ def default_config():
         checkpoint_every_steps, checkpoint_every_minutes, keep_checkpoints: of exact resumption.
         log_every_steps: between rows of `metrics.csv`.
         eval_every_steps: between evaluations; 0 evaluates after the last step only.
+        few_shot: few-shot accuracy while training: `datasets`, names separated by commas ("" is
+            off), `shots`, and `every_steps`, 0 for after the last step only.
         on_error: `"raise"` or `"skip"`, for images that cannot be decoded.
         loss_limit: a loss above it, infinite or NaN stops the run.
         profile: `"FIRST:LAST"` steps to profile for TensorBoard, or "".
@@ -109,6 +112,7 @@ def default_config():
             "keep_checkpoints": 2,
             "log_every_steps": 50,
             "eval_every_steps": 0,
+            "few_shot": {"datasets": "", "shots": (1, 5, 10, 25), "every_steps": 0},
             "on_error": "raise",
             "loss_limit": 1e6,
             "profile": "",

@@ -34,6 +34,7 @@ class RunDirectory:
     def __init__(self, path, config):
         self.path = pathlib.Path(path)
         self.config = config
+        self.columns = (*METRICS, *few_shot_metrics(config.few_shot))
         self._metrics = self._events = None
 
     @property
@@ -84,7 +85,7 @@ class RunDirectory:
                 ]
         temporary = file.with_suffix(".csv.tmp")
         with temporary.open("w", newline="") as stream:
-            writer = csv.DictWriter(stream, METRICS)
+            writer = csv.DictWriter(stream, self.columns)
             writer.writeheader()
             writer.writerows(rows)
         os.replace(temporary, file)
@@ -96,12 +97,12 @@ class RunDirectory:
 
         Args:
             step: int, number of updates done.
-            values: {name: number}, names from `METRICS`.
+            values: {name: number}, names from `METRICS` or `few_shot_metrics`.
         """
         import tensorflow as tf
 
         row = {name: f"{value:.7g}" for name, value in values.items()}
-        csv.DictWriter(self._metrics, METRICS).writerow({"step": step, **row})
+        csv.DictWriter(self._metrics, self.columns).writerow({"step": step, **row})
         self._metrics.flush()
         with self._events.as_default(step=step):
             for name, value in values.items():
@@ -122,6 +123,12 @@ class RunDirectory:
         if self._metrics is not None:
             self._metrics.close()
             self._events.close()
+
+
+def few_shot_metrics(config):
+    """Returns the names of the few-shot accuracies that `config.few_shot` asks for."""
+    datasets = config.datasets.split(",") if config.datasets else ()
+    return tuple(f"few_shot/{name}_{shots}" for name in datasets for shots in config.shots)
 
 
 def _scalar_metadata():

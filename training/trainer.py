@@ -12,6 +12,7 @@ from training.checkpointing import Checkpoints
 from training.data import pipeline, sources
 from training.data.preprocessing import Preprocess
 from training.errors import Diverged, Interrupted, TrainingError, UsageError
+from training.evaluation.few_shot_evaluator import FewShotEvaluator
 from training.evaluation_loop import EvaluationLoop
 from training.interruption import StopRequest
 from training.progress import Progress
@@ -124,9 +125,16 @@ class _Run:
             prepare_images=Preprocess(config.train_preprocess).on_device,
         )
         self.best = tf.Variable(-1.0, trainable=False)
+        # Steps, losses and gradient norms since the last row of metrics.
+        self.sums = tf.Variable(tf.zeros([3], tf.float64), trainable=False)
         self.checkpoints = Checkpoints(
             self.directory.checkpoints,
-            {"model": self.model, "optimizer": self.optimizer, "best": self.best},
+            {
+                "model": self.model,
+                "optimizer": self.optimizer,
+                "best": self.best,
+                "sums": self.sums,
+            },
             keep=config.keep_checkpoints,
             writes=self.chief,
         )
@@ -149,6 +157,13 @@ class _Run:
                 loss,
                 self._eval_dataset,
                 prepare_images=Preprocess(config.eval_preprocess).on_device,
+            )
+        self.few_shot = None
+        if config.few_shot.datasets and self.chief:
+            self.few_shot = FewShotEvaluator(
+                config.few_shot.datasets.split(","),
+                shots=config.few_shot.shots,
+                data_dir=config.data_dir or None,
             )
         dataset = distribution.distribute(self.strategy, self._train_dataset)
         self.batches = iter(dataset)
@@ -220,7 +235,6 @@ class _Run:
         if self.chief:
             self.directory.open(self.step)
         last_save = time.monotonic()
-        losses = []
         with Progress(config.total_steps, self.step, config.batch_size, self.chief) as progress:
             while self.step < config.total_steps:
                 count = self._next_boundary() - self.step
@@ -232,14 +246,16 @@ class _Run:
                 )
                 self.step += count
                 self._check(report)
-                losses.append((count, report))
+                self.sums.assign_add([count, count * report.loss, count * report.gradient_norm])
                 progress.advance(self.step, time.monotonic() - start, report.loss)
 
-                if self._is_due(config.log_every_steps) or self._is_due(config.eval_every_steps):
-                    metrics = self._summary(losses, progress.images_per_second())
-                    losses = []
+                if any(map(self._is_due, self._reported_every)):
+                    metrics = self._summary(progress.images_per_second())
                     if self.evaluation and self._is_due(config.eval_every_steps, at_end=True):
                         metrics |= self._evaluate()
+                    if self.few_shot and self._is_due(config.few_shot.every_steps):
+                        with self._averaged_weights():
+                            metrics |= self.few_shot(self.model)
                     progress.say(metrics)
                     if self.chief:
                         self.directory.log(self.step, metrics)
@@ -258,15 +274,17 @@ class _Run:
         """Returns the step that the next call runs to: where something is due, at the latest."""
         config = self.config
         ends = [self.step + config.steps_per_call, config.total_steps]
-        for every in (
-            config.log_every_steps,
-            config.eval_every_steps,
-            config.checkpoint_every_steps,
-        ):
+        for every in (*self._reported_every, config.checkpoint_every_steps):
             if every > 0:
                 ends.append((self.step // every + 1) * every)
         ends += [end for end in self.profile if end > self.step]
         return min(ends)
+
+    @property
+    def _reported_every(self):
+        config = self.config
+        every = [config.log_every_steps, config.eval_every_steps]
+        return [*every, config.few_shot.every_steps] if config.few_shot.datasets else every
 
     def _is_due(self, every, at_end=True):
         if at_end and self.step == self.config.total_steps:
@@ -282,12 +300,13 @@ class _Run:
             "Lower optimizer.base_lr, lengthen optimizer.warmup_steps or set optimizer.clip_norm."
         )
 
-    def _summary(self, reports, images_per_second):
-        steps = sum(count for count, _ in reports)
+    def _summary(self, images_per_second):
+        steps, loss, norm = self.sums.numpy().tolist()
+        self.sums.assign(tf.zeros_like(self.sums))
         return {
-            "loss": sum(count * report.loss for count, report in reports) / steps,
+            "loss": loss / steps,
             "learning_rate": float(self.optimizer.learning_rate),
-            "gradient_norm": sum(count * report.gradient_norm for count, report in reports) / steps,
+            "gradient_norm": norm / steps,
             "images_per_second": images_per_second,
         }
 

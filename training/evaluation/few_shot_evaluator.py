@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from training.data import registry
 from training.evaluation import features, few_shot
 from training.evaluation.command import value_range
 from training.evaluation.models import LoadedModel, describe
@@ -62,7 +63,7 @@ def evaluate(
         cache: folder that keeps features between calls; None keeps nothing.
         **settings: `shots`, `seeds` and `l2` of `few_shot.evaluate`.
     """
-    from training.data import pipeline, prepared, registry, sources
+    from training.data import pipeline, prepared, sources
 
     preprocess = preprocess or preprocessing(model)
 
@@ -137,6 +138,9 @@ class FewShotEvaluator:
         l2: one penalty.
         **settings: `preprocess`, `data_dir` and `batch_size` of `evaluate`.
 
+    Raises:
+        NotPreparedError: if a data set is not on disk, at once and not in the middle of training.
+
     Example:
 
     >>> evaluator = FewShotEvaluator(["cifar10"], shots=[5], data_dir="/data/tfds")
@@ -157,6 +161,9 @@ class FewShotEvaluator:
         self.shots, self.seeds, self.l2 = tuple(shots), tuple(seeds), l2
         self.settings = settings
         self._loaded = None
+        for each in self.tasks:
+            data_dir = settings.get("data_dir")
+            registry.locate(registry.get(each.dataset, data_dir), data_dir)
 
     def __call__(self, model) -> dict[str, float]:
         if self._loaded is None or self._loaded[0] is not model:

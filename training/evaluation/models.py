@@ -107,6 +107,8 @@ def describe(model, name: str, *, layer: str | None = None, identified: bool = T
     """
     import keras
 
+    # What masked patch prediction trains is the encoder in it.
+    model = getattr(model, "encoder", model)
     output, feature_name = _feature_output(model, layer)
     features = model if output is None else keras.Model(model.inputs, output)
     return LoadedModel(

@@ -8,8 +8,11 @@ import pytest
 
 import keras_vit
 from training import few_shot as command
+from training.configuration import default_config
 from training.data import pipeline
+from training.errors import UsageError
 from training.evaluation import few_shot, few_shot_evaluator, models
+from training.trainer import train
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +108,37 @@ def test_evaluator_during_training_sees_the_weights_of_the_moment(data_dir):
     model.set_weights([np.zeros_like(w) for w in model.get_weights()])
     # Without information every image gets the same class.
     assert evaluator(model)["few_shot/digits_25"] == pytest.approx(0.1, abs=0.02)
+
+
+def test_a_run_logs_few_shot_accuracy(data_dir, tmp_path):
+    config = default_config()
+    config.model = {
+        "name": "",
+        "image_size": 8,
+        "patch_size": 4,
+        "hidden_size": 16,
+        "mlp_dim": 32,
+        "num_heads": 2,
+        "num_layers": 1,
+    }
+    config.dataset = "digits"
+    config.train_preprocess = "decode|resize(8)|value_range(-1,1)"
+    config.batch_size, config.total_steps = 32, 3
+    config.data_dir = str(data_dir)
+    config.few_shot = {"datasets": "digits", "shots": (1, 5), "every_steps": 2}
+    train(config, tmp_path / "run")
+    with (tmp_path / "run" / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows] == ["2", "3"]
+    evaluator = few_shot_evaluator.FewShotEvaluator(["digits"], shots=[1, 5], data_dir=data_dir)
+    final = evaluator(keras.saving.load_model(tmp_path / "run" / "model.keras"))
+    for name, value in final.items():
+        assert float(rows[-1][name]) == pytest.approx(value, abs=1e-6)
+
+    config.few_shot.datasets = "digits,cifar10"
+    with pytest.raises(UsageError, match="prepare cifar10"):
+        train(config, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
 
 
 def test_summary_shows_the_chosen_penalty():

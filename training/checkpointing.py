@@ -3,6 +3,7 @@
 import glob
 import logging
 import os
+import shutil
 
 import tensorflow as tf
 
@@ -83,7 +84,9 @@ class Checkpoints:
             for file in glob.glob(glob.escape(path) + ".*"):
                 folder, name = os.path.split(file)
                 os.replace(file, os.path.join(folder, f"damaged-{name}"))
-        tf.train.update_checkpoint_state(self.directory, kept[-1], all_model_checkpoint_paths=kept)
+        tf.compat.v1.train.update_checkpoint_state(
+            self.directory, kept[-1], all_model_checkpoint_paths=kept
+        )
 
     def save(self):
         """Saves the current state, unless this very step is saved already.
@@ -114,9 +117,8 @@ class Checkpoints:
         self.saved_step = step
 
     def _remove_remains(self, step):
-        for file in glob.glob(os.path.join(glob.escape(self.directory), f"{PREFIX}-{step}*")):
-            if os.path.isfile(file):
-                os.remove(file)
+        for path in glob.glob(os.path.join(glob.escape(self.directory), f"{PREFIX}-{step}[._]*")):
+            shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
 
     def last_good(self):
         """Returns a sentence that names the state a new start would resume from."""

@@ -2,12 +2,14 @@
 
 import collections
 import pathlib
+import struct
 
 from ai_edge_litert import schema_py_generated as schema
 
 from export.errors import ExportError
 
 FLEX = "Flex"
+DAMAGE = (IndexError, TypeError, ValueError, AttributeError, KeyError, struct.error)
 _OPERATIONS = {value: name for name, value in vars(schema.BuiltinOperator).items()}
 
 
@@ -42,7 +44,7 @@ class TFLiteFile:
             nodes = [graph.Operators(i) for i in range(graph.OperatorsLength())]
             self.operations = [self._codes[node.OpcodeIndex()] for node in nodes]
             self.quantization = _quantization(graph, nodes, self.operations)
-        except (IndexError, TypeError, ValueError, AttributeError, KeyError) as error:
+        except DAMAGE as error:
             raise ExportError(
                 f"Expected a TFLite file. {path} is damaged ({type(error).__name__}: {error}). "
                 "Export the model again."

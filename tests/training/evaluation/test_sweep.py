@@ -1,13 +1,17 @@
 """Rates are chosen on the development split and scored on the test split, run by run."""
 
 import csv
+import json
 
+import keras
 import pytest
 from ml_collections import ConfigDict
 
-from training.data import registry
-from training.errors import TrainingError
-from training.evaluation import sweep
+from training import sweep as command
+from training.configs import finetune
+from training.data import pipeline, registry
+from training.errors import Diverged, TrainingError, UsageError
+from training.evaluation import classification, sweep
 from training.evaluation.sweep import RunResult
 
 
@@ -151,3 +155,117 @@ def test_tables_are_written_as_markdown_and_csv(config, tmp_path):
     assert "| test | mean of 1 | 50.00 |  |" in table.markdown()
     rows = list(csv.reader(table.csv().splitlines()))
     assert rows[1] == ["test", "rate 0.01, seed 0", "50.00", "10"]
+
+
+@pytest.fixture
+def trainer(monkeypatch):
+    """Puts a function in the place of `trainer.train`; returns the work directories it got."""
+    from training import trainer
+
+    calls = []
+
+    def put(result):
+        def train(config, workdir):
+            calls.append(workdir)
+            (workdir / "checkpoints").mkdir(parents=True)
+            if isinstance(result, Exception):
+                raise result
+            (workdir / "metrics.csv").write_text(
+                "step,eval_loss,eval_top1,eval_top5,eval_count\n5,,,,\n"
+                f"10,{result[0]},{result[1]},{result[2]},{result[3]}\n"
+            )
+
+        monkeypatch.setattr(trainer, "train", train)
+        return calls
+
+    return put
+
+
+def test_a_finished_run_is_not_trained_again(trainer, tmp_path):
+    config = finetune.get_config("ViT-Ti/16,digits,size=16,steps=10")
+    # 131 of 359, as `metrics.csv` rounds it.
+    calls = trainer((0.5, 0.3649025, 0.8495822, 359))
+    result = sweep.train_run(config, tmp_path / "run")
+    assert result == RunResult(131 / 359, 305 / 359, 0.5, 359)
+    assert sweep.train_run(config, tmp_path / "run") == result
+    assert calls == [tmp_path / "run"]
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+    config.optimizer.base_lr = 0.5
+    with pytest.raises(UsageError, match=r"another config \(optimizer\.base_lr: 0\.01 -> 0\.5\)"):
+        sweep.train_run(config, tmp_path / "run")
+
+
+def test_divergence_is_a_result_and_other_failures_are_not(trainer, tmp_path):
+    config = finetune.get_config("ViT-Ti/16,digits,size=16,steps=10")
+    calls = trainer(Diverged("The loss became infinite in step 3."))
+    result = sweep.train_run(config, tmp_path / "run")
+    assert result == RunResult(diverged="The loss became infinite in step 3.")
+    assert sweep.train_run(config, tmp_path / "run") == result and len(calls) == 1
+
+    trainer(TrainingError("A worker was lost."))
+    with pytest.raises(TrainingError, match="worker"):
+        sweep.train_run(config, tmp_path / "other")
+    assert not (tmp_path / "other" / "result.json").exists()
+
+
+def test_further_test_sets_are_scored_with_the_same_weights(monkeypatch, tmp_path):
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential(
+        [keras.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(10)]
+    )
+    run = tmp_path / "test" / "seed_4"
+    run.mkdir(parents=True)
+    model.save(run / "model.keras")
+    config = finetune.get_config("ViT-Ti/16,cifar10,size=8")
+    config.data_dir, config.batch_size = str(tmp_path / "tfds"), 100
+    monkeypatch.setitem(sweep.ALSO, "cifar10", ("digits",))
+
+    accuracies = sweep.evaluate_also(config, tmp_path, [4])
+    batches = pipeline.eval_dataset(
+        name="digits",
+        split="test",
+        preprocess=config.eval_preprocess,
+        batch_size=359,
+        data_dir=config.data_dir,
+    )
+    expected = classification.evaluate(model, batches)
+    assert accuracies == {"digits": [pytest.approx(100 * expected["top1"])]}
+    stored = json.loads((run / "digits.json").read_text())
+    assert stored["count"] == 359
+
+    # The second time, what is stored is taken.
+    (run / "digits.json").write_text(json.dumps({**stored, "top1": 0.25}))
+    assert sweep.evaluate_also(config, tmp_path, [4]) == {"digits": [25.0]}
+    rows = sweep.summary(
+        sweep.Transfer("cifar10", {}, 0.01, {4: RunResult(0.5, 0.9, 1.0, 10)}),
+        also={"digits": [25.0]},
+    ).rows
+    assert rows[-1] == ("digits", "mean of 1", "25.00", "")
+
+
+def test_command_takes_rates_from_table_4(monkeypatch, tmp_path, capsys):
+    asked = []
+
+    def train_run(config, workdir):
+        asked.append((workdir.name, config.train_split, config.optimizer.base_lr, config.seed))
+        return RunResult(config.optimizer.base_lr, 1.0, 0.1, 100)
+
+    monkeypatch.setattr(sweep, "train_run", train_run)
+    arguments = [
+        f"--config={finetune.__file__}:ViT-L/16,cifar100",
+        f"--workdir={tmp_path}",
+        "--seeds=0",
+        "--config.batch_size=8",
+    ]
+    assert command.main(arguments) == 0
+    assert asked == [
+        *((f"lr_{rate}", "train[:98%]", rate, 0) for rate in (0.001, 0.003, 0.01, 0.03)),
+        ("seed_0", "train", 0.03, 0),
+    ]
+    printed = capsys.readouterr().out
+    assert "Table 2, JFT-300M" in printed and "93.90 ± 0.05" in printed
+    assert {path.name for path in tmp_path.iterdir()} == {"sweep.md", "sweep.csv", "sweep.png"}
+
+    assert command.main([*arguments, "--config.eval_split="]) == 2
+    assert "eval_split" in capsys.readouterr().err

@@ -27,3 +27,7 @@ class ClassToken(keras.layers.Layer):
     def compute_output_shape(self, input_shape):
         batch, tokens, channels = input_shape
         return batch, None if tokens is None else tokens + 1, channels
+
+    def get_config(self):
+        # Keras's own record would hold the policy object that `dtype` may be.
+        return super().get_config()

@@ -68,6 +68,16 @@ class Dropout(keras.layers.Layer):
     def compute_output_shape(self, input_shape):
         return input_shape
 
+    def save_own_variables(self, store):
+        super().save_own_variables(store)
+        if self.rate > 0:
+            store["seed"] = self.seed_generator.state
+
+    def load_own_variables(self, store):
+        # Keras leaves random streams out of its files; with them training resumes exactly.
+        if self.rate > 0 and "seed" in store:
+            self.seed_generator.state.assign(store["seed"])
+
     def get_config(self):
         return {**super().get_config(), "rate": self.rate, "seed": self.seed}
 

@@ -26,3 +26,7 @@ class FirstToken(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape):
         return input_shape[0], input_shape[2]
+
+    def get_config(self):
+        # Keras's own record would hold the policy object that `dtype` may be.
+        return super().get_config()

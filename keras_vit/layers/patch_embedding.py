@@ -81,3 +81,7 @@ class FlattenGrid(keras.layers.Layer):
         batch, rows, columns, channels = input_shape
         tokens = None if rows is None or columns is None else rows * columns
         return batch, tokens, channels
+
+    def get_config(self):
+        # Keras's own record would hold the policy object that `dtype` may be.
+        return super().get_config()

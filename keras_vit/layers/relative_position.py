@@ -48,3 +48,7 @@ class RelativePosition(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:3], self.tokens)
+
+    def get_config(self):
+        # Keras's own record would hold the policy object that `dtype` may be.
+        return super().get_config()

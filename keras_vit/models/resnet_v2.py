@@ -36,8 +36,8 @@ class ResNetV2(keras.Model):
         head_bias_init=0.0,
         pool_padding="edge",
         name="resnet_v2",
+        trainable=True,
         dtype=None,
-        **kwargs,
     ):
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
         height, width = as_height_width(image_size)
@@ -71,7 +71,7 @@ class ResNetV2(keras.Model):
                 name="head",
             )(x)
             endpoints["logits"] = x
-        super().__init__(inputs=images, outputs=x, name=name, **kwargs)
+        super().__init__(inputs=images, outputs=x, name=name, trainable=trainable)
         self._record = _Record(
             endpoints,
             {

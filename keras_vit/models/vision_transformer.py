@@ -95,8 +95,8 @@ class VisionTransformer(keras.Model):
         head_bias_init=0.0,
         remat=False,
         name="vision_transformer",
+        trainable=True,
         dtype=None,
-        **kwargs,
     ):
         arguments = {
             "image_size": image_size if isinstance(image_size, int) else tuple(image_size),
@@ -125,7 +125,7 @@ class VisionTransformer(keras.Model):
         height, width = as_height_width(image_size)
         images = keras.Input((height, width, 3), dtype="float32", name="images")
         graph = _Graph(arguments, policy).connect(images)
-        super().__init__(inputs=images, outputs=graph.output, name=name, **kwargs)
+        super().__init__(inputs=images, outputs=graph.output, name=name, trainable=trainable)
         self._graph = graph
 
     @property
@@ -208,16 +208,16 @@ class _Graph:
         features = images
         if a["resnet"]:
             features = hybrid_stem(images, **a["resnet"], layer=self._layer)
+        if self.native and min(features.shape[1:3]) < a["patch_size"]:
+            raise ValueError(
+                "The image must be at least one patch high and wide. "
+                f"Received: image_size={a['image_size']}, patch_size={a['patch_size']}"
+            )
         self.stem = self._layer(
             "embedding", PatchEmbedding, hidden_size=a["hidden_size"], patch_size=a["patch_size"]
         )(features)
         if self.native:
             self.grid = tuple(self.stem.shape[1:3])
-            if 0 in self.grid:
-                raise ValueError(
-                    "The image must be at least one patch high and wide. "
-                    f"Received: image_size={a['image_size']}, patch_size={a['patch_size']}"
-                )
         self.embedded = self._embed(self.stem)
         self._encode(self.embedded)
         self.output = self._classify(self.block_outputs[-1])

@@ -1,0 +1,117 @@
+"""Configurations, `.keras` files and precision policies of every family of models."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+
+FAMILIES = {
+    "token": {},
+    "gap": {"classifier": "gap"},
+    "map": {"classifier": "map"},
+    "unpooled": {"classifier": "unpooled"},
+    "representation": {"num_classes": None},
+    "pre_logits": {"representation_size": 12},
+    "rectangle": {"image_size": (16, 24)},
+    "hybrid": {"resnet": {"num_layers": (1,), "width_factor": 0.5}, "image_size": 32},
+    "root": {"resnet": {"num_layers": (), "width_factor": 0.5}, "image_size": 32},
+    "axial": {"attention": "axial", "classifier": "gap"},
+    "learned_2d": {"position_embedding": "learned_2d"},
+    "sincos_2d": {"position_embedding": "sincos_2d"},
+    "relative": {"position_embedding": "relative"},
+    "none": {"position_embedding": "none"},
+    "every": {"position_placement": "every"},
+    "shared": {"position_placement": "shared"},
+    "augreg": {"dropout_rate": 0.1, "stochastic_depth_rate": 0.1, "attention_dropout_rate": 0.1},
+    "remat": {"remat": True},
+    "erf": {"gelu": "erf", "layer_norm_epsilon": 1e-12},
+    "resnet_v2": {"pool_padding": "zero", "image_size": 32},
+}
+
+
+@pytest.fixture
+def family(request, make_vit, make_resnet):
+    """The function that makes the models of a family, and its arguments."""
+    make = make_resnet if request.param == "resnet_v2" else make_vit
+    return make, FAMILIES[request.param]
+
+
+every_family = pytest.mark.parametrize("family", FAMILIES, indirect=True)
+# Those with layers of their own.
+unlike_families = pytest.mark.parametrize(
+    "family", ["token", "map", "hybrid", "axial", "learned_2d", "resnet_v2"], indirect=True
+)
+
+
+def size_of(arguments):
+    size = arguments.get("image_size", 16)
+    return size if isinstance(size, tuple) else (size, size)
+
+
+@every_family
+def test_keras_file(family, random_images, forward, tmp_path):
+    make, arguments = family
+    model = make(**arguments)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert type(loaded) is type(model)
+    assert loaded.get_config() == model.get_config()
+    images = random_images(2, *size_of(arguments))
+    np.testing.assert_array_equal(forward(loaded, images), forward(model, images))
+
+
+@every_family
+def test_config_round_trip(family):
+    make, arguments = family
+    model = make(**arguments)
+    again = type(model).from_config(model.get_config())
+    assert again.get_config() == model.get_config()
+    assert [w.path for w in again.weights] == [w.path for w in model.weights]
+    assert [w.shape for w in again.weights] == [w.shape for w in model.weights]
+    for layer in model.layers:
+        config = layer.get_config()
+        assert type(layer).from_config(config).get_config() == config
+
+
+@unlike_families
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_half_precision(policy, family, random_images, forward):
+    make, arguments = family
+    half, single = make(**arguments, dtype=policy), make(**arguments)
+    half.set_weights(single.get_weights())
+    images = random_images(2, *size_of(arguments))
+    result, expected = forward(half, images), forward(single, images)
+    assert result.dtype == np.float32
+    assert {keras.backend.standardize_dtype(w.dtype) for w in half.weights} == {"float32"}
+    error = np.linalg.norm(result - expected) / np.linalg.norm(expected)
+    assert 0 < error < {"mixed_bfloat16": 5e-2, "mixed_float16": 1e-2}[policy]
+
+
+def test_fit_and_continue(make_vit, random_images, tmp_path):
+    """A saved model resumes training with its optimizer and its dropout's random stream."""
+    model = make_vit(dropout_rate=0.3)
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    images, labels = random_images(8), np.arange(8) % 5
+    model.fit(images, labels, batch_size=4, epochs=1, verbose=0)
+    model.save(tmp_path / "model.keras")
+    resumed = keras.saving.load_model(tmp_path / "model.keras")
+    losses = [
+        m.fit(images, labels, batch_size=4, epochs=2, shuffle=False, verbose=0).history["loss"]
+        for m in (model, resumed)
+    ]
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+    assert losses[0][0] > 0
+
+
+def test_global_policy_is_followed(make_vit):
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = keras_vit.VisionTransformer(
+            image_size=8, patch_size=4, hidden_size=8, mlp_dim=8, num_heads=2, num_layers=1
+        )
+    finally:
+        keras.config.set_dtype_policy(before)
+    assert model.blocks[0].compute_dtype == "bfloat16"
+    assert model.get_layer("head").compute_dtype == "float32"

@@ -1,0 +1,235 @@
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+
+
+def logits_from_encoded(model, encoded, to_numpy):
+    head = model.get_layer("head")
+    return encoded @ to_numpy(head.kernel) + to_numpy(head.bias)
+
+
+def test_only_the_class_token_leaves_the_last_block(make_vit, random_images, forward, to_numpy):
+    model = make_vit()
+    encoded = forward(keras.Model(model.input, model.endpoints["encoded"]), random_images())
+    assert encoded.shape == (3, 17, 16)
+    expected = logits_from_encoded(model, encoded[:, 0], to_numpy)
+    np.testing.assert_allclose(forward(model, random_images()), expected, atol=2e-6)
+
+
+def test_gradients_through_the_class_token_alone(make_vit, random_images, gradients):
+    model = make_vit()
+    full = keras.Model(
+        model.input,
+        model.get_layer("head")(model.get_layer("pool")(model.endpoints["encoded"])),
+    )
+    expected = gradients(full, random_images())
+    result = gradients(model, random_images())
+    assert set(result) == set(expected) == {v.path for v in model.trainable_variables}
+    for path, gradient in result.items():
+        np.testing.assert_allclose(gradient, expected[path], atol=1e-6, err_msg=path)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_remat_leaves_the_gradients(rate, make_vit, random_images, gradients):
+    arguments = {
+        "dropout_rate": rate,
+        "attention_dropout_rate": rate,
+        "stochastic_depth_rate": rate,
+    }
+    plain, remat = make_vit(**arguments), make_vit(remat=True, **arguments)
+    state = [np.asarray(v) for v in plain.variables]
+    for source, target in zip(state, remat.variables, strict=True):
+        target.assign(source)
+    expected = gradients(plain, random_images(), training=True)
+    result = gradients(remat, random_images(), training=True)
+    assert len(result) == len(expected)
+    if rate:
+        without = gradients(plain, random_images())
+        path = next(iter(expected))
+        assert np.abs(expected[path] - without[path]).max() > 1e-3
+    for (path, gradient), other in zip(result.items(), expected.values(), strict=True):
+        np.testing.assert_allclose(gradient, other, atol=1e-6, err_msg=path)
+
+
+def test_dropout_sites(make_vit):
+    """After the position embedding, after attention's projection, and twice in the MLP."""
+    model = make_vit(dropout_rate=0.1, attention_dropout_rate=0.2)
+    assert model.get_layer("dropout").rate == 0.1
+    for block in model.blocks:
+        assert block.attention.dropout.rate == 0.2
+        assert block.attention_dropout.rate == 0.1
+        assert block.mlp.hidden_dropout.rate == 0.1
+        assert block.mlp.output_dropout.rate == 0.1
+
+
+def test_stochastic_depth_grows_linearly(make_vit):
+    model = make_vit(num_layers=5, stochastic_depth_rate=0.2)
+    rates = [block.attention_depth.rate for block in model.blocks]
+    np.testing.assert_allclose(rates, [0, 0.05, 0.1, 0.15, 0.2])
+    assert rates == [block.mlp_depth.rate for block in model.blocks]
+
+
+def test_initial_values(to_numpy):
+    model = keras_vit.VisionTransformer(
+        image_size=64, patch_size=4, hidden_size=64, num_heads=4, num_layers=1, head_bias_init=-10.0
+    )
+    np.testing.assert_array_equal(to_numpy(model.get_layer("head").kernel), 0)
+    np.testing.assert_array_equal(to_numpy(model.get_layer("head").bias), -10)
+    np.testing.assert_array_equal(to_numpy(model.get_layer("class_token").token), 0)
+    table = to_numpy(model.get_layer("position_embedding").embedding)
+    assert abs(table.std() / 0.02 - 1) < 0.03
+
+
+def test_endpoints(make_vit, random_images, forward):
+    model = make_vit(representation_size=12)
+    names = ["stem", "embedded", "block_00", "block_01", "encoded", "representation", "logits"]
+    assert list(model.endpoints) == names
+    values = forward(keras.Model(model.input, model.endpoints), random_images())
+    shapes = {name: value.shape[1:] for name, value in values.items()}
+    assert shapes == {
+        "stem": (4, 4, 16),
+        "embedded": (17, 16),
+        "block_00": (17, 16),
+        "block_01": (17, 16),
+        "encoded": (17, 16),
+        "representation": (12,),
+        "logits": (5,),
+    }
+    assert np.abs(values["representation"]).max() < 1
+    np.testing.assert_allclose(values["logits"], forward(model, random_images()), atol=2e-6)
+
+
+def test_without_head_the_representation_comes_out(make_vit, random_images, forward):
+    model = make_vit(num_classes=None)
+    full = make_vit()
+    expected = forward(keras.Model(full.input, full.endpoints["representation"]), random_images())
+    model.set_weights(full.get_weights()[:-2])
+    np.testing.assert_allclose(forward(model, random_images()), expected, atol=1e-6)
+    assert "logits" not in model.endpoints
+
+
+@pytest.mark.parametrize("classifier", ["gap", "unpooled"])
+def test_classifiers_without_class_token(classifier, make_vit, random_images, forward, to_numpy):
+    model = make_vit(classifier=classifier)
+    values = forward(keras.Model(model.input, model.endpoints), random_images())
+    assert values["encoded"].shape == (3, 16, 16)
+    pooled = values["encoded"].mean(1) if classifier == "gap" else values["encoded"]
+    expected = logits_from_encoded(model, pooled, to_numpy)
+    np.testing.assert_allclose(values["logits"], expected, atol=3e-6)
+
+
+@pytest.mark.parametrize("position", ["none", "learned_1d", "learned_2d", "sincos_2d", "relative"])
+def test_only_position_embeddings_tell_permuted_patches(position, make_vit, random_images, forward):
+    model = make_vit(position_embedding=position, classifier="gap")
+    images = random_images()
+    swapped = images.copy()
+    swapped[:, :4], swapped[:, 8:12] = images[:, 8:12], images[:, :4]
+    difference = np.abs(forward(model, images) - forward(model, swapped)).max()
+    assert difference < 5e-6 if position == "none" else difference > 1e-3
+
+
+@pytest.mark.parametrize(("placement", "tables"), [("stem", 1), ("every", 3), ("shared", 1)])
+def test_placements(placement, tables, make_vit, random_images, forward, to_numpy):
+    model = make_vit(position_placement=placement, num_layers=3)
+    layers = [layer for layer in model.layers if layer.name.startswith("position_embedding")]
+    assert len(layers) == tables
+    plain = make_vit(position_embedding="none", num_layers=3)
+    for layer in plain.layers:
+        layer.set_weights(model.get_layer(layer.name).get_weights())
+    blocks = forward(keras.Model(plain.input, plain.block_inputs()[0]), random_images())
+    for index, block in enumerate(plain.blocks):
+        if placement != "stem" or index == 0:
+            blocks = blocks + to_numpy(layers[index if tables == 3 else 0].embedding)
+        blocks = to_numpy(block(blocks))
+    encoded = to_numpy(plain.get_layer("encoder_norm")(blocks))
+    expected = logits_from_encoded(model, encoded[:, 0], to_numpy)
+    np.testing.assert_allclose(forward(model, random_images()), expected, atol=5e-6)
+
+
+@pytest.mark.parametrize("position", ["none", "sincos_2d"])
+def test_weights_do_not_depend_on_the_image_size(position, make_vit):
+    small = make_vit(position_embedding=position)
+    large = make_vit(position_embedding=position, image_size=(32, 24))
+    assert [w.shape for w in small.weights] == [w.shape for w in large.weights]
+
+
+def test_only_the_position_table_depends_on_the_image_size(make_vit):
+    small, large = make_vit(), make_vit(image_size=(32, 24))
+    differing = {
+        a.path for a, b in zip(small.weights, large.weights, strict=True) if a.shape != b.shape
+    }
+    assert differing == {"position_embedding/embedding"}
+
+
+@pytest.mark.parametrize("classifier", ["token", "gap", "map"])
+@pytest.mark.parametrize("placement", ["stem", "every"])
+def test_any_resolution_is_a_resized_model(
+    classifier, placement, make_vit, random_images, forward, tmp_path
+):
+    model = make_vit(classifier=classifier, position_placement=placement)
+    anywhere = model.any_resolution()
+    np.testing.assert_allclose(
+        forward(anywhere, random_images()), forward(model, random_images()), atol=2e-6
+    )
+    keras_vit.save_checkpoint(model, tmp_path / "model.npz")
+    larger = make_vit(
+        seed=1, classifier=classifier, position_placement=placement, image_size=(24, 36)
+    )
+    keras_vit.load_checkpoint(larger, tmp_path / "model.npz")
+    images = random_images(2, 24, 36)
+    np.testing.assert_allclose(forward(anywhere, images), forward(larger, images), atol=5e-6)
+    assert {id(w) for w in anywhere.weights} <= {id(w) for w in model.weights}
+
+
+def test_any_resolution_of_an_endpoint(make_vit, random_images, forward):
+    model = make_vit()
+    encoded = forward(model.any_resolution("encoded"), random_images(1, 21, 30))
+    assert encoded.shape == (1, 1 + 5 * 7, 16)
+
+
+def test_any_resolution_of_a_hybrid(make_vit, random_images, forward):
+    model = make_vit(
+        resnet={"num_layers": (1, 1), "width_factor": 0.5}, patch_size=1, image_size=32
+    )
+    images = random_images(2, 32, 32)
+    np.testing.assert_allclose(
+        forward(model.any_resolution(), images), forward(model, images), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"position_embedding": "relative"}, {"attention": "axial", "classifier": "gap"}],
+)
+def test_any_resolution_needs_weights_that_allow_it(arguments, make_vit):
+    with pytest.raises(ValueError, match="one image size"):
+        make_vit(**arguments).any_resolution()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"hidden_size": 10, "num_heads": 4}, "multiple of `num_heads`"),
+        ({"classifier": "cls"}, "`classifier` must be one of"),
+        ({"position_embedding": "3d"}, "`position_embedding` must be one of"),
+        ({"position_placement": "end"}, "`position_placement` must be one of"),
+        ({"attention": "linear"}, "`attention` must be one of"),
+        ({"attention": "axial"}, "no class token"),
+        ({"num_layers": 0}, "`num_layers` must be a positive int"),
+        ({"patch_size": 4.0}, "`patch_size` must be a positive int"),
+        ({"image_size": 3}, "at least one patch"),
+        ({"image_size": (16, 16, 3)}, "`image_size` must be"),
+        ({"resnet": {"layers": (1,)}}, "`resnet` must be"),
+        ({"gelu": "relu"}, "`gelu` must be one of"),
+    ],
+)
+def test_bad_arguments(arguments, message, make_vit):
+    with pytest.raises(ValueError, match=message):
+        make_vit(**arguments)
+
+
+def test_unknown_argument_is_an_error():
+    with pytest.raises(TypeError):
+        keras_vit.create_model("ViT-Ti/16", hidden_sise=192)

@@ -69,21 +69,20 @@ def attention_rollout(model, images, batch_size=8):
         ValueError: if the model's attention is axial.
     """
     classifier = model.arguments["classifier"]
-    outputs = [ops.mean(tensor, axis=1) for tensor in attention_tensors(model)]
+    attention = [ops.mean(tensor, axis=1) for tensor in attention_tensors(model)]
+    outputs = {"attention": ops.stack(attention)}
     if classifier == "map":
-        outputs.append(model.endpoints["encoded"])
+        outputs["tokens"] = model.endpoints["encoded"]
     extended = keras.Model(model.input, outputs)
     maps = []
     for start in range(0, len(images), batch_size):
         results = extended(images[start : start + batch_size], training=False)
-        if classifier == "map":
-            *results, tokens = results
-            readout = ops.convert_to_numpy(probe_attention(model.get_layer("pool"), tokens))
-        rolled = rollout(np.stack([ops.convert_to_numpy(layer) for layer in results]))
+        rolled = rollout(ops.convert_to_numpy(results["attention"]))
         if classifier == "token":
             patches = rolled[:, 0, 1:]
         elif classifier == "map":
-            patches = np.einsum("bq,bqk->bk", readout, rolled)
+            readout = probe_attention(model.get_layer("pool"), results["tokens"])
+            patches = np.einsum("bq,bqk->bk", ops.convert_to_numpy(readout), rolled)
         else:
             patches = rolled.mean(axis=1)
         patches = patches / patches.max(axis=-1, keepdims=True)

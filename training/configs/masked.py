@@ -23,8 +23,8 @@ BASE_LR = 2e-4
 SMALL = {
     "name": "",
     "patch_size": 4,
-    "hidden_size": 96,
-    "mlp_dim": 192,
+    "hidden_size": 64,
+    "mlp_dim": 128,
     "num_heads": 4,
     "num_layers": 4,
 }

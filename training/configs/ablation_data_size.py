@@ -1,0 +1,58 @@
+"""How much data a model needs: random fractions of a training set (Figures 3 and 4, section 4.3).
+
+Every model is trained on a fraction of the training set with the same hyper-parameters and number
+of steps, and the weights of the best accuracy on held-out images are kept, which is the paper's
+early stopping. Data sets are stored in random order, so that a leading part is a random subset;
+smaller subsets lie in larger ones.
+
+`--config=training/configs/ablation_data_size.py:MODEL_PERCENT[,SCALE]`; all cells with their
+figure: `python -m training.ablation data_size --workdir=DIR`.
+"""
+
+from training.configs import ablation_base
+
+TITLE = "Data size (Figures 3 and 4)"
+EARLY_STOPPING = True
+EVALUATIONS = 10
+# Of JFT's 300 million images the paper takes 9, 30, 90 and all.
+PERCENTS = (3, 10, 30, 100)
+
+# "b" has half of every hidden dimension.
+_SMALL = {
+    "vit": ablation_base.SMALL_MODEL,
+    "b": {**ablation_base.SMALL_MODEL, "hidden_size": 32, "mlp_dim": 64},
+    "resnet": {"name": "BiT-R50x1", "image_size": 32, "num_layers": (1, 1, 1)},
+}
+_PAPER = {
+    "ViT-b": {"name": "ViT-B/32", "hidden_size": 384, "mlp_dim": 1536},
+    "ViT-B": {"name": "ViT-B/32"},
+    "ViT-L": {"name": "ViT-L/16"},
+    "R50x1": {"name": "BiT-R50x1"},
+    "R152x2": {"name": "BiT-R152x2"},
+}
+# Held out for early stopping: the last 2 %, and of ImageNet-21k its development split.
+_TRAINED_ON = {"small": 0.98, "paper": 1.0}
+_HELD_OUT = {"small": "train[98%:]", "paper": "dev"}
+
+
+def cells(scale):
+    """Returns {cell: config}; a cell is "MODEL_PERCENT"."""
+    result = {}
+    for model, arguments in (_SMALL if scale == "small" else _PAPER).items():
+        for percent in PERCENTS:
+            config = ablation_base.base_config(scale)
+            if scale == "small":
+                config.model = dict(arguments)
+            else:
+                config.model.update(arguments)
+                if model.startswith("R"):
+                    del config.model["dropout_rate"]
+            config.train_split = f"train[:{percent * _TRAINED_ON[scale]:g}%]"
+            config.eval_split = _HELD_OUT[scale]
+            result[f"{model}_{percent}"] = config
+    return result
+
+
+def get_config(arg):
+    """Returns the config of a cell."""
+    return ablation_base.cell_of(cells, arg)

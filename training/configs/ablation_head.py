@@ -1,0 +1,35 @@
+"""Class token or mean of the tokens, and their learning rates (second version, appendix D.3).
+
+The paper's finding is that the mean of the tokens needs a smaller rate than the class token:
+3e-4 instead of 8e-4. The cells keep that ratio.
+
+`--config=training/configs/ablation_head.py:CELL[,SCALE]`; all cells with their figure:
+`python -m training.ablation head --workdir=DIR`.
+"""
+
+from training.configs import ablation_base
+
+TITLE = "Class token and global average pooling"
+# Evaluations in a run: the figure's seven epochs.
+EVALUATIONS = 7
+_SMALLER = 3 / 8
+
+
+def cells(scale):
+    """Returns {cell: config}."""
+    result = {}
+    for name, classifier, ratio in (
+        ("token", "token", 1.0),
+        ("gap", "gap", 1.0),
+        ("gap_small_rate", "gap", _SMALLER),
+    ):
+        config = ablation_base.base_config(scale)
+        config.model.classifier = classifier
+        config.optimizer.base_lr *= ratio
+        result[name] = config
+    return result
+
+
+def get_config(arg):
+    """Returns the config of a cell."""
+    return ablation_base.cell_of(cells, arg)

@@ -1,0 +1,73 @@
+"""Transformer shape: depth, width, MLP width, patch size and all together (Figure 8).
+
+The paper's base has 8 layers, D = 1024, an MLP of 2048 and patches of 32 pixels; how far each
+line goes is known from the figure alone, so the factors here are chosen: depth up to the 64
+layers that the text names, the others by what they cost. "all" scales depth, width and MLP.
+Heads keep their size.
+
+`--config=training/configs/ablation_shape.py:CELL[,SCALE]`; all cells with their figure:
+`python -m training.ablation shape --workdir=DIR`.
+"""
+
+from training.configs import ablation_base
+
+TITLE = "Transformer shape (Figure 8)"
+
+BASES = {
+    "small": {
+        "num_layers": 4,
+        "hidden_size": 64,
+        "mlp_dim": 128,
+        "num_heads": 4,
+        "patch_size": 8,
+    },
+    "paper": {
+        "num_layers": 8,
+        "hidden_size": 1024,
+        "mlp_dim": 2048,
+        "num_heads": 16,
+        "patch_size": 32,
+    },
+}
+LINES = {
+    "depth": (0.5, 2, 4, 8),
+    "width": (0.5, 2),
+    "mlp": (0.5, 2, 4),
+    "patch": (0.5, 2),
+    "all": (0.5, 2),
+}
+_SCALED = {
+    "depth": ("num_layers",),
+    "width": ("hidden_size", "num_heads"),
+    "mlp": ("mlp_dim",),
+    "all": ("num_layers", "hidden_size", "num_heads", "mlp_dim"),
+}
+
+
+def shape_of(scale, line, factor):
+    """Returns the constructor's arguments of a point on a line."""
+    shape = dict(BASES[scale])
+    if line == "patch":
+        # A smaller patch is more compute: the sequence grows.
+        shape["patch_size"] = int(shape["patch_size"] / factor)
+    else:
+        for key in _SCALED[line]:
+            shape[key] = int(shape[key] * factor)
+    return shape
+
+
+def cells(scale):
+    """Returns {cell: config}; "base" lies on every line, "depth_2" at twice the depth."""
+    shapes = {"base": BASES[scale]}
+    for line, factors in LINES.items():
+        for factor in factors:
+            shapes[f"{line}_{factor:g}"] = shape_of(scale, line, factor)
+    return {
+        name: ablation_base.change(ablation_base.base_config(scale, "ViT-B/32"), model=shape)
+        for name, shape in shapes.items()
+    }
+
+
+def get_config(arg):
+    """Returns the config of a cell."""
+    return ablation_base.cell_of(cells, arg)

@@ -21,9 +21,7 @@ def main(arguments=None):
 
 def _options():
     parser = command.parser("training.evaluate", DESCRIPTION)
-    parser.add_argument(
-        "--model", required=True, help="run directory, .keras file or directory of a TF-Hub module"
-    )
+    command.add_model(parser)
     parser.add_argument(
         "--dataset", required=True, type=command.list_of(str), help="names, separated by commas"
     )
@@ -47,14 +45,13 @@ def _evaluate(options):
     from training.data import pipeline, registry
     from training.evaluation import classification
     from training.evaluation.files import write_text
-    from training.evaluation.models import load_model
     from training.evaluation.table import Table
 
-    model = load_model(options.model)
+    specs = [registry.get(name, options.data_dir) for name in options.dataset]
+    model = command.load(options, num_classes=specs[0].num_classes)
     preprocess = options.preprocess or _preprocess(options.model, model)
     rows, metrics = [], {}
-    for dataset in options.dataset:
-        spec = registry.get(dataset, options.data_dir)
+    for dataset, spec in zip(options.dataset, specs, strict=True):
         batches = pipeline.eval_dataset(
             name=dataset,
             split=options.split,
@@ -87,7 +84,7 @@ def _evaluate(options):
         text = json.dumps(metrics, indent=2, sort_keys=True) + "\n"
         write_text(pathlib.Path(options.output) / "metrics.json", text)
     columns = ("data set", "images", "top-1 %", "top-5 %", "loss")
-    Table(columns, rows, f"Accuracy of {options.model}").show()
+    Table(columns, rows, f"Accuracy of {model.name}").show()
 
 
 def _preprocess(source, model):

@@ -21,9 +21,7 @@ def main(arguments=None):
 
 def _options():
     parser = command.parser("training.few_shot", DESCRIPTION)
-    parser.add_argument(
-        "--model", required=True, help="run directory, .keras file or directory of a TF-Hub module"
-    )
+    command.add_model(parser)
     parser.add_argument(
         "--dataset", required=True, type=command.list_of(str), help="names, separated by commas"
     )
@@ -44,7 +42,7 @@ def _options():
     parser.add_argument(
         "--baselines",
         action="store_true",
-        help="also evaluate raw pixels (32x32) and the same architecture without training",
+        help="also evaluate raw pixels (32x32) and the architecture of a run without training",
     )
     parser.add_argument("--cache_dir", help="where features are kept; default ~/.cache/keras-vit")
     parser.add_argument("--output", help="folder for few_shot.md and few_shot.csv")
@@ -70,12 +68,13 @@ def _evaluate(options):
     from training.evaluation.table import Table
 
     cache = options.cache_dir or features.default_directory()
-    candidates = [(models.load_model(options.model, layer=options.layer), options.preprocess)]
+    candidates = [(command.load(options, layer=options.layer), options.preprocess)]
     if options.baselines:
-        candidates += [
-            (models.untrained(options.model, layer=options.layer), options.preprocess),
-            (models.raw_pixels(), f"decode|resize({models.PIXELS})|value_range(-1,1)"),
-        ]
+        if not options.checkpoint:
+            fresh = models.untrained(options.model, layer=options.layer)
+            candidates.append((fresh, options.preprocess))
+        pixels = f"decode|resize({models.PIXELS})|value_range(-1,1)"
+        candidates.append((models.raw_pixels(), pixels))
     results = {}
     for dataset in options.dataset:
         task = few_shot_evaluator.task(dataset, options.train_split, options.test_split)

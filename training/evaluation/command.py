@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+import typing
 from collections.abc import Callable, Sequence
 
 from training.errors import TrainingError
+
+if typing.TYPE_CHECKING:
+    from training.evaluation.models import LoadedModel
 
 
 def run(body: Callable[[], None]) -> int:
@@ -39,6 +43,41 @@ def parser(module: str, description: str) -> argparse.ArgumentParser:
         description=description,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that say which model is evaluated."""
+    parser.add_argument(
+        "--model",
+        required=True,
+        help="run directory, .keras file, directory of a TF-Hub module, or with --checkpoint a "
+        "name such as ViT-B/16",
+    )
+    parser.add_argument("--checkpoint", help="file or published name of the weights of --model")
+    parser.add_argument("--image_size", type=int, help="with --checkpoint; default 224")
+
+
+def load(
+    options: argparse.Namespace, *, layer: str | None = None, num_classes: int | None = None
+) -> LoadedModel:
+    """Returns the model that the options of `add_model` name.
+
+    Args:
+        options: parsed.
+        layer: as in `models.load_model`.
+        num_classes: of the head of a checkpoint; None leaves it out.
+    """
+    from training.evaluation import models
+
+    if not options.checkpoint:
+        return models.load_model(options.model, layer=layer)
+    return models.from_checkpoint(
+        options.model,
+        options.checkpoint,
+        num_classes=num_classes,
+        image_size=options.image_size,
+        layer=layer,
     )
 
 

@@ -65,6 +65,32 @@ def load_model(source: str | os.PathLike, *, layer: str | None = None) -> Loaded
     )
 
 
+def from_checkpoint(
+    name: str,
+    checkpoint: str | os.PathLike,
+    *,
+    num_classes: int | None = None,
+    image_size: int | None = None,
+    layer: str | None = None,
+) -> LoadedModel:
+    """Returns a published model.
+
+    Args:
+        name: of the model, such as "ViT-B/16".
+        checkpoint: file or published name of its weights.
+        num_classes: of its head, which must fit; None leaves out the head and pre-training's
+            hidden layer.
+        image_size: in pixels; 224 if None.
+        layer: as in `load_model`.
+    """
+    import keras_vit
+
+    model = keras_vit.create_model(name, num_classes=num_classes, image_size=image_size or 224)
+    skip = ("head", "pre_logits") if num_classes is None else ()
+    keras_vit.load_checkpoint(model, checkpoint, skip=skip)
+    return describe(model, str(checkpoint), layer=layer)
+
+
 def untrained(source: str | os.PathLike, *, layer: str | None = None) -> LoadedModel:
     """Returns the Keras model of `source` with freshly initialised weights, for comparison."""
     import keras

@@ -6,12 +6,14 @@ from keras_vit.analysis.costs import Costs, costs
 from keras_vit.analysis.filters import embedding_filters, principal_components
 from keras_vit.analysis.geometry import token_distances
 from keras_vit.analysis.position_similarity import position_similarity
+from keras_vit.analysis.reconstruction import Reconstruction, reconstruct
 from keras_vit.analysis.rollout import attention_rollout, rollout
 from keras_vit.analysis.table_6 import TABLE_6
 
 __all__ = [
     "TABLE_6",
     "Costs",
+    "Reconstruction",
     "attention_distance",
     "attention_rollout",
     "costs",
@@ -20,6 +22,7 @@ __all__ = [
     "mean_distance",
     "position_similarity",
     "principal_components",
+    "reconstruct",
     "rollout",
     "token_distances",
 ]

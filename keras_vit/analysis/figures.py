@@ -136,3 +136,21 @@ def position_similarity_figure(similarity):
     bar = figure.colorbar(tile, ax=axes, shrink=0.8, ticks=[-1, 0, 1])
     bar.set_label("Cosine similarity", fontsize=8)
     return figure
+
+
+def reconstruction_figure(images, reconstruction):
+    """Draws images, what is left of them, and what was predicted, one column an image.
+
+    Args:
+        images: (batch, height, width, 3) in [-1, 1].
+        reconstruction: a `keras_vit.analysis.Reconstruction` of them.
+    """
+    figure, axes = _grid_figure(3, len(images), cell=1.0)
+    shown = (images, reconstruction.hidden, reconstruction.predicted)
+    for row, (label, row_images) in enumerate(
+        zip(("image", "corrupted", "predicted"), shown, strict=True)
+    ):
+        axes[row, 0].set_ylabel(label, fontsize=8)
+        for axis, image in zip(axes[row], row_images, strict=True):
+            axis.imshow((np.asarray(image) + 1) / 2)
+    return figure

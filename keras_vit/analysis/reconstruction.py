@@ -1,0 +1,69 @@
+"""What masked patch prediction makes of the patches that it did not see."""
+
+from typing import NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.models.patch_targets import CELLS, color_of_class
+from keras_vit.models.token_stride import token_stride
+
+
+class Reconstruction(NamedTuple):
+    """Predictions beside the images.
+
+    Attributes:
+        predicted: (batch, height, width, 3) float32 in [-1, 1]: the images, every
+            corrupted patch painted as it was predicted.
+        hidden: the same with the corrupted patches grey.
+        positions: (batch, corrupted) int indices of the corrupted patches.
+        losses: (batch, corrupted) float32.
+    """
+
+    predicted: np.ndarray
+    hidden: np.ndarray
+    positions: np.ndarray
+    losses: np.ndarray
+
+
+def _painted(target, predictions, patch_size):
+    """Returns (patches, patch_size, patch_size, 3) in [-1, 1] of (patches, units)."""
+    if target == "pixels":
+        return predictions.reshape(-1, patch_size, patch_size, 3)
+    cells = 1 if target == "mean_color" else CELLS
+    classes = predictions.reshape(-1, cells, cells, predictions.shape[-1] // cells**2).argmax(-1)
+    colors = color_of_class(classes) * 2 - 1
+    return colors.repeat(patch_size // cells, axis=1).repeat(patch_size // cells, axis=2)
+
+
+def reconstruct(masked, images):
+    """Corrupts images once and paints what the model predicts.
+
+    Args:
+        masked: a `keras_vit.MaskedPatchPrediction`.
+        images: (batch, height, width, 3) float32 in [-1, 1], of the model's size.
+
+    Returns:
+        A `Reconstruction`. Colours are the middles of the most likely classes.
+    """
+    results = keras.Model(masked.input, masked.endpoints)(images, training=False)
+    positions, losses, predictions = (
+        ops.convert_to_numpy(results[name]) for name in ("positions", "losses", "predictions")
+    )
+    size = token_stride(masked.encoder)
+    _, columns = masked.encoder.grid_size
+    predicted = np.array(images, "float32")
+    hidden = predicted.copy()
+    for image, places in enumerate(positions):
+        patches = _painted(masked.arguments["target"], predictions[image], size)
+        for place, patch in zip(places, patches, strict=True):
+            row, column = divmod(int(place), columns)
+            area = (
+                image,
+                slice(row * size, (row + 1) * size),
+                slice(column * size, (column + 1) * size),
+            )
+            predicted[area] = patch
+            hidden[area] = 0
+    return Reconstruction(predicted.clip(-1, 1), hidden, positions, losses)

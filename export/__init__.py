@@ -12,6 +12,7 @@ Images are RGB in [0, 1] in everything exported; the rescaling to the models' [-
 import importlib
 
 _HOMES = {
+    "HubLayer": "export.hub_layer",
     "to_hub": "export.hub",
     "to_tflite": "export.tflite",
     "verify": "export.verification",

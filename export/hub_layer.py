@@ -1,0 +1,86 @@
+"""Any TF2 Hub module as a layer of Keras 3."""
+
+from typing import NamedTuple
+
+import keras
+
+from export.errors import ExportError
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class HubLayer(keras.layers.Layer):
+    """A TF2 reusable SavedModel as a layer whose variables every optimizer can train.
+
+    `hub.KerasLayer` belongs to Keras 2, and `keras.layers.TFSMLayer` gives its
+    variables names that optimizers with momentum cannot use. This layer tracks the
+    module's own variables under names of its own; nothing is copied.
+
+    Args:
+        handle: str, what `tensorflow_hub.load` takes: a directory, or an address.
+        trainable: bool, whether the module's trainable variables are trained.
+            Its dropout is active only while they are.
+
+    Call arguments:
+        images: float32 tensor, as the module takes it: (batch, height, width, 3)
+            in [0, 1] for modules of this package.
+        training: bool.
+
+    Returns:
+        What the module returns.
+
+    Raises:
+        ExportError: if the SavedModel cannot be called or lists no variables.
+
+    Example:
+
+    >>> model = keras.Sequential([
+    ...     keras.Input((224, 224, 3)),
+    ...     HubLayer("modules/vit_b16_feature_vector"),
+    ...     keras.layers.Dense(10),
+    ... ])
+    >>> model.compile("adamw", keras.losses.CategoricalCrossentropy(from_logits=True))
+    """
+
+    def __init__(self, handle, trainable=True, **kwargs):
+        super().__init__(trainable=trainable, **kwargs)
+        if keras.backend.backend() != "tensorflow":
+            raise ExportError(
+                "A TF-Hub module needs Keras on TensorFlow. Received: backend "
+                f"{keras.backend.backend()!r}. Set KERAS_BACKEND=tensorflow."
+            )
+        import tensorflow_hub
+
+        self.handle = str(handle)
+        module = tensorflow_hub.load(self.handle)
+        if not callable(module) or not hasattr(module, "variables"):
+            raise ExportError(
+                "Expected a TF2 reusable SavedModel: callable, with variables. Received: "
+                f"{self.handle}. `python -m export hub` writes one."
+            )
+        to_train = {id(v) for v in getattr(module, "trainable_variables", ())}
+        for index, variable in enumerate(module.variables):
+            self._adopt(variable, index, id(variable) in to_train)
+        self._module = _Untracked(module, list(getattr(module, "regularization_losses", ())))
+
+    def _adopt(self, variable, index, trainable):
+        # Names as the module has them, "kernel:0" or with slashes, break optimizers that
+        # derive the names of their own variables from them; and they may repeat.
+        name = variable.name.split(":")[0].replace("/", "_")
+        self._track_variable(keras.Variable(variable, name=f"{name}_{index}", trainable=trainable))
+
+    def call(self, images, training=False):
+        result = self._module.module(images, training=bool(training) and self.trainable)
+        if self.trainable:
+            for loss in self._module.regularization_losses:
+                self.add_loss(loss())
+        return result
+
+    def get_config(self):
+        return {**super().get_config(), "handle": self.handle}
+
+
+class _Untracked(NamedTuple):
+    """What Keras must not look into: it would list the module's variables a second time."""
+
+    module: object
+    regularization_losses: list

@@ -66,8 +66,8 @@ def _precision(policy):
 def build_model(config, num_classes):
     """Returns the model of `config.model`, with the weights of `config.checkpoint` if any.
 
-    The head is never loaded: transfer removes all of it, two layers after pre-training, for a
-    single new one (appendix B.1.1).
+    Transfer removes the whole head, two layers after pre-training, for a single new one (appendix
+    B.1.1), unless `config.checkpoint_head` is `"keep"`.
     """
     arguments = {"num_classes": num_classes} | config.model.to_dict()
     name = arguments.pop("name", "")
@@ -80,7 +80,8 @@ def build_model(config, num_classes):
         raise UsageError(f"config.model: {error}") from error
     if config.checkpoint:
         head = ("head",) if config.model.get("representation_size") else ("head", "pre_logits")
-        keras_vit.load_checkpoint(model, config.checkpoint, skip=head)
+        skip = () if config.checkpoint_head == "keep" else head
+        keras_vit.load_checkpoint(model, config.checkpoint, skip=skip)
     if config.masked.target:
         return keras_vit.MaskedPatchPrediction(model, **config.masked.to_dict())
     return model

@@ -108,7 +108,9 @@ def final_state():
 
         reader = tf.train.load_checkpoint(str(pathlib.Path(workdir) / "checkpoints"))
         names = reader.get_variable_to_shape_map()
-        return {name: reader.get_tensor(name) for name in names if not name.startswith("_")}
+        # How often a run was saved is no part of its state.
+        kept = [name for name in names if not name.startswith(("_", "save_counter"))]
+        return {name: reader.get_tensor(name) for name in kept}
 
     return read
 

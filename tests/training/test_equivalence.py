@@ -41,3 +41,7 @@ def test_strategies_agree(launch, cluster, tmp_path):
     np.testing.assert_allclose(
         worker["multiworker/sgd/weights"], local["one/sgd/weights"], atol=1e-5
     )
+
+    # A checkpoint of one device resumes on two, and the other way round.
+    for moved in ("moved_up", "moved_down"):
+        np.testing.assert_allclose(local[moved], local["one/sgd/losses"][10:], atol=1e-5)

@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 
 import keras_vit
 from training import distribution
+from training.checkpointing import Checkpoints
 from training.evaluation_loop import EvaluationLoop
 from training.recipes.losses import build_loss
 from training.recipes.optimizers import build_optimizer
@@ -50,9 +51,8 @@ def eval_dataset(pipelines, pipeline):
     return dataset.shard(pipelines, pipeline)
 
 
-def run(strategy, case):
+def make(strategy, case):
     keras.utils.set_random_seed(1)
-    loss = build_loss("softmax")
     with strategy.scope():
         model = keras_vit.VisionTransformer(
             image_size=16,
@@ -65,19 +65,24 @@ def run(strategy, case):
         )
         optimizer = build_optimizer({"total_steps": 40, "warmup_steps": 3} | CASES[case])
         optimizer.build(model.trainable_variables)
-    steps = TrainSteps(
+    return TrainSteps(
         strategy,
         model,
         optimizer,
-        loss,
+        build_loss("softmax"),
         batch_size=BATCH,
         accumulation_steps=ACCUMULATION[case],
     )
+
+
+def run(strategy, case):
+    steps = make(strategy, case)
+    model, optimizer = steps.model, steps.optimizer
     batches = iter(distribution.distribute(strategy, train_dataset))
     losses = [steps(batches, 2).loss for _ in range(STEPS // 2)]
     if optimizer.use_ema:
         optimizer.swap_averages()
-    evaluation = EvaluationLoop(strategy, model, loss, eval_dataset)()
+    evaluation = EvaluationLoop(strategy, model, steps.loss, eval_dataset)()
     return {
         f"{case}/losses": losses,
         f"{case}/count": evaluation["count"],
@@ -86,23 +91,44 @@ def run(strategy, case):
     }
 
 
+def move(before, after, directory):
+    """Trains 20 steps under one strategy and 10 more, from its checkpoint, under another."""
+    steps = make(before, "sgd")
+    steps(iter(distribution.distribute(before, train_dataset)), 20)
+    Checkpoints(directory, {"model": steps.model, "optimizer": steps.optimizer}).save()
+
+    steps = make(after, "sgd")
+    step = Checkpoints(directory, {"model": steps.model, "optimizer": steps.optimizer}).restore()
+
+    def rest(*worker):
+        return train_dataset(*worker).skip(step)
+
+    batches = iter(distribution.distribute(after, rest))
+    return [steps(batches, 2).loss for _ in range(5)]
+
+
 def main(output, names):
     if "multiworker" not in names:
         cpu = tf.config.list_physical_devices("CPU")[0]
         tf.config.set_logical_device_configuration(
             cpu, [tf.config.LogicalDeviceConfiguration()] * 2
         )
-    results = {}
+    results, strategies = {}, {}
     for name in names:
         strategy, watch = distribution.create_strategy(
             ConfigDict({"strategy": name, "peer_timeout": 40})
         )
+        strategies[name] = strategy
         results[f"{name}/replicas"] = strategy.num_replicas_in_sync
         for case in CASES:
             results |= {f"{name}/{k}": v for k, v in run(strategy, case).items()}
         distribution.agree(strategy, 0)
         if watch:
             watch.stop()
+    if {"one", "mirrored"} <= strategies.keys():
+        one, mirrored = strategies["one"], strategies["mirrored"]
+        results["moved_up"] = move(one, mirrored, f"{output}-up")
+        results["moved_down"] = move(mirrored, one, f"{output}-down")
     np.savez(output, **results)
 
 

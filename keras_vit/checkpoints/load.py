@@ -97,10 +97,11 @@ def _layout_of(source, position_grid):
 
 
 def _assign(model, source, layout, skip, grid):
+    weights = weights_of(model)
     _check_config(model, source)
     arrays = [
         array
-        for array in layout.file_arrays(weights_of(model))
+        for array in layout.file_arrays(weights)
         if not _is_skipped(_names_of(array), skip, layout)
     ]
     resizers = _compare(model, source, layout, arrays, skip, grid)

@@ -35,7 +35,8 @@ def save_checkpoint(model, path, layout=None):
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
             for array in sorted(layout.file_arrays(weights), key=lambda array: array.name):
                 value = np.ascontiguousarray(layout.pack(array, weights))
-                with archive.open(f"{array.name}.npy", "w", force_zip64=True) as file:
+                member = zipfile.ZipInfo(f"{array.name}.npy")  # of a fixed date, as NumPy's
+                with archive.open(member, "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, value, allow_pickle=False)
             if grid is not None and grid[0] != grid[1]:
                 # The layout has no array for this, and other readers ignore it.

@@ -1,0 +1,171 @@
+"""Damaged files always end in a clear error and an unchanged model."""
+
+import io
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save
+
+import keras_vit
+from keras_vit.checkpoints import CheckpointError
+
+SETTINGS = settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+@pytest.fixture(scope="module")
+def model(make_vit):
+    return make_vit(hidden_size=8, mlp_dim=8, num_layers=1, num_classes=2, image_size=8)
+
+
+@pytest.fixture(scope="module")
+def arrays(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("damaged") / "model.npz"
+    keras_vit.save_checkpoint(model, path)
+    with np.load(path) as file:
+        # Other values than the model's own, so that a change would show.
+        return {name: file[name] + 1 for name in file.files}
+
+
+@pytest.fixture(scope="module")
+def attempt(model, to_numpy, tmp_path_factory):
+    """Returns a function that loads bytes and says whether that worked.
+
+    An error must be a `CheckpointError` and leave the model as it was.
+    """
+    path = tmp_path_factory.mktemp("damaged") / "model"
+
+    def state():
+        return [to_numpy(v).tobytes() for v in model.variables]
+
+    def attempt(data):
+        path.write_bytes(data)
+        before = model.get_weights()
+        unchanged = state()
+        try:
+            keras_vit.load_checkpoint(model, path)
+        except CheckpointError as error:
+            assert state() == unchanged
+            assert str(path) in str(error)
+            return False
+        assert all(np.isfinite(w).all() for w in model.get_weights())
+        model.set_weights(before)
+        return True
+
+    return attempt
+
+
+def npz(arrays):
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def test_undamaged(arrays, attempt):
+    assert attempt(npz(arrays))
+
+
+def remove(array):
+    return None
+
+
+def reshape(array):
+    return array[None] if array.size == 1 else array.reshape(-1)[:-1]
+
+
+def not_a_number(array):
+    array = array.copy()
+    array.reshape(-1)[-1] = np.nan
+    return array
+
+
+def infinite(array):
+    return np.where(np.arange(array.size).reshape(array.shape) == 0, np.inf, array)
+
+
+def integers(array):
+    return array.astype("int64")
+
+
+def pickled(array):
+    return np.array([array], dtype=object)
+
+
+def scalar(array):
+    return np.float32(0)
+
+
+def empty(array):
+    return array[:0]
+
+
+DAMAGES = (remove, reshape, not_a_number, infinite, integers, pickled, scalar, empty)
+
+
+@SETTINGS
+@given(data=st.data())
+def test_damaged_arrays(data, arrays, attempt):
+    names = data.draw(st.sets(st.sampled_from(sorted(arrays)), min_size=1, max_size=3))
+    damaged = dict(arrays)
+    for name in sorted(names):
+        damaged[name] = data.draw(st.sampled_from(DAMAGES))(arrays[name])
+    assert not attempt(npz({n: a for n, a in damaged.items() if a is not None}))
+
+
+@SETTINGS
+@given(name=st.text(st.characters(codec="ascii", exclude_characters="\0"), min_size=1, max_size=20))
+def test_left_over_arrays(name, arrays, attempt):
+    if name in arrays or name == "file":
+        return
+    assert not attempt(npz({**arrays, name: np.zeros(3, "float32")}))
+
+
+@SETTINGS
+@given(fraction=st.floats(0, 1, exclude_max=True))
+def test_truncated_npz(fraction, arrays, attempt):
+    data = npz(arrays)
+    assert not attempt(data[: int(fraction * len(data))])
+
+
+@SETTINGS
+@given(data=st.data())
+def test_flipped_bits(data, arrays, attempt, model):
+    """A changed bit is found, unless it lies where the archive holds nothing of use."""
+    content = bytearray(npz(arrays))
+    position = data.draw(st.integers(0, len(content) - 1))
+    content[position] ^= 1 << data.draw(st.integers(0, 7))
+    if attempt(bytes(content)):
+        with np.load(io.BytesIO(bytes(content))) as file:
+            assert all((file[name] == array).all() for name, array in arrays.items())
+
+
+@SETTINGS
+@given(data=st.binary(max_size=400), start=st.sampled_from([b"", b"PK\x03\x04", b"\x93NUMPY"]))
+def test_noise(data, start, attempt):
+    assert not attempt(start + data)
+
+
+@SETTINGS
+@given(fraction=st.floats(0, 1, exclude_max=True))
+def test_truncated_safetensors(fraction, cases, golden, attempt):
+    data = save(golden.checkpoint(cases["timm"]))
+    assert not attempt(data[: int(fraction * len(data))])
+
+
+@SETTINGS
+@given(header=st.binary(max_size=60))
+def test_noise_in_the_header_of_safetensors(header, attempt):
+    assert not attempt((len(header) + 1).to_bytes(8, "little") + b"{" + header + bytes(32))
+
+
+def test_truncated_keras_file(model, attempt, tmp_path):
+    model.save(tmp_path / "model.keras")
+    data = (tmp_path / "model.keras").read_bytes()
+    for fraction in (0.1, 0.5, 0.9, 0.999):
+        assert not attempt(data[: int(fraction * len(data))])

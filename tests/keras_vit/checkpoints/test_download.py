@@ -1,0 +1,184 @@
+"""Downloads against a server on this machine."""
+
+import base64
+import contextlib
+import hashlib
+import http.server
+import os
+import threading
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.checkpoints import DownloadError, cache_directory, find_checkpoint, registry
+from keras_vit.checkpoints.download import download
+
+DATA = np.random.default_rng(0).bytes(3_000_000)
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves `content` and counts; the test says how it misbehaves."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.content = DATA
+        self.etag = '"1"'
+        self.checksum = None
+        self.cut_after = None
+        self.ranges = True
+        self.requests = []
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_port}/model.npz"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        server = self.server
+        asked = self.headers.get("Range")
+        server.requests.append(asked)
+        if self.path.endswith("missing.npz"):
+            self.send_error(404)
+            return
+        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and server.ranges else 0
+        body = server.content[start:]
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("ETag", server.etag)
+        if server.checksum is not None:
+            self.send_header("x-goog-hash", "crc32c=AAAAAA==")
+            self.send_header("x-goog-hash", f"md5={server.checksum}")
+        self.end_headers()
+        if server.cut_after is not None:
+            body = body[: server.cut_after]
+        # The client may have seen all that it wanted to know.
+        with contextlib.suppress(ConnectionError):
+            self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def md5(data):
+    return base64.b64encode(hashlib.md5(data).digest()).decode()
+
+
+def test_download_and_cache(server, tmp_path, capsys):
+    server.checksum = md5(DATA)
+    path = download(server.url, tmp_path / "cache" / "model.npz")
+    assert path.read_bytes() == DATA
+    assert os.listdir(path.parent) == ["model.npz"]
+    assert "3000000" in capsys.readouterr().out.replace("/", "")
+    assert download(server.url, path) == path
+    assert server.requests == [None]
+
+
+def test_interrupted_download_is_resumed(server, tmp_path):
+    server.cut_after = 1_200_000
+    path = tmp_path / "model.npz"
+    with pytest.raises(DownloadError, match="cannot be downloaded"):
+        download(server.url, path)
+    assert not path.exists()
+    server.cut_after = None
+    server.checksum = md5(DATA)
+    download(server.url, path)
+    assert path.read_bytes() == DATA
+    assert os.listdir(tmp_path) == ["model.npz"]
+    assert server.requests[0:2] == [None, None]
+    resumed = int(server.requests[2].removeprefix("bytes=").rstrip("-"))
+    assert 0 < resumed <= 1_200_000
+
+
+def test_changed_file_is_not_resumed(server, tmp_path):
+    server.cut_after = 1_200_000
+    with pytest.raises(DownloadError):
+        download(server.url, tmp_path / "model.npz")
+    server.cut_after, server.content, server.etag = None, DATA[::-1], '"2"'
+    assert download(server.url, tmp_path / "model.npz").read_bytes() == DATA[::-1]
+    assert server.requests == [None, None]
+
+
+def test_server_without_ranges(server, tmp_path):
+    server.ranges, server.cut_after = False, 1_200_000
+    with pytest.raises(DownloadError):
+        download(server.url, tmp_path / "model.npz")
+    server.cut_after = None
+    assert download(server.url, tmp_path / "model.npz").read_bytes() == DATA
+
+
+def test_checksum(server, tmp_path):
+    server.checksum = md5(DATA[1:])
+    with pytest.raises(DownloadError, match="checksum"):
+        download(server.url, tmp_path / "model.npz")
+    assert os.listdir(tmp_path) == []
+
+
+def test_several_processes_share_a_download(server, tmp_path):
+    path = tmp_path / "model.npz"
+    threads = [threading.Thread(target=download, args=(server.url, path)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert path.read_bytes() == DATA
+    assert os.listdir(tmp_path) == ["model.npz"]
+
+
+def test_no_such_file(server, tmp_path):
+    url = server.url.replace("model", "missing")
+    with pytest.raises(DownloadError) as error:
+        download(url, tmp_path / "missing.npz")
+    assert f"{url} cannot be downloaded: the server answers 404" in str(error.value)
+
+
+def test_no_network(tmp_path):
+    url = "http://127.0.0.1:9/model.npz"
+    with pytest.raises(DownloadError) as error:
+        download(url, tmp_path / "model.npz", timeout=5)
+    assert url in str(error.value)
+    assert f"put it at {tmp_path / 'model.npz'}" in str(error.value)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.fixture
+def published(server, monkeypatch, tmp_path):
+    """Points the published names at the server and the cache at a folder of the test."""
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
+    monkeypatch.setattr(registry, "BUCKET", f"http://127.0.0.1:{server.server_port}")
+    return server
+
+
+def test_weights_by_name(published, make_vit, random_images, forward, tmp_path):
+    keras_vit.save_checkpoint(make_vit(representation_size=16), tmp_path / "served.npz")
+    published.content = (tmp_path / "served.npz").read_bytes()
+    small = {"hidden_size": 16, "mlp_dim": 32, "num_heads": 2, "num_layers": 2}
+    for _ in range(2):
+        model = keras_vit.create_model(
+            "ViT-B/4", num_classes=None, image_size=16, weights="imagenet21k/ViT-B_16", **small
+        )
+    expected, images = make_vit(num_classes=None), random_images()
+    np.testing.assert_allclose(forward(model, images), forward(expected, images), atol=1e-5)
+    assert published.requests == [None]
+    cached = tmp_path / "keras" / "keras_vit" / "imagenet21k" / "ViT-B_16.npz"
+    assert cache_directory() in cached.parents
+    assert cached.exists()
+    keras_vit.load_checkpoint(make_vit(representation_size=16), "imagenet21k/ViT-B_16")
+
+
+def test_name_that_nothing_is_published_under(published):
+    with pytest.raises(FileNotFoundError, match="There is no file 'imagenet21k/ViT-Q_16'"):
+        find_checkpoint("imagenet21k/ViT-Q_16")
+    assert published.requests == []

@@ -1,0 +1,50 @@
+import os
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.checkpoints import Layout, official_npz
+
+
+def test_file_appears_only_when_complete(make_vit, tmp_path, monkeypatch):
+    """What stood there before survives an error, and nothing else is left."""
+    path = tmp_path / "model.npz"
+    path.write_bytes(b"before")
+
+    def fail(self, array, weights):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(official_npz.Layout, "pack", fail)
+    with pytest.raises(OSError, match="no space"):
+        keras_vit.save_checkpoint(make_vit(), path)
+    assert path.read_bytes() == b"before"
+    assert os.listdir(tmp_path) == ["model.npz"]
+
+
+def test_same_weights_same_bytes(make_vit, tmp_path):
+    for name in ("a", "b"):
+        keras_vit.save_checkpoint(make_vit(), tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+def test_a_layout_can_be_chosen(make_vit, tmp_path):
+    model = make_vit()
+    keras_vit.save_checkpoint(model, tmp_path / "a.npz", Layout(prefix="params/"))
+    with np.load(tmp_path / "a.npz") as file:
+        assert all(name.startswith("params/") for name in file.files)
+        assert {file[name].dtype for name in file.files} == {np.dtype("float32")}
+
+
+def test_half_precision_models_are_written_in_single(make_vit, tmp_path):
+    model = make_vit(dtype="bfloat16")
+    keras_vit.save_checkpoint(model, tmp_path / "a.npz")
+    with np.load(tmp_path / "a.npz") as file:
+        assert {file[name].dtype for name in file.files} == {np.dtype("float32")}
+    keras_vit.load_checkpoint(model, tmp_path / "a.npz")
+
+
+def test_missing_folder(make_vit, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        keras_vit.save_checkpoint(make_vit(), tmp_path / "none" / "a.npz")

@@ -99,7 +99,7 @@ AUGREG = {
     "strong2": AugReg(0.8, (2, 20)),
 }
 
-# The strength that AugReg chose for a model, by data set.
+# The strength that AugReg chose for a model, by data set; "" is any other model.
 AUGREG_CHOICES = {
     "imagenet2012": {"ViT-Ti/16": "light1", "ViT-S/32": "medium1", "": "medium2"},
     "imagenet21k": {
@@ -108,7 +108,7 @@ AUGREG_CHOICES = {
         "ViT-S/16": "light1",
         "ViT-B/32": "light2",
         "ViT-B/16": "light2",
-        "ViT-L/16": "medium2",
+        "": "medium2",
     },
 }
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import export
 import keras_vit
 from training.evaluation import models
 
@@ -114,6 +115,19 @@ def test_a_hub_module_gives_its_feature_vector(module):
     output = models.load_model(module, layer="output")
     np.testing.assert_allclose(output.features(x), x.sum((1, 2)), rtol=1e-6)
     assert output.identity != loaded.identity
+
+
+def test_an_exported_module_gives_the_features_of_its_model(vit, tmp_path):
+    export.to_hub(vit, tmp_path / "module")
+    exported = models.load_model(tmp_path / "module")
+    original = models.describe(vit, "")
+    assert exported.image_size == original.image_size
+    in_its_range = (images() + 1) / 2
+    for ours, theirs in (
+        (original.features, exported.features),
+        (original.logits, exported.logits),
+    ):
+        np.testing.assert_allclose(theirs(in_its_range), ours(images()), atol=1e-5)
 
 
 def test_what_is_not_a_model_is_refused(module, tmp_path):

@@ -232,7 +232,9 @@ def differences(before, after):
     Args:
         before, after: nested dicts, as read from `config.json`.
     """
-    before, after = _flatten(before), _flatten(after)
+    # A run from before a key existed is one with its default.
+    before = _flatten(default_config().to_dict()) | _flatten(before)
+    after = _flatten(after)
     return [
         f"{key}: {before.get(key)!r} -> {after.get(key)!r}"
         for key in sorted(set(before) | set(after))

@@ -206,7 +206,9 @@ def _parser():
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--output", required=True, help="folder for throughput.csv, .md and .png")
+    parser.add_argument(
+        "--output", default="throughput", help="folder for throughput.csv, .md and .png"
+    )
     parser.add_argument(
         "--models",
         type=_list_of(str),

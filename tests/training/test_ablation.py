@@ -29,6 +29,7 @@ TINY = [
 
 def costs_of(config):
     arguments = config.model.to_dict() | {"num_classes": None}
+    arguments.pop("representation_size", None)
     return keras_vit.costs(arguments.pop("name") or "ViT-B/16", **arguments)
 
 
@@ -76,6 +77,7 @@ def test_shape_cells_lie_around_the_papers_base():
     assert cells["patch_2"].model.patch_size == 16
     for config in cells.values():
         assert config.model.hidden_size // config.model.num_heads == 64
+        assert config.model.representation_size == config.model.hidden_size
 
 
 def test_axial_cells_are_the_papers_models():
@@ -100,6 +102,10 @@ def test_data_size_cells_nest_and_hold_images_out():
     ]
     assert {config.eval_split for config in cells.values()} == {"train[98%:]"}
     assert costs_of(cells["b_3"]).parameters < costs_of(cells["vit_3"]).parameters / 3
+    paper = study.cells("paper")
+    assert paper["ViT-b_10"].model.representation_size == 384
+    assert "dropout_rate" not in paper["R152x2_100"].model
+    assert costs_of(paper["R152x2_100"]).parameters == 232_238_208
 
 
 def test_a_cell_is_a_config_of_the_training_command():

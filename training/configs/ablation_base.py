@@ -10,8 +10,8 @@ Scales:
         JFT-300M, which is not public; 5-shot accuracy on ImageNet.
 """
 
+from training.configs import pretrain
 from training.configuration import default_config
-from training.recipes import tables
 
 SCALES = ("small", "paper")
 
@@ -59,27 +59,7 @@ def _small(model):
 
 
 def _paper(model):
-    row, epochs = tables.pre_training(model, "imagenet21k")
-    size = tables.PRE_TRAINING_IMAGE_SIZE
-    config = default_config()
-    config.model = {
-        "name": model,
-        "image_size": size,
-        "dropout_rate": row.dropout,
-        "head_bias_init": row.head_bias,
-    }
-    config.dataset = "imagenet21k"
-    config.eval_split = "dev"
-    config.train_preprocess = f"decode|inception_crop({size})|flip_lr|value_range(-1, 1)"
-    config.eval_preprocess = f"decode|resize_small(256)|central_crop({size})|value_range(-1, 1)"
-    config.batch_size = tables.PRE_TRAINING_BATCH
-    config.epochs = float(epochs)
-    config.loss = "sigmoid"
-    config.optimizer.base_lr = row.base_lr
-    config.optimizer.schedule = row.schedule
-    config.optimizer.warmup_steps = tables.PRE_TRAINING_WARMUP
-    config.optimizer.weight_decay = row.weight_decay
-    return config
+    return pretrain.get_config(f"{model},imagenet21k")
 
 
 def change(config, **overrides):

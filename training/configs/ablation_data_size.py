@@ -24,9 +24,14 @@ _SMALL = {
     "resnet": {"name": "BiT-R50x1", "image_size": 32, "num_layers": (1, 1, 1)},
 }
 _PAPER = {
-    "ViT-b": {"name": "ViT-B/32", "hidden_size": 384, "mlp_dim": 1536},
+    "ViT-b": {
+        "name": "ViT-B/32",
+        "hidden_size": 384,
+        "mlp_dim": 1536,
+        "representation_size": 384,
+    },
     "ViT-B": {"name": "ViT-B/32"},
-    "ViT-L": {"name": "ViT-L/16"},
+    "ViT-L": {"name": "ViT-L/16", "representation_size": 1024},
     "R50x1": {"name": "BiT-R50x1"},
     "R152x2": {"name": "BiT-R152x2"},
 }
@@ -46,7 +51,7 @@ def cells(scale):
             else:
                 config.model.update(arguments)
                 if model.startswith("R"):
-                    del config.model["dropout_rate"]
+                    del config.model["dropout_rate"], config.model["representation_size"]
             config.train_split = f"train[:{percent * _TRAINED_ON[scale]:g}%]"
             config.eval_split = _HELD_OUT[scale]
             result[f"{model}_{percent}"] = config

@@ -27,6 +27,7 @@ BASES = {
         "mlp_dim": 2048,
         "num_heads": 16,
         "patch_size": 32,
+        "representation_size": 1024,
     },
 }
 LINES = {
@@ -53,6 +54,8 @@ def shape_of(scale, line, factor):
     else:
         for key in _SCALED[line]:
             shape[key] = int(shape[key] * factor)
+        if "representation_size" in shape:
+            shape["representation_size"] = shape["hidden_size"]
     return shape
 
 

@@ -58,7 +58,7 @@ def get_config(arg="small,cifar10"):
     config.loss = "own"
     # The augmentation of classification.
     config.train_preprocess = f"decode|inception_crop({size})|flip_lr|value_range(-1, 1)"
-    config.batch_size = 128 if small else BATCH
+    config.batch_size = 64 if small else BATCH
     config.total_steps = steps
     config.steps_per_call = 10
     config.log_every_steps = 50 if small else 100

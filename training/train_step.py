@@ -115,11 +115,10 @@ class TrainSteps:
         """
         variables = [variable.value for variable in self.model.trainable_variables]
         total, sums = 0.0, None
-        parts = zip(
-            tf.split(images, self.accumulation_steps),
-            tf.split(labels, self.accumulation_steps),
-            strict=True,
-        )
+        parts = [(images, labels)]
+        if self.accumulation_steps > 1:
+            split = (tf.split(part, self.accumulation_steps) for part in (images, labels))
+            parts = zip(*split, strict=True)
         for index, (micro_images, micro_labels) in enumerate(parts):
             mapping = []
             if self.seed_states:
@@ -149,7 +148,10 @@ class TrainSteps:
         loss, gradients = self._gradients(images, labels, replica)
 
         shares = tf.concat([[loss], requests], 0)
-        shares, *gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, [shares, *gradients])
+        if context.num_replicas_in_sync > 1:
+            shares, *gradients = context.all_reduce(
+                tf.distribute.ReduceOp.SUM, [shares, *gradients]
+            )
         norm = self.optimizer.apply_reduced(gradients)
 
         usable = tf.logical_and(shares[0] < self.loss_limit, tf.math.is_finite(norm))

@@ -63,7 +63,8 @@ class _Optimizer(keras.optimizers.Optimizer):
         Returns:
             Float32 scalar, the global norm of the gradients before clipping.
         """
-        norm = ops.sqrt(sum(ops.sum(ops.square(gradient)) for gradient in gradients))
+        squares = [ops.sum(ops.square(gradient)) for gradient in gradients]
+        norm = ops.sqrt(ops.sum(ops.stack(squares)))
         if self.global_clipnorm:
             scale = self.global_clipnorm / ops.maximum(norm, self.global_clipnorm)
             gradients = [gradient * scale for gradient in gradients]

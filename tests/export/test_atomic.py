@@ -1,0 +1,61 @@
+import os
+
+import pytest
+
+from export.atomic import whole_directory, whole_file
+
+
+def test_a_file_appears_at_the_end(tmp_path):
+    file = tmp_path / "new/folder/file.bin"
+    with whole_file(file) as temporary:
+        temporary.write_bytes(b"content")
+        assert temporary.parent == file.parent and not file.exists()
+    assert file.read_bytes() == b"content"
+    assert os.listdir(file.parent) == ["file.bin"]
+    mask = os.umask(0)
+    os.umask(mask)
+    assert file.stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt, SystemExit])
+def test_an_interrupted_file_leaves_the_old_one(tmp_path, error):
+    file = tmp_path / "file.bin"
+    file.write_bytes(b"old")
+    with pytest.raises(error), whole_file(file) as temporary:
+        temporary.write_bytes(b"ha")
+        raise error
+    assert file.read_bytes() == b"old" and os.listdir(tmp_path) == ["file.bin"]
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt, SystemExit])
+def test_an_interrupted_directory_leaves_the_old_one(tmp_path, error):
+    directory = tmp_path / "module"
+    directory.mkdir()
+    (directory / "marker").write_text("old")
+    with pytest.raises(error), whole_directory(directory, "marker") as temporary:
+        (temporary / "marker").write_text("new")
+        raise error
+    assert (directory / "marker").read_text() == "old" and os.listdir(tmp_path) == ["module"]
+
+
+def test_a_directory_replaces_an_empty_or_marked_one_whole(tmp_path):
+    directory = tmp_path / "module"
+    directory.mkdir()
+    with whole_directory(directory, "marker") as temporary:
+        (temporary / "marker").write_text("1")
+        (temporary / "extra").write_text("1")
+    with whole_directory(directory, "marker") as temporary:
+        (temporary / "marker").write_text("2")
+    assert os.listdir(directory) == ["marker"] and (directory / "marker").read_text() == "2"
+    assert os.listdir(tmp_path) == ["module"]
+
+
+def test_where_nothing_can_be_written(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OSError), whole_file(tmp_path / "file/model.tflite"):
+        pass
+    with pytest.raises(OSError), whole_directory(tmp_path / "file/module", "marker"):
+        pass
+    with pytest.raises(IsADirectoryError, match="name of a file"), whole_file(tmp_path):
+        pass
+    assert os.listdir(tmp_path) == ["file"]

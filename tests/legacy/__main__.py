@@ -1,0 +1,90 @@
+"""`python -m tests.legacy`: fine-tunes an exported module under TensorFlow 2.15 and tfa.
+
+tensorflow-addons, whose optimizers the original's Keras ports train with, needs TensorFlow 2.13
+to 2.15. This builds a second environment for them (.venv-legacy, once), exports a small module
+from this one, and runs tests/legacy/fine_tune.py on it there.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).parents[2]
+ENVIRONMENT = ROOT / ".venv-legacy"
+LOCK = ROOT / "requirements-legacy.lock"
+PYTHONS = ("python3.11", "python3.10")
+
+
+def main():
+    python = _environment()
+    with tempfile.TemporaryDirectory() as directory:
+        _export(pathlib.Path(directory))
+        script = pathlib.Path(__file__).with_name("fine_tune.py")
+        command = [python, "-W", "ignore", script, directory]
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        return subprocess.run(command, env=environment, check=False).returncode
+
+
+def _environment():
+    """Returns the Python of the second environment, which is built if the lock is newer."""
+    python, installed = ENVIRONMENT / "bin/python", ENVIRONMENT / "installed"
+    if installed.exists() and installed.stat().st_mtime >= LOCK.stat().st_mtime:
+        return python
+    print(f"Installing the packages of {LOCK.name} into {ENVIRONMENT.name} (once, two minutes)")
+    subprocess.run([_old_python(), "-m", "venv", "--clear", ENVIRONMENT], check=True)
+    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*install, "--no-deps", "-r", LOCK], check=True)
+    installed.touch()
+    return python
+
+
+def _old_python():
+    if (3, 10) <= sys.version_info[:2] <= (3, 11):
+        return sys.executable
+    for name in PYTHONS:
+        if shutil.which(name):
+            return shutil.which(name)
+    sys.exit(
+        f"error: TensorFlow 2.15 needs Python 3.10 or 3.11; none of {', '.join(PYTHONS)} was found."
+    )
+
+
+def _export(directory):
+    """Writes a module with dropout and a regulariser, images, targets and Keras's own logits."""
+    from training.quiet import import_tensorflow
+
+    import_tensorflow()
+    import keras
+    import numpy as np
+
+    import export
+    import keras_vit
+
+    model = keras_vit.VisionTransformer(
+        image_size=32,
+        patch_size=8,
+        hidden_size=32,
+        mlp_dim=64,
+        num_heads=2,
+        num_layers=2,
+        num_classes=5,
+        dropout_rate=0.1,
+    )
+    generator = np.random.default_rng(0)
+    for weight in model.weights:
+        centre = 1.0 if weight.name == "gamma" else 0.0
+        weight.assign(centre + generator.normal(0, 0.1, weight.shape))
+    model.get_layer("head").kernel.regularizer = keras.regularizers.L2(1e-3)
+    export.to_hub(model, directory / "fixed")
+    export.to_hub(model, directory / "any", resolution="any")
+    images = generator.uniform(0, 1, (16, 32, 32, 3)).astype("float32")
+    logits = keras.ops.convert_to_numpy(model(images * 2 - 1, training=False))
+    targets = np.eye(5, dtype="float32")[np.arange(16) % 5]
+    np.savez(directory / "data.npz", images=images, logits=logits, targets=targets)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

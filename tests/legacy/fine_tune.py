@@ -1,0 +1,62 @@
+"""Run by `python -m tests.legacy` under TensorFlow 2.15: every way of training must move all."""
+
+import logging
+import pathlib
+import sys
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_addons as tfa
+import tensorflow_hub as hub
+
+OPTIMIZERS = {
+    "tfa AdamW": lambda: tfa.optimizers.AdamW(weight_decay=1e-4, learning_rate=1e-3),
+    "tfa LAMB": lambda: tfa.optimizers.LAMB(learning_rate=1e-2),
+    # The wrapper of this version takes optimizers of the old kind only.
+    "tfa MovingAverage": lambda: tfa.optimizers.MovingAverage(
+        tf.keras.optimizers.legacy.Adam(1e-3)
+    ),
+    "tfa SWA": lambda: tfa.optimizers.SWA(
+        tf.keras.optimizers.legacy.Adam(1e-3), start_averaging=0, average_period=1
+    ),
+    "keras Adam": lambda: tf.keras.optimizers.Adam(1e-3),
+}
+
+
+def main(directory):
+    directory = pathlib.Path(directory)
+    data = np.load(directory / "data.npz")
+    images, logits, targets = data["images"], data["logits"], data["targets"]
+    failures = []
+    # A predict function for each model is what this program is about.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+
+    def check(name, good, detail):
+        print(f"{'ok  ' if good else 'FAIL'}  {name}: {detail}")
+        if not good:
+            failures.append(name)
+
+    print(f"TensorFlow {tf.__version__}, tensorflow-addons {tfa.__version__}")
+    for name in ("fixed", "any"):
+        error = np.abs(hub.load(str(directory / name))(images).numpy() - logits).max()
+        check(f"hub.load, {name} resolution", error < 1e-5, f"largest error {error:.1e}")
+    for name, optimizer in OPTIMIZERS.items():
+        layer = hub.KerasLayer(str(directory / "fixed"), trainable=True)
+        model = tf.keras.Sequential([tf.keras.Input((32, 32, 3)), layer])
+        error = np.abs(model.predict(images, verbose=0) - logits).max()
+        before = [v.numpy() for v in layer.trainable_variables]
+        model.compile(optimizer(), tf.keras.losses.CategoricalCrossentropy(from_logits=True))
+        losses = model.fit(images, targets, epochs=5, verbose=0).history["loss"]
+        pairs = zip(before, layer.trainable_variables, strict=True)
+        moved = sum(np.any(old != new.numpy()) for old, new in pairs)
+        check(
+            f"hub.KerasLayer with {name}",
+            error < 1e-5 and moved == len(before) > 0 and losses[-1] < losses[0],
+            f"{moved} of {len(before)} variables moved, loss {losses[0]:.3f} to {losses[-1]:.3f}, "
+            f"{len(layer.losses)} regularisation loss",
+        )
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

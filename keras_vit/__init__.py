@@ -4,11 +4,12 @@ from keras_vit import analysis, layers, variants
 from keras_vit.analysis import costs
 from keras_vit.checkpoints import load_checkpoint, save_checkpoint
 from keras_vit.create_model import create_model
-from keras_vit.models import ResNetV2, VisionTransformer, attention_maps
+from keras_vit.models import AxialResNet, ResNetV2, VisionTransformer, attention_maps
 from keras_vit.models.masked import MaskedPatchPrediction
 from keras_vit.version import __version__
 
 __all__ = [
+    "AxialResNet",
     "MaskedPatchPrediction",
     "ResNetV2",
     "VisionTransformer",

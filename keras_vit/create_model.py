@@ -1,25 +1,29 @@
 """Models by name."""
 
 from keras_vit import models, variants
+from keras_vit.checkpoints import load_weights
 
 
 def create_model(name, num_classes=1000, image_size=224, weights=None, **overrides):
     """Builds a model of the paper by its name.
 
     Args:
-        name: one of `keras_vit.variants.NAMES`, or "ViT-SIZE/PATCH" with any
-            patch size.
+        name: one of `keras_vit.variants.NAMES` or `AXIAL_RESNETS`, or
+            "ViT-SIZE/PATCH" with any patch size.
         num_classes: int, or None for the representation alone.
         image_size: int or (height, width), in pixels.
-        weights: None for the original's random initialisation, or the name or
-            path of a checkpoint. A head of another size is left as initialised.
+        weights: None for the original's random initialisation, or the path or
+            published name of a checkpoint, "augreg/B_16" for example: see
+            `keras_vit.checkpoints.load_weights`. A head of another size is left
+            as initialised.
         **overrides: further constructor arguments of the model's class.
 
     Returns:
-        A `keras_vit.VisionTransformer` or `keras_vit.ResNetV2`.
+        A `VisionTransformer`, `ResNetV2` or `AxialResNet`.
 
     Raises:
-        ValueError: if the name or an argument is not known.
+        ValueError: if the name is not known or an argument is out of its range.
+        TypeError: if the model's class has no such argument.
 
     Example:
 
@@ -30,7 +34,5 @@ def create_model(name, num_classes=1000, image_size=224, weights=None, **overrid
     arguments = {"name": model_name, **arguments, **overrides}
     model = getattr(models, class_name)(num_classes=num_classes, image_size=image_size, **arguments)
     if weights is not None:
-        from keras_vit.checkpoints import load_weights
-
         load_weights(model, weights)
     return model

@@ -58,6 +58,14 @@ PATCHED = (
 
 AXIAL = ("Axial-ViT-B/16", "Axial-ViT-B/32")
 
+# Wang et al.'s three widths, the baseline of appendix D.5. Their published weights are
+# PyTorch pickles, and the paper's compute convention does not cover them.
+AXIAL_RESNETS = {
+    "AxialResNet-S": ((3, 4, 6, 3), 0.5),
+    "AxialResNet-M": ((3, 4, 6, 3), 0.75),
+    "AxialResNet-L": ((3, 4, 6, 3), 1),
+}
+
 NAMES = (*PATCHED, *HYBRIDS, *RESNETS, *AXIAL)
 
 
@@ -74,6 +82,9 @@ def arguments_of(name):
         num_layers, width_factor = RESNETS[name]
         arguments = {"num_layers": num_layers, "width_factor": width_factor}
         return "ResNetV2", {**arguments, "pool_padding": "zero"}
+    if name in AXIAL_RESNETS:
+        num_layers, width_factor = AXIAL_RESNETS[name]
+        return "AxialResNet", {"num_layers": num_layers, "width_factor": width_factor}
     if name in HYBRIDS:
         size, num_layers, patch_size = HYBRIDS[name]
         resnet = {"num_layers": num_layers, "width_factor": 1}
@@ -81,8 +92,8 @@ def arguments_of(name):
     match = re.fullmatch(r"(Axial-)?ViT-(\w+)/(\d+)", name)
     if not match or match[2] not in SIZES or int(match[3]) < 1:
         raise ValueError(
-            f"Expected a model's name, one of {', '.join(NAMES)}, or ViT with a size of "
-            f"{', '.join(SIZES)} and any patch size. Received: {name!r}"
+            f"Expected a model's name, one of {', '.join((*NAMES, *AXIAL_RESNETS))}, "
+            f"or ViT with a size of {', '.join(SIZES)} and any patch size. Received: {name!r}"
         )
     arguments = {**SIZES[match[2]], "patch_size": int(match[3])}
     if match[1]:

@@ -105,21 +105,18 @@ def _assign(model, source, layout, skip, grid):
         if not _is_skipped(_names_of(array), skip, layout)
     ]
     resizers = _compare(model, source, layout, arrays, skip, grid)
-    values, not_finite = [], []
-    for array in arrays:
-        value = resizers.get(array.name, _unchanged)(source.read(array.name))
-        if not np.isfinite(value).all():
-            not_finite.append(array.name)
-        parts = array.unpack(value, *array.weights)
-        values.extend(zip(array.weights, parts, strict=True))
+    # Everything is read twice, to be checked before anything is assigned and yet never
+    # to be in memory all at once.
+    not_finite = [a.name for a in arrays if not np.isfinite(source.read(a.name)).all()]
     if not_finite:
         raise CheckpointError(
             f"{source.path} holds NaN or infinite values in: {', '.join(not_finite)}. "
             "Nothing was loaded."
         )
-    while values:
-        weight, value = values.pop()
-        weight.variable.assign(np.reshape(value, weight.variable.shape))
+    for array in arrays:
+        value = resizers.get(array.name, _unchanged)(source.read(array.name))
+        for weight, part in zip(array.weights, array.unpack(value, *array.weights), strict=True):
+            weight.variable.assign(np.reshape(part, weight.variable.shape))
     model.checkpoint_layout = layout
 
 

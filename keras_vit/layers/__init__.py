@@ -1,7 +1,9 @@
 """The layers of the Vision Transformer, its hybrids and its relatives."""
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
+from keras_vit.layers.axial_attention import AxialAttention
 from keras_vit.layers.axial_block import AxialEncoderBlock
+from keras_vit.layers.axial_unit import AxialUnit
 from keras_vit.layers.class_token import ClassToken
 from keras_vit.layers.dropout import Dropout, StochasticDepth
 from keras_vit.layers.encoder_block import EncoderBlock
@@ -23,7 +25,9 @@ from keras_vit.layers.standardized_conv import StandardizedConv2D
 
 __all__ = [
     "MLP",
+    "AxialAttention",
     "AxialEncoderBlock",
+    "AxialUnit",
     "BiTUnit",
     "ClassToken",
     "Dropout",

@@ -72,22 +72,27 @@ class MultiHeadSelfAttention(keras.layers.Layer):
         """Returns A of equation 6, (batch, heads, queries, tokens), in float32."""
         queries = tokens[:, :1] if first_token_only else tokens
         query = self._project(self.query, queries, (0, 2, 1, 3)) * self.scale
-        key = self._project(self.key, tokens, (0, 2, 3, 1))
-        logits = ops.matmul(query, key)
+        key = self._project(self.key, tokens, (0, 2, 1, 3))
+        # TensorFlow's products take the second transposition for nothing.
+        logits = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
         if self.relative_positions:
             logits = logits + self.relative_position(query)
         return ops.softmax(ops.cast(logits, "float32"), axis=-1)
 
-    def call(self, tokens, training=False, first_token_only=False, drawn=None):
-        drawn = self.draw(training) if drawn is None else drawn
+    def rows(self, tokens, first_token_only=False, drawn=None):
+        """Returns what the layer returns, as rows: (batch * queries, channels)."""
+        drawn = {} if drawn is None else drawn
         probabilities = ops.cast(self.probabilities(tokens, first_token_only), self.compute_dtype)
         value = self._project(self.value, tokens, (0, 2, 1, 3))
         heads = ops.matmul(self.dropout.apply(probabilities, drawn), value)
         heads = ops.transpose(heads, (0, 2, 1, 3))
-        _, length, _, _ = ops.shape(heads)
-        channels = self.num_heads * self.head_size
-        flat = self.out(ops.reshape(heads, (-1, channels)))
-        return ops.reshape(flat, (-1, length, channels))
+        return self.out(ops.reshape(heads, (-1, tokens.shape[-1])))
+
+    def call(self, tokens, training=False, first_token_only=False, drawn=None):
+        drawn = self.draw(training) if drawn is None else drawn
+        rows = self.rows(tokens, first_token_only, drawn)
+        _, length, channels = ops.shape(tokens)
+        return ops.reshape(rows, (-1, 1 if first_token_only else length, channels))
 
     def compute_output_spec(self, tokens, training=False, first_token_only=False, drawn=None):
         batch, length, channels = tokens.shape

@@ -1,6 +1,7 @@
 """One block of the Transformer encoder (equations 2 and 3)."""
 
 import keras
+from keras import ops
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
 from keras_vit.layers.dropout import Dropout, StochasticDepth
@@ -88,26 +89,33 @@ class EncoderBlock(keras.layers.Layer):
             "mlp_depth": self.mlp_depth.draw(training),
         }
 
-    def _attend(self, tokens, drawn, first_token_only):
-        x = self.attention(
-            self.attention_norm(tokens),
-            first_token_only=first_token_only,
-            drawn=drawn["attention"],
+    def _transform(self, tokens, drawn, first_token_only):
+        # Tokens are the rows of a matrix here: TensorFlow then adds a branch to its residual
+        # within the matrix product that the branch ends with.
+        residual = tokens[:, :1] if first_token_only else tokens
+        _, length, channels = ops.shape(residual)
+        rows = ops.reshape(residual, (-1, channels))
+        branch = self.attention.rows(
+            self.attention_norm(tokens), first_token_only, drawn["attention"]
         )
-        x = self.attention_dropout.apply(x, drawn["attention_dropout"])
-        return self.attention_depth.apply(x, drawn["attention_depth"])
+        branch = self.attention_dropout.apply(branch, drawn["attention_dropout"])
+        rows = rows + self._skip(self.attention_depth, branch, length, drawn["attention_depth"])
+        branch = self.mlp(self.mlp_norm(rows), drawn=drawn["mlp"])
+        rows = rows + self._skip(self.mlp_depth, branch, length, drawn["mlp_depth"])
+        return ops.reshape(rows, (-1, length, channels))
 
-    def _think(self, tokens, drawn):
-        x = self.mlp(self.mlp_norm(tokens), drawn=drawn["mlp"])
-        return self.mlp_depth.apply(x, drawn["mlp_depth"])
+    def _skip(self, depth, rows, length, drawn):
+        if not drawn:
+            return rows
+        channels = rows.shape[-1]
+        tokens = depth.apply(ops.reshape(rows, (-1, length, channels)), drawn)
+        return ops.reshape(tokens, (-1, channels))
 
     def call(self, tokens, training=False, first_token_only=False):
         drawn = self._draw(training)
 
         def transform(tokens):
-            residual = tokens[:, :1] if first_token_only else tokens
-            attended = residual + self._attend(tokens, drawn, first_token_only)
-            return attended + self._think(attended, drawn)
+            return self._transform(tokens, drawn, first_token_only)
 
         if self.remat and training:
             transform = keras.remat(transform)

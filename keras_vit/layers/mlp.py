@@ -1,11 +1,28 @@
 """The two-layer perceptron of an encoder block (equation 3)."""
 
+import math
+
 import keras
 from keras import ops
 
 from keras_vit.layers.dropout import Dropout
 
-GELU_FLAVOURS = ("tanh", "erf")
+
+
+def tanh_gelu(x):
+    """x Φ(x), with Φ approximated by a tanh as in Hendrycks and Gimpel (2016)."""
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x * (x * x)))
+    return (0.5 * x) * (1 + ops.tanh(inner))
+
+
+def erf_gelu(x):
+    """x Φ(x), Φ being the normal distribution function."""
+    return (0.5 * x) * (1 + ops.erf(x * math.sqrt(0.5)))
+
+
+# Spelled out, because TensorFlow folds these products into the matrix product before them,
+# and TFLite into one operation; of `keras.ops.gelu` TensorFlow folds neither flavour.
+GELU_FLAVOURS = {"tanh": tanh_gelu, "erf": erf_gelu}
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -20,7 +37,7 @@ class MLP(keras.layers.Layer):
             by up to 4.7e-4.
 
     Call arguments:
-        tokens: (batch, tokens, channels).
+        tokens: (..., channels), for example (batch, tokens, channels).
         training: bool.
         drawn: what `draw` returned, or None to draw here.
 
@@ -31,7 +48,7 @@ class MLP(keras.layers.Layer):
     def __init__(self, mlp_dim, dropout_rate=0.0, gelu="tanh", **kwargs):
         super().__init__(**kwargs)
         if gelu not in GELU_FLAVOURS:
-            raise ValueError(f"`gelu` must be one of {GELU_FLAVOURS}. Received: gelu={gelu!r}")
+            raise ValueError(f"`gelu` must be one of {tuple(GELU_FLAVOURS)}. Received: gelu={gelu!r}")
         self.mlp_dim = mlp_dim
         self.dropout_rate = dropout_rate
         self.gelu = gelu
@@ -62,13 +79,14 @@ class MLP(keras.layers.Layer):
 
     def call(self, tokens, training=False, drawn=None):
         drawn = self.draw(training) if drawn is None else drawn
-        _, length, channels = ops.shape(tokens)
-        x = self.hidden_dense(ops.reshape(tokens, (-1, channels)))
-        x = ops.gelu(x, approximate=self.gelu == "tanh")
-        x = self.hidden_dropout.apply(x, drawn["hidden"])
-        x = self.output_dense(x)
-        x = self.output_dropout.apply(x, drawn["output"])
-        return ops.reshape(x, (-1, length, channels))
+        rows = tokens
+        if len(tokens.shape) > 2:
+            rows = ops.reshape(tokens, (-1, tokens.shape[-1]))
+        rows = GELU_FLAVOURS[self.gelu](self.hidden_dense(rows))
+        rows = self.hidden_dropout.apply(rows, drawn["hidden"])
+        rows = self.output_dense(rows)
+        rows = self.output_dropout.apply(rows, drawn["output"])
+        return rows if len(tokens.shape) == 2 else ops.reshape(rows, ops.shape(tokens))
 
     def compute_output_spec(self, tokens, training=False, drawn=None):
         return keras.KerasTensor(tokens.shape, dtype=self.compute_dtype)

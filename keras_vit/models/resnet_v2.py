@@ -3,11 +3,12 @@
 import keras
 
 from keras_vit.layers import BiTUnit, GroupNormalization, RootPooling, StandardizedConv2D
+from keras_vit.models.feature_map_classifier import FeatureMapClassifier
 from keras_vit.models.image_size import as_height_width
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class ResNetV2(keras.Model):
+class ResNetV2(FeatureMapClassifier):
     """A pre-activation ResNet with group normalisation and weight standardisation.
 
     A functional `keras.Model` from images, (batch, height, width, 3) float32 in
@@ -59,59 +60,12 @@ class ResNetV2(keras.Model):
         x = GroupNormalization(1e-5, dtype=policy, name="group_norm")(x)
         x = keras.layers.Activation("relu", dtype=policy, name="relu")(x)
         endpoints["encoded"] = x
-        x = keras.layers.GlobalAveragePooling2D(dtype=policy, name="pool")(x)
-        x = keras.layers.Identity(dtype="float32", name="representation")(x)
-        endpoints["representation"] = x
-        if num_classes is not None:
-            x = keras.layers.Dense(
-                num_classes,
-                kernel_initializer="zeros",
-                bias_initializer=keras.initializers.Constant(head_bias_init),
-                dtype="float32",
-                name="head",
-            )(x)
-            endpoints["logits"] = x
-        super().__init__(inputs=images, outputs=x, name=name, trainable=trainable)
-        self._record = _Record(
-            endpoints,
-            {
-                "num_layers": tuple(num_layers),
-                "width_factor": width_factor,
-                "num_classes": num_classes,
-                "image_size": image_size if isinstance(image_size, int) else tuple(image_size),
-                "head_bias_init": head_bias_init,
-                "pool_padding": pool_padding,
-            },
-            policy,
-        )
-
-    @property
-    def arguments(self):
-        """The constructor's arguments, a dict."""
-        return self._record.arguments
-
-    @property
-    def endpoints(self):
-        """Every intermediate result by name: the stages' feature maps and the rest."""
-        return dict(self._record.endpoints)
-
-    def get_config(self):
-        return {
-            **self.arguments,
-            "name": self.name,
-            "trainable": self.trainable,
-            "dtype": keras.dtype_policies.serialize(self._record.policy),
+        arguments = {
+            "num_layers": tuple(num_layers),
+            "width_factor": width_factor,
+            "num_classes": num_classes,
+            "image_size": image_size if isinstance(image_size, int) else tuple(image_size),
+            "head_bias_init": head_bias_init,
+            "pool_padding": pool_padding,
         }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(**config)
-
-
-class _Record:
-    """What the model remembers, out of reach of Keras's attribute tracking."""
-
-    def __init__(self, endpoints, arguments, policy):
-        self.endpoints = endpoints
-        self.arguments = arguments
-        self.policy = policy
+        super().__init__(images, endpoints, arguments, policy, name, trainable)

@@ -1,0 +1,115 @@
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+
+
+@pytest.fixture
+def model():
+    """Two stages of one and two units, random weights and statistics."""
+    model = keras_vit.models.AxialResNet((1, 2), 0.25, 2, num_classes=5, image_size=(16, 24))
+    rng = np.random.default_rng(0)
+    for weight in model.weights:
+        fan_in = np.prod(weight.shape[:-1]) if len(weight.shape) > 1 else 4
+        value = rng.standard_normal(weight.shape) / np.sqrt(fan_in)
+        weight.assign(np.abs(value) + 0.5 if weight.name == "moving_variance" else value)
+    return model
+
+
+def unit_count(channels, f, rows, columns, projects):
+    def attention(length):
+        size = f // 8
+        norms = 2 * (2 * f) + 2 * (3 * 8) + 2 * (2 * f)
+        return 2 * f * f + (2 * length - 1) * 2 * size + norms
+
+    ends = channels * f + 2 * f + f * 2 * f + 4 * f
+    return ends + attention(rows) + attention(columns) + projects * (channels * 2 * f + 4 * f)
+
+
+def closed_form(factor):
+    width = int(64 * factor)
+    total, channels, span = 7 * 7 * 3 * width + 2 * width, width, 56
+    for stage, units in enumerate((3, 4, 6, 3)):
+        f = int(128 * factor) * 2**stage
+        for unit in range(units):
+            total += unit_count(channels, f, span, span, unit == 0)
+            channels = 2 * f
+            if stage and unit == 0:
+                span //= 2
+    return total + 1000 * channels + 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("AxialResNet-S", 11_586_216), ("AxialResNet-M", 25_179_400), ("AxialResNet-L", 43_973_480)],
+)
+def test_parameter_count(name, expected):
+    with keras.StatelessScope(initialize_variables=False):
+        model = keras_vit.create_model(name)
+        count = sum(int(np.prod(w.shape)) for w in model.trainable_weights)
+        shapes = {name: tensor.shape[1:3] for name, tensor in model.endpoints.items()}
+    assert count == expected
+    assert count == closed_form(keras_vit.variants.AXIAL_RESNETS[name][1])
+    assert [shapes[f"block_{stage:02d}"] for stage in range(4)] == [
+        (56, 56),
+        (28, 28),
+        (14, 14),
+        (7, 7),
+    ]
+
+
+def test_a_unit_is_its_branch_and_its_shortcut(model, random_images, forward, to_numpy):
+    values = forward(keras.Model(model.input, model.endpoints), random_images(2, 16, 24))
+    x, unit = values["block_00"], model.get_layer("block2_unit1")
+    down = np.maximum(to_numpy(unit.bn1(unit.conv_down(x))), 0)
+    attended = to_numpy(unit.width_attention(unit.height_attention(down)))
+    pooled = attended.reshape(2, 2, 2, 3, 2, -1).mean((2, 4))
+    branch = to_numpy(unit.bn2(unit.conv_up(np.maximum(pooled, 0))))
+    shortcut = to_numpy(unit.bn_proj(unit.conv_proj(x)))
+    result = to_numpy(unit(x))
+    assert result.shape == (2, 2, 3, 128)
+    np.testing.assert_allclose(result, np.maximum(branch + shortcut, 0), atol=1e-5)
+
+
+def test_units_start_as_their_shortcut(random_images, forward):
+    model = keras_vit.models.AxialResNet((2,), 0.25, 2, image_size=16)
+    unit = model.get_layer("block1_unit2")
+    before = keras.Model(model.input, unit.input)
+    after = keras.Model(model.input, unit.output)
+    images = random_images(2)
+    np.testing.assert_array_equal(forward(after, images), forward(before, images))
+
+
+def test_keras_file(model, random_images, forward, tmp_path):
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert loaded.get_config() == model.get_config()
+    images = random_images(2, 16, 24)
+    np.testing.assert_array_equal(forward(loaded, images), forward(model, images))
+
+
+def test_half_precision(model, random_images, forward):
+    config = {**model.get_config(), "dtype": "mixed_bfloat16"}
+    half = type(model).from_config(config)
+    half.set_weights(model.get_weights())
+    images = random_images(2, 16, 24)
+    result, expected = forward(half, images), forward(model, images)
+    assert result.dtype == np.float32
+    assert 0 < np.linalg.norm(result - expected) < 5e-2 * np.linalg.norm(expected)
+
+
+def test_every_weight_learns(model, random_images, gradients):
+    result = gradients(model, random_images(4, 16, 24), training=True)
+    assert set(result) == {v.path for v in model.trainable_variables}
+    assert all(np.abs(gradient).max() > 0 for gradient in result.values())
+
+
+def test_image_size_must_be_a_multiple_of_the_stride():
+    with pytest.raises(ValueError, match="multiple of 32"):
+        keras_vit.create_model("AxialResNet-S", image_size=200)
+
+
+def test_no_published_format(model, tmp_path):
+    with pytest.raises(TypeError, match=r"Use `model.save`"):
+        keras_vit.save_checkpoint(model, tmp_path / "a.npz")

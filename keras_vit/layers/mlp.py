@@ -8,7 +8,6 @@ from keras import ops
 from keras_vit.layers.dropout import Dropout
 
 
-
 def tanh_gelu(x):
     """x Φ(x), with Φ approximated by a tanh as in Hendrycks and Gimpel (2016)."""
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x * (x * x)))
@@ -48,7 +47,9 @@ class MLP(keras.layers.Layer):
     def __init__(self, mlp_dim, dropout_rate=0.0, gelu="tanh", **kwargs):
         super().__init__(**kwargs)
         if gelu not in GELU_FLAVOURS:
-            raise ValueError(f"`gelu` must be one of {tuple(GELU_FLAVOURS)}. Received: gelu={gelu!r}")
+            raise ValueError(
+                f"`gelu` must be one of {tuple(GELU_FLAVOURS)}. Received: gelu={gelu!r}"
+            )
         self.mlp_dim = mlp_dim
         self.dropout_rate = dropout_rate
         self.gelu = gelu

@@ -58,7 +58,8 @@ def download(url, path, timeout=30):
             version = hashlib.sha256(_version(response.headers).encode()).hexdigest()[:16]
             partial = path.with_name(f".{path.name}.{version}.part")
             with open(partial, "ab") as file, _locked(file):
-                if path.exists():
+                if path.exists():  # another process was faster
+                    partial.unlink(missing_ok=True)
                     return path
                 _receive(url, response, file, timeout)
                 _check(partial, response.headers)

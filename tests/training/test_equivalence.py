@@ -16,7 +16,7 @@ def test_strategies_agree(launch, cluster, tmp_path):
         for file, (names, environment) in zip(files, commands, strict=True)
     ]
     for process in processes:
-        output, _ = process.communicate(timeout=300)
+        output, _ = process.communicate(timeout=500)
         assert process.returncode == 0, output
 
     local, worker, other = (np.load(file) for file in files)

@@ -21,7 +21,7 @@ def start(launch, cluster, train_command):
 
 
 def wait_for(workdir, step, processes):
-    end = time.monotonic() + 240
+    end = time.monotonic() + 500
     while not (workdir / "checkpoints" / f"checkpoint-{step}.index").exists():
         assert all(process.poll() is None for process in processes)
         assert time.monotonic() < end
@@ -30,7 +30,7 @@ def wait_for(workdir, step, processes):
 
 def finish(processes):
     """Returns the exit status and the last line of every process."""
-    outputs = [process.communicate(timeout=240)[0].strip() for process in processes]
+    outputs = [process.communicate(timeout=500)[0].strip() for process in processes]
     return [
         (process.returncode, output.splitlines()[-1] if output else "")
         for process, output in zip(processes, outputs, strict=True)

@@ -19,7 +19,7 @@ def uninterrupted(tiny, tmp_path_factory):
 
 def wait_for(workdir, step, process):
     """Waits until the checkpoint of `step` is there."""
-    end = time.monotonic() + 240
+    end = time.monotonic() + 500
     while not (workdir / "checkpoints" / f"checkpoint-{step}.index").exists():
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < end
@@ -76,7 +76,7 @@ def test_stopped_by_a_scheduler(
     process = launch(*train_command(tmp_path, "--config.checkpoint_every_steps=50"))
     wait_for(tmp_path, 50, process)
     process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=240)
+    output, _ = process.communicate(timeout=500)
     assert process.returncode == 128 + signal.SIGTERM
     message = output.strip().splitlines()[-1]
     assert message.startswith("error: Stopped on request after step ")

@@ -9,7 +9,7 @@ SCRIPT = pathlib.Path(__file__).parent / "processes" / "fake_tpu.py"
 def test_step_traces_under_tpu_strategy(launch, tmp_path):
     output = tmp_path / "operations.json"
     process = launch(SCRIPT, output)
-    log, _ = process.communicate(timeout=300)
+    log, _ = process.communicate(timeout=500)
     assert process.returncode == 0, log
     traced = json.loads(output.read_text())
     assert traced["strategy"] == "TPUStrategyV2"

@@ -15,7 +15,7 @@ def run(options):
     try:
         _start_tensorflow()
         return COMMANDS[options.command](options)
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -84,17 +84,12 @@ def _tflite(options):
 
 def _all_quantizations(options, source, arguments):
     from export.quantization import QUANTIZATIONS
-    from export.tflite import to_tflite
+    from export.tflite import to_tflite_files
 
     images, labels = _images(options, source)
-    calibration = _calibration(options, source)
-    reports = []
-    for quantization in QUANTIZATIONS:
-        file = options.output / f"{quantization}.tflite"
-        to_tflite(
-            source.model, file, quantization=quantization, calibration=calibration, **arguments
-        )
-        reports.append(_verify(source, file, images, labels))
+    files = {name: options.output / f"{name}.tflite" for name in QUANTIZATIONS}
+    to_tflite_files(source.model, files, calibration=_calibration(options, source), **arguments)
+    reports = [_verify(source, file, images, labels) for file in files.values()]
     _show_choice(reports)
     _write_json(options, [report.to_dict() for report in reports])
     return 0 if all(report.ok for report in reports) else 1
@@ -102,9 +97,11 @@ def _all_quantizations(options, source, arguments):
 
 def _npz(options):
     import keras_vit
+    from export.portable import portable
 
     source = _source(options)
-    keras_vit.save_checkpoint(source.model, options.output)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    keras_vit.save_checkpoint(portable(source.model), options.output)
     print(f"wrote {options.output}")
     return _verify_written(options, source, options.output)
 

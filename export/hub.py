@@ -58,7 +58,7 @@ def to_hub(
         The directory, a `pathlib.Path`.
 
     Raises:
-        TypeError: if the model is of another package.
+        ExportError: if the model is of another package.
         ValueError: if an argument is out of its range, or the model cannot have
             what is asked for.
         OSError: if the directory cannot be written.

@@ -3,6 +3,7 @@
 import keras
 
 import keras_vit
+from export.errors import ExportError
 
 
 def portable(model):
@@ -14,20 +15,34 @@ def portable(model):
     is dropped, as its gradient does not survive in a SavedModel, and frozen weights
     are trainable again: what to train is for the artefact's next user to say.
 
+    Of a `keras_vit.MaskedPatchPrediction` the encoder is handed over, without the
+    head, the hidden layer before it and the attention pooling, which took no part
+    in the training.
+
     Args:
-        model: a `keras_vit.VisionTransformer` or `keras_vit.ResNetV2`.
+        model: a `keras_vit.VisionTransformer`, `keras_vit.ResNetV2` or
+            `keras_vit.MaskedPatchPrediction`.
 
     Raises:
-        TypeError: if it is another kind of model.
-        ValueError: if Keras runs on another backend than TensorFlow.
+        ExportError: if it is another kind of model, or if Keras runs on another
+            backend than TensorFlow.
     """
     if keras.backend.backend() != "tensorflow":
-        raise ValueError(
+        raise ExportError(
             "Exporting needs Keras on TensorFlow. Received: backend "
             f"{keras.backend.backend()!r}. Set KERAS_BACKEND=tensorflow."
         )
+    if isinstance(model, keras_vit.MaskedPatchPrediction):
+        encoder = model.encoder
+        pooling = encoder.arguments["classifier"]
+        return _copy(
+            encoder,
+            num_classes=None,
+            representation_size=None,
+            classifier="gap" if pooling == "map" else pooling,
+        )
     if not isinstance(model, (keras_vit.VisionTransformer, keras_vit.ResNetV2)):
-        raise TypeError(
+        raise ExportError(
             "Expected a keras_vit.VisionTransformer or keras_vit.ResNetV2, whose inputs are known "
             f"to be images in [-1, 1]. Received: {type(model).__module__}.{type(model).__name__}. "
             "A model built around one can be exported by its own graph with model.export()."
@@ -36,11 +51,18 @@ def portable(model):
     policy = keras.dtype_policies.deserialize(config["dtype"]).name
     if policy == "float32" and not config.get("remat") and _all_trainable(model):
         return model
-    config.update(dtype="float32", trainable=True)
+    return _copy(model)
+
+
+def _copy(model, **changes):
+    """Returns a trainable float32 copy, with the weights that both have."""
+    config = {**model.get_config(), "dtype": "float32", "trainable": True, **changes}
     if "remat" in config:
         config["remat"] = False
     copy = type(model).from_config(config)
-    for source, target in zip(model.weights, copy.weights, strict=True):
+    sources = {weight.path: weight for weight in model.weights}
+    for target in copy.weights:
+        source = sources[target.path]
         target.assign(keras.ops.cast(source, "float32"))
         target.regularizer = getattr(source, "regularizer", None)
     return copy

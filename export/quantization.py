@@ -33,7 +33,8 @@ def _float16(manager):
 
 
 def _dynamic(manager):
-    manager.add_dynamic_config(".*", OPERATION.ALL_SUPPORTED, num_bits=8)
+    for operation in WEIGHTED:
+        manager.add_dynamic_config(".*", operation, num_bits=8)
 
 
 def _int8(manager):

@@ -14,7 +14,7 @@ class Source:
 
     Attributes:
         name: of the source, for tables.
-        model: a `keras_vit.VisionTransformer` or `keras_vit.ResNetV2`.
+        model: as `export.portable.portable` takes it.
         config: dict, the config.json of a run, or empty.
     """
 
@@ -35,7 +35,9 @@ class Source:
         from training.data import registry
 
         names = registry.get(self.config["dataset"], self.config.get("data_dir")).class_names
-        return list(names) if names and len(names) == self.model.arguments["num_classes"] else None
+        return (
+            list(names) if names and len(names) == self.model.arguments.get("num_classes") else None
+        )
 
 
 def load_source(path, *, model_name=None, image_size=224, num_classes=None, **overrides):
@@ -95,7 +97,8 @@ def _load_keras(file):
             f"{' '.join(str(error).split())[:500]}. It is damaged, needs classes of another "
             "package, or holds code, which is not run."
         ) from error
-    if not isinstance(model, (keras_vit.VisionTransformer, keras_vit.ResNetV2)):
+    kinds = (keras_vit.VisionTransformer, keras_vit.ResNetV2, keras_vit.MaskedPatchPrediction)
+    if not isinstance(model, kinds):
         raise ExportError(
             f"Expected a model of keras_vit. Received: {file}, a {type(model).__name__}."
         )

@@ -66,50 +66,85 @@ def to_tflite(
         The file, a `pathlib.Path`.
 
     Raises:
-        TypeError: if the model is of another package.
+        ExportError: if the model is of another package, or the images are not what it takes.
         ValueError: if an argument is out of its range.
         OSError: if the file cannot be written.
     """
     file = pathlib.Path(file)
-    if quantization not in QUANTIZATIONS:
-        raise ValueError(
-            f"`quantization` must be one of {QUANTIZATIONS}. Received: {quantization!r}"
-        )
+    (written,) = to_tflite_files(
+        model,
+        {quantization: file},
+        calibration=calibration,
+        labels=labels,
+        batch_sizes=batch_sizes,
+        feature_vector=feature_vector,
+    )
+    return written
+
+
+def to_tflite_files(
+    model, files, *, calibration=None, labels=None, batch_sizes=(), feature_vector=False
+):
+    """Writes several quantisations of a model, which is converted once.
+
+    Args:
+        files: dict of quantisation to file.
+
+    The other arguments and the errors are those of `to_tflite`.
+
+    Returns:
+        The files, a list of `pathlib.Path`.
+    """
+    for quantization in files:
+        _check_quantization(quantization, calibration)
     model = portable(model)
     if labels is not None:
         labels = checked_labels(labels, num_classes(model))
     signatures = _signatures(model, batch_sizes, feature_vector)
     samples = None
-    if quantization in CALIBRATED:
-        if calibration is None:
-            raise ValueError(
-                f'quantization="{quantization}" needs calibration=images, some 100 images like '
-                "those of the application, RGB in [0, 1]. Received: None"
-            )
+    if any(quantization in CALIBRATED for quantization in files):
         images = calibration_images(calibration, image_size(model), CALIBRATION_IMAGES)
         samples = _samples(images, signatures)
+    content = None
+    for quantization, file in files.items():
+        with whole_file(file) as temporary:
+            content = content or _float_content(model, signatures, labels)
+            result = content
+            if quantization != "none":
+                result = quantize(content, quantization, samples)
+            if labels is not None:
+                result = append_labels(result, labels)
+            temporary.write_bytes(result)
+    return [pathlib.Path(file) for file in files.values()]
+
+
+def _check_quantization(quantization, calibration):
+    if quantization not in QUANTIZATIONS:
+        raise ValueError(
+            f"`quantization` must be one of {QUANTIZATIONS}. Received: {quantization!r}"
+        )
+    if quantization in CALIBRATED and calibration is None:
+        raise ValueError(
+            f'quantization="{quantization}" needs calibration=images, some 100 images like those '
+            "of the application, RGB in [0, 1]. Received: None"
+        )
     if quantization == "int8-full":
         log.warning(
             "int8-full is for accelerators that compute in integers only. On CPUs it is slower "
             'than float32 and loses accuracy; "int8" is faster and closer to the model.'
         )
-    with whole_file(file) as temporary:
-        content = _convert(model, signatures)
-        content = add_metadata(
-            content,
-            name=model.name,
-            description="Vision model. Input: RGB image in [0, 1].",
-            inputs=["image"],
-            outputs=[signatures[MAIN_SIGNATURE][2]],
-            labels=labels is not None,
-            signatures={_sortable(i): name for i, name in enumerate(signatures)},
-        )
-        if quantization != "none":
-            content = quantize(content, quantization, samples)
-        if labels is not None:
-            content = append_labels(content, labels)
-        temporary.write_bytes(content)
-    return file
+
+
+def _float_content(model, signatures, labels):
+    return add_metadata(
+        _convert(model, signatures),
+        name=model.name,
+        description="Vision model. Input: RGB image in [0, 1].",
+        inputs=["image"],
+        outputs=[signatures[MAIN_SIGNATURE][2]],
+        labels=labels is not None,
+        signatures={_sortable(i): name for i, name in enumerate(signatures)},
+    )
 
 
 def _signatures(model, batch_sizes, feature_vector):

@@ -7,7 +7,7 @@ import pytest
 import keras_vit
 
 
-def randomize(model, seed=0):
+def _randomize(model, seed=0):
     """Sets every weight of a model to noise, so that none can be lost unnoticed."""
     generator = np.random.default_rng(seed)
     for weight in model.weights:
@@ -15,6 +15,12 @@ def randomize(model, seed=0):
         centre = 1.0 if weight.name == "gamma" else 0.0
         weight.assign(centre + noise)
     return model
+
+
+@pytest.fixture(scope="session")
+def randomize():
+    """Returns a function that sets a model's weights to noise and returns the model."""
+    return _randomize
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +39,7 @@ def make_vit():
             "num_classes": 5,
             **overrides,
         }
-        return randomize(keras_vit.VisionTransformer(**arguments))
+        return _randomize(keras_vit.VisionTransformer(**arguments))
 
     return make
 

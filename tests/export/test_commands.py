@@ -1,0 +1,245 @@
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_hub as hub
+
+import keras_vit
+from export import __main__ as program
+from export.tflite_metadata import labels_of
+
+
+def run(*arguments):
+    return program.main([str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def model(make_vit):
+    return make_vit(image_size=16, patch_size=8, num_layers=1, num_classes=10)
+
+
+@pytest.fixture(scope="module")
+def run_directory(model, tmp_path_factory):
+    """What a run on the embedded digits leaves, as far as an export reads it."""
+    directory = tmp_path_factory.mktemp("runs") / "digits"
+    directory.mkdir()
+    model.save(directory / "model.keras")
+    config = {
+        "dataset": "digits",
+        "data_dir": "",
+        "train_split": "train",
+        "eval_split": "test",
+        "eval_preprocess": "decode|resize(16)|value_range(-1,1)",
+        "loss": "sigmoid",
+    }
+    (directory / "config.json").write_text(json.dumps(config))
+    return directory
+
+
+def answer(model, images):
+    return keras.ops.convert_to_numpy(model(images * 2 - 1, training=False))
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    return np.random.default_rng(5).uniform(0, 1, (40, 16, 16, 3)).astype("float32")
+
+
+@pytest.fixture(scope="module")
+def data(pictures, model, tmp_path_factory):
+    file = tmp_path_factory.mktemp("data") / "images.npz"
+    np.savez(file, images=pictures, labels=answer(model, pictures).argmax(-1))
+    return file
+
+
+def test_help_is_quick_because_it_imports_nothing():
+    code = (
+        "import sys; from export.__main__ import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit as end: code = end.code\n"
+        "print(sorted({'tensorflow', 'keras', 'numpy'} & set(sys.modules)), code)"
+    )
+    for arguments in (["--help"], ["tflite", "--help"], ["verify", "--help"]):
+        command = [sys.executable, "-c", code, *arguments]
+        result = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert "usage: python -m export" in result.stdout
+        assert result.stdout.splitlines()[-1] == "[] 0"
+
+
+def test_hub_from_a_run_knows_labels_and_loss_and_is_verified(
+    run_directory, model, pictures, tmp_path, capsys
+):
+    report = tmp_path / "report.json"
+    assert run("hub", run_directory, f"--output={tmp_path / 'm'}", f"--json={report}") == 0
+    module = hub.load(str(tmp_path / "m"))
+    logits = answer(model, pictures)
+    np.testing.assert_allclose(module(pictures), logits, atol=1e-5)
+    scores = module.signatures["serving_default"](images=tf.constant(pictures))["probabilities"]
+    np.testing.assert_allclose(scores, tf.nn.sigmoid(logits), atol=1e-5)
+    labels = (tmp_path / "m/assets/labels.txt").read_text().split()
+    assert labels == [str(digit) for digit in range(10)]
+    values = json.loads(report.read_text())
+    assert values["ok"] and values["images"] == 200 and values["agreement"] == 1
+    assert 0 <= values["model_accuracy"] == values["artefact_accuracy"] < 0.5
+    assert "top-1 agreement" in capsys.readouterr().out
+
+
+def test_tflite_from_a_keras_file(run_directory, pictures, data, tmp_path):
+    labels = tmp_path / "labels.txt"
+    labels.write_text("\n".join("abcdefghij"))
+    file = tmp_path / "m.tflite"
+    assert (
+        run(
+            "tflite",
+            run_directory / "model.keras",
+            f"--output={file}",
+            "--quantization=int8",
+            "--batch_sizes=2,4",
+            "--feature_vector",
+            f"--labels={labels}",
+            f"--data={data}",
+        )
+        in (0, 1)  # how well random weights quantise is not the point
+    )
+    assert labels_of(file) == list("abcdefghij")
+    from ai_edge_litert.interpreter import Interpreter
+
+    signatures = Interpreter(str(file)).get_signature_list()
+    assert set(signatures) == {"serving_default", "batch_2", "batch_4", "feature_vector"}
+
+
+def test_without_images_nothing_is_verified(run_directory, tmp_path, capsys):
+    source, file = run_directory / "model.keras", tmp_path / "m.tflite"
+    assert run("tflite", source, f"--output={file}", "--quantization=none") == 0
+    assert "not verified" in capsys.readouterr().out
+    assert run("verify", file, f"--against={source}") == 2
+    assert "--data" in capsys.readouterr().err
+
+
+def test_npz_goes_back_into_a_model(run_directory, model, data, tmp_path, capsys):
+    file = tmp_path / "m.npz"
+    assert run("npz", run_directory, f"--output={file}") == 0
+    with np.load(file) as arrays:
+        np.testing.assert_array_equal(arrays["head/kernel"], model.get_layer("head").kernel)
+    assert "largest error of logits" in capsys.readouterr().out
+
+
+def test_verify_fails_on_another_model(run_directory, make_vit, data, tmp_path, capsys):
+    file = tmp_path / "m.tflite"
+    assert run("tflite", run_directory, f"--output={file}", "--quantization=none") == 0
+    other = make_vit(image_size=16, patch_size=8, num_layers=1, num_classes=10)
+    other.get_layer("head").kernel.assign(other.get_layer("head").kernel[:, ::-1])
+    other.save(tmp_path / "other.keras")
+    report = tmp_path / "report.json"
+    status = run(
+        "verify",
+        file,
+        f"--against={tmp_path / 'other.keras'}",
+        f"--data={data}",
+        f"--json={report}",
+    )
+    assert status == 1
+    assert not json.loads(report.read_text())["ok"]
+    assert "above 0.0001" in capsys.readouterr().out
+
+
+def test_checkpoints_need_their_architecture(tmp_path, data, capsys):
+    model = keras_vit.create_model("ViT-Ti/16", num_classes=3, image_size=32, num_layers=12)
+    keras_vit.save_checkpoint(model, tmp_path / "ti.npz")
+    assert run("npz", tmp_path / "ti.npz", f"--output={tmp_path / 'b.npz'}") == 2
+    assert "--model=ViT-B/16" in capsys.readouterr().err
+    arguments = ["--model=ViT-Ti/16", "--image_size=32", "--num_classes=3"]
+    assert run("npz", tmp_path / "ti.npz", f"--output={tmp_path / 'b.npz'}", *arguments) == 0
+    with np.load(tmp_path / "ti.npz") as a, np.load(tmp_path / "b.npz") as b:
+        assert set(a.files) == set(b.files)
+        assert all(np.array_equal(a[name], b[name]) for name in a.files)
+
+
+def test_all_quantizations_and_their_table(run_directory, data, tmp_path, capsys):
+    report = tmp_path / "report.json"
+    run("tflite", run_directory, "--all", f"--output={tmp_path}", "--images=40", f"--json={report}")
+    names = ["none", "float16", "dynamic", "int8", "int8-full"]
+    assert all((tmp_path / f"{name}.tflite").exists() for name in names)
+    reports = json.loads(report.read_text())
+    assert [each["kind"] for each in reports] == names
+    assert [each["images"] for each in reports] == [40] * 5
+    sizes = [each["size_bytes"] for each in reports]
+    assert sizes[1] < sizes[0] and sizes[2] < sizes[1]
+    table = capsys.readouterr().out
+    assert all(name in table for name in names)
+
+
+def damaged(run_directory, tmp_path):
+    whole = (run_directory / "model.keras").read_bytes()
+    files = {
+        "missing.keras": None,
+        "empty.keras": b"",
+        "text.keras": b"not a model",
+        "half.keras": whole[: len(whole) // 2],
+        "flipped.keras": whole[:2000] + bytes(b ^ 0xFF for b in whole[2000:2600]) + whole[2600:],
+    }
+    for name, content in files.items():
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+    return [tmp_path / name for name in files]
+
+
+def test_damaged_and_foreign_models_are_one_line(run_directory, tmp_path, capsys):
+    paths = damaged(run_directory, tmp_path)
+    foreign = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    foreign.save(tmp_path / "foreign.keras")
+    code = keras.Sequential([keras.Input((4,)), keras.layers.Lambda(lambda x: x + 1)])
+    code.save(tmp_path / "code.keras")
+    for path in (*paths, tmp_path / "foreign.keras", tmp_path / "code.keras", tmp_path):
+        assert run("hub", path, f"--output={tmp_path / 'out'}") == 2, path
+        error = capsys.readouterr().err.strip()
+        assert error.startswith("error: ") and len(error.splitlines()) == 1, error
+        assert path.name in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_unwritable_output(run_directory, tmp_path, capsys):
+    (tmp_path / "file").write_text("in the way")
+    for command, output in (("hub", "file/m"), ("tflite", "file/m.tflite"), ("npz", "file/m.npz")):
+        assert run(command, run_directory, f"--output={tmp_path / output}") == 2
+        assert "file" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_terminated_export_leaves_nothing(run_directory, tmp_path, monkeypatch):
+    original = tf.saved_model.save
+
+    def save_and_be_terminated(*args, **kwargs):
+        original(*args, **kwargs)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(tf.saved_model, "save", save_and_be_terminated)
+    with pytest.raises(SystemExit) as end:
+        run("hub", run_directory, f"--output={tmp_path / 'm'}")
+    assert end.value.code == 143
+    assert os.listdir(tmp_path) == []
+
+
+def test_directories_of_images(run_directory, tmp_path):
+    from export.images import load_images
+
+    generator = np.random.default_rng(0)
+    pixels = generator.integers(0, 256, (3, 24, 20, 3)).astype("uint8")
+    for index, image in enumerate(pixels):
+        (tmp_path / f"{index}.png").write_bytes(tf.io.encode_png(image).numpy())
+    (tmp_path / "notes.txt").write_text("not an image")
+    images, labels = load_images(tmp_path, (16, 16), limit=2)
+    expected = tf.image.resize(pixels[:2] / np.float32(255), (16, 16), antialias=True)
+    np.testing.assert_allclose(images, expected, atol=1e-6)
+    assert labels is None
+    shutil.rmtree(tmp_path)
+    tmp_path.mkdir()
+    with pytest.raises(ValueError, match="folder:"):
+        load_images(tmp_path, (16, 16))

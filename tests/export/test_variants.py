@@ -1,0 +1,64 @@
+"""Every kind of model in every kind of artefact."""
+
+import keras
+import numpy as np
+import pytest
+
+import export
+import keras_vit
+from export.measure import measure
+from export.tflite import to_tflite_files
+
+# What XNNPACK leaves to the interpreter in a float32 file: BiT pads its root pooling with the
+# image's edge, and attention pooling picks the only row of a matrix.
+OUTSIDE = {"bit": {"MIRROR_PAD"}, "map": {"STRIDED_SLICE"}}
+MODELS = {
+    "hybrid": {"resnet": {"num_layers": (1, 1)}, "patch_size": 1},
+    "hybrid, root alone": {"resnet": {"num_layers": ()}, "patch_size": 4},
+    "axial": {"attention": "axial", "classifier": "gap"},
+    "map": {"classifier": "map"},
+    "relative": {"position_embedding": "relative", "classifier": "gap"},
+    "pre-training head": {"representation_size": 16, "gelu": "erf"},
+}
+
+
+@pytest.fixture(scope="module", params=[*MODELS, "bit", "masked"])
+def case(request, make_vit, randomize):
+    name = request.param
+    if name == "bit":
+        return name, randomize(
+            keras_vit.ResNetV2(num_layers=(1, 1), width_factor=0.5, num_classes=5, image_size=32)
+        )
+    if name == "masked":
+        encoder = make_vit(num_layers=1, representation_size=16)
+        return name, randomize(keras_vit.MaskedPatchPrediction(encoder))
+    return name, make_vit(num_layers=1, **MODELS[name])
+
+
+def test_every_kind_of_model_becomes_every_artefact(case, images, tmp_path):
+    name, model = case
+    limits = {"none": 1e-4, "float16": 2e-2, "dynamic": 0.3, "int8": 0.5, "int8-full": 1.5}
+    files = {kind: tmp_path / f"{kind}.tflite" for kind in limits}
+    to_tflite_files(model, files, calibration=images)
+    for kind, limit in limits.items():
+        report = export.verify(model, files[kind], images, costs=False)
+        assert report.kind == kind
+        assert report.max_error < limit * report.scale, (kind, report)
+    cost = measure(files["none"], threads=1, image_size=(32, 32), rounds=1)
+    assert set(cost["operations_outside_delegate"]) <= OUTSIDE.get(name, set())
+
+    module = export.to_hub(model, tmp_path / "module")
+    report = export.verify(model, module, images, costs=False)
+    assert report.ok, report
+    assert report.output == ("representation" if name == "masked" else "logits")
+
+
+def test_a_masked_encoder_is_the_encoder_that_was_trained(make_vit, randomize, images, tmp_path):
+    encoder = make_vit(num_layers=1)
+    masked = randomize(keras_vit.MaskedPatchPrediction(encoder), seed=3)
+    file = export.to_tflite(masked, tmp_path / "m.tflite")
+    representation = keras.Model(encoder.input, encoder.endpoints["representation"])
+    expected = keras.ops.convert_to_numpy(representation(images * 2 - 1))
+    report = export.verify(encoder, file, images, costs=False)
+    assert (report.output, report.images) == ("representation", len(images))
+    assert report.max_error < 1e-5 * np.abs(expected).max()

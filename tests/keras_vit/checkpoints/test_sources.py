@@ -31,6 +31,15 @@ def test_keras_file_of_a_resnet(make_resnet, random_images, forward, tmp_path):
     np.testing.assert_array_equal(forward(other, images), forward(model, images))
 
 
+def test_keras_file_of_masked_patch_prediction(make_vit, to_numpy, tmp_path):
+    model, other = make_vit(), make_vit(seed=1)
+    keras_vit.MaskedPatchPrediction(model).save(tmp_path / "model.keras")
+    keras_vit.load_checkpoint(other, tmp_path / "model.keras", skip=("head",))
+    np.testing.assert_array_equal(
+        *(to_numpy(m.blocks[1].mlp.hidden_dense.kernel) for m in (model, other))
+    )
+
+
 def test_name_of_the_file_does_not_matter(make_vit, tmp_path):
     keras_vit.save_checkpoint(make_vit(), tmp_path / "weights.bin")
     keras_vit.load_checkpoint(make_vit(seed=1), tmp_path / "weights.bin")

@@ -39,19 +39,17 @@ def quickstart(workdir, overrides):
     images, labels = digits("test")
 
     announce("Exporting it to TF-Hub and TFLite, and running each on the 359 test images")
+    names = [str(digit) for digit in range(10)]
     reports = {}
     with quiet_start():
-        module = export.to_hub(model, workdir / "hub", labels=[str(digit) for digit in range(10)])
-        reports["TF-Hub module"] = export.verify(model, module, images, labels)
+        module = export.to_hub(model, workdir / "hub", labels=names)
+        reports["TF-Hub"] = verified(model, module, images, labels)
         for quantization, name in QUANTIZATIONS.items():
-            file = export.to_tflite(
-                model,
-                workdir / f"{name}.tflite",
-                quantization=quantization,
-                calibration=calibration,
-                labels=[str(digit) for digit in range(10)],
+            file = workdir / f"{name}.tflite"
+            export.to_tflite(
+                model, file, quantization=quantization, calibration=calibration, labels=names
             )
-            reports[f"TFLite {name}"] = export.verify(model, file, images, labels)
+            reports[f"TFLite {name}"] = verified(model, file, images, labels)
         keras_layer_error = error_in_hub_keras_layer(model, module, images)
 
     show(workdir, reports, keras_layer_error)
@@ -70,6 +68,14 @@ def digits(split):
     pairs = [(example["image"], example["label"]) for example in dataset.as_numpy_iterator()]
     images, labels = zip(*pairs, strict=True)
     return np.stack(images), np.array(labels)
+
+
+def verified(model, artefact, images, labels):
+    import export
+
+    report = export.verify(model, artefact, images, labels)
+    print(f"  {artefact}: {'good' if report.ok else 'NOT GOOD'}", flush=True)
+    return report
 
 
 def error_in_hub_keras_layer(model, module, images):
@@ -91,13 +97,13 @@ def show(workdir, reports, keras_layer_error):
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title="The same model, four ways (359 test images)")
-    for heading in ("", "accuracy", "agrees with Keras", "largest error", "size", "one image"):
-        table.add_column(heading, justify="left" if not heading else "right")
+    table = Table(title="The same model, four ways, on the 359 test images")
+    for heading in ("", "accuracy", "agreement", "max error", "size", "one image"):
+        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     model_file = workdir / "model.keras"
     accuracy = next(iter(reports.values())).model_accuracy
     size = model_file.stat().st_size / 1024
-    table.add_row("Keras", f"{100 * accuracy:.2f} %", "", "", f"{size:.0f} KiB", "")
+    table.add_row("Keras", f"{100 * accuracy:.2f} %", "–", "–", f"{size:.0f} KiB", "–")
     for name, report in reports.items():
         table.add_row(
             name,

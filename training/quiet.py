@@ -9,7 +9,8 @@ import tempfile
 # What TensorFlow's libraries print before any setting of theirs can silence them.
 CHATTER = re.compile(
     rb"^(WARNING: All log messages before absl::InitializeLog|[IW]0000 |"
-    rb"To enable the following instructions|E0000 .*(cuda_|cudart_))"
+    rb"To enable the following instructions|E0000 .*(cuda_|cudart_)|"
+    rb"INFO: Created TensorFlow Lite|.*pkg_resources)"
 )
 
 

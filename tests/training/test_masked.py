@@ -57,6 +57,7 @@ def test_a_run_learns_reproducibly_and_is_fine_tuned(tmp_path):
     assert json.loads((run / "config.json").read_text())["masked"]["target"] == "mean_color"
 
 
+@pytest.mark.slow
 def test_xla_and_several_micro_batches(tmp_path):
     config = tiny(tmp_path / "data", steps=8, jit_compile=True, accumulation_steps=2)
     trainer.train(config, tmp_path / "run")

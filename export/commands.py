@@ -204,8 +204,7 @@ def _show_choice(reports):
             (
                 report.kind,
                 f"{report.size_bytes / 2**20:.2f}",
-                f"{report.latency_ms[1]:.2f}",
-                f"{report.latency_ms[2]:.2f}",
+                *(f"{latency:.2f}" for latency in report.latency_ms.values()),
                 f"{report.peak_memory_bytes / 2**20:.0f}",
                 f"{report.max_error:.1e}",
                 "-" if report.agreement is None else f"{100 * report.agreement:.2f}",
@@ -217,8 +216,7 @@ def _show_choice(reports):
     columns = (
         "quantisation",
         "MiB",
-        "ms, 1 thread",
-        "ms, 2 threads",
+        *(f"ms, {threads} thread(s)" for threads in reports[0].latency_ms),
         "peak MiB",
         "largest error",
         "agreement %",

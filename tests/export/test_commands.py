@@ -13,6 +13,7 @@ import tensorflow_hub as hub
 
 import keras_vit
 from export import __main__ as program
+from export import verification
 from export.tflite_metadata import labels_of
 
 
@@ -41,6 +42,12 @@ def run_directory(model, tmp_path_factory):
     }
     (directory / "config.json").write_text(json.dumps(config))
     return directory
+
+
+@pytest.fixture(autouse=True)
+def measure_once(monkeypatch):
+    """Costs have tests of their own; here one process for each artefact is enough."""
+    monkeypatch.setattr(verification, "THREADS", (1,))
 
 
 def answer(model, images):

@@ -112,7 +112,29 @@ def _verify_command(options):
     return _show(options, _verify(source, options.artefact, images, labels))
 
 
+def _card(options):
+    from export.card import Handle, write_card
+    from export.portable import portable
+
+    handle = Handle.parse(options.handle)
+    source = _source(options)
+    images, labels = _images(options, source)
+    report = _verify(source, options.artefact, images, labels)
+    files = write_card(
+        portable(source.model),
+        report,
+        handle,
+        options.output,
+        license=options.license,
+        config=source.config,
+    )
+    _write_json(options, report.to_dict())
+    print("\n".join(f"wrote {file}" for file in files))
+    return 0
+
+
 COMMANDS = {
+    "card": _card,
     "hub": _hub,
     "tflite": _tflite,
     "npz": _npz,

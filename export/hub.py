@@ -45,7 +45,7 @@ def to_hub(
     all; one written by an earlier export is replaced.
 
     Args:
-        model: a `keras_vit.VisionTransformer` or `keras_vit.ResNetV2`.
+        model: of this package, one of `export.portable.MODELS`.
         directory: where to write.
         labels: class names in the order of the logits, or None.
         resolution: "fixed" (the model's image size) or "any" (position embeddings

@@ -5,6 +5,9 @@ import keras
 import keras_vit
 from export.errors import ExportError
 
+CLASSIFIERS = (keras_vit.VisionTransformer, keras_vit.ResNetV2, keras_vit.AxialResNet)
+MODELS = (*CLASSIFIERS, keras_vit.MaskedPatchPrediction)
+
 
 def portable(model):
     """Returns `model`, or a copy of it in the form that is handed over.
@@ -20,8 +23,7 @@ def portable(model):
     in the training.
 
     Args:
-        model: a `keras_vit.VisionTransformer`, `keras_vit.ResNetV2` or
-            `keras_vit.MaskedPatchPrediction`.
+        model: one of `MODELS`.
 
     Raises:
         ExportError: if it is another kind of model, or if Keras runs on another
@@ -41,10 +43,11 @@ def portable(model):
             representation_size=None,
             classifier="gap" if pooling == "map" else pooling,
         )
-    if not isinstance(model, (keras_vit.VisionTransformer, keras_vit.ResNetV2)):
+    if not isinstance(model, CLASSIFIERS):
         raise ExportError(
-            "Expected a keras_vit.VisionTransformer or keras_vit.ResNetV2, whose inputs are known "
-            f"to be images in [-1, 1]. Received: {type(model).__module__}.{type(model).__name__}. "
+            f"Expected one of {', '.join(kind.__name__ for kind in MODELS)} of keras_vit, whose "
+            "inputs are known to be images in [-1, 1]. Received: "
+            f"{type(model).__module__}.{type(model).__name__}. "
             "A model built around one can be exported by its own graph with model.export()."
         )
     config = model.get_config()

@@ -81,7 +81,7 @@ def load_source(path, *, model_name=None, image_size=224, num_classes=None, **ov
 def _load_keras(file):
     import keras
 
-    import keras_vit
+    from export import portable
 
     if not zipfile.is_zipfile(file):
         raise ExportError(
@@ -97,8 +97,7 @@ def _load_keras(file):
             f"{' '.join(str(error).split())[:500]}. It is damaged, needs classes of another "
             "package, or holds code, which is not run."
         ) from error
-    kinds = (keras_vit.VisionTransformer, keras_vit.ResNetV2, keras_vit.MaskedPatchPrediction)
-    if not isinstance(model, kinds):
+    if not isinstance(model, portable.MODELS):
         raise ExportError(
             f"Expected a model of keras_vit. Received: {file}, a {type(model).__name__}."
         )

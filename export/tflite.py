@@ -43,7 +43,7 @@ def to_tflite(
     multiplied into the weights; the last block is computed for the class token alone.
 
     Args:
-        model: a `keras_vit.VisionTransformer` or `keras_vit.ResNetV2`.
+        model: of this package, one of `export.portable.MODELS`.
         file: the file to write; it appears whole or not at all.
         quantization:
             "none": float32.

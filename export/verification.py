@@ -140,7 +140,7 @@ def verify(model, path, images, labels=None, *, thresholds=None, costs=True):
     """Runs an artefact on images and compares it with the model that it came from.
 
     Args:
-        model: the `keras_vit.VisionTransformer` or `keras_vit.ResNetV2`.
+        model: of this package, one of `export.portable.MODELS`.
         path: directory of a TF-Hub module, a .tar.gz of one, a .tflite file or an
             official .npz checkpoint.
         images: (n, height, width, 3) float32 RGB in [0, 1], of the model's size.

@@ -12,8 +12,8 @@ def _randomize(model, seed=0):
     generator = np.random.default_rng(seed)
     for weight in model.weights:
         noise = generator.normal(0, 0.1, weight.shape).astype("float32")
-        centre = 1.0 if weight.name == "gamma" else 0.0
-        weight.assign(centre + noise)
+        is_scale = weight.name in ("gamma", "moving_variance")
+        weight.assign(1.0 + noise if is_scale else noise)
     return model
 
 

@@ -9,9 +9,13 @@ import keras_vit
 from export.measure import measure
 from export.tflite import to_tflite_files
 
-# What XNNPACK leaves to the interpreter in a float32 file: BiT pads its root pooling with the
-# image's edge, and attention pooling picks the only row of a matrix.
-OUTSIDE = {"bit": {"MIRROR_PAD"}, "map": {"STRIDED_SLICE"}}
+# What XNNPACK leaves to the interpreter in a float32 file: ResNets pad their root pooling with
+# the image's edge, and attention pooling picks the only row of a matrix.
+OUTSIDE = {
+    "bit": {"MIRROR_PAD"},
+    "axial resnet": {"MIRROR_PAD"},
+    "map": {"STRIDED_SLICE"},
+}
 MODELS = {
     "hybrid": {"resnet": {"num_layers": (1, 1)}, "patch_size": 1},
     "hybrid, root alone": {"resnet": {"num_layers": ()}, "patch_size": 4},
@@ -22,13 +26,16 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module", params=[*MODELS, "bit", "masked"])
+@pytest.fixture(scope="module", params=[*MODELS, "bit", "axial resnet", "masked"])
 def case(request, make_vit, randomize):
     name = request.param
     if name == "bit":
         return name, randomize(
             keras_vit.ResNetV2(num_layers=(1, 1), width_factor=0.5, num_classes=5, image_size=32)
         )
+    if name == "axial resnet":
+        arguments = {"num_layers": (1,), "width_factor": 0.5, "num_groups": 4}
+        return name, randomize(keras_vit.AxialResNet(**arguments, num_classes=5, image_size=32))
     if name == "masked":
         encoder = make_vit(num_layers=1, representation_size=16)
         return name, randomize(keras_vit.MaskedPatchPrediction(encoder))

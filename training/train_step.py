@@ -140,6 +140,13 @@ class TrainSteps:
                 sums = [a + b for a, b in zip(sums, gradients, strict=True)]
         return total, sums
 
+    def sum_over_replicas(self, tensors):
+        """Returns the sums of this replica's tensors with those of all others, in one go."""
+        context = tf.distribute.get_replica_context()
+        if context.num_replicas_in_sync == 1:
+            return tensors
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
+
     def update(self, images, labels, requests):
         """One update, in replica context: gradients, all-reduce, clipping, new weights."""
         context = tf.distribute.get_replica_context()
@@ -148,10 +155,7 @@ class TrainSteps:
         loss, gradients = self._gradients(images, labels, replica)
 
         shares = tf.concat([[loss], requests], 0)
-        if context.num_replicas_in_sync > 1:
-            shares, *gradients = context.all_reduce(
-                tf.distribute.ReduceOp.SUM, [shares, *gradients]
-            )
+        shares, *gradients = self.sum_over_replicas([shares, *gradients])
         norm = self.optimizer.apply_reduced(gradients)
 
         usable = tf.logical_and(shares[0] < self.loss_limit, tf.math.is_finite(norm))

@@ -1,0 +1,158 @@
+"""`python -m benchmarks tpu_compile`: the training step, compiled ahead of time for TPUs.
+
+TensorFlow lowers our step, weights' update and all-reduce included, to StableHLO; the TPU
+compiler in libtpu compiles it for a topology, without any TPU at hand. That shows whether the
+step compiles for the chip, whether it fits its memory, and what its gradients' sums become. It
+does not show speed, and the program is not the one that `TPUStrategy` traces, but the same step
+lowered for one replica with the all-reduces put in.
+
+Needs `pip install jax==0.10.2 libtpu==0.0.42.1` (half a gigabyte), here or, with `--python`, in
+an environment of its own.
+"""
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from benchmarks import progress, table
+
+COMPILER = pathlib.Path(__file__).parent / "tpu_compiler.py"
+DEFAULT_BATCH = 128
+
+
+def export(name, batch_size, replicas, precision, file):
+    """Writes the StableHLO of one training step of a replica; returns the parameter count.
+
+    Args:
+        name: of the model.
+        batch_size: images per replica.
+        replicas: int, that sum their gradients.
+        precision: "float32" or "mixed_bfloat16".
+        file: path of the output.
+    """
+    import keras
+    import tensorflow as tf
+    from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+    import keras_vit
+    from training.recipes.losses import build_loss
+    from training.recipes.optimizers import build_optimizer
+    from training.train_step import TrainSteps
+
+    group = tf.constant([list(range(replicas))], tf.int32)
+
+    class Steps(TrainSteps):
+        def sum_over_replicas(self, tensors):
+            return [
+                gen_xla_ops.xla_all_reduce(
+                    input=tensor, group_assignment=group, reduce_op="Add", mode="CrossReplica"
+                )
+                for tensor in tensors
+            ]
+
+    keras.config.set_dtype_policy(precision)
+    model = keras_vit.create_model(name, num_classes=1000, dropout_rate=0.1)
+    optimizer = build_optimizer(
+        {"total_steps": 1000, "warmup_steps": 10, "weight_decay": 0.1, "clip_norm": 1.0}
+    )
+    optimizer.build(model.trainable_variables)
+    steps = Steps(
+        tf.distribute.get_strategy(),
+        model,
+        optimizer,
+        build_loss("softmax"),
+        batch_size=batch_size * replicas,
+        jit_compile=True,
+    )
+    images = tf.zeros((batch_size, *model.input_shape[1:]))
+    labels = tf.zeros((batch_size, 1000))
+    lower = steps._update.experimental_get_compiler_ir(images, labels, tf.zeros([2]))
+    pathlib.Path(file).write_bytes(lower(stage="stablehlo_serialized"))
+    return model.count_params()
+
+
+def compile_for(file, topology, replicas, python):
+    """Returns what the TPU compiler says of a StableHLO file, a dict.
+
+    Keys: `device`, `seconds`, and either `error` or `flops`, `arguments`, `temporaries` (bytes)
+    and `all_reduces`.
+    """
+    result = subprocess.run(
+        [python, COMPILER, file, topology, str(replicas)],
+        capture_output=True,
+        text=True,
+        check=False,
+        # Without these libtpu asks a metadata server, for minutes, what host this is.
+        env=os.environ
+        | {
+            "JAX_PLATFORMS": "cpu",
+            "TPU_SKIP_MDS_QUERY": "1",
+            "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+            "TPU_WORKER_HOSTNAMES": "localhost",
+            "TPU_WORKER_ID": "0",
+        },
+    )
+    lines = result.stdout.strip().splitlines()
+    if result.returncode or not lines:
+        last = (result.stderr.strip().splitlines() or ["no output"])[-1]
+        raise RuntimeError(
+            f"The TPU compiler did not start with {python}: {last}. "
+            "Install it with: pip install jax==0.10.2 libtpu==0.0.42.1"
+        )
+    return json.loads(lines[-1])
+
+
+def main(argv):
+    """Prints FLOPs, memory and all-reduces of the step of every model on every topology."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks tpu_compile",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--model", nargs="+", default=["ViT-Ti/16"])
+    parser.add_argument("--topology", nargs="+", default=["v5e:2x2"], help="such as v4:2x2x1")
+    parser.add_argument("--batch", type=int, default=DEFAULT_BATCH, help="images per chip")
+    parser.add_argument("--precision", default="mixed_bfloat16")
+    parser.add_argument("--python", default=sys.executable, help="interpreter with jax and libtpu")
+    options = parser.parse_args(argv)
+
+    rows = []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        progress.Bar(len(options.model) * len(options.topology)) as bar,
+    ):
+        for model in options.model:
+            for topology in options.topology:
+                bar.note(f"{model} for {topology}")
+                dimensions = topology.partition(":")[2].split("x")
+                replicas = math.prod(int(size) for size in dimensions)
+                file = pathlib.Path(folder) / "step.stablehlo"
+                export(model, options.batch, replicas, options.precision, file)
+                try:
+                    found = compile_for(file, topology, replicas, options.python)
+                except RuntimeError as error:
+                    print(error, file=sys.stderr)
+                    return 1
+                rows.append([model, topology, str(options.batch), *_cells(found)])
+                bar.advance()
+    header = ["model", "topology", "images per chip", "compiled in", "TFLOP per step"]
+    print(table.markdown([*header, "arguments", "temporaries", "all-reduces"], rows))
+    return 0
+
+
+def _cells(found):
+    seconds = f"{found['seconds']:.0f} s"
+    if "error" in found:
+        return [seconds, found["error"], "", "", ""]
+    return [
+        seconds,
+        f"{found['flops'] / 1e12:.2f}",
+        f"{found['arguments'] / 1e9:.2f} GB",
+        f"{found['temporaries'] / 1e9:.2f} GB",
+        str(found["all_reduces"]),
+    ]

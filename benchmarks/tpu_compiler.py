@@ -1,0 +1,77 @@
+"""Compiles a StableHLO file for a TPU topology: `tpu_compiler.py FILE TOPOLOGY REPLICAS`.
+
+A program of its own, because TensorFlow and libtpu do not share a process well. Prints JSON. It
+reaches into jax, whose version is therefore fixed.
+"""
+
+import json
+import re
+import sys
+import time
+
+import jax
+import numpy as np
+from jax._src import compiler
+from jax._src.interpreters import mlir
+from jax._src.lib import xla_client
+from jax._src.lib.mlir import ir
+from jax.experimental import topologies
+
+
+def parse(serialized):
+    """Returns the module without `mhlo.copy`, an identity that this compiler does not know."""
+    module = ir.Module.parse(serialized)
+    copies = []
+
+    def collect(operation):
+        if operation.operation.name == "mhlo.copy":
+            copies.append(operation.operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(collect)
+    for copy in copies:
+        copy.result.replace_all_uses_with(copy.operands[0])
+        copy.erase()
+    return module
+
+
+def main(file, topology, replicas):
+    devices = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
+    devices = devices[:replicas]
+    options = compiler.get_compile_options(
+        num_replicas=replicas,
+        num_partitions=1,
+        device_assignment=np.array([[device.id] for device in devices]),
+    )
+    found = {"device": devices[0].device_kind}
+    with open(file, "rb") as stream, mlir.make_ir_context():
+        module = parse(stream.read())
+        start = time.monotonic()
+        try:
+            program = devices[0].client.compile(
+                module, xla_client.DeviceList(tuple(devices)), options
+            )
+        except jax.errors.JaxRuntimeError as error:
+            program = None
+            found["error"] = _reason(str(error))
+        found["seconds"] = time.monotonic() - start
+    if program is not None:
+        cost = program.cost_analysis()
+        cost = cost[0] if isinstance(cost, list) else cost
+        memory = program.get_compiled_memory_stats()
+        text = program.hlo_modules()[0].to_string()
+        found["flops"] = cost["flops"]
+        found["arguments"] = memory.argument_size_in_bytes
+        found["temporaries"] = memory.temp_size_in_bytes
+        found["all_reduces"] = len(re.findall(r"= .*\ball-reduce(?:-start)?\(", text))
+    print(json.dumps(found))
+
+
+def _reason(text):
+    """Returns what a compiler error says on memory, or how it starts."""
+    match = re.search(r"Used [\d.]+\w of [\d.]+\w hbm", text)
+    return f"out of memory: {match[0]}" if match else text.split("\n", 1)[0][:120]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

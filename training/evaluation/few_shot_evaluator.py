@@ -29,7 +29,7 @@ class Task(NamedTuple):
 
 def task(dataset: str, train_split: str | None = None, test_split: str | None = None) -> Task:
     """Returns a task; splits that are not given are those of the authors' code."""
-    train, test = SPLITS.get(dataset, ("train", "test"))
+    train, test = SPLITS.get(registry.SHORT_NAMES.get(dataset, dataset), ("train", "test"))
     return Task(dataset, train_split or train, test_split or test)
 
 

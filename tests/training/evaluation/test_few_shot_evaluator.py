@@ -40,7 +40,8 @@ def test_preprocessing_is_the_authors():
     hub = models.LoadedModel("", None, None, "", "", (224, 224), (0.0, 1.0))
     expected = "decode|resize([256,256])|central_crop([224,224])|value_range(0,1)"
     assert few_shot_evaluator.preprocessing(hub) == expected
-    assert few_shot_evaluator.task("imagenet2012")[1:] == ("train[:65000]", "validation")
+    for name in ("imagenet2012", "imagenet"):
+        assert few_shot_evaluator.task(name)[1:] == ("train[:65000]", "validation")
     assert few_shot_evaluator.task("dtd", test_split="test[:9]")[1:] == ("train", "test[:9]")
 
 

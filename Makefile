@@ -12,7 +12,9 @@ quickstart: $(VENV)/installed ## Train, evaluate, export and verify a small mode
 	@$(RUN) examples/quickstart.py
 
 test: $(VENV)/installed lint ## Check everything that a change may break.
-	$(RUN) -m pytest -m "not slow"
+	$(RUN) -m pytest -m "not slow" tests/keras_vit
+	$(RUN) -m pytest -m "not slow" tests/training
+	$(RUN) -m pytest -m "not slow" tests/export tests/benchmarks tests/test_readme.py
 
 lint: $(VENV)/installed ## Ruff.
 	$(RUN) -m ruff check .

@@ -181,8 +181,8 @@ def _fine_tuning():
         "All variables are trainable, and dropout, where the model has it, is applied with "
         "`training=True`. The paper's setting is SGD with momentum "
         f"{tables.FINE_TUNING_MOMENTUM:g}, batches of {tables.FINE_TUNING_BATCH}, gradients "
-        f"clipped to norm {tables.FINE_TUNING_CLIP_NORM:g}, no weight decay, cosine decay of the learning "
-        "rate, and a new head that starts at zero."
+        f"clipped to norm {tables.FINE_TUNING_CLIP_NORM:g}, no weight decay, cosine decay of the "
+        "learning rate, and a new head that starts at zero."
     )
 
 

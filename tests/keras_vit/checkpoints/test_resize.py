@@ -41,6 +41,16 @@ def test_no_edge_is_lost_to_rounding(source):
         np.testing.assert_array_equal(result, np.ones((target, target)))
 
 
+@pytest.mark.parametrize("source", [7, 12, 14])
+def test_scipys_zoom_where_that_is_right(source):
+    from scipy.ndimage import zoom
+
+    grid = np.random.default_rng(0).standard_normal((source, source, 3)).astype("float32")
+    for target in (2, 7, 10, 24, 37):
+        expected = zoom(grid, (target / source, target / source, 1), order=1)
+        np.testing.assert_allclose(resize_grid(grid, target, target), expected, atol=5e-7)
+
+
 @pytest.mark.parametrize(("source", "target"), [((2, 5), (7, 3)), ((14, 14), (18, 32))])
 def test_a_plane_stays_a_plane(source, target):
     """Bilinear interpolation with aligned corners reproduces a + b r + c k, any grid."""

@@ -216,7 +216,7 @@ def _unchanged(array):
 
 def _check_config(model, source):
     """Compares what a Hugging Face config.json says and no array's shape shows."""
-    config = source.config or {}
+    config = source.config
     heads, own = config.get("num_attention_heads"), model.arguments.get("num_heads")
     if heads is not None and own is not None and heads != own:
         raise CheckpointError(

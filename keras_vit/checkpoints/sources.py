@@ -11,19 +11,21 @@ import struct
 import zipfile
 import zlib
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
 from keras_vit.checkpoints.errors import CheckpointError
 
 DAMAGE = (
+    ArithmeticError,
+    AttributeError,
     ValueError,
     OSError,
     EOFError,
     KeyError,
     TypeError,
     IndexError,
-    OverflowError,
     MemoryError,
     NotImplementedError,
     RuntimeError,
@@ -75,7 +77,7 @@ def open_source(path):
 class NpzSource:
     """The arrays of a NumPy archive. Pickled arrays are refused."""
 
-    config = None
+    config: ClassVar = {}
 
     def __init__(self, path):
         self.path = path
@@ -122,8 +124,9 @@ class SafetensorsSource:
 
     def __init__(self, paths, config=None):
         self.path = paths[0]
-        self.config = config
-        self.grid = _grid_of_config(config)
+        self.config = config or {}
+        with _reading(self.path.with_name("config.json")):
+            self.grid = _grid_of_config(self.config)
         self._files, self.shapes, self._dtypes = {}, {}, {}
         for path in paths:
             with _reading(path):
@@ -147,7 +150,7 @@ class SafetensorsSource:
 class KerasSource:
     """The weights of a model saved with `model.save`, under their published names."""
 
-    config = None
+    config: ClassVar = {}
 
     def __init__(self, path):
         import keras
@@ -179,8 +182,9 @@ def _open_directory(path):
     index = path / "model.safetensors.index.json"
     if index.exists():
         with _reading(index):
-            names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-        return SafetensorsSource([path / name for name in names], _config_beside(path / "any"))
+            files = set(json.loads(index.read_text())["weight_map"].values())
+            paths = [path / Path(file).name for file in sorted(files)]
+        return SafetensorsSource(paths, _config_beside(path / "any"))
     raise CheckpointError(
         f"{path} holds no checkpoint. Expected a directory with model.keras, model.safetensors "
         "or model.safetensors.index.json."
@@ -196,7 +200,6 @@ def _config_beside(path):
 
 
 def _grid_of_config(config):
-    config = config or {}
     image, patch = config.get("image_size"), config.get("patch_size")
     if not isinstance(image, list) or not isinstance(patch, int):
         return None

@@ -123,7 +123,7 @@ def closed_form(name):
 
 
 def test_every_name_has_a_count():
-    assert set(COUNTS) == set(variants.NAMES)
+    assert set(COUNTS) == set(variants.NAMES)  # AxialResNet's are with its other tests
     assert len(set(variants.NAMES)) == len(variants.NAMES)
 
 
@@ -149,6 +149,12 @@ def test_half_the_width_of_base():
     """Figure 4's ViT-b: all hidden dimensions of ViT-B halved."""
     shapes = shapes_of("ViT-B/32", num_classes=None, hidden_size=384, mlp_dim=1536, num_heads=6)
     assert count(shapes) == 22_493_952
+
+
+def test_base_of_the_shape_ablation():
+    """Appendix D.2's model, which is scaled in one direction at a time."""
+    arguments = {"num_layers": 8, "hidden_size": 1024, "mlp_dim": 2048, "num_heads": 16}
+    assert count(shapes_of("ViT-L/32", num_classes=None, **arguments)) == 70_400_000
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,22 @@ def test_rectangle_of_the_config(arrays, case, build_case, to_numpy, tmp_path):
     np.testing.assert_array_equal(table, arrays["vit.embeddings.position_embeddings"])
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[1]",
+        "{",
+        '{"image_size": [1, "a"], "patch_size": 2}',
+        '{"image_size": [1], "patch_size": 0}',
+    ],
+)
+def test_damaged_config(text, arrays, case, build_case, tmp_path):
+    save_file(arrays, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(CheckpointError, match=r"config\.json is damaged"):
+        keras_vit.load_checkpoint(build_case(case), tmp_path)
+
+
 def test_model_without_a_place(case, arrays, make_vit, tmp_path):
     save_file(arrays, tmp_path / "model.safetensors")
     model = make_vit(classifier="map")

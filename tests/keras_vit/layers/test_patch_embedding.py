@@ -29,3 +29,14 @@ def test_initial_kernel(to_numpy):
     # LeCun's normal is cut at two standard deviations and widened to make up for it.
     assert abs(kernel.std() * np.sqrt(192) - 1) < 0.01
     assert np.abs(kernel).max() <= 2 / np.sqrt(192) / 0.8796257 + 1e-6
+
+
+def test_training_computes_the_same_product(to_numpy):
+    rng = np.random.default_rng(0)
+    layer = PatchEmbedding(hidden_size=5, patch_size=4)
+    images = rng.standard_normal((2, 9, 14, 3)).astype("float32")
+    layer.build(images.shape)
+    for weight in layer.weights:
+        weight.assign(rng.standard_normal(weight.shape))
+    expected = to_numpy(layer(images, training=False))
+    np.testing.assert_allclose(to_numpy(layer(images, training=True)), expected, atol=1e-4)

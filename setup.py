@@ -6,9 +6,9 @@ import re
 from setuptools import find_packages, setup
 
 HERE = pathlib.Path(__file__).parent
-VERSION = re.search(
-    r'__version__ = "(.+)"', (HERE / "keras_vit" / "version.py").read_text()
-).group(1)
+VERSION = re.search(r'__version__ = "(.+)"', (HERE / "keras_vit" / "version.py").read_text()).group(
+    1
+)
 
 setup(
     name="keras-vit",
@@ -18,9 +18,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.10,<3.14",
-    packages=find_packages(
-        include=["keras_vit*", "training*", "export*", "benchmarks*"]
-    ),
+    packages=find_packages(include=["keras_vit*", "training*", "export*", "benchmarks*"]),
     install_requires=[
         "absl-py",
         "ai-edge-litert>=2.0",

@@ -1,6 +1,6 @@
 import pytest
 import tensorflow_datasets as tfds
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from training.data import splits
@@ -38,11 +38,13 @@ def test_an_alias_may_carry_a_native_name():
     stop=st.one_of(st.none(), st.integers(-359, 359), st.integers(0, 100).map(lambda p: f"{p}%")),
 )
 def test_slices_name_what_tfds_names(digits_dir, start, stop):
+    # TFDS reads neither a slice without ends nor one that mixes numbers and percentages.
+    assume(len({type(end) for end in (start, stop) if end is not None}) == 1)
     text = f"test[{'' if start is None else start}:{'' if stop is None else stop}]"
     info = tfds.builder_from_directory(digits_dir / "sklearn_digits" / "1.0.0").info
     theirs = info.splits[text].file_instructions
     expected = [Range("test", one.skip, one.skip + one.take) for one in theirs]
-    if not expected:
+    if sum(one.take for one in theirs) < 1:
         with pytest.raises(ValueError, match="is empty"):
             splits.resolve(text, SIZES)
     else:

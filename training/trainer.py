@@ -1,6 +1,7 @@
 """The training loop: from a config to a run directory, through any interruption."""
 
 import contextlib
+import logging
 import time
 
 import keras
@@ -9,7 +10,7 @@ import tensorflow as tf
 import keras_vit
 from training import configuration, distribution
 from training.checkpointing import Checkpoints
-from training.data import pipeline, sources
+from training.data import pipeline, skipping, sources
 from training.data.preprocessing import Preprocess
 from training.errors import Diverged, Interrupted, TrainingError, UsageError
 from training.evaluation.few_shot_evaluator import FewShotEvaluator
@@ -21,6 +22,8 @@ from training.recipes.optimizers import build_optimizer
 from training.run_directory import RunDirectory
 from training.run_report import report_run
 from training.train_step import TrainSteps
+
+logger = logging.getLogger("training")
 
 
 def train(config, workdir):
@@ -150,6 +153,7 @@ class _Run:
             self.watch.resume_hint = "Training resumes from the last checkpoint that was saved. "
         self.profile = profile
         self._profiling = False
+        self._skipped = 0
         self.evaluation = None
         if config.eval_split:
             self.evaluation = EvaluationLoop(
@@ -214,7 +218,7 @@ class _Run:
         try:
             return self._train(stop_request)
         except tf.errors.OpError as error:
-            message = str(error).strip().split("\n", 1)[0][:300]
+            message = _reason(error)
             if self.watch:
                 # Give the watch the time to name the worker that was lost.
                 time.sleep(10)
@@ -258,6 +262,7 @@ class _Run:
                         with self._averaged_weights():
                             metrics |= self.few_shot(self.model)
                     progress.say(metrics)
+                    self._report_skipped()
                     if self.chief:
                         self.directory.log(self.step, metrics)
                 if report.save or report.stop or self._is_due(config.checkpoint_every_steps):
@@ -311,6 +316,14 @@ class _Run:
             "images_per_second": images_per_second,
         }
 
+    def _report_skipped(self):
+        skipped = skipping.counter.examples
+        if len(skipped) > self._skipped:
+            logger.warning(
+                "%d unreadable images are skipped, such as %s.", len(skipped), next(iter(skipped))
+            )
+        self._skipped = len(skipped)
+
     @contextlib.contextmanager
     def _averaged_weights(self):
         """The moving average in place of the weights, if there is one."""
@@ -354,6 +367,14 @@ class _Run:
         if self._profiling:
             tf.profiler.experimental.stop()
             self._profiling = False
+
+
+def _reason(error):
+    """Returns what a TensorFlow error says, without where in a graph it was."""
+    places = ("Graph execution error", "Detected at node", "<stack", "File ", "[[", "  ")
+    lines = (line.strip() for line in error.message.splitlines())
+    said = [line for line in lines if line and not line.startswith(places)]
+    return (said or [type(error).__name__])[0][:300]
 
 
 def _profile_range(text):

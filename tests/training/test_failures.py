@@ -197,12 +197,26 @@ def test_directory_of_another_config(tiny, tmp_path):
     assert sorted(tmp_path.rglob("*")) == files
 
 
-def test_unreadable_image_names_the_step(tiny, data_dir, tmp_path):
+@pytest.fixture
+def broken_data(data_dir, tmp_path):
+    """A copy of the digits in which every tenth training image cannot be decoded."""
     broken = tmp_path / "data"
     shutil.copytree(data_dir, broken)
     (file,) = broken.rglob("*-train.tfrecord*")
-    content = file.read_bytes()
-    half = len(content) // 2
-    file.write_bytes(content[:half] + content[half:].replace(b"IDAT", b"XDAT"))
-    with pytest.raises(TrainingError, match=r"after step \d+: .* There is no earlier checkpoint"):
-        trainer.train(tiny(data_dir=str(broken)), tmp_path / "run")
+    parts = file.read_bytes().split(b"IDAT")
+    markers = [b"XDAT" if index % 10 == 9 else b"IDAT" for index in range(len(parts) - 1)]
+    pairs = zip(parts, [*markers, b""], strict=True)
+    file.write_bytes(b"".join(part + marker for part, marker in pairs))
+    return str(broken)
+
+
+def test_unreadable_image_names_the_step(tiny, broken_data, tmp_path):
+    with pytest.raises(TrainingError, match=r"after step \d+: .*record.* There is no earlier"):
+        trainer.train(tiny(data_dir=broken_data), tmp_path / "run")
+
+
+def test_unreadable_images_can_be_skipped(tiny, broken_data, tmp_path, caplog):
+    config = tiny(data_dir=broken_data, on_error="skip", total_steps=20)
+    metrics = trainer.train(config, tmp_path / "run")
+    assert np.isfinite(metrics["loss"])
+    assert "unreadable images are skipped, such as" in caplog.text

@@ -30,7 +30,7 @@ def make(dropout=0.0, remat=False, recipe=None, **options):
         hidden_size=16,
         mlp_dim=32,
         num_heads=2,
-        num_layers=2,
+        num_layers=1,
         num_classes=CLASSES,
         dropout_rate=dropout,
         remat=remat,
@@ -84,18 +84,14 @@ def test_accumulation_changes_nothing_but_rounding():
 
 
 def test_whole_step_compiles_with_static_shapes():
-    compiled, plain = make(jit_compile=True), make()
-    np.testing.assert_allclose(losses_of(compiled), losses_of(plain), atol=1e-5)
+    np.testing.assert_allclose(losses_of(make(jit_compile=True)), losses_of(make()), atol=1e-5)
+    compiled = make(dropout=0.3, jit_compile=True, accumulation_steps=2)
     image, label = (tf.constant(DATA[name][0]) for name in ("image", "label"))
     hlo = compiled._update.experimental_get_compiler_ir(image, label, tf.zeros([2]))("hlo")
-    assert f"f32[{BATCH},16,16,3]" in hlo
+    assert f"f32[{BATCH},16,16,3]" in hlo and f"f32[{BATCH // 2},16,16,3]" in hlo
     # XLA writes a bounded dynamic size as <=n and a call out of the program as custom-call.
     assert not re.search(r"\[[\d,]*<=\d", hlo)
     assert "custom-call" not in hlo
-
-
-def test_dropout_with_compilation():
-    assert losses_of(make(dropout=0.3, jit_compile=True))[-1] > 0
 
 
 def test_rematerialisation_changes_nothing():
@@ -117,7 +113,7 @@ def test_dropout_masks_are_functions_of_step_replica_and_micro_batch():
     assert len(set(masks.values())) == 12
     seeds = steps.dropout_seeds(tf.constant(0), 0).numpy()
     assert seeds.shape == (len(steps.seed_states), 2)
-    assert len({tuple(seed) for seed in seeds}) == len(seeds) > 4
+    assert len({tuple(seed) for seed in seeds}) == len(seeds) == 4
     np.testing.assert_array_equal(seeds, steps.dropout_seeds(tf.constant(0), 0).numpy())
     other = make(dropout=0.3, accumulation_steps=2, seed=1)
     other.optimizer.iterations.assign(1)

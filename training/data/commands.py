@@ -93,8 +93,7 @@ def prepare_command(name: str, data_dir: str = "", manual_dir: str = "") -> int:
         if unreachable:
             raise RuntimeError(
                 f"{', '.join(unreachable)} cannot be reached, so {builder_name} cannot be "
-                f"downloaded. Check the network, or put its files into {manual} by hand."
-                + recipe
+                f"downloaded. Check the network, or put its files into {manual} by hand." + recipe
             )
         config = tfds.download.DownloadConfig(manual_dir=manual_dir or None)
         try:

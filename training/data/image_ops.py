@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from training.data import labels
+from training.data import checks, labels
 from training.data.preprocessing import operation
 
 # An image larger than this is an error of its file or of the text, not a photograph: without a
@@ -33,12 +33,14 @@ def decode(channels: int = 3, precise: bool = False):
     def apply(image):
         if image.dtype != tf.string:
             return image
-        decoded = tf.cond(
+        return tf.cond(
             tf.io.is_jpeg(image),
             lambda: tf.io.decode_jpeg(image, channels=channels, dct_method=dct_method),
-            lambda: tf.io.decode_image(image, channels=channels, expand_animations=False),
+            lambda: tf.ensure_shape(
+                tf.io.decode_image(image, channels=channels, expand_animations=False),
+                (None, None, channels),
+            ),
         )
-        return tf.ensure_shape(decoded, (None, None, channels))
 
     apply.channels, apply.dct_method = channels, dct_method
     return apply
@@ -122,17 +124,13 @@ def resize_small(size: int, method: str = "area", antialias: bool = False):
         factor = tf.cast(size, tf.float32) / tf.minimum(height, width)
         # In float32: an extreme aspect must be refused, not wrap around as an integer.
         new_h, new_w = tf.round(height * factor), tf.round(width * factor)
-        check = tf.debugging.Assert(
+        checks.require(
             new_h * new_w <= MAX_PIXELS,
-            [
-                f"resize_small({size}) of an image of this height and width would exceed "
-                f"{MAX_PIXELS} pixels:",
-                tf.shape(image),
-            ],
+            f"resize_small({size}) of an image of this height and width would exceed "
+            f"{MAX_PIXELS} pixels:",
+            tf.shape(image),
         )
-        with tf.control_dependencies([check] if check is not None else []):
-            shape = tf.cast(tf.stack([new_h, new_w]), tf.int32)
-        return _resize(image, shape, method, antialias)
+        return _resize(image, tf.cast(tf.stack([new_h, new_w]), tf.int32), method, antialias)
 
     return apply
 
@@ -193,8 +191,7 @@ def flip_lr(probability: float = 0.5):
 
     def apply(image, seed):
         flip = tf.random.stateless_uniform((), seed) < probability
-        flipped = tf.cond(flip, lambda: tf.reverse(image, [1]), lambda: image)
-        return tf.ensure_shape(flipped, image.shape)
+        return tf.cond(flip, lambda: tf.reverse(image, [1]), lambda: image)
 
     return apply
 
@@ -235,11 +232,26 @@ def _pair(size) -> tuple[int, int]:
 
 
 def _resize(image, shape, method, antialias=False):
-    return tf.cast(tf.image.resize(image, shape, method, antialias=antialias), tf.float32)
+    def resized(image):
+        return tf.cast(tf.image.resize(image, shape, method, antialias=antialias), tf.float32)
+
+    if image.dtype != tf.uint8 or method != "bilinear" or antialias:
+        return resized(image)
+    # TensorFlow resizes float32 with vector instructions and uint8 without, to the same bits.
+    # Converting pays unless the image is so large that most of its pixels are skipped.
+    pixels = tf.shape(image)[0] * tf.shape(image)[1]
+    return tf.cond(
+        pixels <= 4 * shape[0] * shape[1],
+        lambda: resized(tf.cast(image, tf.float32)),
+        lambda: resized(image),
+    )
 
 
 def _crop(box, shape):
-    """Makes a crop-and-resize operation of `box(image_shape, seed) -> (top, left, h, w)`."""
+    """Makes a crop-and-resize operation of `box(image_shape, seed) -> (top, left, h, w)`.
+
+    Its attributes `decode_and_crop` and `finish` are its two halves for encoded images.
+    """
 
     def finish(crop):
         return _resize(crop, shape, "bilinear") if shape else crop
@@ -248,34 +260,30 @@ def _crop(box, shape):
         top, left, height, width = box(tf.shape(image), seed)
         return finish(tf.image.crop_to_bounding_box(image, top, left, height, width))
 
-    def decode_and_apply(image, seed, decoder):
-        if image.dtype != tf.string:
-            return apply(image, seed)
-
+    def decode_and_crop(image, seed, decode):
         def fused():
             window = tf.stack(box(tf.io.extract_jpeg_shape(image), seed))
             return tf.io.decode_and_crop_jpeg(
-                image, window, channels=decoder.channels, dct_method=decoder.dct_method
+                image, window, channels=decode.channels, dct_method=decode.dct_method
             )
 
         def plain():
-            decoded = decoder(image)
+            decoded = decode(image)
             top, left, height, width = box(tf.shape(decoded), seed)
             return tf.image.crop_to_bounding_box(decoded, top, left, height, width)
 
-        crop = tf.cond(tf.io.is_jpeg(image), fused, plain)
-        return finish(tf.ensure_shape(crop, (None, None, decoder.channels)))
+        if image.dtype != tf.string:
+            return plain()
+        return tf.cond(tf.io.is_jpeg(image), fused, plain)
 
-    apply.decode_and_apply = decode_and_apply
+    apply.decode_and_crop, apply.finish = decode_and_crop, finish
     return apply
 
 
 def _check_crop(limit, name, shape, image):
-    tf.debugging.Assert(
+    checks.require(
         tf.reduce_all(limit > 0),
-        [
-            f"{name} of {shape[0]}×{shape[1]} needs an image at least that large; resize before "
-            "it. Received the shape:",
-            tf.shape(image),
-        ],
+        f"{name} of {shape[0]}×{shape[1]} needs an image at least that large; resize before it. "
+        "Received the shape:",
+        tf.shape(image),
     )

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from training.data import checks
+
 CLEVR_DISTANCE_EDGES = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)
 KITTI_DISTANCE_EDGES = (-100.0, 8.0, 20.0, 999.0)
 _KITTI_VEHICLES = 3  # Car 0, Van 1, Truck 2; a Tram (6) is not a vehicle here
@@ -76,12 +78,13 @@ def one_hot(label: tf.Tensor, num_classes: int) -> tf.Tensor:
             would turn into zeros without a word.
     """
     label = tf.convert_to_tensor(label)
-    check = tf.debugging.Assert(
-        tf.reduce_all((label >= 0) & (label < num_classes)),
-        [f"Expected labels in 0..{num_classes - 1}. Received:", label],
+    valid = (label >= 0) & (label < num_classes)
+    checks.require(
+        valid if label.shape.rank == 0 else tf.reduce_all(valid),
+        f"Expected labels in 0..{num_classes - 1}. Received:",
+        label,
     )
-    with tf.control_dependencies([check] if check is not None else []):
-        encoded = tf.one_hot(label, num_classes, dtype=tf.float32)
+    encoded = tf.one_hot(label, num_classes, dtype=tf.float32)
     if label.shape.rank == 1:
         # A maximum over no rows would be -inf.
         encoded = tf.minimum(tf.reduce_sum(encoded, axis=0), 1.0)

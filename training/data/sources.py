@@ -82,14 +82,14 @@ def _open_tfds(spec: registry.DatasetSpec, split: str, data_dir) -> Source:
     files, file_names = tf.constant(files), tf.constant(names)
 
     def read(index):
-        shard = shard_of[index]
-        record = records.read_record(files[shard], offset_of[index])
+        shard = tf.gather(shard_of, index)
+        record = records.read_record(tf.gather(files, shard), tf.gather(offset_of, index))
         example = features.deserialize_example(record, decoders=decoders)
-        number = tf.strings.as_string(number_of[index])
+        number = tf.strings.as_string(tf.gather(number_of, index))
         return {
             "image": example[spec.image],
             "label": rule.classify(example),
-            "id": tf.strings.join([file_names[shard], number], "__"),
+            "id": tf.strings.join([tf.gather(file_names, shard), number], "__"),
             **{key: example[key] for key in spec.extra_labels},
         }
 
@@ -118,13 +118,14 @@ def _open_folder(spec: registry.DatasetSpec, split: str) -> Source:
         for item in contents.splits[part.split][part.start : part.stop]
     ]
     names = tf.constant([name for name, _ in items])
+    paths = tf.constant([os.path.join(spec.folder, name) for name, _ in items])
     classes = tf.constant([label for _, label in items], tf.int64)
 
     def read(index):
         return {
-            "image": tf.io.read_file(tf.strings.join([spec.folder, names[index]], os.sep)),
-            "label": classes[index],
-            "id": names[index],
+            "image": tf.io.read_file(tf.gather(paths, index)),
+            "label": tf.gather(classes, index),
+            "id": tf.gather(names, index),
         }
 
     return Source(spec, len(items), read, lambda index: items[index][0])

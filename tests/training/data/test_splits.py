@@ -40,10 +40,12 @@ def test_an_alias_may_carry_a_native_name():
 def test_slices_name_what_tfds_names(digits_dir, start, stop):
     # TFDS reads neither a slice without ends nor one that mixes numbers and percentages.
     assume(len({type(end) for end in (start, stop) if end is not None}) == 1)
+    # TFDS does not take an empty slice, nor notice one that ends before it starts.
+    assume(start is not None or stop is not None)
     text = f"test[{'' if start is None else start}:{'' if stop is None else stop}]"
     info = tfds.builder_from_directory(digits_dir / "sklearn_digits" / "1.0.0").info
     theirs = info.splits[text].file_instructions
-    expected = [Range("test", one.skip, one.skip + one.take) for one in theirs]
+    expected = [Range("test", one.skip, one.skip + one.take) for one in theirs if one.take > 0]
     if sum(one.take for one in theirs) < 1:
         with pytest.raises(ValueError, match="is empty"):
             splits.resolve(text, SIZES)

@@ -219,6 +219,7 @@ def _compare(output, reference, result, labels):
     flat, other = (x.reshape(len(x), -1).astype("float64") for x in (reference, result))
     norms = np.linalg.norm(flat, axis=1) * np.linalg.norm(other, axis=1)
     cosines = np.einsum("ij,ij->i", flat, other) / np.maximum(norms, 1e-30)
+    cosines[(flat == other).all(axis=1)] = 1.0  # a new head gives nothing but zeros
     values = {
         "max_error": float(error.max()) if np.isfinite(result).all() else float("nan"),
         "mean_error": float(error.mean()),

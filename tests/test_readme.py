@@ -1,4 +1,4 @@
-"""What the README says is run here, as it is written there."""
+"""What the README and the guides to exporting say is run here, as it is written there."""
 
 import pathlib
 import re
@@ -10,6 +10,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+GUIDES = ("tf_hub.md", "tflite.md")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def run(*arguments, cwd):
@@ -31,6 +33,13 @@ def test_python_examples_run_one_after_the_other(tmp_path):
     assert (tmp_path / "digits.tflite").stat().st_size > 50_000
 
 
+@pytest.mark.parametrize("guide", GUIDES)
+def test_examples_of_guides(guide, tmp_path):
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / guide).read_text(), re.DOTALL)
+    assert len(examples) >= 2
+    run("-c", "\n".join(examples), cwd=tmp_path)
+
+
 def test_commands_run(tmp_path):
     block = re.search(r"## The commands\n\n```\n(.*?)```", README, re.DOTALL)[1]
     lines = block.strip().splitlines()
@@ -43,11 +52,16 @@ def test_commands_run(tmp_path):
     assert (tmp_path / "run" / "model.tflite").exists()
 
 
-def test_links_lead_somewhere():
-    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", README)
-    assert links
-    missing = [link for link in links if not (ROOT / link).exists()]
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text())
+    missing = [link for link in links if not (page.parent / link).exists()]
     assert not missing
+
+
+def test_every_guide_is_linked():
+    linked = set(re.findall(r"\]\(docs/([^)#]+)\)", README))
+    assert {page.name for page in PAGES[1:]} <= linked
 
 
 def test_quickstart_exports_what_it_trains(tmp_path):

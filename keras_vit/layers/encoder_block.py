@@ -89,7 +89,7 @@ class EncoderBlock(keras.layers.Layer):
             "mlp_depth": self.mlp_depth.draw(training),
         }
 
-    def _transform(self, tokens, drawn, first_token_only):
+    def _transform(self, tokens, drawn, training, first_token_only):
         # Tokens are the rows of a matrix here: TensorFlow then adds a branch to its residual
         # within the matrix product that the branch ends with.
         residual = tokens[:, :1] if first_token_only else tokens
@@ -100,7 +100,7 @@ class EncoderBlock(keras.layers.Layer):
         )
         branch = self.attention_dropout.apply(branch, drawn["attention_dropout"])
         rows = rows + self._skip(self.attention_depth, branch, length, drawn["attention_depth"])
-        branch = self.mlp(self.mlp_norm(rows), drawn=drawn["mlp"])
+        branch = self.mlp(self.mlp_norm(rows), training=training, drawn=drawn["mlp"])
         rows = rows + self._skip(self.mlp_depth, branch, length, drawn["mlp_depth"])
         return ops.reshape(rows, (-1, length, channels))
 
@@ -115,7 +115,7 @@ class EncoderBlock(keras.layers.Layer):
         drawn = self._draw(training)
 
         def transform(tokens):
-            return self._transform(tokens, drawn, first_token_only)
+            return self._transform(tokens, drawn, training, first_token_only)
 
         if self.remat and training:
             transform = keras.remat(transform)

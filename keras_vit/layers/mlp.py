@@ -1,27 +1,10 @@
 """The two-layer perceptron of an encoder block (equation 3)."""
 
-import math
-
 import keras
 from keras import ops
 
 from keras_vit.layers.dropout import Dropout
-
-
-def tanh_gelu(x):
-    """x Φ(x), with Φ approximated by a tanh as in Hendrycks and Gimpel (2016)."""
-    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x * (x * x)))
-    return (0.5 * x) * (1 + ops.tanh(inner))
-
-
-def erf_gelu(x):
-    """x Φ(x), Φ being the normal distribution function."""
-    return (0.5 * x) * (1 + ops.erf(x * math.sqrt(0.5)))
-
-
-# Spelled out, because TensorFlow folds these products into the matrix product before them,
-# and TFLite into one operation; of `keras.ops.gelu` TensorFlow folds neither flavour.
-GELU_FLAVOURS = {"tanh": tanh_gelu, "erf": erf_gelu}
+from keras_vit.layers.gelu import GELU_FLAVOURS, TRAINED_GELU_FLAVOURS
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -83,7 +66,8 @@ class MLP(keras.layers.Layer):
         rows = tokens
         if len(tokens.shape) > 2:
             rows = ops.reshape(tokens, (-1, tokens.shape[-1]))
-        rows = GELU_FLAVOURS[self.gelu](self.hidden_dense(rows))
+        flavours = TRAINED_GELU_FLAVOURS if training else GELU_FLAVOURS
+        rows = flavours[self.gelu](self.hidden_dense(rows))
         rows = self.hidden_dropout.apply(rows, drawn["hidden"])
         rows = self.output_dense(rows)
         rows = self.output_dropout.apply(rows, drawn["output"])

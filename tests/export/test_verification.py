@@ -58,6 +58,15 @@ def test_a_good_artefact_has_no_errors_to_speak_of(model, module, tflite, images
     assert verify(model, tflite, images).model_accuracy is None
 
 
+def test_the_zeros_of_a_new_head_agree(images, tmp_path):
+    model = keras_vit.VisionTransformer(
+        image_size=32, patch_size=16, hidden_size=8, mlp_dim=8, num_heads=1, num_layers=1,
+        num_classes=5,
+    )  # fmt: skip
+    report = verify(model, export.to_tflite(model, tmp_path / "m.tflite"), images)
+    assert report.ok and report.cosine == 1
+
+
 def test_figures_are_those_of_the_outputs(model, tflite, images):
     wrong = other(model)
     report = verify(wrong, tflite, images, np.zeros(8, int))

@@ -1,0 +1,67 @@
+import math
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_vit.layers.gelu import GELU_FLAVOURS, TRAINED_GELU_FLAVOURS
+
+POINTS = np.linspace(-8, 8, 1601).astype("float32")
+
+
+def tanh_reference(x):
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+    slope = math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x**2)
+    value = 0.5 * x * (1 + np.tanh(inner))
+    return value, 0.5 * (1 + np.tanh(inner)) + 0.5 * x * slope / np.cosh(inner) ** 2
+
+
+def erf_reference(x):
+    probability = 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+    return x * probability, probability + x * np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+
+
+REFERENCES = {"tanh": tanh_reference, "erf": erf_reference}
+
+
+@pytest.mark.parametrize("flavour", REFERENCES)
+@pytest.mark.parametrize("flavours", [GELU_FLAVOURS, TRAINED_GELU_FLAVOURS])
+def test_value(flavour, flavours, to_numpy):
+    expected, _ = REFERENCES[flavour](POINTS.astype("float64"))
+    np.testing.assert_allclose(to_numpy(flavours[flavour](POINTS)), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("flavour", REFERENCES)
+@pytest.mark.parametrize("flavours", [GELU_FLAVOURS, TRAINED_GELU_FLAVOURS])
+def test_derivative(flavour, flavours, to_numpy):
+    _, expected = REFERENCES[flavour](POINTS.astype("float64"))
+    upstream = np.cos(POINTS)
+    actual = to_numpy(gradient(lambda x: ops.sum(flavours[flavour](x) * upstream), POINTS))
+    np.testing.assert_allclose(actual, upstream * expected, atol=3e-6)
+
+
+@pytest.mark.parametrize("flavour", REFERENCES)
+def test_second_derivative(flavour, to_numpy):
+    def slope(x):
+        return ops.sum(gradient(lambda x: ops.sum(TRAINED_GELU_FLAVOURS[flavour](x)), x))
+
+    step = 1e-4
+    points = POINTS.astype("float64")
+    above, below = (REFERENCES[flavour](points + s * step)[1] for s in (1, -1))
+    expected = (above - below) / (2 * step)
+    np.testing.assert_allclose(to_numpy(gradient(slope, POINTS)), expected, atol=1e-4)
+
+
+def gradient(function, x):
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.grad(function)(x)
+    import tensorflow as tf
+
+    x = tf.convert_to_tensor(x)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        value = function(x)
+    return tape.gradient(value, x)

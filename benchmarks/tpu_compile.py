@@ -139,6 +139,7 @@ def main(argv):
                     print(error, file=sys.stderr)
                     return 1
                 rows.append([model, topology, str(options.batch), *_cells(found)])
+                print(", ".join(rows[-1]), file=sys.stderr)
                 bar.advance()
     header = ["model", "topology", "images per chip", "compiled in", "TFLOP per step"]
     print(table.markdown([*header, "arguments", "temporaries", "all-reduces"], rows))

@@ -6,6 +6,7 @@ import os
 import pathlib
 import socket
 import urllib.parse
+from collections.abc import Mapping
 
 import rich.console
 import rich.progress
@@ -46,33 +47,42 @@ def check_command(name: str, data_dir: str = "") -> int:
 
     from training.data import preprocessing, sources
 
-    opened = {}
+    problems = []
     for split, size in spec.sizes.items():
-        opened[split] = sources.open_source(name, split, data_dir)
         print(f"  {split}: {size:,} examples")
+        if not size:
+            problems.append(
+                f"{split} is empty: expected at least one image, found none. "
+                + ("Fill its folder or remove it." if spec.folder else "Prepare it again.")
+            )
+    opened = {
+        split: sources.open_source(name, split, data_dir)
+        for split, size in spec.sizes.items()
+        if size
+    }
     decode = preprocessing.Preprocess("decode")
-    seen, problems = set(), []
+    chosen = _spread({split: source.num_examples for split, source in opened.items()}, NUM_DECODED)
+    seen, decoded = set(), 0
     with rich.progress.Progress(
         transient=True, console=rich.console.Console(stderr=True)
     ) as progress:
-        task = progress.add_task("decoding", total=NUM_DECODED)
-        for number in range(NUM_DECODED):
-            split, source = list(opened.items())[number % len(opened)]
-            index = number * source.num_examples // NUM_DECODED
+        for split, index in progress.track(chosen, description="decoding"):
+            source = opened[split]
             try:
                 example = source.read(tf.constant(index, tf.int64))
                 decode(example["image"], (0, 0))
                 seen.update(tf.reshape(example["label"], [-1]).numpy().tolist())
+                decoded += 1
             except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
                 problems.append(f"{split} {source.example_id(index)}: {error.message}")
-            progress.advance(task)
     outside = sorted(label for label in seen if not 0 <= label < spec.num_classes)
     if outside:
         problems.append(f"labels outside 0..{spec.num_classes - 1}: {outside}")
     print(f"  {spec.num_classes:,} classes, {len(seen)} of them among the images decoded")
     for problem in problems:
         print(f"  problem: {problem}")
-    print(f"  {NUM_DECODED} images decoded: {'all well' if not problems else 'see above'}")
+    count = str(decoded) if decoded == len(chosen) else f"{decoded} of {len(chosen)}"
+    print(f"  {count} images decoded: {'all well' if not problems else 'see above'}")
     return 1 if problems else 0
 
 
@@ -102,6 +112,16 @@ def prepare_command(name: str, data_dir: str = "", manual_dir: str = "") -> int:
             # TFDS asserts that the files got by hand are there.
             raise RuntimeError(f"{error}{recipe}") from error
     return check_command(name, data_dir)
+
+
+def _spread(sizes: Mapping[str, int], total: int) -> list[tuple[str, int]]:
+    """Returns at most `total` distinct (split, index), evenly over the splits and within each."""
+    chosen = []
+    for number, (split, size) in enumerate(sizes.items()):
+        share = total // len(sizes) + (number < total % len(sizes))
+        count = min(size, share)
+        chosen += [(split, k * size // count) for k in range(count)]
+    return chosen
 
 
 def _state(spec: registry.DatasetSpec, data_dir: str) -> str:

@@ -37,8 +37,13 @@ def scan(root: str | os.PathLike) -> ImageFolder:
 
     Raises:
         FileNotFoundError: if `root` does not exist.
-        ValueError: if there are no class sub-folders with images.
+        ValueError: if `root` is empty, or if there are no class sub-folders with images.
     """
+    if not os.fspath(root).strip():
+        raise ValueError(
+            f"Expected the path of a folder of images. Received: {os.fspath(root)!r}. Name one, "
+            "such as folder:/data/birds, or folder:. for the current folder."
+        )
     root = pathlib.Path(root).expanduser().absolute()
     if not root.is_dir():
         raise FileNotFoundError(f"Expected a folder of images. {root} does not exist.")

@@ -1,7 +1,9 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from training.data import commands, registry
 from training.data.__main__ import main
@@ -33,6 +35,48 @@ def test_check_reports_sizes_classes_and_decoding(digits_dir, capsys):
     assert "train: 1,438 examples" in output
     assert "10 classes, 10 of them among the images decoded" in output
     assert "100 images decoded: all well" in output
+
+
+def write_images(root, names):
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(tf.io.encode_png(np.zeros((3, 4, 3), np.uint8)).numpy())
+
+
+@pytest.mark.parametrize("command", ["check", "prepare"])
+def test_an_empty_folder_name_is_refused(command, tmp_path, capsys, monkeypatch):
+    write_images(tmp_path, ["a/1.png"])
+    monkeypatch.chdir(tmp_path)
+    assert main([command, "folder:"]) == 1
+    captured = capsys.readouterr()
+    assert "Expected the path of a folder of images. Received: ''" in captured.err
+    assert "all well" not in captured.out
+
+
+def test_check_counts_every_image_once(tmp_path, capsys):
+    write_images(tmp_path, ["train/a/1.png", "train/b/1.png", "test/a/1.png"])
+    assert main(["check", f"folder:{tmp_path}"]) == 0
+    assert "  3 images decoded: all well" in capsys.readouterr().out
+
+
+def test_check_reports_an_empty_split_and_goes_on(tmp_path, capsys):
+    write_images(tmp_path, ["test/a/1.png", "test/b/1.png"])
+    (tmp_path / "test/b/2.png").write_bytes(b"no image")
+    (tmp_path / "train").mkdir()
+    assert main(["check", f"folder:{tmp_path}"]) == 1
+    output = capsys.readouterr().out
+    assert "train: 0 examples" in output and "test: 3 examples" in output
+    assert "problem: train is empty" in output
+    assert "problem: test test/b/2.png" in output
+    assert "2 of 3 images decoded: see above" in output
+
+
+def test_images_to_decode_are_spread_and_distinct():
+    chosen = commands._spread({"train": 1000, "validation": 2, "test": 60}, 100)
+    assert len(set(chosen)) == len(chosen) == 34 + 2 + 33
+    assert chosen[:2] == [("train", 0), ("train", 29)]
+    assert all(0 <= index < 60 for split, index in chosen if split == "test")
 
 
 def test_check_finds_images_that_do_not_decode(tmp_path, capsys):

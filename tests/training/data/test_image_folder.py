@@ -54,3 +54,14 @@ def test_folders_without_images_are_explained(tmp_path):
     (tmp_path / "crow").mkdir()
     with pytest.raises(ValueError, match="one sub-folder for each class"):
         registry.get(f"folder:{tmp_path}")
+
+
+@pytest.mark.parametrize("name", ["folder:", "folder: "])
+def test_an_empty_path_is_not_the_current_folder(tmp_path, monkeypatch, name):
+    fill(tmp_path, ["crow/1.png"])
+    monkeypatch.chdir(tmp_path)
+    assert registry.get("folder:.").sizes == {"train": 1}
+    with pytest.raises(ValueError, match="Expected the path of a folder of images"):
+        registry.get(name)
+    with pytest.raises(ValueError, match="Expected the path of a folder of images"):
+        loading.load_dataset(name, "train")

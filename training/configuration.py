@@ -128,14 +128,24 @@ _CHOICES = {
     "on_error": ("raise", "skip"),
 }
 
-_POSITIVE = (
-    "batch_size",
-    "accumulation_steps",
-    "steps_per_call",
-    "keep_checkpoints",
-    "log_every_steps",
-    "peer_timeout",
-)
+# The least value of a key, and what that value means if it is a special one.
+_LEAST = {
+    "accumulation_steps": (1, ""),
+    "batch_size": (1, ""),
+    "checkpoint_every_minutes": (0, ""),
+    "checkpoint_every_steps": (0, "0 saves by checkpoint_every_minutes only"),
+    "epochs": (0, "0 leaves the length to total_steps"),
+    "eval_batch_size": (0, "0 is batch_size"),
+    "eval_every_steps": (0, "0 evaluates after the last step only"),
+    "few_shot.every_steps": (0, "0 evaluates after the last step only"),
+    "keep_checkpoints": (1, ""),
+    "log_every_steps": (1, ""),
+    "optimizer.total_steps": (0, "0 is total_steps"),
+    "optimizer.warmup_steps": (0, "0 is no warm-up"),
+    "peer_timeout": (1, ""),
+    "steps_per_call": (1, ""),
+    "total_steps": (0, "0 derives it from epochs"),
+}
 
 
 def complete(config):
@@ -151,9 +161,7 @@ def complete(config):
             raise UsageError(
                 f"config.{key}: expected one of {', '.join(choices)}. Received: {result[key]!r}."
             )
-    for key in _POSITIVE:
-        if result[key] < 1:
-            raise UsageError(f"config.{key}: expected at least 1. Received: {result[key]}.")
+    _check_least(result)
     if not result.dataset:
         raise UsageError("config.dataset: expected the name of a data set. Received: ''.")
     if result.total_steps < 1 and result.epochs <= 0:
@@ -169,6 +177,18 @@ def complete(config):
     _check_masked(result)
     result.eval_batch_size = result.eval_batch_size or result.batch_size
     return result
+
+
+def _check_least(config):
+    values = _flatten(config.to_dict())
+    for key, (least, meaning) in _LEAST.items():
+        # Written so that NaN is refused as well.
+        if values[key] is None or not values[key] >= least:
+            note = f" ({meaning})" if meaning else ""
+            raise UsageError(
+                f"config.{key}: expected at least {least}{note}. Received: {values[key]}. "
+                f"Set --config.{key}={least} or more."
+            )
 
 
 def _check_masked(config):

@@ -32,6 +32,61 @@ def test_names_what_cannot_work(values, message):
         configuration.complete(ConfigDict(minimal(**values)))
 
 
+def nested(key, value):
+    for name in reversed(key.split(".")):
+        value = {name: value}
+    return value
+
+
+LEAST = [
+    ("accumulation_steps", 1),
+    ("batch_size", 1),
+    ("checkpoint_every_minutes", 0.0),
+    ("checkpoint_every_steps", 0),
+    ("epochs", 0.0),
+    ("eval_batch_size", 0),
+    ("eval_every_steps", 0),
+    ("few_shot.every_steps", 0),
+    ("keep_checkpoints", 1),
+    ("log_every_steps", 1),
+    ("optimizer.total_steps", 0),
+    ("optimizer.warmup_steps", 0),
+    ("peer_timeout", 1),
+    ("steps_per_call", 1),
+    ("total_steps", 0),
+]
+
+
+@pytest.mark.parametrize(("key", "least"), LEAST)
+def test_counts_below_their_least_are_refused(key, least):
+    for value in (least - 1, least - 100):
+        with pytest.raises(UsageError) as caught:
+            configuration.complete(ConfigDict(minimal(epochs=1.0) | nested(key, value)))
+        message = str(caught.value)
+        assert message.startswith(f"config.{key}: expected at least {int(least)}")
+        assert f"Received: {value}. Set --config.{key}={int(least)} or more." in message
+
+
+@pytest.mark.parametrize(("key", "least"), LEAST)
+def test_the_least_count_is_accepted(key, least):
+    configuration.complete(ConfigDict(minimal(epochs=1.0) | nested(key, least)))
+
+
+def test_every_count_among_the_keys_has_a_least():
+    counts = ("_steps", "_size", "_minutes", "_checkpoints", "_timeout", "_per_call")
+    found = []
+    for key, value in configuration.default_config().items():
+        inner = value.items() if isinstance(value, ConfigDict) else [("", value)]
+        found += [f"{key}.{name}".rstrip(".") for name, _ in inner]
+    found = {key for key in found if key.endswith(counts)}
+    assert found | {"epochs"} == {key for key, _ in LEAST}
+
+
+def test_a_length_that_is_no_number_is_refused():
+    with pytest.raises(UsageError, match=r"config\.epochs: expected at least 0 .*Received: nan"):
+        configuration.complete(ConfigDict(minimal(epochs=float("nan"))))
+
+
 def test_steps_follow_from_epochs():
     config = configuration.complete(ConfigDict(minimal(total_steps=0, epochs=2.5)))
     configuration.derive_steps(config, 100)

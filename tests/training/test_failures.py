@@ -141,6 +141,8 @@ def test_diverging_run_names_the_step_and_the_last_good_checkpoint(tiny, tmp_pat
     [
         (["--config.batch_siz=8"], "Unknown config key batch_siz. Did you mean batch_size?"),
         (["--config.batch_size=abc"], "expected a int such as 16. Received: abc"),
+        (["--config.eval_every_steps=-1"], "config.eval_every_steps: expected at least 0"),
+        (["--config.keep_checkpoints=0"], "Set --config.keep_checkpoints=1 or more"),
         (["--config.model.patch_size=0"], "patch_size"),
         (["--config.model.hidden_size=17"], "hidden_size"),
         (["--config.dataset=nothing"], "Unknown data set 'nothing'"),

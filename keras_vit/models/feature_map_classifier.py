@@ -2,8 +2,10 @@
 
 import keras
 
+from keras_vit.models.trainability import SavedTrainability
 
-class FeatureMapClassifier(keras.Model):
+
+class FeatureMapClassifier(SavedTrainability):
     """A functional model that averages a feature map and classifies the mean.
 
     Args:
@@ -30,6 +32,7 @@ class FeatureMapClassifier(keras.Model):
             )(x)
             endpoints["logits"] = x
         super().__init__(inputs=images, outputs=x, name=name, trainable=trainable)
+        self.dtype_policy = policy
         self._record = _Record(endpoints, arguments, policy)
 
     @property
@@ -42,17 +45,13 @@ class FeatureMapClassifier(keras.Model):
         """Every intermediate result by name: the stages' feature maps and the rest."""
         return dict(self._record.endpoints)
 
-    def get_config(self):
+    def get_arguments(self):
         return {
             **self.arguments,
             "name": self.name,
             "trainable": self.trainable,
             "dtype": keras.dtype_policies.serialize(self._record.policy),
         }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(**config)
 
 
 class _Record:

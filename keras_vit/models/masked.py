@@ -6,6 +6,7 @@ from keras import ops
 from keras_vit.models.patch_corruption import PatchCorruption
 from keras_vit.models.patch_targets import TARGETS, PatchLoss
 from keras_vit.models.token_stride import token_stride
+from keras_vit.models.trainability import SavedTrainability
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -39,7 +40,7 @@ class TokensAt(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class MaskedPatchPrediction(keras.Model):
+class MaskedPatchPrediction(SavedTrainability):
     """Trains a Vision Transformer to predict patches that it does not see.
 
     Half of the patch embeddings of every image are corrupted before positions
@@ -102,6 +103,7 @@ class MaskedPatchPrediction(keras.Model):
         compare = PatchLoss(target, model.grid_size, patch_size, name="patch_loss")
         losses = compare(model.input, positions, predictions)
         super().__init__(inputs=model.input, outputs=losses, name=name, **kwargs)
+        self.dtype_policy = model.dtype_policy
         self._record = _Record(
             model,
             {"target": target, "corruption_rate": corruption_rate, "seed": seed},
@@ -134,7 +136,7 @@ class MaskedPatchPrediction(keras.Model):
         weights = ops.reshape(ops.cast(sample_weight, by_image.dtype), (-1,))
         return ops.sum(by_image * weights) / ops.sum(weights)
 
-    def get_config(self):
+    def get_arguments(self):
         return {
             "model": keras.saving.serialize_keras_object(self.encoder),
             **self.arguments,
@@ -143,9 +145,9 @@ class MaskedPatchPrediction(keras.Model):
         }
 
     @classmethod
-    def from_config(cls, config, custom_objects=None):
-        model = keras.saving.deserialize_keras_object(config["model"], custom_objects)
-        return cls(**{**config, "model": model})
+    def from_arguments(cls, arguments, custom_objects=None):
+        model = keras.saving.deserialize_keras_object(arguments["model"], custom_objects)
+        return cls(**{**arguments, "model": model})
 
 
 class _Record:

@@ -16,6 +16,7 @@ from keras_vit.layers import (
 from keras_vit.layers.position_embedding import POSITION_EMBEDDINGS
 from keras_vit.models.hybrid_stem import hybrid_stem
 from keras_vit.models.image_size import as_height_width
+from keras_vit.models.trainability import SavedTrainability
 
 CLASSIFIERS = ("token", "gap", "map", "unpooled")
 POSITIONS = ("none", *POSITION_EMBEDDINGS, "relative")
@@ -24,7 +25,7 @@ ATTENTIONS = ("global", "axial")
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class VisionTransformer(keras.Model):
+class VisionTransformer(SavedTrainability):
     """Patches, class token, position embeddings, encoder, head: equations 1 to 4.
 
     A functional `keras.Model` from images, (batch, height, width, 3) float32 in
@@ -126,6 +127,7 @@ class VisionTransformer(keras.Model):
         images = keras.Input((height, width, 3), dtype="float32", name="images")
         graph = _Graph(arguments, policy).connect(images)
         super().__init__(inputs=images, outputs=graph.output, name=name, trainable=trainable)
+        self.dtype_policy = policy
         self._graph = graph
 
     @property
@@ -181,17 +183,13 @@ class VisionTransformer(keras.Model):
         result = graph.output if outputs == "output" else graph.endpoints()[outputs]
         return keras.Model(images, result, name=f"{self.name}_any_resolution")
 
-    def get_config(self):
+    def get_arguments(self):
         return {
             **self.arguments,
             "name": self.name,
             "trainable": self.trainable,
             "dtype": keras.dtype_policies.serialize(self._graph.policy),
         }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(**config)
 
 
 class _Graph:

@@ -1,0 +1,105 @@
+"""What a `.keras` file keeps of a training run: frozen layers, optimizer, loss scaling."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+
+
+def masked(make_vit, **overrides):
+    return keras_vit.MaskedPatchPrediction(make_vit(**overrides), seed=0)
+
+
+def axial_resnet(**overrides):
+    arguments = {"num_layers": (1,), "num_classes": 5, "image_size": 16, **overrides}
+    return keras_vit.AxialResNet(width_factor=0.25, num_groups=2, **arguments)
+
+
+@pytest.fixture(params=["vit", "resnet", "axial_resnet", "masked"])
+def make(request, make_vit, make_resnet):
+    """Returns a function that builds a small model of one class."""
+    return {
+        "vit": lambda **overrides: make_vit(num_layers=1, **overrides),
+        "resnet": lambda **overrides: make_resnet(num_layers=(1,), image_size=16, **overrides),
+        "axial_resnet": axial_resnet,
+        "masked": lambda **overrides: masked(make_vit, num_layers=1, **overrides),
+    }[request.param]
+
+
+@pytest.fixture
+def train(random_images):
+    """Returns a function that compiles a model and takes one step."""
+
+    def step(model):
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        compiled = {} if isinstance(model, keras_vit.MaskedPatchPrediction) else {"loss": loss}
+        model.compile("adam", **compiled, jit_compile=False)
+        model.fit(random_images(4), np.arange(4), batch_size=4, epochs=1, verbose=0)
+
+    return step
+
+
+def reload(model, folder):
+    model.save(folder / "model.keras")
+    return keras.saving.load_model(folder / "model.keras")
+
+
+def test_mixed_float16_scales_the_loss(make, train, tmp_path):
+    model = make(dtype="mixed_float16")
+    assert model.dtype_policy.name == "mixed_float16"
+    train(model)
+    loaded = reload(model, tmp_path)
+    for either in (model, loaded):
+        assert isinstance(either.optimizer, keras.optimizers.LossScaleOptimizer)
+    state = [np.asarray(v) for v in model.optimizer.variables]
+    for one, other in zip(state, loaded.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(one, np.asarray(other))
+
+
+def inner_layer(model):
+    """A layer with weights beside others of a layer, and that layer."""
+    for outer in model.layers:
+        inner = [layer for layer in outer._flatten_layers(include_self=False) if layer.weights]
+        if len(inner) > 1:
+            return inner[0], outer
+    raise AssertionError("no nested layer")
+
+
+def freeze_outer(model):
+    inner_layer(model)[1].trainable = False
+
+
+def freeze_inner(model):
+    inner_layer(model)[0].trainable = False
+
+
+def freeze_all_but_inner(model):
+    freeze_outer(model)
+    inner_layer(model)[0].trainable = True
+
+
+@pytest.mark.parametrize("freeze", [freeze_outer, freeze_inner, freeze_all_but_inner])
+def test_frozen_layers_stay_frozen(freeze, make, train, tmp_path):
+    model = make()
+    everything = len(model.trainable_variables)
+    freeze(model)
+    assert 0 < len(model.trainable_variables) < everything
+    train(model)
+    loaded = reload(model, tmp_path)
+    assert [v.path for v in loaded.trainable_variables] == [
+        v.path for v in model.trainable_variables
+    ]
+    assert int(loaded.optimizer.iterations) == 1
+    for one, other in zip(model.optimizer.variables, loaded.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+
+
+def test_nothing_frozen_adds_nothing_to_the_configuration(make):
+    assert "trainable_layers" not in make().get_config()
+
+
+def test_unknown_frozen_layer(make_vit):
+    config = {**make_vit().get_config(), "trainable_layers": {"encoder_block_09": False}}
+    with pytest.raises(ValueError, match="Received: encoder_block_09"):
+        keras_vit.VisionTransformer.from_config(config)

@@ -78,6 +78,8 @@ def arguments_of(name):
     Raises:
         ValueError: if the name is not known.
     """
+    if not isinstance(name, str):
+        raise ValueError(f'Expected a model\'s name, a str such as "ViT-B/16". Received: {name!r}')
     if name in RESNETS:
         num_layers, width_factor = RESNETS[name]
         arguments = {"num_layers": num_layers, "width_factor": width_factor}

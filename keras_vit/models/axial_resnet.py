@@ -6,7 +6,12 @@ from keras_vit.layers import AxialUnit, RootPooling
 from keras_vit.layers.axial_attention import batch_normalization
 from keras_vit.layers.axial_unit import he_normal_fan_out
 from keras_vit.models.feature_map_classifier import FeatureMapClassifier
-from keras_vit.models.image_size import as_height_width
+from keras_vit.models.image_size import (
+    as_height_width,
+    as_image_size,
+    as_num_classes,
+    as_positive_int,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -40,7 +45,9 @@ class AxialResNet(FeatureMapClassifier):
         dtype=None,
     ):
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+        num_groups = as_positive_int("num_groups", num_groups)
         height, width = as_height_width(image_size)
+        num_layers = tuple(as_positive_int("num_layers", units) for units in num_layers)
         images = keras.Input((height, width, 3), dtype="float32", name="images")
         endpoints = {}
         x = keras.layers.ZeroPadding2D(3, dtype=policy, name="pad_root")(images)
@@ -70,11 +77,11 @@ class AxialResNet(FeatureMapClassifier):
             endpoints[f"block_{stage:02d}"] = x
         endpoints["encoded"] = x
         arguments = {
-            "num_layers": tuple(num_layers),
+            "num_layers": num_layers,
             "width_factor": width_factor,
             "num_groups": num_groups,
-            "num_classes": num_classes,
-            "image_size": image_size if isinstance(image_size, int) else tuple(image_size),
+            "num_classes": as_num_classes(num_classes),
+            "image_size": as_image_size(image_size),
             "head_bias_init": head_bias_init,
         }
         super().__init__(images, endpoints, arguments, policy, name, trainable)

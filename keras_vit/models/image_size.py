@@ -1,4 +1,39 @@
-"""Image sizes as users write them."""
+"""Sizes as users write them: ints of Python or of NumPy."""
+
+import operator
+
+
+def as_int(value):
+    """Returns an int from an int of Python or NumPy, or None for anything else."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
+def as_positive_int(name, value):
+    """Returns `value` as an int.
+
+    Raises:
+        ValueError: if it is not a positive int; `name` is the argument's name.
+    """
+    size = as_int(value)
+    if size is None or size < 1:
+        raise ValueError(f"`{name}` must be a positive int. Received: {name}={value!r}")
+    return size
+
+
+def as_num_classes(num_classes):
+    """Returns `num_classes` as an int or None; raises ValueError for anything else."""
+    if num_classes is None:
+        return None
+    size = as_int(num_classes)
+    if size is None or size < 1:
+        raise ValueError(
+            "`num_classes` must be a positive int, or None for a model without head. "
+            f"Received: num_classes={num_classes!r}"
+        )
+    return size
 
 
 def as_height_width(image_size):
@@ -7,8 +42,22 @@ def as_height_width(image_size):
     Raises:
         ValueError: if it is neither a positive int nor a pair of them.
     """
-    pair = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
-    if len(pair) != 2 or not all(isinstance(size, int) and size > 0 for size in pair):
+    size = as_image_size(image_size)
+    return (size, size) if isinstance(size, int) else size
+
+
+def as_image_size(image_size):
+    """Returns a positive int, or a (height, width) pair of them, as a tuple.
+
+    Raises:
+        ValueError: if it is neither.
+    """
+    single = as_int(image_size)
+    if single is not None and single > 0:
+        return single
+    values = image_size if hasattr(image_size, "__iter__") else ()
+    pair = tuple(as_int(size) for size in values)
+    if len(pair) != 2 or not all(size is not None and size > 0 for size in pair):
         raise ValueError(
             "`image_size` must be a positive int or a (height, width) pair of them, in pixels. "
             f"Received: image_size={image_size!r}"

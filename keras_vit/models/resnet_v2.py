@@ -4,7 +4,12 @@ import keras
 
 from keras_vit.layers import BiTUnit, GroupNormalization, RootPooling, StandardizedConv2D
 from keras_vit.models.feature_map_classifier import FeatureMapClassifier
-from keras_vit.models.image_size import as_height_width
+from keras_vit.models.image_size import (
+    as_height_width,
+    as_image_size,
+    as_num_classes,
+    as_positive_int,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -42,6 +47,7 @@ class ResNetV2(FeatureMapClassifier):
     ):
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
         height, width = as_height_width(image_size)
+        num_layers = tuple(as_positive_int("num_layers", units) for units in num_layers)
         images = keras.Input((height, width, 3), dtype="float32", name="images")
         endpoints = {}
         root = int(64 * width_factor)
@@ -61,10 +67,10 @@ class ResNetV2(FeatureMapClassifier):
         x = keras.layers.Activation("relu", dtype=policy, name="relu")(x)
         endpoints["encoded"] = x
         arguments = {
-            "num_layers": tuple(num_layers),
+            "num_layers": num_layers,
             "width_factor": width_factor,
-            "num_classes": num_classes,
-            "image_size": image_size if isinstance(image_size, int) else tuple(image_size),
+            "num_classes": as_num_classes(num_classes),
+            "image_size": as_image_size(image_size),
             "head_bias_init": head_bias_init,
             "pool_padding": pool_padding,
         }

@@ -1,5 +1,7 @@
 """The Vision Transformer (section 3.1)."""
 
+from numbers import Real
+
 import keras
 
 from keras_vit.layers import (
@@ -15,7 +17,12 @@ from keras_vit.layers import (
 )
 from keras_vit.layers.position_embedding import POSITION_EMBEDDINGS
 from keras_vit.models.hybrid_stem import hybrid_stem
-from keras_vit.models.image_size import as_height_width
+from keras_vit.models.image_size import (
+    as_height_width,
+    as_image_size,
+    as_num_classes,
+    as_positive_int,
+)
 from keras_vit.models.trainability import SavedTrainability
 
 CLASSIFIERS = ("token", "gap", "map", "unpooled")
@@ -100,15 +107,15 @@ class VisionTransformer(SavedTrainability):
         dtype=None,
     ):
         arguments = {
-            "image_size": image_size if isinstance(image_size, int) else tuple(image_size),
-            "patch_size": patch_size,
-            "hidden_size": hidden_size,
-            "mlp_dim": mlp_dim,
-            "num_heads": num_heads,
-            "num_layers": num_layers,
-            "num_classes": num_classes,
+            "image_size": as_image_size(image_size),
+            "patch_size": as_positive_int("patch_size", patch_size),
+            "hidden_size": as_positive_int("hidden_size", hidden_size),
+            "mlp_dim": as_positive_int("mlp_dim", mlp_dim),
+            "num_heads": as_positive_int("num_heads", num_heads),
+            "num_layers": as_positive_int("num_layers", num_layers),
+            "num_classes": as_num_classes(num_classes),
             "classifier": classifier,
-            "representation_size": representation_size,
+            "representation_size": _as_representation_size(representation_size),
             "resnet": _as_resnet(resnet),
             "position_embedding": position_embedding,
             "position_placement": position_placement,
@@ -361,9 +368,15 @@ def _as_resnet(resnet):
             f"Received: resnet={resnet}"
         )
     return {
-        "num_layers": tuple(resnet["num_layers"]),
+        "num_layers": tuple(as_positive_int("num_layers", n) for n in resnet["num_layers"]),
         "width_factor": resnet.get("width_factor", 1),
     }
+
+
+def _as_representation_size(representation_size):
+    if representation_size is None:
+        return None
+    return as_positive_int("representation_size", representation_size)
 
 
 def _check(arguments):
@@ -378,10 +391,12 @@ def _check(arguments):
             raise ValueError(
                 f"`{name}` must be one of {allowed}. Received: {name}={arguments[name]!r}"
             )
-    for name in ("patch_size", "hidden_size", "mlp_dim", "num_heads", "num_layers"):
-        value = arguments[name]
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"`{name}` must be a positive int. Received: {name}={value!r}")
+    epsilon = arguments["layer_norm_epsilon"]
+    if not isinstance(epsilon, Real) or not epsilon > 0:
+        raise ValueError(
+            "`layer_norm_epsilon` must be a positive number. "
+            f"Received: layer_norm_epsilon={epsilon!r}"
+        )
     if arguments["hidden_size"] % arguments["num_heads"]:
         raise ValueError(
             "`hidden_size` must be a multiple of `num_heads`. Received: "

@@ -1,5 +1,7 @@
 """Parameter counts of every named model."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -216,3 +218,27 @@ def test_arguments_of_a_hybrid():
     assert class_name == "VisionTransformer"
     assert arguments["resnet"] == {"num_layers": (3, 4, 9), "width_factor": 1}
     assert arguments["patch_size"] == 1
+
+
+@pytest.mark.parametrize("name", [None, 16])
+def test_name_must_be_a_string(name):
+    with pytest.raises(ValueError, match=f"Expected a model's name, a str .* Received: {name}"):
+        keras_vit.create_model(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("ViT-Ti/16", {"num_layers": np.int32(1), "representation_size": np.int64(8)}),
+        ("BiT-R50x1", {"num_layers": np.array([1])}),
+        ("AxialResNet-S", {"num_layers": np.array([1]), "num_groups": np.int64(8)}),
+    ],
+)
+@pytest.mark.parametrize("image_size", [np.int64(32), np.array([32, 32])])
+def test_integers_of_numpy(name, arguments, image_size):
+    model = keras_vit.create_model(
+        name, num_classes=np.int64(3), image_size=image_size, **arguments
+    )
+    assert model.output.shape == (None, 3)
+    config = json.loads(json.dumps(model.get_config()))
+    assert type(model).from_config(config).get_config() == model.get_config()

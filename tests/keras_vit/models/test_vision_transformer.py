@@ -223,6 +223,16 @@ def test_any_resolution_needs_weights_that_allow_it(arguments, make_vit):
         ({"image_size": (16, 16, 3)}, "`image_size` must be"),
         ({"resnet": {"layers": (1,)}}, "`resnet` must be"),
         ({"gelu": "relu"}, "`gelu` must be one of"),
+        ({"image_size": 32.0}, "`image_size` must be.* Received: image_size=32.0"),
+        ({"image_size": None}, "`image_size` must be"),
+        ({"image_size": "32"}, "`image_size` must be"),
+        ({"image_size": (32, 0)}, "`image_size` must be"),
+        ({"num_classes": 3.5}, "`num_classes` must be a positive int, or None"),
+        ({"num_classes": 0}, "`num_classes` must be a positive int, or None"),
+        ({"representation_size": 0}, "`representation_size` must be a positive int"),
+        ({"layer_norm_epsilon": 0.0}, "`layer_norm_epsilon` must be a positive number"),
+        ({"layer_norm_epsilon": -1e-6}, "`layer_norm_epsilon` must be a positive number"),
+        ({"layer_norm_epsilon": "1e-6"}, "`layer_norm_epsilon` must be a positive number"),
     ],
 )
 def test_bad_arguments(arguments, message, make_vit):

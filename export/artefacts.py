@@ -7,7 +7,7 @@ import numpy as np
 from export.errors import ExportError
 from export.portable import num_classes
 
-BATCH = 32
+BATCH = 8
 
 
 def open_artefact(path, model):

@@ -15,6 +15,7 @@ from ai_edge_litert import schema_py_generated as schema
 LABELS_FILE = "labels.txt"
 BUFFER_NAME = "TFLITE_METADATA"
 PARSER_VERSION = "1.0.0"
+SPARE_BYTES = 2**20
 
 IMAGE_PROPERTIES = 2
 RGB = 1
@@ -45,7 +46,8 @@ def add_metadata(model, name, description, inputs, outputs, labels, signatures):
     entry.buffer = len(tree.buffers)
     tree.buffers.append(buffer)
     tree.metadata = [*(tree.metadata or []), entry]
-    builder = flatbuffers.Builder(len(model))
+    # Room for all of it from the start: a builder that grows holds its content twice.
+    builder = flatbuffers.Builder(len(model) + SPARE_BYTES)
     builder.Finish(tree.Pack(builder), file_identifier=b"TFL3")
     return bytes(builder.Output())
 

@@ -7,13 +7,12 @@ import pathlib
 import numpy as np
 
 from export.archive import unpacked
-from export.artefacts import open_artefact
+from export.artefacts import BATCH, open_artefact
 from export.errors import ExportError
 from export.image_range import check_range
 from export.measure import measure
 from export.portable import image_size, portable
 
-BATCH = 32
 THREADS = (1, 2)
 
 

@@ -9,6 +9,8 @@ from keras_vit.analysis.transformer_costs import transformer_costs
 
 _COUNTERS = {"ResNetV2": resnet_costs, "VisionTransformer": transformer_costs}
 
+_EXPECTED = f"Expected a model of {' or '.join(_COUNTERS)}, or the name of one."
+
 # A multiplication and an addition; a backward pass costs two forward passes.
 FLOPS_PER_MAC = 2
 PASSES_PER_STEP = 3
@@ -80,7 +82,8 @@ def costs(model, **arguments):
         A `Costs`.
 
     Raises:
-        ValueError: if the name is not known, or arguments come with a model.
+        ValueError: if the name is not known, if the model is of another class, or if
+            arguments come with a model.
 
     Example:
 
@@ -91,6 +94,8 @@ def costs(model, **arguments):
     """
     if isinstance(model, str):
         class_name, named = variants.arguments_of(model)
+        if class_name not in _COUNTERS:
+            raise ValueError(f"{_EXPECTED} Received: {model!r}, of {class_name}")
         complete = {**_defaults(class_name), **named}
         unknown = sorted(set(arguments) - set(complete))
         if unknown:
@@ -101,10 +106,7 @@ def costs(model, **arguments):
         return Costs(_COUNTERS[class_name](**{**complete, **arguments}))
     class_name = type(model).__name__
     if class_name not in _COUNTERS:
-        raise ValueError(
-            f"Expected a model's name, or a model of {' or '.join(_COUNTERS)}. "
-            f"Received: a {class_name}"
-        )
+        raise ValueError(f"{_EXPECTED} Received: a {class_name}")
     if arguments:
         raise ValueError(
             "Arguments are for a model's name; a model has its own. "

@@ -18,6 +18,9 @@ FORMATS = {
     timm.TimmLayout: ("timm's safetensors", timm.ALIASES),
 }
 
+# What comes after the encoder.
+_OPTIONAL = ("head", "pre_logits")
+
 
 def load_checkpoint(model, path, skip=(), position_grid=None):
     """Loads a published checkpoint into a model, all of it or nothing.
@@ -42,8 +45,8 @@ def load_checkpoint(model, path, skip=(), position_grid=None):
         FileNotFoundError: if there is no such file, nor such a name.
         DownloadError: if a download fails.
         CheckpointError: if the file is damaged, if arrays are missing, left over
-            or of another shape, or if one holds a NaN or an infinity. The model
-            is unchanged.
+            or of another shape, if one holds a NaN or an infinity, or if a name
+            in `skip` is no array's. The model is unchanged.
 
     Example:
 
@@ -70,7 +73,7 @@ def load_weights(model, path):
     layout = _layout_of(source, None)
     arrays = layout.file_arrays(weights_of(model))
     skip = []
-    for part in ("head", "pre_logits"):
+    for part in _OPTIONAL:
         mine = [a for a in arrays if _is_skipped(_names_of(a), (part,), layout)]
         fits = mine and all(source.shapes.get(a.name) == tuple(a.shape) for a in mine)
         if not fits and (part == "head" or not mine):
@@ -99,11 +102,9 @@ def _layout_of(source, position_grid):
 def _assign(model, source, layout, skip, grid):
     weights = weights_of(model)
     _check_config(model, source)
-    arrays = [
-        array
-        for array in layout.file_arrays(weights)
-        if not _is_skipped(_names_of(array), skip, layout)
-    ]
+    every = layout.file_arrays(weights)
+    _check_skip(source, layout, skip, every)
+    arrays = [array for array in every if not _is_skipped(_names_of(array), skip, layout)]
     resizers = _compare(model, source, layout, arrays, skip, grid)
     # Everything is read twice, to be checked before anything is assigned and yet never
     # to be in memory all at once.
@@ -118,6 +119,23 @@ def _assign(model, source, layout, skip, grid):
         for weight, part in zip(array.weights, array.unpack(value, *array.weights), strict=True):
             weight.variable.assign(np.reshape(part, weight.variable.shape))
     model.checkpoint_layout = layout
+
+
+def _check_skip(source, layout, skip, arrays):
+    """Refuses names that nothing has; a model or a file may lack what follows the encoder."""
+    names = {*source.shapes, *(name for array in arrays for name in _names_of(array))}
+    unknown = [
+        part
+        for part in skip
+        if part not in _OPTIONAL and not any(_under(name, part, layout) for name in names)
+    ]
+    if unknown:
+        modules = sorted({name.rpartition("/")[0] or name for name in source.shapes})
+        raise CheckpointError(
+            "Expected in `skip` names of arrays, or of the modules before them, that the model or "
+            f"{source.path} has. Received: {', '.join(map(repr, unknown))}. The file's begin with: "
+            f"{', '.join(modules[:5])}. Nothing was loaded."
+        )
 
 
 def _compare(model, source, layout, arrays, skip, grid):
@@ -160,7 +178,7 @@ def _compare(model, source, layout, arrays, skip, grid):
 
 
 def _advice(names, layout):
-    parts = [p for p in ("head", "pre_logits") if any(_under(n, p, layout) for n in names)]
+    parts = [p for p in _OPTIONAL if any(_under(n, p, layout) for n in names)]
     if parts and all(any(_under(n, p, layout) for p in parts) for n in names):
         spelled = ", ".join(f'"{part}"' for part in parts)
         return f"To leave those arrays out, pass skip=({spelled},)."

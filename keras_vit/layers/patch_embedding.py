@@ -42,6 +42,13 @@ class PatchEmbedding(keras.layers.Layer):
         self.projection.build(input_shape)
 
     def call(self, inputs, training=False):
+        height, width = inputs.shape[1:3]
+        if any(size is not None and size < self.patch_size for size in (height, width)):
+            raise ValueError(
+                f"Expected images, or feature maps of a hybrid, of at least one patch, "
+                f"{self.patch_size} x {self.patch_size}. Received: {height} x {width}. "
+                "Enlarge the images."
+            )
         if training and None not in inputs.shape[1:]:
             return self._project_patches(inputs)
         return self.projection(inputs)

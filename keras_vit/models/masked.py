@@ -7,6 +7,7 @@ from keras_vit.models.patch_corruption import PatchCorruption
 from keras_vit.models.patch_targets import TARGETS, PatchLoss
 from keras_vit.models.token_stride import token_stride
 from keras_vit.models.trainability import SavedTrainability
+from keras_vit.models.vision_transformer import VisionTransformer
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -63,8 +64,8 @@ class MaskedPatchPrediction(SavedTrainability):
         seed: int or None, the start of the random stream of the corruption.
 
     Raises:
-        ValueError: if an argument is out of its range, or if the patches of a
-            hybrid do not cover its images evenly.
+        ValueError: if an argument is out of its range, if the model is of another class, or
+            if the patches of a hybrid do not cover its images evenly.
 
     Example:
 
@@ -85,6 +86,10 @@ class MaskedPatchPrediction(SavedTrainability):
     ):
         if target not in TARGETS:
             raise ValueError(f"`target` must be one of {tuple(TARGETS)}. Received: {target!r}")
+        if not isinstance(model, VisionTransformer):
+            raise ValueError(
+                f"`model` must be a keras_vit.VisionTransformer. Received: a {type(model).__name__}"
+            )
         patch_size = token_stride(model)
         _check_cover(model, patch_size)
         policy = model.get_layer("embedding").dtype_policy

@@ -244,3 +244,8 @@ def test_mistakes_are_named():
     hybrid = encoder(resnet={"num_layers": ()}, patch_size=1, image_size=(16, 22))
     with pytest.raises(ValueError, match="4 x 4 pixels"):
         keras_vit.MaskedPatchPrediction(hybrid)
+
+
+def test_another_model_is_refused(make_resnet):
+    with pytest.raises(ValueError, match=r"VisionTransformer\. Received: a ResNetV2"):
+        keras_vit.MaskedPatchPrediction(make_resnet())

@@ -249,3 +249,6 @@ def test_mistakes_are_named():
         keras_vit.costs(model, image_size=64)
     with pytest.raises(ValueError, match="Sequential"):
         keras_vit.costs(keras.Sequential([]))
+    accepted = "a model of ResNetV2 or VisionTransformer, or the name of one"
+    with pytest.raises(ValueError, match=f"{accepted}. Received: 'AxialResNet-S', of AxialResNet"):
+        keras_vit.costs("AxialResNet-S")

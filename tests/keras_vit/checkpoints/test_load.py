@@ -101,7 +101,21 @@ def test_single_arrays_can_be_named(edit, make_vit):
 def test_names_are_whole(saved, make_vit, refuse):
     """ "head" is not "headless": a prefix of a name is not the name."""
     model = make_vit(representation_size=12, num_classes=3)
-    assert refuse(model, saved, skip=("hea", "head/k")).mis_shaped == ("head/kernel", "head/bias")
+    assert "Received: 'hea', 'head/k'" in str(refuse(model, saved, skip=("hea", "head/k")))
+
+
+def test_misspelt_skip_is_refused(saved, make_vit, refuse):
+    model = make_vit(representation_size=12)
+    error = refuse(model, saved, skip=("Head", "embedding/bias"))
+    assert "that the model or" in str(error)
+    assert "Received: 'Head'. " in str(error)
+
+
+@pytest.mark.parametrize("part", ["head", "pre_logits"])
+def test_what_follows_the_encoder_may_always_be_skipped(part, make_vit, tmp_path):
+    model = make_vit(num_classes=None)
+    keras_vit.save_checkpoint(model, tmp_path / "model.npz")
+    keras_vit.load_checkpoint(model, tmp_path / "model.npz", skip=(part,))
 
 
 def test_skip_is_not_a_string(saved, make_vit):

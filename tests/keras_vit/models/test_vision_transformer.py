@@ -199,6 +199,12 @@ def test_any_resolution_of_a_hybrid(make_vit, random_images, forward):
     )
 
 
+@pytest.mark.parametrize("size", [(3, 16), (16, 3)])
+def test_any_resolution_needs_a_whole_patch(size, make_vit, random_images):
+    with pytest.raises(ValueError, match=f"at least one patch, 4 x 4. Received: {size[0]} x"):
+        make_vit().any_resolution()(random_images(1, *size))
+
+
 @pytest.mark.parametrize(
     "arguments",
     [{"position_embedding": "relative"}, {"attention": "axial", "classifier": "gap"}],

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.data import loading, pipeline
+from training.data import loading, pipeline, records
 
 RANDOM = "decode|resize(12)|random_crop(10)|flip_lr|value_range(-1,1)"
 PLAIN = "decode|resize((8, 8))|value_range(0,255)"
@@ -75,6 +75,69 @@ def test_images_keep_their_labels(train, digits_dir):
 def test_starting_at_a_step_continues_the_run(train, start_step, mixup_p):
     whole = take(train(mixup_p=mixup_p), start_step + 3)
     assert_equal(take(train(mixup_p=mixup_p, start_step=start_step), 3), whole[start_step:])
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """The (file, offset) of every record that is read, in order."""
+    found = []
+    read_record = records.read_record
+
+    def note(path, offset):
+        found.append((path, int(offset)))
+        return offset
+
+    def counted(path, offset):
+        offset = tf.ensure_shape(tf.numpy_function(note, [path, offset], tf.int64), [])
+        return read_record(path, offset)
+
+    monkeypatch.setattr(records, "read_record", counted)
+    return found
+
+
+@pytest.fixture
+def no_read_ahead(monkeypatch):
+    """Makes the pipeline read nothing before it is asked for, so that reads can be counted."""
+
+    def one_by_one(dataset, function, parallel=None):
+        return dataset.map(tf.autograph.experimental.do_not_convert(function))
+
+    def without_prefetch(dataset):
+        options = tf.data.Options()
+        options.experimental_optimization.apply_default_optimizations = False
+        return dataset.with_options(options)
+
+    monkeypatch.setattr(pipeline, "_map", one_by_one)
+    monkeypatch.setattr(pipeline, "_finish", without_prefetch)
+
+
+@pytest.mark.parametrize(("workers", "mixup_p", "share"), [(1, 0.0, 32), (4, 0.0, 8), (4, 0.3, 9)])
+@pytest.mark.parametrize("start_step", [0, 30, 10_000])
+def test_any_step_reads_as_little_as_the_first(
+    train, reads, no_read_ahead, start_step, workers, mixup_p, share
+):
+    dataset = train(
+        split="train", start_step=start_step, num_input_pipelines=workers, mixup_p=mixup_p
+    )
+    reads.clear()
+    take(dataset, 3)
+    assert len(reads) == 3 * share
+
+
+def test_what_is_skipped_is_never_read(train, reads, no_read_ahead):
+    # Thirty steps of 32 images are two thirds of the first epoch of 1438.
+    take(train(split="train", preprocess=PLAIN), 30)
+    skipped = set(reads)
+    assert len(skipped) == 960
+    reads.clear()
+    take(train(split="train", preprocess=PLAIN, start_step=30), 3)
+    assert len(reads) == 96
+    assert skipped.isdisjoint(reads)
+
+
+def test_reading_ahead_begins_at_the_step(train, reads):
+    take(train(split="train", preprocess=PLAIN, start_step=10_000), 2)
+    assert 64 <= len(reads) < 1438
 
 
 @pytest.mark.parametrize("mixup_p", [0.0, 0.3])

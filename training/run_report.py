@@ -32,7 +32,7 @@ def report_run(run):
     confusion, names, examples, shown = None, (), [], 0
     if config["eval_split"]:
         model = keras.saving.load_model(run / "model.keras", compile=False)
-        spec = registry.get(config["dataset"])
+        spec = registry.get(config["dataset"], config["data_dir"] or None)
         names = spec.class_names or [str(i) for i in range(spec.num_classes)]
         images, labels = _images(config)
         shown = len(images)

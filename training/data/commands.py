@@ -43,47 +43,48 @@ def check_command(name: str, data_dir: str = "") -> int:
         print(f"{name}: {found.name} {found.version} in {found.directory}")
         spec = spec.with_sizes(found.sizes)
 
-    import tensorflow as tf
-
-    from training.data import preprocessing, sources
-
-    problems = []
+    empty = [split for split, size in spec.sizes.items() if not size]
     for split, size in spec.sizes.items():
         print(f"  {split}: {size:,} examples")
-        if not size:
-            problems.append(
-                f"{split} is empty: expected at least one image, found none. "
-                + ("Fill its folder or remove it." if spec.folder else "Prepare it again.")
-            )
-    opened = {
-        split: sources.open_source(name, split, data_dir)
-        for split, size in spec.sizes.items()
-        if size
-    }
-    decode = preprocessing.Preprocess("decode")
-    chosen = _spread({split: source.num_examples for split, source in opened.items()}, NUM_DECODED)
-    seen, decoded = set(), 0
-    with rich.progress.Progress(
-        transient=True, console=rich.console.Console(stderr=True)
-    ) as progress:
-        for split, index in progress.track(chosen, description="decoding"):
-            source = opened[split]
-            try:
-                example = source.read(tf.constant(index, tf.int64))
-                decode(example["image"], (0, 0))
-                seen.update(tf.reshape(example["label"], [-1]).numpy().tolist())
-                decoded += 1
-            except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
-                problems.append(f"{split} {source.example_id(index)}: {error.message}")
+    remedy = "Fill its folder or remove it." if spec.folder else "Prepare it again."
+    problems = [
+        f"{split} is empty: expected at least one image, found none. {remedy}" for split in empty
+    ]
+    chosen = _spread({split: n for split, n in spec.sizes.items() if n}, NUM_DECODED)
+    seen, failures = _decode(name, data_dir, chosen)
+    problems += failures
     outside = sorted(label for label in seen if not 0 <= label < spec.num_classes)
     if outside:
         problems.append(f"labels outside 0..{spec.num_classes - 1}: {outside}")
     print(f"  {spec.num_classes:,} classes, {len(seen)} of them among the images decoded")
     for problem in problems:
         print(f"  problem: {problem}")
-    count = str(decoded) if decoded == len(chosen) else f"{decoded} of {len(chosen)}"
+    count = f"{len(chosen) - len(failures)} of {len(chosen)}" if failures else str(len(chosen))
     print(f"  {count} images decoded: {'all well' if not problems else 'see above'}")
     return 1 if problems else 0
+
+
+def _decode(name: str, data_dir: str, chosen: list[tuple[str, int]]) -> tuple[set[int], list[str]]:
+    """Returns the classes among the images `chosen`, and what is wrong with those that fail."""
+    import tensorflow as tf
+
+    from training.data import preprocessing, sources
+
+    splits = dict.fromkeys(split for split, _ in chosen)
+    opened = {split: sources.open_source(name, split, data_dir) for split in splits}
+    decode = preprocessing.Preprocess("decode")
+    seen, failures = set(), []
+    console = rich.console.Console(stderr=True)
+    with rich.progress.Progress(transient=True, console=console) as progress:
+        for split, index in progress.track(chosen, description="decoding"):
+            source = opened[split]
+            try:
+                example = source.read(tf.constant(index, tf.int64))
+                decode(example["image"], (0, 0))
+                seen.update(tf.reshape(example["label"], [-1]).numpy().tolist())
+            except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
+                failures.append(f"{split} {source.example_id(index)}: {error.message}")
+    return seen, failures
 
 
 def prepare_command(name: str, data_dir: str = "", manual_dir: str = "") -> int:

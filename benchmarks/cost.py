@@ -53,10 +53,7 @@ def text(rows):
 
 
 def main(argv=None):
-    """Prints the table, or with a model's name that model's cost by layer type.
-
-    Returns the exit code.
-    """
+    """Prints the table, or with a model's name that model's cost by layer type."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cost", description=__doc__)
     parser.add_argument("model", nargs="?", help="a model's name, for its cost by layer type")
     parser.add_argument("--image-size", type=int, default=224, help="of that model, in pixels")
@@ -68,8 +65,7 @@ def main(argv=None):
         try:
             print(keras_vit.costs(arguments.model, image_size=arguments.image_size))
         except ValueError as error:
-            print(error, file=sys.stderr)
-            return 2
+            parser.exit(2, f"{error}\n")
     elif arguments.csv:
         rows = table()
         writer = csv.DictWriter(sys.stdout, rows[0], lineterminator="\n")
@@ -77,8 +73,7 @@ def main(argv=None):
         writer.writerows(rows)
     else:
         print(text(table()))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

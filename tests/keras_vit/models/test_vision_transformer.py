@@ -31,9 +31,21 @@ def test_gradients_through_the_class_token_alone(make_vit, random_images, gradie
         np.testing.assert_allclose(gradient, expected[path], atol=1e-6, err_msg=path)
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.3])
-def test_remat_leaves_the_gradients(rate, make_vit, random_images, gradients):
+@pytest.mark.parametrize(
+    ("rate", "kind"),
+    [
+        (0.0, {}),
+        (0.3, {}),
+        (0.3, {"position_embedding": "relative"}),
+        (0.3, {"attention": "axial", "classifier": "gap"}),
+        (0.3, {"classifier": "map"}),
+        (0.3, {"resnet": {"num_layers": (1,), "width_factor": 0.5}, "patch_size": 1}),
+    ],
+    ids=["plain", "dropout", "relative", "axial", "map", "hybrid"],
+)
+def test_remat_leaves_the_gradients(rate, kind, make_vit, random_images, gradients):
     arguments = {
+        **kind,
         "dropout_rate": rate,
         "attention_dropout_rate": rate,
         "stochastic_depth_rate": rate,

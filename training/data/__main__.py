@@ -9,7 +9,7 @@ def main(argv: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     for command, text in (
         ("list", "show the table of data sets and what is prepared"),
-        ("check", "verify a prepared copy: sizes, classes, and 100 images decoded"),
+        ("check", "verify a prepared copy: sizes, classes, and up to 100 images decoded"),
         ("prepare", "download and write a data set"),
     ):
         sub = commands.add_parser(command, help=text, description=text)

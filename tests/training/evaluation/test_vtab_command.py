@@ -1,6 +1,7 @@
 """VTAB from the command line, on tiny data under the names and sizes of two tasks."""
 
 import csv
+import signal
 import time
 
 import numpy as np
@@ -59,7 +60,7 @@ def test_a_run_killed_in_the_middle_gives_the_table_of_an_uninterrupted_one(
     interrupted = killed / "oxford_flowers102" / "test" / "seed_3"
     _wait_for(lambda: list((interrupted / "checkpoints").glob("*.index")), first)
     first.kill()
-    first.wait()
+    assert first.wait() == -signal.SIGKILL
     finished = killed / "dtd" / "test" / "seed_3" / "result.json"
     before = finished.stat().st_mtime_ns
     assert not (interrupted / "result.json").exists()

@@ -32,7 +32,7 @@ class FeatureMapClassifier(SavedTrainability):
             )(x)
             endpoints["logits"] = x
         super().__init__(inputs=images, outputs=x, name=name, trainable=trainable)
-        self.dtype_policy = policy
+        self._follow(policy)
         self._record = _Record(endpoints, arguments, policy)
 
     @property

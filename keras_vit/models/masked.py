@@ -108,7 +108,7 @@ class MaskedPatchPrediction(SavedTrainability):
         compare = PatchLoss(target, model.grid_size, patch_size, name="patch_loss")
         losses = compare(model.input, positions, predictions)
         super().__init__(inputs=model.input, outputs=losses, name=name, **kwargs)
-        self.dtype_policy = model.dtype_policy
+        self._follow(model.dtype_policy)
         self._record = _Record(
             model,
             {"target": target, "corruption_rate": corruption_rate, "seed": seed},

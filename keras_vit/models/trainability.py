@@ -11,6 +11,11 @@ class SavedTrainability(keras.Model):
     Subclasses return the arguments of their constructor from `get_arguments`.
     """
 
+    def _follow(self, policy):
+        # Set on a model, a policy that quantizes would quantize its layers again.
+        if policy.quantization_mode is None:
+            self.dtype_policy = policy
+
     def get_arguments(self):
         raise NotImplementedError
 

@@ -134,7 +134,7 @@ class VisionTransformer(SavedTrainability):
         images = keras.Input((height, width, 3), dtype="float32", name="images")
         graph = _Graph(arguments, policy).connect(images)
         super().__init__(inputs=images, outputs=graph.output, name=name, trainable=trainable)
-        self.dtype_policy = policy
+        self._follow(policy)
         self._graph = graph
 
     @property

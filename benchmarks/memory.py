@@ -26,10 +26,9 @@ def parser():
 
 
 def peak(case):
-    """Returns the most memory that a process of the case held, in bytes, and seconds a step."""
+    """Returns the most memory that a process of the case held, in bytes."""
     with Contestant(case) as contestant:
-        answer = contestant.measure(0)
-    return answer["memory"], min(answer["times"])
+        return contestant.measure(0)["memory"]
 
 
 def main(argv):
@@ -45,7 +44,7 @@ def main(argv):
     rows = []
     with Bar(2 * len(batches)) as bar:
         for batch in batches:
-            memory, seconds = {}, {}
+            memory = {}
             for remat in (False, True):
                 bar.note(f"batch {batch}{', remat' if remat else ''}")
                 case = Case(
@@ -56,7 +55,7 @@ def main(argv):
                     precision=options.precision,
                     threads=options.threads,
                 )
-                memory[remat], seconds[remat] = peak(case)
+                memory[remat] = peak(case)
                 bar.advance()
             rows.append(
                 [
@@ -64,8 +63,7 @@ def main(argv):
                     f"{memory[False] / 2**20:.0f}",
                     f"{memory[True] / 2**20:.0f}",
                     f"{memory[True] / memory[False]:.2f}",
-                    f"{seconds[True] / seconds[False]:.2f}",
                 ]
             )
-    print(markdown(["batch", "peak MiB", "with remat", "memory ratio", "time ratio"], rows))
+    print(markdown(["batch", "peak MiB", "with remat", "ratio"], rows))
     return 0

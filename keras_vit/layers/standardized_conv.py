@@ -40,6 +40,10 @@ class StandardizedConv2D(keras.layers.Conv2D):
         )
         self.standardization = standardization
 
+    def add_weight(self, *args, **kwargs):
+        # Rounded before it is standardised, a kernel would lose what standardising brings out.
+        return super().add_weight(*args, **{**kwargs, "autocast": False})
+
     def standardize(self, kernel):
         """Returns the kernel with standardised filters, in float32."""
         kernel = ops.cast(kernel, "float32")

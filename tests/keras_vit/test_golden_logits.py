@@ -132,10 +132,10 @@ def test_attention_of_the_closed_form(tiny_model, tiny_image, to_numpy):
     np.testing.assert_allclose(maps[-1, 0, 0, 0], expected, atol=2e-7)
 
 
-# Weights rounded to bfloat16 weigh more after a convolution that standardises them.
+# Residual units round their activations after every convolution.
 @pytest.mark.parametrize(
     ("name", "tolerance"),
-    [("vit", 2e-2), ("vit_gap", 2e-2), ("timm", 2e-2), ("hybrid", 6e-2), ("bit", 6e-2)],
+    [("vit", 2e-2), ("vit_gap", 2e-2), ("timm", 2e-2), ("hybrid", 4e-2), ("bit", 4e-2)],
 )
 def test_bfloat16_stays_close(
     name, tolerance, cases, golden, build_case, write_case, tmp_path, forward

@@ -12,7 +12,7 @@ Hands a model over, and verifies what was handed over against the model.
   python -m export tflite runs/quickstart --output=tflite/ --all
   python -m export npz    runs/quickstart --output=digits.npz
   python -m export verify digits.tflite --against=runs/quickstart
-  python -m export card   modules/digits --against=runs/quickstart --handle=me/digits/1
+  python -m export card   modules/digits --against=runs/quickstart --handle=me/digits/1 --output=out
 
 A MODEL is a run directory of `python -m training`, a .keras file, or, with --model=ViT-B/16, the
 path or published name of a checkpoint. Images in everything exported are RGB in [0, 1].

@@ -5,6 +5,7 @@ import json
 import pathlib
 import re
 
+from export.atomic import whole_file
 from export.errors import ExportError
 from export.portable import image_size, num_classes
 
@@ -50,7 +51,7 @@ def write_card(model, report, handle, directory, *, license="apache-2.0", config
         model: the model that it came from.
         report: the artefact's `Report`; every figure in the texts is its.
         handle: a `Handle`.
-        directory: where the files go: the page, MODEL.md, and Kaggle's
+        directory: where the files go: the page, its name the model's, and Kaggle's
             model-metadata.json and model-instance-metadata.json.
         license: key of `LICENSES`.
         config: dict, the config of the run that trained the model, or None.
@@ -68,7 +69,6 @@ def write_card(model, report, handle, directory, *, license="apache-2.0", config
     if license not in LICENSES:
         raise ExportError(f"Expected a license of {', '.join(LICENSES)}. Received: {license!r}")
     directory = pathlib.Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
     page = module_page(model, report, handle, license, config or {})
     texts = {
         f"{handle.slug}.md": page,
@@ -78,7 +78,8 @@ def write_card(model, report, handle, directory, *, license="apache-2.0", config
         ),
     }
     for name, text in texts.items():
-        (directory / name).write_text(text, encoding="utf-8")
+        with whole_file(directory / name) as temporary:
+            temporary.write_text(text, encoding="utf-8")
     return [directory / name for name in texts]
 
 

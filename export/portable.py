@@ -59,7 +59,7 @@ def portable(model):
 
 def _copy(model, **changes):
     """Returns a trainable float32 copy, with the weights that both have."""
-    config = {**model.get_config(), "dtype": "float32", "trainable": True, **changes}
+    config = {**model.get_arguments(), "dtype": "float32", "trainable": True, **changes}
     if "remat" in config:
         config["remat"] = False
     copy = type(model).from_config(config)

@@ -160,7 +160,6 @@ class KerasSource:
         self.path = path
         with _reading(path):
             model = keras.saving.load_model(path, compile=False)
-        model = getattr(model, "encoder", model)  # of masked patch prediction
         # Self-supervised pre-training saves what it trained around an encoder.
         model = getattr(model, "encoder", model)
         self._weights = {weight.name: weight for weight in weights_of(model)}

@@ -176,6 +176,15 @@ def test_low_precision_frozen_and_rematerialised_models_become_float32(make_vit,
     assert None not in tape.gradient(loss, module.trainable_variables)
 
 
+def test_a_frozen_encoder_can_be_trained_in_the_module(make_vit, images, tmp_path):
+    model = make_vit()
+    for layer in model.layers:
+        layer.trainable = layer.name == "head"
+    module = hub.load(str(export.to_hub(model, tmp_path / "m")))
+    assert len(module.trainable_variables) == len(model.weights) > len(model.trainable_weights)
+    np.testing.assert_allclose(module(images), expected(model, images), atol=1e-5)
+
+
 def test_labels_must_fit_the_head(model, tmp_path):
     with pytest.raises(ValueError, match="5 classes"):
         export.to_hub(model, tmp_path / "m", labels=LABELS[:4])

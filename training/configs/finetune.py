@@ -30,7 +30,7 @@ DROPOUT = {"ViT-L/16": 0.1, "ViT-H/14": 0.1, "R50+ViT-B/16": 0.1, "R50+ViT-L/32"
 # What belongs to the head of pre-training, which is removed (appendix B.1.1).
 _PRE_TRAINING_HEAD = ("num_classes", "representation_size", "head_bias_init")
 _POLYAK = 0.9999
-_KERAS_KEYS = ("name", "trainable", "dtype")
+_KERAS_KEYS = ("name", "trainable", "trainable_layers", "dtype")
 
 
 def get_config(arg):

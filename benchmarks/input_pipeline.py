@@ -9,7 +9,6 @@ import argparse
 import gc
 import os
 import pathlib
-import random
 import resource
 import statistics
 import sys
@@ -21,6 +20,8 @@ from typing import NamedTuple
 from benchmarks import machine, progress, table
 
 SIZE = 224
+SEED = 0
+ORDERED_BATCHES = 64
 WARM_UP_BATCHES = 3
 EXTENSIONS = (".jpg", ".jpeg")
 
@@ -161,28 +162,34 @@ def _ours(preprocess):
 
 
 def _reference(load):
-    """Makes a plain pipeline of a function of (number, path)."""
+    """Makes a plain pipeline of a function of (number, path), on the images of ours, in turn."""
 
     def make(folder, batch_size):
         import tensorflow as tf
 
-        paths = [str(path) for path in sorted(folder.rglob("*.jpg"))]
-        random.Random(0).shuffle(paths)
-        dataset = tf.data.Dataset.from_tensor_slices(paths).repeat().enumerate()
-        dataset = dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE)
+        from training.data import pipeline
+
+        paths = tf.constant([str(path) for path in sorted(folder.rglob("*.jpg"))])
+        order = pipeline.example_order(len(paths), SEED, 0, batch_size, range(batch_size))
+        # In a list by then: what the order costs is ours alone to pay.
+        numbers, indices = zip(*order.take(ORDERED_BATCHES * batch_size), strict=True)
+        dataset = tf.data.Dataset.from_tensor_slices((list(numbers), tf.gather(paths, indices)))
+        dataset = dataset.repeat().map(load, num_parallel_calls=tf.data.AUTOTUNE)
         return dataset.batch(batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
 
     return make
 
 
 def _box(shape, number):
-    """The random box of all training pipelines here, as begin and size."""
+    """The random box that ours takes of image `number`, as begin and size."""
     import tensorflow as tf
+
+    from training.data import preprocessing
 
     begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
         shape,
         tf.zeros((0, 0, 4)),
-        seed=tf.stack([0, number]),
+        seed=preprocessing.operation_seed(tf.stack([SEED, number]), 1),
         min_object_covered=0.0,
         aspect_ratio_range=(0.75, 1.33),
         area_range=(0.05, 1.0),

@@ -5,6 +5,7 @@ import json
 import pathlib
 import re
 
+import keras_vit
 from export.atomic import whole_file
 from export.errors import ExportError
 from export.portable import image_size, num_classes
@@ -119,6 +120,8 @@ def _classifies(report):
 
 
 def _architecture(model):
+    if isinstance(model, keras_vit.AxialResNet):
+        return "axial-resnet"
     return "vision-transformer" if "patch_size" in model.arguments else "resnet-v2"
 
 

@@ -1,5 +1,6 @@
 """TFLite (LiteRT): models for phones and other small computers."""
 
+import gc
 import logging
 import pathlib
 import tempfile
@@ -17,6 +18,7 @@ from export.quantization import (
     quantize,
 )
 from export.tflite_metadata import add_metadata, append_labels
+from export.tflite_tree import pack, share_equal_weights, unpack
 
 CALIBRATION_IMAGES = 200
 MAIN_SIGNATURE = "serving_default"
@@ -112,9 +114,9 @@ def to_tflite_files(
             result = content
             if quantization != "none":
                 result = quantize(content, quantization, samples)
-            if labels is not None:
-                result = append_labels(result, labels)
             temporary.write_bytes(result)
+            if labels is not None:
+                append_labels(temporary, labels)
     return [pathlib.Path(file) for file in files.values()]
 
 
@@ -136,8 +138,10 @@ def _check_quantization(quantization, calibration):
 
 
 def _float_content(model, signatures, labels):
-    return add_metadata(
-        _convert(model, signatures),
+    tree = unpack(_convert(model, signatures))
+    share_equal_weights(tree)
+    add_metadata(
+        tree,
         name=model.name,
         description="Vision model. Input: RGB image in [0, 1].",
         inputs=["image"],
@@ -145,6 +149,7 @@ def _float_content(model, signatures, labels):
         labels=labels is not None,
         signatures={_sortable(i): name for i, name in enumerate(signatures)},
     )
+    return pack(tree)
 
 
 def _signatures(model, batch_sizes, feature_vector):
@@ -176,6 +181,10 @@ def _convert(model, signatures):
         converter = tf.lite.TFLiteConverter.from_saved_model(
             directory, signature_keys=list(functions)
         )
+        # Weights behind the model instead of in it, which spares the converter two copies of
+        # them. Where this has no effect, `unpack` finds them in it.
+        converter._experimental_use_buffer_offset = True
+        gc.collect()
         return converter.convert()
 
 

@@ -6,7 +6,6 @@ names follow the model as a zip archive at the end of the file. The numbers belo
 are field positions of the published metadata schema 1.2.
 """
 
-import io
 import zipfile
 
 import flatbuffers
@@ -15,7 +14,6 @@ from ai_edge_litert import schema_py_generated as schema
 LABELS_FILE = "labels.txt"
 BUFFER_NAME = "TFLITE_METADATA"
 PARSER_VERSION = "1.0.0"
-SPARE_BYTES = 2**20
 
 IMAGE_PROPERTIES = 2
 RGB = 1
@@ -23,12 +21,11 @@ NORMALIZATION_OPTIONS = 1
 TENSOR_AXIS_LABELS = 2
 
 
-def add_metadata(model, name, description, inputs, outputs, labels, signatures):
-    """Returns a TFLite model with the metadata buffer and its signatures' final names.
+def add_metadata(tree, name, description, inputs, outputs, labels, signatures):
+    """Gives a TFLite model the metadata buffer and its signatures' final names.
 
     Args:
-        model: bytes of a TFLite model whose weights lie inside the flatbuffer, as
-            the converter writes it. (The quantizer puts them behind it.)
+        tree: `schema.ModelT`, changed in place.
         name: str, of the model.
         description: str.
         inputs: names of the first subgraph's inputs, images with pixels in [0, 1].
@@ -36,7 +33,6 @@ def add_metadata(model, name, description, inputs, outputs, labels, signatures):
         labels: bool, whether labels.txt names the entries of the outputs.
         signatures: dict of the present to the final names of signatures.
     """
-    tree = schema.ModelT.InitFromPackedBuf(model, 0)
     for definition in tree.signatureDefs:
         definition.signatureKey = signatures[definition.signatureKey.decode()]
     buffer = schema.BufferT()
@@ -46,21 +42,14 @@ def add_metadata(model, name, description, inputs, outputs, labels, signatures):
     entry.buffer = len(tree.buffers)
     tree.buffers.append(buffer)
     tree.metadata = [*(tree.metadata or []), entry]
-    # Room for all of it from the start: a builder that grows holds its content twice.
-    builder = flatbuffers.Builder(len(model) + SPARE_BYTES)
-    builder.Finish(tree.Pack(builder), file_identifier=b"TFL3")
-    return bytes(builder.Output())
 
 
-def append_labels(model, labels):
-    """Returns the bytes of a TFLite model followed by a zip archive of its labels."""
-    file = io.BytesIO()
-    file.write(model)
-    with zipfile.ZipFile(file, "a", zipfile.ZIP_STORED) as archive:
+def append_labels(path, labels):
+    """Appends to a TFLite file a zip archive of its labels."""
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_STORED) as archive:
         # A fixed date keeps equal exports equal.
         entry = zipfile.ZipInfo(LABELS_FILE, date_time=(1980, 1, 1, 0, 0, 0))
         archive.writestr(entry, "".join(f"{label}\n" for label in labels))
-    return file.getvalue()
 
 
 def labels_of(path):

@@ -30,19 +30,21 @@ def decode(channels: int = 3, precise: bool = False):
     """
     dct_method = _dct_method(precise)
 
+    def other_than_jpeg(image):
+        decoded = tf.io.decode_image(image, channels=channels, expand_animations=False)
+        return tf.ensure_shape(decoded, (None, None, channels))
+
     def apply(image):
         if image.dtype != tf.string:
             return image
         return tf.cond(
             tf.io.is_jpeg(image),
             lambda: tf.io.decode_jpeg(image, channels=channels, dct_method=dct_method),
-            lambda: tf.ensure_shape(
-                tf.io.decode_image(image, channels=channels, expand_animations=False),
-                (None, None, channels),
-            ),
+            lambda: other_than_jpeg(image),
         )
 
     apply.channels, apply.dct_method = channels, dct_method
+    apply.other_than_jpeg = other_than_jpeg
     return apply
 
 
@@ -66,7 +68,7 @@ def inception_crop(size, area_min: float = 0.05, area_max: float = 1.0, resize: 
             max_attempts=100,
             use_image_if_no_bounding_boxes=True,
         )
-        return begin[0], begin[1], extent[0], extent[1]
+        return tf.concat([begin[:2], extent[:2]], axis=0)
 
     return _crop(box, shape if resize else None)
 
@@ -102,8 +104,7 @@ def random_resized_crop(
             w = tf.maximum(1.0, tf.minimum(width, tf.round(height * ratio[1])))
             return tf.stack([(height - h) // 2, (width - w) // 2, h, w])
 
-        result = tf.cast(tf.cond(tf.reduce_any(fits), sampled, central), tf.int32)
-        return result[0], result[1], result[2], result[3]
+        return tf.cast(tf.cond(tf.reduce_any(fits), sampled, central), tf.int32)
 
     return _crop(box, shape)
 
@@ -201,7 +202,20 @@ def value_range(low: float = -1.0, high: float = 1.0, in_low: float = 0.0, in_hi
     """Maps `in_low`..`in_high` to `low`..`high`; float32."""
     scale = (high - low) / (in_high - in_low)
     shift = low - in_low * scale
-    return lambda image: tf.cast(image, tf.float32) * scale + shift
+
+    def apply(image):
+        return tf.cast(image, tf.float32) * scale + shift
+
+    def from_uint8(image):
+        if image.dtype != tf.uint8 or (in_low, in_high) != (0, 255) or low >= high:
+            return apply(image)
+        # The same numbers in one pass over the pixels instead of three.
+        return tf.raw_ops.Dequantize(
+            input=tf.bitcast(image, tf.quint8), min_range=low, max_range=high, mode="MIN_COMBINED"
+        )
+
+    apply.from_uint8 = from_uint8
+    return apply
 
 
 @operation("to_uint8")
@@ -231,19 +245,24 @@ def _pair(size) -> tuple[int, int]:
     return int(height), int(width)
 
 
-def _resize(image, shape, method, antialias=False):
+def _to_float32(image):
+    return tf.cast(image, tf.float32)
+
+
+def _resize(image, shape, method, antialias=False, to_float32=_to_float32):
+    """Resizes, and applies `to_float32`, an affine function, on the side where it costs less."""
+
     def resized(image):
         return tf.cast(tf.image.resize(image, shape, method, antialias=antialias), tf.float32)
 
     if image.dtype != tf.uint8 or method != "bilinear" or antialias:
-        return resized(image)
+        return to_float32(resized(image))
     # TensorFlow resizes float32 with vector instructions and uint8 without, to the same bits.
     # Converting pays unless the image is so large that most of its pixels are skipped.
-    pixels = tf.shape(image)[0] * tf.shape(image)[1]
     return tf.cond(
-        pixels <= 4 * shape[0] * shape[1],
-        lambda: resized(tf.cast(image, tf.float32)),
-        lambda: resized(image),
+        tf.size(image) <= 4 * shape[0] * shape[1] * (image.shape[2] or 3),
+        lambda: resized(to_float32(image)),
+        lambda: to_float32(resized(image)),
     )
 
 
@@ -253,28 +272,31 @@ def _crop(box, shape):
     Its attributes `decode_and_crop` and `finish` are its two halves for encoded images.
     """
 
-    def finish(crop):
-        return _resize(crop, shape, "bilinear") if shape else crop
+    def finish(crop, to_float32=None):
+        if shape:
+            return _resize(crop, shape, "bilinear", to_float32=to_float32 or _to_float32)
+        return to_float32(crop) if to_float32 else crop
 
-    def apply(image, seed):
-        top, left, height, width = box(tf.shape(image), seed)
-        return finish(tf.image.crop_to_bounding_box(image, top, left, height, width))
+    def cropped(image, seed):
+        top, left, height, width = tf.unstack(box(tf.shape(image), seed))
+        return tf.slice(image, [top, left, 0], [height, width, image.shape[2] or -1])
 
     def decode_and_crop(image, seed, decode):
         def fused():
-            window = tf.stack(box(tf.io.extract_jpeg_shape(image), seed))
+            window = box(tf.io.extract_jpeg_shape(image), seed)
             return tf.io.decode_and_crop_jpeg(
                 image, window, channels=decode.channels, dct_method=decode.dct_method
             )
 
-        def plain():
-            decoded = decode(image)
-            top, left, height, width = box(tf.shape(decoded), seed)
-            return tf.image.crop_to_bounding_box(decoded, top, left, height, width)
-
         if image.dtype != tf.string:
-            return plain()
-        return tf.cond(tf.io.is_jpeg(image), fused, plain)
+            return cropped(image, seed)
+        # What a branch not taken holds still costs time, so this one knows that it has no JPEG.
+        return tf.cond(
+            tf.io.is_jpeg(image), fused, lambda: cropped(decode.other_than_jpeg(image), seed)
+        )
+
+    def apply(image, seed):
+        return finish(cropped(image, seed))
 
     apply.decode_and_crop, apply.finish = decode_and_crop, finish
     return apply

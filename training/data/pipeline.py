@@ -83,7 +83,7 @@ def train_dataset(
         # Each image is blended with the one before it in the global batch. That of a share's
         # first image belongs to another worker, so this worker reads it as well.
         slots = sorted({*slots, (share.start - 1) % batch_size})
-    dataset = _order(source.num_examples, seed, start_step * batch_size, batch_size, slots)
+    dataset = example_order(source.num_examples, seed, start_step * batch_size, batch_size, slots)
     dataset = _map(dataset, example)
     _check_static(dataset.element_spec["image"].shape, preprocess)
     dataset = dataset.batch(len(slots), drop_remainder=True)
@@ -167,7 +167,7 @@ def _share(batch_size: int, workers: int, worker: int, on_error: str) -> range:
     return range(worker * size, (worker + 1) * size)
 
 
-def _order(num_examples, seed, start, batch_size, slots) -> tf.data.Dataset:
+def example_order(num_examples, seed, start, batch_size, slots) -> tf.data.Dataset:
     """Yields (position, index) for the positions from `start` on that fall in `slots`.
 
     The permutation of an epoch sorts random numbers, which any TensorFlow computes alike.

@@ -152,8 +152,7 @@ class Preprocess:
         seed = tf.cast(seed, tf.int64)
         for number, op in self._operations:
             if op.random:
-                # Cheaper than `fold_in`, and as good: these generators hash their seeds.
-                image = op.apply(image, seed * (1, _MAX_OPERATIONS) + (0, number))
+                image = op.apply(image, operation_seed(seed, number))
             else:
                 image = op.apply(image)
         return image
@@ -165,15 +164,22 @@ class Preprocess:
         return images
 
 
+def operation_seed(seed: tf.Tensor, number: int) -> tf.Tensor:
+    """Returns the seed of operation `number`, given the image's seed, int64 (2,)."""
+    # Cheaper than `fold_in`, and as good: these generators hash their seeds.
+    return seed * (1, _MAX_OPERATIONS) + (0, number)
+
+
 def _scale(factor: int):
     return lambda image: image * tf.cast(factor, image.dtype)
 
 
 def _fuse(operations: list[Operation]) -> list[tuple[int, Operation]]:
-    """Numbers the operations; replaces `decode`, a crop and a flip after it by one operation.
+    """Numbers the operations; makes one of `decode`, a crop and the flip and range after it.
 
     Of a JPEG, it decodes only what the crop keeps. It flips before the crop is resized, while
-    there are fewer bytes to move; bilinear resizing is symmetric.
+    there are fewer bytes to move; bilinear resizing is symmetric. It is linear as well, so the
+    range is changed on the way from bytes to floats, which costs nothing.
     """
     numbered = list(enumerate(operations))
     if [op.name for op in operations[:1]] != ["decode"] or len(operations) < 2:
@@ -181,15 +187,17 @@ def _fuse(operations: list[Operation]) -> list[tuple[int, Operation]]:
     decode, crop = operations[0].apply, operations[1].apply
     if not hasattr(crop, "decode_and_crop"):
         return numbered
-    flip = operations[2] if len(operations) > 2 and operations[2].name == "flip_lr" else None
+    rest = numbered[2:]
+    flip = rest.pop(0) if rest and rest[0][1].name == "flip_lr" else None
+    to_range = rest.pop(0) if rest and rest[0][1].name == "value_range" else None
 
     def fused(image, seed):
         image = crop.decode_and_crop(image, seed, decode)
         if flip:
-            image = flip.apply(image, tf.add(seed, (0, 1)))
-        return crop.finish(image)
+            image = flip[1].apply(image, tf.add(seed, (0, 1)))
+        return crop.finish(image, to_range[1].apply.from_uint8 if to_range else None)
 
-    return [(1, Operation("decode+crop", fused, random=True)), *numbered[3 if flip else 2 :]]
+    return [(1, Operation("decode+crop", fused, random=True)), *rest]
 
 
 def _load_all() -> None:

@@ -65,6 +65,26 @@ def test_fused_decode_and_crop_is_decode_then_crop(crop):
         assert np.abs(fused - plain).mean() < 0.2
 
 
+@pytest.mark.parametrize(
+    "crop", ["inception_crop(96)", "inception_crop(20)", "random_resized_crop(64)"]
+)
+@pytest.mark.parametrize("arguments", ["-1, 1", "0, 1", "1, -1", "0, 1, 10, 200"])
+@pytest.mark.parametrize("encode", [jpeg, tf.io.encode_png])
+def test_a_fused_range_is_the_range_of_what_was_resized(crop, arguments, encode):
+    encoded = encode(NOISE)
+    for number in range(4):
+        fused = run(f"decode|{crop}|flip_lr|value_range({arguments})", encoded, (0, number))
+        resized = run(f"decode|{crop}|flip_lr", encoded, (0, number))
+        expected = run(f"value_range({arguments})", resized)
+        np.testing.assert_allclose(fused, expected, rtol=0, atol=1e-6)
+
+
+def test_a_range_is_fused_with_a_crop_that_keeps_its_size():
+    encoded, text = jpeg(NOISE), "decode|inception_crop(96, resize=False)"
+    expected = run("value_range", run(text, encoded))
+    np.testing.assert_allclose(run(f"{text}|value_range", encoded), expected, rtol=0, atol=1e-6)
+
+
 def test_inception_crops_area_aspect_and_height():
     """Area is 5 to 100 %, aspect 0.75 to 1.33, and small crops are favoured (24 % on average)."""
     height, width = 256, 512

@@ -12,7 +12,9 @@ from benchmarks.peers import PACKAGES
 from benchmarks.progress import Bar
 from benchmarks.table import markdown
 
-OURS = "keras_vit"
+OURS = ("keras_vit", "keras_vit_inference")
+# These come in one form only: XLA compiles what JAX runs, and never oneDNN's kernels.
+COMPILED = {"jax": (True,), "keras_vit_inference": (False,)}
 # An update runs the model forward and, at twice that cost, backward.
 PASSES = {"infer": 1, "train": 3}
 COMPILERS = {"keras_vit": "XLA", "keras_hub": "XLA", "timm": "inductor", "jax": "XLA"}
@@ -84,14 +86,13 @@ def cases_of(options):
     peers = _names(options.peers, ("keras_hub", "timm", "jax"), "peers")
     precisions = _names(options.precision, PRECISIONS, "precision")
     gemms = ["gemm_tensorflow", *(["gemm_torch"] if "timm" in peers else [])]
-    _require([OURS, *peers, *gemms])
+    ours = OURS if options.mode == "infer" else OURS[:1]
+    _require([*ours, *peers, *gemms])
     compiled = {"both": (False, True), "on": (True,), "off": (False,)}[options.compile]
     cases = []
     for precision in precisions:
-        for name in [OURS, *peers, *gemms]:
-            choices = (True,) if name == "jax" else compiled
-            if name in gemms:
-                choices = (False,)
+        for name in [*ours, *peers, *gemms]:
+            choices = (False,) if name in gemms else COMPILED.get(name, compiled)
             cases += [
                 Case(
                     name,
@@ -107,10 +108,12 @@ def cases_of(options):
     return cases
 
 
-def fastest(results, contestant, precision):
-    """Returns the result of a contestant's faster way, or None where it took no part."""
-    mine = [r for r in results if (r.case.contestant, r.case.precision) == (contestant, precision)]
-    return min(mine, key=lambda r: r.seconds, default=None)
+def fastest(results, contestants, precision):
+    """Returns the result of the contestants' fastest way, or None where they took no part."""
+    theirs = [
+        r for r in results if r.case.contestant in contestants and r.case.precision == precision
+    ]
+    return min(theirs, key=lambda r: r.seconds, default=None)
 
 
 def peaks(results, precision):
@@ -132,7 +135,7 @@ def check_parameters(results):
 
 def _operations(result, ours):
     # Ours computes only the class token in its last block: fewer operations, counted as such.
-    macs = ours.facts["executed_macs" if result.case.contestant == OURS else "macs"]
+    macs = ours.facts["executed_macs" if result.case.contestant in OURS else "macs"]
     return 2 * macs * result.case.batch * PASSES[result.case.mode]
 
 

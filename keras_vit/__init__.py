@@ -4,6 +4,7 @@ from keras_vit import analysis, layers, variants
 from keras_vit.analysis import costs
 from keras_vit.checkpoints import load_checkpoint, save_checkpoint
 from keras_vit.create_model import create_model
+from keras_vit.inference import inference_function
 from keras_vit.models import AxialResNet, ResNetV2, VisionTransformer, attention_maps
 from keras_vit.models.masked import MaskedPatchPrediction
 from keras_vit.version import __version__
@@ -18,6 +19,7 @@ __all__ = [
     "attention_maps",
     "costs",
     "create_model",
+    "inference_function",
     "layers",
     "load_checkpoint",
     "save_checkpoint",

@@ -7,6 +7,7 @@
 # What has to be installed for each. The first is the reference of every ratio.
 PACKAGES = {
     "keras_vit": ("tensorflow",),
+    "keras_vit_inference": ("tensorflow",),
     "keras_hub": ("tensorflow", "keras_hub"),
     "timm": ("torch", "timm"),
     "jax": ("jax", "flax", "optax"),

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.dropout import Dropout
+from keras_vit.layers.kernels import substitute
 from keras_vit.layers.relative_position import RelativePosition
 
 
@@ -81,6 +82,9 @@ class MultiHeadSelfAttention(keras.layers.Layer):
 
     def rows(self, tokens, first_token_only=False, drawn=None):
         """Returns what the layer returns, as rows: (batch * queries, channels)."""
+        kernels = substitute()
+        if kernels and not self.relative_positions:
+            return self.out(kernels.attention(self, tokens, first_token_only))
         drawn = {} if drawn is None else drawn
         probabilities = ops.cast(self.probabilities(tokens, first_token_only), self.compute_dtype)
         value = self._project(self.value, tokens, (0, 2, 1, 3))

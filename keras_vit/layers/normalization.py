@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.kernels import substitute
+
 
 @keras.saving.register_keras_serializable(package="keras_vit")
 class LayerNormalization(keras.layers.LayerNormalization):
@@ -27,6 +29,10 @@ class LayerNormalization(keras.layers.LayerNormalization):
         super().__init__(epsilon=epsilon, **kwargs)
 
     def call(self, inputs):
+        kernels = substitute()
+        if kernels:
+            inputs = ops.cast(inputs, self.compute_dtype)
+            return kernels.layer_normalization(inputs, self.gamma, self.beta, self.epsilon)
         x = ops.cast(inputs, "float32")
         centred = x - ops.mean(x, axis=-1, keepdims=True)
         variance = ops.mean(centred * centred, axis=-1, keepdims=True)

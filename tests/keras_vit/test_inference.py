@@ -1,0 +1,154 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_vit
+
+TENSORFLOW = keras.backend.backend() == "tensorflow"
+needs_tensorflow = pytest.mark.skipif(not TENSORFLOW, reason="TensorFlow's graphs are its subject")
+RNG = np.random.default_rng(0)
+SMALL = {
+    "image_size": 32,
+    "patch_size": 8,
+    "hidden_size": 48,
+    "num_layers": 3,
+    "num_heads": 3,
+    "mlp_dim": 96,
+    "num_classes": 7,
+}
+
+
+def model_of(kind=keras_vit.VisionTransformer, dtype="float32", **arguments):
+    keras.utils.set_random_seed(0)
+    model = kind(**{**SMALL, **arguments}, dtype="float32")
+    for weight in model.weights:
+        # Small weights make small variances, where the normalisation's epsilon counts.
+        value = ops.convert_to_numpy(weight)
+        weight.assign(value * 0.2 + RNG.normal(0, 0.05, value.shape))
+    if dtype == "float32":
+        return model
+    copy = kind(**{**SMALL, **arguments}, dtype=dtype)
+    copy.set_weights(model.get_weights())
+    return copy
+
+
+def images_of(model, number):
+    return RNG.uniform(-1, 1, (number, *model.input_shape[1:])).astype("float32")
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("constants", [False, True])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"classifier": "gap"},
+        {"classifier": "map"},
+        {"gelu": "erf"},
+        {"num_classes": None},
+        {"representation_size": 24},
+        {"resnet": {"num_layers": (1, 1)}, "patch_size": 1},
+        {"attention": "axial", "classifier": "gap"},
+        {"position_embedding": "relative"},
+    ],
+)
+def test_outputs_are_the_models(arguments, constants):
+    model = model_of(**arguments)
+    images = images_of(model, 5)
+    infer = keras_vit.inference_function(model, batch_size=2, constants=constants)
+    expected = ops.convert_to_numpy(model(images, training=False))
+    np.testing.assert_allclose(infer(images), expected, atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(infer(images[:1]), expected[:1], atol=1e-5, rtol=1e-5)
+
+
+@needs_tensorflow
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: keras_vit.ResNetV2((1, 1), 0.5, num_classes=5, image_size=32),
+        lambda: keras_vit.AxialResNet((1, 2), 0.25, 2, num_classes=5, image_size=(16, 24)),
+    ],
+)
+def test_convolutional_models_too(build):
+    model = build()
+    images = images_of(model, 2)
+    infer = keras_vit.inference_function(model, constants=True)
+    expected = ops.convert_to_numpy(model(images, training=False))
+    np.testing.assert_allclose(infer(images), expected, atol=1e-5, rtol=1e-5)
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("dtype", ["bfloat16", "mixed_bfloat16"])
+def test_bfloat16_is_as_near_to_float32_as_the_models(dtype):
+    exact, rounded = model_of(), model_of(dtype=dtype)
+    images = images_of(exact, 16)
+    expected = ops.convert_to_numpy(exact(images, training=False))
+
+    def error(outputs):
+        return np.linalg.norm(np.float32(outputs) - expected) / np.linalg.norm(expected)
+
+    own = error(ops.convert_to_numpy(ops.cast(rounded(images, training=False), "float32")))
+    assert error(keras_vit.inference_function(rounded)(images)) < max(1.3 * own, 5e-3)
+
+
+@needs_tensorflow
+def test_normalisations_and_projections_are_fused():
+    import tensorflow as tf
+    from tensorflow.python.util import _pywrap_util_port
+
+    if not _pywrap_util_port.IsMklEnabled():
+        pytest.skip("oneDNN, which is what fuses, is not in this TensorFlow or is turned off")
+    from keras_vit.onednn import function_of
+
+    model = model_of()
+    function = function_of(model, (2, 32, 32, 3), constants=False)
+    operations = _operations(lambda: function(tf.zeros((2, 32, 32, 3))))
+    # Two in every block; the last one, of the class token alone, is too small to matter.
+    assert operations.count("_MklLayerNorm") >= 2 * SMALL["num_layers"]
+    assert "Softmax" in operations
+    fused = operations.count("_FusedMatMul")
+    # Per block: queries, keys and values; the attention's output; both layers of the MLP.
+    assert fused >= 4 * SMALL["num_layers"]
+
+
+def _operations(run):
+    """Returns the operations of the optimised graph of what `run` calls."""
+    from tensorflow.python.eager import context
+
+    context.enable_run_metadata()
+    try:
+        run()
+        graphs = context.export_run_metadata().function_graphs
+    finally:
+        context.disable_run_metadata()
+    return [node.op for graph in graphs for node in graph.post_optimization_graph.node]
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("constants", [False, True])
+def test_it_keeps_its_weights(constants):
+    model = model_of()
+    images = images_of(model, 2)
+    infer = keras_vit.inference_function(model, batch_size=2, constants=constants)
+    before = infer(images)
+    for weight in model.weights:
+        weight.assign_add(np.ones(weight.shape, "float32"))
+    np.testing.assert_array_equal(infer(images), before)
+
+
+@needs_tensorflow
+def test_wrong_arguments_are_explained():
+    model = model_of()
+    with pytest.raises(ValueError, match="positive int"):
+        keras_vit.inference_function(model, batch_size=0)
+    infer = keras_vit.inference_function(model)
+    for images in (np.zeros((2, 16, 16, 3)), np.zeros((32, 32, 3)), np.zeros((0, 32, 32, 3))):
+        with pytest.raises(ValueError, match=r"\(n, 32, 32, 3\)"):
+            infer(images)
+
+
+@pytest.mark.skipif(TENSORFLOW, reason="it works there")
+def test_other_backends_are_refused():
+    with pytest.raises(ValueError, match="KERAS_BACKEND=tensorflow"):
+        keras_vit.inference_function(model_of())

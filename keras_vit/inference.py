@@ -30,8 +30,8 @@ def inference_function(model, batch_size=8, constants=None):
         model takes, and returns its outputs, a float32 NumPy array (n, ...).
 
     Raises:
-        ValueError: if Keras runs on another backend, `batch_size` is not a positive int, or
-            constants exceed 2 GiB, the limit of a TensorFlow graph.
+        ValueError: if Keras runs on another backend, `batch_size` is not a positive int, the
+            model takes images of any size, or constants exceed 2 GiB, the limit of a TensorFlow graph.
 
     Example:
 
@@ -53,10 +53,15 @@ def inference_function(model, batch_size=8, constants=None):
             f"Expected constants of less than 2 GiB. Received: weights of {size / 2**30:.1f} GiB. "
             "Pass constants=False, or build the model in bfloat16."
         )
+    shape = model.input_shape[1:]
+    if None in shape:
+        raise ValueError(
+            f"Expected a model of images of one size. Received: input shape {model.input_shape}. "
+            "Build it with image_size=(height, width)."
+        )
     # TensorFlow is imported only where it is the backend.
     from keras_vit.onednn import function_of
 
-    shape = model.input_shape[1:]
     function = function_of(model, (batch_size, *shape), constants)
 
     def infer(images):

@@ -142,6 +142,8 @@ def test_wrong_arguments_are_explained():
     model = model_of()
     with pytest.raises(ValueError, match="positive int"):
         keras_vit.inference_function(model, batch_size=0)
+    with pytest.raises(ValueError, match="one size"):
+        keras_vit.inference_function(model.any_resolution())
     infer = keras_vit.inference_function(model)
     for images in (np.zeros((2, 16, 16, 3)), np.zeros((32, 32, 3)), np.zeros((0, 32, 32, 3))):
         with pytest.raises(ValueError, match=r"\(n, 32, 32, 3\)"):

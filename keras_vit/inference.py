@@ -31,7 +31,7 @@ def inference_function(model, batch_size=8, constants=None):
 
     Raises:
         ValueError: if Keras runs on another backend, `batch_size` is not a positive int, the
-            model takes images of any size, or constants exceed 2 GiB, the limit of a TensorFlow graph.
+            model takes images of any size, or constants exceed 2 GiB, a graph's limit.
 
     Example:
 

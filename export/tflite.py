@@ -168,6 +168,20 @@ def _signatures(model, batch_sizes, feature_vector):
 
 
 def _convert(model, signatures):
+    with tempfile.TemporaryDirectory() as directory:
+        _save(model, signatures, directory)
+        gc.collect()  # graphs refer to themselves
+        converter = tf.lite.TFLiteConverter.from_saved_model(
+            directory, signature_keys=[_sortable(index) for index in range(len(signatures))]
+        )
+        # Weights behind the model instead of in it, which spares the converter two copies of
+        # them. Where this has no effect, `unpack` finds them in it.
+        converter._experimental_use_buffer_offset = True
+        gc.collect()
+        return converter.convert()
+
+
+def _save(model, signatures, directory):
     root = tf.train.Checkpoint()
     # The variables must be reachable from what is saved: the converter leaves out
     # the weights of others without an error.
@@ -176,16 +190,7 @@ def _convert(model, signatures):
         _sortable(index): _function(graph, (batch_size, *image_size(model), 3), output)
         for index, (graph, batch_size, output) in enumerate(signatures.values())
     }
-    with tempfile.TemporaryDirectory() as directory:
-        tf.saved_model.save(root, directory, signatures=functions)
-        converter = tf.lite.TFLiteConverter.from_saved_model(
-            directory, signature_keys=list(functions)
-        )
-        # Weights behind the model instead of in it, which spares the converter two copies of
-        # them. Where this has no effect, `unpack` finds them in it.
-        converter._experimental_use_buffer_offset = True
-        gc.collect()
-        return converter.convert()
+    tf.saved_model.save(root, directory, signatures=functions)
 
 
 def _sortable(index):

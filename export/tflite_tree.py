@@ -31,7 +31,9 @@ def share_equal_weights(tree):
         tree: `schema.ModelT`, changed in place.
     """
     first, replaced = {}, {}
-    for index, buffer in enumerate(tree.buffers):
+    used = {tensor.buffer for graph in tree.subgraphs for tensor in graph.tensors}
+    for index in sorted(used):
+        buffer = tree.buffers[index]
         if buffer.data is not None and len(buffer.data):
             original = first.setdefault(hashlib.sha256(buffer.data).digest(), index)
             if original != index:

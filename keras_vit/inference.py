@@ -17,13 +17,14 @@ def inference_function(model, batch_size=8, constants=None):
     differ from the model's by rounding. It keeps the weights that the model has now.
 
     Args:
-        model: a Keras model of images, such as `keras_vit.VisionTransformer`, of any
-            precision policy, on Keras's TensorFlow backend.
+        model: a functional Keras model of images, such as `keras_vit.VisionTransformer`, of
+            any precision policy, on Keras's TensorFlow backend.
         batch_size: int, the images computed at once. More images than that are computed
             in batches, fewer are padded.
         constants: bool, whether the weights become constants of the graph. oneDNN reorders
             constants once instead of in every call. That pays in bfloat16, its default, at
             the price of a slow first call and of several times their memory during it.
+            None: as `model.dtype_policy` says.
 
     Returns:
         A function that takes images, (n, height, width, channels) in the range that the
@@ -31,7 +32,8 @@ def inference_function(model, batch_size=8, constants=None):
 
     Raises:
         ValueError: if Keras runs on another backend, `batch_size` is not a positive int, the
-            model takes images of any size, or constants exceed 2 GiB, a graph's limit.
+            model is not one of images of one size with one output, or constants exceed 2 GiB,
+            the limit of a graph.
 
     Example:
 
@@ -43,7 +45,7 @@ def inference_function(model, batch_size=8, constants=None):
             "inference_function needs Keras on TensorFlow. Received: backend "
             f"{keras.backend.backend()!r}. Set KERAS_BACKEND=tensorflow, or use model.predict()."
         )
-    if not isinstance(batch_size, int) or batch_size < 1:
+    if not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
         raise ValueError(f"`batch_size` must be a positive int. Received: {batch_size!r}")
     if constants is None:
         constants = keras.dtype_policies.get(model.dtype_policy).compute_dtype == "bfloat16"
@@ -53,12 +55,7 @@ def inference_function(model, batch_size=8, constants=None):
             f"Expected constants of less than 2 GiB. Received: weights of {size / 2**30:.1f} GiB. "
             "Pass constants=False, or build the model in bfloat16."
         )
-    shape = model.input_shape[1:]
-    if None in shape:
-        raise ValueError(
-            f"Expected a model of images of one size. Received: input shape {model.input_shape}. "
-            "Build it with image_size=(height, width)."
-        )
+    shape = _image_shape(model)
     # TensorFlow is imported only where it is the backend.
     from keras_vit.onednn import function_of
 
@@ -81,3 +78,16 @@ def inference_function(model, batch_size=8, constants=None):
         return np.concatenate(outputs)
 
     return infer
+
+
+def _image_shape(model):
+    """Returns (height, width, channels)."""
+    inputs, outputs = getattr(model, "inputs", None), getattr(model, "outputs", None)
+    shapes = [tuple(tensor.shape) for tensor in inputs or ()]
+    if len(shapes) != 1 or len(outputs) != 1 or len(shapes[0]) != 4 or None in shapes[0][1:]:
+        raise ValueError(
+            "Expected a functional model of images of one size, with one output. Received: "
+            f"{type(model).__name__} with input shapes {shapes} and {len(outputs or ())} outputs. "
+            "Build it with image_size=(height, width), or choose an output with keras.Model()."
+        )
+    return shapes[0][1:]

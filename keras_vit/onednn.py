@@ -18,17 +18,21 @@ def function_of(model, shape, constants):
     """
     signature = [tf.TensorSpec(shape, tf.float32), tf.TensorSpec((None,), tf.int32)]
     weights = [(variable, tf.convert_to_tensor(variable.value)) for variable in model.variables]
+    uses = 0
     embed = _constant if constants else tf.identity
 
     @tf.function(input_signature=signature, autograph=False)
     def infer(images, ones):
+        nonlocal uses
         mapping = [(variable, embed(value)) for variable, value in weights]
         kernels = _Kernels(ones, {id(v): value for v, value in weights}, embed)
         with substituted(kernels), keras.StatelessScope(state_mapping=mapping):
-            return tf.cast(model(images, training=False), tf.float32)
+            outputs = tf.cast(model(images, training=False), tf.float32)
+        uses = kernels.count
+        return outputs
 
     function = infer.get_concrete_function()
-    ones = tf.ones(len(model.weights), tf.int32)
+    ones = tf.ones(uses, tf.int32)
     return lambda images: function(images, ones)
 
 

@@ -62,6 +62,11 @@ class MultiHeadSelfAttention(keras.layers.Layer):
         """Returns the randomness of one forward pass, a dict of seeds."""
         return self.dropout.draw(training)
 
+    def _is_plain(self):
+        """Whether queries, keys and values are products with kernels and nothing else."""
+        projections = (self.query, self.key, self.value)
+        return not any(dense.quantization_mode or dense.lora_enabled for dense in projections)
+
     def _project(self, dense, tokens, axes):
         """Projects tokens and moves the heads to `axes` of (batch, token, head, channel)."""
         _, length, channels = ops.shape(tokens)
@@ -83,7 +88,7 @@ class MultiHeadSelfAttention(keras.layers.Layer):
     def rows(self, tokens, first_token_only=False, drawn=None):
         """Returns what the layer returns, as rows: (batch * queries, channels)."""
         kernels = substitute()
-        if kernels and not self.relative_positions:
+        if kernels and not self.relative_positions and self._is_plain():
             return self.out(kernels.attention(self, tokens, first_token_only))
         drawn = {} if drawn is None else drawn
         probabilities = ops.cast(self.probabilities(tokens, first_token_only), self.compute_dtype)

@@ -30,8 +30,8 @@ class LayerNormalization(keras.layers.LayerNormalization):
 
     def call(self, inputs):
         kernels = substitute()
-        if kernels:
-            inputs = ops.cast(inputs, self.compute_dtype)
+        dtype = keras.backend.standardize_dtype(inputs.dtype)
+        if kernels and dtype == self.compute_dtype != "float64":
             return kernels.layer_normalization(inputs, self.gamma, self.beta, self.epsilon)
         x = ops.cast(inputs, "float32")
         centred = x - ops.mean(x, axis=-1, keepdims=True)

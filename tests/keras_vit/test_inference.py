@@ -93,6 +93,36 @@ def test_bfloat16_is_as_near_to_float32_as_the_models(dtype):
 
 
 @needs_tensorflow
+def test_projections_that_are_more_than_a_product_stay_as_they_are():
+    quantized, adapted = model_of(), model_of()
+    quantized.quantize("int8")
+    for layer in adapted._flatten_layers():
+        if layer.name in ("query", "value"):
+            layer.enable_lora(2)
+            layer.lora_kernel_b.assign(np.ones(layer.lora_kernel_b.shape))
+    for model in (quantized, adapted):
+        images = images_of(model, 3)
+        expected = ops.convert_to_numpy(model(images, training=False))
+        np.testing.assert_allclose(
+            keras_vit.inference_function(model)(images), expected, atol=1e-4, rtol=1e-4
+        )
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_a_normalisation_that_is_used_often_keeps_its_precision(dtype):
+    layer = keras_vit.layers.LayerNormalization(dtype=dtype)
+    tokens = inputs = keras.Input((4, 4, 64), dtype="float32")
+    for _ in range(3):
+        tokens = ops.cast(layer(tokens), "float32") + inputs
+    model = keras.Model(inputs, tokens)
+    images = 100 + images_of(model, 2)
+    expected = np.float32(ops.convert_to_numpy(model(images, training=False)))
+    outputs = keras_vit.inference_function(model, batch_size=2)(images)
+    np.testing.assert_allclose(outputs, expected, atol=1e-2 if dtype == "bfloat16" else 1e-4)
+
+
+@needs_tensorflow
 def test_normalisations_and_projections_are_fused():
     import tensorflow as tf
     from tensorflow.python.util import _pywrap_util_port
@@ -142,8 +172,14 @@ def test_wrong_arguments_are_explained():
     model = model_of()
     with pytest.raises(ValueError, match="positive int"):
         keras_vit.inference_function(model, batch_size=0)
-    with pytest.raises(ValueError, match="one size"):
-        keras_vit.inference_function(model.any_resolution())
+    for other in (
+        model.any_resolution(),
+        keras.Model(model.input, [model.output, model.endpoints["representation"]]),
+        keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)]),
+        keras.Model(),
+    ):
+        with pytest.raises(ValueError, match="one size, with one output"):
+            keras_vit.inference_function(other)
     infer = keras_vit.inference_function(model)
     for images in (np.zeros((2, 16, 16, 3)), np.zeros((32, 32, 3)), np.zeros((0, 32, 32, 3))):
         with pytest.raises(ValueError, match=r"\(n, 32, 32, 3\)"):

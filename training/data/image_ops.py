@@ -24,11 +24,13 @@ def decode(channels: int = 3, precise: bool = False):
     Grayscale and CMYK become RGB. An image that is stored as an array passes through.
 
     Args:
-        channels: 3, or 1 for grayscale.
+        channels: 3, or 1 for grayscale JPEGs and PNGs.
         precise: decode JPEGs with the accurate inverse DCT, bit for bit as PIL does. The
             default is the fast one, TensorFlow's own, with which the published models trained.
     """
     dct_method = _dct_method(precise)
+    if channels not in (1, 3):
+        raise ValueError(f"channels must be 1 or 3, not {channels!r}")
 
     def other_than_jpeg(image):
         decoded = tf.io.decode_image(image, channels=channels, expand_animations=False)
@@ -242,6 +244,8 @@ def _dct_method(precise: bool) -> str:
 
 def _pair(size) -> tuple[int, int]:
     height, width = (size, size) if isinstance(size, int) else size
+    if min(height, width) < 1:
+        raise ValueError(f"an image has at least one pixel, not {size}")
     return int(height), int(width)
 
 

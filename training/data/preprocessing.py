@@ -103,7 +103,7 @@ def _operations(node: ast.expr, text: str) -> list[Operation]:
         kwargs = {arg.arg: ast.literal_eval(arg.value) for arg in call.keywords} if call else {}
         inspect.signature(factory).bind(*args, **kwargs)
         function = factory(*args, **kwargs)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, ArithmeticError) as error:
         raise ValueError(
             f"Expected {name.id}{inspect.signature(factory)} in {text!r}: {error}."
         ) from error
@@ -178,8 +178,8 @@ def _fuse(operations: list[Operation]) -> list[tuple[int, Operation]]:
     """Numbers the operations; makes one of `decode`, a crop and the flip and range after it.
 
     Of a JPEG, it decodes only what the crop keeps. It flips before the crop is resized, while
-    there are fewer bytes to move; bilinear resizing is symmetric. It is linear as well, so the
-    range is changed on the way from bytes to floats, which costs nothing.
+    there are fewer bytes to move, and changes the range on the way from bytes to floats, which
+    costs nothing: bilinear resizing is symmetric and linear, to rounding.
     """
     numbered = list(enumerate(operations))
     if [op.name for op in operations[:1]] != ["decode"] or len(operations) < 2:
@@ -194,7 +194,8 @@ def _fuse(operations: list[Operation]) -> list[tuple[int, Operation]]:
     def fused(image, seed):
         image = crop.decode_and_crop(image, seed, decode)
         if flip:
-            image = flip[1].apply(image, tf.add(seed, (0, 1)))
+            # `seed` is the crop's, operation 1.
+            image = flip[1].apply(image, tf.add(seed, (0, flip[0] - 1)))
         return crop.finish(image, to_range[1].apply.from_uint8 if to_range else None)
 
     return [(1, Operation("decode+crop", fused, random=True)), *rest]

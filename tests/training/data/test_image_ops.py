@@ -79,6 +79,16 @@ def test_a_fused_range_is_the_range_of_what_was_resized(crop, arguments, encode)
         np.testing.assert_allclose(fused, expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("size", [20, 96])
+def test_a_flip_before_the_resize_is_the_flip_after_it(size):
+    text = f"random_resized_crop({size})|flip_lr(1.0)|value_range"
+    for number in range(4):
+        # The operation in front keeps the numbers of the others and prevents the fusion.
+        apart = run(f"pad(0)|{text}", NOISE, (0, number))
+        fused = run(f"decode|{text}", NOISE, (0, number))
+        np.testing.assert_allclose(fused, apart, rtol=0, atol=5e-5)
+
+
 def test_a_range_is_fused_with_a_crop_that_keeps_its_size():
     encoded, text = jpeg(NOISE), "decode|inception_crop(96, resize=False)"
     expected = run("value_range", run(text, encoded))

@@ -11,10 +11,10 @@ import subprocess
 import sys
 import tempfile
 
-from benchmarks import contest, machine
-from benchmarks.case import MODES, PRECISIONS, Case
-from benchmarks.progress import Bar
-from benchmarks.table import markdown
+from benchmarks.harness import interleaved, machine
+from benchmarks.harness.case import MODES, PRECISIONS, Case
+from benchmarks.harness.progress import Bar
+from benchmarks.harness.table import markdown
 
 ROOT = pathlib.Path(__file__).parents[1]
 OURS = "keras_vit"
@@ -155,7 +155,7 @@ def main(argv):
         flush=True,
     )
     with Bar(len(cases) * (1 + options.rounds) + len(processes)) as bar:
-        results = contest.run(cases, options.rounds, options.seconds, bar)
+        results = interleaved.run(cases, options.rounds, options.seconds, bar)
         print(_table("image size", sizes, results[: len(sizes)]), flush=True)
         print()
         print(_table("layers", depths, results[len(sizes) :]), flush=True)

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from benchmarks import machine, progress, table
+from benchmarks.harness import machine, progress, table
 
 SIZE = 224
 SEED = 0
@@ -184,12 +184,12 @@ def _box(shape, number):
     """The random box that ours takes of image `number`, as begin and size."""
     import tensorflow as tf
 
-    from training.data import preprocessing
+    from training.data.preprocessing import pipeline_text
 
     begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
         shape,
         tf.zeros((0, 0, 4)),
-        seed=preprocessing.operation_seed(tf.stack([SEED, number]), 1),
+        seed=pipeline_text.operation_seed(tf.stack([SEED, number]), 1),
         min_object_covered=0.0,
         aspect_ratio_range=(0.75, 1.33),
         area_range=(0.05, 1.0),

@@ -8,7 +8,7 @@ import argparse
 import statistics
 import time
 
-from benchmarks import machine, progress, table
+from benchmarks.harness import machine, progress, table
 
 BATCH, CLASSES, SIZE = 8, 10, 8
 
@@ -50,9 +50,9 @@ def ours(steps_per_call):
     """Returns a function that trains a number of steps with our loop."""
     import tensorflow as tf
 
-    from training.progress import Progress
+    from training.engines.tensorflow.train_step import TrainSteps
+    from training.loop.progress import Progress
     from training.recipes.losses import build_loss
-    from training.train_step import TrainSteps
 
     model, optimizer = make_model()
     steps = TrainSteps(

@@ -2,11 +2,11 @@
 
 import argparse
 
-from benchmarks import machine
-from benchmarks.case import PRECISIONS, Case
-from benchmarks.contestant import Contestant
-from benchmarks.progress import Bar
-from benchmarks.table import markdown
+from benchmarks.harness import machine
+from benchmarks.harness.case import PRECISIONS, Case
+from benchmarks.harness.library_process import Contestant
+from benchmarks.harness.progress import Bar
+from benchmarks.harness.table import markdown
 
 OURS = "keras_vit"
 

@@ -5,12 +5,12 @@ import importlib.util
 import statistics
 import sys
 
-from benchmarks import contest, machine
-from benchmarks.case import MODES, PRECISIONS, Case
-from benchmarks.contestant import ContestantError
-from benchmarks.peers import PACKAGES
-from benchmarks.progress import Bar
-from benchmarks.table import markdown
+from benchmarks.harness import interleaved, machine
+from benchmarks.harness.case import MODES, PRECISIONS, Case
+from benchmarks.harness.library_process import ContestantError
+from benchmarks.harness.progress import Bar
+from benchmarks.harness.table import markdown
+from benchmarks.libraries import PACKAGES
 
 OURS = ("keras_vit", "keras_vit_inference")
 # These come in one form only: XLA compiles what JAX runs, and never oneDNN's kernels.
@@ -142,7 +142,7 @@ def _operations(result, ours):
 def _row(result, results):
     case = result.case
     ours = fastest(results, OURS, case.precision)
-    middle, lower, upper = contest.ratio(result, ours)
+    middle, lower, upper = interleaved.ratio(result, ours)
     shares = [
         _operations(result, ours) / seconds / peak
         for seconds, peak in zip(result.rounds, peaks(results, case.precision), strict=True)
@@ -192,7 +192,7 @@ def main(argv):
     )
     with Bar(len(cases) * (1 + options.rounds)) as bar:
         try:
-            results = contest.run(cases, options.rounds, options.seconds, bar)
+            results = interleaved.run(cases, options.rounds, options.seconds, bar)
         except ContestantError as error:
             print(error, file=sys.stderr)
             return 1

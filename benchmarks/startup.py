@@ -9,9 +9,9 @@ import subprocess
 import sys
 import tempfile
 
-from benchmarks import machine
-from benchmarks.progress import Bar
-from benchmarks.table import markdown
+from benchmarks.harness import machine
+from benchmarks.harness.progress import Bar
+from benchmarks.harness.table import markdown
 
 PROGRAM = """
 import json, os, resource, sys, time

@@ -10,9 +10,9 @@ import sys
 import tempfile
 import time
 
-from benchmarks import machine
-from benchmarks.progress import Bar
-from benchmarks.table import markdown
+from benchmarks.harness import machine
+from benchmarks.harness.progress import Bar
+from benchmarks.harness.table import markdown
 from benchmarks.tflite_exporters import EXPORTERS, missing_packages
 
 OURS = "keras-vit"

@@ -18,8 +18,8 @@ import threading
 import time
 from typing import NamedTuple
 
-from benchmarks.progress import Bar
-from benchmarks.table import markdown
+from benchmarks.harness.progress import Bar
+from benchmarks.harness.table import markdown
 
 # The models and sizes of the paper's figure.
 FIGURE_MODELS = (
@@ -61,12 +61,12 @@ class Process:
     """A measuring process that is ended when it takes too much memory.
 
     Args:
-        task: what `benchmarks.throughput_worker` takes.
+        task: what `benchmarks.harness.throughput_worker` takes.
         memory: bytes that the process may hold, or 0 for no limit.
     """
 
     def __init__(self, task, memory):
-        command = [sys.executable, "-m", "benchmarks.throughput_worker", json.dumps(task)]
+        command = [sys.executable, "-m", "benchmarks.harness.throughput_worker", json.dumps(task)]
         # Closed with the process.
         self._messages = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
         self._process = subprocess.Popen(

@@ -19,9 +19,9 @@ import subprocess
 import sys
 import tempfile
 
-from benchmarks import progress, table
+from benchmarks.harness import progress, table
 
-COMPILER = pathlib.Path(__file__).parent / "tpu_compiler.py"
+COMPILER = pathlib.Path(__file__).parent / "harness" / "tpu_compiler.py"
 DEFAULT_BATCH = 128
 
 
@@ -40,9 +40,9 @@ def export(name, batch_size, replicas, precision, file):
     from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
     import keras_vit
+    from training.engines.tensorflow.train_step import TrainSteps
     from training.recipes.losses import build_loss
     from training.recipes.optimizers import build_optimizer
-    from training.train_step import TrainSteps
 
     group = tf.constant([list(range(replicas))], tf.int32)
 

@@ -32,7 +32,7 @@ def quickstart(workdir, overrides):
     import keras
 
     import export
-    from training.quiet import quiet_start
+    from training.io.quiet_start import quiet_start
 
     model = keras.saving.load_model(workdir / "model.keras", compile=False)
     calibration, _ = digits("train[:200]")

@@ -12,10 +12,10 @@ Images are RGB in [0, 1] in everything exported; the rescaling to the models' [-
 import importlib
 
 _HOMES = {
-    "HubLayer": "export.hub_layer",
-    "to_hub": "export.hub",
-    "to_tflite": "export.tflite",
-    "verify": "export.verification",
+    "HubLayer": "export.hub.layer",
+    "to_hub": "export.hub.module",
+    "to_tflite": "export.tflite.convert",
+    "verify": "export.verification.verifier",
 }
 
 __all__ = list(_HOMES)

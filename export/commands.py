@@ -26,7 +26,7 @@ def run(options):
 def _start_tensorflow():
     from absl import logging as absl_logging
 
-    from training.quiet import import_tensorflow
+    from training.io.quiet_start import import_tensorflow
 
     import_tensorflow()
     absl_logging.set_verbosity(absl_logging.ERROR)
@@ -36,8 +36,8 @@ def _start_tensorflow():
 def _hub(options):
     import tempfile
 
-    from export import archive
-    from export.hub import to_hub
+    from export.hub import archive
+    from export.hub.module import to_hub
 
     source = _source(options)
     arguments = {
@@ -58,7 +58,7 @@ def _hub(options):
 
 
 def _tflite(options):
-    from export.tflite import to_tflite
+    from export.tflite.convert import to_tflite
 
     source = _source(options)
     arguments = {
@@ -83,8 +83,8 @@ def _tflite(options):
 
 
 def _all_quantizations(options, source, arguments):
-    from export.quantization import QUANTIZATIONS
-    from export.tflite import to_tflite_files
+    from export.tflite.convert import to_tflite_files
+    from export.tflite.quantization import QUANTIZATIONS
 
     images, labels = _images(options, source)
     files = {name: options.output / f"{name}.tflite" for name in QUANTIZATIONS}
@@ -161,8 +161,8 @@ def _labels(options, source):
 
 def _images(options, source, data=None, split=None):
     """Returns (images, labels) of --data, or of the data set that the run was evaluated on."""
-    from export.images import load_images
     from export.portable import image_size
+    from export.sample_images import load_images
 
     data = data or options.data
     config = source.config
@@ -191,7 +191,7 @@ def _calibration(options, source):
 
 
 def _verify(source, artefact, images, labels):
-    from export.verification import verify
+    from export.verification.verifier import verify
 
     return verify(source.model, artefact, images, labels)
 
@@ -215,7 +215,7 @@ def _show(options, report):
 
 def _show_choice(reports):
     """Prints a table to choose a quantisation by."""
-    from training.evaluation.table import Table
+    from training.reporting.table import Table
 
     rows = []
     for report in reports:

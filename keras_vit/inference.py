@@ -57,7 +57,7 @@ def inference_function(model, batch_size=8, constants=None):
         )
     shape = _image_shape(model)
     # TensorFlow is imported only where it is the backend.
-    from keras_vit.onednn import function_of
+    from keras_vit.backends.tensorflow.onednn import function_of
 
     function = function_of(model, (batch_size, *shape), constants)
 

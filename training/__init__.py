@@ -1,11 +1,15 @@
 """Training and evaluation: recipes, data, the distributed loop, the paper's protocols."""
 
 import importlib
+import pathlib
+
+# `python -m training sweep` finds the command that `python -m training sweep` runs.
+__path__ = [*__path__, str(pathlib.Path(__file__).parent / "commands")]
 
 _HOMES = {
     "build_loss": "training.recipes.losses",
     "build_optimizer": "training.recipes.optimizers",
-    "load_dataset": "training.data.loading",
+    "load_dataset": "training.data.load_dataset",
 }
 
 __all__ = sorted(_HOMES)

@@ -1,69 +1,47 @@
-"""`python -m training --config=FILE[:ARGUMENT] --workdir=DIR`: trains, or resumes, a model."""
+"""`python -m training COMMAND`; options alone train."""
 
-import logging
+import importlib
 import sys
 
-from training.errors import TrainingError
-
-HELP = """\
-usage: python -m training --config=FILE[:ARGUMENT] --workdir=DIR [--config.KEY=VALUE ...]
-
-Trains the model that a config describes, on one device, several, several hosts or a TPU.
-The same command resumes a run that was stopped or killed, at exactly the step it had saved.
-
-  --config=FILE[:ARGUMENT]  Python file with get_config(ARGUMENT); the ones provided are
-                              training/configs/quickstart.py
-                              training/configs/finetune.py:MODEL,DATASET
-                              training/configs/pretrain.py:MODEL,DATASET
-  --config.KEY=VALUE        replaces a value of the config, for example
-                              --config.batch_size=256 --config.optimizer.base_lr=0.003
-                              --config.strategy=mirrored (or one, multiworker, tpu)
-  --workdir=DIR             run directory: config.json, metrics.csv, tensorboard/,
-                            checkpoints/, model.keras and report.html
-
-All keys of a config: training/configuration.py.
-"""
+COMMANDS = {
+    "train": "train a model, or resume a run (the default: the word may be left out)",
+    "evaluate": "accuracy on every image of a split",
+    "few_shot": "linear few-shot accuracy of a frozen model",
+    "sweep": "the paper's fine-tuning protocol on one data set",
+    "vtab": "the 19 tasks of VTAB-1k",
+    "ablation": "the paper's ablations, trained and drawn",
+    "analyze": "what a trained model looks at, as pictures and tables",
+    "budget": "what the paper's experiments cost to run",
+    "data": "list, check and prepare data sets",
+}
 
 
-def main(arguments=None):
-    """Runs the command and returns the exit status of the process."""
+def usage() -> str:
+    """Returns the help of the commands."""
+    lines = [f"  {name:<10}{meaning}" for name, meaning in COMMANDS.items()]
+    return (
+        "usage: python -m training COMMAND [options]\n"
+        "       python -m training --config=FILE[:ARGUMENT] --workdir=DIR\n\n"
+        + "\n".join(lines)
+        + "\n\nEach command answers --help.\n"
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs a command and returns the exit status of the process."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if not arguments or {"--help", "-h", "--helpfull"} & set(arguments):
-        print(HELP, end="")
+    if not arguments or arguments[0] in ("--help", "-h", "help"):
+        print(usage(), end="")
         return 0
-    from training import command_line, configuration
-
-    try:
-        config, workdir = command_line.parse(arguments)
-        configuration.complete(config)
-        return _train(config, workdir)
-    except TrainingError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-
-
-def _train(config, workdir):
-    from training.quiet import import_tensorflow
-
-    import_tensorflow()
-    _log_to_stderr()
-    from training import trainer
-
-    trainer.train(config, workdir)
-    print(f"The model is in {workdir}/model.keras")
-    return 0
-
-
-def _log_to_stderr():
-    from absl import logging as absl_logging
-
-    absl_logging.set_verbosity(absl_logging.ERROR)
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    logger = logging.getLogger("training")
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
+    if arguments[0].startswith("-"):
+        arguments = ["train", *arguments]
+    name, *options = arguments
+    name = name.replace("-", "_")
+    if name not in COMMANDS:
+        known = ", ".join(COMMANDS)
+        print(f"error: Expected a command, one of {known}. Received: {name}", file=sys.stderr)
+        return 2
+    return importlib.import_module(f"training.commands.{name}").main(options)
 
 
 if __name__ == "__main__":

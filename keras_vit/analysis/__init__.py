@@ -2,12 +2,12 @@
 
 from keras_vit.analysis import figures
 from keras_vit.analysis.attention_distance import attention_distance, mean_distance
+from keras_vit.analysis.attention_rollout import attention_rollout, rollout
 from keras_vit.analysis.costs import Costs, costs
 from keras_vit.analysis.filters import embedding_filters, principal_components
 from keras_vit.analysis.geometry import token_distances
 from keras_vit.analysis.position_similarity import position_similarity
 from keras_vit.analysis.reconstruction import Reconstruction, reconstruct
-from keras_vit.analysis.rollout import attention_rollout, rollout
 from keras_vit.analysis.table_6 import TABLE_6
 
 __all__ = [

@@ -4,8 +4,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.analysis.attention_maps import attention_tensors
 from keras_vit.analysis.geometry import token_distances
-from keras_vit.models import attention_tensors
 from keras_vit.models.token_stride import token_stride
 
 

@@ -3,7 +3,7 @@
 import inspect
 
 from keras_vit import models, variants
-from keras_vit.analysis.cost import Cost
+from keras_vit.analysis.multiply_accumulates import Cost
 from keras_vit.analysis.resnet_costs import resnet_costs
 from keras_vit.analysis.transformer_costs import transformer_costs
 

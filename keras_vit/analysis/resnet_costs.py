@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from keras_vit.analysis.cost import Cost
-from keras_vit.models.image_size import as_height_width
+from keras_vit.analysis.multiply_accumulates import Cost
+from keras_vit.models.argument_checks import as_height_width
 
 
 class FeatureMap(NamedTuple):

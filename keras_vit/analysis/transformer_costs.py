@@ -1,8 +1,8 @@
 """Parameters and multiply-accumulates of the Vision Transformer and its relatives."""
 
-from keras_vit.analysis.cost import Cost
+from keras_vit.analysis.multiply_accumulates import Cost
 from keras_vit.analysis.resnet_costs import FeatureMap, stem_costs
-from keras_vit.models.image_size import as_height_width
+from keras_vit.models.argument_checks import as_height_width
 
 
 def attention_costs(hidden_size, num_heads, length, sequences=1, queries=None, relative=False):

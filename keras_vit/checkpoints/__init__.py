@@ -1,11 +1,11 @@
 """Published checkpoints: found, downloaded, read, compared with a model, and written."""
 
-from keras_vit.checkpoints.bit_npz import BiTLayout
 from keras_vit.checkpoints.download import DownloadError, cache_directory
 from keras_vit.checkpoints.errors import CheckpointError
 from keras_vit.checkpoints.find import find_checkpoint
+from keras_vit.checkpoints.formats.bit_npz import BiTLayout
+from keras_vit.checkpoints.formats.official_npz import Layout
 from keras_vit.checkpoints.load import load_checkpoint, load_weights
-from keras_vit.checkpoints.official_npz import Layout
 from keras_vit.checkpoints.save import save_checkpoint
 
 __all__ = [

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from keras_vit.checkpoints.download import cache_directory, download
-from keras_vit.checkpoints.registry import url_of
+from keras_vit.checkpoints.published import url_of
 
 
 def find_checkpoint(name_or_path):
@@ -11,7 +11,7 @@ def find_checkpoint(name_or_path):
 
     Args:
         name_or_path: the path of an existing file or directory, or a name that
-            `keras_vit.checkpoints.registry.url_of` knows.
+            `keras_vit.checkpoints.published.url_of` knows.
 
     Raises:
         FileNotFoundError: if it is neither.

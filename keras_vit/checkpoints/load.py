@@ -4,12 +4,12 @@ import warnings
 
 import numpy as np
 
-from keras_vit.checkpoints import bit_npz, hugging_face, official_npz, timm
+from keras_vit.checkpoints.array_files import open_source
 from keras_vit.checkpoints.errors import CheckpointError
 from keras_vit.checkpoints.find import find_checkpoint
+from keras_vit.checkpoints.formats import bit_npz, hugging_face, official_npz, timm
 from keras_vit.checkpoints.resize import resize_line, resize_table
-from keras_vit.checkpoints.sources import open_source
-from keras_vit.checkpoints.weights import weights_of
+from keras_vit.checkpoints.variable_names import weights_of
 
 FORMATS = {
     official_npz.Layout: ("the original's .npz", official_npz.ALIASES),
@@ -34,7 +34,7 @@ def load_checkpoint(model, path, skip=(), position_grid=None):
     Args:
         model: a `VisionTransformer` or `ResNetV2`.
         path: the file, a directory that holds it, or a published name, which is
-            downloaded: see `keras_vit.checkpoints.registry.url_of`.
+            downloaded: see `keras_vit.checkpoints.published.url_of`.
         skip: names of arrays, or of the modules before them, that are left as
             they are: "head" for a head of another size, "pre_logits" to drop
             pre-training's hidden layer.

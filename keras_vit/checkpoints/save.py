@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit.checkpoints.bit_npz import BiTLayout
-from keras_vit.checkpoints.official_npz import Layout
-from keras_vit.checkpoints.weights import weights_of
+from keras_vit.checkpoints.formats.bit_npz import BiTLayout
+from keras_vit.checkpoints.formats.official_npz import Layout
+from keras_vit.checkpoints.variable_names import weights_of
 from keras_vit.models.vision_transformer import VisionTransformer
 
 

@@ -5,8 +5,8 @@ from keras import ops
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
 from keras_vit.layers.dropout import Dropout, StochasticDepth
+from keras_vit.layers.layer_normalization import LayerNormalization
 from keras_vit.layers.mlp import MLP
-from keras_vit.layers.normalization import LayerNormalization
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")

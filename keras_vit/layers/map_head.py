@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.layer_normalization import LayerNormalization
 from keras_vit.layers.mlp import MLP
-from keras_vit.layers.normalization import LayerNormalization
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")

@@ -3,13 +3,13 @@
 import keras
 
 from keras_vit.layers import BiTUnit, GroupNormalization, RootPooling, StandardizedConv2D
-from keras_vit.models.feature_map_classifier import FeatureMapClassifier
-from keras_vit.models.image_size import (
+from keras_vit.models.argument_checks import (
     as_height_width,
     as_image_size,
     as_num_classes,
     as_positive_int,
 )
+from keras_vit.models.feature_map_classifier import FeatureMapClassifier
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")

@@ -16,13 +16,13 @@ from keras_vit.layers import (
     PatchEmbedding,
 )
 from keras_vit.layers.position_embedding import POSITION_EMBEDDINGS
-from keras_vit.models.hybrid_stem import hybrid_stem
-from keras_vit.models.image_size import (
+from keras_vit.models.argument_checks import (
     as_height_width,
     as_image_size,
     as_num_classes,
     as_positive_int,
 )
+from keras_vit.models.hybrid_stem import hybrid_stem
 from keras_vit.models.trainability import SavedTrainability
 
 CLASSIFIERS = ("token", "gap", "map", "unpooled")

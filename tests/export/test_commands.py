@@ -13,8 +13,8 @@ import tensorflow_hub as hub
 
 import keras_vit
 from export import __main__ as program
-from export import verification
-from export.tflite_metadata import labels_of
+from export.tflite.metadata import labels_of
+from export.verification import verifier
 
 
 def run(*arguments):
@@ -47,7 +47,7 @@ def run_directory(model, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def measure_once(monkeypatch):
     """Costs have tests of their own; here one process for each artefact is enough."""
-    monkeypatch.setattr(verification, "THREADS", (1,))
+    monkeypatch.setattr(verifier, "THREADS", (1,))
 
 
 def answer(model, images):
@@ -235,7 +235,7 @@ def test_a_terminated_export_leaves_nothing(run_directory, tmp_path, monkeypatch
 
 
 def test_directories_of_images(run_directory, tmp_path):
-    from export.images import load_images
+    from export.sample_images import load_images
 
     generator = np.random.default_rng(0)
     pixels = generator.integers(0, 256, (3, 24, 20, 3)).astype("uint8")

@@ -14,7 +14,7 @@ import tensorflow as tf
 import tensorflow_hub as hub
 
 import export
-from export import archive
+from export.hub import archive
 
 CLASSES = 5
 

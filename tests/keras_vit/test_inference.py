@@ -129,7 +129,7 @@ def test_normalisations_and_projections_are_fused():
 
     if not _pywrap_util_port.IsMklEnabled():
         pytest.skip("oneDNN, which is what fuses, is not in this TensorFlow or is turned off")
-    from keras_vit.onednn import function_of
+    from keras_vit.backends.tensorflow.onednn import function_of
 
     model = model_of()
     function = function_of(model, (2, 32, 32, 3), constants=False)

@@ -9,7 +9,7 @@ import pytest
 import keras_vit
 from keras_vit import variants
 from keras_vit.checkpoints import BiTLayout, Layout
-from keras_vit.checkpoints.weights import weights_of
+from keras_vit.checkpoints.variable_names import weights_of
 
 # With a head of 1000 classes, for images of 224 pixels.
 COUNTS = {

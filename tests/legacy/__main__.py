@@ -54,7 +54,7 @@ def _old_python():
 
 def _export(directory):
     """Writes a module with dropout and a regulariser, images, targets and Keras's own logits."""
-    from training.quiet import import_tensorflow
+    from training.io.quiet_start import import_tensorflow
 
     import_tensorflow()
     import keras

@@ -1,7 +1,7 @@
 """Axial attention: accuracy over compute and over speed (Figure 12, appendix D.5).
 
 `--config=training/configs/ablation_axial.py:CELL[,SCALE]`; all cells with their figure:
-`python -m training.ablation axial --workdir=DIR`.
+`python -m training ablation axial --workdir=DIR`.
 """
 
 from training.configs import ablation_base

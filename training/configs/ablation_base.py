@@ -1,6 +1,6 @@
 """What the ablation studies share: the run that each of their cells changes.
 
-A study is one file beside this one. `python -m training.ablation STUDY --workdir=DIR` trains its
+A study is one file beside this one. `python -m training ablation STUDY --workdir=DIR` trains its
 cells and draws its figure; `--config=training/configs/ablation_STUDY.py:CELL[,SCALE]` is one of
 them as a config for `python -m training`.
 
@@ -10,8 +10,8 @@ Scales:
         JFT-300M, which is not public; 5-shot accuracy on ImageNet.
 """
 
+from training.config_keys import default_config
 from training.configs import pretrain
-from training.configuration import default_config
 
 SCALES = ("small", "paper")
 

@@ -6,7 +6,7 @@ early stopping. Data sets are stored in random order, so that a leading part is 
 smaller subsets lie in larger ones.
 
 `--config=training/configs/ablation_data_size.py:MODEL_PERCENT[,SCALE]`; all cells with their
-figure: `python -m training.ablation data_size --workdir=DIR`.
+figure: `python -m training ablation data_size --workdir=DIR`.
 """
 
 from training.configs import ablation_base

@@ -4,7 +4,7 @@ The paper's finding is that the mean of the tokens needs a smaller rate than the
 3e-4 instead of 8e-4. The cells keep that ratio.
 
 `--config=training/configs/ablation_head.py:CELL[,SCALE]`; all cells with their figure:
-`python -m training.ablation head --workdir=DIR`.
+`python -m training ablation head --workdir=DIR`.
 """
 
 from training.configs import ablation_base

@@ -1,7 +1,7 @@
 """Position embeddings: kind and placement (Table 8, appendix D.3).
 
 `--config=training/configs/ablation_position.py:CELL[,SCALE]`; all cells with their figure:
-`python -m training.ablation position --workdir=DIR`.
+`python -m training ablation position --workdir=DIR`.
 """
 
 from training.configs import ablation_base

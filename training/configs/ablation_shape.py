@@ -6,7 +6,7 @@ layers that the text names, the others by what they cost. "all" scales depth, wi
 Heads keep their size.
 
 `--config=training/configs/ablation_shape.py:CELL[,SCALE]`; all cells with their figure:
-`python -m training.ablation shape --workdir=DIR`.
+`python -m training ablation shape --workdir=DIR`.
 """
 
 from training.configs import ablation_base

@@ -5,7 +5,7 @@ fine-tuning: `--config=training/configs/cifar10_small.py[:STEPS]`. The optimizer
 augmentation the usual one of images this small.
 """
 
-from training.configuration import default_config
+from training.config_keys import default_config
 
 
 def get_config(arg="3000"):

@@ -20,7 +20,7 @@ import json
 import pathlib
 import zipfile
 
-from training.configuration import default_config
+from training.config_keys import default_config
 from training.recipes import tables
 
 # The paper gives no rate per data set; this one is tried on every data set of Table 4.
@@ -145,6 +145,6 @@ def _crop(task):
 
 
 def _vtab_task(dataset):
-    from training.data.vtab import TASKS
+    from training.data.vtab_tasks import TASKS
 
     return next((task for task in TASKS if f"vtab/{task.name}" == dataset), None)

@@ -13,7 +13,7 @@ Fine-tune what comes out like any checkpoint:
 `--config=training/configs/finetune.py:RUN,DATASET`, where RUN is the run directory.
 """
 
-from training.configuration import default_config
+from training.config_keys import default_config
 
 STEPS = 1_000_000
 BATCH = 4096

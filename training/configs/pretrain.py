@@ -16,8 +16,8 @@ and the hidden layer of the head is as wide as the model, as in the released fil
 does not fit, `--config.accumulation_steps=8` computes the same in parts.
 """
 
-from training.configuration import default_config
-from training.quiet import quiet_start
+from training.config_keys import default_config
+from training.io.quiet_start import quiet_start
 from training.recipes import tables
 
 _SPLITS = {

@@ -5,7 +5,7 @@ digit is another digit or none; fixed sine-cosine position embeddings, which a s
 set learns from faster than from learned ones (appendix D.3).
 """
 
-from training.configuration import default_config
+from training.config_keys import default_config
 
 
 def get_config():

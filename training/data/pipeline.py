@@ -1,7 +1,7 @@
 """Input pipelines that are pure functions of (seed, step).
 
 The order of the examples is a permutation of their numbers, drawn from (seed, epoch), and any
-example is read alone (see `training.data.records`). Position g = step · batch_size + i of the
+example is read alone (see `training.data.tfrecords`). Position g = step · batch_size + i of the
 run therefore determines the example, its crop and its augmentation, whatever the number of
 hosts or workers, and a run starts at any step without reading what it skips.
 """
@@ -12,8 +12,8 @@ import os
 
 import tensorflow as tf
 
-from training.data import labels, skipping, sources
-from training.data.preprocessing import Preprocess, parse
+from training.data import label_rules, random_access, skipping
+from training.data.preprocessing.pipeline_text import Preprocess, parse
 
 _FOREVER = 2**62
 _ON_ERROR = ("raise", "skip")
@@ -42,9 +42,9 @@ def train_dataset(
     global batch. Every epoch visits every example once, in an order of its own.
 
     Args:
-        name: name of the data set, see `training.data.registry`.
+        name: name of the data set, see `training.data.datasets`.
         split: split text, such as "train[:98%]".
-        preprocess: text of operations, see `training.data.preprocessing`.
+        preprocess: text of operations, see `training.data.preprocessing.pipeline_text`.
         batch_size: global batch size.
         seed: any integer; the same seed gives the same data.
         num_classes: width of the labels; by default the data set's.
@@ -61,7 +61,7 @@ def train_dataset(
         ValueError: for arguments that do not fit together.
     """
     share = _share(batch_size, num_input_pipelines, input_pipeline_id, on_error)
-    source = sources.open_source(name, split, data_dir)
+    source = random_access.open_source(name, split, data_dir)
     process = Preprocess(preprocess, pixel_scale=source.spec.pixel_scale)
     batch_operations = list(process.batch_operations)
     if mixup_p:
@@ -121,7 +121,7 @@ def eval_dataset(
     Random operations draw from fixed seeds. For the other arguments see `train_dataset`.
     """
     share = _share(batch_size, num_input_pipelines, input_pipeline_id, on_error)
-    source = sources.open_source(name, split, data_dir)
+    source = random_access.open_source(name, split, data_dir)
     process = Preprocess(preprocess, pixel_scale=source.spec.pixel_scale)
     if process.batch_operations:
         raise ValueError(f"Expected no mixup in evaluation. Received: {preprocess!r}.")
@@ -202,10 +202,10 @@ def _seed(seed: int, number) -> tf.Tensor:
     return tf.stack([tf.constant(seed, tf.int64), tf.cast(number, tf.int64)])
 
 
-def _loader(source: sources.Source, process: Preprocess, num_classes: int):
+def _loader(source: random_access.Source, process: Preprocess, num_classes: int):
     """Returns a function from an index to the encoded image and its encoded labels."""
     encoders = [op.apply for op in process.label_operations]
-    encoders = encoders or [lambda label: labels.one_hot(label, num_classes)]
+    encoders = encoders or [lambda label: label_rules.one_hot(label, num_classes)]
 
     def encode(label):
         for encoder in encoders:

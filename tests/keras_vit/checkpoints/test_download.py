@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints import DownloadError, cache_directory, find_checkpoint, registry
+from keras_vit.checkpoints import DownloadError, cache_directory, find_checkpoint, published
 from keras_vit.checkpoints.download import download
 
 DATA = np.random.default_rng(0).bytes(3_000_000)
@@ -154,16 +154,16 @@ def test_no_network(tmp_path):
 
 
 @pytest.fixture
-def published(server, monkeypatch, tmp_path):
+def bucket(server, monkeypatch, tmp_path):
     """Points the published names at the server and the cache at a folder of the test."""
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
-    monkeypatch.setattr(registry, "BUCKET", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setattr(published, "BUCKET", f"http://127.0.0.1:{server.server_port}")
     return server
 
 
-def test_weights_by_name(published, make_vit, random_images, forward, tmp_path):
+def test_weights_by_name(bucket, make_vit, random_images, forward, tmp_path):
     keras_vit.save_checkpoint(make_vit(representation_size=16), tmp_path / "served.npz")
-    published.content = (tmp_path / "served.npz").read_bytes()
+    bucket.content = (tmp_path / "served.npz").read_bytes()
     small = {"hidden_size": 16, "mlp_dim": 32, "num_heads": 2, "num_layers": 2}
     for _ in range(2):
         model = keras_vit.create_model(
@@ -171,14 +171,14 @@ def test_weights_by_name(published, make_vit, random_images, forward, tmp_path):
         )
     expected, images = make_vit(num_classes=None), random_images()
     np.testing.assert_allclose(forward(model, images), forward(expected, images), atol=1e-5)
-    assert published.requests == [None]
+    assert bucket.requests == [None]
     cached = tmp_path / "keras" / "keras_vit" / "imagenet21k" / "ViT-B_16.npz"
     assert cache_directory() in cached.parents
     assert cached.exists()
     keras_vit.load_checkpoint(make_vit(representation_size=16), "imagenet21k/ViT-B_16")
 
 
-def test_name_that_nothing_is_published_under(published):
+def test_name_that_nothing_is_published_under(bucket):
     with pytest.raises(FileNotFoundError, match="There is no file 'imagenet21k/ViT-Q_16'"):
         find_checkpoint("imagenet21k/ViT-Q_16")
-    assert published.requests == []
+    assert bucket.requests == []

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints import Layout, official_npz
+from keras_vit.checkpoints import Layout
+from keras_vit.checkpoints.formats import official_npz
 
 
 def test_file_appears_only_when_complete(make_vit, tmp_path, monkeypatch):

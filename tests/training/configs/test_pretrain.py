@@ -1,8 +1,8 @@
 import pytest
 
-from training import configuration
+from training import config_keys
 from training.configs import pretrain
-from training.data.preprocessing import parse
+from training.data.preprocessing.pipeline_text import parse
 from training.recipes import tables
 
 
@@ -16,8 +16,8 @@ from training.recipes import tables
 )
 def test_batch_and_steps_follow_from_the_table(model, dataset, examples, steps):
     data = ",data=tfds:mine:1.0.0" if dataset == "jft" else ""
-    config = configuration.complete(pretrain.get_config(f"{model},{dataset}{data}"))
-    configuration.derive_steps(config, examples)
+    config = config_keys.complete(pretrain.get_config(f"{model},{dataset}{data}"))
+    config_keys.derive_steps(config, examples)
     assert config.batch_size == 4096
     assert config.total_steps == config.optimizer.total_steps == steps
 
@@ -50,7 +50,7 @@ def test_augreg():
     assert config.train_split == "train[:99%]"
     assert config.optimizer.weight_decay * config.optimizer.base_lr == pytest.approx(1e-4)
     assert config.optimizer.first_moment_dtype == "bfloat16"
-    configuration.derive_steps(config, 1_281_167 * 99 // 100)
+    config_keys.derive_steps(config, 1_281_167 * 99 // 100)
     assert config.total_steps == 92_897
     assert (
         'augreg("strong2")'

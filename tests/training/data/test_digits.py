@@ -6,14 +6,14 @@ import pytest
 import tensorflow_datasets as tfds
 from sklearn.datasets import load_digits
 
-from training.data import digits, loading
+from training.data import digits, load_dataset
 
 
 def test_images_keep_all_seventeen_levels(digits_dir):
     images = {
         example["image"].numpy().tobytes()
         for split in ("train", "test")
-        for example in loading.load_dataset(
+        for example in load_dataset.load_dataset(
             "digits", split, data_dir=digits_dir, preprocess="decode(channels=1)"
         )
     }
@@ -25,7 +25,7 @@ def test_images_keep_all_seventeen_levels(digits_dir):
 def test_both_splits_hold_every_class_in_proportion(digits_dir):
     counts = {}
     for split in ("train", "test"):
-        dataset = loading.load_dataset("digits", split, data_dir=digits_dir)
+        dataset = load_dataset.load_dataset("digits", split, data_dir=digits_dir)
         labels = [int(example["label"]) for example in dataset]
         counts[split] = np.bincount(labels)
     assert counts["train"].sum() == 1_438

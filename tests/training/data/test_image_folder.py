@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.data import image_folder, loading, registry
+from training.data import datasets, image_folder, load_dataset
 
 
 def fill(root, names):
@@ -15,12 +15,12 @@ def fill(root, names):
 
 def test_sub_folders_are_classes_in_sorted_order(tmp_path):
     fill(tmp_path, ["crow/b.png", "crow/deep/a.PNG", "Finch/1.png", "crow/notes.txt"])
-    spec = registry.get(f"folder:{tmp_path}")
+    spec = datasets.get(f"folder:{tmp_path}")
     assert spec.class_names == ("Finch", "crow")
     assert spec.sizes == {"train": 3}
     labels = {
         one["id"].numpy().decode(): int(one["label"])
-        for one in loading.load_dataset(f"folder:{tmp_path}", "train", with_ids=True)
+        for one in load_dataset.load_dataset(f"folder:{tmp_path}", "train", with_ids=True)
     }
     assert labels == {"crow/b.png": 1, "crow/deep/a.PNG": 1, "Finch/1.png": 0}
 
@@ -38,30 +38,31 @@ def test_percentages_mix_the_classes_and_survive_a_copy(tmp_path):
     fill(tmp_path / "one", names)
     fill(tmp_path / "two", reversed(names))
     ids = [
-        loading.example_ids(f"folder:{tmp_path / place}", "train[:25%]") for place in ("one", "two")
+        load_dataset.example_ids(f"folder:{tmp_path / place}", "train[:25%]")
+        for place in ("one", "two")
     ]
     assert ids[0] == ids[1]
     assert len(ids[0]) == 50
     counts = [sum(name.startswith(kind) for name in ids[0]) for kind in "abcd"]
     assert min(counts) >= 6
-    rest = loading.example_ids(f"folder:{tmp_path / 'one'}", "train[25%:]")
+    rest = load_dataset.example_ids(f"folder:{tmp_path / 'one'}", "train[25%:]")
     assert sorted([*ids[0], *rest]) == sorted(names)
 
 
 def test_folders_without_images_are_explained(tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist"):
-        registry.get(f"folder:{tmp_path}/nowhere")
+        datasets.get(f"folder:{tmp_path}/nowhere")
     (tmp_path / "crow").mkdir()
     with pytest.raises(ValueError, match="one sub-folder for each class"):
-        registry.get(f"folder:{tmp_path}")
+        datasets.get(f"folder:{tmp_path}")
 
 
 @pytest.mark.parametrize("name", ["folder:", "folder: "])
 def test_an_empty_path_is_not_the_current_folder(tmp_path, monkeypatch, name):
     fill(tmp_path, ["crow/1.png"])
     monkeypatch.chdir(tmp_path)
-    assert registry.get("folder:.").sizes == {"train": 1}
+    assert datasets.get("folder:.").sizes == {"train": 1}
     with pytest.raises(ValueError, match="Expected the path of a folder of images"):
-        registry.get(name)
+        datasets.get(name)
     with pytest.raises(ValueError, match="Expected the path of a folder of images"):
-        loading.load_dataset(name, "train")
+        load_dataset.load_dataset(name, "train")

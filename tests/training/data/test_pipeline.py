@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.data import loading, pipeline, records
+from training.data import load_dataset, pipeline, tfrecords
 
 RANDOM = "decode|resize(12)|random_crop(10)|flip_lr|value_range(-1,1)"
 PLAIN = "decode|resize((8, 8))|value_range(0,255)"
@@ -61,7 +61,7 @@ def test_epochs_end_inside_batches(train):
 
 
 def test_images_keep_their_labels(train, digits_dir):
-    stored = loading.load_dataset(
+    stored = load_dataset.load_dataset(
         "digits", "train[:100]", data_dir=digits_dir, preprocess=PLAIN, one_hot=True
     )
     labels = {one["image"].numpy().tobytes(): one["label"].numpy() for one in stored}
@@ -81,7 +81,7 @@ def test_starting_at_a_step_continues_the_run(train, start_step, mixup_p):
 def reads(monkeypatch):
     """The (file, offset) of every record that is read, in order."""
     found = []
-    read_record = records.read_record
+    read_record = tfrecords.read_record
 
     def note(path, offset):
         found.append((path, int(offset)))
@@ -91,7 +91,7 @@ def reads(monkeypatch):
         offset = tf.ensure_shape(tf.numpy_function(note, [path, offset], tf.int64), [])
         return read_record(path, offset)
 
-    monkeypatch.setattr(records, "read_record", counted)
+    monkeypatch.setattr(tfrecords, "read_record", counted)
     return found
 
 
@@ -237,7 +237,9 @@ def test_evaluation_pads_and_never_drops(digits_dir, batch_size, workers):
     np.testing.assert_array_equal(masks, [1.0] * 200 + [0.0] * (len(masks) - 200))
     images = np.concatenate([batch["image"] for batch in batches])
     assert not images[masks == 0].any()
-    stored = loading.load_dataset("digits", "test[:200]", data_dir=digits_dir, preprocess=PLAIN)
+    stored = load_dataset.load_dataset(
+        "digits", "test[:200]", data_dir=digits_dir, preprocess=PLAIN
+    )
     expected = [one["image"].numpy() for one in stored]
     np.testing.assert_array_equal(images[masks == 1], expected)
 

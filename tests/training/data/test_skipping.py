@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from training.data import loading, pipeline, skipping
-from training.data.preprocessing import Preprocess
+from training.data import load_dataset, pipeline, skipping
+from training.data.preprocessing.pipeline_text import Preprocess
 
 TEXT = "decode|inception_crop(8)|value_range(-1,1)"
 
@@ -89,12 +89,12 @@ def test_evaluation_masks_and_counts(folder):
 
 
 def test_load_dataset_leaves_out_and_counts(folder):
-    found = list(loading.load_dataset(folder, "train", with_ids=True, on_error="skip"))
+    found = list(load_dataset.load_dataset(folder, "train", with_ids=True, on_error="skip"))
     assert len(found) == 10
     assert not DAMAGED & {one["id"].numpy().decode() for one in found}
     assert skipping.counter.examples == dict.fromkeys(DAMAGED, 1)
     with pytest.raises(tf.errors.OpError):
-        list(loading.load_dataset(folder, "train"))
+        list(load_dataset.load_dataset(folder, "train"))
 
 
 def test_a_pipeline_that_fails_everywhere_raises_its_own_error(digits_dir):

@@ -12,12 +12,12 @@ import tensorflow as tf
 from ml_collections import ConfigDict
 
 import keras_vit
-from training import distribution
-from training.checkpointing import Checkpoints
-from training.evaluation_loop import EvaluationLoop
+from training.engines.tensorflow import strategies
+from training.engines.tensorflow.checkpoints import Checkpoints
+from training.engines.tensorflow.evaluation_step import EvaluationLoop
+from training.engines.tensorflow.train_step import TrainSteps
 from training.recipes.losses import build_loss
 from training.recipes.optimizers import build_optimizer
-from training.train_step import TrainSteps
 
 STEPS, BATCH, CLASSES = 30, 16, 5
 CASES = {
@@ -78,7 +78,7 @@ def make(strategy, case):
 def run(strategy, case):
     steps = make(strategy, case)
     model, optimizer = steps.model, steps.optimizer
-    batches = iter(distribution.distribute(strategy, train_dataset))
+    batches = iter(strategies.distribute(strategy, train_dataset))
     losses = [steps(batches, 2).loss for _ in range(STEPS // 2)]
     if optimizer.use_ema:
         optimizer.swap_averages()
@@ -94,7 +94,7 @@ def run(strategy, case):
 def move(before, after, directory):
     """Trains 20 steps under one strategy and 10 more, from its checkpoint, under another."""
     steps = make(before, "sgd")
-    steps(iter(distribution.distribute(before, train_dataset)), 20)
+    steps(iter(strategies.distribute(before, train_dataset)), 20)
     Checkpoints(directory, {"model": steps.model, "optimizer": steps.optimizer}).save()
 
     steps = make(after, "sgd")
@@ -103,7 +103,7 @@ def move(before, after, directory):
     def rest(*worker):
         return train_dataset(*worker).skip(step)
 
-    batches = iter(distribution.distribute(after, rest))
+    batches = iter(strategies.distribute(after, rest))
     return [steps(batches, 2).loss for _ in range(5)]
 
 
@@ -113,20 +113,20 @@ def main(output, names):
         tf.config.set_logical_device_configuration(
             cpu, [tf.config.LogicalDeviceConfiguration()] * 2
         )
-    results, strategies = {}, {}
+    results, used = {}, {}
     for name in names:
-        strategy, watch = distribution.create_strategy(
+        strategy, watch = strategies.create_strategy(
             ConfigDict({"strategy": name, "peer_timeout": 40})
         )
-        strategies[name] = strategy
+        used[name] = strategy
         results[f"{name}/replicas"] = strategy.num_replicas_in_sync
         for case in CASES:
             results |= {f"{name}/{k}": v for k, v in run(strategy, case).items()}
-        distribution.agree(strategy, 0)
+        strategies.agree(strategy, 0)
         if watch:
             watch.stop()
-    if {"one", "mirrored"} <= strategies.keys():
-        one, mirrored = strategies["one"], strategies["mirrored"]
+    if {"one", "mirrored"} <= used.keys():
+        one, mirrored = used["one"], used["mirrored"]
         results["moved_up"] = move(one, mirrored, f"{output}-up")
         results["moved_down"] = move(mirrored, one, f"{output}-down")
     np.savez(output, **results)

@@ -16,11 +16,11 @@ from tensorflow.python.client import session
 from tensorflow.python.tpu import tpu_system_metadata
 
 import keras_vit
-from training import distribution
-from training.evaluation_loop import EvaluationLoop
+from training.engines.tensorflow import strategies
+from training.engines.tensorflow.evaluation_step import EvaluationLoop
+from training.engines.tensorflow.train_step import TrainSteps
 from training.recipes.losses import build_loss
 from training.recipes.optimizers import build_optimizer
-from training.train_step import TrainSteps
 
 CORES, BATCH = 2, 8
 TASK = "/job:localhost/replica:0/task:0"
@@ -118,7 +118,7 @@ def main(output):
         accumulation_steps=2,
         jit_compile=True,
     )
-    batches = iter(distribution.distribute(strategy, dataset))
+    batches = iter(strategies.distribute(strategy, dataset))
     train = steps._function.get_concrete_function(batches, tf.constant(4), tf.zeros([2]))
     evaluation = EvaluationLoop(strategy, model, loss, dataset)
     evaluate = evaluation._evaluate_batch.get_concrete_function(next(batches))

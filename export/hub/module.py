@@ -1,0 +1,192 @@
+"""TF-Hub: a TF2 reusable SavedModel that others can call, fine-tune and serve."""
+
+import pathlib
+
+import keras
+import tensorflow as tf
+
+from export.atomic import whole_directory
+from export.hub.any_resolution import any_resolution_graph
+from export.labels import checked_labels
+from export.portable import image_size, num_classes, portable
+from keras_vit.analysis.attention_maps import attention_tensors
+
+ACTIVATIONS = {"softmax": tf.nn.softmax, "sigmoid": tf.nn.sigmoid}
+OUTPUTS = ("logits", "representation")
+RESOLUTIONS = ("fixed", "any")
+
+
+def to_hub(
+    model,
+    directory,
+    *,
+    labels=None,
+    resolution="fixed",
+    output=None,
+    activation="softmax",
+):
+    """Writes a model as a TF2 reusable SavedModel, the format of TF-Hub.
+
+    What the module offers, with `images` (batch, height, width, 3) float32 RGB in [0, 1]:
+
+    - `module(images, training=False)`: logits (batch, classes), or the representation;
+      `variables`, `trainable_variables` and `regularization_losses` for fine-tuning.
+    - `module.feature_vector`, where the module has a head: the same interface,
+      for the representation (batch, features).
+    - `module.endpoints(images)`: dict of every intermediate result by the names of
+      `model.endpoints`, and `block_00/attention` (batch, heads, tokens, tokens).
+    - `serve` and `serve_train`: endpoints for Keras 3's `TFSMLayer`.
+    - signatures `serving_default` (images), `serving_uint8` (uint8 images) and
+      `serving_bytes` (encoded JPEG, PNG, GIF or BMP), returning logits and
+      probabilities, or the representation.
+    - `labels`, where given: the asset labels.txt.
+
+    Every weight is stored once, in float32. The directory appears whole or not at
+    all; one written by an earlier export is replaced.
+
+    Args:
+        model: of this package, one of `export.portable.MODELS`.
+        directory: where to write.
+        labels: class names in the order of the logits, or None.
+        resolution: "fixed" (the model's image size) or "any" (position embeddings
+            are interpolated in the graph, corners aligned).
+        output: "logits" or "representation": what calling the module returns.
+            None takes the logits where the model has a head.
+        activation: "softmax" or "sigmoid", from logits to probabilities.
+
+    Returns:
+        The directory, a `pathlib.Path`.
+
+    Raises:
+        ExportError: if the model is of another package.
+        ValueError: if an argument is out of its range, or the model cannot have
+            what is asked for.
+        OSError: if the directory cannot be written.
+    """
+    _check("resolution", resolution, RESOLUTIONS)
+    _check("activation", activation, tuple(ACTIVATIONS))
+    model = portable(model)
+    if output is None:
+        output = "representation" if num_classes(model) is None else "logits"
+    _check("output", output, OUTPUTS)
+    if output == "logits" and num_classes(model) is None:
+        raise ValueError('Expected output="representation": the model has no head.')
+    if labels is not None:
+        labels = checked_labels(labels, num_classes(model) if output == "logits" else None)
+    directory = pathlib.Path(directory)
+    with whole_directory(directory, marker="saved_model.pb") as written:
+        root, signatures = _module(model, output, resolution, ACTIVATIONS[activation])
+        if labels is None:
+            tf.saved_model.save(root, str(written), signatures=signatures)
+        else:
+            file = written.parent / "labels.txt"
+            file.write_text("".join(f"{label}\n" for label in labels), encoding="utf-8")
+            root.labels = tf.saved_model.Asset(str(file))
+            tf.saved_model.save(root, str(written), signatures=signatures)
+    return directory
+
+
+def _check(name, value, allowed):
+    if value not in allowed:
+        raise ValueError(f"`{name}` must be one of {allowed}. Received: {name}={value!r}")
+
+
+def _module(model, output, resolution, activation):
+    size = (None, None) if resolution == "any" else image_size(model)
+    spec = tf.TensorSpec((None, *size, 3), tf.float32, name="images")
+    main = _sub_model(model, output, resolution)
+    root = _reusable(main, spec)
+    if output == "logits":
+        root.feature_vector = _reusable(_sub_model(model, "representation", resolution), spec)
+    root.endpoints = _reusable(_endpoint_model(model, resolution), spec, modes=(False,))
+    call = root.__call__
+    root.serve = tf.function(lambda images: call(images, training=False), input_signature=[spec])
+    root.serve_train = tf.function(
+        lambda images: call(images, training=True), input_signature=[spec]
+    )
+    return root, _signatures(call, output, spec.shape, image_size(model), activation)
+
+
+def _sub_model(model, output, resolution):
+    if resolution == "any":
+        if not hasattr(model, "any_resolution"):
+            raise ValueError(
+                'Expected resolution="fixed" for this model. Received: resolution="any" and a '
+                f"{type(model).__name__}. Only a VisionTransformer takes images of any size."
+            )
+        return model.any_resolution(output)
+    return keras.Model(model.input, model.endpoints[output])
+
+
+def _endpoint_model(model, resolution):
+    """Returns the Keras model from images to a dict of all endpoints and attention weights."""
+    graph = any_resolution_graph(model) if resolution == "any" else model
+    tensors = dict(graph.endpoints)
+    if model.arguments.get("attention") == "global":
+        for index, attention in enumerate(attention_tensors(graph)):
+            tensors[f"block_{index:02d}/attention"] = attention
+    return keras.Model(graph.input, tensors)
+
+
+def _infer(model, images, training):
+    return model(images * 2.0 - 1.0, training=training)
+
+
+def _reusable(model, spec, modes=(False, True)):
+    """Returns an object with the interface of a reusable SavedModel around `model`.
+
+    A `tf.train.Checkpoint`, not a `tf.Module`: the latter's `variables` is a property
+    of the class and is not saved. The Keras model is not attached, which keeps its
+    classes and a second copy of its variables out of the file.
+    """
+    module = tf.train.Checkpoint()
+    module.variables = [v.value for v in model.variables]
+    module.trainable_variables = [v.value for v in model.trainable_variables]
+    module.regularization_losses = [
+        _regularization_loss(v) for v in model.trainable_variables if v.regularizer is not None
+    ]
+
+    @tf.function(autograph=False)
+    def call(images, training=False):
+        return _infer(model, images, training)
+
+    for training in modes:
+        call.get_concrete_function(spec, training=training)
+    module.__call__ = call
+    return module
+
+
+def _regularization_loss(variable):
+    return tf.function(lambda: variable.regularizer(variable.value), input_signature=[])
+
+
+def _signatures(call, output, shape, native_size, activation):
+    def answer(images):
+        result = call(images, training=False)
+        if output == "logits":
+            return {"logits": result, "probabilities": activation(result)}
+        return {output: result}
+
+    @tf.function(input_signature=[tf.TensorSpec(shape, tf.float32, name="images")])
+    def from_float(images):
+        return answer(images)
+
+    @tf.function(input_signature=[tf.TensorSpec(shape, tf.uint8, name="images")])
+    def from_uint8(images):
+        return answer(tf.image.convert_image_dtype(images, tf.float32))
+
+    def decode(encoded):
+        image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
+        image = tf.image.convert_image_dtype(image, tf.float32)
+        image = tf.image.resize(image, native_size, antialias=True)
+        return tf.ensure_shape(image, (*native_size, 3))
+
+    @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name="image_bytes")])
+    def from_bytes(image_bytes):
+        return answer(tf.map_fn(decode, image_bytes, fn_output_signature=tf.float32))
+
+    return {
+        "serving_default": from_float,
+        "serving_uint8": from_uint8,
+        "serving_bytes": from_bytes,
+    }

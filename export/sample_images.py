@@ -1,0 +1,86 @@
+"""Real images for calibration and verification."""
+
+import pathlib
+
+import numpy as np
+
+from export.errors import ExportError
+
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp")
+
+
+def load_images(data, size, *, split="test", data_dir=None, preprocess=None, limit=200):
+    """Returns (images, labels) of a data set.
+
+    Args:
+        data: a name of `training.data.datasets`, "digits" or "folder:/data/birds"; a
+            directory of image files, which have no labels; or a .npz file with the
+            arrays `images`, (n, height, width, 3) in [0, 1], and, if there are, `labels`.
+        size: (height, width) in pixels.
+        split: text of the split, for names of the registry.
+        data_dir: folder of TensorFlow Datasets, for names of the registry.
+        preprocess: operations as in `training.data.preprocessing.pipeline_text`, whose last is
+            `value_range(-1,1)`, for names of the registry; None resizes.
+        limit: int, how many.
+
+    Returns:
+        images, (n, height, width, 3) float32 in [0, 1], and labels, (n,) ints or None.
+
+    Raises:
+        ExportError: if there are no images.
+    """
+    path = pathlib.Path(str(data))
+    if path.suffix == ".npz" and path.exists():
+        with np.load(path, allow_pickle=False) as arrays:
+            labels = arrays["labels"][:limit] if "labels" in arrays else None
+            return np.asarray(arrays["images"][:limit], "float32"), labels
+    if path.is_dir():
+        return _from_directory(path, size, limit), None
+    return _from_registry(str(data), size, split, data_dir, preprocess, limit)
+
+
+def _from_directory(path, size, limit):
+    import tensorflow as tf
+
+    files = sorted(f for f in path.iterdir() if f.suffix.lower() in EXTENSIONS)[:limit]
+    if not files:
+        raise ExportError(
+            f"Expected a directory of image files ({', '.join(EXTENSIONS)}). Received: {path}, "
+            f"which has none. For sub-folders of classes, write folder:{path}."
+        )
+
+    def read(file):
+        image = tf.io.decode_image(file.read_bytes(), channels=3, expand_animations=False)
+        image = tf.image.convert_image_dtype(image, tf.float32)
+        return tf.image.resize(image, size, antialias=True).numpy()
+
+    return np.clip(np.stack([read(file) for file in files]), 0, 1)
+
+
+def _from_registry(name, size, split, data_dir, preprocess, limit):
+    from training.data import pipeline
+
+    height, width = size
+    batches = pipeline.eval_dataset(
+        name=name,
+        split=split,
+        preprocess=preprocess or f"decode|resize([{height},{width}])|value_range(-1,1)",
+        batch_size=min(limit, 50),
+        data_dir=data_dir,
+    )
+    images, labels, count = [], [], 0
+    for batch in batches:
+        real = batch["mask"].numpy() > 0
+        images.append((batch["image"].numpy()[real] + 1) / 2)
+        labels.append(batch["label"].numpy()[real])
+        count += real.sum()
+        if count >= limit:
+            break
+    images = np.clip(np.concatenate(images)[:limit], 0, 1)
+    labels = np.concatenate(labels)[:limit]
+    if images.shape[1:] != (*size, 3):
+        raise ExportError(
+            f"Expected a preprocessing to images of shape {(*size, 3)}. Received: {preprocess!r}, "
+            f"which gives {images.shape[1:]}"
+        )
+    return images, labels.argmax(-1)

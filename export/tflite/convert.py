@@ -1,0 +1,214 @@
+"""TFLite (LiteRT): models for phones and other small computers."""
+
+import gc
+import logging
+import pathlib
+import tempfile
+
+import keras
+import tensorflow as tf
+
+from export.atomic import whole_file
+from export.labels import checked_labels
+from export.portable import image_size, num_classes, portable
+from export.tflite.flatbuffer import pack, share_equal_weights, unpack
+from export.tflite.metadata import add_metadata, append_labels
+from export.tflite.quantization import CALIBRATED, QUANTIZATIONS, calibration_images, quantize
+
+CALIBRATION_IMAGES = 200
+MAIN_SIGNATURE = "serving_default"
+
+log = logging.getLogger(__name__)
+
+
+def to_tflite(
+    model,
+    file,
+    *,
+    quantization="none",
+    calibration=None,
+    labels=None,
+    batch_sizes=(),
+    feature_vector=False,
+):
+    """Writes a model as a TFLite file.
+
+    The signature "serving_default" takes `image`, (1, height, width, 3) float32 RGB
+    in [0, 1], and gives `logits`, (1, classes), or `representation` where the model
+    has no head. Only TFLite's own operations occur, all of them run by XNNPACK.
+    The rescaling to [-1, 1], the normalisations' scales and the attention's 1/√d are
+    multiplied into the weights; the last block is computed for the class token alone.
+
+    Args:
+        model: of this package, one of `export.portable.MODELS`.
+        file: the file to write; it appears whole or not at all.
+        quantization:
+            "none": float32.
+            "float16": weights in float16, half the size.
+            "dynamic": weights in int8, activations rounded as they come; a quarter
+                of the size and about twice as fast.
+            "int8": weights and the inputs of dense and convolutional layers in int8
+                with fixed ranges, which `calibration` determines. The fastest.
+            "int8-full": every operation in int8, for accelerators without floats.
+                Slower on CPUs, and less accurate.
+        calibration: images like those of the application, RGB in [0, 1]: an array
+            (n, height, width, 3) or an iterable of images or batches. The first
+            200 are used.
+        labels: class names in the order of the logits, or None.
+        batch_sizes: ints; each adds a signature "batch_N" on the same weights.
+        feature_vector: bool, whether to add a signature "feature_vector" that gives
+            the `representation`.
+
+    Returns:
+        The file, a `pathlib.Path`.
+
+    Raises:
+        ExportError: if the model is of another package, or the images are not what it takes.
+        ValueError: if an argument is out of its range.
+        OSError: if the file cannot be written.
+    """
+    file = pathlib.Path(file)
+    (written,) = to_tflite_files(
+        model,
+        {quantization: file},
+        calibration=calibration,
+        labels=labels,
+        batch_sizes=batch_sizes,
+        feature_vector=feature_vector,
+    )
+    return written
+
+
+def to_tflite_files(
+    model, files, *, calibration=None, labels=None, batch_sizes=(), feature_vector=False
+):
+    """Writes several quantisations of a model, which is converted once.
+
+    Args:
+        files: dict of quantisation to file.
+
+    The other arguments and the errors are those of `to_tflite`.
+
+    Returns:
+        The files, a list of `pathlib.Path`.
+    """
+    for quantization in files:
+        _check_quantization(quantization, calibration)
+    model = portable(model)
+    if labels is not None:
+        labels = checked_labels(labels, num_classes(model))
+    signatures = _signatures(model, batch_sizes, feature_vector)
+    samples = None
+    if any(quantization in CALIBRATED for quantization in files):
+        images = calibration_images(calibration, image_size(model), CALIBRATION_IMAGES)
+        samples = _samples(images, signatures)
+    content = None
+    for quantization, file in files.items():
+        with whole_file(file) as temporary:
+            content = content or _float_content(model, signatures, labels)
+            result = content
+            if quantization != "none":
+                result = quantize(content, quantization, samples)
+            temporary.write_bytes(result)
+            if labels is not None:
+                append_labels(temporary, labels)
+    return [pathlib.Path(file) for file in files.values()]
+
+
+def _check_quantization(quantization, calibration):
+    if quantization not in QUANTIZATIONS:
+        raise ValueError(
+            f"`quantization` must be one of {QUANTIZATIONS}. Received: {quantization!r}"
+        )
+    if quantization in CALIBRATED and calibration is None:
+        raise ValueError(
+            f'quantization="{quantization}" needs calibration=images, some 100 images like those '
+            "of the application, RGB in [0, 1]. Received: None"
+        )
+    if quantization == "int8-full":
+        log.warning(
+            "int8-full is for accelerators that compute in integers only. On CPUs it is slower "
+            'than float32 and loses accuracy; "int8" is faster and closer to the model.'
+        )
+
+
+def _float_content(model, signatures, labels):
+    tree = unpack(_convert(model, signatures))
+    share_equal_weights(tree)
+    add_metadata(
+        tree,
+        name=model.name,
+        description="Vision model. Input: RGB image in [0, 1].",
+        inputs=["image"],
+        outputs=[signatures[MAIN_SIGNATURE][2]],
+        labels=labels is not None,
+        signatures={_sortable(i): name for i, name in enumerate(signatures)},
+    )
+    return pack(tree)
+
+
+def _signatures(model, batch_sizes, feature_vector):
+    """Returns name -> (graph, batch size, output name)."""
+    has_head = num_classes(model) is not None
+    output = "logits" if has_head else "representation"
+    signatures = {MAIN_SIGNATURE: (model, 1, output)}
+    for size in batch_sizes:
+        if not isinstance(size, int) or size < 1:
+            raise ValueError(f"`batch_sizes` must be positive ints. Received: {size!r}")
+        signatures[f"batch_{size}"] = (model, size, output)
+    if feature_vector and has_head:
+        features = keras.Model(model.input, model.endpoints["representation"])
+        signatures["feature_vector"] = (features, 1, "representation")
+    return signatures
+
+
+def _convert(model, signatures):
+    with tempfile.TemporaryDirectory() as directory:
+        _save(model, signatures, directory)
+        gc.collect()  # graphs refer to themselves
+        converter = tf.lite.TFLiteConverter.from_saved_model(
+            directory, signature_keys=[_sortable(index) for index in range(len(signatures))]
+        )
+        # Weights behind the model instead of in it, which spares the converter two copies of
+        # them. Where this has no effect, `unpack` finds them in it.
+        converter._experimental_use_buffer_offset = True
+        gc.collect()
+        return converter.convert()
+
+
+def _save(model, signatures, directory):
+    root = tf.train.Checkpoint()
+    # The variables must be reachable from what is saved: the converter leaves out
+    # the weights of others without an error.
+    root.variables = [v.value for v in model.variables]
+    functions = {
+        _sortable(index): _function(graph, (batch_size, *image_size(model), 3), output)
+        for index, (graph, batch_size, output) in enumerate(signatures.values())
+    }
+    tf.saved_model.save(root, directory, signatures=functions)
+
+
+def _sortable(index):
+    """A stand-in for a signature's name: the converter sorts them, the main one must be first."""
+    return f"signature_{index:03d}"
+
+
+def _function(graph, shape, output):
+    @tf.function(input_signature=[tf.TensorSpec(shape, tf.float32, name="image")], autograph=False)
+    def infer(image):
+        return {output: graph(image * 2.0 - 1.0, training=False)}
+
+    return infer
+
+
+def _samples(images, signatures):
+    samples = {}
+    for name, (_, size, _) in signatures.items():
+        whole = len(images) // size * size
+        if not whole:
+            raise ValueError(
+                f"Expected at least {size} calibration images for the signature {name}. "
+                f"Received: {len(images)}"
+            )
+        samples[name] = [{"image": images[i : i + size]} for i in range(0, whole, size)]
+    return samples

@@ -1,0 +1,90 @@
+"""Attention rollout: which patches the output looks at (section 4.5 and appendix D.7).
+
+Abnar & Zuidema (2020) follow attention through all layers by multiplying its
+matrices. The identity stands for the residual connection around each attention.
+"""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.analysis.attention_maps import attention_tensors
+
+
+def rollout(attention):
+    """Multiplies attention matrices through the layers, the deeper on the left.
+
+    Args:
+        attention: (layers, ..., tokens, tokens) array, averaged over heads, first
+            layer first; rows sum to 1.
+
+    Returns:
+        (..., tokens, tokens) float array: what each output token draws from each
+        input token. Rows sum to 1.
+    """
+    attention = np.asarray(attention)
+    identity = np.eye(attention.shape[-1], dtype=attention.dtype)
+    mixed = attention + identity
+    mixed = mixed / mixed.sum(axis=-1, keepdims=True)
+    result = mixed[0]
+    for layer in mixed[1:]:
+        result = layer @ result
+    return result
+
+
+def probe_attention(pool, tokens):
+    """Returns how much a `MAPHead` draws from each token, averaged over its heads.
+
+    Args:
+        pool: a built `keras_vit.layers.MAPHead`.
+        tokens: (batch, tokens, channels).
+
+    Returns:
+        (batch, tokens) float32 tensor; rows sum to 1.
+    """
+    query = ops.reshape(pool.query(pool.probe), (pool.num_heads, pool.head_size))
+    key = pool.key(tokens)
+    key = ops.reshape(key, (-1, tokens.shape[1], pool.num_heads, pool.head_size))
+    logits = ops.einsum("hc,bthc->bht", query * pool.head_size**-0.5, key)
+    return ops.mean(ops.softmax(ops.cast(logits, "float32"), axis=-1), axis=1)
+
+
+def attention_rollout(model, images, batch_size=8):
+    """Returns how much the representation draws from each patch of the images.
+
+    The class token's row of the rolled-out attention is taken. A model without
+    class token pools its output tokens: then it is the mean of their rows, or
+    with multi-head attention pooling their mean under the pooling's weights.
+
+    Args:
+        model: a `keras_vit.VisionTransformer` with global attention; hybrids too.
+        images: (batch, height, width, 3) float32 in [-1, 1], of the model's size.
+        batch_size: int, images per forward pass.
+
+    Returns:
+        (batch, rows, columns) float32 NumPy array, the grid of patches. Every
+        map is divided by its maximum, so that it lies in [0, 1].
+
+    Raises:
+        ValueError: if the model's attention is axial.
+    """
+    classifier = model.arguments["classifier"]
+    attention = [ops.mean(tensor, axis=1) for tensor in attention_tensors(model)]
+    outputs = {"attention": ops.stack(attention)}
+    if classifier == "map":
+        outputs["tokens"] = model.endpoints["encoded"]
+    extended = keras.Model(model.input, outputs)
+    maps = []
+    for start in range(0, len(images), batch_size):
+        results = extended(images[start : start + batch_size], training=False)
+        rolled = rollout(ops.convert_to_numpy(results["attention"]))
+        if classifier == "token":
+            patches = rolled[:, 0, 1:]
+        elif classifier == "map":
+            readout = probe_attention(model.get_layer("pool"), results["tokens"])
+            patches = np.einsum("bq,bqk->bk", ops.convert_to_numpy(readout), rolled)
+        else:
+            patches = rolled.mean(axis=1)
+        patches = patches / patches.max(axis=-1, keepdims=True)
+        maps.append(patches.reshape(-1, *model.grid_size))
+    return np.concatenate(maps).astype("float32")

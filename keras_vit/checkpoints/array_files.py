@@ -1,0 +1,226 @@
+"""Files of arrays, opened without running anything that they contain.
+
+A source lists its arrays' shapes from the file's headers alone, so that a file
+is compared with a model before any of its data is read.
+"""
+
+import contextlib
+import json
+import re
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from keras_vit.checkpoints.errors import CheckpointError
+
+DAMAGE = (
+    ArithmeticError,
+    AttributeError,
+    ValueError,
+    OSError,
+    EOFError,
+    KeyError,
+    TypeError,
+    IndexError,
+    MemoryError,
+    NotImplementedError,
+    RuntimeError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+# The grid of position embeddings that are not square, in the archive's comment.
+GRID_COMMENT = re.compile(rb"position grid (\d+)x(\d+)")
+
+
+def open_source(path):
+    """Opens a checkpoint of any supported kind.
+
+    Args:
+        path: a .npz, .safetensors or .keras file, a directory that Hugging Face's
+            `save_pretrained` wrote, or a run directory of `python -m training`.
+
+    Returns:
+        An object with `shapes`, a dict of names to shapes, `read(name)`, which
+        returns a float32 array, `grid`, the (rows, columns) of its position
+        embeddings if it states them, and `config`, the dict of its config.json.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        CheckpointError: if the file is damaged or of another kind.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return _open_directory(path)
+    with open(path, "rb") as file:
+        start = file.read(9)
+    if start[:4] == b"PK\x03\x04":
+        with _reading(path):
+            names = set(zipfile.ZipFile(path).namelist())
+        if "model.weights.h5" in names:
+            return KerasSource(path)
+        return NpzSource(path)
+    if start[8:] == b"{":
+        return SafetensorsSource([path], _config_beside(path))
+    raise CheckpointError(
+        f"{path} is not a checkpoint, or it is damaged at its start. Expected a .npz, "
+        f".safetensors or .keras file; received one that starts with {start[:8]!r}. Pickled "
+        "files (.pt, .pth, .pkl) can run code when they are opened and are not read."
+    )
+
+
+class NpzSource:
+    """The arrays of a NumPy archive. Pickled arrays are refused."""
+
+    config: ClassVar = {}
+
+    def __init__(self, path):
+        self.path = path
+        with _reading(path):
+            self._archive = zipfile.ZipFile(path)
+        stated = GRID_COMMENT.fullmatch(self._archive.comment)
+        self.grid = (int(stated[1]), int(stated[2])) if stated else None
+        self.shapes, self._dtypes = {}, {}
+        for member in self._archive.namelist():
+            name = member.removesuffix(".npy")
+            with _reading(path, name), self._archive.open(member) as file:
+                self.shapes[name], self._dtypes[name] = self._header(name, file)
+
+    def _header(self, name, file):
+        version = np.lib.format.read_magic(file)
+        if version == (1, 0):
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        else:
+            shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+        if dtype.hasobject:
+            raise CheckpointError(
+                f"{self.path} holds pickled Python objects under {name!r}. They can run code "
+                "when they are opened, so they are never loaded."
+            )
+        return shape, dtype
+
+    def is_numeric(self, name):
+        dtype = self._dtypes[name]
+        return dtype.kind == "f" or _is_bfloat16(dtype)
+
+    def read(self, name):
+        with _reading(self.path, name), self._archive.open(f"{name}.npy") as file:
+            array = np.lib.format.read_array(file, allow_pickle=False)
+            if file.read(1):
+                raise ValueError("there is more data than the array's header says")
+        if _is_bfloat16(array.dtype):
+            bits = array.view(np.uint16).astype(np.uint32) << 16
+            return bits.view(np.float32)
+        return array.astype(np.float32, copy=False)
+
+
+class SafetensorsSource:
+    """The tensors of one or several safetensors files."""
+
+    def __init__(self, paths, config=None):
+        self.path = paths[0]
+        self.config = config or {}
+        with _reading(self.path.with_name("config.json")):
+            self.grid = _grid_of_config(self.config)
+        self._files, self.shapes, self._dtypes = {}, {}, {}
+        for path in paths:
+            with _reading(path):
+                from safetensors import safe_open
+
+                file = safe_open(path, "numpy")
+                for name in file.keys():  # noqa: SIM118 (not a dict)
+                    tensor = file.get_slice(name)
+                    self.shapes[name] = tuple(tensor.get_shape())
+                    self._dtypes[name] = tensor.get_dtype()
+                    self._files[name] = file
+
+    def is_numeric(self, name):
+        return self._dtypes[name] in ("F16", "BF16", "F32", "F64")
+
+    def read(self, name):
+        with _reading(self.path, name):
+            return self._files[name].get_tensor(name).astype(np.float32, copy=False)
+
+
+class KerasSource:
+    """The weights of a model saved with `model.save`, under their published names."""
+
+    config: ClassVar = {}
+
+    def __init__(self, path):
+        import keras
+
+        from keras_vit.checkpoints.variable_names import weights_of
+
+        self.path = path
+        with _reading(path):
+            model = keras.saving.load_model(path, compile=False)
+        # Self-supervised pre-training saves what it trained around an encoder.
+        model = getattr(model, "encoder", model)
+        self._weights = {weight.name: weight for weight in weights_of(model)}
+        self.shapes = {name: tuple(weight.shape) for name, weight in self._weights.items()}
+        self.grid = getattr(model, "grid_size", None)
+
+    def is_numeric(self, name):
+        return True
+
+    def read(self, name):
+        return self._weights[name].value()
+
+
+def _open_directory(path):
+    if (path / "model.keras").exists():
+        return KerasSource(path / "model.keras")
+    if (path / "model.safetensors").exists():
+        return SafetensorsSource([path / "model.safetensors"], _config_beside(path / "any"))
+    index = path / "model.safetensors.index.json"
+    if index.exists():
+        with _reading(index):
+            files = set(json.loads(index.read_text())["weight_map"].values())
+            paths = [path / Path(file).name for file in sorted(files)]
+        return SafetensorsSource(paths, _config_beside(path / "any"))
+    raise CheckpointError(
+        f"{path} holds no checkpoint. Expected a directory with model.keras, model.safetensors "
+        "or model.safetensors.index.json."
+    )
+
+
+def _config_beside(path):
+    config = Path(path).with_name("config.json")
+    if not config.exists():
+        return None
+    with _reading(config):
+        return json.loads(config.read_text())
+
+
+def _grid_of_config(config):
+    image, patch = config.get("image_size"), config.get("patch_size")
+    if not isinstance(image, list) or not isinstance(patch, int):
+        return None
+    return tuple(size // patch for size in image)
+
+
+def _is_bfloat16(dtype):
+    # NumPy has no bfloat16: its two bytes come back as an opaque type.
+    return dtype.kind == "V" and dtype.itemsize == 2 and dtype.fields is None
+
+
+@contextlib.contextmanager
+def _reading(path, name=None):
+    """Turns what a damaged file raises into a `CheckpointError`."""
+    try:
+        yield
+    except (CheckpointError, FileNotFoundError):
+        raise
+    except Exception as error:
+        if not isinstance(error, DAMAGE) and not type(error).__module__.startswith("safetensors"):
+            raise
+        what = f"Array {name!r} of {path}" if name else str(path)
+        raise CheckpointError(
+            f"{what} is damaged or truncated ({error}). Download or write the file again."
+        ) from error

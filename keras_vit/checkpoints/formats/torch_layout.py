@@ -1,0 +1,45 @@
+"""What the PyTorch formats share: names with dots, transposed kernels."""
+
+import numpy as np
+
+from keras_vit.checkpoints.errors import CheckpointError
+from keras_vit.checkpoints.formats.file_array import FileArray
+
+
+def transpose_dense(array, weight):
+    """Unpacks a linear layer's (out, in) weight."""
+    return [np.reshape(np.ascontiguousarray(array.T), weight.shape)]
+
+
+def transpose_convolution(array, weight):
+    """Unpacks a convolution's (out, in, rows, columns) weight."""
+    return [np.ascontiguousarray(array.transpose(2, 3, 1, 0))]
+
+
+def file_array(name, weight, outputs=1):
+    """Returns the `FileArray` of one weight in PyTorch's arrangement.
+
+    Args:
+        name: the array's name in the file.
+        weight: the `Weight`.
+        outputs: int, how many of the last axes of the published shape a linear
+            layer's outputs are spread over.
+    """
+    shape = tuple(weight.shape)
+    if not weight.name.endswith("/kernel"):
+        if weight.positions is None and name.endswith("bias"):
+            shape = (int(np.prod(shape)),)
+        return FileArray(name, shape, (weight,))
+    if weight.name == "embedding/kernel":
+        rows, columns, inputs, width = shape
+        return FileArray(name, (width, inputs, rows, columns), (weight,), transpose_convolution)
+    flat = (int(np.prod(shape[-outputs:])), int(np.prod(shape[:-outputs])))
+    return FileArray(name, flat, (weight,), transpose_dense)
+
+
+def no_place(weight, format_name):
+    """Returns the error for a weight that a format has no name for."""
+    return CheckpointError(
+        f"{format_name} has no place for the model's {weight.name}: it holds plain Vision "
+        "Transformers with a class token. Use an .npz or .keras file for this model."
+    )

@@ -1,0 +1,257 @@
+import collections
+import pathlib
+import zipfile
+
+import flatbuffers
+import keras
+import numpy as np
+import pytest
+from ai_edge_litert import schema_py_generated as schema
+from ai_edge_litert.compiled_model import CompiledModel
+from ai_edge_litert.interpreter import Interpreter
+
+import export
+from export.tflite.convert import to_tflite_files
+from export.tflite.metadata import labels_of
+
+LABELS = ["cat", "dog", "tench", "château", "a b"]
+# Largest error of logits whose standard deviation is about 1.
+TOLERANCE = {"none": 1e-5, "float16": 5e-3, "dynamic": 0.1, "int8": 0.2, "int8-full": 0.6}
+
+
+def run(file, images, signature="serving_default"):
+    runner = Interpreter(str(file), num_threads=1).get_signature_runner(signature)
+    size = runner.get_input_details()["image"]["shape"][0]
+    batches = [images[i : i + size] for i in range(0, len(images), size)]
+    (name,) = runner.get_output_details()
+    return np.concatenate([runner(image=batch)[name] for batch in batches])
+
+
+def operations(file, subgraph=0):
+    tree = schema.ModelT.InitFromPackedBuf(pathlib.Path(file).read_bytes(), 0)
+    names = {value: name for name, value in vars(schema.BuiltinOperator).items()}
+    codes = [max(c.builtinCode, c.deprecatedBuiltinCode) for c in tree.operatorCodes]
+    return [names[codes[op.opcodeIndex]] for op in tree.subgraphs[subgraph].operators]
+
+
+def answer(model, images):
+    return keras.ops.convert_to_numpy(model(images * 2 - 1, training=False))
+
+
+@pytest.fixture(scope="module")
+def model(make_vit):
+    return make_vit()
+
+
+@pytest.fixture(scope="module")
+def files(model, images, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("tflite")
+    files = {quantization: directory / f"{quantization}.tflite" for quantization in TOLERANCE}
+    to_tflite_files(
+        model,
+        files,
+        calibration=images,
+        labels=LABELS,
+        batch_sizes=(4,),
+        feature_vector=True,
+    )
+    return files
+
+
+@pytest.fixture(scope="module")
+def plain(model, tmp_path_factory):
+    """The file with nothing but the model."""
+    return export.to_tflite(model, tmp_path_factory.mktemp("plain") / "m.tflite")
+
+
+@pytest.mark.parametrize("quantization", TOLERANCE)
+def test_every_signature_agrees_with_keras(model, files, images, quantization):
+    file, tolerance = files[quantization], TOLERANCE[quantization]
+    logits = answer(model, images)
+    assert 0.2 < logits.std() < 5
+    for signature in ("serving_default", "batch_4"):
+        result = run(file, images, signature)
+        assert np.abs(result - logits).max() < tolerance
+        if quantization in ("none", "float16"):
+            assert (result.argmax(1) == logits.argmax(1)).all()
+    features = keras.Model(model.input, model.endpoints["representation"])
+    result = run(file, images, "feature_vector")
+    assert np.abs(result - answer(features, images)).max() < 2 * tolerance
+
+
+@pytest.mark.parametrize("quantization", ["none", "float16", "dynamic", "int8"])
+def test_xnnpack_runs_the_whole_graph(files, quantization):
+    assert CompiledModel.from_file(str(files[quantization])).is_fully_accelerated()
+
+
+def test_the_main_signature_is_the_first_subgraph(files):
+    details = Interpreter(str(files["none"])).get_input_details()
+    assert [tuple(d["shape"]) for d in details] == [(1, 32, 32, 3)]
+
+
+def test_signatures_share_the_weights(model, files, plain):
+    alone = plain.stat().st_size
+    weights = sum(w.numpy().nbytes for w in model.weights)
+    assert weights < alone
+    assert files["none"].stat().st_size < 1.6 * alone  # three graphs around one set of weights
+
+
+def test_weights_shrink(model, files):
+    weights = sum(w.numpy().nbytes for w in model.weights)
+    size = {name: file.stat().st_size for name, file in files.items()}
+    assert size["none"] - size["float16"] > 0.4 * weights
+    assert size["none"] - size["dynamic"] > 0.5 * weights
+
+
+def test_affine_operations_are_multiplied_into_the_weights(plain):
+    graph = operations(plain)
+    count = collections.Counter(graph)
+    assert graph[0] == "CONV_2D"  # the rescaling of pixels is in the kernel
+    layers, norms = 2, 2 * 2 + 1
+    assert count["FULLY_CONNECTED"] == 6 * layers + 1
+    assert count["BATCH_MATMUL"] == 2 * layers
+    assert count["GELU"] == count["SOFTMAX"] == layers
+    # Two products a normalisation. Only the last block's first and the encoder's
+    # meet a slice before a dense layer, and keep their scale.
+    assert count["MUL"] == 2 * norms + 2
+    assert count["RSQRT"] == norms
+    assert not {"NEG", "SQUARED_DIFFERENCE", "DIV", "POW", "ERF"} & set(count)
+
+
+def test_the_last_block_is_computed_for_the_class_token_alone(plain):
+    tree = schema.ModelT.InitFromPackedBuf(plain.read_bytes(), 0)
+    (graph,) = tree.subgraphs
+    hidden = [
+        int(np.prod(graph.tensors[operation.outputs[0]].shape))
+        for operation, name in zip(graph.operators, operations(plain), strict=True)
+        if name == "GELU"
+    ]
+    assert hidden == [17 * 64, 1 * 64]
+
+
+def test_erf_gelu_is_one_operation(make_vit, images, tmp_path):
+    model = make_vit(gelu="erf", num_layers=1)
+    file = export.to_tflite(model, tmp_path / "m.tflite")
+    assert operations(file).count("GELU") == 1
+    np.testing.assert_allclose(run(file, images), answer(model, images), atol=1e-5)
+
+
+class Table:
+    """A reader of flatbuffers that knows no schema."""
+
+    def __init__(self, buffer, position):
+        self.table = flatbuffers.table.Table(buffer, position)
+
+    @classmethod
+    def root(cls, buffer):
+        return cls(buffer, flatbuffers.encode.Get(flatbuffers.packer.uoffset, buffer, 0))
+
+    def _offset(self, field):
+        offset = self.table.Offset(4 + 2 * field)
+        assert offset, f"field {field} is missing"
+        return offset
+
+    def string(self, field):
+        return self.table.String(self._offset(field) + self.table.Pos).decode()
+
+    def byte(self, field):
+        return self.table.Get(
+            flatbuffers.number_types.Uint8Flags, self._offset(field) + self.table.Pos
+        )
+
+    def child(self, field):
+        position = self.table.Indirect(self._offset(field) + self.table.Pos)
+        return Table(self.table.Bytes, position)
+
+    def children(self, field):
+        offset = self._offset(field)
+        start = self.table.Vector(offset)
+        return [
+            Table(self.table.Bytes, self.table.Indirect(start + 4 * i))
+            for i in range(self.table.VectorLen(offset))
+        ]
+
+    def floats(self, field):
+        vector = self.table.GetVectorAsNumpy(
+            flatbuffers.number_types.Float32Flags, self._offset(field)
+        )
+        return list(vector)
+
+
+@pytest.mark.parametrize("quantization", TOLERANCE)
+def test_metadata_names_pixels_and_labels(files, quantization):
+    content = files[quantization].read_bytes()
+    tree = schema.ModelT.InitFromPackedBuf(content, 0)
+    (entry,) = [m for m in tree.metadata if m.name == b"TFLITE_METADATA"]
+    metadata = bytes(tree.buffers[entry.buffer].data)
+    assert flatbuffers.util.BufferHasIdentifier(metadata, 0, b"M001")
+    (subgraph,) = Table.root(metadata).children(3)
+    (image,), (logits,) = subgraph.children(2), subgraph.children(3)
+    assert (image.string(0), logits.string(0)) == ("image", "logits")
+    content = image.child(3)
+    assert content.byte(0) == 2 and content.child(1).byte(0) == 1  # an image, RGB
+    (unit,) = image.children(4)
+    assert unit.byte(0) == 1
+    assert (unit.child(1).floats(0), unit.child(1).floats(1)) == ([0.0], [255.0])
+    (associated,) = logits.children(6)
+    assert (associated.string(0), associated.byte(2)) == ("labels.txt", 2)
+
+    assert labels_of(files[quantization]) == LABELS
+    with zipfile.ZipFile(files[quantization]) as archive:
+        assert archive.testzip() is None and archive.namelist() == ["labels.txt"]
+
+
+def test_equal_exports_are_equal_and_without_labels_nothing_is_appended(model, plain, tmp_path):
+    again = export.to_tflite(model, tmp_path / "m.tflite")
+    assert again.read_bytes() == plain.read_bytes()
+    assert labels_of(plain) is None
+
+
+def test_int8_needs_images_in_range(model, images, tmp_path):
+    file = tmp_path / "m.tflite"
+    with pytest.raises(ValueError, match="calibration=images"):
+        export.to_tflite(model, file, quantization="int8")
+    with pytest.raises(ValueError, match=r"look like \[0, 255\]"):
+        export.to_tflite(model, file, quantization="int8", calibration=images * 255)
+    with pytest.raises(ValueError, match=r"look like \[-1, 1\]"):
+        export.to_tflite(model, file, quantization="int8", calibration=images * 2 - 1)
+    with pytest.raises(ValueError, match=r"\(32, 32, 3\)"):
+        export.to_tflite(model, file, quantization="int8", calibration=images[:, :16])
+    with pytest.raises(ValueError, match="no images"):
+        export.to_tflite(model, file, quantization="int8", calibration=[])
+    with pytest.raises(ValueError, match="at least 9"):
+        export.to_tflite(
+            model, file, quantization="int8", calibration=iter(images), batch_sizes=(9,)
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_arguments_are_checked(model, tmp_path):
+    with pytest.raises(ValueError, match="int4"):
+        export.to_tflite(model, tmp_path / "m.tflite", quantization="int4")
+    with pytest.raises(ValueError, match="5 classes"):
+        export.to_tflite(model, tmp_path / "m.tflite", labels=LABELS[:2])
+    with pytest.raises(ValueError, match="positive ints"):
+        export.to_tflite(model, tmp_path / "m.tflite", batch_sizes=(0,))
+    foreign = keras.Sequential([keras.Input((32, 32, 3)), keras.layers.Flatten()])
+    with pytest.raises(ValueError, match="VisionTransformer"):
+        export.to_tflite(foreign, tmp_path / "m.tflite")
+    with pytest.raises(IsADirectoryError):
+        export.to_tflite(model, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failing_export_leaves_the_old_file(model, tmp_path, monkeypatch):
+    import export.tflite.convert
+
+    file = tmp_path / "m.tflite"
+    file.write_bytes(b"the old file")
+
+    def full_disk(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(export.tflite.convert, "add_metadata", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        export.to_tflite(model, file)
+    assert file.read_bytes() == b"the old file"
+    assert [p.name for p in tmp_path.iterdir()] == ["m.tflite"]

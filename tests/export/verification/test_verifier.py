@@ -1,0 +1,209 @@
+import dataclasses
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import export
+import keras_vit
+from export.errors import ExportError
+from export.hub import archive
+from export.verification import verifier
+from export.verification.verifier import THRESHOLDS, Thresholds
+
+
+@pytest.fixture(scope="module")
+def model(make_vit):
+    return make_vit(num_layers=1)
+
+
+@pytest.fixture(scope="module")
+def module(model, tmp_path_factory):
+    return export.to_hub(model, tmp_path_factory.mktemp("module") / "hub")
+
+
+@pytest.fixture(scope="module")
+def tflite(model, tmp_path_factory):
+    return export.to_tflite(model, tmp_path_factory.mktemp("tflite") / "m.tflite")
+
+
+def verify(*args, **kwargs):
+    return export.verify(*args, **{"costs": False, **kwargs})
+
+
+def other(model):
+    """The same architecture with other weights."""
+    copy = type(model).from_config(model.get_config())
+    for source, target in zip(model.weights, copy.weights, strict=True):
+        target.assign(source.numpy()[..., ::-1])
+    return copy
+
+
+def test_a_good_artefact_has_no_errors_to_speak_of(model, module, tflite, images, tmp_path):
+    npz = tmp_path / "m.npz"
+    keras_vit.save_checkpoint(model, npz)
+    packed = archive.pack(module, tmp_path / "m.tar.gz")
+    labels = keras.ops.convert_to_numpy(model(images * 2 - 1)).argmax(-1)
+    labels[0] = (labels[0] + 1) % 5
+    limits = {"hub": 1e-5, "none": 1e-5, "npz": 0.0}
+    for path, kind in ((module, "hub"), (tflite, "none"), (npz, "npz"), (packed, "hub")):
+        report = verify(model, path, images, labels)
+        assert (report.kind, report.output, report.images) == (kind, "logits", 8)
+        assert report.max_error <= limits[kind]
+        assert report.cosine == pytest.approx(1, abs=1e-6)
+        assert report.agreement == 1
+        assert report.model_accuracy == report.artefact_accuracy == 7 / 8
+        assert report.ok and report.failures == ()
+    assert verify(model, tflite, images).model_accuracy is None
+
+
+def test_the_zeros_of_a_new_head_agree(images, tmp_path):
+    model = keras_vit.VisionTransformer(
+        image_size=32, patch_size=16, hidden_size=8, mlp_dim=8, num_heads=1, num_layers=1,
+        num_classes=5,
+    )  # fmt: skip
+    report = verify(model, export.to_tflite(model, tmp_path / "m.tflite"), images)
+    assert report.ok and report.cosine == 1
+
+
+def test_figures_are_those_of_the_outputs(model, tflite, images):
+    wrong = other(model)
+    report = verify(wrong, tflite, images, np.zeros(8, int))
+    truth = keras.ops.convert_to_numpy(wrong(images * 2 - 1)).astype("float64")
+    given = keras.ops.convert_to_numpy(model(images * 2 - 1)).astype("float64")
+    assert report.max_error == pytest.approx(np.abs(truth - given).max(), abs=1e-4)
+    assert report.mean_error == pytest.approx(np.abs(truth - given).mean(), abs=1e-4)
+    cosine = (truth * given).sum(1) / np.linalg.norm(truth, axis=1) / np.linalg.norm(given, axis=1)
+    assert report.cosine == pytest.approx(cosine.mean(), abs=1e-4)
+    assert report.agreement == (truth.argmax(1) == given.argmax(1)).mean()
+    assert report.model_accuracy == (truth.argmax(1) == 0).mean()
+    assert report.artefact_accuracy == (given.argmax(1) == 0).mean()
+    assert not report.ok and report.failures[0].startswith("largest error")
+
+
+def test_every_threshold_can_fail(model, tflite, images):
+    wrong = other(model)
+    labels = keras.ops.convert_to_numpy(wrong(images * 2 - 1)).argmax(-1)
+    given = keras.ops.convert_to_numpy(model(images * 2 - 1)).argmax(-1)
+    assert (labels != given).any()
+    lenient = Thresholds(max_error=1e9, cosine=-1, agreement=0, accuracy_drop=1)
+    assert verify(wrong, tflite, images, labels, thresholds=lenient).ok
+    for name, value in (
+        ("max_error", 1e-4),
+        ("cosine", 0.9999),
+        ("agreement", 1.0),
+        ("accuracy_drop", 0.0),
+    ):
+        limits = dataclasses.replace(lenient, **{name: value})
+        (failure,) = verify(wrong, tflite, images, labels, thresholds=limits).failures
+        assert name.split("_")[-1] in failure
+
+
+def test_quantised_files_are_recognised_and_held_to_their_own_limits(model, images, tmp_path):
+    for kind in ("float16", "dynamic", "int8", "int8-full"):
+        file = tmp_path / "m.tflite"
+        export.to_tflite(model, file, quantization=kind, calibration=images)
+        report = verify(model, file, images)
+        assert report.kind == kind
+        assert report.max_error <= THRESHOLDS[kind].max_error * report.scale
+        assert report.cosine >= THRESHOLDS[kind].cosine
+
+
+def test_costs_are_measured_apart(model, tflite, images):
+    report = export.verify(model, tflite, images)
+    assert set(report.latency_ms) == {1, 2}
+    assert min(report.latency_ms.values()) > 0
+    assert report.load_seconds > 0 and report.first_call_seconds > 0
+    # The interpreter alone, without TensorFlow: this process has several hundred MiB.
+    assert 10 * 2**20 < report.peak_memory_bytes < 300 * 2**20
+    assert (report.partitions, report.operations_outside_delegate) == (1, {})
+    assert report.flex_operations == []
+    assert report.size_bytes == tflite.stat().st_size
+    values = json.loads(report.to_json())
+    assert values["ok"] is True and values["latency_ms"]["1"] == report.latency_ms[1]
+    assert "top-1 agreement" in str(report)
+
+
+def test_costs_of_a_module(model, module, images, monkeypatch):
+    monkeypatch.setattr(verifier, "THREADS", (2,))
+    report = export.verify(model, module, images)
+    assert list(report.latency_ms) == [2] and report.latency_ms[2] > 0
+    assert report.load_seconds > 0
+    assert report.partitions is None
+    assert report.size_bytes == sum(p.stat().st_size for p in module.rglob("*") if p.is_file())
+
+
+def test_operations_outside_the_delegate_are_counted(model, images, tmp_path):
+    file = tmp_path / "m.tflite"
+    export.to_tflite(model, file, quantization="int8-full", calibration=images)
+    report = export.verify(model, file, images)
+    assert report.partitions > 1
+    assert report.operations_outside_delegate["RSQRT"] == 3
+    assert report.operations_outside_delegate["GELU"] == 1
+
+
+def test_images_in_another_range_are_noticed(model, tflite, images):
+    with pytest.raises(ExportError, match=r"look like \[0, 255\]"):
+        verify(model, tflite, images * 255)
+    with pytest.raises(ExportError, match=r"look like \[-1, 1\]"):
+        verify(model, tflite, images * 2 - 1)
+    with pytest.raises(ExportError, match=r"in \[0, 1\]"):
+        verify(model, tflite, np.full_like(images, np.nan))
+    with pytest.raises(ExportError, match=r"\(n, 32, 32, 3\)"):
+        verify(model, tflite, images[:, ::2])
+
+
+@pytest.mark.parametrize(("scale", "offset", "name"), [(255, 0, "[0, 255]"), (2, -1, "[-1, 1]")])
+def test_an_artefact_for_another_range_is_noticed(model, images, tmp_path, scale, offset, name):
+    root = tf.train.Checkpoint(variables=[v.value for v in model.variables])
+    spec = tf.TensorSpec((None, 32, 32, 3), tf.float32, name="images")
+
+    @tf.function(input_signature=[spec])
+    def call(images):
+        return model(2 * (images - offset) / scale - 1, training=False)
+
+    root.__call__ = call
+    answer = tf.function(lambda images: {"logits": call(images)}, input_signature=[spec])
+    tf.saved_model.save(root, str(tmp_path / "m"), signatures=answer)
+    report = verify(model, tmp_path / "m", images)
+    assert not report.ok
+    assert report.failures[-1] == f"the artefact takes pixels in {name}, not in [0, 1]"
+
+
+def test_outputs_that_are_not_numbers_fail(make_vit, images, tmp_path):
+    model = make_vit(num_layers=1)
+    broken = make_vit(num_layers=1)
+    broken.get_layer("head").bias.assign([float("nan")] * 5)
+    report = verify(model, export.to_tflite(broken, tmp_path / "m.tflite"), images)
+    assert not report.ok and np.isnan(report.max_error)
+
+
+def test_an_artefact_of_another_model_is_refused(make_vit, module, tflite, images):
+    model = make_vit(num_layers=1, num_classes=3)
+    for artefact in (module, tflite):
+        with pytest.raises(ExportError, match="another model"):
+            verify(model, artefact, images)
+
+
+def test_missing_damaged_and_foreign_artefacts(model, module, tflite, images, tmp_path):
+    with pytest.raises(FileNotFoundError, match="nothing at"):
+        verify(model, tmp_path / "none.tflite", images)
+    (tmp_path / "text.tflite").write_text("this is not a model, but long enough for a header")
+    with pytest.raises(ExportError, match="TFL3"):
+        verify(model, tmp_path / "text.tflite", images)
+    (tmp_path / "half.tflite").write_bytes(tflite.read_bytes()[: tflite.stat().st_size // 2])
+    with pytest.raises(ExportError, match=r"half\.tflite"):
+        verify(model, tmp_path / "half.tflite", images)
+    (tmp_path / "m.onnx").write_text("…")
+    with pytest.raises(ExportError, match="Expected the directory of a SavedModel"):
+        verify(model, tmp_path / "m.onnx", images)
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged/saved_model.pb").write_bytes(b"\xff" * 100)
+    with pytest.raises(ExportError, match="cannot be loaded as a SavedModel"):
+        verify(model, tmp_path / "damaged", images)
+    signature = tf.function(lambda x: {"logits": x}, input_signature=[tf.TensorSpec((1,))])
+    tf.saved_model.save(tf.train.Checkpoint(), str(tmp_path / "plain"), signatures=signature)
+    with pytest.raises(ExportError, match="can be called"):
+        verify(model, tmp_path / "plain", images)

@@ -1,0 +1,89 @@
+"""Attention rollout against values worked out by hand and against its definition."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.analysis import attention_rollout, rollout
+from keras_vit.analysis.attention_rollout import probe_attention
+
+FIRST = [[0.6, 0.2, 0.2], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]]
+SECOND = [[0.2, 0.5, 0.3], [0.4, 0.4, 0.2], [0.1, 0.1, 0.8]]
+
+
+def test_two_layers_multiply_with_the_deeper_on_the_left():
+    result = rollout(np.array([FIRST, SECOND]))
+    expected = [[0.515, 0.3075, 0.1775], [0.21, 0.665, 0.125], [0.1775, 0.185, 0.6375]]
+    np.testing.assert_allclose(result, expected, atol=1e-12)
+    mask = result[0, 1:] / result[0, 1:].max()
+    np.testing.assert_allclose(mask, [1, 0.57723577], atol=1e-8)
+    reversed_order = rollout(np.array([SECOND, FIRST]))
+    np.testing.assert_allclose(reversed_order[0], [0.505, 0.275, 0.22], atol=1e-12)
+
+
+def test_rows_of_a_batch_stay_distributions():
+    attention = np.random.default_rng(0).dirichlet(np.ones(7), (4, 2, 7))
+    result = rollout(attention)
+    assert result.shape == (2, 7, 7)
+    np.testing.assert_allclose(result.sum(-1), 1, atol=1e-12)
+    np.testing.assert_allclose(result[1], rollout(attention[:, 1]), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {},
+        {"num_layers": 1},
+        {"position_embedding": "relative"},
+        {"resnet": {"num_layers": ()}, "patch_size": 1},
+    ],
+)
+def test_the_class_tokens_row_is_laid_out_on_the_grid(make_model, images, to_numpy, overrides):
+    model = make_model(**overrides)
+    maps = attention_rollout(model, images, batch_size=2)
+    tensors = keras_vit.models.attention_tensors(model)
+    attention = [to_numpy(keras.Model(model.input, tensor)(images)) for tensor in tensors]
+    for index, image_map in enumerate(maps):
+        row = rollout(np.stack(attention)[:, index].mean(axis=1))[0, 1:]
+        expected = (row / row.max()).reshape(model.grid_size)
+        np.testing.assert_allclose(image_map, expected, rtol=1e-4)
+    assert maps.shape == (3, 4, 6)
+    assert maps.dtype == np.float32
+    np.testing.assert_array_equal(maps.max(axis=(1, 2)), 1)
+    assert maps.min() >= 0
+
+
+def test_without_class_token_the_mean_token_is_read(make_model, images, to_numpy):
+    model = make_model(classifier="gap")
+    attention = to_numpy(keras_vit.attention_maps(model, images)).astype("float64")
+    row = rollout(attention[:, 0].mean(axis=1)).mean(axis=0)
+    expected = (row / row.max()).reshape(4, 6)
+    np.testing.assert_allclose(attention_rollout(model, images)[0], expected, rtol=1e-4)
+
+
+def test_attention_pooling_weighs_the_tokens(make_model, images, to_numpy):
+    model = make_model(classifier="map", num_heads=1)
+    pool = model.get_layer("pool")
+    for layer, kernel in (
+        (pool.value, np.eye(16)),
+        (pool.out, np.eye(16)),
+        (pool.mlp.output_dense, np.zeros((32, 16))),
+    ):
+        layer.kernel.assign(kernel)
+        layer.bias.assign(np.zeros(16))
+    # Now the pool's output is the weighted mean of its tokens, which gives the weights away.
+    encoded = keras.Model(model.input, [model.endpoints["encoded"], pool.output])
+    tokens, pooled = (to_numpy(tensor).astype("float64") for tensor in encoded(images[:1]))
+    attention = to_numpy(keras_vit.attention_maps(model, images[:1])).astype("float64")
+    weights = to_numpy(probe_attention(pool, tokens))[0]
+    np.testing.assert_allclose(weights @ tokens[0], pooled[0], atol=1e-5)
+
+    row = weights @ rollout(attention[:, 0].mean(axis=1))
+    expected = (row / row.max()).reshape(4, 6)
+    np.testing.assert_allclose(attention_rollout(model, images)[0], expected, rtol=1e-4)
+
+
+def test_axial_attention_is_refused(make_model, images):
+    with pytest.raises(ValueError, match="one map for every row and column"):
+        attention_rollout(make_model(attention="axial", classifier="gap"), images)

@@ -1,0 +1,128 @@
+"""VTAB from the command line, on tiny data under the names and sizes of two tasks."""
+
+import csv
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from training.commands import vtab as command
+from training.protocols import vtab
+
+TASKS = ("dtd", "oxford_flowers102")
+
+
+@pytest.fixture
+def checkpoint(vit, tmp_path):
+    vit.save(tmp_path / "pretrained.keras")
+    return tmp_path / "pretrained.keras"
+
+
+@pytest.fixture
+def arguments(checkpoint, vtab_dir):
+    """Returns a function from a working directory to the options of a run of eight images."""
+
+    def options(workdir):
+        return [
+            f"--checkpoint={checkpoint}",
+            f"--data_dir={vtab_dir}",
+            f"--workdir={workdir}",
+            f"--tasks={','.join(TASKS)}",
+            "--seeds=3",
+            "--size=8",
+            "--steps=24",
+            "--rates=0.1",
+            "--config.batch_size=8",
+            "--config.eval_batch_size=512",
+            "--config.checkpoint_every_steps=8",
+            "--config.model.dropout_rate=0.1",
+        ]
+
+    return options
+
+
+def _wait_for(condition, process, seconds=400):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < end, "nothing happened"
+        time.sleep(0.02)
+
+
+def test_a_run_killed_in_the_middle_gives_the_table_of_an_uninterrupted_one(
+    arguments, launch, tmp_path
+):
+    whole = launch("-m", "training.vtab", *arguments(tmp_path / "whole"))
+    killed = tmp_path / "killed"
+    first = launch("-m", "training.vtab", *arguments(killed))
+    # In the middle of the second task's run, with a checkpoint; the first task is done.
+    interrupted = killed / "oxford_flowers102" / "test" / "seed_3"
+    _wait_for(lambda: list((interrupted / "checkpoints").glob("*.index")), first)
+    first.kill()
+    assert first.wait() == -signal.SIGKILL
+    finished = killed / "dtd" / "test" / "seed_3" / "result.json"
+    before = finished.stat().st_mtime_ns
+    assert not (interrupted / "result.json").exists()
+    assert "(1 of 19)" in (killed / "vtab.md").read_text()
+
+    again = launch("-m", "training.vtab", *arguments(killed))
+    output, _ = again.communicate(timeout=300)
+    assert again.returncode == 0, output
+    uninterrupted, _ = whole.communicate(timeout=300)
+    assert whole.returncode == 0, uninterrupted
+    assert finished.stat().st_mtime_ns == before
+    for name in ("vtab.csv", "vtab.md"):
+        assert (killed / name).read_text() == (tmp_path / "whole" / name).read_text()
+    for task in TASKS:
+        names = [(run / task / "examples.txt").read_text() for run in (killed, tmp_path / "whole")]
+        assert names[0] == names[1] and names[0].count("\n") == 1000
+
+    with (killed / "vtab.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["task"], row["seed"], row["images"]) for row in rows] == [
+        ("DTD", "3", "1880"),
+        ("Flowers102", "3", "6149"),
+    ]
+    accuracies = np.array([float(row["top1"]) for row in rows])
+    assert accuracies.min() > 0.4
+    assert (
+        f"| VTAB (19 tasks) | {100 * accuracies.mean():.2f} (2 of 19) |"
+        in (killed / "vtab.md").read_text()
+    )
+    assert "(2 of 19)" in output and "not comparable" in output
+
+
+def test_missing_data_is_listed_before_anything_runs(checkpoint, vtab_dir, tmp_path, capsys):
+    options = [
+        f"--checkpoint={checkpoint}",
+        f"--data_dir={vtab_dir}",
+        f"--workdir={tmp_path / 'run'}",
+    ]
+    assert command.main(options) == 2
+    error = capsys.readouterr().err
+    assert "The data of 17 of 19 tasks is missing" in error
+    assert error.count("python -m training data prepare") + error.count("by hand") >= 17
+    assert "DTD:" not in error and "Pets:" in error
+    assert command.main([*options, "--tasks=Pets", "--skip_missing"]) == 2
+    assert "No task is left" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_wrong_options_end_at_once(checkpoint, vtab_dir, tmp_path, capsys):
+    options = [
+        f"--checkpoint={checkpoint}",
+        f"--data_dir={vtab_dir}",
+        f"--workdir={tmp_path / 'run'}",
+    ]
+    assert command.main([*options, "--tasks=MNIST"]) == 2
+    assert "Received: MNIST" in capsys.readouterr().err
+    assert command.main([*options, "--tasks=dtd", "--config.batchsize=3"]) == 2
+    assert "Did you mean batch_size?" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_tasks_come_in_the_order_of_table_9():
+    chosen = vtab.choose_tasks(["smallnorb_elevation", "Pets", "cifar100"])
+    assert [task.title for task in chosen] == ["CIFAR-100", "Pets", "sNORB-Elev"]
+    assert len(vtab.choose_tasks()) == 19

@@ -1,0 +1,142 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image, ImageEnhance, ImageFilter, ImageOps
+
+from training.data.preprocessing.pipeline_text import Preprocess
+from training.data.preprocessing.randaugment import OPERATIONS, strengths
+
+PHOTO = np.random.default_rng(0).integers(20, 230, (48, 64, 3)).astype(np.uint8)
+MIDDLE = (0.5, 0.5)
+
+
+def run(name, magnitude, image=PHOTO, sign=1.0, draw=MIDDLE):
+    out = OPERATIONS[name](tf.constant(image), strengths(magnitude), sign, tf.constant(draw))
+    assert out.dtype == tf.uint8
+    return out.numpy()
+
+
+def test_strengths_at_magnitudes_ten_and_twenty():
+    ten, twenty = strengths(10), strengths(20)
+    assert ten.posterize_bits == 4
+    assert ten.cutout == 40
+    assert ten.rotate == 30
+    assert ten.solarize_threshold == 256
+    np.testing.assert_allclose([ten.enhance, ten.shear, ten.translate], [1.9, 0.3, 100])
+    assert (twenty.rotate, twenty.posterize_bits, twenty.cutout) == (60, 8, 80)
+    np.testing.assert_allclose([twenty.enhance, twenty.shear, twenty.translate], [3.7, 0.6, 200])
+
+
+def test_sixteen_operations_all_of_which_are_drawn():
+    assert len(OPERATIONS) == 16
+    # Each operation marks the image it is given; count the marks of many draws.
+    process = Preprocess("randaugment(1, 15)")
+    expected = {
+        name: {run(name, 15, sign=sign, draw=MIDDLE).tobytes() for sign in (-1.0, 1.0)}
+        for name in OPERATIONS
+        if name != "Cutout"
+    }
+    dataset = tf.data.Dataset.range(400).map(lambda k: process(tf.constant(PHOTO), [9, k]))
+    seen = {image.tobytes() for image in dataset.as_numpy_iterator()}
+    for name, images in expected.items():
+        assert images <= seen, name
+    assert seen - set().union(*expected.values()), "Cutout"
+
+
+@pytest.mark.parametrize(
+    ("magnitude", "threshold"), [(10, 0), (15, 128), (20, 0), (5, 128), (9, 230)]
+)
+def test_solarize_compares_with_a_byte(magnitude, threshold):
+    expected = np.where(threshold > PHOTO, PHOTO, 255 - PHOTO)
+    np.testing.assert_array_equal(run("Solarize", magnitude), expected)
+
+
+@pytest.mark.parametrize(("magnitude", "kept"), [(10, 4), (15, 6), (20, 8), (0, 1), (25, 1)])
+def test_posterize_keeps_the_high_bits(magnitude, kept):
+    mask = (0xFF << (8 - kept)) & 0xFF
+    np.testing.assert_array_equal(run("Posterize", magnitude), PHOTO & mask)
+
+
+def test_contrast_blends_towards_a_constant_of_the_size():
+    constant = 48 * 64 // 256
+    expected = constant + 1.9 * (PHOTO.astype(np.float32) - constant)
+    np.testing.assert_array_equal(run("Contrast", 10), np.clip(expected, 0, 255).astype(np.uint8))
+    gray = np.full((224, 224, 3), 100, np.uint8)
+    # At 224×224 the constant is 196.
+    np.testing.assert_allclose(run("Contrast", 0, gray), int(196 + 0.1 * (100 - 196)), atol=1)
+
+
+def test_autocontrast_and_equalize_are_pils():
+    photo = (PHOTO // 2 + 30).astype(np.uint8)
+    pil = Image.fromarray(photo)
+    ours = run("AutoContrast", 10, photo).astype(int)
+    assert np.abs(ours - np.asarray(ImageOps.autocontrast(pil))).max() <= 1
+    np.testing.assert_array_equal(run("Equalize", 10, photo), np.asarray(ImageOps.equalize(pil)))
+
+
+def test_flat_images_survive_autocontrast_and_equalize():
+    flat = np.full((8, 8, 3), 77, np.uint8)
+    np.testing.assert_array_equal(run("AutoContrast", 10, flat), flat)
+    np.testing.assert_array_equal(run("Equalize", 10, flat), flat)
+
+
+@pytest.mark.parametrize(
+    ("name", "enhance"), [("Brightness", ImageEnhance.Brightness), ("Color", ImageEnhance.Color)]
+)
+def test_blends_are_pils_up_to_rounding(name, enhance):
+    expected = np.asarray(enhance(Image.fromarray(PHOTO)).enhance(1.9)).astype(int)
+    assert np.abs(run(name, 10) - expected).max() <= 2
+
+
+def test_sharpness_is_pils_and_keeps_the_border():
+    smooth = np.asarray(Image.fromarray(PHOTO).filter(ImageFilter.SMOOTH)).astype(np.float32)
+    expected = np.clip(smooth + 1.9 * (PHOTO - smooth), 0, 255)
+    ours = run("Sharpness", 10)
+    assert np.abs(ours[1:-1, 1:-1] - expected[1:-1, 1:-1]).max() <= 2.5
+    np.testing.assert_array_equal(ours[0], PHOTO[0])
+
+
+def test_geometry_moves_pixels_where_it_says_and_fills_with_gray():
+    right = run("TranslateX", 1, sign=-1.0)
+    np.testing.assert_array_equal(right[:, 10:], PHOTO[:, :-10])
+    assert (right[:, :10] == 128).all()
+    up = run("TranslateY", 1, sign=1.0)
+    np.testing.assert_array_equal(up[:-10], PHOTO[10:])
+    assert (up[-10:] == 128).all()
+    sheared = run("ShearX", 10)
+    np.testing.assert_array_equal(sheared[0], PHOTO[0])
+    np.testing.assert_array_equal(sheared[10, : 64 - 3], PHOTO[10, 3:])
+    np.testing.assert_array_equal(run("ShearY", 10)[:, 0], PHOTO[:, 0])
+
+
+def test_rotation_turns_about_the_centre():
+    odd = np.zeros((31, 31, 3), np.uint8)
+    odd[15, 15], odd[15, 25] = 250, 200
+    turned = run("Rotate", 30, odd)  # 90 degrees
+    assert turned[15, 15, 0] == 250
+    assert turned[5, 15, 0] == 200
+    assert run("Rotate", 30, odd, sign=-1.0)[25, 15, 0] == 200
+
+
+def test_cutout_grays_a_square_around_its_centre():
+    image = np.zeros((100, 100, 3), np.uint8)
+    cut = run("Cutout", 5, image)[..., 0] == 128
+    assert cut.sum() == 40 * 40
+    assert cut[30:70, 30:70].all()
+    corner = run("Cutout", 5, image, draw=(0.0, 0.999))[..., 0] == 128
+    assert corner[:20, 79:].all()
+    assert corner.sum() == 20 * 21
+
+
+def test_solarize_add_and_invert():
+    added = np.where(PHOTO < 128, np.minimum(PHOTO.astype(int) + 110, 255), PHOTO)
+    np.testing.assert_array_equal(run("SolarizeAdd", 10), added)
+    np.testing.assert_array_equal(run("Invert", 10), 255 - PHOTO)
+
+
+def test_floats_are_rounded_to_bytes_first():
+    image = tf.constant(PHOTO, tf.float32) + 0.4
+    np.testing.assert_array_equal(
+        Preprocess("randaugment(2, 10)")(image, (1, 2)),
+        Preprocess("randaugment(2, 10)")(tf.constant(PHOTO), (1, 2)),
+    )

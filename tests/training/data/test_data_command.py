@@ -1,0 +1,117 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training.commands import data
+from training.commands.data import main
+from training.data import datasets
+
+
+def test_list_shows_every_row_and_what_is_prepared(digits_dir, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(["list", f"--data_dir={digits_dir}"]) == 0
+    output = capsys.readouterr().out
+    for name in datasets.DATASETS:
+        assert name in output
+    (digits,) = (line for line in output.splitlines() if line.strip().startswith("digits "))
+    assert "1.0.0" in digits
+    assert output.count("1.0.0") == 1
+
+
+def test_list_and_missing_data_need_no_tensorflow(tmp_path):
+    code = (
+        "import sys; from training.commands.data import main; main(['list']);"
+        f"assert main(['check', 'dtd', '--data_dir={tmp_path}']) == 1;"
+        "assert 'tensorflow' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_check_reports_sizes_classes_and_decoding(digits_dir, capsys):
+    assert main(["check", "digits", f"--data_dir={digits_dir}"]) == 0
+    output = capsys.readouterr().out
+    assert "train: 1,438 examples" in output
+    assert "10 classes, 10 of them among the images decoded" in output
+    assert "100 images decoded: all well" in output
+
+
+def write_images(root, names):
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(tf.io.encode_png(np.zeros((3, 4, 3), np.uint8)).numpy())
+
+
+@pytest.mark.parametrize("command", ["check", "prepare"])
+def test_an_empty_folder_name_is_refused(command, tmp_path, capsys, monkeypatch):
+    write_images(tmp_path, ["a/1.png"])
+    monkeypatch.chdir(tmp_path)
+    assert main([command, "folder:"]) == 1
+    captured = capsys.readouterr()
+    assert "Expected the path of a folder of images. Received: ''" in captured.err
+    assert "all well" not in captured.out
+
+
+def test_check_counts_every_image_once(tmp_path, capsys):
+    write_images(tmp_path, ["train/a/1.png", "train/b/1.png", "test/a/1.png"])
+    assert main(["check", f"folder:{tmp_path}"]) == 0
+    assert "  3 images decoded: all well" in capsys.readouterr().out
+
+
+def test_check_reports_an_empty_split_and_goes_on(tmp_path, capsys):
+    write_images(tmp_path, ["test/a/1.png", "test/b/1.png"])
+    (tmp_path / "test/b/2.png").write_bytes(b"no image")
+    (tmp_path / "train").mkdir()
+    assert main(["check", f"folder:{tmp_path}"]) == 1
+    output = capsys.readouterr().out
+    assert "train: 0 examples" in output and "test: 3 examples" in output
+    assert "problem: train is empty" in output
+    assert "problem: test test/b/2.png" in output
+    assert "2 of 3 images decoded: see above" in output
+
+
+def test_images_to_decode_are_spread_and_distinct():
+    chosen = data._spread({"train": 1000, "validation": 2, "test": 60}, 100)
+    assert len(set(chosen)) == len(chosen) == 34 + 2 + 33
+    assert chosen[:2] == [("train", 0), ("train", 29)]
+    assert all(0 <= index < 60 for split, index in chosen if split == "test")
+
+
+def test_check_finds_images_that_do_not_decode(tmp_path, capsys):
+    for name in ("a/1.jpg", "a/2.jpg", "b/1.jpg"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"no image")
+    assert main(["check", f"folder:{tmp_path}"]) == 1
+    assert "problem: train" in capsys.readouterr().out
+
+
+def test_missing_data_ends_with_the_command_that_gets_it(tmp_path, capsys):
+    assert main(["check", "vtab/dtd", f"--data_dir={tmp_path}"]) == 1
+    assert f"prepare vtab/dtd --data_dir={tmp_path}" in capsys.readouterr().err
+
+
+def test_prepare_fails_at_once_without_a_network(tmp_path, capsys, monkeypatch):
+    def no_address(*_):
+        raise OSError("no network")
+
+    monkeypatch.setattr(data.socket, "getaddrinfo", no_address)
+    for name in ("https_proxy", "HTTPS_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    assert main(["prepare", "cifar10", f"--data_dir={tmp_path}"]) == 1
+    assert "www.cs.toronto.edu cannot be reached" in capsys.readouterr().err
+    assert main(["prepare", "vtab/resisc45", f"--data_dir={tmp_path}"]) == 1
+    assert "NWPU-RESISC45" in capsys.readouterr().err
+
+
+def test_prepare_writes_the_embedded_data(tmp_path, capsys):
+    assert main(["prepare", "digits", f"--data_dir={tmp_path}"]) == 0
+    assert (tmp_path / "sklearn_digits" / "1.0.0" / "dataset_info.json").is_file()
+
+
+def test_help_names_the_commands(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "prepare" in capsys.readouterr().out

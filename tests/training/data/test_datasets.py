@@ -1,0 +1,81 @@
+import subprocess
+import sys
+
+import pytest
+
+from training.data import datasets, prepared, vtab_tasks
+
+# (split text, examples) of the paper's fine-tuning protocol, appendix B.1.1.
+FINE_TUNING = {
+    "imagenet2012": {
+        "train": 1_281_167,
+        "sweep": 1_268_355,
+        "dev": 12_812,
+        "test": 50_000,
+    },
+    "cifar10": {"train": 50_000, "sweep": 49_000, "dev": 1_000, "test": 10_000},
+    "cifar100": {"train": 50_000, "sweep": 49_000, "dev": 1_000, "test": 10_000},
+    "oxford_iiit_pet": {"train": 3_680, "sweep": 3_312, "dev": 368, "test": 3_669},
+    "oxford_flowers102": {"train": 1_020, "sweep": 918, "dev": 102, "test": 6_149},
+    "imagenet2012_real": {"test": 50_000},
+    "imagenet_v2": {"test": 10_000},
+    "digits": {"train": 1_438, "sweep": 1_294, "dev": 144, "test": 359},
+}
+
+
+def test_every_row_has_its_sizes_checked_somewhere():
+    vtab_names = {f"vtab/{task.name}" for task in vtab_tasks.TASKS}
+    assert set(datasets.DATASETS) == {*FINE_TUNING, *vtab_names, "imagenet21k"}
+
+
+@pytest.mark.parametrize("name", FINE_TUNING)
+def test_sizes_of_the_fine_tuning_protocol(name):
+    spec = datasets.get(name)
+    assert {split: spec.num_examples(split) for split in FINE_TUNING[name]} == FINE_TUNING[name]
+
+
+def test_sweep_and_dev_share_no_example_and_make_up_train():
+    for name in FINE_TUNING:
+        spec = datasets.get(name)
+        if spec.dev:
+            sweep, dev = (spec.ranges(text) for text in spec.dev)
+            assert sweep[0].start == 0
+            assert sweep[0].stop == dev[0].start
+            assert dev[0].stop == spec.sizes["train"]
+
+
+def test_imagenets_test_set_is_validation():
+    assert datasets.get("imagenet").ranges("test") == datasets.get("imagenet2012").ranges(
+        "validation"
+    )
+
+
+def test_an_unknown_name_lists_the_known():
+    with pytest.raises(ValueError, match=r"Unknown data set 'cifar'. Expected one of digits"):
+        datasets.get("cifar")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("cifar100", ["python -m training data prepare cifar100 --data_dir=", "169 MB"]),
+        ("imagenet2012", ["ILSVRC2012_img_train.tar", "downloads/manual"]),
+        ("vtab/resisc45", ["NWPU-RESISC45", "prepare vtab/resisc45"]),
+        ("imagenet21k", ["builder", "imagenet21k"]),
+    ],
+)
+def test_missing_data_says_at_once_how_to_get_it(name, words, tmp_path):
+    with pytest.raises(prepared.NotPreparedError) as error:
+        datasets.locate(datasets.get(name), tmp_path)
+    for word in [*words, str(tmp_path)]:
+        assert word in str(error.value)
+
+
+def test_tfds_names_that_are_missing(tmp_path):
+    with pytest.raises(prepared.NotPreparedError, match="prepare tfds:my_set"):
+        datasets.get("tfds:my_set", tmp_path)
+
+
+def test_the_table_needs_no_tensorflow():
+    code = "import sys; from training.data import datasets; assert 'tensorflow' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

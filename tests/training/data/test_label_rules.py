@@ -1,0 +1,105 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training.data import label_rules
+
+
+def both(rule, example):
+    """Runs a rule eagerly and inside a graph."""
+    classify = label_rules.rule(rule).classify
+    eager = int(classify(example))
+    assert int(tf.function(lambda one: classify(one))(example)) == eager
+    return eager
+
+
+@pytest.mark.parametrize(("objects", "expected"), [(3, 0), (6, 3), (10, 7)])
+def test_clevr_count(objects, expected):
+    example = {"objects": {"size": tf.zeros((objects,), tf.int64)}}
+    assert both("clevr_count", example) == expected
+
+
+@pytest.mark.parametrize(
+    ("nearest", "expected"),
+    [
+        (7.9, 0),
+        (8.0, 0),
+        (8.0001, 1),
+        (8.5, 1),
+        (8.5001, 2),
+        (9.0, 2),
+        (9.5, 3),
+        (9.6, 4),
+        (10.0, 4),
+        (10.01, 5),
+        (99.0, 5),
+    ],
+)
+def test_clevr_distance(nearest, expected):
+    coords = tf.constant([[1.0, 1.0, 50.0], [0.5, 0.5, nearest], [2.0, 2.0, 99.5]])
+    assert both("clevr_distance", {"objects": {"pixel_coords": coords}}) == expected
+
+
+def kitti(types, depths):
+    location = np.zeros((len(types), 3), np.float32)
+    location[:, 2] = depths
+    return {
+        "objects": {
+            "type": tf.constant(types, tf.int64),
+            "location": tf.constant(location.reshape(-1, 3)),
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("types", "depths", "expected"),
+    [
+        ([0], [8.0], 0),
+        ([1], [8.001], 1),
+        ([2], [20.0], 1),
+        ([0], [20.01], 2),
+        ([0], [-1.0], 0),
+        ([0, 1], [30.0, 5.0], 0),
+        ([6], [3.0], 3),  # a tram is no vehicle
+        ([3, 2], [1.0, 25.0], 2),  # nor is a pedestrian, however near
+        ([], [], 3),
+    ],
+)
+def test_kitti_distance(types, depths, expected):
+    assert both("kitti_distance", kitti(types, depths)) == expected
+
+
+def test_dsprites_location_pairs_the_32_columns():
+    found = [
+        both("dsprites_location", {"label_x_position": tf.constant(k, tf.int64)}) for k in range(32)
+    ]
+    assert found == [k // 2 for k in range(32)]
+
+
+def test_dsprites_orientation_makes_bins_of_three_and_two():
+    found = [
+        both("dsprites_orientation", {"label_orientation": tf.constant(k, tf.int64)})
+        for k in range(40)
+    ]
+    assert [found.count(k) for k in range(16)] == [3, 2] * 8
+    assert (found[5], found[10]) == (2, 4)
+
+
+def test_a_plain_label_is_read_as_it_is():
+    assert label_rules.rule("label_azimuth").features == {"label_azimuth": True}
+    assert both("label_azimuth", {"label_azimuth": tf.constant(17, tf.int64)}) == 17
+
+
+def test_one_hot_of_one_class_several_and_none():
+    np.testing.assert_array_equal(label_rules.one_hot(tf.constant(2), 4), [0, 0, 1, 0])
+    np.testing.assert_array_equal(label_rules.one_hot(tf.constant([3, 1]), 4), [0, 1, 0, 1])
+    np.testing.assert_array_equal(label_rules.one_hot(tf.constant([1, 1]), 4), [0, 1, 0, 0])
+    np.testing.assert_array_equal(label_rules.one_hot(tf.zeros((0,), tf.int64), 4), [0, 0, 0, 0])
+
+
+@pytest.mark.parametrize("label", [-1, 4, [0, 9]])
+def test_labels_out_of_range_are_an_error_also_in_a_graph(label):
+    encode = tf.function(lambda value: label_rules.one_hot(value, 4))
+    for function in (lambda value: label_rules.one_hot(value, 4), encode):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"labels in 0\.\.3"):
+            function(tf.constant(label))

@@ -1,0 +1,47 @@
+"""One device, two devices and two processes compute the same training."""
+
+import pathlib
+
+import numpy as np
+
+SCRIPT = pathlib.Path(__file__).parents[2] / "processes" / "equivalence.py"
+
+
+def test_strategies_agree(launch, cluster, tmp_path):
+    commands = [(("one", "mirrored"), {})]
+    commands += [(("multiworker",), environment) for environment in cluster(2)]
+    files = [tmp_path / f"{index}.npz" for index in range(len(commands))]
+    processes = [
+        launch(SCRIPT, file, *names, environment=environment)
+        for file, (names, environment) in zip(files, commands, strict=True)
+    ]
+    for process in processes:
+        output, _ = process.communicate(timeout=500)
+        assert process.returncode == 0, output
+
+    local, worker, other = (np.load(file) for file in files)
+    assert local["one/replicas"] == 1
+    assert local["mirrored/replicas"] == worker["multiworker/replicas"] == 2
+    for name in worker.files:
+        np.testing.assert_array_equal(worker[name], other[name])
+
+    for case in ("sgd", "adamw"):
+        expected = {key: local[f"one/{case}/{key}"] for key in ("losses", "count", "evaluation")}
+        assert expected["count"] == 53
+        assert expected["losses"][-1] < expected["losses"][0]
+        for results, name in ((local, "mirrored"), (worker, "multiworker")):
+            prefix = f"{name}/{case}"
+            np.testing.assert_allclose(results[f"{prefix}/losses"], expected["losses"], atol=1e-5)
+            np.testing.assert_allclose(
+                results[f"{prefix}/evaluation"], expected["evaluation"], atol=1e-5
+            )
+            assert results[f"{prefix}/count"] == 53
+    # Key biases have no gradient but rounding, which Adam turns into steps: SGD only.
+    np.testing.assert_allclose(local["mirrored/sgd/weights"], local["one/sgd/weights"], atol=1e-5)
+    np.testing.assert_allclose(
+        worker["multiworker/sgd/weights"], local["one/sgd/weights"], atol=1e-5
+    )
+
+    # A checkpoint of one device resumes on two, and the other way round.
+    for moved in ("moved_up", "moved_down"):
+        np.testing.assert_allclose(local[moved], local["one/sgd/losses"][10:], atol=1e-5)

@@ -1,0 +1,122 @@
+"""Exact counts of correct images, with padding, several labels and none."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training.evaluators import classification
+
+
+def one_hot(labels, classes):
+    return np.eye(classes, dtype=np.float32)[labels]
+
+
+def test_counts_of_a_worked_example():
+    logits = np.array(
+        [
+            [9, 8, 7, 6, 5, 4, 3],  # label 0: first
+            [9, 8, 7, 6, 5, 4, 3],  # label 4: fifth
+            [9, 8, 7, 6, 5, 4, 3],  # label 5: sixth
+        ],
+        np.float32,
+    )
+    metrics = classification.ClassificationMetrics()
+    metrics.update(logits, one_hot([0, 4, 5], 7))
+    result = metrics.result()
+    assert (result["count"], result["top1"], result["top5"]) == (3, 1 / 3, 2 / 3)
+    log_sum = np.log(np.exp(logits[0].astype(float)).sum())
+    assert result["loss"] == pytest.approx(log_sum - (9 + 5 + 4) / 3, abs=1e-6)
+    expected = np.zeros((7, 7), int)
+    expected[[0, 4, 5], 0] = 1
+    np.testing.assert_array_equal(result["confusion"], expected)
+
+
+def test_real_counts_any_label_and_leaves_out_images_without():
+    logits = np.array([[3, 2, 1], [3, 2, 1], [3, 2, 1], [3, 2, 1]], np.float32)
+    labels = np.array([[1, 0, 1], [0, 1, 1], [0, 0, 0], [0, 1, 0]], np.float32)
+    metrics = classification.ClassificationMetrics()
+    metrics.update(logits, labels)
+    result = metrics.result()
+    assert (result["count"], result["top1"], result["top5"]) == (3, 1 / 3, 1.0)
+    # Only the last image has one label.
+    np.testing.assert_array_equal(result["confusion"], [[0, 0, 0], [1, 0, 0], [0, 0, 0]])
+
+
+@pytest.mark.parametrize("loss, expected", [("softmax", 6.907755), ("sigmoid", 693.147181)])
+def test_loss_of_a_zero_head_of_1000_classes(loss, expected):
+    metrics = classification.ClassificationMetrics(loss)
+    metrics.update(np.zeros((2, 1000), np.float32), one_hot([3, 998], 1000))
+    assert metrics.result()["loss"] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 4, 11])
+def test_result_does_not_depend_on_batches_or_padding(vit, padded_batches, batch_size):
+    rng = np.random.default_rng(0)
+    images = rng.uniform(-1, 1, (11, 16, 16, 3)).astype(np.float32)
+    labels = rng.integers(0, 3, 11)
+    logits = vit.predict_on_batch(images)
+    result = classification.evaluate(vit, padded_batches(images, one_hot(labels, 3), batch_size))
+    assert result["count"] == 11
+    assert result["top1"] == np.sum(logits.argmax(1) == labels) / 11
+    assert result["top5"] == 1.0
+    assert result["confusion"].sum() == 11
+    assert np.trace(result["confusion"]) == np.sum(logits.argmax(1) == labels)
+
+
+def test_functions_and_hub_modules_are_models_too(vit, padded_batches, tmp_path):
+    import tensorflow_hub as hub
+
+    images = np.random.default_rng(1).uniform(-1, 1, (5, 16, 16, 3)).astype(np.float32)
+    batches = padded_batches(images, one_hot([0, 1, 2, 0, 1], 3), 2)
+
+    module = tf.Module()
+    module.model = vit
+    module.__call__ = tf.function(
+        lambda x: vit(x, training=False),
+        input_signature=[tf.TensorSpec((None, 16, 16, 3), tf.float32)],
+    )
+    tf.saved_model.save(module, str(tmp_path))
+
+    results = [
+        classification.evaluate(model, batches)
+        for model in (
+            vit,
+            lambda x: vit(x, training=False),
+            hub.load(str(tmp_path)),
+            hub.KerasLayer(str(tmp_path)),
+        )
+    ]
+    for other in results[1:]:
+        assert other["top1"] == results[0]["top1"]
+        assert other["loss"] == pytest.approx(results[0]["loss"], rel=1e-6)
+        np.testing.assert_array_equal(other["confusion"], results[0]["confusion"])
+
+
+def test_tf_data_batches_are_accepted(vit, padded_batches):
+    images = np.random.default_rng(2).uniform(-1, 1, (4, 16, 16, 3)).astype(np.float32)
+    labels = one_hot([0, 1, 2, 0], 3)
+    dataset = tf.data.Dataset.from_tensor_slices({"image": images, "label": labels}).batch(3)
+    expected = classification.evaluate(vit, padded_batches(images, labels, 4))
+    assert classification.evaluate(vit, dataset)["top1"] == expected["top1"]
+
+
+def test_per_class_table():
+    confusion = np.array([[3, 1, 0], [0, 0, 0], [2, 1, 2]])
+    table = classification.per_class(confusion, ["cat", "dog", "owl"])
+    assert table.rows == [
+        ("cat", 4, "75.00", "60.00", "dog (1)"),
+        ("dog", 0, "–", "0.00", ""),
+        ("owl", 5, "40.00", "100.00", "cat (2)"),
+    ]
+
+
+def test_errors_name_what_was_expected(vit):
+    metrics = classification.ClassificationMetrics()
+    with pytest.raises(ValueError, match="number of classes"):
+        metrics.update(np.zeros((2, 3)), np.zeros((2, 4)))
+    with pytest.raises(ValueError, match="finite logits"):
+        metrics.update(np.full((1, 2), np.nan), one_hot([0], 2))
+    with pytest.raises(ValueError, match="at least one image"):
+        classification.evaluate(vit, [])
+    with pytest.raises(ValueError, match="each of 2 classes"):
+        classification.per_class(np.zeros((2, 2)), ["one"])

@@ -1,0 +1,188 @@
+"""Images to accuracies, on the embedded digits."""
+
+import csv
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from training.commands import few_shot as command
+from training.config_keys import default_config
+from training.data import pipeline
+from training.errors import UsageError
+from training.evaluators import few_shot, least_squares
+from training.io import model_source
+from training.loop.trainer import train
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    return tmp_path_factory.mktemp("tfds")
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(0)
+    return keras_vit.VisionTransformer(
+        image_size=8,
+        patch_size=4,
+        hidden_size=16,
+        mlp_dim=32,
+        num_heads=2,
+        num_layers=1,
+        num_classes=10,
+    )
+
+
+def test_preprocessing_is_the_authors():
+    loaded = model_source.raw_pixels()
+    assert few_shot.preprocessing(loaded).startswith("decode|resize([37,37])")
+    hub = model_source.LoadedModel("", None, None, "", "", (224, 224), (0.0, 1.0))
+    expected = "decode|resize([256,256])|central_crop([224,224])|value_range(0,1)"
+    assert few_shot.preprocessing(hub) == expected
+    for name in ("imagenet2012", "imagenet"):
+        assert few_shot.task(name)[1:] == ("train[:65000]", "validation")
+    assert few_shot.task("dtd", test_split="test[:9]")[1:] == ("train", "test[:9]")
+
+
+def test_accuracies_are_those_of_features_computed_by_hand(model, data_dir):
+    preprocess = "decode|resize(8)|value_range(-1,1)"
+    settings = {"shots": [1, 5], "seeds": [0, 1], "l2": 1.0}
+    results = few_shot.evaluate(
+        model_source.describe(model, "m"),
+        few_shot.task("digits"),
+        preprocess=preprocess,
+        data_dir=data_dir,
+        batch_size=100,
+        **settings,
+    )
+    represent = keras.Model(model.input, model.endpoints["representation"])
+    splits = []
+    for split, count in (("train", 1438), ("test", 359)):
+        (batch,) = pipeline.eval_dataset(
+            name="digits", split=split, preprocess=preprocess, batch_size=count, data_dir=data_dir
+        )
+        labels = batch["label"].numpy().argmax(1)
+        splits.append((represent.predict_on_batch(batch["image"]), labels))
+    expected = least_squares.evaluate(*splits, 10, **settings)
+    for result, by_hand in zip(results, expected, strict=True):
+        assert (result.shots, result.seed, result.l2) == (by_hand.shots, by_hand.seed, by_hand.l2)
+        # Batches of another size round differently.
+        assert result.accuracy == pytest.approx(by_hand.accuracy, abs=1 / 359 + 1e-9)
+
+
+def test_features_are_computed_once(model, data_dir, tmp_path):
+    calls = []
+    loaded = model_source.describe(model, "m")
+
+    def counted(images):
+        calls.append(1)
+        return loaded.features(images)
+
+    counting = model_source.LoadedModel(**{**vars(loaded), "features": counted})
+    arguments = {"data_dir": data_dir, "cache": tmp_path, "shots": [5], "seeds": [0]}
+    first = few_shot.evaluate(counting, few_shot.task("digits"), **arguments)
+    count = len(calls)
+    again = few_shot.evaluate(counting, few_shot.task("digits"), **arguments)
+    assert again == first and len(calls) == count == -(-1438 // 128) + -(-359 // 128)
+    few_shot.evaluate(counting, few_shot.task("digits", test_split="test[:10]"), **arguments)
+    assert len(calls) == count + 1
+
+
+def test_evaluator_during_training_sees_the_weights_of_the_moment(data_dir):
+    model = keras.Sequential(
+        [keras.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(10, use_bias=False)],
+        name="linear",
+    )
+    evaluator = few_shot.FewShotEvaluator(
+        ["digits"],
+        shots=[5, 25],
+        seeds=[0, 1],
+        data_dir=data_dir,
+        preprocess="decode|resize(8)|value_range",
+    )
+    before = evaluator(model)
+    assert set(before) == {"few_shot/digits_5", "few_shot/digits_25"}
+    assert before["few_shot/digits_25"] > 0.3
+    model.set_weights([np.zeros_like(w) for w in model.get_weights()])
+    # Without information every image gets the same class.
+    assert evaluator(model)["few_shot/digits_25"] == pytest.approx(0.1, abs=0.02)
+
+
+def test_a_run_logs_few_shot_accuracy(data_dir, tmp_path):
+    config = default_config()
+    config.model = {
+        "name": "",
+        "image_size": 8,
+        "patch_size": 4,
+        "hidden_size": 16,
+        "mlp_dim": 32,
+        "num_heads": 2,
+        "num_layers": 1,
+    }
+    config.dataset = "digits"
+    config.train_preprocess = "decode|resize(8)|value_range(-1,1)"
+    config.batch_size, config.total_steps = 32, 3
+    config.data_dir = str(data_dir)
+    config.few_shot = {"datasets": "digits", "shots": (1, 5), "every_steps": 2}
+    train(config, tmp_path / "run")
+    with (tmp_path / "run" / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows] == ["2", "3"]
+    evaluator = few_shot.FewShotEvaluator(["digits"], shots=[1, 5], data_dir=data_dir)
+    final = evaluator(keras.saving.load_model(tmp_path / "run" / "model.keras"))
+    for name, value in final.items():
+        assert float(rows[-1][name]) == pytest.approx(value, abs=1e-6)
+
+    config.few_shot.datasets = "digits,cifar10"
+    with pytest.raises(UsageError, match="prepare cifar10"):
+        train(config, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_summary_shows_the_chosen_penalty():
+    results = {
+        ("a", "m"): [least_squares.Result(5, seed, 1.0, 0.2) for seed in (0, 1)]
+        + [least_squares.Result(5, seed, 2.0, 0.4 + 0.1 * seed) for seed in (0, 1)],
+    }
+    table = few_shot.summary(results)
+    assert table.columns == ("data set", "model", "5-shot %", "l2")
+    assert table.rows == [("a", "m", "45.00 ± 7.07", "2")]
+
+
+def test_command_writes_every_accuracy(model, data_dir, tmp_path, capsys):
+    model.save(tmp_path / "m.keras")
+    status = command.main(
+        [
+            f"--model={tmp_path / 'm.keras'}",
+            "--dataset=digits",
+            f"--data_dir={data_dir}",
+            "--shots=1,5",
+            "--seeds=0",
+            "--l2=1,1024",
+            "--baselines",
+            f"--cache_dir={tmp_path / 'cache'}",
+            f"--output={tmp_path / 'out'}",
+        ]
+    )
+    assert status == 0
+    printed = capsys.readouterr().out
+    assert "without training" in printed and "raw pixels" in printed
+    with (tmp_path / "out" / "few_shot.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 3 * 2 * 2
+    assert {row["model"] for row in rows} == {
+        str(tmp_path / "m.keras"),
+        "without training",
+        "raw pixels",
+    }
+    assert (tmp_path / "out" / "few_shot.md").read_text().count("| digits |") == 3
+
+
+def test_command_explains_what_is_missing(tmp_path, capsys):
+    assert command.main([f"--model={tmp_path}", "--dataset=digits"]) == 2
+    assert "run directory with model.keras" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as exit_status:
+        command.main(["--dataset=digits"])
+    assert exit_status.value.code == 2

@@ -1,0 +1,224 @@
+"""Every failure ends in one clear message, and nothing valid is lost."""
+
+import resource
+import shutil
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training.commands.train import main
+from training.engines.tensorflow.checkpoints import Checkpoints
+from training.errors import Diverged, TrainingError, UsageError
+from training.loop import trainer
+
+
+def state_of(value):
+    optimizer = keras.optimizers.SGD(0.1)
+    return {"optimizer": optimizer, "weights": tf.Variable(tf.fill([30_000], float(value)))}
+
+
+def advance(state):
+    state["optimizer"].iterations.assign_add(1)
+    state["weights"].assign_add(tf.ones_like(state["weights"]))
+
+
+@pytest.fixture
+def no_room():
+    """Makes files end at 20 kB, as on a disk that has no more room."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+
+    yield limit
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def damage(workdir, step):
+    """Flips the bits of some bytes in the middle of a checkpoint."""
+    file = workdir / f"checkpoint-{step}.data-00000-of-00001"
+    content = bytearray(file.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 8] = bytes(255 - byte for byte in content[middle : middle + 8])
+    file.write_bytes(bytes(content))
+
+
+def test_full_disk_keeps_the_checkpoint_before(no_room, tmp_path):
+    state = state_of(0)
+    checkpoints = Checkpoints(tmp_path, state)
+    advance(state)
+    checkpoints.save()
+    advance(state)
+    no_room()
+    with pytest.raises(TrainingError, match=r"step 2 cannot .* last good .* step 1\. Make room"):
+        checkpoints.save()
+    again = state_of(0)
+    assert Checkpoints(tmp_path, again).restore() == 1
+    np.testing.assert_array_equal(again["weights"], np.ones(30_000))
+    assert not list(tmp_path.glob("checkpoint-2*"))
+
+
+def test_full_disk_ends_the_command(no_room, train_command, tmp_path, capsys):
+    no_room()
+    _, _, *arguments = train_command(tmp_path / "run")
+    assert main(arguments) == 1
+    assert "error: The checkpoint of step 10 cannot be written" in capsys.readouterr().err
+
+
+def test_only_the_newest_checkpoints_are_kept(tmp_path):
+    state = state_of(0)
+    checkpoints = Checkpoints(tmp_path, state, keep=2)
+    for _ in range(4):
+        advance(state)
+        checkpoints.save()
+    assert sorted(file.name for file in tmp_path.glob("*.index")) == [
+        "checkpoint-3.index",
+        "checkpoint-4.index",
+    ]
+
+
+def test_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, caplog):
+    state = state_of(0)
+    checkpoints = Checkpoints(tmp_path, state)
+    for _ in range(2):
+        advance(state)
+        checkpoints.save()
+    damage(tmp_path, 2)
+    again = state_of(7)
+    restored = Checkpoints(tmp_path, again)
+    assert restored.restore() == 1
+    np.testing.assert_array_equal(again["weights"], np.ones(30_000))
+    assert "checkpoint-2 cannot be read" in caplog.text
+    assert list(tmp_path.glob("damaged-checkpoint-2.*"))
+    # The good one is not pushed out by the damaged one.
+    advance(again)
+    restored.save()
+    assert len(list(tmp_path.glob("checkpoint-*.index"))) == 2
+
+
+@pytest.mark.parametrize("missing", [".index", ".data-00000-of-00001"])
+def test_checkpoint_with_a_missing_file(tmp_path, missing):
+    state = state_of(0)
+    checkpoints = Checkpoints(tmp_path, state)
+    for _ in range(2):
+        advance(state)
+        checkpoints.save()
+    (tmp_path / f"checkpoint-2{missing}").unlink()
+    assert Checkpoints(tmp_path, state_of(0)).restore() == 1
+
+
+def test_nothing_is_restored_from_damaged_checkpoints_alone(tmp_path):
+    state = state_of(0)
+    checkpoints = Checkpoints(tmp_path, state)
+    for step in (1, 2):
+        advance(state)
+        checkpoints.save()
+        damage(tmp_path, step)
+    again = state_of(7)
+    with pytest.raises(TrainingError, match="None of the checkpoints"):
+        Checkpoints(tmp_path, again).restore()
+    np.testing.assert_array_equal(again["weights"], np.full(30_000, 7.0))
+    assert len(list(tmp_path.glob("checkpoint-*.index"))) == 2
+
+
+def test_diverging_run_names_the_step_and_the_last_good_checkpoint(tiny, tmp_path):
+    config = tiny(total_steps=40)
+    config.optimizer.clip_norm = 0.0
+    config.optimizer.name = "sgd"
+    config.optimizer.base_lr = 1e6
+    config.optimizer.warmup_steps = 12
+    config.loss_limit = 1e3
+    config.checkpoint_every_steps = 1
+    with pytest.raises(Diverged, match=r"in step \d+\. The last good checkpoint is that of step"):
+        trainer.train(config, tmp_path)
+    assert not (tmp_path / "model.keras").exists()
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--config.batch_siz=8"], "Unknown config key batch_siz. Did you mean batch_size?"),
+        (["--config.batch_size=abc"], "expected a int such as 16. Received: abc"),
+        (["--config.eval_every_steps=-1"], "config.eval_every_steps: expected at least 0"),
+        (["--config.keep_checkpoints=0"], "Set --config.keep_checkpoints=1 or more"),
+        (["--config.model.patch_size=0"], "patch_size"),
+        (["--config.model.hidden_size=17"], "hidden_size"),
+        (["--config.dataset=nothing"], "Unknown data set 'nothing'"),
+        (["--config.dataset=cifar10"], "python -m training data prepare cifar10"),
+        (["--config.train_preprocess=decode|shrink"], "Unknown operation 'shrink'"),
+        (["--config.checkpoint=missing.npz"], "missing.npz"),
+        (["--config.strategy=cluster"], "one, mirrored, multiworker, tpu"),
+        (["--config.strategy=multiworker"], "TF_CONFIG: it is not set"),
+        (["--config.strategy=tpu"], "TPU 'local' cannot be reached"),
+        (["--config.batch_size=6", "--config.accumulation_steps=4"], "accumulation_steps"),
+        (["--config.optimizer.name=lion"], "sgd, adamw"),
+        (["--config.optimizer.warmup_steps=500"], "warmup_steps=500, total_steps=200"),
+        (["--config.profile=early"], "FIRST:LAST"),
+        (["--verbose"], "Unknown command line flag 'verbose'"),
+    ],
+)
+def test_wrong_command_leaves_nothing_behind(
+    options, message, train_command, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    workdir = tmp_path / "run"
+    _, _, *arguments = train_command(workdir, *options)
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("error: ") == 1 and "Traceback" not in error
+    assert not workdir.exists()
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (None, "No such file"),
+        ("def get_config(:", "SyntaxError"),
+        ("x = 1", "defines no function get_config"),
+        ("def get_config():\n    return {}", "expected an ml_collections.ConfigDict"),
+        ("def get_config(arg):\n    return arg", "missing 1 required positional argument"),
+    ],
+)
+def test_unreadable_config(content, message, tmp_path, capsys):
+    file = tmp_path / "config.py"
+    if content is not None:
+        file.write_text(content)
+    assert main([f"--config={file}", f"--workdir={tmp_path / 'run'}"]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_directory_of_another_config(tiny, tmp_path):
+    trainer.train(tiny(total_steps=8, eval_split=""), tmp_path)
+    files = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError, match="batch_size: 16 -> 8"):
+        trainer.train(tiny(total_steps=8, eval_split="", batch_size=8), tmp_path)
+    assert sorted(tmp_path.rglob("*")) == files
+
+
+@pytest.fixture
+def broken_data(data_dir, tmp_path):
+    """A copy of the digits in which every tenth training image cannot be decoded."""
+    broken = tmp_path / "data"
+    shutil.copytree(data_dir, broken)
+    (file,) = broken.rglob("*-train.tfrecord*")
+    parts = file.read_bytes().split(b"IDAT")
+    markers = [b"XDAT" if index % 10 == 9 else b"IDAT" for index in range(len(parts) - 1)]
+    pairs = zip(parts, [*markers, b""], strict=True)
+    file.write_bytes(b"".join(part + marker for part, marker in pairs))
+    return str(broken)
+
+
+def test_unreadable_image_names_the_step(tiny, broken_data, tmp_path):
+    with pytest.raises(TrainingError, match=r"after step \d+: .*record.* There is no earlier"):
+        trainer.train(tiny(data_dir=broken_data), tmp_path / "run")
+
+
+def test_unreadable_images_can_be_skipped(tiny, broken_data, tmp_path, caplog):
+    config = tiny(data_dir=broken_data, on_error="skip", total_steps=20)
+    metrics = trainer.train(config, tmp_path / "run")
+    assert np.isfinite(metrics["loss"])
+    assert "unreadable images are skipped, such as" in caplog.text

@@ -1,0 +1,84 @@
+"""Masked patch prediction by the training command, and fine-tuning from what it leaves."""
+
+import csv
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from training import config_keys
+from training.config_flags import load_config
+from training.errors import UsageError
+from training.loop import trainer
+
+MASKED = "training/configs/masked.py"
+FINETUNE = "training/configs/finetune.py"
+
+
+def tiny(data_dir, steps=12, **overrides):
+    config = load_config(f"{MASKED}:small,digits,steps={steps},size=16")
+    config.model.update(hidden_size=16, mlp_dim=32, num_heads=2, num_layers=2)
+    config.batch_size = 32
+    config.optimizer.base_lr = 0.01
+    config.data_dir = str(data_dir)
+    config.steps_per_call = 4
+    config.log_every_steps = 4
+    config.update(overrides)
+    return config
+
+
+def losses(run):
+    with (run / "metrics.csv").open() as file:
+        return [float(row["loss"]) for row in csv.DictReader(file)]
+
+
+def test_a_run_learns_reproducibly_and_is_fine_tuned(tmp_path):
+    run = tmp_path / "masked"
+    trainer.train(tiny(tmp_path / "data"), run)
+    assert losses(run)[0] == pytest.approx(np.log(512), abs=0.5)
+    assert losses(run)[-1] < losses(run)[0] - 1
+
+    # The corruption belongs to the step, whatever the number of steps in a call.
+    again = tmp_path / "again"
+    trainer.train(tiny(tmp_path / "data", steps_per_call=1), again)
+    np.testing.assert_allclose(losses(again), losses(run), rtol=1e-4)
+
+    config = load_config(f"{FINETUNE}:{run},digits,size=16,steps=2")
+    assert config.checkpoint == str(run)
+    complete = config_keys.complete(config)
+    model = trainer.build_model(complete, num_classes=10)
+    masked = keras.saving.load_model(run / "model.keras")
+    assert model.output.shape == (None, 10)
+    for block in ("encoder_block_00", "encoder_block_01", "class_token", "position_embedding"):
+        trained = masked.encoder.get_layer(block).get_weights()
+        assert len(trained) > 0
+        for left, right in zip(model.get_layer(block).get_weights(), trained, strict=True):
+            np.testing.assert_array_equal(left, right)
+    assert json.loads((run / "config.json").read_text())["masked"]["target"] == "mean_color"
+
+
+@pytest.mark.slow
+def test_xla_and_several_micro_batches(tmp_path):
+    config = tiny(tmp_path / "data", steps=8, jit_compile=True, accumulation_steps=2)
+    trainer.train(config, tmp_path / "run")
+    assert losses(tmp_path / "run")[-1] < losses(tmp_path / "run")[0]
+
+
+def test_a_config_that_cannot_work_is_refused(tmp_path):
+    with pytest.raises(UsageError, match='loss="own"'):
+        config_keys.complete(tiny(tmp_path, loss="softmax"))
+    with pytest.raises(UsageError, match="eval_split"):
+        config_keys.complete(tiny(tmp_path, eval_split="test"))
+    with pytest.raises(UsageError, match="pixel"):
+        load_config(f"{MASKED}:small,cifar10,pixel=1")
+
+
+def test_the_papers_settings():
+    config = load_config(f"{MASKED}:ViT-B/16,imagenet2012")
+    assert config.model.to_dict() == {"name": "ViT-B/16", "image_size": 224, "num_classes": None}
+    assert (config.total_steps, config.batch_size) == (1_000_000, 4096)
+    assert config.optimizer.base_lr == 2e-4
+    assert config.optimizer.warmup_steps == 10_000
+    assert config.optimizer.schedule == "cosine"
+    assert config.masked.to_dict() == {"target": "mean_color", "corruption_rate": 0.5}

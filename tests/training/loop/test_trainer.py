@@ -1,0 +1,144 @@
+"""What a run leaves in its directory."""
+
+import csv
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training.data import pipeline
+from training.evaluators import classification
+from training.loop import trainer
+from training.recipes.optimizers import build_optimizer
+
+
+@pytest.fixture(scope="module")
+def run(tiny, tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("run")
+    config = tiny(total_steps=60, eval_every_steps=20, profile="30:34")
+    config.optimizer.base_lr = 3e-3
+    return config, workdir, trainer.train(config, workdir)
+
+
+def metrics_of(workdir):
+    with (workdir / "metrics.csv").open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def evaluate(path, config):
+    dataset = pipeline.eval_dataset(
+        name=config.dataset,
+        split=config.eval_split,
+        preprocess=config.eval_preprocess,
+        batch_size=8,
+        data_dir=config.data_dir,
+    )
+    return classification.evaluate(keras.saving.load_model(path), dataset)
+
+
+def test_directory(run):
+    _, workdir, _ = run
+    names = {path.name for path in workdir.iterdir()}
+    assert {"config.json", "metrics.csv", "tensorboard", "checkpoints", "model.keras"} <= names
+    assert {"best.keras", "report.html"} <= names
+    assert not [name for name in names if name.startswith(".")]
+    assert list((workdir / "tensorboard").glob("**/*.xplane.pb"))
+
+
+def test_config_holds_every_value(run):
+    config, workdir, _ = run
+    saved = json.loads((workdir / "config.json").read_text())
+    assert saved["seed"] == config.seed
+    assert saved["model"]["patch_size"] == 4
+    assert saved["optimizer"]["total_steps"] == saved["total_steps"] == 60
+    assert saved["eval_batch_size"] == 16
+
+
+def test_metrics(run):
+    _, workdir, last = run
+    rows = metrics_of(workdir)
+    assert [int(row["step"]) for row in rows] == [20, 40, 60]
+    assert all(row["eval_count"] == "50" for row in rows)
+    assert last["step"] == 60
+    assert last["loss"] == pytest.approx(float(rows[-1]["loss"]), rel=1e-6)
+    assert last["eval_top1"] == pytest.approx(float(rows[-1]["eval_top1"]), rel=1e-6)
+
+
+def test_tensorboard_holds_the_metrics(run):
+    _, workdir, _ = run
+    (file,) = (workdir / "tensorboard").glob("events.out.tfevents.*.v2")
+    seen = {}
+    for record in tf.data.TFRecordDataset(str(file)):
+        event = tf.compat.v1.Event.FromString(record.numpy())
+        for value in event.summary.value:
+            assert value.metadata.plugin_data.plugin_name == "scalars"
+            seen[event.step, value.tag] = float(tf.make_ndarray(value.tensor))
+    for row in metrics_of(workdir):
+        assert seen[int(row["step"]), "loss"] == pytest.approx(float(row["loss"]), rel=1e-5)
+
+
+def test_saved_models_are_the_average_that_was_evaluated(run):
+    config, workdir, last = run
+    result = evaluate(workdir / "model.keras", config)
+    assert result["count"] == 50
+    assert result["top1"] == pytest.approx(last["eval_top1"])
+    assert result["loss"] == pytest.approx(last["eval_loss"], rel=1e-5)
+    best = max(float(row["eval_top1"]) for row in metrics_of(workdir))
+    assert evaluate(workdir / "best.keras", config)["top1"] == pytest.approx(best)
+
+
+def test_saved_model_is_not_the_last_iterate(run, tiny, final_state):
+    _, workdir, _ = run
+    kernel = keras.saving.load_model(workdir / "model.keras").get_layer("head").kernel.numpy()
+    alike = [value for value in final_state(workdir).values() if np.shape(value) == kernel.shape]
+    # The weight, its average and its two moments: the model holds the average alone.
+    assert len(alike) == 4
+    assert sum(np.array_equal(kernel, value) for value in alike) == 1
+    iterate = trainer.build_model(tiny(), num_classes=10)
+    optimizer = build_optimizer({"total_steps": 60, "ema_decay": 0.9})
+    optimizer.build(iterate.trainable_variables)
+    tf.train.Checkpoint(model=iterate, optimizer=optimizer).restore(
+        tf.train.latest_checkpoint(workdir / "checkpoints")
+    ).expect_partial()
+    assert not np.array_equal(kernel, iterate.get_layer("head").kernel)
+
+
+def test_finished_run_is_not_trained_again(run):
+    config, workdir, _ = run
+    before = (workdir / "metrics.csv").read_text()
+    assert trainer.train(config, workdir)["step"] == 60
+    assert (workdir / "metrics.csv").read_text() == before
+
+
+def test_steps_from_epochs(tiny, tmp_path):
+    config = tiny(total_steps=0, epochs=0.25, eval_split="")
+    metrics = trainer.train(config, tmp_path)
+    assert metrics["step"] == round(0.25 * 1438 / 16)
+    saved = json.loads((tmp_path / "config.json").read_text())
+    assert saved["total_steps"] == saved["optimizer"]["total_steps"] == 22
+    assert not (tmp_path / "best.keras").exists()
+
+
+def test_start_from_a_checkpoint(run, tiny, tmp_path):
+    _, workdir, _ = run
+    trained = keras.saving.load_model(workdir / "model.keras")
+    config = tiny(checkpoint=str(workdir / "model.keras"))
+    model = trainer.build_model(config, num_classes=7)
+    np.testing.assert_array_equal(
+        model.get_layer("embedding").get_weights()[0],
+        trained.get_layer("embedding").get_weights()[0],
+    )
+    np.testing.assert_array_equal(model.get_layer("head").kernel, np.zeros((16, 7)))
+    config.checkpoint_head = "keep"
+    kept = trainer.build_model(config, num_classes=10)
+    np.testing.assert_array_equal(kept.get_layer("head").kernel, trained.get_layer("head").kernel)
+
+
+def test_precision_is_that_of_the_run_only(tiny, tmp_path):
+    before = keras.config.dtype_policy()
+    trainer.train(tiny(total_steps=8, precision="mixed_bfloat16", eval_split=""), tmp_path)
+    assert keras.config.dtype_policy() == before
+    model = keras.saving.load_model(tmp_path / "model.keras")
+    assert model.get_layer("head").kernel.dtype == "float32"

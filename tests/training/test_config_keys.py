@@ -1,0 +1,110 @@
+import pytest
+from ml_collections import ConfigDict
+
+from training import config_keys
+from training.errors import UsageError
+
+
+def minimal(**values):
+    return {"dataset": "digits", "batch_size": 8, "total_steps": 3, **values}
+
+
+def test_fills_in_defaults():
+    config = config_keys.complete(ConfigDict(minimal()))
+    assert config.eval_batch_size == 8
+    assert config.optimizer.beta_2 == 0.999
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"bach_size": 4}, "Did you mean batch_size"),
+        ({"optimizer": {"lr": 1.0}}, "optimizer.lr"),
+        ({"strategy": "all"}, "one, mirrored, multiworker, tpu"),
+        ({"batch_size": 6, "accumulation_steps": 4}, "multiple of config.accumulation_steps"),
+        ({"total_steps": 0}, "total_steps or config.epochs"),
+        ({"dataset": ""}, "name of a data set"),
+        ({"seed": "zero"}, "expected a int"),
+    ],
+)
+def test_names_what_cannot_work(values, message):
+    with pytest.raises(UsageError, match=message):
+        config_keys.complete(ConfigDict(minimal(**values)))
+
+
+def nested(key, value):
+    for name in reversed(key.split(".")):
+        value = {name: value}
+    return value
+
+
+LEAST = [
+    ("accumulation_steps", 1),
+    ("batch_size", 1),
+    ("checkpoint_every_minutes", 0.0),
+    ("checkpoint_every_steps", 0),
+    ("epochs", 0.0),
+    ("eval_batch_size", 0),
+    ("eval_every_steps", 0),
+    ("few_shot.every_steps", 0),
+    ("keep_checkpoints", 1),
+    ("log_every_steps", 1),
+    ("optimizer.total_steps", 0),
+    ("optimizer.warmup_steps", 0),
+    ("peer_timeout", 1),
+    ("steps_per_call", 1),
+    ("total_steps", 0),
+]
+
+
+@pytest.mark.parametrize(("key", "least"), LEAST)
+def test_counts_below_their_least_are_refused(key, least):
+    for value in (least - 1, least - 100):
+        with pytest.raises(UsageError) as caught:
+            config_keys.complete(ConfigDict(minimal(epochs=1.0) | nested(key, value)))
+        message = str(caught.value)
+        assert message.startswith(f"config.{key}: expected at least {int(least)}")
+        assert f"Received: {value}. Set --config.{key}={int(least)} or more." in message
+
+
+@pytest.mark.parametrize(("key", "least"), LEAST)
+def test_the_least_count_is_accepted(key, least):
+    config_keys.complete(ConfigDict(minimal(epochs=1.0) | nested(key, least)))
+
+
+def test_every_count_among_the_keys_has_a_least():
+    counts = ("_steps", "_size", "_minutes", "_checkpoints", "_timeout", "_per_call")
+    found = []
+    for key, value in config_keys.default_config().items():
+        inner = value.items() if isinstance(value, ConfigDict) else [("", value)]
+        found += [f"{key}.{name}".rstrip(".") for name, _ in inner]
+    found = {key for key in found if key.endswith(counts)}
+    assert found | {"epochs"} == {key for key, _ in LEAST}
+
+
+def test_a_length_that_is_no_number_is_refused():
+    with pytest.raises(UsageError, match=r"config\.epochs: expected at least 0 .*Received: nan"):
+        config_keys.complete(ConfigDict(minimal(epochs=float("nan"))))
+
+
+def test_steps_follow_from_epochs():
+    config = config_keys.complete(ConfigDict(minimal(total_steps=0, epochs=2.5)))
+    config_keys.derive_steps(config, 100)
+    assert config.total_steps == config.optimizer.total_steps == 31
+
+
+def test_differences_are_what_changes_the_result():
+    before = config_keys.complete(ConfigDict(minimal())).to_dict()
+    after = config_keys.complete(
+        ConfigDict(minimal(seed=1, strategy="mirrored", optimizer={"base_lr": 0.5}))
+    ).to_dict()
+    assert config_keys.differences(before, after) == [
+        "optimizer.base_lr: 0.001 -> 0.5",
+        "seed: 0 -> 1",
+    ]
+
+
+def test_a_run_from_before_a_key_existed_had_its_default():
+    after = config_keys.complete(ConfigDict(minimal())).to_dict()
+    before = {key: value for key, value in after.items() if key not in ("masked", "profile")}
+    assert config_keys.differences(before, after) == []

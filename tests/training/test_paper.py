@@ -1,0 +1,64 @@
+"""The paper's tables agree with each other."""
+
+import numpy as np
+import pytest
+
+from keras_vit.analysis import table_6
+from training import paper
+
+
+def test_every_cell_is_there():
+    assert sum(map(len, paper.TABLE_2.values())) == 4 * 7
+    assert sum(map(len, paper.TABLE_5.values())) == 2 * 4 * 6 + 5 * 6
+    assert len(paper.TABLE_6) == 18 and len(paper.TABLE_7) == 4
+    assert len(paper.TABLE_8) == 8 and len(paper.VTAB_TASKS) == 19
+
+
+@pytest.mark.parametrize(
+    "model, epochs", [("ViT-B/32", 7), ("ViT-B/16", 7), ("ViT-L/32", 7), ("ViT-L/16", 14)]
+)
+def test_tables_5_and_6_share_the_models_pre_trained_on_jft(model, epochs):
+    assert paper.TABLE_5[model, "jft"] == paper.TABLE_6[model, epochs]
+
+
+@pytest.mark.parametrize("model", ["BiT-R50x1", "BiT-R152x2"])
+def test_table_7_shows_the_adam_runs_of_table_6(model):
+    for name, accuracy in paper.TABLE_7[model, "adam"].items():
+        assert accuracy == paper.TABLE_6[model, 7][name]
+
+
+@pytest.mark.parametrize(
+    "key, average",
+    [
+        (("BiT-R50x1", "adam"), 89.33),
+        (("BiT-R50x1", "sgd"), 88.79),
+        (("BiT-R152x2", "adam"), 94.01),
+        (("BiT-R152x2", "sgd"), 93.72),
+    ],
+)
+def test_averages_of_table_7(key, average):
+    assert np.mean(list(paper.TABLE_7[key].values())) == pytest.approx(average, abs=0.0051)
+
+
+def test_table_6_has_the_models_whose_cost_is_counted():
+    assert list(paper.TABLE_6) == [(row.name, row.epochs) for row in table_6.TABLE_6]
+
+
+def test_results_of_a_model_on_a_data_set():
+    assert paper.results("ViT-L/16", "cifar10") == [
+        ("Table 2, JFT-300M", "99.42 ± 0.03"),
+        ("Table 2, ImageNet-21k", "99.15 ± 0.03"),
+        ("Table 5, ImageNet", "97.86"),
+        ("Table 5, ImageNet-21k", "99.16"),
+        ("Table 5, JFT-300M", "99.38"),
+    ]
+    assert paper.results("R50+ViT-L/16", "oxford_iiit_pet") == [
+        ("Table 6, JFT-300M, 7 epochs", "97.03"),
+        ("Table 6, JFT-300M, 14 epochs", "97.36"),
+    ]
+    assert paper.results("ViT-Ti/16", "cifar10") == []
+
+
+def test_tasks_are_the_columns_of_table_9():
+    assert [len(tasks) for tasks in paper.VTAB_GROUPS.values()] == [7, 4, 8]
+    assert paper.VTAB_TASKS[0] == "Caltech101" and paper.VTAB_TASKS[-1] == "sNORB-Elev"

@@ -1,0 +1,91 @@
+"""Label rules of the data sets whose label is not a stored class (VTAB's structured tasks).
+
+Each rule names the features it reads and maps them to an int64 class. The bins are half-open
+on the left: a distance equal to an edge belongs to the bin below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from training.data import graph_checks
+
+CLEVR_DISTANCE_EDGES = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)
+KITTI_DISTANCE_EDGES = (-100.0, 8.0, 20.0, 999.0)
+_KITTI_VEHICLES = 3  # Car 0, Van 1, Truck 2; a Tram (6) is not a vehicle here
+_KITTI_NO_VEHICLE = 1000.0
+
+
+class LabelRule(NamedTuple):
+    """A rule: `features` in TFDS's notation of partial decoding, and the class they give."""
+
+    features: Mapping[str, Any]
+    classify: Callable[[Mapping[str, Any]], tf.Tensor]
+
+
+def _bin(value: tf.Tensor, edges: tuple[float, ...]) -> tf.Tensor:
+    """Returns the largest i with `edges[i] < value`, int64."""
+    return tf.reduce_sum(tf.cast(tf.constant(edges) < value, tf.int64)) - 1
+
+
+def _clevr_count(example):
+    return tf.cast(tf.shape(example["objects"]["size"])[0], tf.int64) - 3
+
+
+def _clevr_distance(example):
+    return _bin(tf.reduce_min(example["objects"]["pixel_coords"][:, 2]), CLEVR_DISTANCE_EDGES)
+
+
+def _kitti_distance(example):
+    objects = example["objects"]
+    depth = tf.boolean_mask(objects["location"][:, 2], objects["type"] < _KITTI_VEHICLES)
+    nearest = tf.reduce_min(tf.concat([depth, [_KITTI_NO_VEHICLE]], axis=0))
+    return _bin(nearest, KITTI_DISTANCE_EDGES)
+
+
+def _dsprites_location(example):
+    return example["label_x_position"] // 2
+
+
+def _dsprites_orientation(example):
+    return tf.cast(tf.cast(example["label_orientation"], tf.float32) // 2.5, tf.int64)
+
+
+RULES = {
+    "clevr_count": LabelRule({"objects": {"size": True}}, _clevr_count),
+    "clevr_distance": LabelRule({"objects": {"pixel_coords": True}}, _clevr_distance),
+    "kitti_distance": LabelRule({"objects": {"type": True, "location": True}}, _kitti_distance),
+    "dsprites_location": LabelRule({"label_x_position": True}, _dsprites_location),
+    "dsprites_orientation": LabelRule({"label_orientation": True}, _dsprites_orientation),
+}
+
+
+def rule(label: str) -> LabelRule:
+    """Returns the rule named `label`, or the one that reads the feature of that name."""
+    return RULES.get(label) or LabelRule({label: True}, lambda example: example[label])
+
+
+def one_hot(label: tf.Tensor, num_classes: int) -> tf.Tensor:
+    """Returns float32 (num_classes,): one-hot of a scalar class, multi-hot of a list of them.
+
+    An empty list gives zeros. Evaluation leaves such images out of its count.
+
+    Raises:
+        InvalidArgumentError: for a class outside 0..num_classes-1, which a one-hot encoding
+            would turn into zeros without a word.
+    """
+    label = tf.convert_to_tensor(label)
+    valid = (label >= 0) & (label < num_classes)
+    graph_checks.require(
+        valid if label.shape.rank == 0 else tf.reduce_all(valid),
+        f"Expected labels in 0..{num_classes - 1}. Received:",
+        label,
+    )
+    encoded = tf.one_hot(label, num_classes, dtype=tf.float32)
+    if label.shape.rank == 1:
+        # A maximum over no rows would be -inf.
+        encoded = tf.minimum(tf.reduce_sum(encoded, axis=0), 1.0)
+    return tf.ensure_shape(encoded, (num_classes,))

@@ -1,0 +1,57 @@
+"""Mixup, and the strengths of AugReg that combine it with RandAugment."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from training.data.preprocessing.pipeline_text import operation
+from training.recipes import tables
+
+
+@operation("mixup", stage="batch")
+def mixup(p: float):
+    """Blends every image and label with its partner, the image before it in the batch.
+
+    λ ~ Beta(p, p), λ ← max(λ, 1 − λ), one λ for the global batch of a step.
+    """
+    if p < 0:
+        raise ValueError(f"Expected mixup's p to be at least 0. Received: {p}.")
+
+    def apply(batch, partner, seed):
+        weight = mixup_weight(p, seed)
+        return {
+            key: weight * tf.cast(batch[key], tf.float32)
+            + (1 - weight) * tf.cast(partner[key], tf.float32)
+            for key in batch
+        }
+
+    return apply
+
+
+def mixup_weight(p: float, seed: tf.Tensor) -> tf.Tensor:
+    """Returns λ in 0.5..1 for `seed`, integers (2,); float32 scalar, 1 if p is 0."""
+    if p == 0:
+        return tf.ones(())
+    # Beta as a ratio of gammas, in float64: those of small p underflow in float32.
+    first, second = tf.unstack(
+        tf.random.stateless_gamma((2,), seed, alpha=tf.constant(p, tf.float64), dtype=tf.float64)
+    )
+    weight = tf.math.divide_no_nan(first, first + second)
+    return tf.cast(tf.maximum(weight, 1 - weight), tf.float32)
+
+
+@operation("augreg", stage="text")
+def augreg(strength: str):
+    """RandAugment and mixup as in one of AugReg's seven strengths, "none" to "strong2".
+
+    Stands where RandAugment does, after the flip and before `value_range`.
+    """
+    if strength not in tables.AUGREG:
+        raise ValueError(f"unknown strength {strength!r}, expected one of {list(tables.AUGREG)}")
+    row = tables.AUGREG[strength]
+    texts = []
+    if row.randaugment:
+        texts.append("randaugment({}, {})".format(*row.randaugment))
+    if row.mixup_p:
+        texts.append(f"mixup({row.mixup_p})")
+    return "|".join(texts)

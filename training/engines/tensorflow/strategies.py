@@ -1,0 +1,127 @@
+"""Distribution strategies by name, and each replica's share of the input."""
+
+import os
+
+import tensorflow as tf
+
+from training.engines.tensorflow import worker_watch
+from training.errors import UsageError
+
+
+def create_strategy(config):
+    """Returns the `tf.distribute.Strategy` that `config.strategy` names, and a watch or None.
+
+    Create it before anything else touches TensorFlow's devices.
+
+    * `one`: TensorFlow's default placement, on one GPU or the CPU.
+    * `mirrored`: all GPUs of this host, or all its logical CPUs if it has no GPU.
+    * `multiworker`: the cluster of `TF_CONFIG`; the watch ends the process if a peer dies.
+    * `tpu`: the TPU called `config.tpu`, see `docs/tpu.md`.
+
+    Args:
+        config: a complete config.
+
+    Raises:
+        UsageError: if the TPU or the cluster cannot be reached as described.
+    """
+    if config.strategy == "one":
+        return tf.distribute.get_strategy(), None
+    if config.strategy == "mirrored":
+        return tf.distribute.MirroredStrategy(_local_devices()), None
+    if config.strategy == "multiworker":
+        watch = worker_watch.Watch(worker_watch.read_cluster(), config.peer_timeout).start()
+        return tf.distribute.MultiWorkerMirroredStrategy(), watch
+    if config.strategy == "tpu":
+        return _tpu_strategy(config), None
+    raise UsageError(
+        "config.strategy: expected one, mirrored, multiworker or tpu. "
+        f"Received: {config.strategy!r}."
+    )
+
+
+def _local_devices():
+    devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+    return [device.name for device in devices]
+
+
+def _tpu_strategy(config):
+    name = config.tpu or os.environ.get("TPU_NAME", "local")
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
+            tpu=name, zone=config.tpu_zone or None, project=config.tpu_project or None
+        )
+        if name != "local":
+            tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
+        raise UsageError(
+            f"The TPU {name!r} cannot be reached: {_first_line(error)} "
+            "Check config.tpu, config.tpu_zone and config.tpu_project, and that tensorflow-tpu "
+            "is installed (docs/tpu.md)."
+        ) from error
+    return tf.distribute.TPUStrategy(resolver)
+
+
+def _first_line(error):
+    return str(error).strip().split("\n", 1)[0][:200]
+
+
+def is_chief(strategy):
+    """Whether this process writes the run's files."""
+    resolver = strategy.cluster_resolver
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return True
+    return (resolver.task_type, resolver.task_id) == ("chief", 0) or (
+        "chief" not in resolver.cluster_spec().jobs and resolver.task_id == 0
+    )
+
+
+def check_batch_size(name, batch_size, strategy, parts=1):
+    """Checks that a batch splits evenly over the replicas (and `parts` micro-batches of each).
+
+    Raises:
+        UsageError: if it does not.
+    """
+    replicas = strategy.num_replicas_in_sync
+    if batch_size % (replicas * parts):
+        micro = f" and {parts} micro-batches" if parts > 1 else ""
+        raise UsageError(
+            f"config.{name}={batch_size} does not split evenly over {replicas} replicas{micro}: "
+            f"expected a multiple of {replicas * parts}."
+        )
+
+
+def distribute(strategy, make_dataset):
+    """Returns the input of every replica, as a distributed dataset.
+
+    Args:
+        strategy: `tf.distribute.Strategy`.
+        make_dataset: function of (num_input_pipelines, input_pipeline_id) that returns the
+            dataset of one worker, whose batches hold the examples of all its replicas.
+    """
+
+    def dataset_of_worker(context):
+        dataset = make_dataset(context.num_input_pipelines, context.input_pipeline_id)
+        replicas = strategy.num_replicas_in_sync // context.num_input_pipelines
+        return dataset if replicas == 1 else dataset.flat_map(lambda batch: _split(batch, replicas))
+
+    return strategy.distribute_datasets_from_function(dataset_of_worker)
+
+
+def _split(batch, parts):
+    """Returns a dataset of `parts` equal batches, in the order of the examples."""
+    return tf.data.Dataset.from_tensor_slices(
+        tf.nest.map_structure(
+            lambda tensor: tf.reshape(tensor, [parts, tensor.shape[0] // parts, *tensor.shape[1:]]),
+            batch,
+        )
+    )
+
+
+def agree(strategy, value):
+    """Waits for all workers and returns whether `value`, an int, is the same on each."""
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return True
+
+    total = strategy.reduce(tf.distribute.ReduceOp.SUM, tf.constant(value, tf.float32), axis=None)
+    return int(total) == value * strategy.num_replicas_in_sync

@@ -1,0 +1,182 @@
+"""Few-shot evaluation of a model on data sets: images to features to accuracies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from training.commands.command import value_range
+from training.data import datasets
+from training.evaluators import features, least_squares
+from training.io.model_source import LoadedModel, describe
+from training.reporting.table import Table
+
+# Where the authors' code does not use the whole of `train` and `test`.
+SPLITS = {
+    "imagenet2012": ("train[:65000]", "validation"),
+    "tfds:uc_merced": ("train[:1000]", "train[1000:]"),
+}
+
+
+class Task(NamedTuple):
+    """A data set, the split that examples are chosen from and the one that is classified."""
+
+    dataset: str
+    train_split: str
+    test_split: str
+
+
+def task(dataset: str, train_split: str | None = None, test_split: str | None = None) -> Task:
+    """Returns a task; splits that are not given are those of the authors' code."""
+    train, test = SPLITS.get(datasets.SHORT_NAMES.get(dataset, dataset), ("train", "test"))
+    return Task(dataset, train_split or train, test_split or test)
+
+
+def preprocessing(model: LoadedModel) -> str:
+    """Returns the authors' preprocessing: all of the image resized to 8/7, and its centre."""
+    height, width = model.image_size
+    larger = f"[{round(height * 8 / 7)},{round(width * 8 / 7)}]"
+    return (
+        f"decode|resize({larger})|central_crop([{height},{width}])|{value_range(model.image_range)}"
+    )
+
+
+def evaluate(
+    model: LoadedModel,
+    of: Task,
+    *,
+    preprocess: str | None = None,
+    data_dir: str | os.PathLike | None = None,
+    batch_size: int = 128,
+    cache: str | os.PathLike | None = None,
+    **settings,
+) -> list[least_squares.Result]:
+    """Returns the few-shot accuracies of a model on one data set.
+
+    Args:
+        model: from `training.io.model_source`.
+        of: the data set.
+        preprocess: text of operations; None is `preprocessing(model)`.
+        data_dir: folder of prepared data sets.
+        batch_size: images per call of the model.
+        cache: folder that keeps features between calls; None keeps nothing.
+        **settings: `shots`, `seeds` and `l2` of `few_shot.evaluate`.
+    """
+    from training.data import pipeline, prepared, random_access
+
+    preprocess = preprocess or preprocessing(model)
+
+    def split_features(split):
+        def compute():
+            dataset = pipeline.eval_dataset(
+                name=of.dataset,
+                split=split,
+                preprocess=preprocess,
+                batch_size=batch_size,
+                data_dir=data_dir,
+            )
+            return features.extract(model.features, dataset)
+
+        if cache is None:
+            return compute()
+        source = random_access.open_source(of.dataset, split, data_dir)
+        key = {
+            "model": model.identity,
+            "dataset": of.dataset,
+            "data_dir": str(prepared.resolve_data_dir(data_dir)),
+            "sizes": dict(source.spec.sizes),
+            "version": source.spec.version,
+            "split": split,
+            "preprocess": preprocess,
+        }
+        return features.cached(key, compute, cache)
+
+    num_classes = datasets.get(of.dataset, data_dir).num_classes
+    return least_squares.evaluate(
+        split_features(of.train_split), split_features(of.test_split), num_classes, **settings
+    )
+
+
+def summary(results: Mapping[tuple[str, str], Sequence[least_squares.Result]]) -> Table:
+    """Returns a table: a row for each data set, model and penalty, a column for each shot count.
+
+    Where there are several penalties, only the best for each number of shots is shown: the one
+    that `few_shot.best_l2` selects over all data sets of the model.
+
+    Args:
+        results: {(data set, name of the model): what `evaluate` returned}.
+    """
+    models = dict.fromkeys(model for _, model in results)
+    chosen = {
+        model: least_squares.best_l2(
+            [found for (_, name), found in results.items() if name == model]
+        )
+        for model in models
+    }
+    shots = sorted({result.shots for found in results.values() for result in found})
+    rows = []
+    for (dataset, model), found in results.items():
+        means = least_squares.mean_accuracies(found)
+        cells = []
+        for k in shots:
+            mean, deviation = means[k, chosen[model][k]]
+            cells.append(f"{100 * mean:.2f} ± {100 * deviation:.2f}")
+        penalties = sorted({chosen[model][k] for k in shots})
+        rows.append((dataset, model, *cells, ", ".join(f"{l2:g}" for l2 in penalties)))
+    columns = ("data set", "model", *(f"{k}-shot %" for k in shots), "l2")
+    return Table(columns, rows, "Few-shot linear accuracy")
+
+
+class FewShotEvaluator:
+    """Evaluates a model while it trains: `evaluator(model)` returns {name: accuracy}.
+
+    Names are `few_shot/DATASET_5`, with the number of shots; values are means over seeds, in
+    [0, 1]. The model is evaluated with the weights that it has at that moment.
+
+    Args:
+        names: of data sets, or `Task`s.
+        shots, seeds: of `few_shot.evaluate`.
+        l2: one penalty.
+        **settings: `preprocess`, `data_dir` and `batch_size` of `evaluate`.
+
+    Raises:
+        NotPreparedError: if a data set is not on disk, at once and not in the middle of training.
+
+    Example:
+
+    >>> evaluator = FewShotEvaluator(["cifar10"], shots=[5], data_dir="/data/tfds")
+    >>> evaluator(model)
+    {'few_shot/cifar10_5': 0.41}
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str | Task],
+        *,
+        shots: Sequence[int] = least_squares.SHOTS,
+        seeds: Sequence[int] = least_squares.SEEDS,
+        l2: float = least_squares.L2,
+        **settings,
+    ):
+        self.tasks = [each if isinstance(each, Task) else task(each) for each in names]
+        self.shots, self.seeds, self.l2 = tuple(shots), tuple(seeds), l2
+        self.settings = settings
+        self._loaded = None
+        for each in self.tasks:
+            data_dir = settings.get("data_dir")
+            datasets.locate(datasets.get(each.dataset, data_dir), data_dir)
+
+    def __call__(self, model) -> dict[str, float]:
+        if self._loaded is None or self._loaded[0] is not model:
+            # Kept, so that the model is traced once and not at every evaluation.
+            self._loaded = model, describe(model, model.name, identified=False)
+        _, loaded = self._loaded
+        values = {}
+        for each in self.tasks:
+            results = evaluate(
+                loaded, each, shots=self.shots, seeds=self.seeds, l2=self.l2, **self.settings
+            )
+            for (shots, _), (mean, _) in least_squares.mean_accuracies(results).items():
+                values[f"few_shot/{each.dataset}_{shots}"] = mean
+        return values

@@ -1,0 +1,146 @@
+"""The files of a run: its config, its metrics, and the model that comes out of it."""
+
+import csv
+import json
+import os
+import pathlib
+
+from training import config_keys
+from training.errors import UsageError
+
+METRICS = (
+    "step",
+    "loss",
+    "learning_rate",
+    "gradient_norm",
+    "images_per_second",
+    "eval_loss",
+    "eval_top1",
+    "eval_top5",
+    "eval_count",
+)
+
+
+class RunDirectory:
+    """`config.json`, `metrics.csv`, `tensorboard/`, `checkpoints/` and `model.keras` of a run.
+
+    Nothing is created before `open`.
+
+    Args:
+        path: the work directory.
+        config: a complete config.
+    """
+
+    def __init__(self, path, config):
+        self.path = pathlib.Path(path)
+        self.config = config
+        self.columns = (*METRICS, *few_shot_metrics(config.few_shot))
+        self._metrics = self._events = None
+
+    @property
+    def checkpoints(self):
+        return self.path / "checkpoints"
+
+    @property
+    def tensorboard(self):
+        return self.path / "tensorboard"
+
+    def check(self):
+        """Checks that the directory is new or holds a run of the same config.
+
+        Raises:
+            UsageError: otherwise.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise UsageError(f"--workdir={self.path} is a file. Name a directory.")
+        file = self.path / "config.json"
+        if not file.exists():
+            return
+        try:
+            before = json.loads(file.read_text())
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{file} cannot be read ({error}). Use another --workdir.") from error
+        changes = config_keys.differences(before, json.loads(config_keys.to_json(self.config)))
+        if changes:
+            raise UsageError(
+                f"{self.path} holds a run of another config ({'; '.join(changes)}). "
+                "Use another --workdir, or the values of its config.json to resume it."
+            )
+
+    def open(self, step):
+        """Creates the directory, writes the config and drops what was logged after `step`."""
+        import tensorflow as tf
+
+        self.path.mkdir(parents=True, exist_ok=True)
+        _replace(self.path / "config.json", config_keys.to_json(self.config))
+        file = self.path / "metrics.csv"
+        rows = []
+        if file.exists():
+            with file.open(newline="") as stream:
+                # A killed process may leave half a row at the end.
+                rows = [
+                    row
+                    for row in csv.DictReader(stream)
+                    if None not in row.values() and int(row["step"]) <= step
+                ]
+        temporary = file.with_suffix(".csv.tmp")
+        with temporary.open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, self.columns)
+            writer.writeheader()
+            writer.writerows(rows)
+        os.replace(temporary, file)
+        self._metrics = file.open("a", newline="")
+        self._events = tf.summary.create_file_writer(str(self.tensorboard))
+
+    def log(self, step, values):
+        """Appends a row to `metrics.csv` and the TensorBoard events.
+
+        Args:
+            step: int, number of updates done.
+            values: {name: number}, names from `METRICS` or `few_shot_metrics`.
+        """
+        import tensorflow as tf
+
+        row = {name: f"{value:.7g}" for name, value in values.items()}
+        csv.DictWriter(self._metrics, self.columns).writerow({"step": step, **row})
+        self._metrics.flush()
+        with self._events.as_default(step=step):
+            for name, value in values.items():
+                # As tf.summary.scalar does, which wants the tensorboard package to write.
+                tf.summary.write(name, tf.constant(value, tf.float32), metadata=_scalar_metadata())
+        self._events.flush()
+
+    def save_model(self, model, name="model.keras"):
+        """Saves `model` under `name`, replacing the file only once the new one is complete."""
+        temporary = self.path / f".{name}"
+        try:
+            model.save(temporary)
+            os.replace(temporary, self.path / name)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def close(self):
+        if self._metrics is not None:
+            self._metrics.close()
+            self._events.close()
+
+
+def few_shot_metrics(config):
+    """Returns the names of the few-shot accuracies that `config.few_shot` asks for."""
+    datasets = config.datasets.split(",") if config.datasets else ()
+    return tuple(f"few_shot/{name}_{shots}" for name in datasets for shots in config.shots)
+
+
+def _scalar_metadata():
+    import tensorflow as tf
+
+    plugin = tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
+    metadata = tf.compat.v1.SummaryMetadata(plugin_data=plugin)
+    metadata.data_class = 1  # DATA_CLASS_SCALAR
+    return metadata
+
+
+def _replace(file, text):
+    temporary = file.with_name(f".{file.name}")
+    temporary.write_text(text)
+    os.replace(temporary, file)

@@ -1,0 +1,205 @@
+"""The paper's results as data: Tables 2, 5, 6, 7, 8 and 9, in per cent unless said otherwise.
+
+Rows that a table does not give (its "-" and "—") are absent. Data sets go by the names of
+`training.data.datasets`, VTAB's tasks by the paper's.
+"""
+
+from training.data.vtab_tasks import TASKS
+
+UPSTREAM = {"jft": "JFT-300M", "imagenet21k": "ImageNet-21k", "imagenet2012": "ImageNet"}
+
+# Means and standard deviations of three fine-tuning runs.
+TABLE_2 = {
+    ("ViT-H/14", "jft"): {
+        "imagenet2012": (88.55, 0.04),
+        "imagenet2012_real": (90.72, 0.05),
+        "cifar10": (99.50, 0.06),
+        "cifar100": (94.55, 0.04),
+        "oxford_iiit_pet": (97.56, 0.03),
+        "oxford_flowers102": (99.68, 0.02),
+        "vtab": (77.63, 0.23),
+    },
+    ("ViT-L/16", "jft"): {
+        "imagenet2012": (87.76, 0.03),
+        "imagenet2012_real": (90.54, 0.03),
+        "cifar10": (99.42, 0.03),
+        "cifar100": (93.90, 0.05),
+        "oxford_iiit_pet": (97.32, 0.11),
+        "oxford_flowers102": (99.74, 0.00),
+        "vtab": (76.28, 0.46),
+    },
+    ("ViT-L/16", "imagenet21k"): {
+        "imagenet2012": (85.30, 0.02),
+        "imagenet2012_real": (88.62, 0.05),
+        "cifar10": (99.15, 0.03),
+        "cifar100": (93.25, 0.05),
+        "oxford_iiit_pet": (94.67, 0.15),
+        "oxford_flowers102": (99.61, 0.02),
+        "vtab": (72.72, 0.21),
+    },
+    ("BiT-R152x4", "jft"): {
+        "imagenet2012": (87.54, 0.02),
+        "imagenet2012_real": (90.54, None),
+        "cifar10": (99.37, 0.06),
+        "cifar100": (93.51, 0.08),
+        "oxford_iiit_pet": (96.62, 0.23),
+        "oxford_flowers102": (99.63, 0.03),
+        "vtab": (76.29, 1.70),
+    },
+}
+
+_TABLE_5_MODELS = ("ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32", "ViT-H/14")
+_TABLE_5 = {
+    "imagenet2012": {
+        "cifar10": (98.13, 97.77, 97.86, 97.94),
+        "cifar100": (87.13, 86.31, 86.35, 87.07),
+        "imagenet2012": (77.91, 73.38, 76.53, 71.16),
+        "imagenet2012_real": (83.57, 79.56, 82.19, 77.83),
+        "oxford_flowers102": (89.49, 85.43, 89.66, 86.36),
+        "oxford_iiit_pet": (93.81, 92.04, 93.64, 91.35),
+    },
+    "imagenet21k": {
+        "cifar10": (98.95, 98.79, 99.16, 99.13),
+        "cifar100": (91.67, 91.97, 93.44, 93.04),
+        "imagenet2012": (83.97, 81.28, 85.15, 80.99),
+        "imagenet2012_real": (88.35, 86.63, 88.40, 85.65),
+        "oxford_flowers102": (99.38, 99.11, 99.61, 99.19),
+        "oxford_iiit_pet": (94.43, 93.02, 94.73, 93.09),
+    },
+    "jft": {
+        "cifar10": (99.00, 98.61, 99.38, 99.19, 99.50),
+        "cifar100": (91.87, 90.49, 94.04, 92.52, 94.55),
+        "imagenet2012": (84.15, 80.73, 87.12, 84.37, 88.04),
+        "imagenet2012_real": (88.85, 86.27, 89.99, 88.28, 90.33),
+        "oxford_flowers102": (99.56, 99.27, 99.56, 99.45, 99.68),
+        "oxford_iiit_pet": (95.80, 93.40, 97.11, 95.83, 97.56),
+    },
+}
+# Also Figure 3: {(model, pre-training data): {data set: accuracy}}, fine-tuned at 384 pixels.
+TABLE_5 = {
+    (model, upstream): {name: row[column] for name, row in rows.items() if column < len(row)}
+    for upstream, rows in _TABLE_5.items()
+    for column, model in enumerate(_TABLE_5_MODELS)
+    if column < len(rows["cifar10"])
+}
+
+# Also Figure 5: pre-trained on JFT, {(model, epochs): {data set: accuracy}}. The costs are in
+# `keras_vit.analysis.table_6`.
+_TABLE_6_COLUMNS = (
+    "imagenet2012",
+    "imagenet2012_real",
+    "cifar10",
+    "cifar100",
+    "oxford_iiit_pet",
+    "oxford_flowers102",
+)
+TABLE_6 = {
+    key: dict(zip(_TABLE_6_COLUMNS, row, strict=True))
+    for key, row in {
+        ("ViT-B/32", 7): (80.73, 86.27, 98.61, 90.49, 93.40, 99.27),
+        ("ViT-B/16", 7): (84.15, 88.85, 99.00, 91.87, 95.80, 99.56),
+        ("ViT-L/32", 7): (84.37, 88.28, 99.19, 92.52, 95.83, 99.45),
+        ("ViT-L/16", 7): (86.30, 89.43, 99.38, 93.46, 96.81, 99.66),
+        ("ViT-L/16", 14): (87.12, 89.99, 99.38, 94.04, 97.11, 99.56),
+        ("ViT-H/14", 14): (88.08, 90.36, 99.50, 94.71, 97.11, 99.71),
+        ("BiT-R50x1", 7): (77.54, 84.56, 97.67, 86.07, 91.11, 94.26),
+        ("BiT-R50x2", 7): (82.12, 87.94, 98.29, 89.20, 93.43, 97.02),
+        ("BiT-R101x1", 7): (80.67, 87.07, 98.48, 89.17, 94.08, 95.95),
+        ("BiT-R152x1", 7): (81.88, 87.96, 98.82, 90.22, 94.17, 96.94),
+        ("BiT-R152x2", 7): (84.97, 89.69, 99.06, 92.05, 95.37, 98.62),
+        ("BiT-R152x2", 14): (85.56, 89.89, 99.24, 91.92, 95.75, 98.75),
+        ("BiT-R200x3", 14): (87.22, 90.15, 99.34, 93.53, 96.32, 99.04),
+        ("R50+ViT-B/32", 7): (84.90, 89.15, 99.01, 92.24, 95.75, 99.46),
+        ("R50+ViT-B/16", 7): (85.58, 89.65, 99.14, 92.63, 96.65, 99.40),
+        ("R50+ViT-L/32", 7): (85.68, 89.04, 99.24, 92.93, 96.97, 99.43),
+        ("R50+ViT-L/16", 7): (86.60, 89.72, 99.18, 93.64, 97.03, 99.40),
+        ("R50+ViT-L/16", 14): (87.12, 89.76, 99.31, 93.89, 97.36, 99.11),
+    }.items()
+}
+
+# ResNets pre-trained on JFT with either optimizer: {(model, optimizer): {data set: accuracy}}.
+_TABLE_7_COLUMNS = (
+    "imagenet2012",
+    "cifar10",
+    "cifar100",
+    "oxford_iiit_pet",
+    "oxford_flowers102",
+)
+TABLE_7 = {
+    key: dict(zip(_TABLE_7_COLUMNS, row, strict=True))
+    for key, row in {
+        ("BiT-R50x1", "adam"): (77.54, 97.67, 86.07, 91.11, 94.26),
+        ("BiT-R50x1", "sgd"): (78.24, 97.46, 85.17, 91.00, 92.06),
+        ("BiT-R152x2", "adam"): (84.97, 99.06, 92.05, 95.37, 98.62),
+        ("BiT-R152x2", "sgd"): (84.37, 99.07, 91.06, 94.79, 99.32),
+    }.items()
+}
+
+# ImageNet 5-shot linear accuracy of ViT-B/16 as a fraction: {(embedding, placement): accuracy}.
+TABLE_8 = {
+    ("none", "stem"): 0.61382,
+    ("learned_1d", "stem"): 0.64206,
+    ("learned_1d", "every"): 0.63964,
+    ("learned_1d", "shared"): 0.64292,
+    ("learned_2d", "stem"): 0.64001,
+    ("learned_2d", "every"): 0.64046,
+    ("learned_2d", "shared"): 0.64022,
+    ("relative", "stem"): 0.64032,
+}
+
+VTAB_GROUPS = {
+    group.capitalize(): tuple(task.title for task in TASKS if task.group == group)
+    for group in ("natural", "specialized", "structured")
+}
+VTAB_TASKS = tuple(task for tasks in VTAB_GROUPS.values() for task in tasks)
+
+# {(model, pre-training data): {task: accuracy}}, and the means that the table prints.
+TABLE_9 = {
+    key: dict(zip(VTAB_TASKS, row, strict=True))
+    for key, row in {
+        ("ViT-H/14", "jft"): (
+            *(95.3, 85.5, 75.2, 99.7, 97.2, 65.0, 88.9),
+            *(83.3, 96.7, 91.4, 76.6),
+            *(91.7, 63.8, 53.1, 79.4, 63.3, 84.5, 33.2, 51.2),
+        ),
+        ("ViT-L/16", "jft"): (
+            *(95.4, 81.9, 74.3, 99.7, 96.7, 63.5, 87.4),
+            *(83.6, 96.5, 89.7, 77.1),
+            *(86.4, 63.1, 49.7, 74.5, 60.5, 82.2, 36.2, 51.1),
+        ),
+        ("ViT-L/16", "imagenet21k"): (
+            *(90.8, 84.1, 74.1, 99.3, 92.7, 61.0, 80.9),
+            *(82.5, 95.6, 85.2, 75.3),
+            *(70.3, 56.1, 41.9, 74.7, 64.9, 79.9, 30.5, 41.7),
+        ),
+    }.items()
+}
+TABLE_9_MEANS = {
+    ("ViT-H/14", "jft"): 77.6,
+    ("ViT-L/16", "jft"): 76.3,
+    ("ViT-L/16", "imagenet21k"): 72.7,
+}
+
+
+def results(model: str, dataset: str) -> list[tuple[str, str]]:
+    """Returns (where, accuracy in per cent) for every result of fine-tuning `model` on `dataset`.
+
+    Args:
+        model: name of the model, such as "ViT-B/16".
+        dataset: name in the registry.
+    """
+    found = []
+    for (name, upstream), row in TABLE_2.items():
+        if name == model and dataset in row:
+            mean, deviation = row[dataset]
+            spread = "" if deviation is None else f" ± {deviation:.2f}"
+            found.append((f"Table 2, {UPSTREAM[upstream]}", f"{mean:.2f}{spread}"))
+    for (name, upstream), row in TABLE_5.items():
+        if name == model and dataset in row:
+            found.append((f"Table 5, {UPSTREAM[upstream]}", f"{row[dataset]:.2f}"))
+    for (name, epochs), row in TABLE_6.items():
+        # Table 5 has the longest runs of the Vision Transformers already.
+        if name == model and dataset in row and (name, "jft") not in TABLE_5:
+            where = f"Table 6, {UPSTREAM['jft']}, {epochs} epochs"
+            found.append((where, f"{row[dataset]:.2f}"))
+    return found

@@ -1,0 +1,77 @@
+"""Operations and hours of the paper's runs, from its tables and the models' costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import keras_vit
+from keras_vit.analysis.table_6 import JFT_IMAGES
+from training.data import datasets
+from training.paper import UPSTREAM
+from training.recipes import tables
+from training.reporting.table import Table
+
+# Section 4.1.
+IMAGES = {"jft": JFT_IMAGES, "imagenet21k": 14e6}
+_TITLES = {
+    "imagenet2012": "ImageNet",
+    "cifar100": "CIFAR-100",
+    "cifar10": "CIFAR-10",
+    "oxford_iiit_pet": "Pets",
+    "oxford_flowers102": "Flowers",
+}
+RUNS = 3
+VTAB_TASKS = 19
+
+
+def table(models: Sequence[str], teraflops: float) -> Table:
+    """Returns a row for every experiment: its runs, exaFLOPs and hours for each model.
+
+    Args:
+        models: names of models; one that Table 3 does not pre-train on a data set is shown as "–".
+        teraflops: 10^12 operations per second that training sustains.
+    """
+    if teraflops <= 0:
+        raise ValueError(f"Expected a positive rate. Received: {teraflops}")
+    rows = []
+    for upstream in UPSTREAM:
+        cells = []
+        for model in models:
+            epochs = _epochs(model, upstream)
+            images = epochs and epochs * _images(upstream)
+            size = tables.PRE_TRAINING_IMAGE_SIZE
+            cells.append(_cell(model, size, images, teraflops) if epochs else "–")
+        rows.append((f"pre-train on {UPSTREAM[upstream]}", 1, *cells))
+    for name, row in tables.FINE_TUNING.items():
+        if name == "vtab":
+            title, runs = "fine-tune on VTAB", VTAB_TASKS * RUNS
+        else:
+            title, runs = f"sweep {_TITLES[name]}", len(row.base_lrs) + RUNS
+        images = runs * row.steps * tables.FINE_TUNING_BATCH
+        size = tables.FINE_TUNING_IMAGE_SIZE
+        rows.append((title, runs, *(_cell(model, size, images, teraflops) for model in models)))
+    columns = ("experiment", "runs", *models)
+    return Table(columns, rows, f"ExaFLOPs (hours at {teraflops:g} TFLOP/s)")
+
+
+def _epochs(model, upstream):
+    try:
+        _, epochs = tables.pre_training(model, upstream)
+    except ValueError:
+        return 0
+    return epochs
+
+
+def _images(upstream):
+    return IMAGES.get(upstream) or datasets.get(upstream).num_examples("train")
+
+
+def _cell(model, size, images, teraflops):
+    exaflops = keras_vit.costs(model, image_size=size).exaflops(images)
+    hours = exaflops * 1e18 / (teraflops * 1e12) / 3600
+    return f"{_rounded(exaflops)} ({_rounded(hours)} h)"
+
+
+def _rounded(value):
+    """Three significant digits, without an exponent."""
+    return f"{float(f'{value:.3g}'):,.12g}"

@@ -1,0 +1,131 @@
+"""Draws the report of a finished run from the files in its directory."""
+
+import json
+import pathlib
+
+import numpy as np
+
+from training.reporting.html_page import read_metrics, write_report
+
+# Enough for a picture; accuracies come from `metrics.csv`, where every image counts.
+MAX_IMAGES = 2000
+MAX_EXAMPLES = 18
+MAX_MISTAKES = 6
+
+
+def report_run(run):
+    """Writes `report.html` into a run directory.
+
+    Args:
+        run: a directory with `config.json`, `metrics.csv` and `model.keras`.
+
+    Returns:
+        The path of the page.
+    """
+    import keras
+
+    import keras_vit  # noqa: F401  registers its classes
+    from training.data import datasets
+
+    run = pathlib.Path(run)
+    config = json.loads((run / "config.json").read_text())
+    confusion, names, examples, shown = None, (), [], 0
+    if config["eval_split"]:
+        model = keras.saving.load_model(run / "model.keras", compile=False)
+        spec = datasets.get(config["dataset"], config["data_dir"] or None)
+        names = spec.class_names or [str(i) for i in range(spec.num_classes)]
+        images, labels = _images(config)
+        shown = len(images)
+        predictions = model.predict(images, batch_size=32, verbose=0).argmax(axis=-1)
+        confusion = np.zeros((len(names), len(names)), np.int64)
+        np.add.at(confusion, (labels, predictions), 1)
+        examples = _examples(model, images, labels, predictions)
+    path = run / "report.html"
+    write_report(
+        path,
+        title=f"{run.name}: {config['dataset']}",
+        subtitle=_subtitle(config, shown),
+        metrics=run / "metrics.csv",
+        tiles=_tiles(read_metrics(run / "metrics.csv"), config),
+        config=json.dumps(config, indent=2, sort_keys=True),
+        confusion=confusion,
+        names=list(names),
+        examples=examples,
+    )
+    return path
+
+
+def _images(config):
+    from training.data import pipeline
+
+    dataset = pipeline.eval_dataset(
+        name=config["dataset"],
+        split=config["eval_split"],
+        preprocess=config["eval_preprocess"],
+        batch_size=min(config["eval_batch_size"], 128),
+        data_dir=config["data_dir"] or None,
+        on_error=config["on_error"],
+    )
+    images, labels = [], []
+    for batch in dataset:
+        real = np.asarray(batch["mask"]) > 0
+        images.append(np.asarray(batch["image"])[real])
+        labels.append(np.asarray(batch["label"])[real].argmax(axis=-1))
+        if sum(map(len, images)) >= MAX_IMAGES:
+            break
+    return np.concatenate(images)[:MAX_IMAGES], np.concatenate(labels)[:MAX_IMAGES]
+
+
+def _examples(model, images, labels, predictions):
+    wrong = np.flatnonzero(labels != predictions)[:MAX_MISTAKES]
+    right = _one_of_each(labels, np.flatnonzero(labels == predictions))
+    chosen = np.concatenate([wrong, right])[:MAX_EXAMPLES].astype(int)
+    if not len(chosen):
+        return []
+    attention = _attention(model, images[chosen])
+    return [
+        {
+            "image": (images[index] + 1) * 127.5,
+            "label": int(labels[index]),
+            "prediction": int(predictions[index]),
+            "attention": None if attention is None else attention[position],
+        }
+        for position, index in enumerate(chosen)
+    ]
+
+
+def _one_of_each(labels, candidates):
+    """Returns the first candidate of every class that has one."""
+    _, first = np.unique(labels[candidates], return_index=True)
+    return candidates[first]
+
+
+def _attention(model, images):
+    import keras_vit
+    from keras_vit.analysis import attention_rollout
+
+    if not isinstance(model, keras_vit.VisionTransformer):
+        return None
+    if model.arguments["attention"] != "global":
+        return None
+    return attention_rollout(model, images)
+
+
+def _subtitle(config, shown):
+    model = config["model"]["name"] or "Vision Transformer"
+    text = f"{model}, {config['total_steps']} steps of {config['batch_size']} images."
+    if shown:
+        text += f" Confusion matrix and examples: {shown} images of {config['eval_split']}."
+    return text
+
+
+def _tiles(series, config):
+    last = {name: values[-1][1] for name, values in series.items()}
+    tiles = {}
+    if "eval_top1" in last:
+        tiles["top-1 accuracy"] = f"{100 * last['eval_top1']:.2f} %"
+        tiles["images evaluated"] = f"{int(last['eval_count']):,}"
+    if "loss" in last:
+        tiles["training loss"] = f"{last['loss']:.4f}"
+    tiles["steps"] = f"{config['total_steps']:,}"
+    return tiles

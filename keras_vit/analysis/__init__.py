@@ -2,6 +2,7 @@
 
 from keras_vit.analysis import figures
 from keras_vit.analysis.attention_distance import attention_distance, mean_distance
+from keras_vit.analysis.attention_maps import attention_tensors
 from keras_vit.analysis.attention_rollout import attention_rollout, rollout
 from keras_vit.analysis.costs import Costs, costs
 from keras_vit.analysis.filters import embedding_filters, principal_components
@@ -16,6 +17,7 @@ __all__ = [
     "Reconstruction",
     "attention_distance",
     "attention_rollout",
+    "attention_tensors",
     "costs",
     "embedding_filters",
     "figures",

@@ -42,7 +42,7 @@ def test_rows_of_a_batch_stay_distributions():
 def test_the_class_tokens_row_is_laid_out_on_the_grid(make_model, images, to_numpy, overrides):
     model = make_model(**overrides)
     maps = attention_rollout(model, images, batch_size=2)
-    tensors = keras_vit.models.attention_tensors(model)
+    tensors = keras_vit.analysis.attention_tensors(model)
     attention = [to_numpy(keras.Model(model.input, tensor)(images)) for tensor in tensors]
     for index, image_map in enumerate(maps):
         row = rollout(np.stack(attention)[:, index].mean(axis=1))[0, 1:]

@@ -7,14 +7,13 @@ Classes are the sub-folders in sorted order. Files come in the order of a hash o
 path, so that `train[:90%]` holds every class and its membership survives copying the folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import pathlib
 from typing import NamedTuple
 
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
+from training.io import image_files
+
 SPLIT_NAMES = ("train", "validation", "val", "test")
 
 
@@ -61,7 +60,7 @@ def scan(root: str | os.PathLike) -> ImageFolder:
             (
                 (file.relative_to(root).as_posix(), labels[name])
                 for name in _sub_folders(path)
-                for file in _images(path / name)
+                for file in image_files.images_below(path / name)
             ),
             key=lambda item: hashlib.sha256(item[0].encode()).digest(),
         )
@@ -70,7 +69,7 @@ def scan(root: str | os.PathLike) -> ImageFolder:
     if not any(splits.values()):
         raise ValueError(
             f"Expected images in one sub-folder for each class, such as {root}/crow/1.jpg, with an "
-            f"extension among {', '.join(EXTENSIONS)}. Found none below {root}."
+            f"extension among {', '.join(image_files.EXTENSIONS)}. Found none below {root}."
         )
     return ImageFolder(root, class_names, splits)
 
@@ -79,10 +78,3 @@ def _sub_folders(path: pathlib.Path) -> list[str]:
     return sorted(
         child.name for child in path.iterdir() if child.is_dir() and not child.name.startswith(".")
     )
-
-
-def _images(path: pathlib.Path):
-    for folder, _, files in os.walk(path):
-        for file in files:
-            if file.lower().endswith(EXTENSIONS) and not file.startswith("."):
-                yield pathlib.Path(folder, file)

@@ -1,0 +1,61 @@
+"""Image files: which extensions they have, listing them, and reading them."""
+
+import os
+import pathlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+EXTENSIONS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
+
+
+def images_below(folder: str | os.PathLike) -> Iterator[pathlib.Path]:
+    """Yields the image files in `folder` and its sub-folders but hidden ones, in any order."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            if name.lower().endswith(EXTENSIONS) and not name.startswith("."):
+                yield pathlib.Path(parent, name)
+
+
+def list_images(paths: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
+    """Returns the files among `paths` as they are, and of folders the images below, by name.
+
+    Raises:
+        FileNotFoundError: if one of `paths` does not exist.
+        ValueError: if there are no images below a folder.
+    """
+    found = []
+    for path in map(pathlib.Path, paths):
+        if not path.exists():
+            raise FileNotFoundError(f"Expected an image or a folder of images. Received: {path}")
+        files = sorted(images_below(path)) if path.is_dir() else [path]
+        if not files:
+            raise ValueError(f"Expected images ({', '.join(EXTENSIONS)}) in {path}. Received: none")
+        found += files
+    return found
+
+
+def read_images(files: Sequence[pathlib.Path], preprocess: str) -> np.ndarray:
+    """Returns the images of `files`, (images, height, width, channels).
+
+    Args:
+        files: image files; their content decides the format, not their extension.
+        preprocess: text of operations that ends with images of one size, such as
+            "decode|resize(224)|value_range(-1, 1)".
+
+    Raises:
+        ValueError: for a file that cannot be read as an image, naming it.
+    """
+    import tensorflow as tf
+
+    from training.data.preprocessing.pipeline_text import Preprocess
+
+    process = Preprocess(preprocess)
+    images = []
+    for file in files:
+        try:
+            images.append(process(tf.constant(file.read_bytes()), tf.constant([0, 0])).numpy())
+        except tf.errors.InvalidArgumentError as error:
+            reason = str(error).splitlines()[0][:200]
+            raise ValueError(f"{file} cannot be read as an image: {reason}") from error
+    return np.stack(images)

@@ -30,10 +30,10 @@ def test_images_are_read_in_order_and_preprocessed(folder):
 
 
 def test_what_is_missing_or_broken_is_named(folder):
-    with pytest.raises(FileNotFoundError, match="Expected an image or a folder.*nowhere"):
+    with pytest.raises(FileNotFoundError, match=r"Expected an image or a folder.*nowhere"):
         image_files.list_images([folder / "nowhere"])
     (folder / "empty").mkdir()
     with pytest.raises(ValueError, match=r"Expected images \(.bmp.*empty"):
         image_files.list_images([folder / "empty"])
-    with pytest.raises(ValueError, match="notes.txt cannot be read as an image: "):
+    with pytest.raises(ValueError, match=r"notes\.txt cannot be read as an image: "):
         image_files.read_images([folder / "notes.txt"], "decode|resize(2)")

@@ -4,7 +4,8 @@ import os
 
 import tensorflow as tf
 
-from training.engines.tensorflow import worker_watch
+from training.engines.tensorflow.tf_config import read_cluster
+from training.engines.worker_watch import Watch
 from training.errors import UsageError
 
 
@@ -29,7 +30,7 @@ def create_strategy(config):
     if config.strategy == "mirrored":
         return tf.distribute.MirroredStrategy(_local_devices()), None
     if config.strategy == "multiworker":
-        watch = worker_watch.Watch(worker_watch.read_cluster(), config.peer_timeout).start()
+        watch = Watch(read_cluster().others, config.peer_timeout).start()
         return tf.distribute.MultiWorkerMirroredStrategy(), watch
     if config.strategy == "tpu":
         return _tpu_strategy(config), None

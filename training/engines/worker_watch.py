@@ -1,0 +1,97 @@
+"""The other workers of a job of several processes: whether they are alive."""
+
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+
+class Watch:
+    """Ends this process, with one message, when a peer has died or never came.
+
+    A runtime leaves a worker whose peer died waiting, or aborts it without saying which peer or
+    what to do. Every worker serves a port while it lives; a thread asks for it.
+
+    Args:
+        peers: {"worker 1 (host:port)": (host, port)} of all other workers.
+        timeout: seconds to wait for a peer to come, and for one to answer again.
+        on_loss: called with the message; by default prints it and exits with status 1.
+
+    Attributes:
+        resume_hint: sentence of the message that says where training will resume.
+    """
+
+    def __init__(
+        self,
+        peers: Mapping[str, tuple[str, int]],
+        timeout: float,
+        on_loss: Callable[[str], object] | None = None,
+    ):
+        self.timeout = timeout
+        self.peers = peers
+        self.on_loss = on_loss or _leave
+        self.resume_hint = ""
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def start(self) -> "Watch":
+        """Starts to watch, in a thread."""
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Stops watching: from now on peers may leave."""
+        self._over.set()
+        self._thread.join()
+
+    def wait_until_gone(self, seconds: float) -> None:
+        """Waits until the peers have ended, `seconds` at most."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and any(_answers(peer)[0] for peer in self.peers.values()):
+            time.sleep(0.1)
+
+    def _watch(self):
+        now = time.monotonic()
+        last_seen = dict.fromkeys(self.peers, now)
+        came = set()
+        while not self._over.wait(1.0):
+            for name, address in self.peers.items():
+                alive, refused = _answers(address)
+                now = time.monotonic()
+                if alive:
+                    came.add(name)
+                    last_seen[name] = now
+                    continue
+                # A closed port on a live host says that the process is gone.
+                patience = min(3.0, self.timeout) if refused and name in came else self.timeout
+                if now - last_seen[name] > patience and not self._over.is_set():
+                    self._over.set()
+                    self.on_loss(self._message(name, name in came))
+
+    def _message(self, name, came):
+        if came:
+            what = f"Lost {name}: it no longer answers. Workers of a job live and end together."
+        else:
+            what = f"No answer from {name} within {self.timeout} s."
+        return (
+            f"{what} {self.resume_hint}Start all workers again with the same command and workdir."
+        )
+
+
+def _answers(address):
+    """Returns (whether the port accepts a connection, whether the host refused it)."""
+    try:
+        with socket.create_connection(address, timeout=5.0):
+            return True, False
+    except ConnectionRefusedError:
+        return False, True
+    except OSError:
+        return False, False
+
+
+def _leave(message):
+    print(f"error: {message}", file=sys.stderr, flush=True)
+    # The main thread may be waiting inside the runtime for the lost peer.
+    os._exit(1)

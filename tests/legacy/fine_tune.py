@@ -1,4 +1,8 @@
-"""Run by `python -m tests.legacy` under TensorFlow 2.15: every way of training must move all."""
+"""Run by `python -m tests.legacy` under TensorFlow 2.15: every way of training must move all.
+
+Each optimizer fits the same 16 images in one batch. The losses compared are those of all images
+without dropout, before and after, so that neither the order of the images nor dropout decides.
+"""
 
 import logging
 import pathlib
@@ -22,6 +26,10 @@ OPTIMIZERS = {
     "keras Adam": lambda: tf.keras.optimizers.Adam(1e-3),
 }
 
+# After so many steps every optimizer above has left 1 to 5 % of the loss.
+STEPS = 40
+LARGEST_RATIO = 0.5
+
 
 def main(directory):
     directory = pathlib.Path(directory)
@@ -41,18 +49,21 @@ def main(directory):
         error = np.abs(hub.load(str(directory / name))(images).numpy() - logits).max()
         check(f"hub.load, {name} resolution", error < 1e-5, f"largest error {error:.1e}")
     for name, optimizer in OPTIMIZERS.items():
+        tf.keras.utils.set_random_seed(0)
         layer = hub.KerasLayer(str(directory / "fixed"), trainable=True)
         model = tf.keras.Sequential([tf.keras.Input((32, 32, 3)), layer])
         error = np.abs(model.predict(images, verbose=0) - logits).max()
         before = [v.numpy() for v in layer.trainable_variables]
         model.compile(optimizer(), tf.keras.losses.CategoricalCrossentropy(from_logits=True))
-        losses = model.fit(images, targets, epochs=5, verbose=0).history["loss"]
+        first = model.evaluate(images, targets, verbose=0)
+        model.fit(images, targets, batch_size=len(images), epochs=STEPS, verbose=0)
+        last = model.evaluate(images, targets, verbose=0)
         pairs = zip(before, layer.trainable_variables, strict=True)
         moved = sum(np.any(old != new.numpy()) for old, new in pairs)
         check(
             f"hub.KerasLayer with {name}",
-            error < 1e-5 and moved == len(before) > 0 and losses[-1] < losses[0],
-            f"{moved} of {len(before)} variables moved, loss {losses[0]:.3f} to {losses[-1]:.3f}, "
+            error < 1e-5 and moved == len(before) > 0 and last < LARGEST_RATIO * first,
+            f"{moved} of {len(before)} variables moved, loss {first:.3f} to {last:.3f}, "
             f"{len(layer.losses)} regularisation loss",
         )
     return 1 if failures else 0

@@ -6,9 +6,9 @@ import pathlib
 import re
 
 import keras_vit
-from export.atomic import whole_file
 from export.errors import ExportError
 from export.portable import image_size, num_classes
+from training.io.atomic import write_text
 
 LICENSES = {"apache-2.0": "Apache 2.0", "mit": "MIT", "cc-by-4.0": "Attribution 4.0 International"}
 OVERVIEW = {
@@ -79,8 +79,7 @@ def write_card(model, report, handle, directory, *, license="apache-2.0", config
         ),
     }
     for name, text in texts.items():
-        with whole_file(directory / name) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        write_text(directory / name, text)
     return [directory / name for name in texts]
 
 

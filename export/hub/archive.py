@@ -6,8 +6,8 @@ import pathlib
 import tarfile
 import tempfile
 
-from export.atomic import whole_file
 from export.errors import ExportError
+from training.io.atomic import whole_file
 
 SUFFIXES = (".tar.gz", ".tgz")
 

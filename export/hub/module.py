@@ -5,11 +5,11 @@ import pathlib
 import keras
 import tensorflow as tf
 
-from export.atomic import whole_directory
 from export.hub.any_resolution import any_resolution_graph
 from export.labels import checked_labels
 from export.portable import image_size, num_classes, portable
 from keras_vit.analysis.attention_maps import attention_tensors
+from training.io.atomic import whole_directory
 
 ACTIVATIONS = {"softmax": tf.nn.softmax, "sigmoid": tf.nn.sigmoid}
 OUTPUTS = ("logits", "representation")

@@ -8,12 +8,12 @@ import tempfile
 import keras
 import tensorflow as tf
 
-from export.atomic import whole_file
 from export.labels import checked_labels
 from export.portable import image_size, num_classes, portable
 from export.tflite.flatbuffer import pack, share_equal_weights, unpack
 from export.tflite.metadata import add_metadata, append_labels
 from export.tflite.quantization import CALIBRATED, QUANTIZATIONS, calibration_images, quantize
+from training.io.atomic import whole_file
 
 CALIBRATION_IMAGES = 200
 MAIN_SIGNATURE = "serving_default"

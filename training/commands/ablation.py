@@ -70,7 +70,7 @@ def _run(options, overrides):
     import pathlib
 
     from training.configs import ablation_base
-    from training.io.atomic import replacing, write_text
+    from training.io.atomic import whole_file, write_text
     from training.protocols import ablation, ablation_figures
 
     configs = _configs(options, overrides)
@@ -88,7 +88,7 @@ def _run(options, overrides):
     write_text(workdir / "results.csv", ablation.every_score(scores).csv())
     write_text(workdir / "results.md", table.markdown())
     figure = ablation_figures.draw(options.study, scores, workdir)
-    with replacing(workdir / f"{options.study}.png") as temporary:
+    with whole_file(workdir / f"{options.study}.png") as temporary:
         figure.savefig(temporary, format="png")
     table.show()
     print(f"Written to {workdir}: results.csv, results.md, {options.study}.png")

@@ -19,6 +19,8 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from training.io.atomic import whole_file
+
 # A record is its length (8 bytes), a checksum (4), the data and another checksum (4).
 _HEADER_BYTES = 8
 _FRAME_BYTES = 16
@@ -98,13 +100,6 @@ def _cache_file(path: str, stat) -> pathlib.Path:
 
 
 def _save(cache: pathlib.Path, found: np.ndarray) -> None:
-    temporary = cache.with_name(f"{cache.name}.{os.getpid()}.tmp")
-    try:
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            np.save(file, found)
-        os.replace(temporary, cache)
-    except OSError:
-        # A cache that cannot be written costs time, not correctness.
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+    # A cache that cannot be written costs time, not correctness.
+    with contextlib.suppress(OSError), whole_file(cache) as temporary:
+        np.save(temporary, found)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from training.io.atomic import replacing
+from training.io.atomic import whole_file
 
 
 def default_directory() -> pathlib.Path:
@@ -69,8 +69,8 @@ def cached(
     if stored is not None:
         return stored
     features, labels = compute()
-    with replacing(path) as temporary, open(temporary, "wb") as file:
-        np.savez(file, features=features, labels=labels, key=np.array(text))
+    with whole_file(path) as temporary:
+        np.savez(temporary, features=features, labels=labels, key=np.array(text))
     return features, labels
 
 

@@ -1,22 +1,33 @@
-"""Files that are there as a whole or not at all."""
-
-from __future__ import annotations
+"""Files and directories that appear whole or not at all."""
 
 import contextlib
 import os
 import pathlib
+import shutil
+import tempfile
+import uuid
 from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
-    """Yields a temporary path in the same folder that takes the name `path` at the end.
+def whole_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+    """Yields a temporary path in the same folder, with the same suffix; it becomes `path`.
 
-    After an error, or if the process is killed, `path` is what it was before.
+    After an error `path` is what it was before, and nothing of the new file remains. A killed
+    process leaves `path` as it was, and the temporary file beside it.
+
+    Args:
+        path: the file to write. Its folder is made if it does not exist.
+
+    Raises:
+        OSError: if the folder cannot be written, or `path` is a directory.
     """
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    if path.is_dir():
+        raise IsADirectoryError(f"Expected the name of a file to write. Received: {path}")
+    # A name of its own, not a file of `tempfile`: those are for their owner alone to read.
+    temporary = path.with_name(f".{uuid.uuid4().hex[:8]}.{path.name}")
     try:
         yield temporary
         os.replace(temporary, path)
@@ -24,7 +35,47 @@ def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         temporary.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def whole_directory(path: str | os.PathLike, marker: str) -> Iterator[pathlib.Path]:
+    """Yields a temporary directory beside `path`; at the end it takes the place of `path`.
+
+    After an error `path` is what it was before.
+
+    Args:
+        path: the directory to write. The folder around it is made if it does not exist.
+        marker: name of a file. A directory already at `path` is replaced only if it is empty
+            or holds this file, which shows that it was written here.
+
+    Raises:
+        FileExistsError: if `path` is a file or a directory of something else.
+        OSError: if the folder around it cannot be written.
+    """
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not _replaceable(path, marker):
+        raise FileExistsError(
+            f"Expected a new directory, or an earlier one with {marker} to replace. "
+            f"Received: {path}, which holds something else. Name another directory."
+        )
+    temporary = pathlib.Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    written, replaced = temporary / "new", temporary / "old"
+    try:
+        written.mkdir()
+        yield written
+        if path.exists():
+            os.replace(path, replaced)
+        os.replace(written, path)
+    finally:
+        if replaced.exists() and not path.exists():
+            os.replace(replaced, path)
+        shutil.rmtree(temporary)
+
+
 def write_text(path: str | os.PathLike, text: str) -> None:
-    """Writes a file in UTF-8."""
-    with replacing(path) as temporary:
+    """Writes a file in UTF-8, whole or not at all."""
+    with whole_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def _replaceable(path, marker):
+    return path.is_dir() and ((path / marker).exists() or not any(path.iterdir()))

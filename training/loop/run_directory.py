@@ -2,11 +2,11 @@
 
 import csv
 import json
-import os
 import pathlib
 
 from training import config_keys
 from training.errors import UsageError
+from training.io.atomic import whole_file, write_text
 
 METRICS = (
     "step",
@@ -71,8 +71,7 @@ class RunDirectory:
         """Creates the directory, writes the config and drops what was logged after `step`."""
         import tensorflow as tf
 
-        self.path.mkdir(parents=True, exist_ok=True)
-        _replace(self.path / "config.json", config_keys.to_json(self.config))
+        write_text(self.path / "config.json", config_keys.to_json(self.config))
         file = self.path / "metrics.csv"
         rows = []
         if file.exists():
@@ -83,12 +82,10 @@ class RunDirectory:
                     for row in csv.DictReader(stream)
                     if None not in row.values() and int(row["step"]) <= step
                 ]
-        temporary = file.with_suffix(".csv.tmp")
-        with temporary.open("w", newline="") as stream:
+        with whole_file(file) as temporary, temporary.open("w", newline="") as stream:
             writer = csv.DictWriter(stream, self.columns)
             writer.writeheader()
             writer.writerows(rows)
-        os.replace(temporary, file)
         self._metrics = file.open("a", newline="")
         self._events = tf.summary.create_file_writer(str(self.tensorboard))
 
@@ -112,12 +109,8 @@ class RunDirectory:
 
     def save_model(self, model, name="model.keras"):
         """Saves `model` under `name`, replacing the file only once the new one is complete."""
-        temporary = self.path / f".{name}"
-        try:
+        with whole_file(self.path / name) as temporary:
             model.save(temporary)
-            os.replace(temporary, self.path / name)
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def close(self):
         if self._metrics is not None:
@@ -138,9 +131,3 @@ def _scalar_metadata():
     metadata = tf.compat.v1.SummaryMetadata(plugin_data=plugin)
     metadata.data_class = 1  # DATA_CLASS_SCALAR
     return metadata
-
-
-def _replace(file, text):
-    temporary = file.with_name(f".{file.name}")
-    temporary.write_text(text)
-    os.replace(temporary, file)

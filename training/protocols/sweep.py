@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from training.io.atomic import replacing, write_text
+from training.io.atomic import whole_file, write_text
 from training.reporting.table import Table
 
 RESULT = "result.json"
@@ -353,7 +353,7 @@ def plot(found: Transfer, path) -> None:
     axes.set_ylabel("top-1 accuracy, %")
     axes.set_title(found.dataset)
     axes.legend()
-    with replacing(path) as temporary:
+    with whole_file(path) as temporary:
         figure.savefig(temporary, format="png", dpi=150)
     plt.close(figure)
 

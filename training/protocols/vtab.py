@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from training.data.vtab_tasks import TASKS, VtabTask
-from training.io.atomic import replacing, write_text
+from training.io.atomic import whole_file, write_text
 from training.paper import TABLE_2, TABLE_9, VTAB_GROUPS, VTAB_TASKS
 from training.protocols import sweep
 from training.protocols.sweep import mean_and_deviation
@@ -208,7 +208,7 @@ def plot(name: str, accuracies: Mapping[str, Sequence[float]], path) -> None:
     axes.set_ylabel("top-1 accuracy, %")
     axes.set_ylim(0, 100)
     axes.legend(fontsize="small", loc="lower left")
-    with replacing(path) as temporary:
+    with whole_file(path) as temporary:
         figure.savefig(temporary, format="png", dpi=150)
     plt.close(figure)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from training.io.atomic import replacing, write_text
+from training.io.atomic import whole_file, write_text
 from training.reporting.table import Table
 
 _EXTENSIONS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
@@ -124,7 +124,7 @@ def write_all(
             left_out[name] = reason
             continue
         figure, table = draw()
-        with replacing(output / f"{name}.png") as temporary:
+        with whole_file(output / f"{name}.png") as temporary:
             figure.savefig(temporary, format="png")
         write_text(output / f"{name}.csv", table.csv())
         written += [f"{name}.png", f"{name}.csv"]

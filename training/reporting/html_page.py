@@ -4,10 +4,10 @@ import base64
 import csv
 import html
 import io
-import os
-import pathlib
 
 import numpy as np
+
+from training.io.atomic import write_text
 
 # Blue for what was trained on, orange for what was held out: apart for every kind of colour sight.
 TRAIN_COLOUR, EVAL_COLOUR = "#2b6cb0", "#c05621"
@@ -207,7 +207,4 @@ def write_report(path, *, title, subtitle, metrics, tiles, config, confusion, na
         examples=_examples(examples, names),
         config=html.escape(config),
     )
-    path = pathlib.Path(path)
-    temporary = path.with_name(path.name + ".partial")
-    temporary.write_text(page, encoding="utf-8")
-    os.replace(temporary, path)
+    write_text(path, page)

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from export.atomic import whole_directory, whole_file
+from training.io.atomic import whole_directory, whole_file, write_text
 
 
 def test_a_file_appears_at_the_end(tmp_path):
@@ -59,3 +59,30 @@ def test_where_nothing_can_be_written(tmp_path):
     with pytest.raises(IsADirectoryError, match="name of a file"), whole_file(tmp_path):
         pass
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_text_is_utf_8_and_the_temporary_name_has_the_suffix(tmp_path):
+    write_text(tmp_path / "new/a.csv", "größe\n")
+    assert (tmp_path / "new/a.csv").read_bytes() == "größe\n".encode()
+    with whole_file(tmp_path / "a.csv") as temporary:
+        temporary.touch()
+        assert temporary.suffix == ".csv" and temporary.name.startswith(".")
+
+
+def test_a_directory_comes_back_if_the_process_is_stopped_between_the_renames(
+    tmp_path, monkeypatch
+):
+    directory = tmp_path / "module"
+    directory.mkdir()
+    (directory / "marker").write_text("old")
+    replace = os.replace
+
+    def stopped(source, target):
+        replace(source, target)
+        monkeypatch.setattr(os, "replace", replace)
+        raise SystemExit
+
+    with pytest.raises(SystemExit), whole_directory(directory, "marker") as temporary:
+        (temporary / "marker").write_text("new")
+        monkeypatch.setattr(os, "replace", stopped)
+    assert (directory / "marker").read_text() == "old" and os.listdir(tmp_path) == ["module"]

@@ -3,6 +3,7 @@
 import sys
 
 from training.commands import command
+from training.io.quiet_start import import_tensorflow
 
 DESCRIPTION = """\
 Trains every cell of a study, scores it by linear few-shot accuracy, and draws its figure:
@@ -78,7 +79,7 @@ def _run(options, overrides):
     usual = ablation_base.FEW_SHOT[options.scale]
     few_shot_task = tuple(a or b for a, b in zip(given, usual, strict=True))
 
-    command.start_tensorflow()
+    import_tensorflow()
     scores = ablation.run_study(
         options.study, configs, options.workdir, few_shot_task, seeds=options.seeds
     )

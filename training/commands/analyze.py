@@ -3,6 +3,7 @@
 import sys
 
 from training.commands import command
+from training.io.quiet_start import import_tensorflow
 
 DESCRIPTION = """\
 Draws the paper's pictures of a model, and writes the numbers behind each as CSV:
@@ -52,7 +53,7 @@ def _analyze(options):
             "Expected --count and --shown to be at least 1. "
             f"Received: {options.count} and {options.shown}"
         )
-    command.start_tensorflow()
+    import_tensorflow()
     from training.reporting import attention_pictures
 
     model = attention_pictures.load(options.source, options.model, options.image_size)

@@ -3,6 +3,7 @@
 import sys
 
 from training.commands import command
+from training.io.quiet_start import import_tensorflow
 
 DESCRIPTION = """\
 Prints the floating-point operations of the paper's pre-training and transfer runs, counted by its
@@ -36,7 +37,7 @@ def _options():
 
 
 def _print(options):
-    command.start_tensorflow()
+    import_tensorflow()
     from training.reporting.compute_budget import table
 
     print(table(options.models, options.teraflops).markdown(), end="")

@@ -26,16 +26,6 @@ def run(body: Callable[[], None]) -> int:
     return 0
 
 
-def start_tensorflow() -> None:
-    """Imports TensorFlow without its messages, nor those of data sets being opened."""
-    from absl import logging
-
-    from training.io.quiet_start import import_tensorflow
-
-    import_tensorflow()
-    logging.set_verbosity(logging.ERROR)
-
-
 def parser(module: str, description: str) -> argparse.ArgumentParser:
     """Returns a parser for `python -m MODULE`, whose options are written out in full."""
     return argparse.ArgumentParser(

@@ -3,6 +3,7 @@
 import sys
 
 from training.commands import command
+from training.io.quiet_start import import_tensorflow
 
 DESCRIPTION = """\
 Reports top-1 and top-5 accuracy, counted over every image of the split. On ImageNet's ReaL labels
@@ -38,7 +39,7 @@ def _options():
 
 
 def _evaluate(options):
-    command.start_tensorflow()
+    import_tensorflow()
     import json
     import pathlib
 

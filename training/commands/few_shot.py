@@ -4,6 +4,7 @@ import sys
 
 from training.commands import command
 from training.evaluators import least_squares
+from training.io.quiet_start import import_tensorflow
 
 DESCRIPTION = """\
 Solves a linear classifier on the frozen features of 1, 5, 10 and 25 images per class, for three
@@ -61,7 +62,7 @@ _penalties.__name__ = "penalty"
 
 
 def _evaluate(options):
-    command.start_tensorflow()
+    import_tensorflow()
     import pathlib
 
     from training.evaluators import features, few_shot

@@ -3,6 +3,7 @@
 import sys
 
 from training.commands import command
+from training.io.quiet_start import import_tensorflow
 
 DESCRIPTION = """\
 Trains every learning rate on part of the training set, scores it on the rest (the development
@@ -61,7 +62,7 @@ def _sweep(options, overrides):
         tables.FINE_TUNING["cifar10"],
     )
 
-    command.start_tensorflow()
+    import_tensorflow()
     found = sweep.transfer(
         config,
         options.workdir,

@@ -4,6 +4,7 @@ import logging
 import sys
 
 from training.errors import TrainingError
+from training.io.quiet_start import import_tensorflow
 
 HELP = """\
 usage: python -m training [train] --config=FILE[:ARGUMENT] --workdir=DIR [--config.KEY=VALUE ...]
@@ -43,8 +44,6 @@ def main(arguments=None):
 
 
 def _train(config, workdir):
-    from training.io.quiet_start import import_tensorflow
-
     import_tensorflow()
     _log_to_stderr()
     from training.loop import trainer
@@ -55,9 +54,6 @@ def _train(config, workdir):
 
 
 def _log_to_stderr():
-    from absl import logging as absl_logging
-
-    absl_logging.set_verbosity(absl_logging.ERROR)
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     logger = logging.getLogger("training")

@@ -3,6 +3,7 @@
 import sys
 
 from training.commands import command
+from training.io.quiet_start import import_tensorflow
 
 DESCRIPTION = """\
 Fine-tunes a checkpoint on the 1,000 training images of every VTAB task and scores it on the task's
@@ -79,7 +80,7 @@ def _vtab(options, overrides):
 
     # Every config is made before any run, so that a wrong option ends the command at once.
     configured = [(task, _config(options, overrides, task)) for task in tasks]
-    command.start_tensorflow()
+    import_tensorflow()
     vtab.run(
         configured,
         options.workdir,

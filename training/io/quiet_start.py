@@ -5,6 +5,8 @@ import os
 import re
 import sys
 import tempfile
+import types
+from collections.abc import Iterator
 
 # What TensorFlow's libraries print before any setting of theirs can silence them.
 CHATTER = re.compile(
@@ -15,7 +17,7 @@ CHATTER = re.compile(
 
 
 @contextlib.contextmanager
-def quiet_start():
+def quiet_start() -> Iterator[None]:
     """Holds back what the process prints to standard error, and drops the known chatter.
 
     For the import of TensorFlow alone: native libraries write to the file
@@ -49,10 +51,17 @@ def quiet_start():
                     os.write(descriptor, line)
 
 
-def import_tensorflow():
-    """Returns the `tensorflow` module, imported and with its devices found, quietly."""
+def import_tensorflow() -> types.ModuleType:
+    """Returns the `tensorflow` module, imported and with its devices found, quietly.
+
+    Data sets that are opened later are quiet too: of what is logged by absl, as TensorFlow's
+    packages do, only errors are printed.
+    """
+    from absl import logging
+
     with quiet_start():
         import tensorflow as tf
 
         tf.config.list_physical_devices()
+    logging.set_verbosity(logging.ERROR)
     return tf

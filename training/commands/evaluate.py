@@ -45,6 +45,7 @@ def _evaluate(options):
 
     from training.data import datasets, pipeline
     from training.evaluators import classification
+    from training.evaluators.metrics import per_class
     from training.io.atomic import write_text
     from training.reporting.table import Table
 
@@ -62,7 +63,7 @@ def _evaluate(options):
         )
         result = classification.evaluate(model.logits, batches, loss=options.loss)
         confusion = result.pop("confusion")
-        classes = classification.per_class(confusion, spec.class_names)
+        classes = per_class(confusion, spec.class_names)
         metrics[dataset] = {**result, "split": options.split, "preprocess": preprocess}
         rows.append(
             (

@@ -18,9 +18,9 @@ from ml_collections import ConfigDict
 from keras_vit.typing import Tensor
 from training.errors import UsageError
 
-# The examples of one process, as a `tf.data.Dataset` of batches with static shapes:
-# (num_input_pipelines, input_pipeline_id) -> dataset. Process i of n yields the i-th of n equal
-# parts of every global batch, so that all of them together read what one process would.
+# (num_input_pipelines, input_pipeline_id) -> `tf.data.Dataset` of batches with static shapes.
+# Pipeline i of n yields the i-th of n equal parts of every global batch, so that all of them
+# together, one for each host, read what one would.
 MakeDataset = Callable[[int, int], Any]
 
 # Applied to a batch of images on the device, before the model.
@@ -69,8 +69,6 @@ class Engine(abc.ABC):
     Attributes:
         strategies: values of `config.strategy` that this engine knows.
         is_chief: whether this process writes the files of the run.
-        num_input_pipelines: int, number of processes that read a part of every batch.
-        input_pipeline_id: int, the part that this process reads.
         model: the `keras.Model`, from `build` on. Its variables hold the weights of the last
             update only within `averaged_weights`; elsewhere they may be stale.
         step: int, updates done.
@@ -83,8 +81,6 @@ class Engine(abc.ABC):
 
     strategies: ClassVar[tuple[str, ...]]
     is_chief: bool
-    num_input_pipelines: int
-    input_pipeline_id: int
     model: keras.Model
 
     def __init__(self, config: ConfigDict):
@@ -176,7 +172,7 @@ class Engine(abc.ABC):
         """Returns the input of `train`, an iterator of this engine's own kind.
 
         Args:
-            make_dataset: called with this process's part; its batches are
+            make_dataset: called for each input pipeline of this process; its batches are
                 `{"image": (batch, height, width, channels), "label": (batch, classes)}`, and the
                 first is that of update `step`.
         """
@@ -208,8 +204,8 @@ class Engine(abc.ABC):
         """Returns a function that sums over a whole split, for exact evaluation.
 
         The function returns the float64 sum of `batch_sums` over all batches of all processes,
-        equal in each of them. It uses the current weights, or within `averaged_weights` the
-        averages.
+        equal in each of them; a ValueError if there are none. It uses the current weights, or
+        within `averaged_weights` the averages.
 
         Args:
             batch_sums: written with `keras.ops`; compiled, and called with the float32 logits of
@@ -261,9 +257,14 @@ class Engine(abc.ABC):
 
     def last_good(self) -> str:
         """Returns a sentence that names the state from which a new start would resume."""
-        if self.saved_step is None:
-            return "There is no earlier checkpoint."
-        return f"The last good checkpoint is that of step {self.saved_step}."
+        return last_good(self.saved_step)
+
+
+def last_good(saved_step: int | None) -> str:
+    """Returns a sentence that names the last saved step; None is none."""
+    if saved_step is None:
+        return "There is no earlier checkpoint."
+    return f"The last good checkpoint is that of step {saved_step}."
 
 
 def create_engine(config: ConfigDict) -> Engine:

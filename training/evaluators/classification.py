@@ -1,89 +1,83 @@
-"""Classification accuracy, exact on every image: top-1, top-5, per class, and ReaL.
+"""Classification accuracy and loss of a model on every image of a split."""
 
-An image counts as correct when the class of its largest logit is among its labels. With one
-label per image that is the usual accuracy; with several, as in ReaL (Beyer et al., 2020), it is
-the ReaL accuracy, for which images that have no label are left out of numerator and denominator.
-"""
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Mapping, Sequence
-
+import keras
 import numpy as np
+from ml_collections import ConfigDict
 
-from training.reporting.table import Table
+from training.engines.base import Engine, MakeDataset, PrepareImages
+from training.evaluators import metrics
 
 
-class ClassificationMetrics:
-    """Counts over batches; accuracies are formed from the counts at the end.
+class ClassificationEvaluator:
+    """Evaluates while training, on the devices that train; see `Evaluator`.
+
+    Yields `eval_loss`, `eval_top1`, `eval_top5` and `eval_count`, as `metrics.means` has them.
 
     Args:
-        loss: `"softmax"` or `"sigmoid"`, the loss that is averaged over the counted images.
+        engine: that trains, built.
+        loss: of `training.recipes.losses`.
+        make_dataset: of batches of `{"image", "label", "mask"}`.
+        prepare_images: applied to a batch of images on the device, or None.
+        every_steps: 0 evaluates after the last step only.
     """
 
-    def __init__(self, loss: str = "softmax"):
-        from training.recipes.losses import build_loss
+    names = ("eval_loss", "eval_top1", "eval_top5", "eval_count")
+    distributed = True
 
-        self._loss = build_loss(loss)
-        self._count = self._top1 = self._top5 = 0
-        self._loss_sum = 0.0
-        self._confusion = None
+    def __init__(
+        self,
+        engine: Engine,
+        loss: keras.losses.Loss,
+        make_dataset: MakeDataset,
+        prepare_images: PrepareImages | None = None,
+        *,
+        every_steps: int = 0,
+    ):
+        self.every_steps = every_steps
 
-    def update(self, logits, labels, mask=None) -> None:
-        """Adds a batch.
+        def batch_sums(logits, batch):
+            return metrics.counted_sums(logits, batch["label"], batch["mask"], loss)
 
-        Args:
-            logits: (batch, classes) floats.
-            labels: (batch, classes) floats, positive where the image has the label. An image
-                without any is not counted.
-            mask: (batch,) floats, 0 for rows that only pad the batch; None counts all.
-        """
-        logits, labels = np.asarray(logits, np.float32), np.asarray(labels, np.float32)
-        if logits.ndim != 2 or logits.shape != labels.shape:
-            raise ValueError(
-                "Expected logits and labels of one shape (batch, classes): does the model have "
-                f"the data set's number of classes? Received: {logits.shape} and {labels.shape}"
+        self._split_sums = engine.make_split_sums(batch_sums, make_dataset, prepare_images)
+
+    @classmethod
+    def from_config(
+        cls, config: ConfigDict, engine: Engine, loss: keras.losses.Loss
+    ) -> "ClassificationEvaluator | None":
+        """Returns the evaluator of `config.eval_split`, or None without such a split."""
+        if not config.eval_split:
+            return None
+        from training.data import pipeline
+        from training.data.preprocessing.pipeline_text import Preprocess
+
+        def make_dataset(num_input_pipelines, input_pipeline_id):
+            return pipeline.eval_dataset(
+                name=config.dataset,
+                split=config.eval_split,
+                preprocess=config.eval_preprocess,
+                batch_size=config.eval_batch_size,
+                data_dir=config.data_dir or None,
+                num_input_pipelines=num_input_pipelines,
+                input_pipeline_id=input_pipeline_id,
+                on_error=config.on_error,
             )
-        counted = labels.any(axis=1)
-        if mask is not None:
-            counted &= np.asarray(mask) > 0
-        logits, labels = logits[counted], labels[counted]
-        if not np.isfinite(logits).all():
-            raise ValueError(
-                "Expected finite logits. Received: infinite or undefined values from the model; "
-                "has its training diverged, or are images out of its range?"
-            )
-        rows = np.arange(len(logits))
-        best = np.argsort(-logits, axis=1, kind="stable")[:, :5]
-        predicted = best[:, 0] if len(best) else best.reshape(-1)
-        self._count += len(logits)
-        self._top1 += int(np.count_nonzero(labels[rows, predicted]))
-        self._top5 += int(np.count_nonzero(labels[rows[:, None], best].any(axis=1)))
-        if len(logits):
-            self._loss_sum += float(np.sum(self._loss.call(labels, logits), dtype=np.float64))
-        classes = labels.shape[1]
-        if self._confusion is None:
-            self._confusion = np.zeros((classes, classes), np.int64)
-        single = np.count_nonzero(labels, axis=1) == 1
-        np.add.at(self._confusion, (labels[single].argmax(axis=1), predicted[single]), 1)
 
-    def result(self) -> dict:
-        """Returns what `evaluate` returns."""
-        if not self._count:
-            raise ValueError("Expected at least one image with a label. Received: none")
-        return {
-            "count": self._count,
-            "top1": self._top1 / self._count,
-            "top5": self._top5 / self._count,
-            "loss": self._loss_sum / self._count,
-            "confusion": self._confusion,
-        }
+        prepare_images = Preprocess(config.eval_preprocess).on_device
+        every_steps = config.eval_every_steps
+        return cls(engine, loss, make_dataset, prepare_images, every_steps=every_steps)
+
+    def run(self, model: keras.Model) -> Iterator[tuple[str, float]]:
+        """Yields the metrics of the engine's `model`, equal in all processes."""
+        for name, value in metrics.means(self._split_sums()).items():
+            yield f"eval_{name}", value
 
 
 def evaluate(
     model: Callable, dataset: Iterable[Mapping], *, loss: str = "softmax"
 ) -> dict[str, int | float | np.ndarray]:
-    """Returns the accuracy of a model on every image of a data set.
+    """Returns the accuracy of a model of any kind on every image of a data set.
 
     Args:
         model: a `keras.Model`, or any callable from a batch of images to (batch, classes) logits:
@@ -99,38 +93,7 @@ def evaluate(
     from training.io.model_source import inference_function
 
     predict = inference_function(model)
-    metrics = ClassificationMetrics(loss)
+    counted = metrics.ClassificationMetrics(loss)
     for batch in dataset:
-        metrics.update(predict(batch["image"]), batch["label"], batch.get("mask"))
-    return metrics.result()
-
-
-def per_class(confusion: np.ndarray, names: Sequence[str] | None = None) -> Table:
-    """Returns for each class: images, recall (its accuracy), precision, most frequent confusion.
-
-    Args:
-        confusion: (classes, classes) counts, row the label and column the prediction.
-        names: of the classes; numbers if None.
-    """
-    names = [str(i) for i in range(len(confusion))] if names is None else list(names)
-    if len(names) != len(confusion):
-        raise ValueError(
-            f"Expected a name for each of {len(confusion)} classes. Received: {len(names)} names"
-        )
-    rows = []
-    for label, name in enumerate(names):
-        images, predictions = confusion[label].sum(), confusion[:, label].sum()
-        correct = confusion[label, label]
-        mistakes = confusion[label].copy()
-        mistakes[label] = 0
-        worst = mistakes.argmax() if mistakes.any() else None
-        rows.append(
-            (
-                name,
-                int(images),
-                f"{100 * correct / images:.2f}" if images else "–",
-                f"{100 * correct / predictions:.2f}" if predictions else "–",
-                "" if worst is None else f"{names[worst]} ({mistakes[worst]})",
-            )
-        )
-    return Table(("class", "images", "recall %", "precision %", "mostly mistaken for"), rows)
+        counted.update(predict(batch["image"]), batch["label"], batch.get("mask"))
+    return counted.result()

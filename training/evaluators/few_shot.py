@@ -1,13 +1,15 @@
 """Few-shot evaluation of a model on data sets: images to features to accuracies."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+import keras
+from ml_collections import ConfigDict
 
 from training.commands.command import value_range
 from training.data import datasets
+from training.engines.base import Engine
 from training.evaluators import features, least_squares
 from training.io.model_source import LoadedModel, describe
 from training.reporting.table import Table
@@ -61,7 +63,7 @@ def evaluate(
         data_dir: folder of prepared data sets.
         batch_size: images per call of the model.
         cache: folder that keeps features between calls; None keeps nothing.
-        **settings: `shots`, `seeds` and `l2` of `few_shot.evaluate`.
+        **settings: `shots`, `seeds` and `l2` of `least_squares.evaluate`.
     """
     from training.data import pipeline, prepared, random_access
 
@@ -102,7 +104,7 @@ def summary(results: Mapping[tuple[str, str], Sequence[least_squares.Result]]) -
     """Returns a table: a row for each data set, model and penalty, a column for each shot count.
 
     Where there are several penalties, only the best for each number of shots is shown: the one
-    that `few_shot.best_l2` selects over all data sets of the model.
+    that `least_squares.best_l2` selects over all data sets of the model.
 
     Args:
         results: {(data set, name of the model): what `evaluate` returned}.
@@ -129,14 +131,14 @@ def summary(results: Mapping[tuple[str, str], Sequence[least_squares.Result]]) -
 
 
 class FewShotEvaluator:
-    """Evaluates a model while it trains: `evaluator(model)` returns {name: accuracy}.
+    """Evaluates the representation of a model, while it trains or at any time; see `Evaluator`.
 
-    Names are `few_shot/DATASET_5`, with the number of shots; values are means over seeds, in
-    [0, 1]. The model is evaluated with the weights that it has at that moment.
+    Yields `few_shot/DATASET_5`, with the number of shots; values are means over seeds, in [0, 1].
 
     Args:
         names: of data sets, or `Task`s.
-        shots, seeds: of `few_shot.evaluate`.
+        every_steps: 0 evaluates after the last step only.
+        shots, seeds: of `least_squares.evaluate`.
         l2: one penalty.
         **settings: `preprocess`, `data_dir` and `batch_size` of `evaluate`.
 
@@ -146,37 +148,56 @@ class FewShotEvaluator:
     Example:
 
     >>> evaluator = FewShotEvaluator(["cifar10"], shots=[5], data_dir="/data/tfds")
-    >>> evaluator(model)
+    >>> dict(evaluator.run(model))
     {'few_shot/cifar10_5': 0.41}
     """
+
+    distributed = False
 
     def __init__(
         self,
         names: Sequence[str | Task],
         *,
+        every_steps: int = 0,
         shots: Sequence[int] = least_squares.SHOTS,
         seeds: Sequence[int] = least_squares.SEEDS,
         l2: float = least_squares.L2,
         **settings,
     ):
         self.tasks = [each if isinstance(each, Task) else task(each) for each in names]
+        self.names = tuple(f"few_shot/{each.dataset}_{k}" for each in self.tasks for k in shots)
+        self.every_steps = every_steps
         self.shots, self.seeds, self.l2 = tuple(shots), tuple(seeds), l2
         self.settings = settings
-        self._loaded = None
+        self._loaded: tuple[keras.Model, LoadedModel] | None = None
         for each in self.tasks:
             data_dir = settings.get("data_dir")
             datasets.locate(datasets.get(each.dataset, data_dir), data_dir)
 
-    def __call__(self, model) -> dict[str, float]:
+    @classmethod
+    def from_config(
+        cls, config: ConfigDict, engine: Engine, loss: keras.losses.Loss
+    ) -> "FewShotEvaluator | None":
+        """Returns the evaluator of `config.few_shot`, or None if it names no data set."""
+        wanted = config.few_shot
+        if not wanted.datasets:
+            return None
+        return cls(
+            wanted.datasets.split(","),
+            every_steps=wanted.every_steps,
+            shots=wanted.shots,
+            data_dir=config.data_dir or None,
+        )
+
+    def run(self, model: keras.Model) -> Iterator[tuple[str, float]]:
+        """Yields the accuracies of `model` with the weights that it has at that moment."""
         if self._loaded is None or self._loaded[0] is not model:
             # Kept, so that the model is traced once and not at every evaluation.
             self._loaded = model, describe(model, model.name, identified=False)
         _, loaded = self._loaded
-        values = {}
         for each in self.tasks:
             results = evaluate(
                 loaded, each, shots=self.shots, seeds=self.seeds, l2=self.l2, **self.settings
             )
             for (shots, _), (mean, _) in least_squares.mean_accuracies(results).items():
-                values[f"few_shot/{each.dataset}_{shots}"] = mean
-        return values
+                yield f"few_shot/{each.dataset}_{shots}", mean

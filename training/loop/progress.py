@@ -1,8 +1,9 @@
-"""What a run says while it trains: a bar on a terminal, lines in a log."""
+"""What a run shows while it trains: a bar on a terminal, lines in a log."""
 
 import logging
 import sys
 import time
+from collections.abc import Mapping
 
 logger = logging.getLogger("training")
 
@@ -17,7 +18,7 @@ class Progress:
         shown: whether this process shows anything.
     """
 
-    def __init__(self, total, start, batch_size, shown=True):
+    def __init__(self, total: int, start: int, batch_size: int, shown: bool = True):
         self.total = total
         self.step = start
         self.batch_size = batch_size
@@ -51,7 +52,7 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def advance(self, step, seconds, loss):
+    def advance(self, step: int, seconds: float, loss: float) -> None:
         """Records that training reached `step` after `seconds` more of computing."""
         # The first call also traces and compiles, which says nothing of those to come.
         if self._started:
@@ -64,14 +65,14 @@ class Progress:
             note = f"{rate:.2f} steps/s  {rate * self.batch_size:.0f} images/s  loss {loss:.4f}"
             self._bar.update(self._task, completed=step, note=note)
 
-    def images_per_second(self):
+    def images_per_second(self) -> float:
         """Returns the rate since the last call of this method."""
         if self._seconds:
             self._rate = self._steps / self._seconds
         self._steps, self._seconds = 0, 0.0
         return self._rate * self.batch_size
 
-    def say(self, values):
+    def log(self, values: Mapping[str, float]) -> None:
         """Logs a row of metrics where there is no bar to show them."""
         if self.shown and self._bar is None:
             left = (self.total - self.step) / self._rate if self._rate else 0.0

@@ -2,10 +2,16 @@
 
 import csv
 import json
+import os
 import pathlib
+from collections.abc import Iterable, Mapping
+
+import keras
+from ml_collections import ConfigDict
 
 from training import config_keys
 from training.errors import UsageError
+from training.evaluators.classification import ClassificationEvaluator
 from training.io.atomic import whole_file, write_text
 
 METRICS = (
@@ -14,10 +20,7 @@ METRICS = (
     "learning_rate",
     "gradient_norm",
     "images_per_second",
-    "eval_loss",
-    "eval_top1",
-    "eval_top5",
-    "eval_count",
+    *ClassificationEvaluator.names,
 )
 
 
@@ -31,21 +34,20 @@ class RunDirectory:
         config: a complete config.
     """
 
-    def __init__(self, path, config):
+    def __init__(self, path: str | os.PathLike, config: ConfigDict):
         self.path = pathlib.Path(path)
         self.config = config
-        self.columns = (*METRICS, *few_shot_metrics(config.few_shot))
         self._metrics = self._events = None
 
     @property
-    def checkpoints(self):
+    def checkpoints(self) -> pathlib.Path:
         return self.path / "checkpoints"
 
     @property
-    def tensorboard(self):
+    def tensorboard(self) -> pathlib.Path:
         return self.path / "tensorboard"
 
-    def check(self):
+    def check(self) -> None:
         """Checks that the directory is new or holds a run of the same config.
 
         Raises:
@@ -67,10 +69,16 @@ class RunDirectory:
                 "Use another --workdir, or the values of its config.json to resume it."
             )
 
-    def open(self, step):
-        """Creates the directory, writes the config and drops what was logged after `step`."""
+    def open(self, step: int, names: Iterable[str]) -> None:
+        """Creates the directory, writes the config and drops what was logged after `step`.
+
+        Args:
+            step: number of updates done.
+            names: of the metrics of evaluators; those beyond `METRICS` get columns after them.
+        """
         import tensorflow as tf
 
+        columns = list(dict.fromkeys((*METRICS, *names)))
         write_text(self.path / "config.json", config_keys.to_json(self.config))
         file = self.path / "metrics.csv"
         rows = []
@@ -83,23 +91,24 @@ class RunDirectory:
                     if None not in row.values() and int(row["step"]) <= step
                 ]
         with whole_file(file) as temporary, temporary.open("w", newline="") as stream:
-            writer = csv.DictWriter(stream, self.columns)
+            writer = csv.DictWriter(stream, columns)
             writer.writeheader()
             writer.writerows(rows)
         self._metrics = file.open("a", newline="")
+        self._rows = csv.DictWriter(self._metrics, columns)
         self._events = tf.summary.create_file_writer(str(self.tensorboard))
 
-    def log(self, step, values):
+    def log(self, step: int, values: Mapping[str, float]) -> None:
         """Appends a row to `metrics.csv` and the TensorBoard events.
 
         Args:
-            step: int, number of updates done.
-            values: {name: number}, names from `METRICS` or `few_shot_metrics`.
+            step: number of updates done.
+            values: {name: number}, of the names that `open` was given and `METRICS`.
         """
         import tensorflow as tf
 
         row = {name: f"{value:.7g}" for name, value in values.items()}
-        csv.DictWriter(self._metrics, self.columns).writerow({"step": step, **row})
+        self._rows.writerow({"step": step, **row})
         self._metrics.flush()
         with self._events.as_default(step=step):
             for name, value in values.items():
@@ -107,21 +116,15 @@ class RunDirectory:
                 tf.summary.write(name, tf.constant(value, tf.float32), metadata=_scalar_metadata())
         self._events.flush()
 
-    def save_model(self, model, name="model.keras"):
+    def save_model(self, model: keras.Model, name: str = "model.keras") -> None:
         """Saves `model` under `name`, replacing the file only once the new one is complete."""
         with whole_file(self.path / name) as temporary:
             model.save(temporary)
 
-    def close(self):
+    def close(self) -> None:
         if self._metrics is not None:
             self._metrics.close()
             self._events.close()
-
-
-def few_shot_metrics(config):
-    """Returns the names of the few-shot accuracies that `config.few_shot` asks for."""
-    datasets = config.datasets.split(",") if config.datasets else ()
-    return tuple(f"few_shot/{name}_{shots}" for name in datasets for shots in config.shots)
 
 
 def _scalar_metadata():

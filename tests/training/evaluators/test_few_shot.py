@@ -102,12 +102,12 @@ def test_evaluator_during_training_sees_the_weights_of_the_moment(data_dir):
         data_dir=data_dir,
         preprocess="decode|resize(8)|value_range",
     )
-    before = evaluator(model)
+    before = dict(evaluator.run(model))
     assert set(before) == {"few_shot/digits_5", "few_shot/digits_25"}
     assert before["few_shot/digits_25"] > 0.3
     model.set_weights([np.zeros_like(w) for w in model.get_weights()])
     # Without information every image gets the same class.
-    assert evaluator(model)["few_shot/digits_25"] == pytest.approx(0.1, abs=0.02)
+    assert dict(evaluator.run(model))["few_shot/digits_25"] == pytest.approx(0.1, abs=0.02)
 
 
 def test_a_run_logs_few_shot_accuracy(data_dir, tmp_path):
@@ -131,7 +131,7 @@ def test_a_run_logs_few_shot_accuracy(data_dir, tmp_path):
         rows = list(csv.DictReader(file))
     assert [row["step"] for row in rows] == ["2", "3"]
     evaluator = few_shot.FewShotEvaluator(["digits"], shots=[1, 5], data_dir=data_dir)
-    final = evaluator(keras.saving.load_model(tmp_path / "run" / "model.keras"))
+    final = dict(evaluator.run(keras.saving.load_model(tmp_path / "run" / "model.keras")))
     for name, value in final.items():
         assert float(rows[-1][name]) == pytest.approx(value, abs=1e-6)
 

@@ -11,6 +11,7 @@ from training import config_keys
 from training.config_flags import load_config
 from training.errors import UsageError
 from training.loop import trainer
+from training.recipes.models import build_model
 
 MASKED = "training/configs/masked.py"
 FINETUNE = "training/configs/finetune.py"
@@ -47,7 +48,7 @@ def test_a_run_learns_reproducibly_and_is_fine_tuned(tmp_path):
     config = load_config(f"{FINETUNE}:{run},digits,size=16,steps=2")
     assert config.checkpoint == str(run)
     complete = config_keys.complete(config)
-    model = trainer.build_model(complete, num_classes=10)
+    model = build_model(complete, num_classes=10)
     masked = keras.saving.load_model(run / "model.keras")
     assert model.output.shape == (None, 10)
     for block in ("encoder_block_00", "encoder_block_01", "class_token", "position_embedding"):

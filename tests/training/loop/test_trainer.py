@@ -11,6 +11,7 @@ import tensorflow as tf
 from training.data import pipeline
 from training.evaluators import classification
 from training.loop import trainer
+from training.recipes.models import build_model
 from training.recipes.optimizers import build_optimizer
 
 
@@ -96,7 +97,7 @@ def test_saved_model_is_not_the_last_iterate(run, tiny, final_state):
     # The weight, its average and its two moments: the model holds the average alone.
     assert len(alike) == 4
     assert sum(np.array_equal(kernel, value) for value in alike) == 1
-    iterate = trainer.build_model(tiny(), num_classes=10)
+    iterate = build_model(tiny(), num_classes=10)
     optimizer = build_optimizer({"total_steps": 60, "ema_decay": 0.9})
     optimizer.build(iterate.trainable_variables)
     tf.train.Checkpoint(model=iterate, optimizer=optimizer).restore(
@@ -125,14 +126,14 @@ def test_start_from_a_checkpoint(run, tiny, tmp_path):
     _, workdir, _ = run
     trained = keras.saving.load_model(workdir / "model.keras")
     config = tiny(checkpoint=str(workdir / "model.keras"))
-    model = trainer.build_model(config, num_classes=7)
+    model = build_model(config, num_classes=7)
     np.testing.assert_array_equal(
         model.get_layer("embedding").get_weights()[0],
         trained.get_layer("embedding").get_weights()[0],
     )
     np.testing.assert_array_equal(model.get_layer("head").kernel, np.zeros((16, 7)))
     config.checkpoint_head = "keep"
-    kept = trainer.build_model(config, num_classes=10)
+    kept = build_model(config, num_classes=10)
     np.testing.assert_array_equal(kept.get_layer("head").kernel, trained.get_layer("head").kernel)
 
 

@@ -14,8 +14,9 @@ from ml_collections import ConfigDict
 import keras_vit
 from training.engines.tensorflow import strategies
 from training.engines.tensorflow.checkpoints import Checkpoints
-from training.engines.tensorflow.evaluation_step import EvaluationLoop
+from training.engines.tensorflow.split_sums import SplitSums
 from training.engines.tensorflow.train_step import TrainSteps
+from training.evaluators import metrics
 from training.recipes.losses import build_loss
 from training.recipes.optimizers import build_optimizer
 
@@ -82,7 +83,11 @@ def run(strategy, case):
     losses = [steps(batches, 2).loss for _ in range(STEPS // 2)]
     if optimizer.use_ema:
         optimizer.swap_averages()
-    evaluation = EvaluationLoop(strategy, model, steps.loss, eval_dataset)()
+
+    def batch_sums(logits, batch):
+        return metrics.counted_sums(logits, batch["label"], batch["mask"], steps.loss)
+
+    evaluation = metrics.means(SplitSums(strategy, model, batch_sums, eval_dataset)())
     return {
         f"{case}/losses": losses,
         f"{case}/count": evaluation["count"],

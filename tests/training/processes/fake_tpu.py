@@ -17,8 +17,9 @@ from tensorflow.python.tpu import tpu_system_metadata
 
 import keras_vit
 from training.engines.tensorflow import strategies
-from training.engines.tensorflow.evaluation_step import EvaluationLoop
+from training.engines.tensorflow.split_sums import SplitSums
 from training.engines.tensorflow.train_step import TrainSteps
+from training.evaluators import metrics
 from training.recipes.losses import build_loss
 from training.recipes.optimizers import build_optimizer
 
@@ -120,8 +121,12 @@ def main(output):
     )
     batches = iter(strategies.distribute(strategy, dataset))
     train = steps._function.get_concrete_function(batches, tf.constant(4), tf.zeros([2]))
-    evaluation = EvaluationLoop(strategy, model, loss, dataset)
-    evaluate = evaluation._evaluate_batch.get_concrete_function(next(batches))
+
+    def batch_sums(logits, batch):
+        return metrics.counted_sums(logits, batch["label"], batch["mask"], loss)
+
+    evaluation = SplitSums(strategy, model, batch_sums, dataset)
+    evaluate = evaluation._batch.get_concrete_function(next(batches))
     result = {
         "strategy": type(strategy).__name__,
         "replicas": strategy.num_replicas_in_sync,

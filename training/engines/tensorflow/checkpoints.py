@@ -4,14 +4,19 @@ import glob
 import logging
 import os
 import shutil
+from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
+from training.engines.base import Numbers, last_good
 from training.errors import TrainingError
 
 logger = logging.getLogger("training")
 
 PREFIX = "checkpoint"
+_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 class Checkpoints:
@@ -25,22 +30,33 @@ class Checkpoints:
         state: {name: trackable} to save, with the `optimizer` whose `iterations` are the step.
         keep: number of states kept.
         writes: whether this process saves; in a multi-worker job one does, all restore.
+
+    Attributes:
+        saved_step: int, the last step that is known to be saved, or None.
+        numbers: the float64 arrays that were saved with the state restored, by name, or None.
     """
 
-    def __init__(self, directory, state, keep=2, writes=True):
+    def __init__(
+        self,
+        directory: str | os.PathLike,
+        state: Mapping[str, Any],
+        keep: int = 2,
+        writes: bool = True,
+    ):
         self.directory = str(directory)
         self.writes = writes
-        self.saved_step = None
+        self.saved_step: int | None = None
+        self.numbers: dict[str, np.ndarray] | None = None
         self._keep = keep
-        self._optimizer = state["optimizer"]
-        self._checkpoint = tf.train.Checkpoint(**state)
+        self._state = dict(state)
         self._manager = None
 
     @property
-    def step(self):
-        return int(self._optimizer.iterations.numpy())
+    def step(self) -> int:
+        """Updates that the optimizer has made."""
+        return int(self._state["optimizer"].iterations.numpy())
 
-    def restore(self):
+    def restore(self) -> int | None:
         """Restores the newest state that can be read.
 
         A damaged state is reported, set aside under another name, and the one before is used.
@@ -58,8 +74,9 @@ class Checkpoints:
             path = paths[-1]
             try:
                 # Reading all of it first leaves the variables as they are if it is damaged.
-                _read_all(path)
-                self._checkpoint.restore(path).assert_existing_objects_matched()
+                values = _read_all(path)
+                restored = tf.train.Checkpoint(**self._state).restore(path)
+                restored.assert_existing_objects_matched().expect_partial()
             except (tf.errors.OpError, ValueError, AssertionError) as error:
                 logger.error(
                     "The checkpoint %s cannot be read (%s). Using the one before.",
@@ -71,6 +88,11 @@ class Checkpoints:
             if damaged and self.writes:
                 self._set_aside(damaged, paths)
             self.saved_step = self.step
+            self.numbers = {
+                name: np.asarray(values[name + _VALUE], np.float64)
+                for name in (key.removesuffix(_VALUE) for key in values if key.endswith(_VALUE))
+                if "/" not in name and name not in (*self._state, "save_counter")
+            }
             return self.step
         if damaged:
             raise TrainingError(
@@ -88,8 +110,11 @@ class Checkpoints:
             self.directory, kept[-1], all_model_checkpoint_paths=kept
         )
 
-    def save(self):
+    def save(self, numbers: Numbers | None = None) -> None:
         """Saves the current state, unless this very step is saved already.
+
+        Args:
+            numbers: float64 arrays to save with it, by name, the same names every time.
 
         Raises:
             TrainingError: if it cannot be written; earlier states are untouched.
@@ -99,35 +124,37 @@ class Checkpoints:
             return
         if self.writes:
             try:
-                if self._manager is None:
-                    self._manager = tf.train.CheckpointManager(
-                        self._checkpoint,
-                        self.directory,
-                        max_to_keep=self._keep,
-                        checkpoint_name=PREFIX,
-                    )
-                self._manager.save(checkpoint_number=step)
+                self._write(step, numbers or {})
             except (tf.errors.OpError, OSError) as error:
                 self._remove_remains(step)
                 raise TrainingError(
                     f"The checkpoint of step {step} cannot be written to {self.directory}: "
-                    f"{str(error).split(chr(10), 1)[0][:200]}. {self.last_good()} "
+                    f"{str(error).split(chr(10), 1)[0][:200]}. {last_good(self.saved_step)} "
                     "Make room and run the same command again."
                 ) from error
         self.saved_step = step
+
+    def _write(self, step, numbers):
+        if self._manager is None:
+            self._variables = {
+                name: tf.Variable(value, dtype=tf.float64) for name, value in numbers.items()
+            }
+            self._manager = tf.train.CheckpointManager(
+                tf.train.Checkpoint(**self._state, **self._variables),
+                self.directory,
+                max_to_keep=self._keep,
+                checkpoint_name=PREFIX,
+            )
+        for name, value in numbers.items():
+            self._variables[name].assign(value)
+        self._manager.save(checkpoint_number=step)
 
     def _remove_remains(self, step):
         for path in glob.glob(os.path.join(glob.escape(self.directory), f"{PREFIX}-{step}[._]*")):
             shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
 
-    def last_good(self):
-        """Returns a sentence that names the state a new start would resume from."""
-        if self.saved_step is None:
-            return "There is no earlier checkpoint."
-        return f"The last good checkpoint is that of step {self.saved_step}."
-
 
 def _read_all(path):
+    """Returns every value of a checkpoint by its key."""
     reader = tf.train.load_checkpoint(path)
-    for name in reader.get_variable_to_shape_map():
-        reader.get_tensor(name)
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}

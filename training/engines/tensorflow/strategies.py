@@ -1,15 +1,19 @@
 """Distribution strategies by name, and each replica's share of the input."""
 
 import os
+from collections.abc import Iterable
+from typing import Any
 
 import tensorflow as tf
+from ml_collections import ConfigDict
 
+from training.engines.base import MakeDataset
 from training.engines.tensorflow.tf_config import read_cluster
 from training.engines.worker_watch import Watch
 from training.errors import UsageError
 
 
-def create_strategy(config):
+def create_strategy(config: ConfigDict) -> tuple[tf.distribute.Strategy, Watch | None]:
     """Returns the `tf.distribute.Strategy` that `config.strategy` names, and a watch or None.
 
     Create it before anything else touches TensorFlow's devices.
@@ -32,12 +36,7 @@ def create_strategy(config):
     if config.strategy == "multiworker":
         watch = Watch(read_cluster().others, config.peer_timeout).start()
         return tf.distribute.MultiWorkerMirroredStrategy(), watch
-    if config.strategy == "tpu":
-        return _tpu_strategy(config), None
-    raise UsageError(
-        "config.strategy: expected one, mirrored, multiworker or tpu. "
-        f"Received: {config.strategy!r}."
-    )
+    return _tpu_strategy(config), None
 
 
 def _local_devices():
@@ -67,7 +66,7 @@ def _first_line(error):
     return str(error).strip().split("\n", 1)[0][:200]
 
 
-def is_chief(strategy):
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
     """Whether this process writes the run's files."""
     resolver = strategy.cluster_resolver
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
@@ -77,22 +76,7 @@ def is_chief(strategy):
     )
 
 
-def check_batch_size(name, batch_size, strategy, parts=1):
-    """Checks that a batch splits evenly over the replicas (and `parts` micro-batches of each).
-
-    Raises:
-        UsageError: if it does not.
-    """
-    replicas = strategy.num_replicas_in_sync
-    if batch_size % (replicas * parts):
-        micro = f" and {parts} micro-batches" if parts > 1 else ""
-        raise UsageError(
-            f"config.{name}={batch_size} does not split evenly over {replicas} replicas{micro}: "
-            f"expected a multiple of {replicas * parts}."
-        )
-
-
-def distribute(strategy, make_dataset):
+def distribute(strategy: tf.distribute.Strategy, make_dataset: MakeDataset) -> Iterable[Any]:
     """Returns the input of every replica, as a distributed dataset.
 
     Args:
@@ -119,7 +103,7 @@ def _split(batch, parts):
     )
 
 
-def agree(strategy, value):
+def agree(strategy: tf.distribute.Strategy, value: int) -> bool:
     """Waits for all workers and returns whether `value`, an int, is the same on each."""
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return True

@@ -1,27 +1,15 @@
 """One update on one replica, and many of them per call from the host."""
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import keras
 import tensorflow as tf
 
+from keras_vit.typing import Tensor
+from training.engines.base import PrepareImages, Report
+
 SEED_STATE = "seed_generator_state"
-
-
-class Report(NamedTuple):
-    """What a call of several steps tells the host; equal on every worker.
-
-    Attributes:
-        loss, gradient_norm: means over the steps of the call.
-        save, stop: whether any worker asked for a checkpoint, or to stop.
-        bad_step: the first step whose loss or gradient was not usable, or -1.
-    """
-
-    loss: float
-    gradient_norm: float
-    save: bool
-    stop: bool
-    bad_step: int
 
 
 class TrainSteps:
@@ -46,17 +34,17 @@ class TrainSteps:
 
     def __init__(
         self,
-        strategy,
-        model,
-        optimizer,
-        loss,
+        strategy: tf.distribute.Strategy,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+        loss: keras.losses.Loss,
         *,
-        batch_size,
-        seed=0,
-        accumulation_steps=1,
-        jit_compile=False,
-        loss_limit=1e6,
-        prepare_images=None,
+        batch_size: int,
+        seed: int = 0,
+        accumulation_steps: int = 1,
+        jit_compile: bool = False,
+        loss_limit: float = 1e6,
+        prepare_images: PrepareImages | None = None,
     ):
         self.strategy = strategy
         self.model = model
@@ -92,7 +80,7 @@ class TrainSteps:
                 self._gradients = tf.function(self.gradients, jit_compile=True)
         self._function = tf.function(self._run, reduce_retracing=True)
 
-    def dropout_seeds(self, replica, micro_batch):
+    def dropout_seeds(self, replica: Tensor, micro_batch: int) -> Tensor:
         """Returns the state of every seed generator of the model, (generators, 2) int64."""
         key = tf.stack([tf.constant(self.seed, tf.int64), self.optimizer.iterations.value])
         part = tf.cast(replica, tf.int32) * self.accumulation_steps + micro_batch
@@ -102,7 +90,9 @@ class TrainSteps:
         )
         return tf.cast(seeds, tf.int64)
 
-    def gradients(self, images, labels, replica):
+    def gradients(
+        self, images: Tensor, labels: Tensor, replica: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
         """Returns this replica's share of the loss and of its gradients.
 
         Args:
@@ -140,14 +130,14 @@ class TrainSteps:
                 sums = [a + b for a, b in zip(sums, gradients, strict=True)]
         return total, sums
 
-    def sum_over_replicas(self, tensors):
+    def sum_over_replicas(self, tensors: list[Tensor]) -> list[Tensor]:
         """Returns the sums of this replica's tensors with those of all others, in one go."""
         context = tf.distribute.get_replica_context()
         if context.num_replicas_in_sync == 1:
             return tensors
         return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
 
-    def update(self, images, labels, requests):
+    def update(self, images: Tensor, labels: Tensor, requests: Tensor) -> None:
         """One update, in replica context: gradients, all-reduce, clipping, new weights."""
         context = tf.distribute.get_replica_context()
         replica = tf.cast(context.replica_id_in_sync_group, tf.int32)
@@ -171,7 +161,9 @@ class TrainSteps:
             self.strategy.run(self._update, (batch["image"], batch["label"], requests))
         return self._sums.read_value(), self._bad_step.read_value()
 
-    def __call__(self, iterator, steps, save=False, stop=False):
+    def __call__(
+        self, iterator: Iterator[Any], steps: int, save: bool = False, stop: bool = False
+    ) -> Report:
         """Runs `steps` updates on the next batches of `iterator`.
 
         Args:

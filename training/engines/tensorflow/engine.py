@@ -1,0 +1,162 @@
+"""The engine of Keras's TensorFlow backend: updates under a distribution strategy."""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from ml_collections import ConfigDict
+
+from training.engines.base import (
+    BatchSums,
+    Engine,
+    MakeDataset,
+    Numbers,
+    PrepareImages,
+    Report,
+)
+from training.engines.tensorflow import strategies
+from training.engines.tensorflow.checkpoints import Checkpoints
+from training.engines.tensorflow.split_sums import SplitSums
+from training.engines.tensorflow.train_step import TrainSteps
+from training.errors import TrainingError
+
+# How long the watch may take to name a worker that was lost.
+_SECONDS_TO_NAME_THE_LOST = 10
+
+
+class TensorFlowEngine(Engine):
+    """See `Engine`. Every variable is whole on every replica.
+
+    Attributes:
+        strategy: the `tf.distribute.Strategy` of `config.strategy`.
+        optimizer: made under it, from `build` on.
+    """
+
+    strategies = ("one", "mirrored", "multiworker", "tpu")
+
+    def __init__(self, config: ConfigDict):
+        super().__init__(config)
+        self.strategy, self._watch = strategies.create_strategy(config)
+        self.is_chief = strategies.is_chief(self.strategy)
+        self.check_batch_sizes(self.strategy.num_replicas_in_sync)
+
+    def build(
+        self,
+        make_model: Callable[[], keras.Model],
+        make_optimizer: Callable[[], keras.optimizers.Optimizer],
+        loss: keras.losses.Loss,
+        prepare_images: PrepareImages | None = None,
+    ) -> None:
+        config = self.config
+        with self.strategy.scope():
+            self.model = make_model()
+            self.optimizer = make_optimizer()
+            self.optimizer.build(self.model.trainable_variables)
+        self._steps = TrainSteps(
+            self.strategy,
+            self.model,
+            self.optimizer,
+            loss,
+            batch_size=config.batch_size,
+            seed=config.seed,
+            accumulation_steps=config.accumulation_steps,
+            jit_compile=config.jit_compile,
+            loss_limit=config.loss_limit,
+            prepare_images=prepare_images,
+        )
+
+    def restore(self, directory: str | os.PathLike) -> dict[str, np.ndarray] | None:
+        self._checkpoints = Checkpoints(
+            directory,
+            {"model": self.model, "optimizer": self.optimizer},
+            keep=self.config.keep_checkpoints,
+            writes=self.is_chief,
+        )
+        step = self._checkpoints.restore()
+        if step is not None:
+            self.step = self.saved_step = step
+        if self._watch:
+            self._watch.resume_hint = "Training resumes from the last checkpoint that was saved. "
+        return self._checkpoints.numbers
+
+    def save(self, numbers: Numbers, *, wait: bool = True) -> None:
+        self._checkpoints.save(numbers)
+        self.saved_step = self._checkpoints.saved_step
+
+    def make_batches(self, make_dataset: MakeDataset) -> Iterator[Any]:
+        return iter(strategies.distribute(self.strategy, make_dataset))
+
+    def train(
+        self, batches: Iterator[Any], count: int, *, save: bool = False, stop: bool = False
+    ) -> Report:
+        report = self._steps(batches, count, save=save, stop=stop)
+        self.step += count
+        return report
+
+    @property
+    def learning_rate(self) -> float:
+        return float(self.optimizer.learning_rate)
+
+    def make_split_sums(
+        self,
+        batch_sums: BatchSums,
+        make_dataset: MakeDataset,
+        prepare_images: PrepareImages | None = None,
+    ) -> Callable[[], np.ndarray]:
+        return SplitSums(self.strategy, self.model, batch_sums, make_dataset, prepare_images)
+
+    @contextlib.contextmanager
+    def averaged_weights(self) -> Iterator[keras.Model]:
+        if not self.optimizer.use_ema:
+            yield self.model
+            return
+        self.optimizer.swap_averages()
+        try:
+            yield self.model
+        finally:
+            self.optimizer.swap_averages()
+
+    def agree(self, value: int) -> bool:
+        return strategies.agree(self.strategy, value)
+
+    def start_profile(self, directory: str | os.PathLike) -> None:
+        tf.profiler.experimental.start(str(directory))
+
+    def stop_profile(self) -> None:
+        tf.profiler.experimental.stop()
+
+    @contextlib.contextmanager
+    def translated_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except tf.errors.OpError as error:
+            message = _reason(error)
+            if self._watch:
+                time.sleep(_SECONDS_TO_NAME_THE_LOST)
+                raise TrainingError(
+                    f"The workers lost contact after step {self.step}: {message} "
+                    f"{self.last_good()} Start all workers again."
+                ) from error
+            raise TrainingError(
+                f"Training failed after step {self.step}: {message} {self.last_good()}"
+            ) from error
+
+    def close(self) -> None:
+        if self._watch:
+            self._watch.stop()
+            if self.is_chief:
+                # The others report to the chief's server until they end.
+                self._watch.wait_until_gone(5.0)
+
+
+def _reason(error):
+    """Returns what a TensorFlow error says, without where in a graph it was."""
+    places = ("Graph execution error", "Detected at node", "<stack", "File ", "[[", "  ")
+    lines = (line.strip() for line in error.message.splitlines())
+    said = [line for line in lines if line and not line.startswith(places)]
+    return (said or [type(error).__name__])[0][:300]

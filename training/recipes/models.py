@@ -1,0 +1,39 @@
+"""The model of a config, with the weights that it starts from."""
+
+import keras
+from ml_collections import ConfigDict
+
+import keras_vit
+from training.errors import UsageError
+
+
+def build_model(config: ConfigDict, num_classes: int) -> keras.Model:
+    """Returns the model of `config.model`, with the weights of `config.checkpoint` if any.
+
+    Transfer removes the whole head, two layers after pre-training, for a single new one (appendix
+    B.1.1), unless `config.checkpoint_head` is `"keep"`.
+
+    Args:
+        config: a complete config.
+        num_classes: of the head, unless `config.model` says otherwise.
+
+    Raises:
+        UsageError: for an argument that the model does not take.
+        ValueError: for arguments or weights that do not fit.
+    """
+    arguments = {"num_classes": num_classes} | config.model.to_dict()
+    name = arguments.pop("name", "")
+    try:
+        if name:
+            model = keras_vit.create_model(name, **arguments)
+        else:
+            model = keras_vit.VisionTransformer(**arguments)
+    except TypeError as error:
+        raise UsageError(f"config.model: {error}") from error
+    if config.checkpoint:
+        head = ("head",) if config.model.get("representation_size") else ("head", "pre_logits")
+        skip = () if config.checkpoint_head == "keep" else head
+        keras_vit.load_checkpoint(model, config.checkpoint, skip=skip)
+    if config.masked.target:
+        return keras_vit.MaskedPatchPrediction(model, **config.masked.to_dict())
+    return model

@@ -4,18 +4,22 @@ Labels are `(batch, classes)` floats, logits `(batch, classes)`; both losses are
 float32 whatever the precision of the logits, and averaged over the batch.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
+
+from keras_vit.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("keras_vit")
 class SoftmaxCrossentropy(keras.losses.Loss):
     """Softmax cross-entropy, `-sum_c y_c log softmax(z)_c`: fine-tuning."""
 
-    def __init__(self, name="softmax_crossentropy", **kwargs):
+    def __init__(self, name: str = "softmax_crossentropy", **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         labels, logits = ops.cast(y_true, "float32"), ops.cast(y_pred, "float32")
         return -ops.sum(labels * ops.log_softmax(logits, axis=-1), axis=-1)
 
@@ -28,10 +32,10 @@ class SigmoidCrossentropy(keras.losses.Loss):
     with the number of classes; start such a head from a negative bias.
     """
 
-    def __init__(self, name="sigmoid_crossentropy", **kwargs):
+    def __init__(self, name: str = "sigmoid_crossentropy", **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         labels, logits = ops.cast(y_true, "float32"), ops.cast(y_pred, "float32")
         return -ops.sum(
             labels * ops.log_sigmoid(logits) + (1.0 - labels) * ops.log_sigmoid(-logits), axis=-1
@@ -42,17 +46,17 @@ class SigmoidCrossentropy(keras.losses.Loss):
 class OwnLoss(keras.losses.Loss):
     """The mean of what the model returns for an image: a self-supervised model's own losses."""
 
-    def __init__(self, name="own_loss", **kwargs):
+    def __init__(self, name: str = "own_loss", **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return ops.mean(ops.cast(y_pred, "float32"), axis=-1)
 
 
 LOSSES = {"softmax": SoftmaxCrossentropy, "sigmoid": SigmoidCrossentropy, "own": OwnLoss}
 
 
-def build_loss(name):
+def build_loss(name: str) -> keras.losses.Loss:
     """Returns the loss called `name`, a key of `LOSSES`, as a `keras.losses.Loss`.
 
     Raises:

@@ -6,21 +6,33 @@ first moments can be stored in bfloat16, and the moving average of the weights s
 weights. All work with `compile` and `fit`; a distributed loop calls `apply_reduced`.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
 import keras
 from keras import ops
 
+from keras_vit.typing import Tensor
 from training.recipes.schedules import WarmupDecay
+
+LearningRate: TypeAlias = float | keras.optimizers.schedules.LearningRateSchedule
 
 
 class _Optimizer(keras.optimizers.Optimizer):
     """What both optimizers share: decoupled weight decay, moment precision, weight average."""
 
-    def __init__(self, learning_rate, weight_decay=0.0, first_moment_dtype="float32", **kwargs):
+    def __init__(
+        self,
+        learning_rate: LearningRate,
+        weight_decay: float = 0.0,
+        first_moment_dtype: str = "float32",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(learning_rate, weight_decay=None, **kwargs)
         self.decoupled_weight_decay = float(weight_decay)
         self.first_moment_dtype = first_moment_dtype
 
-    def build(self, variables):
+    def build(self, variables: Sequence[keras.Variable]) -> None:
         if self.built:
             return
         super().build(variables)
@@ -51,7 +63,7 @@ class _Optimizer(keras.optimizers.Optimizer):
         ):
             average.assign(self.ema_momentum * average + (1.0 - self.ema_momentum) * variable)
 
-    def apply_reduced(self, gradients):
+    def apply_reduced(self, gradients: Sequence[Tensor]) -> Tensor:
         """Clips and applies gradients that are already summed over all replicas.
 
         Call it in replica context (or without a strategy), after `build`: each replica updates
@@ -76,7 +88,7 @@ class _Optimizer(keras.optimizers.Optimizer):
         self._iterations.assign_add(1)
         return norm
 
-    def swap_averages(self):
+    def swap_averages(self) -> None:
         """Exchanges the weights with their moving averages; calling it twice changes nothing."""
         for variable, average in zip(
             self._trainable_variables, self._model_variables_moving_average, strict=True
@@ -85,7 +97,7 @@ class _Optimizer(keras.optimizers.Optimizer):
             variable.assign(average)
             average.assign(weights)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {
             "weight_decay": self.decoupled_weight_decay,
             "first_moment_dtype": self.first_moment_dtype,
@@ -105,11 +117,13 @@ class Momentum(_Optimizer):
         **kwargs: of `keras.optimizers.Optimizer`, such as `global_clipnorm` and `use_ema`.
     """
 
-    def __init__(self, learning_rate, momentum=0.9, **kwargs):
+    def __init__(self, learning_rate: LearningRate, momentum: float = 0.9, **kwargs: Any) -> None:
         super().__init__(learning_rate, **kwargs)
         self.momentum = momentum
 
-    def update_step(self, gradient, variable, learning_rate):
+    def update_step(
+        self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor
+    ) -> None:
         index = self._get_variable_index(variable)
         moment = self.first_moments[index]
         velocity = self.momentum * ops.cast(moment, variable.dtype) + ops.cast(
@@ -118,7 +132,7 @@ class Momentum(_Optimizer):
         self.assign(moment, velocity)
         self._decrease(variable, index, velocity, learning_rate)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {"momentum": self.momentum}
 
 
@@ -139,14 +153,20 @@ class AdamW(_Optimizer):
     """
 
     def __init__(
-        self, learning_rate, weight_decay=0.0, beta_1=0.9, beta_2=0.999, epsilon=1e-8, **kwargs
-    ):
+        self,
+        learning_rate: LearningRate,
+        weight_decay: float = 0.0,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(learning_rate, weight_decay=weight_decay, **kwargs)
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
 
-    def build(self, variables):
+    def build(self, variables: Sequence[keras.Variable]) -> None:
         if self.built:
             return
         super().build(variables)
@@ -155,7 +175,9 @@ class AdamW(_Optimizer):
             for index, variable in enumerate(variables)
         ]
 
-    def update_step(self, gradient, variable, learning_rate):
+    def update_step(
+        self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor
+    ) -> None:
         index = self._get_variable_index(variable)
         moment, second_moment = self.first_moments[index], self.second_moments[index]
         gradient = ops.cast(gradient, variable.dtype)
@@ -170,7 +192,7 @@ class AdamW(_Optimizer):
         second = second / (1.0 - ops.power(self.beta_2, update))
         self._decrease(variable, index, first / (ops.sqrt(second) + self.epsilon), learning_rate)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {
             "beta_1": self.beta_1,
             "beta_2": self.beta_2,
@@ -180,7 +202,7 @@ class AdamW(_Optimizer):
 
 OPTIMIZERS = {"sgd": Momentum, "adamw": AdamW}
 
-DEFAULTS = {
+DEFAULTS: dict[str, Any] = {
     "name": "adamw",
     "base_lr": 1e-3,
     "schedule": "cosine",
@@ -197,7 +219,7 @@ DEFAULTS = {
 }
 
 
-def build_optimizer(config):
+def build_optimizer(config: Mapping[str, Any]) -> keras.optimizers.Optimizer:
     """Returns the optimizer that `config` describes.
 
     Args:
@@ -231,7 +253,7 @@ def build_optimizer(config):
             "Optimizer: total_steps, the length of the learning-rate schedule, must be at least 1. "
             f"Received: total_steps={config['total_steps']}."
         )
-    arguments = {
+    arguments: dict[str, Any] = {
         "learning_rate": WarmupDecay(
             config["base_lr"],
             config["total_steps"],

@@ -1,9 +1,12 @@
 """Learning-rate schedules of the paper: linear warm-up, then cosine or linear decay."""
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
+
+from keras_vit.typing import Tensor
 
 DECAYS = ("cosine", "linear")
 
@@ -31,7 +34,14 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         ValueError: for an unknown decay or a warm-up that leaves no step to decay in.
     """
 
-    def __init__(self, base_lr, total_steps, warmup_steps=0, decay="cosine", end_lr=0.0):
+    def __init__(
+        self,
+        base_lr: float,
+        total_steps: int,
+        warmup_steps: int = 0,
+        decay: str = "cosine",
+        end_lr: float = 0.0,
+    ) -> None:
         super().__init__()
         if decay not in DECAYS:
             raise ValueError(
@@ -49,7 +59,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.decay = decay
         self.end_lr = float(end_lr)
 
-    def __call__(self, step):
+    def __call__(self, step: Tensor) -> Tensor:
         """Returns the float32 rate of update `step` (integer scalar, from 0)."""
         step = ops.cast(step, "float32")
         progress = (step - self.warmup_steps) / (self.total_steps - self.warmup_steps)
@@ -63,7 +73,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
             rate = rate * ops.minimum(1.0, step / self.warmup_steps)
         return rate
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             "base_lr": self.base_lr,
             "total_steps": self.total_steps,

@@ -1,9 +1,12 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
+# Each worker takes up to 3 GiB of memory. A file's tests stay together: they share models.
+WORKERS ?= 2
+PYTEST := $(RUN) -m pytest -n $(WORKERS) --dist loadfile
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help quickstart test lint test-jax test-slow legacy clean
+.PHONY: help quickstart test lint test-all test-jax test-slow legacy docs clean
 
 help: ## Name the commands.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -11,19 +14,20 @@ help: ## Name the commands.
 quickstart: $(VENV)/installed ## Train, evaluate, export and verify a small model on real digits.
 	@$(RUN) examples/quickstart.py
 
-test: $(VENV)/installed lint ## Check everything that a change may break.
-	$(RUN) -m pytest -m "not slow" tests/keras_vit
-	$(RUN) -m pytest -m "not slow" tests/training
-	$(RUN) -m pytest -m "not slow" tests/export tests/benchmarks tests/test_readme.py
+test: $(VENV)/installed lint ## Check everything that a change is likely to break.
+	$(PYTEST) -m "not slow and not long"
 
-lint: $(VENV)/installed ## Ruff.
+lint: $(VENV)/installed ## Ruff, and mypy on the four packages.
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 
-test-jax: $(VENV)/jax-installed ## The library's tests on Keras's JAX backend.
-	KERAS_BACKEND=jax $(RUN) -m pytest -m "not slow" tests/keras_vit
+test-all: test ## And what takes longer: clusters, kills, every kind of model in every export.
+	$(PYTEST) -m "long and not slow"
 
-test-slow: $(VENV)/installed ## Longer checks: ten kill points, a full quickstart.
+test-jax: $(VENV)/jax-installed ## The library's tests on Keras's JAX backend.
+	KERAS_BACKEND=jax $(PYTEST) -m "not slow" tests/keras_vit
+
+test-slow: $(VENV)/installed ## Longest checks: ten kill points, a full quickstart.
 	$(RUN) -m pytest -m slow
 
 legacy: $(VENV)/installed ## Fine-tune an exported module under TF 2.15 and tensorflow-addons.

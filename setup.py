@@ -9,16 +9,18 @@ HERE = pathlib.Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "keras_vit" / "version.py").read_text()).group(
     1
 )
+PACKAGES = ("keras_vit", "training", "export", "benchmarks")
 
 setup(
     name="keras-vit",
     version=VERSION,
-    description="The Vision Transformer for Keras 3: train, transfer, analyse and export it.",
+    description="The Vision Transformer for Keras 3: train, transfer, analyze and export it.",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.10,<3.14",
-    packages=find_packages(include=["keras_vit*", "training*", "export*", "benchmarks*"]),
+    packages=find_packages(include=[f"{name}*" for name in PACKAGES]),
+    package_data={name: ["py.typed"] for name in PACKAGES},
     install_requires=[
         "absl-py",
         "ai-edge-litert>=2.0",
@@ -40,7 +42,7 @@ setup(
         "tf_keras>=2.19",
     ],
     extras_require={
-        "test": ["hypothesis", "pytest", "pytest-timeout", "ruff"],
+        "test": ["hypothesis", "mypy", "pytest", "pytest-timeout", "pytest-xdist", "ruff"],
         "gpu": ["tensorflow[and-cuda]>=2.19,<2.22"],
         "tpu": ["tensorflow-tpu==2.20.0; sys_platform == 'linux'", "libtpu<=0.0.30"],
         "bench": ["keras-hub", "timm", "torch", "jax", "flax", "onnxruntime"],

@@ -8,10 +8,15 @@ import sys
 
 import pytest
 
+import export
+import keras_vit
+import training
+
 ROOT = pathlib.Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 GUIDES = ("tf_hub.md", "tflite.md")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+GUIDE_PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [*sorted(ROOT.glob("*.md")), *GUIDE_PAGES, *sorted((ROOT / "docs/reference").glob("*.md"))]
 
 
 def run(*arguments, cwd):
@@ -52,7 +57,7 @@ def test_commands_run(tmp_path):
     assert (tmp_path / "run" / "model.tflite").exists()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     links = re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text())
     missing = [link for link in links if not (page.parent / link).exists()]
@@ -60,8 +65,21 @@ def test_links_lead_somewhere(page):
 
 
 def test_every_guide_is_linked():
-    linked = set(re.findall(r"\]\(docs/([^)#]+)\)", README))
-    assert {page.name for page in PAGES[1:]} <= linked
+    guides = {page.name for page in GUIDE_PAGES} - {"index.md"}
+    index = (ROOT / "docs" / "index.md").read_text()
+    configuration = (ROOT / "mkdocs.yml").read_text()
+    assert guides <= set(re.findall(r"\]\(docs/([^)#]+)\)", README))
+    assert guides <= set(re.findall(r"\]\(([^)#]+)\)", index))
+    assert guides <= set(re.findall(r"- (\S+\.md)", configuration))
+
+
+def test_everything_exported_is_in_the_reference():
+    reference = "".join(page.read_text() for page in (ROOT / "docs/reference").glob("*.md"))
+    documented = re.findall(r"^::: ([\w.]+)", reference, re.MULTILINE)
+    words = {word for name in documented for word in name.split(".")}
+    for package in (keras_vit, training, export):
+        missing = set(package.__all__) - words - {"__version__"}
+        assert not missing, f"docs/reference has no line ::: for {missing} of {package.__name__}"
 
 
 def test_quickstart_exports_what_it_trains(tmp_path):

@@ -1,4 +1,5 @@
 PYTHON ?= python3
+SHELL := /bin/bash -o pipefail
 VENV := .venv
 RUN := $(VENV)/bin/python
 # Each worker takes up to 3 GiB of memory. A file's tests stay together: they share models.
@@ -30,6 +31,11 @@ test-jax: $(VENV)/jax-installed ## The library's tests on Keras's JAX backend.
 test-slow: $(VENV)/installed ## Longest checks: ten kill points, a full quickstart.
 	$(RUN) -m pytest -m slow
 
+docs: $(VENV)/docs-installed ## The site in build/site; a broken link or a missing docstring fails.
+	@mkdir -p build
+	$(VENV)/bin/zensical build --clean --strict 2>&1 | tee build/docs.log
+	@! grep -q '^griffe' build/docs.log || (echo "The docstrings above differ from their signatures." && exit 1)
+
 legacy: $(VENV)/installed ## Fine-tune an exported module under TF 2.15 and tensorflow-addons.
 	$(RUN) -m tests.legacy
 
@@ -43,6 +49,10 @@ $(VENV)/installed: requirements.lock setup.py
 
 $(VENV)/jax-installed: $(VENV)/installed requirements-jax.lock
 	@$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements-jax.lock
+	@touch $@
+
+$(VENV)/docs-installed: $(VENV)/installed requirements-docs.lock
+	@$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements-docs.lock
 	@touch $@
 
 clean: ## Remove environments and runs.

@@ -27,6 +27,7 @@ def run(*arguments, cwd):
     return result.stdout
 
 
+@pytest.mark.long
 def test_python_examples_run_one_after_the_other(tmp_path):
     examples = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert len(examples) == 3
@@ -38,6 +39,7 @@ def test_python_examples_run_one_after_the_other(tmp_path):
     assert (tmp_path / "digits.tflite").stat().st_size > 50_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("guide", GUIDES)
 def test_examples_of_guides(guide, tmp_path):
     examples = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / guide).read_text(), re.DOTALL)
@@ -45,6 +47,7 @@ def test_examples_of_guides(guide, tmp_path):
     run("-c", "\n".join(examples), cwd=tmp_path)
 
 
+@pytest.mark.long
 def test_commands_run(tmp_path):
     block = re.search(r"## The commands\n\n```\n(.*?)```", README, re.DOTALL)[1]
     lines = block.strip().splitlines()

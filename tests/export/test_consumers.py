@@ -263,5 +263,6 @@ print("moved", moved, "of", len(before), "fell", history[-1] < history[0])
 """
 
 
+@pytest.mark.long
 def test_mirrored_strategy_on_two_devices(model, directory, data):
     assert run_apart(MIRRORED, directory, data) == moved_all(model)

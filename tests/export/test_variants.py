@@ -26,7 +26,15 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module", params=[*MODELS, "bit", "axial resnet", "masked"])
+# Of which each takes an exporter's path of its own.
+ALWAYS = ("map", "masked")
+KINDS = [
+    pytest.param(kind, marks=[] if kind in ALWAYS else pytest.mark.long)
+    for kind in (*MODELS, "bit", "axial resnet", "masked")
+]
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def case(request, make_vit, randomize):
     name = request.param
     if name == "bit":

@@ -50,6 +50,7 @@ def _wait_for(condition, process, seconds=400):
         time.sleep(0.02)
 
 
+@pytest.mark.long
 def test_a_run_killed_in_the_middle_gives_the_table_of_an_uninterrupted_one(
     arguments, launch, tmp_path
 ):

@@ -3,10 +3,12 @@
 import pathlib
 
 import numpy as np
+import pytest
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "processes" / "equivalence.py"
 
 
+@pytest.mark.long
 def test_strategies_agree(launch, cluster, tmp_path):
     commands = [(("one", "mirrored"), {})]
     commands += [(("multiworker",), environment) for environment in cluster(2)]

@@ -1,25 +1,34 @@
-"""`python -m benchmarks COMMAND …`: measures this package, and its peers beside it."""
+"""`python -m benchmarks COMMAND …`: measures this package, and other libraries beside it."""
 
 import importlib
 import os
+import re
 import sys
+from collections.abc import Sequence
 
 COMMANDS = {
-    "model": "inference or training step, against other libraries",
-    "memory": "peak memory of training against the batch, with and without remat",
+    "compare_libraries": "inference or training step, against other libraries",
+    "compare_exporters": "exported files for phones, against other exporters",
+    "figure_11_throughput": "images per second and largest batch of the paper's models",
     "growth": "time and memory against image size, depth and processes",
-    "startup": "import, build, load a checkpoint",
-    "cost": "cost of a training run",
-    "throughput": "images per second of a whole training run",
     "input_pipeline": "images per second of reading, decoding and augmenting",
     "loop_overhead": "what the training loop adds to its steps",
+    "memory": "peak memory of training against the batch, with and without remat",
+    "startup": "import, build, load a checkpoint",
+    "table_6_exaflops": "compute of the paper's training runs, or of one model",
     "tpu_compile": "the training step, compiled ahead of time for TPUs",
-    "tflite": "exported models, against other exporters",
+}
+ALIASES = {
+    "cost": "table_6_exaflops",
+    "model": "compare_libraries",
+    "tflite": "compare_exporters",
+    "throughput": "figure_11_throughput",
 }
 
 
-def usage():
-    lines = [f"  {name:16}{what}" for name, what in COMMANDS.items()]
+def usage() -> str:
+    """Returns the help text."""
+    lines = [f"  {name:22}{what}" for name, what in COMMANDS.items()]
     return "\n".join(
         [
             "usage: python -m benchmarks COMMAND [options]",
@@ -31,17 +40,24 @@ def usage():
     )
 
 
-def main(argv):
+def main(argv: Sequence[str]) -> int:
     """Runs the command that `argv` names; returns the exit code."""
     if argv[:1] in (["-h"], ["--help"]):
         print(usage())
         return 0
-    if not argv or argv[0] not in COMMANDS:
-        received = argv[0] if argv else "(nothing)"
+    received, *options = argv or ["(nothing)"]
+    command = ALIASES.get(received, received)
+    if command not in COMMANDS:
         print(f"{usage()}\n\nExpected a command. Received: {received}", file=sys.stderr)
         return 2
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return importlib.import_module(f"benchmarks.{argv[0]}").main(argv[1:]) or 0
+    # Options are spelled with underscores, as everywhere; hyphens work too.
+    options = [re.sub(r"^--[\w-]+", _underscores, option) for option in options]
+    return importlib.import_module(f"benchmarks.{command}").main(options)
+
+
+def _underscores(match):
+    return f"--{match[0][2:].replace('-', '_')}"
 
 
 if __name__ == "__main__":

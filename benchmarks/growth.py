@@ -1,6 +1,7 @@
 """`python -m benchmarks growth`: time and memory against image size, depth and processes."""
 
 import argparse
+import contextlib
 import csv
 import json
 import os
@@ -10,78 +11,86 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
+from typing import Any
 
-from benchmarks.harness import interleaved, machine
-from benchmarks.harness.case import MODES, PRECISIONS, Case
-from benchmarks.harness.progress import Bar
-from benchmarks.harness.table import markdown
+from benchmarks.harness import library_steps, machine, options
+from benchmarks.harness.case import Case
+from benchmarks.harness.library_steps import Result
+from benchmarks.harness.progress import track
+from training.reporting.table import Table
 
 ROOT = pathlib.Path(__file__).parents[1]
-OURS = "keras_vit"
 REPLICA_CONFIG = "training/configs/quickstart.py"
 REPLICA_STEPS, REPLICA_BATCH = 200, 128
 
 
-def parser():
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks growth",
-        description="Measures how a step grows with the image size and the depth, each in a "
-        "process of its own and in interleaved rounds, and how the trainer's rate grows with the "
-        "number of processes. Prints Markdown.",
+def parser() -> argparse.ArgumentParser:
+    """Returns the command's parser."""
+    parser = options.parser(
+        "growth",
+        "Measures how a step grows with the image size and the depth, each in a process of its\n"
+        "own and in interleaved rounds, and how the trainer's rate grows with the number of\n"
+        "processes. Prints Markdown.",
+        model="ViT-Ti/16",
+        mode="infer",
+        precision="float32",
+        batch_size=8,
+        rounds=7,
+        seconds=0.5,
+        threads=2,
     )
-    parser.add_argument("--model", default="ViT-Ti/16")
-    parser.add_argument("--image-sizes", default="64,128,224,320,384,512", help="comma-separated")
-    parser.add_argument("--depths", default="3,6,12,24", help="comma-separated")
-    parser.add_argument("--processes", default="1,2", help="of one core each; 0: none")
-    parser.add_argument("--mode", default="infer", choices=MODES)
-    parser.add_argument("--precision", default="float32", choices=PRECISIONS)
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=0.5, help="per case and round")
-    parser.add_argument("--threads", type=int, default=2)
+    for name, default, text in (
+        ("image_sizes", "64,128,224,320,384,512", "in pixels"),
+        ("depths", "3,6,12,24", "numbers of layers"),
+        ("processes", "1,2", "numbers of processes of one core each; 0: none"),
+    ):
+        convert = options.list_of(int)
+        parser.add_argument(f"--{name}", type=convert, default=default, help=f"{text}, by commas")
     return parser
 
 
-def attention_share(arguments):
+def tokens(arguments: dict[str, Any]) -> int:
+    """Returns the length of the sequence, class token included."""
+    return (arguments["image_size"] // arguments["patch_size"]) ** 2 + 1
+
+
+def attention_share(arguments: dict[str, Any]) -> float:
     """Returns the part of the encoder's multiplications whose number is quadratic in the tokens."""
-    tokens = (arguments["image_size"] // arguments["patch_size"]) ** 2 + 1
     width, hidden = arguments["hidden_size"], arguments["mlp_dim"]
-    quadratic = 2 * tokens**2 * width
-    return quadratic / (quadratic + tokens * (4 * width**2 + 2 * width * hidden))
+    quadratic = 2 * tokens(arguments) ** 2 * width
+    return quadratic / (quadratic + tokens(arguments) * (4 * width**2 + 2 * width * hidden))
 
 
-def _table(column, values, results):
+def _table(column: str, values: Sequence[int], results: Sequence[Result]) -> str:
     rows = []
     for value, result in zip(values, results, strict=True):
-        arguments, batch = result.case.arguments, result.case.batch
-        rate = statistics.median(
-            2 * result.facts["executed_macs"] * batch / seconds for seconds in result.rounds
-        )
+        arguments, batch_size = result.case.arguments, result.case.batch_size
+        flops = 2 * result.facts["executed_macs"] * batch_size
+        rate = statistics.median(flops / seconds for seconds in result.rounds)
         rows.append(
             [
-                str(value),
-                str((arguments["image_size"] // arguments["patch_size"]) ** 2 + 1),
-                f"{1000 * result.seconds / batch:.2f}",
+                value,
+                tokens(arguments),
+                f"{1000 * result.seconds / batch_size:.2f}",
                 f"{rate / 1e9:.0f}",
                 f"{100 * attention_share(arguments):.0f} %",
                 f"{result.memory / 2**20:.0f}",
             ]
         )
-    header = [column, "tokens", "ms per image", "forward GFLOP/s", "quadratic part", "peak MiB"]
-    return markdown(header, rows)
+    columns = [column, "tokens", "ms per image", "forward GFLOP/s", "quadratic part", "peak MiB"]
+    return Table(columns, rows).markdown()
 
 
 def _free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
 
 
-def replica_rate(processes):
+def replica_rate(processes: int) -> float:
     """Returns the images per second of the trainer on `processes` processes of one core each.
 
     Each process adds a batch of its own: twice the processes, twice the images per update.
@@ -116,8 +125,7 @@ def replica_rate(processes):
             if worker.returncode:
                 raise RuntimeError(f"A process of the trainer failed: {errors[-2000:].decode()}")
         with open(pathlib.Path(directory) / "metrics.csv", encoding="utf-8") as file:
-            rates = [float(row["images_per_second"] or 0) for row in csv.DictReader(file)]
-    return max(rates)
+            return max(float(row["images_per_second"] or 0) for row in csv.DictReader(file))
 
 
 def _pin(core):
@@ -126,49 +134,33 @@ def _pin(core):
         os.sched_setaffinity(0, {cores[core % len(cores)]})
 
 
-def main(argv):
+def main(argv: Sequence[str]) -> int:
     """Runs the benchmark; returns the exit code."""
     from keras_vit.variants import arguments_of
 
-    options = parser().parse_args(argv)
-    _, arguments = arguments_of(options.model)
-    arguments = {**arguments, "image_size": 224, "num_classes": 1000}
-    sizes, depths, processes = (
-        [int(value) for value in text.split(",") if int(value)]
-        for text in (options.image_sizes, options.depths, options.processes)
-    )
-
-    def case(**changes):
-        return Case(
-            OURS,
-            {**arguments, **changes},
-            options.mode,
-            options.batch,
-            options.precision,
-            threads=options.threads,
-        )
-
-    cases = [case(image_size=size) for size in sizes] + [case(num_layers=n) for n in depths]
+    chosen = parser().parse_args(argv)
+    arguments = {**arguments_of(chosen.model)[1], "image_size": 224, "num_classes": 1000}
+    changes = [{"image_size": size} for size in chosen.image_sizes]
+    changes += [{"num_layers": depth} for depth in chosen.depths]
+    settings = chosen.mode, chosen.batch_size, chosen.precision
+    cases = [Case("keras_vit", {**arguments, **change}, *settings) for change in changes]
     print(
-        f"{options.model}, {options.mode}, batch {options.batch}, {options.precision}; medians of "
-        f"{options.rounds} interleaved rounds.\n{machine.describe(options.threads)}\n",
+        f"{chosen.model}, {chosen.mode}, batch {chosen.batch_size}, {chosen.precision}; medians of "
+        f"{chosen.rounds} interleaved rounds.\n{machine.describe(chosen.threads)}\n",
         flush=True,
     )
-    with Bar(len(cases) * (1 + options.rounds) + len(processes)) as bar:
-        results = interleaved.run(cases, options.rounds, options.seconds, bar)
-        print(_table("image size", sizes, results[: len(sizes)]), flush=True)
-        print()
-        print(_table("layers", depths, results[len(sizes) :]), flush=True)
-        rates = []
-        for count in processes:
-            bar.note(f"trainer on {count} processes")
-            rates.append(replica_rate(count))
-            bar.advance()
+    results = library_steps.measure(cases, chosen.rounds, chosen.seconds, chosen.threads)
+    sizes = len(chosen.image_sizes)
+    print(_table("image size", chosen.image_sizes, results[:sizes]))
+    print(_table("layers", chosen.depths, results[sizes:]), flush=True)
+    processes = [count for count in chosen.processes if count]
+    rates = [replica_rate(count) for count in track(processes, lambda n: f"{n} processes")]
     if rates:
         rows = [
-            [str(count), f"{rate:.0f}", f"{rate / rates[0]:.2f}"]
+            [count, f"{rate:.0f}", f"{rate / rates[0]:.2f}"]
             for count, rate in zip(processes, rates, strict=True)
         ]
-        print(f"\nThe trainer on the quickstart's model, {REPLICA_BATCH} images per process:\n")
-        print(markdown(["processes of one core", "images per second", "× the first"], rows))
+        print(f"The trainer on the quickstart's model, {REPLICA_BATCH} images per process:\n")
+        columns = ["processes of one core", "images per second", "× the first"]
+        print(Table(columns, rows).markdown())
     return 0

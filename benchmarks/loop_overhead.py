@@ -4,17 +4,18 @@ A model so small that a step is mostly overhead, trained on data in memory by ou
 `model.fit` of the same model with the same optimizer, in one process and in turns.
 """
 
-import argparse
+import functools
 import statistics
 import time
+from collections.abc import Callable, Sequence
 
-from benchmarks.harness import machine, progress, table
+from benchmarks.harness import interleaved, machine, options
+from training.reporting.table import Table
 
 BATCH, CLASSES, SIZE = 8, 10, 8
 
 
-def make_model():
-    """Returns the model and its optimizer, freshly initialised."""
+def _model():
     import keras
 
     import keras_vit
@@ -35,7 +36,7 @@ def make_model():
     return model, optimizer
 
 
-def make_data():
+def _batches():
     """Returns the same random batch, for ever."""
     import numpy as np
     import tensorflow as tf
@@ -46,7 +47,7 @@ def make_data():
     return tf.data.Dataset.from_tensors({"image": images, "label": labels}).repeat().prefetch(16)
 
 
-def ours(steps_per_call):
+def our_loop(steps_per_call: int) -> Callable[[int], None]:
     """Returns a function that trains a number of steps with our loop."""
     import tensorflow as tf
 
@@ -54,11 +55,11 @@ def ours(steps_per_call):
     from training.loop.progress import Progress
     from training.recipes.losses import build_loss
 
-    model, optimizer = make_model()
+    model, optimizer = _model()
     steps = TrainSteps(
         tf.distribute.get_strategy(), model, optimizer, build_loss("softmax"), batch_size=BATCH
     )
-    batches = iter(make_data())
+    batches = iter(_batches())
 
     def train(count):
         with Progress(count, 0, BATCH, shown=False) as shown:
@@ -70,57 +71,48 @@ def ours(steps_per_call):
     return train
 
 
-def fit(steps_per_execution):
+def model_fit(steps_per_call: int) -> Callable[[int], None]:
     """Returns a function that trains a number of steps with `model.fit`."""
     from training.recipes.losses import build_loss
 
-    model, optimizer = make_model()
-    model.compile(optimizer, build_loss("softmax"), steps_per_execution=steps_per_execution)
-    data = make_data().map(lambda batch: (batch["image"], batch["label"]))
-
-    def train(count):
-        model.fit(data, epochs=1, steps_per_epoch=count, verbose=0)
-
-    return train
+    model, optimizer = _model()
+    model.compile(optimizer, build_loss("softmax"), steps_per_execution=steps_per_call)
+    data = _batches().map(lambda batch: (batch["image"], batch["label"]))
+    return lambda count: model.fit(data, epochs=1, steps_per_epoch=count, verbose=0)
 
 
-def main(argv):
-    """Prints steps per second of both loops, and their ratio."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks loop_overhead")
-    parser.add_argument("--steps", type=int, default=1000, help="steps per round")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds; medians are printed")
-    parser.add_argument("--steps-per-call", type=int, nargs="+", default=[1, 20])
-    options = parser.parse_args(argv)
-    for per_call in options.steps_per_call:
-        if per_call < 1 or options.steps % per_call:
-            parser.error(f"--steps must be a multiple of --steps-per-call. Received: {per_call}")
+def main(argv: Sequence[str]) -> int:
+    """Prints steps per second of both loops, and their ratio; returns the exit code."""
+    parser = options.parser("loop_overhead", __doc__, rounds=7)
+    parser.add_argument("--steps", type=int, default=1000, help="per turn")
+    parser.add_argument("--steps_per_call", type=int, nargs="+", default=[1, 20])
+    chosen = parser.parse_args(argv)
+    for per_call in chosen.steps_per_call:
+        if per_call < 1 or chosen.steps % per_call:
+            parser.error(f"--steps must be a multiple of --steps_per_call. Received: {per_call}")
 
-    description = machine.describe(2)
-    contestants = {
-        (name, per_call): make(per_call)
-        for per_call in options.steps_per_call
-        for name, make in (("ours", ours), ("fit", fit))
-    }
-    seconds = {key: [] for key in contestants}
-    with progress.Bar((options.rounds + 1) * len(contestants)) as bar:
-        for round_number in range(options.rounds + 1):
-            for key, train in contestants.items():
-                start = time.perf_counter()
-                train(options.steps)
-                # The first round traces.
-                if round_number:
-                    seconds[key].append(time.perf_counter() - start)
-                bar.advance()
-    rate = {key: options.steps / statistics.median(times) for key, times in seconds.items()}
-    rows = [
-        [
-            str(per_call),
-            f"{rate['ours', per_call]:.0f}",
-            f"{rate['fit', per_call]:.0f}",
-            f"{rate['ours', per_call] / rate['fit', per_call]:.2f}",
-        ]
-        for per_call in options.steps_per_call
-    ]
-    print(description)
-    print()
-    print(table.markdown(["steps per call", "ours, steps/s", "model.fit, steps/s", "ratio"], rows))
+    description = machine.describe()
+    calls = {}
+    for per_call in chosen.steps_per_call:
+        for loop in (our_loop, model_fit):
+            train = loop(per_call)
+            # The first call traces.
+            train(chosen.steps)
+            calls[loop.__name__, per_call] = functools.partial(_seconds, train, chosen.steps)
+    seconds = interleaved.measure(calls, chosen.rounds)
+    rows = []
+    for per_call in chosen.steps_per_call:
+        ours, fit = seconds["our_loop", per_call], seconds["model_fit", per_call]
+        rates = [f"{chosen.steps / statistics.median(each):.0f}" for each in (ours, fit)]
+        ratio = interleaved.ratio(fit, ours)
+        quartiles = f"{ratio.lower:.2f} to {ratio.upper:.2f}"
+        rows.append([per_call, *rates, f"{ratio.median:.2f}", quartiles])
+    columns = ["steps per call", "ours, steps/s", "model.fit, steps/s", "ratio", "quartiles"]
+    print(f"{description}\n\n{Table(columns, rows).markdown()}")
+    return 0
+
+
+def _seconds(train, steps):
+    start = time.perf_counter()
+    train(steps)
+    return time.perf_counter() - start

@@ -10,7 +10,7 @@ Needs `pip install jax==0.10.2 libtpu==0.0.42.1` (half a gigabyte), here or, wit
 an environment of its own.
 """
 
-import argparse
+import itertools
 import json
 import math
 import os
@@ -18,20 +18,25 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
+from typing import Any
 
-from benchmarks.harness import progress, table
+from benchmarks.harness import options
+from benchmarks.harness.progress import track
+from training.reporting.table import Table
 
-COMPILER = pathlib.Path(__file__).parent / "harness" / "tpu_compiler.py"
-DEFAULT_BATCH = 128
+COMPILER = pathlib.Path(__file__).parent / "harness" / "stablehlo_compiler.py"
 
 
-def export(name, batch_size, replicas, precision, file):
-    """Writes the StableHLO of one training step of a replica; returns the parameter count.
+def lower(
+    name: str, batch_size: int, replicas: int, precision: str, file: str | os.PathLike
+) -> None:
+    """Writes the StableHLO of one training step of a replica.
 
     Args:
         name: of the model.
         batch_size: images per replica.
-        replicas: int, that sum their gradients.
+        replicas: how many sum their gradients.
         precision: "float32" or "mixed_bfloat16".
         file: path of the output.
     """
@@ -71,12 +76,13 @@ def export(name, batch_size, replicas, precision, file):
     )
     images = tf.zeros((batch_size, *model.input_shape[1:]))
     labels = tf.zeros((batch_size, 1000))
-    lower = steps._update.experimental_get_compiler_ir(images, labels, tf.zeros([2]))
-    pathlib.Path(file).write_bytes(lower(stage="stablehlo_serialized"))
-    return model.count_params()
+    compiler_ir = steps._update.experimental_get_compiler_ir(images, labels, tf.zeros([2]))
+    pathlib.Path(file).write_bytes(compiler_ir(stage="stablehlo_serialized"))
 
 
-def compile_for(file, topology, replicas, python):
+def compile_for(
+    file: str | os.PathLike, topology: str, replicas: int, python: str
+) -> dict[str, Any]:
     """Returns what the TPU compiler says of a StableHLO file, a dict.
 
     Keys: `device`, `seconds`, and either `error` or `flops`, `arguments`, `temporaries` (bytes)
@@ -107,42 +113,32 @@ def compile_for(file, topology, replicas, python):
     return json.loads(lines[-1])
 
 
-def main(argv):
+def main(argv: Sequence[str]) -> int:
     """Prints FLOPs, memory and all-reduces of the step of every model on every topology."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks tpu_compile",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = options.parser("tpu_compile", __doc__, batch_size=128)
     parser.add_argument("--model", nargs="+", default=["ViT-Ti/16"])
     parser.add_argument("--topology", nargs="+", default=["v5e:2x2"], help="such as v4:2x2x1")
-    parser.add_argument("--batch", type=int, default=DEFAULT_BATCH, help="images per chip")
     parser.add_argument("--precision", default="mixed_bfloat16")
     parser.add_argument("--python", default=sys.executable, help="interpreter with jax and libtpu")
-    options = parser.parse_args(argv)
+    chosen = parser.parse_args(argv)
 
     rows = []
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        progress.Bar(len(options.model) * len(options.topology)) as bar,
-    ):
-        for model in options.model:
-            for topology in options.topology:
-                bar.note(f"{model} for {topology}")
-                dimensions = topology.partition(":")[2].split("x")
-                replicas = math.prod(int(size) for size in dimensions)
-                file = pathlib.Path(folder) / "step.stablehlo"
-                export(model, options.batch, replicas, options.precision, file)
-                try:
-                    found = compile_for(file, topology, replicas, options.python)
-                except RuntimeError as error:
-                    print(error, file=sys.stderr)
-                    return 1
-                rows.append([model, topology, str(options.batch), *_cells(found)])
-                print(", ".join(rows[-1]), file=sys.stderr)
-                bar.advance()
-    header = ["model", "topology", "images per chip", "compiled in", "TFLOP per step"]
-    print(table.markdown([*header, "arguments", "temporaries", "all-reduces"], rows))
+    pairs = list(itertools.product(chosen.model, chosen.topology))
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "step.stablehlo"
+        for model, topology in track(pairs, " for ".join):
+            dimensions = topology.partition(":")[2].split("x")
+            replicas = math.prod(int(size) for size in dimensions)
+            lower(model, chosen.batch_size, replicas, chosen.precision, file)
+            try:
+                found = compile_for(file, topology, replicas, chosen.python)
+            except RuntimeError as error:
+                print(error, file=sys.stderr)
+                return 1
+            rows.append([model, topology, chosen.batch_size, *_cells(found)])
+            print(*rows[-1], sep=", ", file=sys.stderr)
+    columns = ["model", "topology", "images per chip", "compiled in", "TFLOP per step"]
+    print(Table([*columns, "arguments", "temporaries", "all-reduces"], rows).markdown())
     return 0
 
 

@@ -1,13 +1,13 @@
 """Where and with what a table was measured."""
 
-import importlib.metadata
 import os
 import platform
 
 PACKAGES = ("tensorflow", "keras", "keras-hub", "torch", "timm", "jax", "flax")
+EXTENSIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
-def processor():
+def processor() -> str:
     """Returns the processor's name, and the matrix extensions that matter here."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -15,14 +15,14 @@ def processor():
     except OSError:
         return platform.processor() or platform.machine()
     fields = {name.strip(): value.strip() for name, value in lines.items()}
-    flags = fields.get("flags", "").split()
-    known = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
-    extensions = ", ".join(flag for flag in known if flag in flags)
-    return f"{fields.get('model name', platform.machine())} ({extensions or 'no AVX2'})"
+    found = [name for name in EXTENSIONS if name in fields.get("flags", "").split()]
+    return f"{fields.get('model name', platform.machine())} ({', '.join(found) or 'no AVX2'})"
 
 
-def versions():
+def versions() -> str:
     """Returns "name version" of every package that takes part and is installed."""
+    import importlib.metadata
+
     found = [f"Python {platform.python_version()}"]
     for package in PACKAGES:
         try:
@@ -32,10 +32,10 @@ def versions():
     return ", ".join(found)
 
 
-def describe(threads):
-    """Returns a line of Markdown on the machine and the packages."""
-    load = os.getloadavg()[0]
+def describe(threads: int | None = None) -> str:
+    """Returns a line on the machine, the cores that are used (all of them), and the packages."""
+    load, cores = os.getloadavg()[0], os.cpu_count()
     return (
-        f"{processor()}, {threads} of {os.cpu_count()} cores, load average at the start "
+        f"{processor()}, {threads or cores} of {cores} cores, load average at the start "
         f"{load:.1f}; {versions()}."
     )

@@ -1,41 +1,27 @@
 """A bar on the terminal's error stream, so that tables can be piped away."""
 
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+Item = TypeVar("Item")
 
 
-class Bar:
-    """Shows how much of a known number of pieces is done.
+def track(items: Sequence[Item], describe: Callable[[Item], str] = str) -> Iterator[Item]:
+    """Yields the items, with a bar that shows how many are done and describes the current one."""
+    from rich import console, progress
 
-    Args:
-        total: int, pieces of work.
-    """
-
-    def __init__(self, total):
-        self.total = total
-
-    def __enter__(self):
-        from rich import console, progress
-
-        self._bar = progress.Progress(
-            progress.BarColumn(),
-            progress.MofNCompleteColumn(),
-            progress.TimeElapsedColumn(),
-            progress.TimeRemainingColumn(),
-            progress.TextColumn("{task.description}"),
-            console=console.Console(stderr=True),
-            disable=not sys.stderr.isatty(),
-        )
-        self._task = self._bar.add_task("", total=self.total)
-        self._bar.start()
-        return self
-
-    def __exit__(self, *exception):
-        self._bar.stop()
-
-    def note(self, text):
-        """Says what is going on."""
-        self._bar.update(self._task, description=text)
-
-    def advance(self):
-        """Counts one piece as done."""
-        self._bar.advance(self._task)
+    with progress.Progress(
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.description}", markup=False),
+        console=console.Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+    ) as bar:
+        task = bar.add_task("", total=len(items))
+        for item in items:
+            bar.update(task, description=describe(item))
+            yield item
+            bar.advance(task)

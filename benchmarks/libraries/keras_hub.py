@@ -1,15 +1,21 @@
 """keras-hub's ViT on TensorFlow."""
 
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import keras_hub
+
+from benchmarks.harness.case import Case
 from benchmarks.libraries import keras_step
 
 
-def prepare(case):
-    keras_step.configure(case)
-    import keras_hub
-
+def _build(case):
+    keras.utils.set_random_seed(0)
     a = case.arguments
     backbone = keras_hub.models.ViTBackbone(
-        image_shape=case.image_shape[1:],
+        image_shape=case.image_shape,
         patch_size=a["patch_size"],
         num_layers=a["num_layers"],
         num_heads=a["num_heads"],
@@ -17,5 +23,22 @@ def prepare(case):
         mlp_dim=a["mlp_dim"],
         dtype=keras_step.policy(case),
     )
-    model = keras_hub.models.ViTImageClassifier(backbone, a["num_classes"])
+    return keras_hub.models.ViTImageClassifier(backbone, a["num_classes"])
+
+
+def prepare(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
+    """The model."""
+    model = _build(case)
     return keras_step.step_of(model, case), {"parameters": keras_step.parameters(model)}
+
+
+def to_tflite(case: Case, folder: pathlib.Path) -> None:
+    """keras-hub's `export`, as it is called without further arguments."""
+    _build(case).export(str(folder / "float32.tflite"), format="litert", verbose=False)
+
+
+def to_one_image_tflite(case: Case, folder: pathlib.Path) -> None:
+    """keras-hub's `export` for one image."""
+    signature = [keras.InputSpec(shape=(1, *case.image_shape), dtype="float32")]
+    file = str(folder / "float32.tflite")
+    _build(case).export(file, format="litert", verbose=False, input_signature=signature)

@@ -1,30 +1,30 @@
-"""One step of a Keras model on TensorFlow, the same for ours and for Keras's own."""
+"""One step of a Keras model on TensorFlow, the same for this package and for keras-hub."""
+
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import tensorflow as tf
 
-from benchmarks.libraries import batches
-from benchmarks.libraries.recipe import LEARNING_RATE, MOMENTUM
+from benchmarks.harness.case import LEARNING_RATE, MOMENTUM, Case
+from benchmarks.libraries import PRODUCT_SIDE
 
 
-def policy(case):
+def policy(case: Case) -> str:
     """Returns the name of the Keras dtype policy that the case asks for."""
     if case.precision == "float32":
         return "float32"
     return "bfloat16" if case.mode == "infer" else "mixed_bfloat16"
 
 
-def configure(case):
-    """Prepares TensorFlow and Keras; call it before the model is built."""
-    tf.config.threading.set_intra_op_parallelism_threads(case.threads)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-    keras.utils.set_random_seed(0)
-    keras.config.set_dtype_policy(policy(case))
+def parameters(model: keras.Model) -> int:
+    """Returns the number of trained values."""
+    return sum(int(tf.size(variable)) for variable in model.trainable_variables)
 
 
-def step_of(model, case):
+def step_of(model: keras.Model, case: Case) -> Callable[[], Any]:
     """Returns a function without arguments that runs one step and waits for it."""
-    images = tf.constant(batches.images(case))
+    images = tf.constant(case.images())
     if case.mode == "infer":
 
         @tf.function(jit_compile=case.compiled, autograph=False)
@@ -33,7 +33,7 @@ def step_of(model, case):
 
         return lambda: forward(images).numpy()
 
-    labels = tf.constant(batches.labels(case))
+    labels = tf.constant(case.labels())
     loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     optimizer = keras.optimizers.SGD(LEARNING_RATE, momentum=MOMENTUM)
     optimizer.build(model.trainable_variables)
@@ -49,6 +49,8 @@ def step_of(model, case):
     return lambda: update(images, labels).numpy()
 
 
-def parameters(model):
-    """Returns the number of trained values."""
-    return sum(int(tf.size(variable)) for variable in model.trainable_variables)
+def matrix_product(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
+    """A large matrix product in TensorFlow."""
+    shape = PRODUCT_SIDE, PRODUCT_SIDE
+    left, right = (tf.cast(tf.random.normal(shape), case.precision) for _ in range(2))
+    return lambda: tf.linalg.matmul(left, right)[0, 0].numpy(), {"flops": 2 * PRODUCT_SIDE**3}

@@ -1,16 +1,23 @@
 """This package."""
 
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import export
+import keras_vit
+from benchmarks.harness.case import Case
 from benchmarks.libraries import keras_step
 
 
-def build(case):
-    """Returns the model and its facts."""
-    from keras_vit import VisionTransformer
-    from keras_vit.analysis.costs import costs
-
-    keras_step.configure(case)
-    model = VisionTransformer(**case.arguments)
-    count = costs(model)
+def _build(case):
+    keras.utils.set_random_seed(0)
+    model = keras_vit.VisionTransformer(**case.arguments, dtype=keras_step.policy(case))
+    count = keras_vit.costs(model)
     return model, {
         "parameters": keras_step.parameters(model),
         "macs": count.macs,
@@ -18,6 +25,32 @@ def build(case):
     }
 
 
-def prepare(case):
-    model, facts = build(case)
+def prepare(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
+    """The model."""
+    model, facts = _build(case)
     return keras_step.step_of(model, case), facts
+
+
+def inference_function(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
+    """`keras_vit.inference_function` of the model."""
+    model, facts = _build(case)
+    for variable in model.variables:
+        # As training leaves them: multiplying by ones and adding zeros is optimized away.
+        variable.assign(variable + keras.random.normal(variable.shape, 0, 0.02, variable.dtype))
+    infer = keras_vit.inference_function(model, batch_size=case.batch_size)
+    images = tf.constant(case.images())
+    return lambda: infer(images), facts
+
+
+def to_tflite(case: Case, folder: pathlib.Path) -> None:
+    """`export.to_tflite`, in int8 with dynamic quantization."""
+    model, _ = _build(case)
+    export.to_tflite(model, folder / "float32.tflite", quantization="none")
+    export.to_tflite(model, folder / "int8.tflite", quantization="dynamic")
+
+
+def to_calibrated_tflite(case: Case, folder: pathlib.Path) -> None:
+    """`export.to_tflite`, its activations calibrated on noise, which times like any images."""
+    noise = np.random.default_rng(0).uniform(0, 1, (4, *case.image_shape)).astype("float32")
+    file = folder / "int8.tflite"
+    export.to_tflite(_build(case)[0], file, quantization="int8", calibration=noise)

@@ -1,32 +1,40 @@
 """timm's ViT on PyTorch."""
 
 import contextlib
+import pathlib
+from collections.abc import Callable
+from typing import Any
 
 import timm.models.vision_transformer as vision_transformer
 import torch
 
-from benchmarks.libraries import batches
-from benchmarks.libraries.recipe import LEARNING_RATE, MOMENTUM
+from benchmarks.harness.case import LEARNING_RATE, MOMENTUM, Case
+from benchmarks.libraries import PRODUCT_SIDE
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def prepare(case):
-    torch.set_num_threads(case.threads)
+def _build(case):
     torch.manual_seed(0)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     a = case.arguments
-    model = vision_transformer.VisionTransformer(
-        img_size=case.image_shape[1:3],
+    return vision_transformer.VisionTransformer(
+        img_size=case.image_shape[:2],
         patch_size=a["patch_size"],
         embed_dim=a["hidden_size"],
         depth=a["num_layers"],
         num_heads=a["num_heads"],
         mlp_ratio=a["mlp_dim"] / a["hidden_size"],
         num_classes=a["num_classes"],
-    ).to(device)
+    )
+
+
+def prepare(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
+    """The model."""
+    model = _build(case).to(DEVICE)
     parameters = sum(p.numel() for p in model.parameters())
-    images = torch.tensor(batches.images(case), device=device).permute(0, 3, 1, 2).contiguous()
-    step = _inference(model, images, case) if case.mode == "infer" else _update(model, images, case)
-    return step, {"parameters": parameters}
+    images = torch.tensor(case.images(), device=DEVICE).permute(0, 3, 1, 2).contiguous()
+    step = _inference if case.mode == "infer" else _update
+    return step(model, images, case), {"parameters": parameters}
 
 
 def _inference(model, images, case):
@@ -44,7 +52,7 @@ def _inference(model, images, case):
 
 def _update(model, images, case):
     model.train()
-    labels = torch.tensor(batches.labels(case), device=images.device, dtype=torch.long)
+    labels = torch.tensor(case.labels(), device=DEVICE, dtype=torch.long)
     optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE, momentum=MOMENTUM, fused=True)
 
     def loss_of(images, labels):
@@ -56,7 +64,7 @@ def _update(model, images, case):
     def step():
         precision = contextlib.nullcontext()
         if case.precision == "bfloat16":
-            precision = torch.autocast(images.device.type, torch.bfloat16)
+            precision = torch.autocast(DEVICE, torch.bfloat16)
         optimizer.zero_grad(set_to_none=True)
         with precision:
             loss = loss_of(images, labels)
@@ -65,3 +73,33 @@ def _update(model, images, case):
         return loss.item()
 
     return step
+
+
+def matrix_product(case: Case) -> tuple[Callable[[], float], dict[str, int]]:
+    """A large matrix product in PyTorch."""
+    shape, dtype = (PRODUCT_SIDE, PRODUCT_SIDE), getattr(torch, case.precision)
+    left, right = (torch.randn(shape, device=DEVICE).to(dtype) for _ in range(2))
+    return lambda: (left @ right)[0, 0].item(), {"flops": 2 * PRODUCT_SIDE**3}
+
+
+def _model_and_image(case):
+    height, width, channels = case.image_shape
+    return _build(case).eval(), (torch.zeros(1, channels, height, width),)
+
+
+def to_onnx(case: Case, folder: pathlib.Path) -> None:
+    """The model through torch.onnx, and ONNX Runtime's dynamic quantization."""
+    from onnxruntime import quantization
+
+    file = folder / "float32.onnx"
+    names = {"input_names": ["image"], "output_names": ["logits"]}
+    torch.onnx.export(*_model_and_image(case), str(file), dynamo=False, opset_version=17, **names)
+    int8 = quantization.QuantType.QInt8
+    quantization.quantize_dynamic(file, folder / "int8.onnx", weight_type=int8)
+
+
+def to_litert(case: Case, folder: pathlib.Path) -> None:
+    """The model through litert-torch."""
+    import litert_torch
+
+    litert_torch.convert(*_model_and_image(case)).export(str(folder / "float32.tflite"))

@@ -1,11 +1,12 @@
-"""The search for the best and the largest batch, and the process that may run out of memory."""
+"""The search for the best and the largest batch, its table and its figure."""
 
 import csv
 
 import pytest
 
-from benchmarks import throughput
-from benchmarks.throughput import Measurement, Process, measure
+from benchmarks import figure_11_throughput
+from benchmarks.figure_11_throughput import Measurement, measure
+from benchmarks.harness.process import ProcessError
 
 
 class Device:
@@ -21,11 +22,13 @@ class Device:
         self.dead = False
         return self
 
-    def rate(self, batch):
+    def ask(self, batch_size):
         assert not self.dead, "a process that ran out of memory was asked again"
         self.tried += 1
-        self.dead = batch > self.capacity
-        return None if self.dead else self.of_batch(batch)
+        self.dead = batch_size > self.capacity
+        if self.dead:
+            raise ProcessError("killed", out_of_memory=True)
+        return {"images_per_second": self.of_batch(batch_size)}
 
     def close(self):
         pass
@@ -47,51 +50,31 @@ def test_best_batch_need_not_be_the_largest():
     assert device.started == 1
 
 
+def test_a_process_that_fails_otherwise_is_no_limit():
+    class Failing(Device):
+        def ask(self, batch_size):
+            raise ProcessError("no disk", out_of_memory=False)
+
+    with pytest.raises(ProcessError, match="no disk"):
+        measure(Failing(capacity=1).start, "ViT-B/16", 224, [1, 2])
+
+
 def test_nothing_fits():
     found = measure(Device(capacity=0).start, "ViT-H/14", 512, [1, 2])
     assert found == Measurement("ViT-H/14", 512, 0, 0.0, 0, True)
 
 
-@pytest.fixture
-def task():
-    return {
-        "model": "ViT-Ti/16",
-        "image_size": 32,
-        "train": False,
-        "precision": "float32",
-        "jit_compile": False,
-        "repeats": 1,
-        "threads": 1,
-    }
-
-
-def test_a_process_measures_until_it_takes_too_much(task):
-    # 2^17 images of 32 pixels are 1.5 GiB before any of them is looked at.
-    process = Process({**task, "train": True}, 3 * throughput.GIB // 2)
-    try:
-        assert process.device in ("CPU", "GPU")
-        assert process.rate(2) > 0
-        assert process.rate(2**17) is None
-    finally:
-        process.close()
-
-
-def test_a_process_that_fails_otherwise_says_why(task):
-    with pytest.raises(RuntimeError, match="ViT-Z/16"):
-        Process({**task, "model": "ViT-Z/16"}, 0)
-
-
 def test_results_are_printed_written_and_drawn(tmp_path, monkeypatch, capsys):
     class Fake(Device):
-        device = "CPU"
+        facts = {"device": "CPU"}  # noqa: RUF012
 
-        def __init__(self, task, memory):
+        def __init__(self, function, task, *, threads, memory):
             super().__init__(capacity=task["image_size"] // 16)
             self.start()
 
-    monkeypatch.setattr(throughput, "Process", Fake)
+    monkeypatch.setattr(figure_11_throughput, "Process", Fake)
     arguments = ["--models=ViT-B/16,BiT-R50x1", "--image_sizes=32,64", "--max_batch=4"]
-    assert throughput.main([*arguments, f"--output={tmp_path / 'speed'}"]) == 0
+    assert figure_11_throughput.main([*arguments, f"--output={tmp_path / 'speed'}"]) == 0
     with (tmp_path / "speed" / "throughput.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [(row["model"], row["image_size"], row["largest_batch"]) for row in rows] == [
@@ -112,7 +95,7 @@ def test_figure_has_a_line_for_each_model():
         Measurement("ViT-B/16", 384, 4, 10.0, 16, False),
         Measurement("ViT-H/14", 384, 0, 0.0, 0, True),
     ]
-    rates, batches = throughput.draw(measurements, "title").axes
+    rates, batches = figure_11_throughput.draw(measurements, "title").axes
     assert rates.lines[0].get_xydata().tolist() == [[224, 50], [384, 10]]
     assert batches.lines[0].get_xydata().tolist() == [[224, 64], [384, 16]]
 
@@ -120,6 +103,6 @@ def test_figure_has_a_line_for_each_model():
 @pytest.mark.parametrize("argument", ["--models=ViT-Z/16", "--max_batch=0"])
 def test_mistakes_end_with_a_message(tmp_path, argument, capsys):
     with pytest.raises(SystemExit) as exit_status:
-        throughput.main([argument, f"--output={tmp_path / 'speed'}"])
+        figure_11_throughput.main([argument, f"--output={tmp_path / 'speed'}"])
     assert exit_status.value.code == 2
     assert not (tmp_path / "speed").exists()

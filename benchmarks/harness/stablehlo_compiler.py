@@ -1,4 +1,4 @@
-"""Compiles a StableHLO file for a TPU topology: `tpu_compiler.py FILE TOPOLOGY REPLICAS`.
+"""Compiles a StableHLO file for a TPU topology: `stablehlo_compiler.py FILE TOPOLOGY REPLICAS`.
 
 A program of its own, because TensorFlow and libtpu do not share a process well. Prints JSON. It
 reaches into jax, whose version is therefore fixed.
@@ -18,7 +18,7 @@ from jax._src.lib.mlir import ir
 from jax.experimental import topologies
 
 
-def parse(serialized):
+def parse(serialized: bytes) -> ir.Module:
     """Returns the module without `mhlo.copy`, an identity that this compiler does not know."""
     module = ir.Module.parse(serialized)
     copies = []
@@ -35,7 +35,8 @@ def parse(serialized):
     return module
 
 
-def main(file, topology, replicas):
+def main(file: str, topology: str, replicas: int) -> None:
+    """Prints what the compiler found, as the documentation of `tpu_compile.compile_for` has it."""
     devices = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
     devices = devices[:replicas]
     options = compiler.get_compile_options(

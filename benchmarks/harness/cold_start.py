@@ -1,0 +1,45 @@
+"""What comes before the first step, timed in a new process that has imported nothing else."""
+
+import os
+import pathlib
+import resource
+import time
+from typing import Any
+
+
+def load(model: str, file: str) -> tuple[dict[str, Any], None]:
+    """Times the imports, building a model and loading a checkpoint.
+
+    Args:
+        model: a name that `keras_vit.create_model` knows.
+        file: the checkpoint, loaded where it exists and else written.
+
+    Returns:
+        Seconds of `keras`, `keras_vit`, `build` and `load`, and in `held` the bytes of the model
+        and of what loading it took beside.
+    """
+    times = [time.perf_counter()]
+    import keras
+
+    times.append(time.perf_counter())
+    import keras_vit
+
+    times.append(time.perf_counter())
+    facts = {"keras": times[1] - times[0], "keras_vit": times[2] - times[1]}
+    ones = keras.ops.ones((64, 64))
+    keras.ops.convert_to_numpy(keras.ops.matmul(ones, ones))
+    before = time.perf_counter()
+    built = keras_vit.create_model(model, num_classes=1000)
+    facts["build"] = time.perf_counter() - before
+    if not os.path.exists(file):
+        keras_vit.save_checkpoint(built, file)
+        return facts, None
+    page = os.sysconf("SC_PAGE_SIZE")
+    resident = int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * page
+    before = time.perf_counter()
+    keras_vit.load_checkpoint(built, file)
+    facts["load"] = time.perf_counter() - before
+    # The model was built before: its variables count as memory of the loaded model.
+    weights = sum(int(keras.ops.size(weight)) * 4 for weight in built.weights)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {**facts, "held": peak - resident + weights}, None

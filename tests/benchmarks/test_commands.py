@@ -1,0 +1,29 @@
+"""Every command answers, by its name and by those it had before."""
+
+import importlib
+
+import pytest
+
+from benchmarks.__main__ import ALIASES, COMMANDS, main
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *ALIASES])
+def test_help_lists_the_options(command, capsys):
+    with pytest.raises(SystemExit) as exit_status:
+        main([command, "--help"])
+    assert exit_status.value.code == 0
+    assert f"python -m benchmarks {ALIASES.get(command, command)}" in capsys.readouterr().out
+
+
+def test_an_unknown_command_is_explained(capsys):
+    assert main(["tabel"]) == 2
+    error = capsys.readouterr().err
+    assert "Received: tabel" in error and all(name in error for name in COMMANDS)
+
+
+def test_options_may_be_spelled_with_hyphens(monkeypatch):
+    received = []
+    command = importlib.import_module("benchmarks.loop_overhead")
+    monkeypatch.setattr(command, "main", lambda options: received.extend(options) or 0)
+    assert main(["loop_overhead", "--steps-per-call", "1-2", "--a-b=c-d"]) == 0
+    assert received == ["--steps_per_call", "1-2", "--a_b=c-d"]

@@ -9,17 +9,12 @@ import ctypes
 import importlib
 import json
 import os
-import resource
 import signal
 import sys
 
+from benchmarks.harness.machine import peak_memory
+
 _PR_SET_PDEATHSIG = 1
-
-
-def peak_memory() -> int:
-    """Returns the most memory that this process has held, in bytes."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def pin(threads: int) -> None:

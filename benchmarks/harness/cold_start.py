@@ -1,10 +1,11 @@
-"""What comes before the first step, timed in a new process that has imported nothing else."""
+"""What comes before the first step, timed in a new process that has imported little else."""
 
 import os
 import pathlib
-import resource
 import time
 from typing import Any
+
+from benchmarks.harness.machine import peak_memory
 
 
 def load(model: str, file: str) -> tuple[dict[str, Any], None]:
@@ -41,5 +42,4 @@ def load(model: str, file: str) -> tuple[dict[str, Any], None]:
     facts["load"] = time.perf_counter() - before
     # The model was built before: its variables count as memory of the loaded model.
     weights = sum(int(keras.ops.size(weight)) * 4 for weight in built.weights)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {**facts, "held": peak - resident + weights}, None
+    return {**facts, "held": peak_memory() - resident + weights}, None

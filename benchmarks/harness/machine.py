@@ -1,7 +1,8 @@
-"""Where and with what a table was measured."""
+"""Where and with what a table was measured, and what this process took of it."""
 
 import os
 import platform
+import resource
 
 PACKAGES = ("tensorflow", "keras", "keras-hub", "torch", "timm", "jax", "flax")
 EXTENSIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
@@ -39,3 +40,14 @@ def describe(threads: int | None = None) -> str:
         f"{processor()}, {threads or cores} of {cores} cores, load average at the start "
         f"{load:.1f}; {versions()}."
     )
+
+
+def peak_memory() -> int:
+    """Returns the most memory that this process has held, in bytes."""
+    try:
+        with open("/proc/self/status", encoding="utf-8") as file:
+            (peak,) = (line for line in file if line.startswith("VmHWM:"))
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # On Linux `ru_maxrss` would count what the parent held when it started this process.
+    return int(peak.split()[1]) * 1024

@@ -32,6 +32,12 @@ def test_a_process_measures_until_it_takes_too_much(task):
     assert error.value.out_of_memory
 
 
+def test_memory_is_that_of_the_process_alone():
+    # This one holds TensorFlow, 400 MiB and more, when it starts the other.
+    with Process("json:loads", {"s": "[{}, null]"}) as process:
+        assert 2**22 < process.facts["memory"] < 2**27
+
+
 def test_a_process_that_fails_otherwise_says_why(task):
     with pytest.raises(ProcessError, match="ViT-Z/16") as error:
         Process(BATCH_RATE, {**task, "model": "ViT-Z/16"})

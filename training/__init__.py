@@ -3,7 +3,7 @@
 import importlib
 import pathlib
 
-# `python -m training sweep` finds the command that `python -m training sweep` runs.
+# So that `python -m training.sweep` is `python -m training sweep`.
 __path__ = [*__path__, str(pathlib.Path(__file__).parent / "commands")]
 
 _HOMES = {

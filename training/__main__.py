@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from collections.abc import Sequence
 
 COMMANDS = {
     "train": "train a model, or resume a run (the default: the word may be left out)",
@@ -12,6 +13,7 @@ COMMANDS = {
     "ablation": "the paper's ablations, trained and drawn",
     "analyze": "what a trained model looks at, as pictures and tables",
     "budget": "what the paper's experiments cost to run",
+    "report": "the page of a finished run, drawn again",
     "data": "list, check and prepare data sets",
 }
 
@@ -27,19 +29,21 @@ def usage() -> str:
     )
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns the exit status of the process."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if not arguments or arguments[0] in ("--help", "-h", "help"):
+    name, *options = (sys.argv[1:] if arguments is None else arguments) or [""]
+    if name in ("--help", "-h", "help"):
         print(usage(), end="")
         return 0
-    if arguments[0].startswith("-"):
-        arguments = ["train", *arguments]
-    name, *options = arguments
+    if name.startswith("-"):
+        name, options = "train", [name, *options]
     name = name.replace("-", "_")
     if name not in COMMANDS:
-        known = ", ".join(COMMANDS)
-        print(f"error: Expected a command, one of {known}. Received: {name}", file=sys.stderr)
+        print(
+            f"error: Expected a command, one of {', '.join(COMMANDS)}. Received: {name}. "
+            "See python -m training --help",
+            file=sys.stderr,
+        )
         return 2
     return importlib.import_module(f"training.commands.{name}").main(options)
 

@@ -5,38 +5,11 @@ import difflib
 import re
 import runpy
 
-from absl import flags
 from ml_collections import ConfigDict
 
 from training.errors import UsageError
 
 _OVERRIDE = re.compile(r"--?config\.([^=]+)(?:=(.*))?", re.DOTALL)
-
-
-def parse(arguments, usage="python -m training --help"):
-    """Returns (config, workdir) of `--config`, `--config.KEY` and `--workdir` options.
-
-    Args:
-        arguments: list of strings, without the name of the program.
-        usage: the command that explains the options.
-
-    Raises:
-        UsageError: saying what is wrong with them.
-    """
-    overrides = [argument for argument in arguments if _OVERRIDE.fullmatch(argument)]
-    values = flags.FlagValues()
-    flags.DEFINE_string("config", None, "", flag_values=values)
-    flags.DEFINE_string("workdir", None, "", flag_values=values)
-    try:
-        _, *rest = values(["training", *(a for a in arguments if a not in overrides)])
-    except flags.Error as error:
-        raise UsageError(f"{error}. See {usage}") from error
-    if rest:
-        raise UsageError(f"Expected options only. Received: {' '.join(rest)}. See {usage}")
-    for name in ("config", "workdir"):
-        if not values[name].value:
-            raise UsageError(f"Expected --{name}. See {usage}")
-    return override(load_config(values.config), overrides), values.workdir
 
 
 def load_config(text):

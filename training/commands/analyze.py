@@ -1,11 +1,5 @@
-"""`python -m training analyze MODEL`: what a trained Vision Transformer looks at (section 4.5)."""
+"""`python -m training analyze SOURCE`: what a trained Vision Transformer looks at (section 4.5).
 
-import sys
-
-from training.commands import command
-from training.io.quiet_start import import_tensorflow
-
-DESCRIPTION = """\
 Draws the paper's pictures of a model, and writes the numbers behind each as CSV:
 
   rollout              what the output attends to in each image             Figures 6 and 13
@@ -14,49 +8,42 @@ Draws the paper's pictures of a model, and writes the numbers behind each as CSV
   position_similarity  cosine similarity of the position embeddings         Figures 7 and 9
   reconstruction       predicted patches, of a model trained by masked patch prediction
 
-  python -m training analyze runs/finetune --images photos/ --output analysis
-  python -m training analyze runs/finetune --dataset cifar10 --data_dir=DIR --output analysis
-  python -m training analyze ViT-B_16.npz --model ViT-B/16 --images cat.jpg --output analysis
+  python -m training analyze runs/finetune --images photos/ --output=analysis
+  python -m training analyze runs/finetune --dataset=cifar10 --data_dir=DIR --output=analysis
+  python -m training analyze ViT-B_16.npz --model=ViT-B/16 --images cat.jpg --output=analysis
 """
 
+import sys
 
-def main(arguments=None):
-    """Runs the command and returns the exit status of the process."""
-    options = _options().parse_args(arguments)
-    return command.run(lambda: _analyze(options))
+from training.command_options import CommandParser
+from training.exit_status import command_main
+from training.io.quiet_start import import_tensorflow
 
 
-def _options():
-    parser = command.parser("training analyze", DESCRIPTION)
-    parser.add_argument(
-        "source", metavar="MODEL", help="run directory, .keras file, checkpoint or published name"
-    )
-    parser.add_argument("--output", required=True, help="folder for the pictures and tables")
+def _parser():
+    parser = CommandParser("python -m training analyze", __doc__)
+    parser.add_source()
     parser.add_argument("--images", nargs="+", default=[], help="image files, or folders of them")
-    parser.add_argument("--dataset", help="take images from a data set instead")
-    parser.add_argument("--split", default="test", help="of that data set")
-    parser.add_argument("--data_dir", help="folder of TensorFlow Datasets")
+    parser.add_dataset(several=False)
+    parser.add_argument("--split", default="test", help="of the data set; default test")
     parser.add_argument("--count", type=int, default=128, help="images to take; default 128")
     parser.add_argument("--shown", type=int, default=16, help="images in the picture of rollouts")
-    parser.add_argument("--preprocess", help="operations on the images; default resizes them")
     parser.add_argument("--blur", type=float, default=0.0, help="radius that smooths rollouts")
-    parser.add_argument("--model", help="for a checkpoint: the model's name, ViT-B/16 for example")
-    parser.add_argument("--image_size", type=int, default=224, help="for a checkpoint")
+    parser.add_path("--output", "for pictures and tables", required=True)
     return parser
 
 
 def _analyze(options):
-    import pathlib
-
     if options.count < 1 or options.shown < 1:
         raise ValueError(
             "Expected --count and --shown to be at least 1. "
             f"Received: {options.count} and {options.shown}"
         )
+
     import_tensorflow()
     from training.reporting import attention_pictures
 
-    model = attention_pictures.load(options.source, options.model, options.image_size)
+    model = attention_pictures.load(options.source, options.model, options.image_size or 224)
     preprocess = options.preprocess or attention_pictures.preprocessing(model)
     images = None
     if options.dataset:
@@ -66,14 +53,15 @@ def _analyze(options):
     elif options.images:
         files = attention_pictures.image_files(options.images)[: options.count]
         images = attention_pictures.images_of_files(files, preprocess)
-    output = pathlib.Path(options.output)
     written, left_out = attention_pictures.write_all(
-        model, images, output, shown=options.shown, blur=options.blur
+        model, images, options.output, shown=options.shown, blur=options.blur
     )
-    print(f"Written to {output}: {', '.join(written)}")
+    print(f"Written to {options.output}: {', '.join(written)}")
     for name, reason in left_out.items():
         print(f"Without {name}: {reason}")
 
+
+main = command_main(_parser, _analyze)
 
 if __name__ == "__main__":
     sys.exit(main())

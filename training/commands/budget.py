@@ -1,11 +1,5 @@
-"""`python -m training budget`: what the paper's experiments cost to run."""
+"""`python -m training budget`: what the paper's experiments cost to run.
 
-import sys
-
-from training.commands import command
-from training.io.quiet_start import import_tensorflow
-
-DESCRIPTION = """\
 Prints the floating-point operations of the paper's pre-training and transfer runs, counted by its
 own convention (forward and backward, two operations per multiply-accumulate), and the hours that
 they take at a rate that you know your hardware to sustain.
@@ -13,15 +7,15 @@ they take at a rate that you know your hardware to sustain.
   python -m training budget --teraflops=100
 """
 
+import sys
 
-def main(arguments=None):
-    """Runs the command and returns the exit status of the process."""
-    options = _options().parse_args(arguments)
-    return command.run(lambda: _print(options))
+from training.command_options import CommandParser, list_of
+from training.exit_status import command_main
+from training.io.quiet_start import import_tensorflow
 
 
-def _options():
-    parser = command.parser("training budget", DESCRIPTION)
+def _parser():
+    parser = CommandParser("python -m training budget", __doc__)
     parser.add_argument(
         "--teraflops",
         type=float,
@@ -30,18 +24,21 @@ def _options():
     )
     parser.add_argument(
         "--models",
-        type=command.list_of(str),
+        type=list_of(str),
         default=["ViT-B/32", "ViT-B/16", "ViT-L/32", "ViT-L/16", "ViT-H/14"],
+        help="names, separated by commas",
     )
     return parser
 
 
 def _print(options):
     import_tensorflow()
-    from training.reporting.compute_budget import table
+    from training.reporting.paper_exaflops import exaflops_table
 
-    print(table(options.models, options.teraflops).markdown(), end="")
+    print(exaflops_table(options.models, options.teraflops).markdown(), end="")
 
+
+main = command_main(_parser, _print)
 
 if __name__ == "__main__":
     sys.exit(main())

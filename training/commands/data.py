@@ -1,8 +1,5 @@
 """`python -m training data`: lists, checks and prepares data sets."""
 
-from __future__ import annotations
-
-import argparse
 import os
 import pathlib
 import socket
@@ -14,12 +11,15 @@ import rich.console
 import rich.progress
 import rich.table
 
+from training.command_options import CommandParser
 from training.data import datasets, prepared
+from training.errors import TrainingError
+from training.exit_status import command_main
 
 NUM_DECODED = 100
 
 
-def list_command(data_dir: str = "") -> int:
+def list_command(data_dir: str | None = None) -> int:
     """Prints the table of data sets and which of them are in `data_dir`."""
     table = rich.table.Table(box=rich.box.SIMPLE)
     for column in ("name", "classes", "splits", "prepared", "source"):
@@ -37,7 +37,7 @@ def list_command(data_dir: str = "") -> int:
     return 0
 
 
-def check_command(name: str, data_dir: str = "") -> int:
+def check_command(name: str, data_dir: str | None = None) -> int:
     """Verifies sizes and classes of a copy and decodes images spread over its splits."""
     spec = datasets.get(name, data_dir)
     if not spec.folder:
@@ -66,7 +66,9 @@ def check_command(name: str, data_dir: str = "") -> int:
     return 1 if problems else 0
 
 
-def _decode(name: str, data_dir: str, chosen: list[tuple[str, int]]) -> tuple[set[int], list[str]]:
+def _decode(
+    name: str, data_dir: str | None, chosen: list[tuple[str, int]]
+) -> tuple[set[int], list[str]]:
     """Returns the classes among the images `chosen`, and what is wrong with those that fail."""
     import tensorflow as tf
 
@@ -90,7 +92,7 @@ def _decode(name: str, data_dir: str, chosen: list[tuple[str, int]]) -> tuple[se
     return seen, failures
 
 
-def prepare_command(name: str, data_dir: str = "", manual_dir: str = "") -> int:
+def prepare_command(name: str, data_dir: str | None = None, manual_dir: str | None = None) -> int:
     """Downloads and writes the data set, then checks it."""
     row = None if name.startswith("tfds:") else datasets.get(name)
     builder_name = row.builder if row else name.removeprefix("tfds:")
@@ -105,7 +107,7 @@ def prepare_command(name: str, data_dir: str = "", manual_dir: str = "") -> int:
         recipe = f" For {name}: {row.note}." if row and row.obtain == "manual" else ""
         unreachable = _unreachable_hosts(builder, manual)
         if unreachable:
-            raise RuntimeError(
+            raise TrainingError(
                 f"{', '.join(unreachable)} cannot be reached, so {builder_name} cannot be "
                 f"downloaded. Check the network, or put its files into {manual} by hand." + recipe
             )
@@ -114,7 +116,7 @@ def prepare_command(name: str, data_dir: str = "", manual_dir: str = "") -> int:
             builder.download_and_prepare(download_config=config)
         except AssertionError as error:
             # TFDS asserts that the files got by hand are there.
-            raise RuntimeError(f"{error}{recipe}") from error
+            raise TrainingError(f"{error}{recipe}") from error
     return check_command(name, data_dir)
 
 
@@ -128,7 +130,7 @@ def _spread(sizes: Mapping[str, int], total: int) -> list[tuple[str, int]]:
     return chosen
 
 
-def _state(spec: datasets.DatasetSpec, data_dir: str) -> str:
+def _state(spec: datasets.DatasetSpec, data_dir: str | None) -> str:
     try:
         found = prepared.find(spec.builder, spec.version, data_dir)
     except prepared.NotPreparedError:
@@ -160,9 +162,8 @@ def _has_address(host: str) -> bool:
     return True
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs the command and returns the exit status of the process."""
-    parser = argparse.ArgumentParser(prog="python -m training data", description=__doc__)
+def _parser():
+    parser = CommandParser("python -m training data", "Lists, checks and prepares data sets.")
     commands = parser.add_subparsers(dest="command", required=True)
     for command, text in (
         ("list", "show the table of data sets and what is prepared"),
@@ -172,13 +173,19 @@ def main(arguments: list[str] | None = None) -> int:
         sub = commands.add_parser(command, help=text, description=text)
         if command != "list":
             sub.add_argument("name", help="such as cifar10, vtab/dtd or tfds:name/config")
-        sub.add_argument("--data_dir", default="", help="folder of prepared data sets")
+        sub.add_data_dir()
         if command == "prepare":
-            sub.add_argument("--manual_dir", default="", help="folder of files got by hand")
-    options = vars(parser.parse_args(arguments))
+            sub.add_argument("--manual_dir", metavar="DIR", help="folder of files got by hand")
+    return parser
+
+
+def _run(options):
     run = {"list": list_command, "check": check_command, "prepare": prepare_command}
-    try:
-        return run[options.pop("command")](**options)
-    except (ValueError, OSError, RuntimeError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    settings = vars(options)
+    return run[settings.pop("command")](**settings)
+
+
+main = command_main(_parser, _run)
+
+if __name__ == "__main__":
+    sys.exit(main())

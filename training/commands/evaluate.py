@@ -1,57 +1,45 @@
-"""`python -m training evaluate`: classification accuracy of a model on every image of a split."""
+"""`python -m training evaluate SOURCE`: accuracy of a model on every image of a split.
 
-import sys
-
-from training.commands import command
-from training.io.quiet_start import import_tensorflow
-
-DESCRIPTION = """\
 Reports top-1 and top-5 accuracy, counted over every image of the split. On ImageNet's ReaL labels
 (imagenet2012_real) a prediction is correct if it is among the image's labels, and images without
 any are left out.
 
-  python -m training evaluate --model=runs/finetune --dataset=cifar10 --data_dir=DIR
+  python -m training evaluate runs/finetune --dataset=cifar10 --data_dir=DIR
+  python -m training evaluate ViT-B_16.npz --model=ViT-B/16 --dataset=imagenet2012 --data_dir=DIR
 """
 
+import json
+import pathlib
+import sys
 
-def main(arguments=None):
-    """Runs the command and returns the exit status of the process."""
-    options = _options().parse_args(arguments)
-    return command.run(lambda: _evaluate(options))
+from training.command_options import CommandParser, load_source
+from training.exit_status import command_main
+from training.io.quiet_start import import_tensorflow
 
 
-def _options():
-    parser = command.parser("training evaluate", DESCRIPTION)
-    command.add_model(parser)
-    parser.add_argument(
-        "--dataset", required=True, type=command.list_of(str), help="names, separated by commas"
-    )
-    parser.add_argument("--split", default="test")
-    parser.add_argument("--data_dir", help="folder of TensorFlow Datasets")
-    parser.add_argument("--preprocess", help="operations on the images; default resizes them")
+def _parser():
+    parser = CommandParser("python -m training evaluate", __doc__)
+    parser.add_source()
+    parser.add_dataset()
+    parser.add_argument("--split", default="test", help="default test")
     parser.add_argument("--loss", choices=("softmax", "sigmoid"), default="softmax")
-    parser.add_argument("--batch_size", type=int, default=128)
     parser.add_argument("--per_class", action="store_true", help="also print a row for each class")
-    parser.add_argument(
-        "--output", help="folder for metrics.json, and per_class.csv and confusion.csv by data set"
-    )
+    parser.add_path("--output", "for metrics.json, and per_class.csv and confusion.csv by data set")
     return parser
 
 
 def _evaluate(options):
     import_tensorflow()
-    import json
-    import pathlib
-
     from training.data import datasets, pipeline
     from training.evaluators import classification
     from training.evaluators.metrics import per_class
     from training.io.atomic import write_text
+    from training.reporting.progress_bar import track
     from training.reporting.table import Table
 
     specs = [datasets.get(name, options.data_dir) for name in options.dataset]
-    model = command.load(options, num_classes=specs[0].num_classes)
-    preprocess = options.preprocess or _preprocess(options.model, model)
+    model = load_source(options, num_classes=specs[0].num_classes)
+    preprocess = options.preprocess or _preprocess(options.source, model)
     rows, metrics = [], {}
     for dataset, spec in zip(options.dataset, specs, strict=True):
         batches = pipeline.eval_dataset(
@@ -61,7 +49,9 @@ def _evaluate(options):
             batch_size=options.batch_size,
             data_dir=options.data_dir,
         )
-        result = classification.evaluate(model.logits, batches, loss=options.loss)
+        result = classification.evaluate(
+            model.logits, track(batches, f"evaluating {dataset}"), loss=options.loss
+        )
         confusion = result.pop("confusion")
         classes = per_class(confusion, spec.class_names)
         metrics[dataset] = {**result, "split": options.split, "preprocess": preprocess}
@@ -77,31 +67,29 @@ def _evaluate(options):
         if options.per_class:
             classes._replace(title=dataset).show()
         if options.output:
-            folder = pathlib.Path(options.output) / dataset.replace("/", "_").replace(":", "_")
+            folder = options.output / dataset.replace("/", "_").replace(":", "_")
             write_text(folder / "per_class.csv", classes.csv())
             names = [row[0] for row in classes.rows]
             matrix = [(name, *counts) for name, counts in zip(names, confusion, strict=True)]
             write_text(folder / "confusion.csv", Table(("label", *names), matrix).csv())
     if options.output:
         text = json.dumps(metrics, indent=2, sort_keys=True) + "\n"
-        write_text(pathlib.Path(options.output) / "metrics.json", text)
+        write_text(options.output / "metrics.json", text)
     columns = ("data set", "images", "top-1 %", "top-5 %", "loss")
     Table(columns, rows, f"Accuracy of {model.name}").show()
 
 
 def _preprocess(source, model):
     """The preprocessing that a run was evaluated with, or a plain resize."""
-    import json
-    import pathlib
-
     config = pathlib.Path(source) / "config.json"
     if config.is_file():
         text = json.loads(config.read_text()).get("eval_preprocess")
         if text:
             return text
-    height, width = model.image_size
-    return f"decode|resize([{height},{width}])|{command.value_range(model.image_range)}"
+    return model.resizing
 
+
+main = command_main(_parser, _evaluate)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,41 +1,33 @@
-"""`python -m training sweep`: the paper's fine-tuning protocol on one data set."""
+"""`python -m training sweep`: the paper's fine-tuning protocol on one data set.
 
-import sys
-
-from training.commands import command
-from training.io.quiet_start import import_tensorflow
-
-DESCRIPTION = """\
 Trains every learning rate on part of the training set, scores it on the rest (the development
 split), trains the best rate on the whole training set once per seed, and scores those runs on the
 test split. Runs that have finished are kept, and an interrupted one is resumed, when the same
 command is given again.
 
   python -m training sweep --config=training/configs/finetune.py:runs/pretrain,cifar10 \\
-      --workdir=runs/cifar10 --config.data_dir=DIR
+      --workdir=runs/cifar10 --data_dir=DIR
 
-Any key of the config is set with --config.KEY=VALUE. The working directory gets sweep.md,
-sweep.csv and sweep.png, and a run directory for each rate and seed.
+The working directory gets sweep.md, sweep.csv and sweep.png, and a run directory for each rate and
+seed.
 """
 
+import sys
 
-def main(arguments=None):
-    """Runs the command and returns the exit status of the process."""
-    overrides, others = command.split_overrides(sys.argv[1:] if arguments is None else arguments)
-    options = _options().parse_args(others)
-    return command.run(lambda: _sweep(options, overrides))
+from training.command_options import CommandParser, complete_config, list_of
+from training.exit_status import command_main
+from training.io.quiet_start import import_tensorflow
 
 
-def _options():
-    parser = command.parser("training sweep", DESCRIPTION)
-    parser.add_argument("--config", required=True, help="FILE[:ARGUMENT], as for training")
-    parser.add_argument("--workdir", required=True)
+def _parser():
+    parser = CommandParser("python -m training sweep", __doc__)
+    parser.add_run()
     parser.add_argument(
         "--rates",
-        type=command.list_of(float),
+        type=list_of(float),
         help="learning rates; default those of Table 4 for the data set, or for CIFAR",
     )
-    parser.add_argument("--seeds", type=command.list_of(int), default=[0, 1, 2])
+    parser.add_argument("--seeds", type=list_of(int), default=[0, 1, 2])
     parser.add_argument(
         "--development",
         type=float,
@@ -45,37 +37,41 @@ def _options():
     return parser
 
 
-def _sweep(options, overrides):
-    from training import config_flags, config_keys, paper
+def _sweep(options):
+    from training import config_flags, paper
     from training.data import datasets
-    from training.protocols import sweep
+    from training.protocols.development_split import development_splits
     from training.recipes import tables
 
-    config = config_flags.override(config_flags.load_config(options.config), overrides)
-    config = config_keys.complete(config)
+    config = complete_config(config_flags.load_config(options.config), options)
     if not config.eval_split:
         raise ValueError("Expected config.eval_split to name the test split. Received: ''.")
     spec = datasets.get(config.dataset, config.data_dir or None)
-    development = sweep.development_splits(spec, config.train_split, options.development)
+    development = development_splits(spec, config.train_split, options.development)
     row = tables.FINE_TUNING.get(
         "vtab" if config.dataset.startswith("vtab/") else config.dataset,
         tables.FINE_TUNING["cifar10"],
     )
 
     import_tensorflow()
-    found = sweep.transfer(
+    from training.protocols.learning_rate_sweep import score_further_test_sets, transfer
+    from training.protocols.sweep_results import sweep_table, write_sweep
+
+    found = transfer(
         config,
         options.workdir,
         rates=options.rates or row.base_lrs,
         seeds=options.seeds,
         development=development,
     )
-    also = sweep.evaluate_also(config, options.workdir, options.seeds)
-    table = sweep.summary(found, paper.results(config.model.name, config.dataset), also)
-    sweep.write(found, table, options.workdir)
+    further = score_further_test_sets(config, options.workdir, options.seeds)
+    table = sweep_table(found, paper.results(config.model.name, config.dataset), further)
+    write_sweep(found, table, options.workdir)
     table.show()
     print(f"Written to {options.workdir}: sweep.md, sweep.csv, sweep.png")
 
+
+main = command_main(_parser, _sweep)
 
 if __name__ == "__main__":
     sys.exit(main())

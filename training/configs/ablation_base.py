@@ -10,6 +10,11 @@ Scales:
         JFT-300M, which is not public; 5-shot accuracy on ImageNet.
 """
 
+import dataclasses
+from collections.abc import Callable, Mapping
+
+from ml_collections import ConfigDict
+
 from training.config_keys import default_config
 from training.configs import pretrain
 
@@ -25,7 +30,7 @@ SMALL_MODEL = {
     "num_layers": 4,
     "classifier": "token",
 }
-
+_OF_EVERY_MODEL = ("name", "image_size", "head_bias_init")
 
 # (data set, split to choose examples from, split to classify) of linear few-shot accuracy.
 FEW_SHOT = {
@@ -34,12 +39,40 @@ FEW_SHOT = {
 }
 
 
-def base_config(scale, model="ViT-B/16"):
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """An ablation: configs that differ in what is studied.
+
+    Attributes:
+        title: of its table and figure.
+        cells: function of a scale that returns {cell: config}, in the order of the table.
+        evaluations: how many a run makes, where its course is looked at; 0 is one at the end.
+        early_stopping: whether the weights of the best evaluation are scored instead of the last.
+        paper: {cell: the paper's 5-shot accuracy in per cent}, where it has one.
+    """
+
+    title: str
+    cells: Callable[[str], dict[str, ConfigDict]]
+    evaluations: int = 0
+    early_stopping: bool = False
+    paper: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def get_config(self, arg: str) -> ConfigDict:
+        """Returns the config of "CELL" or "CELL,SCALE", the text after the colon of `--config`."""
+        name, _, scale = (part.strip() for part in arg.partition(","))
+        scale = scale or "small"
+        if scale not in SCALES:
+            raise ValueError(f"Expected a scale, {' or '.join(SCALES)}. Received: {scale!r}.")
+        cells = self.cells(scale)
+        if name not in cells:
+            raise ValueError(f"Expected a cell, one of {', '.join(cells)}. Received: {name!r}.")
+        return cells[name]
+
+
+def base_config(scale: str, model: str = "ViT-B/16") -> ConfigDict:
     """Returns the config of a scale; `model` is the name whose row of Table 3 is taken."""
-    return {"small": _small, "paper": _paper}[scale](model)
-
-
-def _small(model):
+    if scale == "paper":
+        return pretrain.get_config(f"{model},imagenet21k")
     config = default_config()
     config.model = dict(SMALL_MODEL)
     config.dataset = "cifar10"
@@ -58,32 +91,11 @@ def _small(model):
     return config
 
 
-def _paper(model):
-    return pretrain.get_config(f"{model},imagenet21k")
-
-
-def change(config, **overrides):
-    """Returns `config` with nested values replaced; keys that are new are added."""
-    for key, value in overrides.items():
-        if isinstance(value, dict) and key in config:
-            change(config[key], **value)
-        else:
-            config[key] = value
+def config_of_model(scale: str, arguments: Mapping, model: str = "ViT-B/16") -> ConfigDict:
+    """Returns the config of a scale with other `arguments` of the model; `model` as above."""
+    config = base_config(scale, model)
+    if arguments.get("name", "").startswith("BiT"):
+        # A ResNet takes none of a Transformer's arguments.
+        config.model = {key: config.model[key] for key in _OF_EVERY_MODEL if key in config.model}
+    config.model.update(arguments)
     return config
-
-
-def cell_of(cells, arg):
-    """Returns the config of "CELL" or "CELL,SCALE".
-
-    Args:
-        cells: function of a scale that returns {name: config}.
-        arg: the text after the colon of `--config`.
-    """
-    name, _, scale = (part.strip() for part in arg.partition(","))
-    scale = scale or "small"
-    if scale not in SCALES:
-        raise ValueError(f"Expected a scale, {' or '.join(SCALES)}. Received: {scale!r}.")
-    of_scale = cells(scale)
-    if name not in of_scale:
-        raise ValueError(f"Expected a cell, one of {', '.join(of_scale)}. Received: {name!r}.")
-    return of_scale[name]

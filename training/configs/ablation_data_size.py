@@ -9,55 +9,51 @@ smaller subsets lie in larger ones.
 figure: `python -m training ablation data_size --workdir=DIR`.
 """
 
+from ml_collections import ConfigDict
+
 from training.configs import ablation_base
 
-TITLE = "Data size (Figures 3 and 4)"
-EARLY_STOPPING = True
-EVALUATIONS = 10
 # Of JFT's 300 million images the paper takes 9, 30, 90 and all.
 PERCENTS = (3, 10, 30, 100)
 
 # "b" has half of every hidden dimension.
-_SMALL = {
-    "vit": ablation_base.SMALL_MODEL,
-    "b": {**ablation_base.SMALL_MODEL, "hidden_size": 32, "mlp_dim": 64},
-    "resnet": {"name": "BiT-R50x1", "image_size": 32, "num_layers": (1, 1, 1)},
-}
-_PAPER = {
-    "ViT-b": {
-        "name": "ViT-B/32",
-        "hidden_size": 384,
-        "mlp_dim": 1536,
-        "representation_size": 384,
+_MODELS = {
+    "small": {
+        "vit": {},
+        "b": {"hidden_size": 32, "mlp_dim": 64},
+        "resnet": {"name": "BiT-R50x1", "num_layers": (1, 1, 1)},
     },
-    "ViT-B": {"name": "ViT-B/32"},
-    "ViT-L": {"name": "ViT-L/16", "representation_size": 1024},
-    "R50x1": {"name": "BiT-R50x1"},
-    "R152x2": {"name": "BiT-R152x2"},
+    "paper": {
+        "ViT-b": {
+            "name": "ViT-B/32",
+            "hidden_size": 384,
+            "mlp_dim": 1536,
+            "representation_size": 384,
+        },
+        "ViT-B": {"name": "ViT-B/32"},
+        "ViT-L": {"name": "ViT-L/16", "representation_size": 1024},
+        "R50x1": {"name": "BiT-R50x1"},
+        "R152x2": {"name": "BiT-R152x2"},
+    },
 }
 # Held out for early stopping: the last 2 %, and of ImageNet-21k its development split.
 _TRAINED_ON = {"small": 0.98, "paper": 1.0}
 _HELD_OUT = {"small": "train[98%:]", "paper": "dev"}
 
 
-def cells(scale):
+def cells(scale: str) -> dict[str, ConfigDict]:
     """Returns {cell: config}; a cell is "MODEL_PERCENT"."""
     result = {}
-    for model, arguments in (_SMALL if scale == "small" else _PAPER).items():
+    for model, arguments in _MODELS[scale].items():
         for percent in PERCENTS:
-            config = ablation_base.base_config(scale)
-            if scale == "small":
-                config.model = dict(arguments)
-            else:
-                config.model.update(arguments)
-                if model.startswith("R"):
-                    del config.model["dropout_rate"], config.model["representation_size"]
+            config = ablation_base.config_of_model(scale, arguments)
             config.train_split = f"train[:{percent * _TRAINED_ON[scale]:g}%]"
             config.eval_split = _HELD_OUT[scale]
             result[f"{model}_{percent}"] = config
     return result
 
 
-def get_config(arg):
-    """Returns the config of a cell."""
-    return ablation_base.cell_of(cells, arg)
+STUDY = ablation_base.Study(
+    "Data size (Figures 3 and 4)", cells, evaluations=10, early_stopping=True
+)
+get_config = STUDY.get_config

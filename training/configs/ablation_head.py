@@ -7,15 +7,14 @@ The paper's finding is that the mean of the tokens needs a smaller rate than the
 `python -m training ablation head --workdir=DIR`.
 """
 
+from ml_collections import ConfigDict
+
 from training.configs import ablation_base
 
-TITLE = "Class token and global average pooling"
-# Evaluations in a run: the figure's seven epochs.
-EVALUATIONS = 7
 _SMALLER = 3 / 8
 
 
-def cells(scale):
+def cells(scale: str) -> dict[str, ConfigDict]:
     """Returns {cell: config}."""
     result = {}
     for name, classifier, ratio in (
@@ -30,6 +29,6 @@ def cells(scale):
     return result
 
 
-def get_config(arg):
-    """Returns the config of a cell."""
-    return ablation_base.cell_of(cells, arg)
+# The figure shows seven epochs.
+STUDY = ablation_base.Study("Class token and global average pooling", cells, evaluations=7)
+get_config = STUDY.get_config

@@ -4,36 +4,31 @@
 `python -m training ablation position --workdir=DIR`.
 """
 
+from ml_collections import ConfigDict
+
 from training.configs import ablation_base
-
-TITLE = "Position embeddings (Table 8)"
-
-# Five-shot accuracy on ImageNet of ViT-B/16, by kind and placement.
-PAPER = {
-    "none": 0.61382,
-    "1d_stem": 0.64206,
-    "1d_every": 0.63964,
-    "1d_shared": 0.64292,
-    "2d_stem": 0.64001,
-    "2d_every": 0.64046,
-    "2d_shared": 0.64022,
-    "relative": 0.64032,
-}
-_KINDS = {"1d": "learned_1d", "2d": "learned_2d", "none": "none", "relative": "relative"}
+from training.paper import TABLE_8
 
 
-def cells(scale):
+def _cell(kind, placement):
+    """Returns "1d_stem" for ("learned_1d", "stem"); the kinds of one placement go by themselves."""
+    _, learned, dimensions = kind.rpartition("learned_")
+    return f"{dimensions}_{placement}" if learned else kind
+
+
+def cells(scale: str) -> dict[str, ConfigDict]:
     """Returns {cell: config}, in the order of the table."""
-    result = {}
-    for name in PAPER:
-        kind, _, placement = name.partition("_")
-        result[name] = ablation_base.change(
-            ablation_base.base_config(scale),
-            model={"position_embedding": _KINDS[kind], "position_placement": placement or "stem"},
+    return {
+        _cell(kind, placement): ablation_base.config_of_model(
+            scale, {"position_embedding": kind, "position_placement": placement}
         )
-    return result
+        for kind, placement in TABLE_8
+    }
 
 
-def get_config(arg):
-    """Returns the config of a cell."""
-    return ablation_base.cell_of(cells, arg)
+STUDY = ablation_base.Study(
+    "Position embeddings (Table 8)",
+    cells,
+    paper={_cell(*key): 100 * accuracy for key, accuracy in TABLE_8.items()},
+)
+get_config = STUDY.get_config

@@ -9,9 +9,9 @@ Heads keep their size.
 `python -m training ablation shape --workdir=DIR`.
 """
 
-from training.configs import ablation_base
+from ml_collections import ConfigDict
 
-TITLE = "Transformer shape (Figure 8)"
+from training.configs import ablation_base
 
 BASES = {
     "small": {
@@ -45,7 +45,7 @@ _SCALED = {
 }
 
 
-def shape_of(scale, line, factor):
+def shape_of(scale: str, line: str, factor: float) -> dict[str, int]:
     """Returns the constructor's arguments of a point on a line."""
     shape = dict(BASES[scale])
     if line == "patch":
@@ -59,18 +59,17 @@ def shape_of(scale, line, factor):
     return shape
 
 
-def cells(scale):
+def cells(scale: str) -> dict[str, ConfigDict]:
     """Returns {cell: config}; "base" lies on every line, "depth_2" at twice the depth."""
     shapes = {"base": BASES[scale]}
     for line, factors in LINES.items():
         for factor in factors:
             shapes[f"{line}_{factor:g}"] = shape_of(scale, line, factor)
     return {
-        name: ablation_base.change(ablation_base.base_config(scale, "ViT-B/32"), model=shape)
-        for name, shape in shapes.items()
+        cell: ablation_base.config_of_model(scale, shape, "ViT-B/32")
+        for cell, shape in shapes.items()
     }
 
 
-def get_config(arg):
-    """Returns the config of a cell."""
-    return ablation_base.cell_of(cells, arg)
+STUDY = ablation_base.Study("Transformer shape (Figure 8)", cells)
+get_config = STUDY.get_config

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import keras
 from ml_collections import ConfigDict
 
-from training.commands.command import value_range
 from training.data import datasets
 from training.engines.base import Engine
 from training.evaluators import features, least_squares
@@ -39,9 +38,7 @@ def preprocessing(model: LoadedModel) -> str:
     """Returns the authors' preprocessing: all of the image resized to 8/7, and its centre."""
     height, width = model.image_size
     larger = f"[{round(height * 8 / 7)},{round(width * 8 / 7)}]"
-    return (
-        f"decode|resize({larger})|central_crop([{height},{width}])|{value_range(model.image_range)}"
-    )
+    return f"decode|resize({larger})|central_crop([{height},{width}])|{model.value_range}"
 
 
 def evaluate(

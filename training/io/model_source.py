@@ -39,6 +39,18 @@ class LoadedModel:
     image_size: tuple[int, int]
     image_range: tuple[float, float]
 
+    @property
+    def value_range(self) -> str:
+        """The operation that scales images to what the model takes."""
+        low, high = self.image_range
+        return f"value_range({low:g},{high:g})"
+
+    @property
+    def resizing(self) -> str:
+        """The preprocessing that resizes all of an image to what the model takes."""
+        height, width = self.image_size
+        return f"decode|resize([{height},{width}])|{self.value_range}"
+
 
 def load_model(source: str | os.PathLike, *, layer: str | None = None) -> LoadedModel:
     """Loads a run directory, a `.keras` file or the directory of a TF-Hub module.

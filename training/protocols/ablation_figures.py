@@ -1,42 +1,39 @@
-"""The figures of the ablation studies. Each function returns a `matplotlib.figure.Figure`."""
-
-from __future__ import annotations
+"""The figures of the ablation studies."""
 
 import pathlib
 from collections.abc import Sequence
 
-from training.protocols.ablation import SHOTS, Score, by_cell, learning_curve, study_module
+from matplotlib.figure import Figure
+
+from training.protocols.ablation_results import by_cell
+from training.protocols.ablation_study import (
+    SHOTS,
+    Score,
+    find_study,
+    learning_curve,
+    run_of_cell,
+)
+from training.reporting.figure import new_figure
 
 _LABEL = f"{SHOTS}-shot linear accuracy (%)"
 
 
-def _figure(panels=1, width=4.6):
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width * panels, 3.4), dpi=130, layout="constrained")
-    return figure, figure.subplots(1, panels, squeeze=False)[0]
-
-
-def _percent(pair):
-    return 100 * pair[0], 100 * pair[1]
-
-
-def draw(study: str, scores: Sequence[Score], workdir):
-    """Draws a study; `workdir` holds its runs."""
-    figure = _FIGURES[study](scores, pathlib.Path(workdir))
-    figure.suptitle(study_module(study).TITLE, fontsize=10)
+def study_figure(study: str, scores: Sequence[Score], workdir: pathlib.Path) -> Figure:
+    """Returns the figure of the study of that name; `workdir` holds its runs."""
+    figure = _FIGURES[study](scores, workdir)
+    figure.suptitle(find_study(study).title, fontsize=10)
     return figure
 
 
 def _position(scores, workdir):
-    paper = study_module("position").PAPER
+    paper = find_study("position").paper
     cells = by_cell(scores, "few_shot")
-    figure, (ours, theirs) = _figure(2)
+    figure, (ours, theirs) = new_figure(2)
     places = range(len(cells))
-    means, deviations = zip(*map(_percent, cells.values()), strict=True)
+    means, deviations = zip(*(_height(cells[cell]) for cell in cells), strict=True)
     ours.bar(places, means, yerr=deviations, capsize=3)
     ours.set_title("this run", fontsize=9)
-    theirs.bar(places, [100 * paper[cell] for cell in cells], color="tab:gray")
+    theirs.bar(places, [paper[cell] for cell in cells], color="tab:gray")
     theirs.set_title("paper: ViT-B/16 from JFT, 5-shot ImageNet", fontsize=9)
     for axis in (ours, theirs):
         axis.set_xticks(places, list(cells), rotation=45, ha="right", fontsize=8)
@@ -47,23 +44,18 @@ def _position(scores, workdir):
 
 
 def _head(scores, workdir):
-    figure, (axis,) = _figure()
-    for cell in by_cell(scores, "top1"):
-        for score in (each for each in scores if each.cell == cell):
-            curve = learning_curve(workdir / cell / f"seed_{score.seed}")
-            steps, accuracies = zip(*curve, strict=True)
-            first = score is next(each for each in scores if each.cell == cell)
-            color = axis._get_lines.get_next_color() if first else axis.lines[-1].get_color()
-            axis.plot(
-                steps,
-                [100 * accuracy for accuracy in accuracies],
-                "o-",
-                color=color,
-                label=cell if first else None,
-            )
+    figure, (axis,) = new_figure()
+    colors = {cell: f"C{number}" for number, cell in enumerate(by_cell(scores, "top1"))}
+    for score in scores:
+        curve = learning_curve(run_of_cell(workdir, score.cell, score.seed))
+        steps, accuracies = zip(*curve, strict=True)
+        percent = [100 * accuracy for accuracy in accuracies]
+        axis.plot(steps, percent, "o-", color=colors[score.cell], label=score.cell)
     axis.set_xlabel("step")
     axis.set_ylabel("top-1 accuracy (%)")
-    axis.legend(fontsize=8)
+    # The seeds of a cell share an entry.
+    lines = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+    axis.legend(lines.values(), lines, fontsize=8)
     return figure
 
 
@@ -73,17 +65,12 @@ def _shape(scores, workdir):
     for cell in cells:
         line, _, _ = cell.partition("_")
         if line != "base":
-            lines.setdefault(line, []).append(cell)
-    figure, (axis,) = _figure()
-    base = compute.get("base", next(iter(compute.values())))[0]
+            lines.setdefault(line, ["base"] if "base" in cells else []).append(cell)
+    figure, (axis,) = new_figure()
+    base = compute.get("base", next(iter(compute.values()))).mean
     for line, members in lines.items():
-        points = sorted(
-            (compute[cell][0] / base, *_percent(cells[cell]))
-            for cell in (*members, *(["base"] if "base" in cells else []))
-        )
-        x, y, deviation = zip(*points, strict=True)
-        axis.errorbar(x, y, yerr=deviation, fmt="o-", markersize=4, capsize=2, label=line)
-    axis.set_xscale("log")
+        points = [(compute[cell].mean / base, *_height(cells[cell])) for cell in members]
+        _plot_line(axis, points, line)
     axis.set_xlabel("compute relative to the base")
     axis.set_ylabel(_LABEL)
     axis.legend(fontsize=8)
@@ -92,13 +79,13 @@ def _shape(scores, workdir):
 
 def _axial(scores, workdir):
     cells = by_cell(scores, "few_shot")
-    figure, axes = _figure(2)
+    figure, axes = new_figure(2)
     for axis, field, label in (
         (axes[0], "exaflops", "compute of training (exaFLOPs)"),
         (axes[1], "images_per_second", "inference (images/s)"),
     ):
         for cell, (x, _) in by_cell(scores, field).items():
-            y, deviation = _percent(cells[cell])
+            y, deviation = _height(cells[cell])
             axis.errorbar(x, y, yerr=deviation, fmt="o", capsize=2)
             axis.annotate(cell, (x, y), xytext=(5, 4), textcoords="offset points", fontsize=8)
         axis.set_xscale("log")
@@ -109,26 +96,35 @@ def _axial(scores, workdir):
 
 
 def _data_size(scores, workdir):
-    models = dict.fromkeys(score.cell.rpartition("_")[0] for score in scores)
-    figure, axes = _figure(2)
+    figure, axes = new_figure(2)
     for axis, field, label in (
         (axes[0], "top1", "best top-1 on held-out images (%)"),
         (axes[1], "few_shot", _LABEL),
     ):
         cells, sizes = by_cell(scores, field), by_cell(scores, "images")
-        for model in models:
-            points = sorted(
-                (sizes[cell][0], *_percent(cells[cell]))
-                for cell in cells
-                if cell.rpartition("_")[0] == model
-            )
-            x, y, deviation = zip(*points, strict=True)
-            axis.errorbar(x, y, yerr=deviation, fmt="o-", markersize=4, capsize=2, label=model)
-        axis.set_xscale("log")
+        lines: dict[str, list] = {}
+        for cell in cells:
+            model, _, _ = cell.rpartition("_")
+            lines.setdefault(model, []).append((sizes[cell].mean, *_height(cells[cell])))
+        for model, points in lines.items():
+            _plot_line(axis, points, model)
         axis.set_xlabel("training images")
         axis.set_ylabel(label)
         axis.legend(fontsize=8)
     return figure
+
+
+def _height(accuracy):
+    """Returns (mean, length of the error bar) in per cent."""
+    mean, deviation = accuracy.percent
+    return mean, deviation or 0.0
+
+
+def _plot_line(axis, points, label):
+    """Joins (x, y, deviation) in order of x, on a logarithmic axis."""
+    x, y, deviation = zip(*sorted(points), strict=True)
+    axis.errorbar(x, y, yerr=deviation, fmt="o-", markersize=4, capsize=2, label=label)
+    axis.set_xscale("log")
 
 
 _FIGURES = {

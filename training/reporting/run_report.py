@@ -1,11 +1,14 @@
-"""Draws the report of a finished run from the files in its directory."""
+"""The report of a finished run, from the files in its directory."""
 
 import json
+import os
 import pathlib
 
 import numpy as np
 
-from training.reporting.html_page import read_metrics, write_report
+from training.io.atomic import write_text
+from training.reporting.metrics_csv import read_metrics
+from training.reporting.report_html import Example, report_html
 
 # Enough for a picture; accuracies come from `metrics.csv`, where every image counts.
 MAX_IMAGES = 2000
@@ -13,46 +16,55 @@ MAX_EXAMPLES = 18
 MAX_MISTAKES = 6
 
 
-def report_run(run):
-    """Writes `report.html` into a run directory.
+def report_run(run: str | os.PathLike, *, data_dir: str | None = None) -> pathlib.Path:
+    """Writes `report.html` into a run directory and returns its path.
 
     Args:
         run: a directory with `config.json`, `metrics.csv` and `model.keras`.
+        data_dir: where the evaluation split is now; None is where the run found it.
 
-    Returns:
-        The path of the page.
+    Raises:
+        FileNotFoundError: if `run` holds no finished run, or its data is gone.
     """
+    run = pathlib.Path(run)
+    absent = [n for n in ("config.json", "metrics.csv", "model.keras") if not (run / n).exists()]
+    if absent:
+        raise FileNotFoundError(
+            f"Expected the directory of a finished run. Received: {run}, without "
+            f"{', '.join(absent)}; the same command that began a run ends it."
+        )
+    config = json.loads((run / "config.json").read_text())
+    config["data_dir"] = data_dir or config["data_dir"]
+    series = read_metrics(run / "metrics.csv")
+    evaluated = _evaluated(run, config) if config["eval_split"] else {}
+    page = report_html(
+        title=f"{run.resolve().name}: {config['dataset']}",
+        subtitle=_subtitle(config, evaluated),
+        series=series,
+        tiles=_tiles(series, config),
+        config=json.dumps(config, indent=2, sort_keys=True),
+        **evaluated,
+    )
+    write_text(run / "report.html", page)
+    return run / "report.html"
+
+
+def _evaluated(run, config):
+    """Returns what the page shows of the evaluation split."""
     import keras
 
     import keras_vit  # noqa: F401  registers its classes
     from training.data import datasets
 
-    run = pathlib.Path(run)
-    config = json.loads((run / "config.json").read_text())
-    confusion, names, examples, shown = None, (), [], 0
-    if config["eval_split"]:
-        model = keras.saving.load_model(run / "model.keras", compile=False)
-        spec = datasets.get(config["dataset"], config["data_dir"] or None)
-        names = spec.class_names or [str(i) for i in range(spec.num_classes)]
-        images, labels = _images(config)
-        shown = len(images)
-        predictions = model.predict(images, batch_size=32, verbose=0).argmax(axis=-1)
-        confusion = np.zeros((len(names), len(names)), np.int64)
-        np.add.at(confusion, (labels, predictions), 1)
-        examples = _examples(model, images, labels, predictions)
-    path = run / "report.html"
-    write_report(
-        path,
-        title=f"{run.name}: {config['dataset']}",
-        subtitle=_subtitle(config, shown),
-        metrics=run / "metrics.csv",
-        tiles=_tiles(read_metrics(run / "metrics.csv"), config),
-        config=json.dumps(config, indent=2, sort_keys=True),
-        confusion=confusion,
-        names=list(names),
-        examples=examples,
-    )
-    return path
+    model = keras.saving.load_model(run / "model.keras", compile=False)
+    spec = datasets.get(config["dataset"], config["data_dir"] or None)
+    names = spec.class_names or [str(i) for i in range(spec.num_classes)]
+    images, labels = _images(config)
+    predictions = model.predict(images, batch_size=32, verbose=0).argmax(axis=-1)
+    confusion = np.zeros((len(names), len(names)), np.int64)
+    np.add.at(confusion, (labels, predictions), 1)
+    examples = _examples(model, images, labels, predictions)
+    return {"confusion": confusion, "names": names, "examples": examples}
 
 
 def _images(config):
@@ -84,12 +96,12 @@ def _examples(model, images, labels, predictions):
         return []
     attention = _attention(model, images[chosen])
     return [
-        {
-            "image": (images[index] + 1) * 127.5,
-            "label": int(labels[index]),
-            "prediction": int(predictions[index]),
-            "attention": None if attention is None else attention[position],
-        }
+        Example(
+            image=(images[index] + 1) * 127.5,
+            label=int(labels[index]),
+            prediction=int(predictions[index]),
+            attention=None if attention is None else attention[position],
+        )
         for position, index in enumerate(chosen)
     ]
 
@@ -111,10 +123,11 @@ def _attention(model, images):
     return attention_rollout(model, images)
 
 
-def _subtitle(config, shown):
+def _subtitle(config, evaluated):
     model = config["model"]["name"] or "Vision Transformer"
     text = f"{model}, {config['total_steps']} steps of {config['batch_size']} images."
-    if shown:
+    if evaluated:
+        shown = evaluated["confusion"].sum()
         text += f" Confusion matrix and examples: {shown} images of {config['eval_split']}."
     return text
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from training.commands import vtab as command
-from training.protocols import vtab
+from training.protocols import vtab_suite
 
 TASKS = ("dtd", "oxford_flowers102")
 
@@ -124,6 +124,6 @@ def test_wrong_options_end_at_once(checkpoint, vtab_dir, tmp_path, capsys):
 
 
 def test_tasks_come_in_the_order_of_table_9():
-    chosen = vtab.choose_tasks(["smallnorb_elevation", "Pets", "cifar100"])
+    chosen = vtab_suite.choose_tasks(["smallnorb_elevation", "Pets", "cifar100"])
     assert [task.title for task in chosen] == ["CIFAR-100", "Pets", "sNORB-Elev"]
-    assert len(vtab.choose_tasks()) == 19
+    assert len(vtab_suite.choose_tasks()) == 19

@@ -24,7 +24,7 @@ def test_list_shows_every_row_and_what_is_prepared(digits_dir, capsys, monkeypat
 def test_list_and_missing_data_need_no_tensorflow(tmp_path):
     code = (
         "import sys; from training.commands.data import main; main(['list']);"
-        f"assert main(['check', 'dtd', '--data_dir={tmp_path}']) == 1;"
+        f"assert main(['check', 'dtd', '--data_dir={tmp_path}']) == 2;"
         "assert 'tensorflow' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
@@ -49,7 +49,7 @@ def write_images(root, names):
 def test_an_empty_folder_name_is_refused(command, tmp_path, capsys, monkeypatch):
     write_images(tmp_path, ["a/1.png"])
     monkeypatch.chdir(tmp_path)
-    assert main([command, "folder:"]) == 1
+    assert main([command, "folder:"]) == 2
     captured = capsys.readouterr()
     assert "Expected the path of a folder of images. Received: ''" in captured.err
     assert "all well" not in captured.out
@@ -89,7 +89,7 @@ def test_check_finds_images_that_do_not_decode(tmp_path, capsys):
 
 
 def test_missing_data_ends_with_the_command_that_gets_it(tmp_path, capsys):
-    assert main(["check", "vtab/dtd", f"--data_dir={tmp_path}"]) == 1
+    assert main(["check", "vtab/dtd", f"--data_dir={tmp_path}"]) == 2
     assert f"prepare vtab/dtd --data_dir={tmp_path}" in capsys.readouterr().err
 
 

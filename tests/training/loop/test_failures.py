@@ -156,7 +156,7 @@ def test_diverging_run_names_the_step_and_the_last_good_checkpoint(tiny, tmp_pat
         (["--config.optimizer.name=lion"], "sgd, adamw"),
         (["--config.optimizer.warmup_steps=500"], "warmup_steps=500, total_steps=200"),
         (["--config.profile=early"], "FIRST:LAST"),
-        (["--verbose"], "Unknown command line flag 'verbose'"),
+        (["--verbose"], "unrecognized arguments: --verbose"),
     ],
 )
 def test_wrong_command_leaves_nothing_behind(

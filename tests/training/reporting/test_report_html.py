@@ -6,7 +6,9 @@ import subprocess
 import numpy as np
 import pytest
 
-from training.reporting.html_page import read_metrics, write_report
+from training.io.atomic import write_text
+from training.reporting.metrics_csv import read_metrics
+from training.reporting.report_html import Example, report_html
 
 VOID = {"meta", "img", "br", "link", "hr"}
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -47,20 +49,17 @@ def report(tmp_path):
     image = np.zeros((8, 8, 3))
     image[:, 4:] = 200
     path = tmp_path / "report.html"
-    write_report(
-        path,
+    page = report_html(
         title="cats & <dogs>",
         subtitle="two classes",
-        metrics=metrics,
+        series=read_metrics(metrics),
         tiles={"top-1 accuracy": "75.00 %"},
         config='{"seed": 0}',
         confusion=np.array([[3, 1], [0, 4]]),
         names=["cat", "<dog>"],
-        examples=[
-            {"image": image, "label": 0, "prediction": 1, "attention": np.eye(2)},
-            {"image": image, "label": 1, "prediction": 1, "attention": None},
-        ],
+        examples=[Example(image, 0, 1, np.eye(2)), Example(image, 1, 1)],
     )
+    write_text(path, page)
     return path
 
 

@@ -9,10 +9,11 @@ import pytest
 import keras_vit
 from training.commands import ablation as command
 from training.config_flags import load_config
-from training.configs import ablation_base, ablation_shape
+from training.configs import ablation_base, ablation_data_size, ablation_shape
 from training.errors import UsageError
-from training.protocols import ablation, ablation_figures
-from training.protocols.ablation import Score
+from training.protocols.ablation_figures import study_figure
+from training.protocols.ablation_results import by_cell, study_table
+from training.protocols.ablation_study import Score, find_study, learning_curve
 
 # Cells that train in seconds.
 TINY = [
@@ -47,9 +48,9 @@ def score(cell, few_shot, seed=0, **fields):
 
 @pytest.mark.parametrize("scale", ablation_base.SCALES)
 def test_position_cells_are_those_of_table_8(scale):
-    study = ablation.study_module("position")
+    study = find_study("position")
     cells = study.cells(scale)
-    assert list(cells) == list(study.PAPER)
+    assert list(cells) == list(study.paper)
     shown = {
         name: (c.model.position_embedding, c.model.position_placement) for name, c in cells.items()
     }
@@ -59,7 +60,7 @@ def test_position_cells_are_those_of_table_8(scale):
 
 
 def test_head_cells_differ_in_pooling_and_rate():
-    cells = ablation.study_module("head").cells("small")
+    cells = find_study("head").cells("small")
     rates = {name: config.optimizer.base_lr for name, config in cells.items()}
     assert rates["gap_small_rate"] / rates["token"] == pytest.approx(3e-4 / 8e-4)
     assert rates["gap"] == rates["token"]
@@ -81,20 +82,20 @@ def test_shape_cells_lie_around_the_papers_base():
 
 
 def test_axial_cells_are_the_papers_models():
-    cells = ablation.study_module("axial").cells("paper")
+    cells = find_study("axial").cells("paper")
     macs = {name: costs_of(config).macs / 1e9 for name, config in cells.items()}
     assert macs["axial_32"] == pytest.approx(8.452, abs=1e-3)
     assert macs["axial_16"] == pytest.approx(33.511, abs=1e-3)
-    small = ablation.study_module("axial").cells("small")
+    small = find_study("axial").cells("small")
     assert small["axial_4"].model.attention == "axial"
     assert small["resnet"].model.name == "BiT-R50x1"
 
 
 def test_data_size_cells_nest_and_hold_images_out():
-    study = ablation.study_module("data_size")
+    study = find_study("data_size")
     cells = study.cells("small")
-    assert len(cells) == 3 * len(study.PERCENTS)
-    assert [cells[f"vit_{p}"].train_split for p in study.PERCENTS] == [
+    assert len(cells) == 3 * len(ablation_data_size.PERCENTS)
+    assert [cells[f"vit_{p}"].train_split for p in ablation_data_size.PERCENTS] == [
         "train[:2.94%]",
         "train[:9.8%]",
         "train[:29.4%]",
@@ -131,7 +132,7 @@ def test_a_study_is_trained_scored_drawn_and_resumed(tmp_path, capsys):
         run = tmp_path / "study" / row["cell"] / "seed_0"
         config = json.loads((run / "config.json").read_text())
         assert config["optimizer"]["warmup_steps"] == 0
-        curve = ablation.learning_curve(run)
+        curve = learning_curve(run)
         assert [step for step, _ in curve] == [1, 2, 3, 4, 5, 6]
         assert float(row["top1"]) == curve[-1][1]
         assert int(row["images"]) == 1438
@@ -144,7 +145,7 @@ def test_a_study_is_trained_scored_drawn_and_resumed(tmp_path, capsys):
     capsys.readouterr()
     assert command.main(arguments) == 0
     assert [model.stat().st_mtime_ns for model in models] == times
-    assert "2/2 gap, seed 0" in capsys.readouterr().out
+    assert "2/2 gap, seed 0" in capsys.readouterr().err
 
 
 def test_early_stopping_scores_the_best_weights(tmp_path):
@@ -153,7 +154,7 @@ def test_early_stopping_scores_the_best_weights(tmp_path):
     assert command.main(arguments) == 0
     run = tmp_path / "study" / "b_30" / "seed_0"
     scores = json.loads((run / "scores.json").read_text())
-    assert scores["top1"] == max(accuracy for _, accuracy in ablation.learning_curve(run))
+    assert scores["top1"] == max(accuracy for _, accuracy in learning_curve(run))
     assert scores["images"] == 423
 
 
@@ -164,10 +165,10 @@ def test_an_unknown_cell_is_named(tmp_path, capsys):
 
 def test_seeds_are_averaged():
     scores = [score("a", 0.1), score("a", 0.3, seed=1), score("b", 0.5)]
-    means = ablation.by_cell(scores, "few_shot")
+    means = by_cell(scores, "few_shot")
     assert means["a"] == pytest.approx((0.2, np.sqrt(0.02)))
-    assert means["b"] == (0.5, 0.0)
-    table = ablation.summary("A study", scores, {"a": 0.64206, "b": 0.6})
+    assert means["b"] == (0.5, None)
+    table = study_table("A study", scores, {"a": 64.206, "b": 60.0})
     assert table.rows[0][-1] == "64.21"
     assert table.rows[0][3] == "20.00 ± 14.14"
 
@@ -179,7 +180,7 @@ def test_shape_figure_joins_every_line_at_the_base():
         score("depth_0.5", 0.2, gmacs=1.0),
         score("mlp_2", 0.35, gmacs=3.0),
     ]
-    axis = ablation_figures.draw("shape", scores, ".").axes[0]
+    axis = study_figure("shape", scores, ".").axes[0]
     lines = {container.get_label(): container[0] for container in axis.containers}
     np.testing.assert_allclose(lines["depth"].get_xydata(), [[0.5, 20], [1, 30], [2, 40]])
     np.testing.assert_allclose(lines["mlp"].get_xydata(), [[1, 30], [1.5, 35]])
@@ -187,14 +188,14 @@ def test_shape_figure_joins_every_line_at_the_base():
 
 def test_position_figure_has_our_bars_beside_the_papers():
     scores = [score("none", 0.2), score("1d_stem", 0.4)]
-    ours, theirs = ablation_figures.draw("position", scores, ".").axes
+    ours, theirs = study_figure("position", scores, ".").axes
     assert [bar.get_height() for bar in ours.patches] == pytest.approx([20, 40])
     assert [bar.get_height() for bar in theirs.patches] == pytest.approx([61.382, 64.206])
 
 
 def test_axial_figure_shows_compute_and_speed():
     scores = [score("vit_8", 0.2, exaflops=2e-6, images_per_second=500)]
-    compute, speed = ablation_figures.draw("axial", scores, ".").axes
+    compute, speed = study_figure("axial", scores, ".").axes
     assert compute.containers[0][0].get_xydata().tolist() == [[2e-6, 20]]
     assert speed.containers[0][0].get_xydata().tolist() == [[500, 20]]
 
@@ -205,7 +206,7 @@ def test_data_size_figure_has_one_line_for_each_model():
         score("vit_100", 0.4, images=1000, top1=0.6),
         score("resnet_3", 0.3, images=30, top1=0.4),
     ]
-    held_out, _ = ablation_figures.draw("data_size", scores, ".").axes
+    held_out, _ = study_figure("data_size", scores, ".").axes
     lines = {container.get_label(): container[0] for container in held_out.containers}
     np.testing.assert_allclose(lines["vit"].get_xydata(), [[30, 30], [1000, 60]])
     assert list(lines) == ["vit", "resnet"]

@@ -1,7 +1,5 @@
 """Operations and hours of the paper's runs, from its tables and the models' costs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import keras_vit
@@ -24,7 +22,7 @@ RUNS = 3
 VTAB_TASKS = 19
 
 
-def table(models: Sequence[str], teraflops: float) -> Table:
+def exaflops_table(models: Sequence[str], teraflops: float) -> Table:
     """Returns a row for every experiment: its runs, exaFLOPs and hours for each model.
 
     Args:

@@ -1,16 +1,21 @@
-"""`report.html`: one self-contained page that shows how a run went."""
+"""The page of a run: one file of HTML that loads nothing from elsewhere."""
 
 import base64
-import csv
 import html
 import io
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from training.io.atomic import write_text
-
-# Blue for what was trained on, orange for what was held out: apart for every kind of colour sight.
-TRAIN_COLOUR, EVAL_COLOUR = "#2b6cb0", "#c05621"
+# Blue for what was trained on, orange for what was held out: apart for every kind of color vision.
+TRAIN_COLOR, EVAL_COLOR = "#2b6cb0", "#c05621"
+# Title of a panel: (column of metrics.csv, label, color) of its lines.
+PANELS = {
+    "loss": (("loss", "training", TRAIN_COLOR), ("eval_loss", "evaluation", EVAL_COLOR)),
+    "accuracy": (("eval_top1", "evaluation", EVAL_COLOR),),
+    "learning rate": (("learning_rate", "", TRAIN_COLOR),),
+}
 
 PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -58,46 +63,86 @@ pre {{ background: #f4f6f9; padding: 1rem; overflow-x: auto; border-radius: .5re
 """
 
 
-def read_metrics(path):
-    """Returns {column: [(step, value), ...]} of a `metrics.csv`, blank cells left out."""
-    series = {}
-    with open(path, newline="") as file:
-        for row in csv.DictReader(file):
-            step = int(row.pop("step"))
-            for name, value in row.items():
-                if value not in ("", None):
-                    series.setdefault(name, []).append((step, float(value)))
-    return series
+class Example(NamedTuple):
+    """An image of the evaluation split.
+
+    Attributes:
+        image: (height, width, 3) in [0, 255].
+        label, prediction: numbers of classes.
+        attention: (rows, columns) in [0, 1], or None.
+    """
+
+    image: np.ndarray
+    label: int
+    prediction: int
+    attention: np.ndarray | None = None
 
 
-def _curves(series, panels):
+def report_html(
+    *,
+    title: str,
+    subtitle: str,
+    series: Mapping[str, Sequence[tuple[int, float]]],
+    tiles: Mapping[str, str],
+    config: str,
+    confusion: np.ndarray | None = None,
+    names: Sequence[str] = (),
+    examples: Sequence[Example] = (),
+) -> str:
+    """Returns the page.
+
+    Args:
+        title, subtitle: plain text.
+        series: {column: [(step, value), ...]} of `metrics.csv`.
+        tiles: {label: text}, the results shown first.
+        config: plain text of the configuration.
+        confusion: (classes, classes) counts, row the label, or None.
+        names: of the classes.
+        examples: shown in this order.
+    """
+    return PAGE.format(
+        title=html.escape(title),
+        subtitle=html.escape(subtitle),
+        tiles="".join(
+            f'<div class="tile"><b>{html.escape(text)}</b>{html.escape(label)}</div>'
+            for label, text in tiles.items()
+        ),
+        curves=_curves(series),
+        confusion=_confusion(confusion, names),
+        examples=_examples(examples, names),
+        config=html.escape(config),
+    )
+
+
+def _curves(series):
     import matplotlib
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from training.reporting.figure import new_figure
 
-    panels = [panel for panel in panels if any(name in series for name, _, _ in panel[1])]
+    panels = {
+        title: present
+        for title, lines in PANELS.items()
+        if (present := [line for line in lines if line[0] in series])
+    }
     if not panels:
         return "<p>No metrics were written.</p>"
-    with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "report", "font.size": 10}):
-        figure, axes = plt.subplots(1, len(panels), figsize=(4 * len(panels), 3), squeeze=False)
-        for axis, (title, lines) in zip(axes[0], panels, strict=True):
-            for name, label, colour in lines:
-                if name in series:
-                    steps, values = zip(*series[name], strict=True)
-                    marker = "o" if len(steps) < 30 else None
-                    axis.plot(steps, values, colour, label=label, marker=marker, markersize=3)
+    settings = {"svg.fonttype": "none", "svg.hashsalt": "report", "font.size": 10}
+    with matplotlib.rc_context(settings):
+        figure, axes = new_figure(len(panels), width=4)
+        for axis, (title, lines) in zip(axes, panels.items(), strict=True):
+            for name, label, color in lines:
+                steps, values = zip(*series[name], strict=True)
+                marker = "o" if len(steps) < 30 else None
+                axis.plot(steps, values, color, label=label, marker=marker, markersize=3)
             axis.set_title(title)
             axis.set_xlabel("step")
             axis.grid(alpha=0.3)
             axis.spines[["top", "right"]].set_visible(False)
-            if sum(name in series for name, _, _ in lines) > 1:
+            if len(lines) > 1:
                 axis.legend(frameon=False)
-        figure.tight_layout()
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-        plt.close(figure)
-    svg = buffer.getvalue()
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    svg = text.getvalue()
     return svg[svg.index("<svg") :]
 
 
@@ -145,20 +190,20 @@ def _overlay(image, attention):
 
 def _examples(examples, names):
     figures = []
-    for example in examples:
-        right = example["label"] == example["prediction"]
-        label, prediction = names[example["label"]], names[example["prediction"]]
-        caption = f"{label}" if right else f"{label}, taken for {prediction}"
-        pictures = [("image", example["image"])]
-        if example.get("attention") is not None:
-            pictures.append(("attention", _overlay(example["image"], example["attention"])))
+    for image, true, predicted, attention in examples:
+        label = html.escape(names[true])
+        right = true == predicted
+        caption = label if right else f"{label}, taken for {html.escape(names[predicted])}"
+        pictures = {"image": image}
+        if attention is not None:
+            pictures["attention"] = _overlay(image, attention)
         pair = "".join(
-            f'<img alt="{kind} of {html.escape(label)}" src="{_png(pixels)}">'
-            for kind, pixels in pictures
+            f'<img alt="{kind} of {label}" src="{_png(pixels)}">'
+            for kind, pixels in pictures.items()
         )
         figures.append(
             f'<figure class="{"right" if right else "wrong"}"><div class="pair">{pair}</div>'
-            f"<figcaption>{html.escape(caption)}</figcaption></figure>"
+            f"<figcaption>{caption}</figcaption></figure>"
         )
     if not figures:
         return ""
@@ -168,43 +213,3 @@ def _examples(examples, names):
         "the class token's attention down through all layers. Mistakes come first.</p>"
         f'<div class="examples">{"".join(figures)}</div>'
     )
-
-
-def write_report(path, *, title, subtitle, metrics, tiles, config, confusion, names, examples):
-    """Writes the page, in one step.
-
-    Args:
-        path: of the file to write.
-        title, subtitle: plain text.
-        metrics: path of `metrics.csv`.
-        tiles: {label: text}, the results shown first.
-        config: plain text of the configuration.
-        confusion: (classes, classes) counts, row the label, or None.
-        names: of the classes.
-        examples: dicts of `image` (height, width, 3) in [0, 255], `label`, `prediction` (ints)
-            and `attention` ((rows, columns) in [0, 1], or None).
-    """
-    panels = [
-        (
-            "loss",
-            [("loss", "training", TRAIN_COLOUR), ("eval_loss", "evaluation", EVAL_COLOUR)],
-        ),
-        (
-            "accuracy",
-            [("eval_top1", "evaluation", EVAL_COLOUR)],
-        ),
-        ("learning rate", [("learning_rate", "", TRAIN_COLOUR)]),
-    ]
-    page = PAGE.format(
-        title=html.escape(title),
-        subtitle=html.escape(subtitle),
-        tiles="".join(
-            f'<div class="tile"><b>{html.escape(text)}</b>{html.escape(label)}</div>'
-            for label, text in tiles.items()
-        ),
-        curves=_curves(read_metrics(metrics), panels),
-        confusion=_confusion(confusion, names),
-        examples=_examples(examples, names),
-        config=html.escape(config),
-    )
-    write_text(path, page)

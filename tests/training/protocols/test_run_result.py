@@ -1,0 +1,59 @@
+"""A run is trained once; its result is kept."""
+
+import pytest
+
+from training.configs import finetune
+from training.errors import Diverged, TrainingError, UsageError
+from training.protocols.run_result import RunResult, train_run
+
+
+@pytest.fixture
+def trainer(monkeypatch):
+    """Puts a function in the place of `trainer.train`; returns the work directories it got."""
+    from training.loop import trainer
+
+    calls = []
+
+    def put(result):
+        def train(config, workdir):
+            calls.append(workdir)
+            (workdir / "checkpoints").mkdir(parents=True)
+            if isinstance(result, Exception):
+                raise result
+            (workdir / "metrics.csv").write_text(
+                "step,eval_loss,eval_top1,eval_top5,eval_count\n5,,,,\n"
+                f"10,{result[0]},{result[1]},{result[2]},{result[3]}\n"
+            )
+
+        monkeypatch.setattr(trainer, "train", train)
+        return calls
+
+    return put
+
+
+def test_a_finished_run_is_not_trained_again(trainer, tmp_path):
+    config = finetune.get_config("ViT-Ti/16,digits,size=16,steps=10")
+    # 131 of 359, as `metrics.csv` rounds it.
+    calls = trainer((0.5, 0.3649025, 0.8495822, 359))
+    result = train_run(config, tmp_path / "run")
+    assert result == RunResult(131 / 359, 305 / 359, 0.5, 359)
+    assert train_run(config, tmp_path / "run") == result
+    assert calls == [tmp_path / "run"]
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+    config.optimizer.base_lr = 0.5
+    with pytest.raises(UsageError, match=r"another config \(optimizer\.base_lr: 0\.01 -> 0\.5\)"):
+        train_run(config, tmp_path / "run")
+
+
+def test_divergence_is_a_result_and_other_failures_are_not(trainer, tmp_path):
+    config = finetune.get_config("ViT-Ti/16,digits,size=16,steps=10")
+    calls = trainer(Diverged("The loss became infinite in step 3."))
+    result = train_run(config, tmp_path / "run")
+    assert result == RunResult(diverged="The loss became infinite in step 3.")
+    assert train_run(config, tmp_path / "run") == result and len(calls) == 1
+
+    trainer(TrainingError("A worker was lost."))
+    with pytest.raises(TrainingError, match="worker"):
+        train_run(config, tmp_path / "other")
+    assert not (tmp_path / "other" / "result.json").exists()

@@ -1,0 +1,170 @@
+"""The options that several commands take: spelled and explained here, once.
+
+SOURCE          the model: a run directory, a .keras file, the directory of a TF-Hub module, or
+                with --model=NAME the file or published name of a checkpoint
+--image_size    in pixels, of a checkpoint's model
+--config        FILE[:ARGUMENT] of what is trained; --config.KEY=VALUE changes one value of it
+--workdir       where runs are written, and gone on with when they were interrupted
+--output        where anything else is written
+--dataset, --split, --data_dir, --preprocess, --batch_size      what is read, and how
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ml_collections import ConfigDict
+
+from training.errors import UsageError
+
+if TYPE_CHECKING:
+    from training.io.model_source import LoadedModel
+
+_OVERRIDE = re.compile(r"--?config\.")
+
+
+class CommandParser(argparse.ArgumentParser):
+    """The parser of a command, whose options are written out in full.
+
+    Args:
+        prog: "python -m training COMMAND".
+        description: of the command, with an example.
+    """
+
+    def __init__(self, prog: str, description: str = "", **settings: Any):
+        super().__init__(
+            prog=prog,
+            description=description,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            **settings,
+        )
+        self._takes_overrides = self._takes_source = False
+
+    def add_source(self, image_size: str = "of a checkpoint's model; default 224") -> None:
+        """Adds SOURCE, --model and --image_size, which say what the model is.
+
+        Args:
+            image_size: what is said of --image_size.
+        """
+        self._takes_source = True
+        self.add_argument(
+            "source",
+            metavar="SOURCE",
+            nargs="?",
+            help="run directory, .keras file, directory of a TF-Hub module, or with --model the "
+            "file or published name of a checkpoint",
+        )
+        self.add_argument("--model", metavar="NAME", help="of a checkpoint, such as ViT-B/16")
+        self.add_argument("--image_size", metavar="PIXELS", type=int, help=image_size)
+        # How a source was given before it had a place of its own.
+        self.add_argument("--checkpoint", help=argparse.SUPPRESS)
+
+    def add_dataset(self, several: bool = True) -> None:
+        """Adds what says which images are read: data sets, or one that is optional."""
+        self.add_argument(
+            "--dataset",
+            metavar="NAME",
+            required=several,
+            type=list_of(str) if several else None,
+            help="data sets, separated by commas" if several else "data set to take images from",
+        )
+        self.add_data_dir()
+        self.add_argument(
+            "--preprocess", metavar="OPERATIONS", help="on the images, separated by |"
+        )
+        if several:
+            self.add_argument("--batch_size", metavar="IMAGES", type=int, default=128)
+
+    def add_data_dir(self) -> None:
+        """Adds --data_dir."""
+        self.add_argument("--data_dir", metavar="DIR", help="folder of prepared data sets")
+
+    def add_run(self, config: bool = True) -> None:
+        """Adds what says how and where to train; without --config where the command has its own."""
+        self._takes_overrides = True
+        if config:
+            text = "Python file with get_config(ARGUMENT)"
+            self.add_argument("--config", required=True, metavar="FILE[:ARGUMENT]", help=text)
+        self.add_path("--workdir", "where runs are written", required=True)
+        self.add_data_dir()
+        self.epilog = "--config.KEY=VALUE sets any key of the config (training/config_keys.py)."
+
+    def add_path(self, name: str, text: str, required: bool = False) -> None:
+        """Adds an option that names a directory to write, explained by `text`."""
+        self.add_argument(name, metavar="DIR", type=pathlib.Path, required=required, help=text)
+
+    def parse_args(
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """Returns the options; `overrides` are the `--config.KEY=VALUE` among them.
+
+        Raises:
+            UsageError: saying what is wrong.
+        """
+        args = sys.argv[1:] if args is None else args
+        overrides = [text for text in args if self._takes_overrides and _OVERRIDE.match(text)]
+        options = super().parse_args([text for text in args if text not in overrides], namespace)
+        if self._takes_overrides:
+            options.overrides = overrides
+        if self._takes_source:
+            if options.source and options.checkpoint:
+                self.error(
+                    f"Expected one SOURCE. Received: {options.source} and {options.checkpoint}"
+                )
+            if options.checkpoint:
+                options.source = options.checkpoint
+            elif options.source is None:
+                options.source, options.model = options.model, None
+            if not options.source:
+                self.error("the following arguments are required: SOURCE")
+        return options
+
+    def error(self, message: str) -> NoReturn:
+        """Raises a `UsageError`."""
+        raise UsageError(f"{message}. See {self.prog} --help")
+
+
+def list_of(make: Callable[[str], Any]) -> Callable[[str], list]:
+    """Returns the type of an option that takes values separated by commas."""
+
+    def convert(text: str) -> list:
+        return [make(part) for part in text.split(",")]
+
+    convert.__name__ = f"list of {make.__name__}"
+    return convert
+
+
+def complete_config(config: ConfigDict, options: argparse.Namespace) -> ConfigDict:
+    """Returns a complete config with what the options of `add_run` change.
+
+    Raises:
+        UsageError: for an unknown key or a wrong value.
+    """
+    from training import config_flags, config_keys
+
+    data_dir = [f"--config.data_dir={options.data_dir}"] if options.data_dir else []
+    return config_keys.complete(config_flags.override(config, [*data_dir, *options.overrides]))
+
+
+def load_source(
+    options: argparse.Namespace, *, layer: str | None = None, num_classes: int | None = None
+) -> "LoadedModel":
+    """Returns the model that the options of `add_source` name.
+
+    Args:
+        options: parsed.
+        layer: as in `model_source.load_model`.
+        num_classes: of the head of a checkpoint; None leaves it out.
+    """
+    from training.io import model_source
+
+    if not options.model:
+        return model_source.load_model(options.source, layer=layer)
+    size = options.image_size
+    return model_source.from_checkpoint(
+        options.model, options.source, num_classes=num_classes, image_size=size, layer=layer
+    )

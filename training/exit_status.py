@@ -1,0 +1,77 @@
+"""Running a command: its log, and the status that its process exits with.
+
+0 after success, 1 after a failure, 2 for what the person at the keyboard has to change, 130 and
+143 after being interrupted.
+"""
+
+import argparse
+import contextlib
+import logging
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+from training.errors import TrainingError
+
+_BAD_USE = (
+    ValueError,
+    FileNotFoundError,
+    FileExistsError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
+
+
+def command_main(
+    make_parser: Callable[[], argparse.ArgumentParser],
+    run: Callable[[argparse.Namespace], int | None],
+) -> Callable[..., int]:
+    """Returns the `main` of a command: (arguments=None) -> exit status of the process.
+
+    An expected failure prints one line, "error: …", to standard error.
+
+    Args:
+        make_parser: of the command's options.
+        run: does what they ask for. It may return a status; None is success.
+    """
+
+    def main(arguments: Sequence[str] | None = None) -> int:
+        try:
+            with _log_on_stderr():
+                return run(make_parser().parse_args(arguments)) or 0
+        except TrainingError as error:
+            message, status = str(error), error.exit_code
+        except _BAD_USE as error:
+            message, status = str(error), 2
+        except OSError as error:
+            message, status = str(error), 1
+        except KeyboardInterrupt:
+            message, status = "interrupted", 130
+        print(f"error: {message}", file=sys.stderr)
+        return status
+
+    return main
+
+
+class _StderrHandler(logging.Handler):
+    """Writes to what `sys.stderr` is at that moment: a progress bar replaces it for its time."""
+
+    def emit(self, record):
+        print(self.format(record), file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _log_on_stderr() -> Iterator[None]:
+    logger = logging.getLogger("training")
+    level, propagate = logger.level, logger.propagate
+    handler = _StderrHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate

@@ -1,0 +1,173 @@
+"""Studies of many small runs: training the cells, scoring them, and keeping the scores."""
+
+import dataclasses
+import importlib
+import logging
+import pathlib
+from collections.abc import Mapping, Sequence
+
+from ml_collections import ConfigDict
+
+from training.configs.ablation_base import Study
+from training.errors import Diverged
+from training.protocols.run_result import computed_once, train_run
+from training.reporting.metrics_csv import read_metrics
+
+logger = logging.getLogger("training")
+
+STUDIES = ("position", "head", "shape", "axial", "data_size")
+SHOTS = 5
+SCORES = "scores.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """What is known of one cell and seed after its run.
+
+    Attributes:
+        cell: name.
+        seed: of the run.
+        few_shot: linear accuracy from `SHOTS` images per class, mean over three choices of them.
+        top1: accuracy on the evaluation split with the weights that were scored.
+        images: images in the training split.
+        parameters: of the model, without its head.
+        gmacs: 10^9 multiply-accumulates per image, by the paper's convention.
+        exaflops: of the whole run.
+        images_per_second: of inference on this machine.
+    """
+
+    cell: str
+    seed: int
+    few_shot: float
+    top1: float
+    images: int
+    parameters: int
+    gmacs: float
+    exaflops: float
+    images_per_second: float
+
+
+def find_study(name: str) -> Study:
+    """Returns the study of `training/configs/ablation_NAME.py`.
+
+    Raises:
+        ValueError: if `name` is not among `STUDIES`.
+    """
+    if name not in STUDIES:
+        raise ValueError(f"Expected a study, one of {', '.join(STUDIES)}. Received: {name!r}.")
+    return importlib.import_module(f"training.configs.ablation_{name}").STUDY
+
+
+def run_study(
+    study: Study,
+    configs: Mapping[str, ConfigDict],
+    workdir: pathlib.Path,
+    few_shot_task: tuple[str, str, str],
+    *,
+    seeds: Sequence[int] = (0,),
+) -> list[Score]:
+    """Runs every cell with every seed, or what is left of it after an interruption.
+
+    Args:
+        study: whose cells they are.
+        configs: {cell: config}, the user's changes applied.
+        workdir: gets a run directory CELL/seed_SEED for each.
+        few_shot_task: (data set, train split, test split).
+        seeds: of each cell.
+
+    Raises:
+        Diverged: if a cell does.
+    """
+    scores = []
+    for number, (cell, config) in enumerate(configs.items(), 1):
+        for seed in seeds:
+            run = run_of_cell(workdir, cell, seed)
+            score = _run_cell(study, cell, config, seed, run, few_shot_task)
+            scores.append(score)
+            logger.info(
+                "%d/%d %s, seed %d: %d-shot %.2f %%, top-1 %.2f %%",
+                *(number, len(configs), cell, seed, SHOTS),
+                *(100 * score.few_shot, 100 * score.top1),
+            )
+    return scores
+
+
+def run_of_cell(workdir: pathlib.Path, cell: str, seed: int) -> pathlib.Path:
+    """Returns the run directory of a cell and seed."""
+    return workdir / cell / f"seed_{seed}"
+
+
+def learning_curve(run: pathlib.Path) -> list[tuple[int, float]]:
+    """Returns (step, top-1 accuracy) of every evaluation in a run's `metrics.csv`."""
+    return read_metrics(run / "metrics.csv")["eval_top1"]
+
+
+def _run_cell(study, cell, config, seed, run, few_shot_task):
+    """Trains one cell unless it has finished, and returns its score."""
+    from training.data import random_access
+
+    source = random_access.open_source(config.dataset, config.train_split, config.data_dir)
+    config = _finished_config(config, study, seed, source.num_examples)
+    result = train_run(config, run)
+    if result.diverged:
+        raise Diverged(f"The cell {cell} diverged: {result.diverged}")
+
+    def score():
+        accuracies = [accuracy for _, accuracy in learning_curve(run)]
+        best = study.early_stopping
+        return {
+            "cell": cell,
+            "seed": seed,
+            "images": source.num_examples,
+            "top1": max(accuracies) if best else accuracies[-1],
+            **_score(run / ("best.keras" if best else "model.keras"), config, few_shot_task),
+        }
+
+    return Score(**computed_once(run / SCORES, score))
+
+
+def _finished_config(config, study, seed, num_examples):
+    """Returns a complete config of a cell after the user's changes, for one seed.
+
+    The warm-up is at most a tenth of the run, and a study that looks at a run's course gets its
+    evaluations.
+    """
+    from training import config_keys
+
+    config = config_keys.complete(config)
+    config.seed = seed
+    config_keys.derive_steps(config, num_examples)
+    config.optimizer.warmup_steps = min(
+        config.optimizer.warmup_steps, config.optimizer.total_steps // 10
+    )
+    if not config.eval_every_steps and study.evaluations:
+        config.eval_every_steps = max(config.total_steps // study.evaluations, 1)
+    return config
+
+
+def _score(file, config, few_shot_task):
+    """Returns what is measured of a trained model itself."""
+    import keras
+
+    import keras_vit
+    from training.evaluators import few_shot, least_squares, speed
+    from training.io.model_source import describe
+
+    model = keras.saving.load_model(file, compile=False)
+    found = few_shot.evaluate(
+        describe(model, model.name, identified=False),
+        few_shot.Task(*few_shot_task),
+        preprocess=config.eval_preprocess,
+        data_dir=config.data_dir or None,
+        shots=[SHOTS],
+    )
+    ((mean, _),) = least_squares.mean_accuracies(found).values()
+    counted = keras_vit.costs(model)
+    head = counted.by_type.get("head")
+    return {
+        "few_shot": mean,
+        "parameters": counted.parameters - (head.parameters if head else 0),
+        "gmacs": counted.macs / 1e9,
+        "exaflops": counted.exaflops(config.total_steps * config.batch_size),
+        "images_per_second": speed.images_per_second(model, batch_size=64),
+    }

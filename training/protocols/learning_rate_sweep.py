@@ -1,0 +1,194 @@
+"""The paper's protocol for one data set (appendix B.1.1).
+
+Every learning rate is trained once on part of the training set and scored on the rest of it, the
+development split. The best rate is trained on the whole training set, once per seed, and scored
+on the test split; the mean and standard deviation over the seeds are what Table 2 prints.
+"""
+
+import copy
+import dataclasses
+import logging
+import pathlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from training.errors import TrainingError
+from training.protocols.run_result import RunResult, computed_once, train_run
+from training.reporting.progress_bar import track
+
+logger = logging.getLogger("training")
+
+# Scored with the same weights: the paper's ImageNet ReaL column, and ImageNet-V2.
+FURTHER_TEST_SETS = {"imagenet2012": ("imagenet2012_real", "imagenet_v2")}
+
+
+@dataclasses.dataclass(frozen=True)
+class Transfer:
+    """What the protocol found on one data set.
+
+    Attributes:
+        dataset: its name.
+        development: for each rate the result on the development split; empty if there was
+            only one rate, which needs no selection.
+        rate: the rate that was chosen.
+        test: for each seed the result on the test split.
+    """
+
+    dataset: str
+    development: dict[float, RunResult]
+    rate: float
+    test: dict[int, RunResult]
+
+    @property
+    def accuracies(self) -> list[float]:
+        """Top-1 accuracies in per cent on the test split, one per seed."""
+        return [100 * result.top1 for result in self.test.values()]
+
+
+def transfer(
+    config: ConfigDict,
+    workdir: pathlib.Path,
+    *,
+    rates: Sequence[float],
+    seeds: Sequence[int],
+    development: tuple[str, str],
+) -> Transfer:
+    """Runs the protocol, or what is left of it after an interruption.
+
+    Args:
+        config: of the final runs: `train_split` is the whole training set, `eval_split` the test.
+        workdir: holds a run directory for each rate and seed. Finished runs are not run again.
+        rates: learning rates to choose from; one rate is taken as it is.
+        seeds: of the final runs.
+        development: the splits that rates are trained on and scored on.
+
+    Raises:
+        TrainingError: if every rate diverged, or the chosen one did on the whole training set.
+    """
+    scores = {}
+    (rate, *others) = rates
+    if others:
+        scores = score_rates(config, workdir, rates, development)
+        rate = choose_rate([scores])
+    return Transfer(config.dataset, scores, rate, score_seeds(config, workdir, rate, seeds))
+
+
+def score_rates(
+    config: ConfigDict,
+    workdir: pathlib.Path,
+    rates: Sequence[float],
+    development: tuple[str, str],
+) -> dict[float, RunResult]:
+    """Returns for each rate how it scores on the development split; arguments as `transfer`'s."""
+    scores = {}
+    for number, rate in enumerate(rates, 1):
+        of_rate = _changed(config, base_lr=rate, splits=development)
+        scores[rate] = train_run(of_rate, workdir / "development" / f"lr_{rate:g}")
+        logger.info(
+            "%s, rate %d of %d: %g reaches %s on %s",
+            *(config.dataset, number, len(rates), rate, scores[rate], development[1]),
+        )
+    return scores
+
+
+def score_seeds(
+    config: ConfigDict, workdir: pathlib.Path, rate: float, seeds: Sequence[int]
+) -> dict[int, RunResult]:
+    """Returns for each seed how a rate scores on the test split; arguments as `transfer`'s."""
+    results = {}
+    for number, seed in enumerate(seeds, 1):
+        of_seed = _changed(config, base_lr=rate, seed=seed)
+        results[seed] = train_run(of_seed, run_of_seed(workdir, seed))
+        logger.info(
+            "%s, run %d of %d: rate %g, seed %d reaches %s on %s",
+            *(config.dataset, number, len(seeds), rate, seed, results[seed], config.eval_split),
+        )
+        if results[seed].diverged:
+            raise TrainingError(
+                f"The chosen rate {rate:g} diverged with seed {seed} on the whole training set: "
+                f"{results[seed].diverged} Leave it out of --rates, in a new --workdir."
+            )
+    return results
+
+
+def choose_rate(scores: Sequence[Mapping[float, RunResult]]) -> float:
+    """Returns the rate of highest mean accuracy over data sets; of equal ones the smallest.
+
+    Args:
+        scores: for each data set what `score_rates` returned, with the same rates. A rate that
+            diverged on one of them is not chosen.
+
+    Raises:
+        TrainingError: if no rate is left.
+    """
+    means = {
+        rate: np.mean([of_dataset[rate].top1 for of_dataset in scores])
+        for rate in scores[0]
+        if not any(of_dataset[rate].diverged for of_dataset in scores)
+    }
+    if not means:
+        raise TrainingError(
+            f"Every rate diverged: {', '.join(f'{rate:g}' for rate in scores[0])}. "
+            "Add smaller ones to --rates."
+        )
+    return min(means, key=lambda rate: (-means[rate], rate))
+
+
+def score_further_test_sets(
+    config: ConfigDict, workdir: pathlib.Path, seeds: Sequence[int]
+) -> dict[str, list[float]]:
+    """Scores the models of finished runs on further test sets of the same classes.
+
+    Args:
+        config: of the runs.
+        workdir: that `transfer` was given.
+        seeds: of the runs.
+
+    Returns:
+        {data set: top-1 accuracies in per cent, one per seed}, for those of `FURTHER_TEST_SETS`.
+
+    Raises:
+        NotPreparedError: if one of them is not on disk.
+    """
+    return {
+        name: [100 * _score(config, name, run_of_seed(workdir, seed))["top1"] for seed in seeds]
+        for name in FURTHER_TEST_SETS.get(config.dataset, ())
+    }
+
+
+def run_of_seed(workdir: pathlib.Path, seed: int) -> pathlib.Path:
+    """Returns the run directory of a seed on the whole training set."""
+    return workdir / "test" / f"seed_{seed}"
+
+
+def _score(config, dataset, run):
+    from training.data import pipeline
+    from training.evaluators import classification
+    from training.io.model_source import load_model
+
+    def evaluate():
+        batches = pipeline.eval_dataset(
+            name=dataset,
+            split="test",
+            preprocess=config.eval_preprocess,
+            batch_size=config.eval_batch_size or config.batch_size,
+            data_dir=config.data_dir or None,
+        )
+        shown = track(batches, f"{run.name} on {dataset}")
+        result = classification.evaluate(load_model(run).logits, shown)
+        del result["confusion"]
+        return result
+
+    return computed_once(run / f"{dataset}.json", evaluate)
+
+
+def _changed(config, *, base_lr, seed=None, splits=None):
+    changed = copy.deepcopy(config)
+    changed.optimizer.base_lr = base_lr
+    if seed is not None:
+        changed.seed = seed
+    if splits is not None:
+        changed.train_split, changed.eval_split = splits
+    return changed

@@ -1,0 +1,101 @@
+"""One run of a protocol: trained unless it has finished, its scores kept in `result.json`."""
+
+import dataclasses
+import json
+import logging
+import pathlib
+import shutil
+from collections.abc import Callable
+
+from ml_collections import ConfigDict
+
+from training.errors import Diverged, UsageError
+from training.io.atomic import write_text
+from training.reporting.metrics_csv import read_metrics
+
+RESULT = "result.json"
+
+
+def _not_of_tracing(record: logging.LogRecord) -> bool:
+    return "tf.function retracing" not in record.getMessage()
+
+
+# Every run traces functions of its own, which TensorFlow takes for one that is traced again.
+logging.getLogger("tensorflow").addFilter(_not_of_tracing)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunResult:
+    """How one finished run scored on its evaluation split.
+
+    Attributes:
+        top1, top5: fractions in [0, 1].
+        loss: mean over the images.
+        count: images scored.
+        diverged: why there are no scores; "" where there are.
+    """
+
+    top1: float | None = None
+    top5: float | None = None
+    loss: float | None = None
+    count: int = 0
+    diverged: str = ""
+
+    def __str__(self) -> str:
+        return f"diverged ({self.diverged})" if self.diverged else f"{100 * self.top1:.2f} %"
+
+
+def train_run(config: ConfigDict, workdir: pathlib.Path) -> RunResult:
+    """Trains one run unless it has finished, and returns its scores.
+
+    The scores are those that the trainer logs after the last step. Once they are in
+    `result.json`, the run's checkpoints for resuming it are deleted; `model.keras` stays.
+
+    Raises:
+        UsageError: if `workdir` holds a run of another config.
+    """
+    import keras
+
+    from training import config_keys
+    from training.loop import trainer
+
+    wanted = json.loads(config_keys.to_json(config_keys.complete(config)))
+
+    def train() -> dict:
+        # The graphs of earlier runs in this process are of no more use.
+        keras.utils.clear_session()
+        try:
+            trainer.train(config, workdir)
+            result = _last_scores(workdir)
+        except Diverged as error:
+            result = RunResult(diverged=str(error))
+        return {"config": wanted, "result": dataclasses.asdict(result)}
+
+    kept = computed_once(workdir / RESULT, train)
+    changes = config_keys.differences(kept["config"], wanted)
+    if changes:
+        raise UsageError(
+            f"{workdir} holds a run of another config ({'; '.join(changes)}). "
+            "Use another --workdir."
+        )
+    shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
+    return RunResult(**kept["result"])
+
+
+def computed_once(file: pathlib.Path, compute: Callable[[], dict]) -> dict:
+    """Returns the JSON of `file`, which is what `compute` returns where there is none yet."""
+    if not file.exists():
+        write_text(file, json.dumps(compute(), indent=2, sort_keys=True) + "\n")
+    return json.loads(file.read_text())
+
+
+def _last_scores(workdir: pathlib.Path) -> RunResult:
+    last = {name: series[-1][1] for name, series in read_metrics(workdir / "metrics.csv").items()}
+    count = int(last["eval_count"])
+    return RunResult(
+        # The file rounds; the number of correct images is a whole one.
+        top1=round(last["eval_top1"] * count) / count,
+        top5=round(last["eval_top5"] * count) / count,
+        loss=last["eval_loss"],
+        count=count,
+    )

@@ -1,0 +1,70 @@
+"""What a sweep over learning rates found, as a table and a plot."""
+
+import pathlib
+from collections.abc import Mapping, Sequence
+
+from matplotlib.figure import Figure
+
+from training.io.atomic import write_text
+from training.protocols.learning_rate_sweep import Transfer
+from training.reporting.figure import new_figure, write_png
+from training.reporting.mean_deviation import MeanDeviation
+from training.reporting.table import Table
+
+
+def sweep_table(
+    found: Transfer,
+    published: Sequence[tuple[str, str]] = (),
+    further: Mapping[str, Sequence[float]] | None = None,
+) -> Table:
+    """Returns the table of a sweep: rates, seeds, mean and standard deviation.
+
+    Args:
+        found: what `transfer` returned.
+        published: (where, result) of the paper for the same model and data set.
+        further: what `score_further_test_sets` returned.
+    """
+    rows = [
+        (
+            "development",
+            f"rate {rate:g}" + (" (chosen)" if rate == found.rate else ""),
+            "diverged" if result.diverged else f"{100 * result.top1:.2f}",
+            result.count,
+        )
+        for rate, result in found.development.items()
+    ]
+    rows += [
+        ("test", f"rate {found.rate:g}, seed {seed}", f"{100 * result.top1:.2f}", result.count)
+        for seed, result in found.test.items()
+    ]
+    for name, accuracies in {"test": found.accuracies, **(further or {})}.items():
+        mean = str(MeanDeviation.of(accuracies))
+        rows.append((name, f"mean of {len(accuracies)}", mean, ""))
+    rows += [("paper", where, result, "") for where, result in published]
+    return Table(("split", "run", "top-1 %", "images"), rows, f"Fine-tuning on {found.dataset}")
+
+
+def sweep_figure(found: Transfer) -> Figure:
+    """Draws development accuracy over the learning rate, and the test accuracies at the chosen."""
+    figure, (axes,) = new_figure()
+    finished = sorted(
+        (rate, 100 * result.top1) for rate, result in found.development.items() if result.count
+    )
+    if finished:
+        axes.plot(*zip(*finished, strict=True), "o-", label="development")
+    mean, deviation = MeanDeviation.of(found.accuracies)
+    label = "test" if deviation is None else f"test ({len(found.test)} seeds)"
+    axes.errorbar(found.rate, mean, yerr=deviation, fmt="s", capsize=4, label=label)
+    axes.set_xscale("log")
+    axes.set_xlabel("learning rate")
+    axes.set_ylabel("top-1 accuracy, %")
+    axes.set_title(found.dataset)
+    axes.legend()
+    return figure
+
+
+def write_sweep(found: Transfer, table: Table, workdir: pathlib.Path) -> None:
+    """Writes `sweep.md`, `sweep.csv` and `sweep.png` into `workdir`."""
+    write_text(workdir / "sweep.md", table.markdown())
+    write_text(workdir / "sweep.csv", table.csv())
+    write_png(sweep_figure(found), workdir / "sweep.png")

@@ -1,0 +1,42 @@
+"""Progress through things of a known or unknown number."""
+
+import logging
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+logger = logging.getLogger("training")
+Item = TypeVar("Item")
+
+LOG_EVERY_SECONDS = 30.0
+
+
+def track(items: Iterable[Item], description: str) -> Iterator[Item]:
+    """Yields `items` and shows how far they are: a bar on a terminal, now and then a line in a log.
+
+    Args:
+        items: a sequence, or a `tf.data.Dataset`, whose number may be unknown.
+        description: of what is done with them, such as "evaluating cifar10".
+    """
+    total = _number(items)
+    if sys.stderr.isatty():
+        from rich import console, progress
+
+        shown_on = console.Console(stderr=True)
+        yield from progress.track(items, description, total, console=shown_on, transient=True)
+        return
+    logged = time.monotonic()
+    for done, item in enumerate(items):
+        if time.monotonic() - logged > LOG_EVERY_SECONDS:
+            logged = time.monotonic()
+            logger.info("%s: %d%s", description, done, f" of {total}" if total else "")
+        yield item
+
+
+def _number(items):
+    try:
+        return len(items)
+    except TypeError:
+        # Operations of the data set may drop elements.
+        return None

@@ -10,22 +10,23 @@ Images are RGB in [0, 1] in everything exported; the rescaling to the models' [-
 """
 
 import importlib
+from typing import Any
 
 _HOMES = {
-    "HubLayer": "export.hub.layer",
-    "to_hub": "export.hub.module",
-    "to_tflite": "export.tflite.convert",
-    "verify": "export.verification.verifier",
+    "HubLayer": "export.hub.hub_layer",
+    "to_hub": "export.hub.to_hub",
+    "to_tflite": "export.tflite.to_tflite",
+    "verify": "export.verification.verify",
 }
 
 __all__ = list(_HOMES)
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'export' has no attribute {name!r}")
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})

@@ -36,8 +36,8 @@ def _start_tensorflow():
 def _hub(options):
     import tempfile
 
-    from export.hub import archive
-    from export.hub.module import to_hub
+    from export.hub import tar_archive
+    from export.hub.to_hub import to_hub
 
     source = _source(options)
     arguments = {
@@ -48,9 +48,11 @@ def _hub(options):
     }
     if options.module_output == "representation":
         arguments["labels"] = None
-    if options.output.name.endswith(archive.SUFFIXES):
+    if options.output.name.endswith(tar_archive.SUFFIXES):
         with tempfile.TemporaryDirectory() as directory:
-            archive.pack(to_hub(source.model, f"{directory}/module", **arguments), options.output)
+            tar_archive.pack(
+                to_hub(source.model, f"{directory}/module", **arguments), options.output
+            )
     else:
         to_hub(source.model, options.output, **arguments)
     print(f"wrote {options.output}")
@@ -58,7 +60,7 @@ def _hub(options):
 
 
 def _tflite(options):
-    from export.tflite.convert import to_tflite
+    from export.tflite.to_tflite import to_tflite
 
     source = _source(options)
     arguments = {
@@ -83,8 +85,8 @@ def _tflite(options):
 
 
 def _all_quantizations(options, source, arguments):
-    from export.tflite.convert import to_tflite_files
     from export.tflite.quantization import QUANTIZATIONS
+    from export.tflite.to_tflite import to_tflite_files
 
     images, labels = _images(options, source)
     files = {name: options.output / f"{name}.tflite" for name in QUANTIZATIONS}
@@ -97,7 +99,7 @@ def _all_quantizations(options, source, arguments):
 
 def _npz(options):
     import keras_vit
-    from export.portable import portable
+    from export.portable_model import portable
 
     source = _source(options)
     options.output.parent.mkdir(parents=True, exist_ok=True)
@@ -113,8 +115,8 @@ def _verify_command(options):
 
 
 def _card(options):
-    from export.card import Handle, write_card
-    from export.portable import portable
+    from export.model_card import Handle, write_card
+    from export.portable_model import portable
 
     handle = Handle.parse(options.handle)
     source = _source(options)
@@ -161,7 +163,7 @@ def _labels(options, source):
 
 def _images(options, source, data=None, split=None):
     """Returns (images, labels) of --data, or of the data set that the run was evaluated on."""
-    from export.portable import image_size
+    from export.portable_model import image_size
     from export.sample_images import load_images
 
     data = data or options.data
@@ -191,7 +193,7 @@ def _calibration(options, source):
 
 
 def _verify(source, artefact, images, labels):
-    from export.verification.verifier import verify
+    from export.verification.verify import verify
 
     return verify(source.model, artefact, images, labels)
 

@@ -3,9 +3,10 @@
 import numpy as np
 
 from export.errors import ExportError
+from keras_vit.typing import Tensor
 
 
-def check_range(images):
+def check_range(images: Tensor) -> None:
     """Checks that pixels are numbers in [0, 1].
 
     Raises:

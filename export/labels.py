@@ -1,15 +1,17 @@
 """Class names that travel with a model."""
 
+import os
 import pathlib
+from collections.abc import Iterable
 
 
-def read_labels(path):
+def read_labels(path: str | os.PathLike) -> list[str]:
     """Returns the lines of a text file of class names, one a line, in the order of the logits."""
     lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
     return [line.strip() for line in lines if line.strip()]
 
 
-def checked_labels(labels, num_classes):
+def checked_labels(labels: Iterable[str], num_classes: int | None) -> list[str]:
     """Returns `labels` as a list of strings, one for each logit.
 
     Raises:

@@ -1,5 +1,6 @@
 """Real images for calibration and verification."""
 
+import os
 import pathlib
 
 import numpy as np
@@ -9,7 +10,15 @@ from export.errors import ExportError
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp")
 
 
-def load_images(data, size, *, split="test", data_dir=None, preprocess=None, limit=200):
+def load_images(
+    data: str | os.PathLike,
+    size: tuple[int, int],
+    *,
+    split: str = "test",
+    data_dir: str | None = None,
+    preprocess: str | None = None,
+    limit: int = 200,
+) -> tuple[np.ndarray, np.ndarray | None]:
     """Returns (images, labels) of a data set.
 
     Args:
@@ -21,7 +30,7 @@ def load_images(data, size, *, split="test", data_dir=None, preprocess=None, lim
         data_dir: folder of TensorFlow Datasets, for names of the registry.
         preprocess: operations as in `training.data.preprocessing.pipeline_text`, whose last is
             `value_range(-1,1)`, for names of the registry; None resizes.
-        limit: int, how many.
+        limit: how many.
 
     Returns:
         images, (n, height, width, 3) float32 in [0, 1], and labels, (n,) ints or None.

@@ -14,7 +14,7 @@ class Source:
 
     Attributes:
         name: of the source, for tables.
-        model: as `export.portable.portable` takes it.
+        model: as `export.portable_model.portable` takes it.
         config: dict, the config.json of a run, or empty.
     """
 
@@ -81,7 +81,7 @@ def load_source(path, *, model_name=None, image_size=224, num_classes=None, **ov
 def _load_keras(file):
     import keras
 
-    from export import portable
+    from export import portable_model as portable
 
     if not zipfile.is_zipfile(file):
         raise ExportError(

@@ -3,20 +3,17 @@
 import contextlib
 import io
 import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import numpy as np
-from ai_edge_quantizer import calibrator, qtyping, quantizer, recipe_manager
-from ai_edge_quantizer.utils import qsv_utils
-
-from export.image_range import check_range
-
-OPERATION = qtyping.TFLOperationName
 # The operations with weights: nearly all the time of a Transformer, and the only
 # ones whose rounding costs no accuracy to speak of.
-WEIGHTED = (OPERATION.FULLY_CONNECTED, OPERATION.CONV_2D)
+WEIGHTED = ("FULLY_CONNECTED", "CONV_2D")
 
 
 def _float16(manager):
+    from ai_edge_quantizer import qtyping, quantizer
+
     for operation in WEIGHTED:
         manager.add_quantization_config(
             ".*",
@@ -43,10 +40,10 @@ def _int8(manager):
 
 
 def _int8_full(manager):
-    manager.add_static_config(
-        ".*", OPERATION.ALL_SUPPORTED, activation_num_bits=8, weight_num_bits=8
-    )
-    for end in (OPERATION.INPUT, OPERATION.OUTPUT):  # callers keep floats in every variant
+    from ai_edge_quantizer import quantizer
+
+    manager.add_static_config(".*", "*", activation_num_bits=8, weight_num_bits=8)
+    for end in ("INPUT", "OUTPUT"):  # callers keep floats in every variant
         manager.add_quantization_config(
             ".*", end, algorithm_key=quantizer.AlgorithmName.NO_QUANTIZE
         )
@@ -62,15 +59,21 @@ CALIBRATED = ("int8", "int8-full")
 QUANTIZATIONS = ("none", *RECIPES)
 
 
-def quantize(model, quantization, samples=None):
-    """Returns the quantised bytes of a TFLite model.
+def quantize(
+    model: bytes | memoryview,
+    quantization: str,
+    samples: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+) -> bytes:
+    """Returns the quantized bytes of a TFLite model.
 
     Args:
-        model: bytes of the float32 model.
+        model: the float32 model.
         quantization: a key of `RECIPES`.
-        samples: for `CALIBRATED`, dict of signature name to a list of inputs,
-            each a dict of input name to array.
+        samples: for `CALIBRATED`, for each name of a signature its inputs, arrays by name.
     """
+    from ai_edge_quantizer import calibrator, quantizer, recipe_manager
+    from ai_edge_quantizer.utils import qsv_utils
+
     manager = recipe_manager.RecipeManager()
     RECIPES[quantization](manager)
     with _silence():
@@ -98,31 +101,3 @@ def _silence():
     ):
         warnings.simplefilter("ignore", UserWarning)
         yield
-
-
-def calibration_images(calibration, size, limit):
-    """Returns up to `limit` images, (n, height, width, 3) float32 in [0, 1].
-
-    Args:
-        calibration: array of images, or an iterable of images or of batches.
-        size: (height, width) in pixels.
-        limit: int.
-
-    Raises:
-        ValueError: if there are none, or their size or range is another.
-    """
-    images = []
-    for each in calibration:
-        array = np.asarray(each, dtype="float32")
-        images.extend(array if array.ndim == 4 else [array])
-        if len(images) >= limit:
-            break
-    shapes = {image.shape for image in images[:limit]}
-    if shapes != {(*size, 3)}:
-        raise ValueError(
-            f"Expected calibration images of shape {(*size, 3)}. Received: "
-            f"{sorted(shapes) or 'no images'}"
-        )
-    images = np.stack(images[:limit])
-    check_range(images)
-    return images

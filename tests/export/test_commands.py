@@ -13,8 +13,7 @@ import tensorflow_hub as hub
 
 import keras_vit
 from export import __main__ as program
-from export.tflite.metadata import labels_of
-from export.verification import verifier
+from export.tflite.mediapipe_metadata import labels_of
 
 
 def run(*arguments):
@@ -47,7 +46,7 @@ def run_directory(model, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def measure_once(monkeypatch):
     """Costs have tests of their own; here one process for each artefact is enough."""
-    monkeypatch.setattr(verifier, "THREADS", (1,))
+    monkeypatch.setattr("export.verification.verify.THREADS", (1,))
 
 
 def answer(model, images):

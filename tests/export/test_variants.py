@@ -6,8 +6,8 @@ import pytest
 
 import export
 import keras_vit
-from export.tflite.convert import to_tflite_files
-from export.verification.measure import measure
+from export.tflite.to_tflite import to_tflite_files
+from export.verification.latency_and_memory import measure
 
 # What XNNPACK leaves to the interpreter in a float32 file: ResNets pad their root pooling with
 # the image's edge, and attention pooling picks the only row of a matrix.

@@ -11,7 +11,7 @@ EXTENSIONS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 
 def images_below(folder: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Yields the image files in `folder` and its sub-folders but hidden ones, in any order."""
-    for parent, _, names in os.walk(folder):
+    for parent, _, names in os.walk(os.fspath(folder)):
         for name in names:
             if name.lower().endswith(EXTENSIONS) and not name.startswith("."):
                 yield pathlib.Path(parent, name)

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import types
 from collections.abc import Iterator
+from typing import Any
 
 # What TensorFlow's libraries print before any setting of theirs can silence them.
 CHATTER = re.compile(
@@ -30,19 +31,20 @@ def quiet_start() -> Iterator[None]:
     ...     import tensorflow as tf
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    stderr: Any = sys.__stderr__
     try:
-        descriptor = sys.__stderr__.fileno()
+        descriptor = stderr.fileno()
     except (AttributeError, OSError, ValueError):
         yield
         return
-    sys.__stderr__.flush()
+    stderr.flush()
     saved = os.dup(descriptor)
     with tempfile.TemporaryFile() as held:
         os.dup2(held.fileno(), descriptor)
         try:
             yield
         finally:
-            sys.__stderr__.flush()
+            stderr.flush()
             os.dup2(saved, descriptor)
             os.close(saved)
             held.seek(0)

@@ -7,7 +7,7 @@ import re
 
 import keras_vit
 from export.errors import ExportError
-from export.portable import image_size, num_classes
+from export.portable_model import image_size, num_classes
 from training.io.atomic import write_text
 
 LICENSES = {"apache-2.0": "Apache 2.0", "mit": "MIT", "cc-by-4.0": "Attribution 4.0 International"}

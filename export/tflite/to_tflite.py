@@ -2,17 +2,21 @@
 
 import gc
 import logging
+import os
 import pathlib
 import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 
 import keras
 import tensorflow as tf
 
 from export.labels import checked_labels
-from export.portable import image_size, num_classes, portable
-from export.tflite.flatbuffer import pack, share_equal_weights, unpack
-from export.tflite.metadata import add_metadata, append_labels
-from export.tflite.quantization import CALIBRATED, QUANTIZATIONS, calibration_images, quantize
+from export.portable_model import image_size, num_classes, portable
+from export.tflite.calibration import calibration_images
+from export.tflite.flatbuffer_tree import pack, share_equal_weights, unpack
+from export.tflite.mediapipe_metadata import add_metadata, append_labels
+from export.tflite.quantization import CALIBRATED, QUANTIZATIONS, quantize
+from keras_vit.typing import Tensor
 from training.io.atomic import whole_file
 
 CALIBRATION_IMAGES = 200
@@ -22,15 +26,15 @@ log = logging.getLogger(__name__)
 
 
 def to_tflite(
-    model,
-    file,
+    model: keras.Model,
+    file: str | os.PathLike,
     *,
-    quantization="none",
-    calibration=None,
-    labels=None,
-    batch_sizes=(),
-    feature_vector=False,
-):
+    quantization: str = "none",
+    calibration: Iterable[Tensor] | None = None,
+    labels: Sequence[str] | None = None,
+    batch_sizes: Sequence[int] = (),
+    feature_vector: bool = False,
+) -> pathlib.Path:
     """Writes a model as a TFLite file.
 
     The signature "serving_default" takes `image`, (1, height, width, 3) float32 RGB
@@ -40,7 +44,7 @@ def to_tflite(
     multiplied into the weights; the last block is computed for the class token alone.
 
     Args:
-        model: of this package, one of `export.portable.MODELS`.
+        model: of this package, one of `export.portable_model.MODELS`.
         file: the file to write; it appears whole or not at all.
         quantization:
             "none": float32.
@@ -55,19 +59,18 @@ def to_tflite(
             (n, height, width, 3) or an iterable of images or batches. The first
             200 are used.
         labels: class names in the order of the logits, or None.
-        batch_sizes: ints; each adds a signature "batch_N" on the same weights.
-        feature_vector: bool, whether to add a signature "feature_vector" that gives
+        batch_sizes: each adds a signature "batch_N" on the same weights.
+        feature_vector: whether to add a signature "feature_vector" that gives
             the `representation`.
 
     Returns:
-        The file, a `pathlib.Path`.
+        The file.
 
     Raises:
         ExportError: if the model is of another package, or the images are not what it takes.
         ValueError: if an argument is out of its range.
         OSError: if the file cannot be written.
     """
-    file = pathlib.Path(file)
     (written,) = to_tflite_files(
         model,
         {quantization: file},
@@ -80,17 +83,23 @@ def to_tflite(
 
 
 def to_tflite_files(
-    model, files, *, calibration=None, labels=None, batch_sizes=(), feature_vector=False
-):
+    model: keras.Model,
+    files: Mapping[str, str | os.PathLike],
+    *,
+    calibration: Iterable[Tensor] | None = None,
+    labels: Sequence[str] | None = None,
+    batch_sizes: Sequence[int] = (),
+    feature_vector: bool = False,
+) -> list[pathlib.Path]:
     """Writes several quantisations of a model, which is converted once.
 
     Args:
-        files: dict of quantisation to file.
+        files: from quantization to file.
 
     The other arguments and the errors are those of `to_tflite`.
 
     Returns:
-        The files, a list of `pathlib.Path`.
+        The files.
     """
     for quantization in files:
         _check_quantization(quantization, calibration)
@@ -99,7 +108,7 @@ def to_tflite_files(
         labels = checked_labels(labels, num_classes(model))
     signatures = _signatures(model, batch_sizes, feature_vector)
     samples = None
-    if any(quantization in CALIBRATED for quantization in files):
+    if calibration is not None and any(name in CALIBRATED for name in files):
         images = calibration_images(calibration, image_size(model), CALIBRATION_IMAGES)
         samples = _samples(images, signatures)
     content = None

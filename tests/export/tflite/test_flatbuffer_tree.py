@@ -1,7 +1,7 @@
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from export.tflite.flatbuffer import pack, share_equal_weights, unpack
+from export.tflite.flatbuffer_tree import pack, share_equal_weights, unpack
 
 
 def tree_of(*weights):

@@ -9,8 +9,8 @@ from ai_edge_litert import schema_py_generated as schema
 _SPARE_BYTES = 2**20
 
 
-def unpack(content):
-    """Returns the `schema.ModelT` of a TFLite model; its weights are views of `content`.
+def unpack(content: bytes) -> schema.ModelT:
+    """Returns the tree of a TFLite model; its weights are views of `content`.
 
     Weights that lie behind the model, where its buffers say, come back as if they lay in it.
     """
@@ -24,13 +24,14 @@ def unpack(content):
     return tree
 
 
-def share_equal_weights(tree):
+def share_equal_weights(tree: schema.ModelT) -> None:
     """Makes the tensors with equal weights, such as those of several signatures, share them.
 
     Args:
-        tree: `schema.ModelT`, changed in place.
+        tree: changed in place.
     """
-    first, replaced = {}, {}
+    first: dict[bytes, int] = {}
+    replaced: dict[int, int] = {}
     used = {tensor.buffer for graph in tree.subgraphs for tensor in graph.tensors}
     for index in sorted(used):
         buffer = tree.buffers[index]
@@ -44,8 +45,8 @@ def share_equal_weights(tree):
             tensor.buffer = replaced.get(tensor.buffer, tensor.buffer)
 
 
-def pack(tree):
-    """Returns the bytes of a `schema.ModelT`, as a memoryview."""
+def pack(tree: schema.ModelT) -> memoryview:
+    """Returns the bytes of a tree."""
     weights = sum(len(buffer.data) for buffer in tree.buffers if buffer.data is not None)
     # Room for all of it from the start, and no copy of it at the end: a builder that grows
     # holds its content twice.

@@ -1,8 +1,8 @@
 """Cost of an artefact, measured in a process of its own.
 
-`python -m export.measure ARTEFACT --threads=1` prints one line of JSON: seconds to load,
-seconds of the first call, median milliseconds of a single image, and peak memory. Only the
-artefact's own runtime is imported, so that the memory is what an application would need.
+`python -m export.verification.latency_and_memory ARTEFACT --threads=1` prints one line of JSON:
+seconds to load, seconds of the first call, median milliseconds of a single image, and peak memory.
+Only the artefact's own runtime is imported, so that the memory is what an application would need.
 """
 
 import argparse
@@ -15,19 +15,24 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from typing import Any
 
+MODULE = "export.verification.latency_and_memory"
 ROUNDS = 25
 SECONDS = 10.0
 
 
-def measure(path, threads, image_size, rounds=ROUNDS):
+def measure(
+    path: str | os.PathLike, threads: int, image_size: tuple[int, int], rounds: int = ROUNDS
+) -> dict[str, Any]:
     """Runs an artefact on one image at a time in a new process.
 
     Args:
         path: a TFLite file or the directory of a SavedModel.
-        threads: int.
+        threads: of the runtime.
         image_size: (height, width) of the image if the artefact takes any.
-        rounds: int, calls to take the median of, fewer if they last over 10 s.
+        rounds: calls to take the median of, fewer if they last over 10 s.
 
     Returns:
         dict of "load_seconds", "first_call_seconds", "latency_ms", "peak_memory_bytes",
@@ -36,7 +41,7 @@ def measure(path, threads, image_size, rounds=ROUNDS):
     Raises:
         RuntimeError: if the artefact does not run.
     """
-    command = [sys.executable, "-m", "export.verification.measure", str(path)]
+    command = [sys.executable, "-m", MODULE, str(path)]
     command += [f"--threads={threads}", f"--rounds={rounds}"]
     command += ["--image_size", *map(str, image_size)]
     root = str(pathlib.Path(__file__).parents[2])
@@ -48,9 +53,9 @@ def measure(path, threads, image_size, rounds=ROUNDS):
     return json.loads(result.stdout.splitlines()[-1])
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measures in this process and prints JSON."""
-    parser = argparse.ArgumentParser(prog="python -m export.measure", description=__doc__)
+    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
     parser.add_argument("artefact", type=pathlib.Path)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=ROUNDS)

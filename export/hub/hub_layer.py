@@ -1,10 +1,12 @@
 """Any TF2 Hub module as a layer of Keras 3."""
 
-from typing import NamedTuple
+import os
+from typing import Any, NamedTuple
 
 import keras
 
 from export.errors import ExportError
+from keras_vit.typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -16,8 +18,8 @@ class HubLayer(keras.layers.Layer):
     module's own variables under names of its own; nothing is copied.
 
     Args:
-        handle: str, what `tensorflow_hub.load` takes: a directory, or an address.
-        trainable: bool, whether the module's trainable variables are trained.
+        handle: what `tensorflow_hub.load` takes: a directory, or an address.
+        trainable: whether the module's trainable variables are trained.
             Its dropout is active only while they are.
 
     Call arguments:
@@ -41,7 +43,7 @@ class HubLayer(keras.layers.Layer):
     >>> model.compile("adamw", keras.losses.CategoricalCrossentropy(from_logits=True))
     """
 
-    def __init__(self, handle, trainable=True, **kwargs):
+    def __init__(self, handle: str | os.PathLike, trainable: bool = True, **kwargs: Any):
         super().__init__(trainable=trainable, **kwargs)
         if keras.backend.backend() != "tensorflow":
             raise ExportError(
@@ -68,19 +70,19 @@ class HubLayer(keras.layers.Layer):
         name = variable.name.split(":")[0].replace("/", "_")
         self._track_variable(keras.Variable(variable, name=f"{name}_{index}", trainable=trainable))
 
-    def call(self, images, training=False):
+    def call(self, images: Tensor, training: bool = False) -> Tensor:
         result = self._module.module(images, training=bool(training) and self.trainable)
         if self.trainable:
             for loss in self._module.regularization_losses:
                 self.add_loss(loss())
         return result
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "handle": self.handle}
 
 
 class _Untracked(NamedTuple):
     """What Keras must not look into: it would list the module's variables a second time."""
 
-    module: object
+    module: Any
     regularization_losses: list

@@ -6,7 +6,9 @@ names follow the model as a zip archive at the end of the file. The numbers belo
 are field positions of the published metadata schema 1.2.
 """
 
+import os
 import zipfile
+from collections.abc import Mapping, Sequence
 
 import flatbuffers
 from ai_edge_litert import schema_py_generated as schema
@@ -21,17 +23,25 @@ NORMALIZATION_OPTIONS = 1
 TENSOR_AXIS_LABELS = 2
 
 
-def add_metadata(tree, name, description, inputs, outputs, labels, signatures):
+def add_metadata(
+    tree: schema.ModelT,
+    name: str,
+    description: str,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    labels: bool,
+    signatures: Mapping[str, str],
+) -> None:
     """Gives a TFLite model the metadata buffer and its signatures' final names.
 
     Args:
-        tree: `schema.ModelT`, changed in place.
-        name: str, of the model.
-        description: str.
+        tree: changed in place.
+        name: of the model.
+        description: of the model.
         inputs: names of the first subgraph's inputs, images with pixels in [0, 1].
         outputs: names of its outputs.
-        labels: bool, whether labels.txt names the entries of the outputs.
-        signatures: dict of the present to the final names of signatures.
+        labels: whether labels.txt names the entries of the outputs.
+        signatures: from the present to the final names of signatures.
     """
     for definition in tree.signatureDefs:
         definition.signatureKey = signatures[definition.signatureKey.decode()]
@@ -44,7 +54,7 @@ def add_metadata(tree, name, description, inputs, outputs, labels, signatures):
     tree.metadata = [*(tree.metadata or []), entry]
 
 
-def append_labels(path, labels):
+def append_labels(path: str | os.PathLike, labels: Sequence[str]) -> None:
     """Appends to a TFLite file a zip archive of its labels."""
     with zipfile.ZipFile(path, "a", zipfile.ZIP_STORED) as archive:
         # A fixed date keeps equal exports equal.
@@ -52,7 +62,7 @@ def append_labels(path, labels):
         archive.writestr(entry, "".join(f"{label}\n" for label in labels))
 
 
-def labels_of(path):
+def labels_of(path: str | os.PathLike) -> list[str] | None:
     """Returns the labels inside a TFLite file, or None if it has none."""
     if not zipfile.is_zipfile(path):
         return None

@@ -11,8 +11,8 @@ from ai_edge_litert.compiled_model import CompiledModel
 from ai_edge_litert.interpreter import Interpreter
 
 import export
-from export.tflite.convert import to_tflite_files
-from export.tflite.metadata import labels_of
+from export.tflite.mediapipe_metadata import labels_of
+from export.tflite.to_tflite import to_tflite_files
 
 LABELS = ["cat", "dog", "tench", "château", "a b"]
 # Largest error of logits whose standard deviation is about 1.
@@ -242,7 +242,7 @@ def test_arguments_are_checked(model, tmp_path):
 
 
 def test_a_failing_export_leaves_the_old_file(model, tmp_path, monkeypatch):
-    import export.tflite.convert
+    import export.tflite.to_tflite
 
     file = tmp_path / "m.tflite"
     file.write_bytes(b"the old file")
@@ -250,7 +250,7 @@ def test_a_failing_export_leaves_the_old_file(model, tmp_path, monkeypatch):
     def full_disk(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(export.tflite.convert, "add_metadata", full_disk)
+    monkeypatch.setattr(export.tflite.to_tflite, "add_metadata", full_disk)
     with pytest.raises(OSError, match="No space"):
         export.to_tflite(model, file)
     assert file.read_bytes() == b"the old file"

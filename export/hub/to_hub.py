@@ -1,13 +1,15 @@
 """TF-Hub: a TF2 reusable SavedModel that others can call, fine-tune and serve."""
 
+import os
 import pathlib
+from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
 
 from export.hub.any_resolution import any_resolution_graph
 from export.labels import checked_labels
-from export.portable import image_size, num_classes, portable
+from export.portable_model import image_size, num_classes, portable
 from keras_vit.analysis.attention_maps import attention_tensors
 from training.io.atomic import whole_directory
 
@@ -17,14 +19,14 @@ RESOLUTIONS = ("fixed", "any")
 
 
 def to_hub(
-    model,
-    directory,
+    model: keras.Model,
+    directory: str | os.PathLike,
     *,
-    labels=None,
-    resolution="fixed",
-    output=None,
-    activation="softmax",
-):
+    labels: Sequence[str] | None = None,
+    resolution: str = "fixed",
+    output: str | None = None,
+    activation: str = "softmax",
+) -> pathlib.Path:
     """Writes a model as a TF2 reusable SavedModel, the format of TF-Hub.
 
     What the module offers, with `images` (batch, height, width, 3) float32 RGB in [0, 1]:
@@ -45,7 +47,7 @@ def to_hub(
     all; one written by an earlier export is replaced.
 
     Args:
-        model: of this package, one of `export.portable.MODELS`.
+        model: of this package, one of `export.portable_model.MODELS`.
         directory: where to write.
         labels: class names in the order of the logits, or None.
         resolution: "fixed" (the model's image size) or "any" (position embeddings
@@ -55,7 +57,7 @@ def to_hub(
         activation: "softmax" or "sigmoid", from logits to probabilities.
 
     Returns:
-        The directory, a `pathlib.Path`.
+        The directory.
 
     Raises:
         ExportError: if the model is of another package.

@@ -4,8 +4,8 @@ import re
 import pytest
 
 import export
-from export.card import Handle, write_card
 from export.errors import ExportError
+from export.model_card import Handle, write_card
 
 
 @pytest.fixture(scope="module")

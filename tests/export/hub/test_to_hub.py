@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_hub as hub
 
-import export.hub.module
+import export.hub.to_hub
 import keras_vit
 
 LABELS = ["cat", "dog", "tench", "château", "a b"]
@@ -216,7 +216,7 @@ def test_a_failing_export_leaves_nothing(model, tmp_path, monkeypatch):
         original(*args, **kwargs)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(export.hub.module, "_module", lambda *args: (tf.train.Checkpoint(), None))
+    monkeypatch.setattr(export.hub.to_hub, "_module", lambda *args: (tf.train.Checkpoint(), None))
     monkeypatch.setattr(tf.saved_model, "save", full_disk)
     with pytest.raises(OSError, match="No space"):
         export.to_hub(model, tmp_path / "m")

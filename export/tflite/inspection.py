@@ -1,6 +1,7 @@
 """What a TFLite file is made of, read without copying its weights."""
 
 import collections
+import os
 import pathlib
 import struct
 
@@ -28,7 +29,7 @@ class TFLiteFile:
         ExportError: if the file is damaged or of another kind.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str | os.PathLike):
         content = pathlib.Path(path).read_bytes()
         if content[4:8] != b"TFL3":
             raise ExportError(
@@ -51,7 +52,7 @@ class TFLiteFile:
             ) from error
 
     @property
-    def flex_operations(self):
+    def flex_operations(self) -> list[str]:
         """Names of operations that need TensorFlow itself on the phone."""
         return sorted({name for name in self.operations if name.startswith(FLEX)})
 

@@ -4,7 +4,7 @@ import tarfile
 import pytest
 
 from export.errors import ExportError
-from export.hub import archive
+from export.hub import tar_archive
 
 
 @pytest.fixture
@@ -34,18 +34,18 @@ def write(file, *entries):
 
 
 def test_the_module_is_the_root_without_owners_and_times(module, tmp_path):
-    file = archive.pack(module, tmp_path / "out/module.tar.gz")
+    file = tar_archive.pack(module, tmp_path / "out/module.tar.gz")
     with tarfile.open(file) as tar:
         entries = tar.getmembers()
     names = ["assets", "saved_model.pb", "variables", "variables/variables.index"]
     assert [e.name for e in entries] == names
     assert {(e.uid, e.gid, e.uname, e.gname, e.mtime) for e in entries} == {(0, 0, "", "", 0)}
-    again = archive.pack(module, tmp_path / "again.tar.gz")
+    again = tar_archive.pack(module, tmp_path / "again.tar.gz")
     assert file.read_bytes() == again.read_bytes()
 
 
 def test_unpacking_gives_the_files_back(module, tmp_path):
-    with archive.unpacked(archive.pack(module, tmp_path / "m.tar.gz")) as directory:
+    with tar_archive.unpacked(tar_archive.pack(module, tmp_path / "m.tar.gz")) as directory:
         found = {
             p.relative_to(directory).as_posix(): p.read_bytes() if p.is_file() else None
             for p in directory.rglob("*")
@@ -57,13 +57,13 @@ def test_unpacking_gives_the_files_back(module, tmp_path):
         "variables/variables.index": b"index",
     }
     assert not directory.exists()
-    with archive.unpacked(module) as same:
+    with tar_archive.unpacked(module) as same:
         assert same == module
 
 
 def test_only_modules_are_packed(tmp_path):
     with pytest.raises(ExportError, match=r"saved_model\.pb"):
-        archive.pack(tmp_path, tmp_path / "m.tar.gz")
+        tar_archive.pack(tmp_path, tmp_path / "m.tar.gz")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -85,12 +85,12 @@ def test_nothing_leaves_the_directory(tmp_path, entry):
     target = tmp_path / "deep/target"
     target.mkdir(parents=True)
     with pytest.raises(ExportError, match="not unpacked"):
-        archive.unpack(file, target)
+        tar_archive.unpack(file, target)
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["deep", "m.tar.gz", "target"]
 
 
 def test_damaged_archives(module, tmp_path):
-    whole = archive.pack(module, tmp_path / "m.tar.gz").read_bytes()
+    whole = tar_archive.pack(module, tmp_path / "m.tar.gz").read_bytes()
     for name, content in (
         ("half.tar.gz", whole[: len(whole) // 2]),
         ("text.tar.gz", b"not an archive"),
@@ -99,6 +99,6 @@ def test_damaged_archives(module, tmp_path):
         (tmp_path / name).write_bytes(content)
         with (
             pytest.raises(ExportError, match="cannot be unpacked"),
-            archive.unpacked(tmp_path / name),
+            tar_archive.unpacked(tmp_path / name),
         ):
             pass

@@ -2,9 +2,11 @@
 
 import contextlib
 import gzip
+import os
 import pathlib
 import tarfile
 import tempfile
+from collections.abc import Iterator
 
 from export.errors import ExportError
 from training.io.atomic import whole_file
@@ -12,7 +14,7 @@ from training.io.atomic import whole_file
 SUFFIXES = (".tar.gz", ".tgz")
 
 
-def pack(directory, file):
+def pack(directory: str | os.PathLike, file: str | os.PathLike) -> pathlib.Path:
     """Writes a module as TF-Hub serves it: a gzipped tar with the SavedModel at its root.
 
     Equal modules give equal files: entries are sorted, without owners and times.
@@ -22,7 +24,7 @@ def pack(directory, file):
         file: the .tar.gz to write; it appears whole or not at all.
 
     Returns:
-        The file, a `pathlib.Path`.
+        The file.
     """
     directory, file = pathlib.Path(directory), pathlib.Path(file)
     if not (directory / "saved_model.pb").is_file():
@@ -49,7 +51,7 @@ def _anonymous(entry):
 
 
 @contextlib.contextmanager
-def unpacked(path):
+def unpacked(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Yields `path`, or a temporary directory with the contents if it is a .tar.gz.
 
     Raises:
@@ -65,7 +67,7 @@ def unpacked(path):
         yield pathlib.Path(directory)
 
 
-def unpack(file, directory):
+def unpack(file: str | os.PathLike, directory: str | os.PathLike) -> None:
     """Unpacks a .tar.gz of a module into `directory`; nothing is written outside of it.
 
     Raises:

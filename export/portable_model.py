@@ -9,7 +9,7 @@ CLASSIFIERS = (keras_vit.VisionTransformer, keras_vit.ResNetV2, keras_vit.AxialR
 MODELS = (*CLASSIFIERS, keras_vit.MaskedPatchPrediction)
 
 
-def portable(model):
+def portable(model: keras.Model) -> keras.Model:
     """Returns `model`, or a copy of it in the form that is handed over.
 
     Whatever a model was trained in, its artefacts store and compute in float32:
@@ -75,11 +75,11 @@ def _all_trainable(model):
     return len(model.trainable_weights) == len(model.weights)
 
 
-def num_classes(model):
+def num_classes(model: keras.Model) -> int | None:
     """Returns the number of logits, or None for a model without head."""
     return model.arguments["num_classes"]
 
 
-def image_size(model):
+def image_size(model: keras.Model) -> tuple[int, int]:
     """Returns the (height, width) of the model's images, in pixels."""
     return tuple(model.input_shape[1:3])

@@ -9,9 +9,8 @@ import tensorflow as tf
 import export
 import keras_vit
 from export.errors import ExportError
-from export.hub import archive
-from export.verification import verifier
-from export.verification.verifier import THRESHOLDS, Thresholds
+from export.hub import tar_archive
+from export.verification.thresholds import THRESHOLDS, Thresholds
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +43,7 @@ def other(model):
 def test_a_good_artefact_has_no_errors_to_speak_of(model, module, tflite, images, tmp_path):
     npz = tmp_path / "m.npz"
     keras_vit.save_checkpoint(model, npz)
-    packed = archive.pack(module, tmp_path / "m.tar.gz")
+    packed = tar_archive.pack(module, tmp_path / "m.tar.gz")
     labels = keras.ops.convert_to_numpy(model(images * 2 - 1)).argmax(-1)
     labels[0] = (labels[0] + 1) % 5
     limits = {"hub": 1e-5, "none": 1e-5, "npz": 0.0}
@@ -127,7 +126,7 @@ def test_costs_are_measured_apart(model, tflite, images):
 
 
 def test_costs_of_a_module(model, module, images, monkeypatch):
-    monkeypatch.setattr(verifier, "THREADS", (2,))
+    monkeypatch.setattr("export.verification.verify.THREADS", (2,))
     report = export.verify(model, module, images)
     assert list(report.latency_ms) == [2] and report.latency_ms[2] > 0
     assert report.load_seconds > 0

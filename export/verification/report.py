@@ -1,0 +1,99 @@
+"""What a verification found, as values, rows of a table and text."""
+
+import dataclasses
+import json
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """The figures of one artefact.
+
+    Attributes:
+        artefact: its path.
+        kind: "hub", "npz" or the quantisation of a TFLite file; key of `THRESHOLDS`.
+        output: the output that was compared, "logits" or "representation".
+        images: how many.
+        max_error, mean_error: of the outputs, absolute.
+        scale: the largest absolute output of the model, at least 1.
+        cosine: mean over the images.
+        agreement: part of the images with the same top-1 class; None without a head.
+        model_accuracy, artefact_accuracy: top-1; None without labels.
+        size_bytes: of the file, or of all files of the directory.
+        load_seconds, first_call_seconds, peak_memory_bytes: in a process of its own.
+        latency_ms: dict of threads to the median for one image.
+        partitions: of XNNPACK in the graph; None if it is not a TFLite file.
+        operations_outside_delegate: dict of name to count; None likewise.
+        flex_operations: names; None likewise.
+        failures: the thresholds that were missed, in words; empty if it is good.
+    """
+
+    artefact: str
+    kind: str
+    output: str
+    images: int
+    max_error: float
+    mean_error: float
+    scale: float
+    cosine: float
+    agreement: float | None
+    model_accuracy: float | None
+    artefact_accuracy: float | None
+    size_bytes: int
+    load_seconds: float | None = None
+    first_call_seconds: float | None = None
+    peak_memory_bytes: int | None = None
+    latency_ms: dict[int, float] | None = None
+    partitions: int | None = None
+    operations_outside_delegate: dict[str, int] | None = None
+    flex_operations: list[str] | None = None
+    failures: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether every threshold is met."""
+        return not self.failures
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns all values and `ok` as a dict that JSON can hold."""
+        return {**dataclasses.asdict(self), "failures": list(self.failures), "ok": self.ok}
+
+    def to_json(self) -> str:
+        """Returns `to_dict()` as JSON."""
+        return json.dumps(self.to_dict(), indent=2) + "\n"
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Returns (name, text) of every value that is known, for a table."""
+        # What was measured together is there together, or not at all.
+        measured = vars(self)
+        rows = [
+            ("artefact", f"{self.artefact} ({self.kind})"),
+            ("images", f"{self.images}"),
+            (f"largest error of {self.output}", f"{self.max_error:.2e}"),
+            ("mean error", f"{self.mean_error:.2e}"),
+            ("cosine", f"{self.cosine:.6f}"),
+        ]
+        if self.agreement is not None:
+            rows.append(("top-1 agreement", f"{100 * self.agreement:.2f} %"))
+        if self.model_accuracy is not None:
+            rows.append(("accuracy of the model", f"{100 * self.model_accuracy:.2f} %"))
+            rows.append(
+                ("accuracy of the artefact", f"{100 * measured['artefact_accuracy']:.2f} %")
+            )
+        rows.append(("size", f"{self.size_bytes / 2**20:.2f} MiB"))
+        if self.latency_ms is not None:
+            rows.append(("loading", f"{1000 * measured['load_seconds']:.0f} ms"))
+            rows.append(("first image", f"{1000 * measured['first_call_seconds']:.0f} ms"))
+            for threads, latency in self.latency_ms.items():
+                rows.append((f"one image, {threads} thread(s)", f"{latency:.2f} ms"))
+            rows.append(("peak memory", f"{measured['peak_memory_bytes'] / 2**20:.0f} MiB"))
+        if self.partitions is not None:
+            outside = sum(measured["operations_outside_delegate"].values())
+            rows.append(("XNNPACK partitions", f"{self.partitions}"))
+            rows.append(("operations outside XNNPACK", f"{outside}"))
+        rows.append(("result", "good" if self.ok else "; ".join(self.failures)))
+        return rows
+
+    def __str__(self) -> str:
+        width = max(len(name) for name, _ in self.rows())
+        return "\n".join(f"{name:<{width}}  {text}" for name, text in self.rows())

@@ -1,0 +1,47 @@
+"""A SavedModel, called as `tensorflow_hub` calls it."""
+
+import os
+from typing import Any
+
+import numpy as np
+
+from export.errors import ExportError
+from export.verification import latency_and_memory
+from export.verification.runtimes.runtime import in_batches
+
+
+class HubModule:
+    """The runtime of a TF-Hub module's directory; see `Runtime`.
+
+    Raises:
+        ExportError: if it cannot be loaded, or not be called.
+    """
+
+    kind = "hub"
+    flex_operations: list[str] | None = None
+
+    def __init__(self, path: str | os.PathLike):
+        import tensorflow_hub
+
+        self._path = path
+        try:
+            self._module = tensorflow_hub.load(str(path))
+            outputs = self._module.signatures["serving_default"].structured_outputs
+        except Exception as error:
+            # Damage shows as any of a dozen errors, depending on which file has it.
+            raise ExportError(
+                f"{path} cannot be loaded as a SavedModel: {type(error).__name__}: "
+                f"{' '.join(str(error).split())[:500]}. Export the model again."
+            ) from error
+        if not callable(self._module):
+            raise ExportError(
+                f"Expected a TF-Hub module that can be called. Received: {path}, a SavedModel "
+                "with signatures only. `python -m export hub` writes callable ones."
+            )
+        self.output = "logits" if "logits" in outputs else "representation"
+
+    def run(self, images: np.ndarray) -> np.ndarray:
+        return in_batches(self._module, images)
+
+    def costs(self, threads: int, image_size: tuple[int, int]) -> dict[str, Any]:
+        return latency_and_memory.measure(self._path, threads, image_size)

@@ -1,0 +1,151 @@
+"""Does an artefact give what its model gives? Measured on real images, with the real consumer."""
+
+import os
+import pathlib
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+
+from export.errors import ExportError
+from export.hub.tar_archive import unpacked
+from export.image_range import check_range
+from export.portable_model import image_size, portable
+from export.verification.report import Report
+from export.verification.runtimes.runtime import in_batches, open_artefact
+from export.verification.thresholds import THRESHOLDS, Thresholds
+
+THREADS = (1, 2)
+
+
+def verify(
+    model: keras.Model,
+    path: str | os.PathLike,
+    images: np.ndarray,
+    labels: Sequence[int] | np.ndarray | None = None,
+    *,
+    thresholds: Thresholds | None = None,
+    costs: bool = True,
+) -> Report:
+    """Runs an artefact on images and compares it with the model that it came from.
+
+    Args:
+        model: of this package, one of `export.portable_model.MODELS`.
+        path: directory of a TF-Hub module, a .tar.gz of one, a .tflite file or an
+            official .npz checkpoint.
+        images: (n, height, width, 3) float32 RGB in [0, 1], of the model's size.
+        labels: (n,) int classes, to compare accuracies, or None.
+        thresholds: None takes those of `THRESHOLDS`.
+        costs: whether to measure loading, latency and memory in processes of
+            their own.
+
+    Returns:
+        A `Report`; `report.ok` says whether the artefact is good.
+
+    Raises:
+        FileNotFoundError: if there is no artefact.
+        ExportError: if it is damaged, or the images are not what the model takes.
+    """
+    model = portable(model)
+    images = _checked_images(images, image_size(model))
+    with unpacked(path) as usable:
+        artefact = open_artefact(usable, model)
+        result = artefact.run(images)
+        reference = _reference(model, artefact.output, images)
+        if result.shape != reference.shape:
+            raise ExportError(
+                f"Expected outputs of shape {reference.shape[1:]} for an image. Received: "
+                f"{path}, which gives {result.shape[1:]}. It came from another model."
+            )
+        values = _compare(artefact.output, reference, result, labels)
+        values.update(_costs(artefact, image_size(model)) if costs else {})
+        size = _size(pathlib.Path(path))
+        limits = thresholds or THRESHOLDS[artefact.kind]
+        failures = limits.missed(values)
+        if artefact.flex_operations:
+            failures.append(f"needs Flex: {', '.join(artefact.flex_operations)}")
+        if failures:
+            failures.extend(_range_hint(artefact, reference, images))
+    return Report(
+        artefact=str(path),
+        kind=artefact.kind,
+        output=artefact.output,
+        images=len(images),
+        size_bytes=size,
+        flex_operations=artefact.flex_operations,
+        failures=tuple(failures),
+        **values,
+    )
+
+
+def _checked_images(images, size):
+    images = np.asarray(images, "float32")
+    if images.ndim != 4 or not len(images) or images.shape[1:] != (*size, 3):
+        raise ExportError(
+            f"Expected images of shape (n, {size[0]}, {size[1]}, 3). Received: {images.shape}"
+        )
+    check_range(images)
+    return images
+
+
+def _reference(model, output, images):
+    if output not in model.endpoints:
+        raise ExportError(
+            f"Expected an artefact that gives one of {', '.join(model.endpoints)}. Received: one "
+            f"that gives {output!r}."
+        )
+    graph = keras.Model(model.input, model.endpoints[output])
+    return in_batches(lambda batch: graph(batch * 2 - 1, training=False), images)
+
+
+def _compare(output, reference, result, labels):
+    error = np.abs(result - reference)
+    flat, other = (x.reshape(len(x), -1).astype("float64") for x in (reference, result))
+    norms = np.linalg.norm(flat, axis=1) * np.linalg.norm(other, axis=1)
+    cosines = np.einsum("ij,ij->i", flat, other) / np.maximum(norms, 1e-30)
+    cosines[(flat == other).all(axis=1)] = 1.0  # a new head gives nothing but zeros
+    values = {
+        "max_error": float(error.max()) if np.isfinite(result).all() else float("nan"),
+        "mean_error": float(error.mean()),
+        "scale": max(1.0, float(np.abs(reference).max())),
+        "cosine": float(cosines.mean()),
+        "agreement": None,
+        "model_accuracy": None,
+        "artefact_accuracy": None,
+    }
+    if output == "logits":
+        ours, theirs = reference.argmax(-1), result.argmax(-1)
+        values["agreement"] = float((ours == theirs).mean())
+        if labels is not None:
+            labels = np.asarray(labels)
+            if labels.shape != ours.shape:
+                raise ExportError(
+                    f"Expected a label for each image, {ours.shape}. Received: {labels.shape}"
+                )
+            values["model_accuracy"] = float((ours == labels).mean())
+            values["artefact_accuracy"] = float((theirs == labels).mean())
+    return values
+
+
+def _costs(artefact, size):
+    costs = {threads: artefact.costs(threads, size) for threads in THREADS}
+    first = costs[THREADS[0]]
+    return first and {
+        **first,
+        "latency_ms": {threads: found["latency_ms"] for threads, found in costs.items()},
+    }
+
+
+def _range_hint(artefact, reference, images):
+    """Says so if the artefact would agree on another range of pixels."""
+    few = images[:4]
+    before = np.abs(artefact.run(few) - reference[:4]).mean()
+    for name, scaled in (("[0, 255]", few * 255), ("[-1, 1]", few * 2 - 1)):
+        if np.abs(artefact.run(scaled) - reference[:4]).mean() < 0.01 * before:
+            return [f"the artefact takes pixels in {name}, not in [0, 1]"]
+    return []
+
+
+def _size(path):
+    files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
+    return sum(file.stat().st_size for file in files)

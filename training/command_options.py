@@ -89,9 +89,11 @@ class CommandParser(argparse.ArgumentParser):
         if config:
             text = "Python file with get_config(ARGUMENT)"
             self.add_argument("--config", required=True, metavar="FILE[:ARGUMENT]", help=text)
+            text = "show every key of a config and exit"
+            self.add_argument("--helpfull", action=_ShowKeys, nargs=0, help=text)
         self.add_path("--workdir", "where runs are written", required=True)
         self.add_data_dir()
-        self.epilog = "--config.KEY=VALUE sets any key of the config (training/config_keys.py)."
+        self.epilog = "--config.KEY=VALUE sets any key of the config."
 
     def add_path(self, name: str, text: str, required: bool = False) -> None:
         """Adds an option that names a directory to write, explained by `text`."""
@@ -126,6 +128,14 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raises a `UsageError`."""
         raise UsageError(f"{message}. See {self.prog} --help")
+
+
+class _ShowKeys(argparse.Action):
+    def __call__(self, parser, *_):
+        from training import config_keys
+
+        config_keys.table().show()
+        parser.exit()
 
 
 def list_of(make: Callable[[str], Any]) -> Callable[[str], list]:

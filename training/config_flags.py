@@ -4,6 +4,7 @@ import ast
 import difflib
 import re
 import runpy
+from collections.abc import Sequence
 
 from ml_collections import ConfigDict
 
@@ -12,7 +13,7 @@ from training.errors import UsageError
 _OVERRIDE = re.compile(r"--?config\.([^=]+)(?:=(.*))?", re.DOTALL)
 
 
-def load_config(text):
+def load_config(text: str) -> ConfigDict:
     """Returns what `get_config(ARGUMENT)` of `FILE[:ARGUMENT]` returns, a `ConfigDict`.
 
     Raises:
@@ -39,7 +40,7 @@ def load_config(text):
     return config
 
 
-def override(config, arguments):
+def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:
     """Returns a copy of `config` with the values of `--config.KEY=VALUE` arguments.
 
     A value has the type of the one it replaces; a flag without `=VALUE` is true.

@@ -1,154 +1,238 @@
-"""The keys of a training config, their defaults, and what must hold between them."""
+"""The keys of a training config: defaults, choices, least values and meanings, as one table."""
 
 import difflib
 import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
 from training.errors import UsageError
 from training.recipes import tables
+from training.reporting.table import Table
 
-# What a resumed run may change: where and how it computes, not what.
-RESUMABLE = frozenset(
-    {
-        "checkpoint_every_minutes",
-        "checkpoint_every_steps",
-        "data_dir",
-        "few_shot.every_steps",
-        "jit_compile",
-        "keep_checkpoints",
-        "log_every_steps",
-        "peer_timeout",
-        "profile",
-        "steps_per_call",
+
+class Key(NamedTuple):
+    """One key of a config.
+
+    Attributes:
+        name: with its sections, such as `optimizer.base_lr`.
+        default: its value in a config that does not give it, which also fixes the type.
+        meaning: one line.
+        choices: all values that it can have; empty for any.
+        least: the smallest value, or None.
+        special: what the smallest value means, if it is a special one.
+        resumable: whether a resumed run may change it: where and how it computes, not what.
+    """
+
+    name: str
+    default: Any
+    meaning: str
+    choices: tuple[str, ...] = ()
+    least: int | None = None
+    special: str = ""
+    resumable: bool = False
+
+
+KEYS = (
+    Key("seed", 0, "of weights, data order, augmentation and dropout"),
+    Key(
         "strategy",
-        "tpu",
-        "tpu_project",
-        "tpu_zone",
-    }
+        "one",
+        "one device; TensorFlow: all GPUs of a host, several hosts, a TPU; JAX: a mesh of devices",
+        choices=("one", "mirrored", "multiworker", "tpu", "sharded"),
+        resumable=True,
+    ),
+    Key(
+        "mesh.data",
+        -1,
+        "of sharded: devices along which batches are split",
+        least=-1,
+        special="-1 is all devices that are left",
+        resumable=True,
+    ),
+    Key(
+        "mesh.fsdp",
+        1,
+        "of sharded: devices along which batches, weights and moments are split",
+        least=-1,
+        special="-1 is all devices that are left",
+        resumable=True,
+    ),
+    Key("tpu", "", "name of the TPU, `local`, or its grpc:// address", resumable=True),
+    Key("tpu_zone", "", "Google Cloud zone of the TPU", resumable=True),
+    Key("tpu_project", "", "Google Cloud project of the TPU", resumable=True),
+    Key(
+        "peer_timeout",
+        45,
+        "seconds that a process waits for one that does not answer",
+        least=1,
+        resumable=True,
+    ),
+    Key("checkpoint", "", "file or published name of the weights to start from; empty starts anew"),
+    Key(
+        "checkpoint_head",
+        "new",
+        "an untrained head, as transfer has it, or that of the checkpoint",
+        choices=("new", "keep"),
+    ),
+    Key("data_dir", "", "folder of TensorFlow Datasets; empty is its default", resumable=True),
+    Key("model.name", "", "of a variant, or empty; beside it any argument of the constructor"),
+    Key("dataset", "", "name of the registry"),
+    Key("train_split", "train", "split of the data set"),
+    Key("eval_split", "", "split of the data set; empty never evaluates"),
+    Key("train_preprocess", "", "operations, separated by |"),
+    Key("eval_preprocess", "", "operations, separated by |"),
+    Key("batch_size", 0, "images per update, over all devices", least=1),
+    Key(
+        "eval_batch_size",
+        0,
+        "images per step of evaluation, over all devices",
+        least=0,
+        special="0 is batch_size",
+    ),
+    Key("total_steps", 0, "number of updates", least=0, special="0 derives it from epochs"),
+    Key(
+        "epochs",
+        0.0,
+        "passes over the training split",
+        least=0,
+        special="0 leaves the length to total_steps",
+    ),
+    Key("loss", "softmax", "of a classifier", choices=("softmax", "sigmoid")),
+    Key(
+        "masked.target",
+        "",
+        "masked patch prediction of mean_color, downsized or pixels; empty trains a classifier",
+    ),
+    Key("masked.corruption_rate", 0.5, "fraction of the patches that is corrupted"),
+    Key("mixup_p", 0.0, "parameter of MixUp's beta distribution; 0 is off"),
+    Key("optimizer.name", "adamw", "SGD with momentum, or AdamW", choices=("sgd", "adamw")),
+    Key("optimizer.base_lr", 1e-3, "learning rate at the end of the warm-up"),
+    Key(
+        "optimizer.schedule",
+        "cosine",
+        "decay of the rate after the warm-up",
+        choices=("cosine", "linear"),
+    ),
+    Key(
+        "optimizer.warmup_steps",
+        0,
+        "updates of linear warm-up from rate 0",
+        least=0,
+        special="0 is no warm-up",
+    ),
+    Key(
+        "optimizer.total_steps",
+        0,
+        "length of the schedule",
+        least=0,
+        special="0 is total_steps",
+    ),
+    Key("optimizer.end_lr", 0.0, "learning rate after the last update"),
+    Key("optimizer.momentum", 0.9, "of SGD"),
+    Key("optimizer.weight_decay", 0.0, "decoupled, relative to the rate, on kernels only"),
+    Key("optimizer.clip_norm", 0.0, "largest global norm of the gradients; 0 does not clip"),
+    Key("optimizer.beta_1", 0.9, "decay of AdamW's first moment"),
+    Key("optimizer.beta_2", 0.999, "decay of AdamW's second moment"),
+    Key(
+        "optimizer.first_moment_dtype",
+        "float32",
+        "that the momentum or first moment is stored in",
+        choices=("float32", "bfloat16"),
+    ),
+    Key(
+        "ema_decay",
+        0.0,
+        "of the moving average of the weights, which is evaluated and saved; 0 is off",
+    ),
+    Key("accumulation_steps", 1, "micro-batches that a device's part is computed in", least=1),
+    Key("steps_per_call", 1, "updates per call from the host", least=1, resumable=True),
+    Key(
+        "precision",
+        "float32",
+        "of the computations; weights are float32",
+        choices=("float32", "mixed_bfloat16"),
+    ),
+    Key(
+        "jit_compile",
+        False,
+        "whether XLA compiles TensorFlow's step; on TPU and with JAX it always does",
+        resumable=True,
+    ),
+    Key(
+        "checkpoint_every_steps",
+        1000,
+        "updates between states that a run resumes from",
+        least=0,
+        special="0 saves by checkpoint_every_minutes only",
+        resumable=True,
+    ),
+    Key(
+        "checkpoint_every_minutes",
+        10.0,
+        "longest time between states that a run resumes from",
+        least=0,
+        resumable=True,
+    ),
+    Key("keep_checkpoints", 2, "states kept", least=1, resumable=True),
+    Key("log_every_steps", 50, "updates between rows of metrics.csv", least=1, resumable=True),
+    Key(
+        "eval_every_steps",
+        0,
+        "updates between evaluations",
+        least=0,
+        special="0 evaluates after the last step only",
+    ),
+    Key("few_shot.datasets", "", "names, separated by commas, for few-shot accuracy; empty is off"),
+    Key("few_shot.shots", (1, 5, 10, 25), "images per class"),
+    Key(
+        "few_shot.every_steps",
+        0,
+        "updates between few-shot evaluations",
+        least=0,
+        special="0 evaluates after the last step only",
+        resumable=True,
+    ),
+    Key("on_error", "raise", "for images that cannot be decoded", choices=("raise", "skip")),
+    Key("loss_limit", 1e6, "a loss above it, infinite or NaN stops the run"),
+    Key(
+        "profile",
+        "",
+        "FIRST:LAST, the steps to profile for TensorBoard; empty is off",
+        resumable=True,
+    ),
 )
 
 
-def default_config():
-    """Returns a config with every key; a recipe changes what it needs.
-
-    Keys:
-        seed: of weights, data order, augmentation and dropout.
-        strategy: `"one"`, `"mirrored"`, `"multiworker"` or `"tpu"`.
-        tpu, tpu_zone, tpu_project: name (or `"local"`, or `grpc://` address) of the TPU.
-        peer_timeout: seconds that a worker waits for one that does not answer.
-        checkpoint: file or published name of the weights to start from; "" starts anew.
-        checkpoint_head: `"new"` starts from an untrained head, as transfer does; `"keep"` loads it.
-        data_dir: folder of TensorFlow Datasets; "" is its default.
-        model: `name` of a variant (or "") and further arguments of the model's constructor.
-        dataset, train_split, eval_split: of the registry; eval_split="" never evaluates.
-        train_preprocess, eval_preprocess: operations, separated by `|`.
-        batch_size, eval_batch_size: over all replicas; eval_batch_size=0 is batch_size.
-        total_steps: number of updates; 0 derives it from `epochs`.
-        loss: `"softmax"`, `"sigmoid"`, or `"own"` for a model that returns its losses.
-        masked: pre-training by masked patch prediction: `target` of
-            `keras_vit.MaskedPatchPrediction` ("" trains a classifier) and `corruption_rate`.
-        mixup_p: parameter of MixUp's beta distribution; 0 is off.
-        optimizer: keys of `training.build_optimizer`; optimizer.total_steps=0 is total_steps.
-        ema_decay: of the moving average of the weights, which is evaluated and saved; 0 is off.
-        accumulation_steps: micro-batches that a batch is split into.
-        steps_per_call: updates per call from the host.
-        precision: `"float32"` or `"mixed_bfloat16"`.
-        jit_compile: whether XLA compiles the step (on TPU it always does).
-        checkpoint_every_steps, checkpoint_every_minutes, keep_checkpoints: of exact resumption.
-        log_every_steps: between rows of `metrics.csv`.
-        eval_every_steps: between evaluations; 0 evaluates after the last step only.
-        few_shot: few-shot accuracy while training: `datasets`, names separated by commas ("" is
-            off), `shots`, and `every_steps`, 0 for after the last step only.
-        on_error: `"raise"` or `"skip"`, for images that cannot be decoded.
-        loss_limit: a loss above it, infinite or NaN stops the run.
-        profile: `"FIRST:LAST"` steps to profile for TensorBoard, or "".
-    """
-    return ConfigDict(
-        {
-            "seed": 0,
-            "strategy": "one",
-            "tpu": "",
-            "tpu_zone": "",
-            "tpu_project": "",
-            "peer_timeout": 45,
-            "checkpoint": "",
-            "checkpoint_head": "new",
-            "data_dir": "",
-            "model": {"name": ""},
-            "dataset": "",
-            "train_split": "train",
-            "eval_split": "",
-            "train_preprocess": "",
-            "eval_preprocess": "",
-            "batch_size": 0,
-            "eval_batch_size": 0,
-            "total_steps": 0,
-            "epochs": 0.0,
-            "loss": "softmax",
-            "masked": {"target": "", "corruption_rate": 0.5},
-            "mixup_p": 0.0,
-            "optimizer": {
-                "name": "adamw",
-                "base_lr": 1e-3,
-                "schedule": "cosine",
-                "warmup_steps": 0,
-                "total_steps": 0,
-                "end_lr": 0.0,
-                "momentum": 0.9,
-                "weight_decay": 0.0,
-                "clip_norm": 0.0,
-                "beta_1": 0.9,
-                "beta_2": 0.999,
-                "first_moment_dtype": "float32",
-            },
-            "ema_decay": 0.0,
-            "accumulation_steps": 1,
-            "steps_per_call": 1,
-            "precision": "float32",
-            "jit_compile": False,
-            "checkpoint_every_steps": 1000,
-            "checkpoint_every_minutes": 10.0,
-            "keep_checkpoints": 2,
-            "log_every_steps": 50,
-            "eval_every_steps": 0,
-            "few_shot": {"datasets": "", "shots": (1, 5, 10, 25), "every_steps": 0},
-            "on_error": "raise",
-            "loss_limit": 1e6,
-            "profile": "",
-        }
-    )
+def default_config() -> ConfigDict:
+    """Returns a config with every key of `KEYS`; a recipe changes what it needs."""
+    config: dict[str, Any] = {}
+    for key in KEYS:
+        *sections, name = key.name.split(".")
+        owner = config
+        for section in sections:
+            owner = owner.setdefault(section, {})
+        owner[name] = key.default
+    return ConfigDict(config)
 
 
-_CHOICES = {
-    "checkpoint_head": ("new", "keep"),
-    "strategy": ("one", "mirrored", "multiworker", "tpu"),
-    "loss": ("softmax", "sigmoid", "own"),
-    "precision": ("float32", "mixed_bfloat16"),
-    "on_error": ("raise", "skip"),
-}
-
-# The least value of a key, and what that value means if it is a special one.
-_LEAST = {
-    "accumulation_steps": (1, ""),
-    "batch_size": (1, ""),
-    "checkpoint_every_minutes": (0, ""),
-    "checkpoint_every_steps": (0, "0 saves by checkpoint_every_minutes only"),
-    "epochs": (0, "0 leaves the length to total_steps"),
-    "eval_batch_size": (0, "0 is batch_size"),
-    "eval_every_steps": (0, "0 evaluates after the last step only"),
-    "few_shot.every_steps": (0, "0 evaluates after the last step only"),
-    "keep_checkpoints": (1, ""),
-    "log_every_steps": (1, ""),
-    "optimizer.total_steps": (0, "0 is total_steps"),
-    "optimizer.warmup_steps": (0, "0 is no warm-up"),
-    "peer_timeout": (1, ""),
-    "steps_per_call": (1, ""),
-    "total_steps": (0, "0 derives it from epochs"),
-}
+def table() -> Table:
+    """Returns all keys with their defaults and meanings, for people."""
+    rows = []
+    for key in KEYS:
+        notes = [key.meaning]
+        if key.choices:
+            notes.append(f"one of {', '.join(key.choices)}")
+        if key.least is not None:
+            notes.append(f"at least {key.least}")
+        if key.special:
+            notes.append(key.special)
+        rows.append((key.name, str(key.default), "; ".join(notes), "yes" if key.resumable else ""))
+    return Table(("key", "default", "meaning", "may change on resumption"), rows)
 
 
-def complete(config):
+def complete(config: ConfigDict | Mapping[str, Any]) -> ConfigDict:
     """Returns a copy of `config` with defaults for the keys it does not give.
 
     Raises:
@@ -156,12 +240,7 @@ def complete(config):
     """
     result = default_config()
     _merge(result, config, "")
-    for key, choices in _CHOICES.items():
-        if result[key] not in choices:
-            raise UsageError(
-                f"config.{key}: expected one of {', '.join(choices)}. Received: {result[key]!r}."
-            )
-    _check_least(result)
+    _check_values(result)
     if not result.dataset:
         raise UsageError("config.dataset: expected the name of a data set. Received: ''.")
     if result.total_steps < 1 and result.epochs <= 0:
@@ -174,35 +253,30 @@ def complete(config):
             "config.batch_size must be a multiple of config.accumulation_steps. "
             f"Received: {result.batch_size} and {result.accumulation_steps}."
         )
-    _check_masked(result)
+    if result.masked.target and result.eval_split:
+        raise UsageError(
+            "Masked patch prediction has no accuracy to evaluate: leave config.eval_split empty. "
+            f"Received: {result.eval_split!r}."
+        )
     result.eval_batch_size = result.eval_batch_size or result.batch_size
     return result
 
 
-def _check_least(config):
+def _check_values(config):
     values = _flatten(config.to_dict())
-    for key, (least, meaning) in _LEAST.items():
-        # Written so that NaN is refused as well.
-        if values[key] is None or not values[key] >= least:
-            note = f" ({meaning})" if meaning else ""
+    for key in KEYS:
+        value = values[key.name]
+        if key.choices and value not in key.choices:
             raise UsageError(
-                f"config.{key}: expected at least {least}{note}. Received: {values[key]}. "
-                f"Set --config.{key}={least} or more."
+                f"config.{key.name}: expected one of {', '.join(key.choices)}. Received: {value!r}."
             )
-
-
-def _check_masked(config):
-    masked = bool(config.masked.target)
-    if masked != (config.loss == "own"):
-        raise UsageError(
-            'Masked patch prediction needs config.loss="own", and nothing else does. Received: '
-            f"config.masked.target={config.masked.target!r}, config.loss={config.loss!r}."
-        )
-    if masked and config.eval_split:
-        raise UsageError(
-            "Masked patch prediction has no accuracy to evaluate: leave config.eval_split empty. "
-            f"Received: {config.eval_split!r}."
-        )
+        # Written so that NaN is refused as well.
+        if key.least is not None and (value is None or not value >= key.least):
+            note = f" ({key.special})" if key.special else ""
+            raise UsageError(
+                f"config.{key.name}: expected at least {key.least}{note}. Received: {value}. "
+                f"Set --config.{key.name}={key.least} or more."
+            )
 
 
 def _merge(result, config, prefix):
@@ -228,7 +302,7 @@ def _merge(result, config, prefix):
             result[key] = value
 
 
-def derive_steps(config, examples):
+def derive_steps(config: ConfigDict, examples: int) -> None:
     """Fills in `total_steps` from `epochs`, and the length of the schedule from `total_steps`.
 
     Args:
@@ -241,12 +315,12 @@ def derive_steps(config, examples):
         config.optimizer.total_steps = config.total_steps
 
 
-def to_json(config):
+def to_json(config: ConfigDict) -> str:
     """Returns the config as indented JSON, keys sorted."""
     return json.dumps(config.to_dict(), indent=2, sort_keys=True) + "\n"
 
 
-def differences(before, after):
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Returns `key: old value -> new value` for all that forbids resuming `before` as `after`.
 
     Args:
@@ -255,10 +329,14 @@ def differences(before, after):
     # A run from before a key existed is one with its default.
     before = _flatten(default_config().to_dict()) | _flatten(before)
     after = _flatten(after)
+    free = {key.name for key in KEYS if key.resumable}
+    if after.get("masked.target"):
+        # It has no part in masked patch prediction.
+        free.add("loss")
     return [
         f"{key}: {before.get(key)!r} -> {after.get(key)!r}"
         for key in sorted(set(before) | set(after))
-        if key not in RESUMABLE and before.get(key) != after.get(key)
+        if key not in free and before.get(key) != after.get(key)
     ]
 
 

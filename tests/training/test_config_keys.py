@@ -3,6 +3,7 @@ from ml_collections import ConfigDict
 
 from training import config_keys
 from training.errors import UsageError
+from training.recipes import losses, optimizers, schedules
 
 
 def minimal(**values):
@@ -108,3 +109,24 @@ def test_a_run_from_before_a_key_existed_had_its_default():
     after = config_keys.complete(ConfigDict(minimal())).to_dict()
     before = {key: value for key, value in after.items() if key not in ("masked", "profile")}
     assert config_keys.differences(before, after) == []
+
+
+def test_a_masked_run_that_named_a_loss_is_the_same_run():
+    after = config_keys.complete(ConfigDict(minimal(masked={"target": "mean_color"}))).to_dict()
+    assert config_keys.differences(after | {"loss": "own"}, after) == []
+    classifier = config_keys.complete(ConfigDict(minimal())).to_dict()
+    assert config_keys.differences(classifier | {"loss": "sigmoid"}, classifier)
+
+
+def test_choices_are_what_is_there():
+    choices = {key.name: key.choices for key in config_keys.KEYS}
+    assert choices["loss"] == tuple(losses.LOSSES)
+    assert choices["optimizer.name"] == tuple(optimizers.OPTIMIZERS)
+    assert choices["optimizer.schedule"] == schedules.DECAYS
+
+
+def test_every_key_is_in_the_table_with_its_default():
+    text = config_keys.table().markdown()
+    assert len(text.splitlines()) == len(config_keys.KEYS) + 2
+    assert "| optimizer.base_lr | 0.001 | learning rate at the end of the warm-up |  |" in text
+    assert "| batch_size | 0 | images per update, over all devices; at least 1 |  |" in text

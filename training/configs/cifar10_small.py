@@ -5,10 +5,12 @@ fine-tuning: `--config=training/configs/cifar10_small.py[:STEPS]`. The optimizer
 augmentation the usual one of images this small.
 """
 
+from ml_collections import ConfigDict
+
 from training.config_keys import default_config
 
 
-def get_config(arg="3000"):
+def get_config(arg: str = "3000") -> ConfigDict:
     """Returns the config; `arg` is the number of updates."""
     config = default_config()
     config.model = {

@@ -20,6 +20,9 @@ import json
 import pathlib
 import zipfile
 
+from ml_collections import ConfigDict
+
+from training.config_arguments import parse_argument
 from training.config_keys import default_config
 from training.recipes import tables
 
@@ -33,19 +36,19 @@ _POLYAK = 0.9999
 _KERAS_KEYS = ("name", "trainable", "trainable_layers", "dtype")
 
 
-def get_config(arg):
+def get_config(arg: str) -> ConfigDict:
     """Returns the config; see the module's text for `arg`."""
-    model, dataset, options = _parse(arg)
+    defaults = {"size": 0, "steps": 0, "crop": "", "table2": False}
+    model, dataset, options = parse_argument(arg, "finetune.py", defaults)
     architecture, checkpoint = _architecture(model)
     in_vtab = dataset.startswith("vtab/")
     row = tables.FINE_TUNING.get("vtab" if in_vtab else dataset, tables.FINE_TUNING["cifar10"])
-    for_table_2 = options["table2"] == "true"
 
     size = tables.FINE_TUNING_IMAGE_SIZE
-    if for_table_2:
+    if options["table2"]:
         size = 518 if model.endswith("/14") else 512
-    size = int(options["size"] or size)
-    steps = int(options["steps"] or row.steps)
+    size = options["size"] or size
+    steps = options["steps"] or row.steps
     task = _vtab_task(dataset)
     train_preprocess, eval_preprocess = preprocessing(
         size, options["crop"] or _crop(task), flip=task is None or task.flip
@@ -72,13 +75,13 @@ def get_config(arg):
                 "weight_decay": 0.0,
                 "clip_norm": tables.FINE_TUNING_CLIP_NORM,
             },
-            "ema_decay": _POLYAK if for_table_2 else 0.0,
+            "ema_decay": _POLYAK if options["table2"] else 0.0,
         }
     )
     return config
 
 
-def preprocessing(size, crop, flip):
+def preprocessing(size: int, crop: str, flip: bool) -> tuple[str, str]:
     """Returns the operations of training and of evaluation, which resizes without cropping.
 
     Args:
@@ -98,26 +101,6 @@ def preprocessing(size, crop, flip):
         f"decode|{crops[crop]}{mirror}|value_range(-1,1)",
         f"decode|resize({size})|value_range(-1,1)",
     )
-
-
-def _parse(arg):
-    parts = [part.strip() for part in (arg or "").split(",")]
-    options = dict.fromkeys(("size", "steps", "crop", "table2"), "")
-    if len(parts) < 2 or not all(parts[:2]):
-        raise ValueError(
-            "Expected finetune.py:MODEL,DATASET, for example finetune.py:ViT-B/16,cifar10. "
-            f"Received: {arg!r}."
-        )
-    for part in parts[2:]:
-        key, equals, value = part.partition("=")
-        if key not in options or not equals:
-            raise ValueError(
-                f"Expected KEY=VALUE with KEY one of {', '.join(options)}. Received: {part!r}."
-            )
-        options[key] = value
-    if options["table2"] not in ("", "true", "false"):
-        raise ValueError(f"table2: expected true or false. Received: {options['table2']!r}.")
-    return parts[0], parts[1], options
 
 
 def _architecture(model):

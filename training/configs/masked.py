@@ -13,6 +13,9 @@ Fine-tune what comes out like any checkpoint:
 `--config=training/configs/finetune.py:RUN,DATASET`, where RUN is the run directory.
 """
 
+from ml_collections import ConfigDict
+
+from training.config_arguments import parse_argument
 from training.config_keys import default_config
 
 STEPS = 1_000_000
@@ -30,32 +33,19 @@ SMALL = {
 }
 
 
-def get_config(arg="small,cifar10"):
+def get_config(arg: str = "small,cifar10") -> ConfigDict:
     """Returns the config; see the module's text for `arg`."""
-    if "," not in arg:
-        raise ValueError(f"Expected MODEL,DATASET such as small,cifar10. Received: {arg!r}.")
-    model, dataset, *rest = (part.strip() for part in arg.split(","))
+    defaults = {"target": "mean_color", "size": 0, "steps": 0}
+    model, dataset, options = parse_argument(arg, "masked.py", defaults)
     small = model == "small"
-    options = {
-        "target": "mean_color",
-        "size": 32 if small else 224,
-        "steps": 2_000 if small else STEPS,
-    }
-    for part in rest:
-        key, _, value = part.partition("=")
-        if key not in options or not value:
-            raise ValueError(
-                f"Expected KEY=VALUE with KEY one of {', '.join(options)}. Received: {part!r}."
-            )
-        options[key] = value if key == "target" else int(float(value))
-    size, steps = options["size"], options["steps"]
+    size = options["size"] or (32 if small else 224)
+    steps = options["steps"] or (2_000 if small else STEPS)
 
     config = default_config()
     config.dataset = dataset
     config.model = {**(SMALL if small else {"name": model}), "image_size": size}
     config.model.num_classes = None
     config.masked.target = options["target"]
-    config.loss = "own"
     # The augmentation of classification.
     config.train_preprocess = f"decode|inception_crop({size})|flip_lr|value_range(-1, 1)"
     config.batch_size = 64 if small else BATCH

@@ -16,6 +16,9 @@ and the hidden layer of the head is as wide as the model, as in the released fil
 does not fit, `--config.accumulation_steps=8` computes the same in parts.
 """
 
+from ml_collections import ConfigDict
+
+from training.config_arguments import parse_argument
 from training.config_keys import default_config
 from training.io.quiet_start import quiet_start
 from training.recipes import tables
@@ -29,9 +32,15 @@ _SPLITS = {
 _AUGREG_RATE, _AUGREG_DECAY, _AUGREG_EPOCHS = 1e-3, 0.1, 300.0
 
 
-def get_config(arg):
+def get_config(arg: str) -> ConfigDict:
     """Returns the config; see the module's text for `arg`."""
-    model, dataset, options = _parse(arg)
+    defaults = {"epochs": 0, "data": "", "strength": ""}
+    model, dataset, options = parse_argument(arg, "pretrain.py", defaults, _SPLITS)
+    if dataset == "jft" and not options["data"]:
+        raise ValueError(
+            "JFT-300M is not public: name a builder of your own, such as "
+            f"pretrain.py:{model},jft,data=tfds:my_dataset:1.0.0."
+        )
     size = tables.PRE_TRAINING_IMAGE_SIZE
     row, epochs = _row(model, dataset, options)
     train_split, eval_split = _SPLITS[dataset]
@@ -73,32 +82,8 @@ def get_config(arg):
     return config
 
 
-def _parse(arg):
-    model, *rest = (part.strip() for part in arg.split(","))
-    dataset = rest.pop(0) if rest else ""
-    if not model or dataset not in _SPLITS:
-        raise ValueError(
-            f"Expected pretrain.py:MODEL,DATASET with DATASET one of {', '.join(_SPLITS)}, for "
-            f"example pretrain.py:ViT-B/16,imagenet2012. Received: {arg!r}."
-        )
-    options = {"epochs": "", "data": "", "strength": ""}
-    for part in rest:
-        key, _, value = part.partition("=")
-        if key not in options or not value:
-            raise ValueError(
-                f"Expected KEY=VALUE with KEY one of {', '.join(options)}. Received: {part!r}."
-            )
-        options[key] = value
-    if dataset == "jft" and not options["data"]:
-        raise ValueError(
-            "JFT-300M is not public: name a builder of your own, such as "
-            f"pretrain.py:{model},jft,data=tfds:my_dataset:1.0.0."
-        )
-    return model, dataset, options
-
-
 def _row(model, dataset, options):
-    epochs = int(options["epochs"]) if options["epochs"] else None
+    epochs = options["epochs"] or None
     if options["strength"] and dataset in tables.AUGREG_CHOICES:
         # AugReg trains more models than Table 3 lists; of its row, only the head's bias counts.
         rows = [row for row in tables.PRE_TRAINING if row.dataset == dataset]

@@ -5,10 +5,12 @@ digit is another digit or none; fixed sine-cosine position embeddings, which a s
 set learns from faster than from learned ones (appendix D.3).
 """
 
+from ml_collections import ConfigDict
+
 from training.config_keys import default_config
 
 
-def get_config():
+def get_config() -> ConfigDict:
     """Returns the config: 1,438 training images of 8x8 pixels, embedded in scikit-learn."""
     config = default_config()
     config.model = {

@@ -19,7 +19,7 @@ from training.evaluators.base import Evaluator, create_evaluators
 from training.loop.interruption import StopRequest
 from training.loop.progress import Progress
 from training.loop.run_directory import RunDirectory
-from training.recipes.losses import build_loss
+from training.recipes.losses import MeanOutput, build_loss
 from training.recipes.models import build_model
 from training.recipes.optimizers import build_optimizer
 from training.reporting.run_report import report_run
@@ -82,7 +82,7 @@ class _Run:
         self._skipped = 0
 
         keras.utils.set_random_seed(config.seed)
-        loss = build_loss(config.loss)
+        loss = MeanOutput() if config.masked.target else build_loss(config.loss)
         self.engine.build(
             lambda: build_model(config, source.spec.num_classes),
             lambda: build_optimizer(config.optimizer.to_dict() | {"ema_decay": config.ema_decay}),

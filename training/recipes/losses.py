@@ -43,17 +43,17 @@ class SigmoidCrossentropy(keras.losses.Loss):
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class OwnLoss(keras.losses.Loss):
-    """The mean of what the model returns for an image: a self-supervised model's own losses."""
+class MeanOutput(keras.losses.Loss):
+    """The mean of what the model returns for an image: its losses in self-supervised training."""
 
-    def __init__(self, name: str = "own_loss", **kwargs: Any) -> None:
+    def __init__(self, name: str = "mean_output", **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return ops.mean(ops.cast(y_pred, "float32"), axis=-1)
 
 
-LOSSES = {"softmax": SoftmaxCrossentropy, "sigmoid": SigmoidCrossentropy, "own": OwnLoss}
+LOSSES = {"softmax": SoftmaxCrossentropy, "sigmoid": SigmoidCrossentropy}
 
 
 def build_loss(name: str) -> keras.losses.Loss:

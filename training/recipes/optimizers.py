@@ -13,6 +13,7 @@ import keras
 from keras import ops
 
 from keras_vit.typing import Tensor
+from training.config_keys import default_config
 from training.recipes.schedules import WarmupDecay
 
 LearningRate: TypeAlias = float | keras.optimizers.schedules.LearningRateSchedule
@@ -203,19 +204,8 @@ class AdamW(_Optimizer):
 OPTIMIZERS = {"sgd": Momentum, "adamw": AdamW}
 
 DEFAULTS: dict[str, Any] = {
-    "name": "adamw",
-    "base_lr": 1e-3,
-    "schedule": "cosine",
-    "warmup_steps": 0,
-    "total_steps": 0,
-    "end_lr": 0.0,
-    "momentum": 0.9,
-    "weight_decay": 0.0,
-    "clip_norm": 0.0,
-    "beta_1": 0.9,
-    "beta_2": 0.999,
-    "first_moment_dtype": "float32",
-    "ema_decay": 0.0,
+    **default_config().optimizer.to_dict(),
+    "ema_decay": default_config().ema_decay,
 }
 
 
@@ -223,16 +213,9 @@ def build_optimizer(config: Mapping[str, Any]) -> keras.optimizers.Optimizer:
     """Returns the optimizer that `config` describes.
 
     Args:
-        config: `ml_collections.ConfigDict` or dict with any of these keys.
-            name: `"sgd"` or `"adamw"` (the default).
-            base_lr, schedule (`"cosine"`, `"linear"`), warmup_steps, total_steps, end_lr:
-                as in `WarmupDecay`; total_steps is required.
-            momentum: of SGD.
-            beta_1, beta_2: of AdamW.
-            weight_decay: decoupled and relative to the rate (Table 3's convention), kernels only.
-            clip_norm: largest global norm of the gradients; 0 does not clip.
-            first_moment_dtype: `"float32"` or `"bfloat16"`.
-            ema_decay: decay of the moving average of the weights; 0 keeps none.
+        config: `ml_collections.ConfigDict` or dict with any of the keys `optimizer.*` and
+            `ema_decay` of `training.config_keys.KEYS`; total_steps is required. The decay of the
+            weights is relative to the rate, which is Table 3's convention.
 
     Raises:
         ValueError: for an unknown key, optimizer or schedule, or without total_steps.

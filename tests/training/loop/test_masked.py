@@ -67,8 +67,6 @@ def test_xla_and_several_micro_batches(tmp_path):
 
 
 def test_a_config_that_cannot_work_is_refused(tmp_path):
-    with pytest.raises(UsageError, match='loss="own"'):
-        config_keys.complete(tiny(tmp_path, loss="softmax"))
     with pytest.raises(UsageError, match="eval_split"):
         config_keys.complete(tiny(tmp_path, eval_split="test"))
     with pytest.raises(UsageError, match="pixel"):

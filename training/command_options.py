@@ -14,14 +14,11 @@ import pathlib
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from ml_collections import ConfigDict
 
 from training.errors import UsageError
-
-if TYPE_CHECKING:
-    from training.io.model_source import LoadedModel
 
 _OVERRIDE = re.compile(r"--?config\.")
 
@@ -158,23 +155,3 @@ def complete_config(config: ConfigDict, options: argparse.Namespace) -> ConfigDi
 
     data_dir = [f"--config.data_dir={options.data_dir}"] if options.data_dir else []
     return config_keys.complete(config_flags.override(config, [*data_dir, *options.overrides]))
-
-
-def load_source(
-    options: argparse.Namespace, *, layer: str | None = None, num_classes: int | None = None
-) -> "LoadedModel":
-    """Returns the model that the options of `add_source` name.
-
-    Args:
-        options: parsed.
-        layer: as in `model_source.load_model`.
-        num_classes: of the head of a checkpoint; None leaves it out.
-    """
-    from training.io import model_source
-
-    if not options.model:
-        return model_source.load_model(options.source, layer=layer)
-    size = options.image_size
-    return model_source.from_checkpoint(
-        options.model, options.source, num_classes=num_classes, image_size=size, layer=layer
-    )

@@ -13,6 +13,7 @@ Draws the paper's pictures of a model, and writes the numbers behind each as CSV
   python -m training analyze ViT-B_16.npz --model=ViT-B/16 --images cat.jpg --output=analysis
 """
 
+import itertools
 import sys
 
 from training.command_options import CommandParser
@@ -41,24 +42,38 @@ def _analyze(options):
         )
 
     import_tensorflow()
-    from training.reporting import attention_pictures
+    from training.io.model_source import load_keras
+    from training.reporting.analysis_files import write_analysis
 
-    model = attention_pictures.load(options.source, options.model, options.image_size or 224)
-    preprocess = options.preprocess or attention_pictures.preprocessing(model)
-    images = None
-    if options.dataset:
-        images = attention_pictures.images_of_dataset(
-            options.dataset, options.split, preprocess, options.count, options.data_dir
-        )
-    elif options.images:
-        files = attention_pictures.image_files(options.images)[: options.count]
-        images = attention_pictures.images_of_files(files, preprocess)
-    written, left_out = attention_pictures.write_all(
+    model = load_keras(options.source, name=options.model, image_size=options.image_size)
+    images = _images(options, model)
+    written, left_out = write_analysis(
         model, images, options.output, shown=options.shown, blur=options.blur
     )
     print(f"Written to {options.output}: {', '.join(written)}")
     for name, reason in left_out.items():
         print(f"Without {name}: {reason}")
+
+
+def _images(options, model):
+    """Returns (images, height, width, 3) of --dataset or --images, or None."""
+    height, width = model.input_shape[1:3]
+    preprocess = options.preprocess or f"decode|resize([{height},{width}])|value_range(-1,1)"
+    if options.dataset:
+        import numpy as np
+
+        from training.data.load_dataset import load_dataset
+
+        examples = load_dataset(
+            options.dataset, options.split, preprocess=preprocess, data_dir=options.data_dir
+        )
+        images = itertools.islice(examples.as_numpy_iterator(), options.count)
+        return np.stack([example["image"] for example in images])
+    if options.images:
+        from training.io.image_files import list_images, read_images
+
+        return read_images(list_images(options.images)[: options.count], preprocess)
+    return None
 
 
 main = command_main(_parser, _analyze)

@@ -12,7 +12,7 @@ import json
 import pathlib
 import sys
 
-from training.command_options import CommandParser, load_source
+from training.command_options import CommandParser
 from training.exit_status import command_main
 from training.io.quiet_start import import_tensorflow
 
@@ -34,11 +34,17 @@ def _evaluate(options):
     from training.evaluators import classification
     from training.evaluators.metrics import per_class
     from training.io.atomic import write_text
+    from training.io.model_source import load_model
     from training.reporting.progress_bar import track
     from training.reporting.table import Table
 
     specs = [datasets.get(name, options.data_dir) for name in options.dataset]
-    model = load_source(options, num_classes=specs[0].num_classes)
+    model = load_model(
+        options.source,
+        name=options.model,
+        image_size=options.image_size,
+        num_classes=specs[0].num_classes,
+    )
     preprocess = options.preprocess or _preprocess(options.source, model)
     rows, metrics = [], {}
     for dataset, spec in zip(options.dataset, specs, strict=True):

@@ -9,7 +9,7 @@ computed once for each model, data set and preprocessing, and kept on disk.
 
 import sys
 
-from training.command_options import CommandParser, list_of, load_source
+from training.command_options import CommandParser, list_of
 from training.evaluators import least_squares
 from training.exit_status import command_main
 from training.io.quiet_start import import_tensorflow
@@ -58,7 +58,10 @@ def _evaluate(options):
     from training.reporting.table import Table
 
     cache = options.cache_dir or features.default_directory()
-    candidates = [(load_source(options, layer=options.layer), options.preprocess)]
+    trained = model_source.load_model(
+        options.source, name=options.model, image_size=options.image_size, layer=options.layer
+    )
+    candidates = [(trained, options.preprocess)]
     if options.baselines:
         if not options.model:
             fresh = model_source.untrained(options.source, layer=options.layer)

@@ -1,7 +1,5 @@
 """What is evaluated: any model as a function of images, with an identity for caches."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -9,7 +7,10 @@ import os
 import pathlib
 from collections.abc import Callable
 
+import keras
 import numpy as np
+
+import keras_vit
 
 KERAS_RANGE = (-1.0, 1.0)
 TF_HUB_RANGE = (0.0, 1.0)
@@ -52,12 +53,19 @@ class LoadedModel:
         return f"decode|resize([{height},{width}])|{self.value_range}"
 
 
-def load_model(source: str | os.PathLike, *, layer: str | None = None) -> LoadedModel:
-    """Loads a run directory, a `.keras` file or the directory of a TF-Hub module.
+def load_model(
+    source: str | os.PathLike,
+    *,
+    name: str | None = None,
+    image_size: int | None = None,
+    num_classes: int | None = None,
+    layer: str | None = None,
+) -> LoadedModel:
+    """Loads the directory of a TF-Hub module, or what `load_keras` does.
 
     Args:
-        source: a directory that holds `model.keras`, such a file, or a directory that holds
-            `saved_model.pb`.
+        source: a directory that holds `saved_model.pb`, or as in `load_keras`.
+        name, image_size, num_classes: as in `load_keras`.
         layer: the output used as features: an endpoint or layer of a Keras model, or an attribute
             of a module. None takes `endpoints["representation"]`, or `module.feature_vector`,
             where there is one, and what the model returns otherwise.
@@ -66,47 +74,49 @@ def load_model(source: str | os.PathLike, *, layer: str | None = None) -> Loaded
         FileNotFoundError: if `source` is none of these.
     """
     path = pathlib.Path(source)
-    if (path / "saved_model.pb").exists():
+    if name is None and (path / "saved_model.pb").exists():
         return _load_module(path, layer)
-    model = _load_keras(path)
-    if model is not None:
-        return describe(model, str(source), layer=layer)
-    raise FileNotFoundError(
-        "Expected a run directory with model.keras, a .keras file or a directory with "
-        f"saved_model.pb. Received: {source}. A run writes model.keras when it ends."
-    )
+    model = load_keras(source, name=name, image_size=image_size, num_classes=num_classes)
+    return describe(model, str(source), layer=layer)
 
 
-def from_checkpoint(
-    name: str,
-    checkpoint: str | os.PathLike,
+def load_keras(
+    source: str | os.PathLike,
     *,
-    num_classes: int | None = None,
+    name: str | None = None,
     image_size: int | None = None,
-    layer: str | None = None,
-) -> LoadedModel:
-    """Returns a published model.
+    num_classes: int | None = None,
+) -> keras.Model:
+    """Loads the Keras model of a run directory, a `.keras` file or a checkpoint.
 
     Args:
-        name: of the model, such as "ViT-B/16".
-        checkpoint: file or published name of its weights.
-        num_classes: of its head, which must fit; None leaves out the head and pre-training's
-            hidden layer.
-        image_size: in pixels; 224 if None.
-        layer: as in `load_model`.
-    """
-    import keras_vit
+        source: a directory that holds `model.keras`, such a file, or with `name` the file or
+            published name of a checkpoint.
+        name: of a checkpoint's model, such as "ViT-B/16".
+        image_size: of a checkpoint's model, in pixels; 224 if None.
+        num_classes: of a checkpoint's head, which must fit; None leaves out the head and
+            pre-training's hidden layer.
 
-    model = keras_vit.create_model(name, num_classes=num_classes, image_size=image_size or 224)
-    skip = ("head", "pre_logits") if num_classes is None else ()
-    keras_vit.load_checkpoint(model, checkpoint, skip=skip)
-    return describe(model, str(checkpoint), layer=layer)
+    Raises:
+        FileNotFoundError: if `source` is none of these.
+    """
+    if name is not None:
+        model = keras_vit.create_model(name, num_classes=num_classes, image_size=image_size or 224)
+        skip = ("head", "pre_logits") if num_classes is None else ()
+        keras_vit.load_checkpoint(model, source, skip=skip)
+        return model
+    model = _load_keras(pathlib.Path(source))
+    if model is None:
+        raise FileNotFoundError(
+            "Expected a run directory with model.keras, a .keras file or a directory with "
+            f"saved_model.pb. Received: {source}. A run writes model.keras when it ends; for a "
+            "checkpoint, name its model with --model=ViT-B/16."
+        )
+    return model
 
 
 def untrained(source: str | os.PathLike, *, layer: str | None = None) -> LoadedModel:
     """Returns the Keras model of `source` with freshly initialised weights, for comparison."""
-    import keras
-
     model = _load_keras(pathlib.Path(source))
     if model is None:
         raise ValueError(
@@ -143,8 +153,6 @@ def describe(model, name: str, *, layer: str | None = None, identified: bool = T
         layer: as in `load_model`.
         identified: whether to compute the identity, which is that of the weights of this moment.
     """
-    import keras
-
     # What masked patch prediction trains is the encoder in it.
     model = getattr(model, "encoder", model)
     output, feature_name = _feature_output(model, layer)
@@ -162,8 +170,6 @@ def describe(model, name: str, *, layer: str | None = None, identified: bool = T
 
 def inference_function(model: Callable) -> Callable[..., np.ndarray]:
     """Returns `model` as a function from images to a NumPy array; Keras models are compiled."""
-    import keras
-
     function = model
     if isinstance(model, keras.Model):
         import tensorflow as tf
@@ -178,10 +184,6 @@ def inference_function(model: Callable) -> Callable[..., np.ndarray]:
 
 def _load_keras(path):
     """Returns the model of a run directory or .keras file, or None if it is neither."""
-    import keras
-
-    import keras_vit  # noqa: F401  registers its classes
-
     file = path / "model.keras" if path.is_dir() else path
     if file.suffix != ".keras" or not file.exists():
         return None
@@ -189,8 +191,6 @@ def _load_keras(path):
 
 
 def _identity(model, feature_name):
-    import keras
-
     digest = hashlib.sha256(json.dumps(model.get_config(), sort_keys=True, default=str).encode())
     digest.update(f"{type(model).__name__} {feature_name}".encode())
     for weight in model.weights:

@@ -74,12 +74,12 @@ def test_a_checkpoint_is_loaded_with_or_without_its_head(tmp_path):
     head = whole.get_layer("head").weights[0]
     head.assign(keras.random.normal(head.shape, seed=0))
     keras_vit.save_checkpoint(whole, tmp_path / "whole.npz")
-    loaded = model_source.from_checkpoint(
-        "ViT-Ti/32", tmp_path / "whole.npz", num_classes=5, image_size=32
+    loaded = model_source.load_model(
+        tmp_path / "whole.npz", name="ViT-Ti/32", num_classes=5, image_size=32
     )
     expected = whole.predict_on_batch(images(32))
     np.testing.assert_allclose(loaded.logits(images(32)), expected, rtol=1e-5, atol=1e-5)
-    features = model_source.from_checkpoint("ViT-Ti/32", tmp_path / "whole.npz", image_size=32)
+    features = model_source.load_model(tmp_path / "whole.npz", name="ViT-Ti/32", image_size=32)
     assert features.features(images(32)).shape == (2, 192)
     assert features.name == str(tmp_path / "whole.npz")
 

@@ -15,9 +15,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 @pytest.fixture(autouse=True, scope="module")
 def release_memory():
     """Frees the graphs of a module's models, which Keras would keep to the end of the session."""
+    # What was imported stays: collections, Keras's own among them, need not walk through it.
+    gc.freeze()
     yield
     if "keras" in sys.modules:
         sys.modules["keras"].utils.clear_session()
     gc.collect()
-    # What is left was imported: later collections need not walk through it.
-    gc.freeze()

@@ -20,6 +20,13 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.fixture(scope="session")
+def few_steps():
+    """Arguments of `compile` for so few steps that tracing a graph would take longer."""
+    eagerly = keras.backend.backend() == "tensorflow"
+    return {"run_eagerly": True} if eagerly else {"jit_compile": False}
+
+
+@pytest.fixture(scope="session")
 def golden():
     """The module that makes the weights and images of the golden cases."""
     spec = importlib.util.spec_from_file_location("golden", GOLDEN / "golden.py")

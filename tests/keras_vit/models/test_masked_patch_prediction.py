@@ -199,12 +199,12 @@ def test_sample_weights_choose_images(images):
     assert to_numpy(weighted) == pytest.approx(expected)
 
 
-def test_saved_model_comes_back_with_its_encoder(tmp_path, images):
+def test_saved_model_comes_back_with_its_encoder(tmp_path, images, few_steps):
     keras.utils.set_random_seed(0)
     masked = keras_vit.MaskedPatchPrediction(
         encoder(classifier="gap"), "downsized", corruption_rate=0.25, seed=3
     )
-    masked.compile(keras.optimizers.Adam(1e-2), jit_compile=COMPILES)
+    masked.compile(keras.optimizers.Adam(1e-2), **few_steps)
     masked.fit(images, verbose=0)
     masked.save(tmp_path / "masked.keras")
     again = keras.saving.load_model(tmp_path / "masked.keras")

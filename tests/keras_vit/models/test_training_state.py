@@ -28,13 +28,13 @@ def make(request, make_vit, make_resnet):
 
 
 @pytest.fixture
-def train(random_images):
+def train(random_images, few_steps):
     """Returns a function that compiles a model and takes one step."""
 
     def step(model):
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         compiled = {} if isinstance(model, keras_vit.MaskedPatchPrediction) else {"loss": loss}
-        model.compile("adam", **compiled, jit_compile=False)
+        model.compile("adam", **compiled, **few_steps)
         model.fit(random_images(4), np.arange(4), batch_size=4, epochs=1, verbose=0)
 
     return step

@@ -28,7 +28,7 @@ def load_images(
         size: (height, width) in pixels.
         split: text of the split, for names of the registry.
         data_dir: folder of TensorFlow Datasets, for names of the registry.
-        preprocess: operations as in `training.data.preprocessing.pipeline_text`, whose last is
+        preprocess: operations as in `training.data.preprocessing.parser`, whose last is
             `value_range(-1,1)`, for names of the registry; None resizes.
         limit: how many.
 

@@ -29,10 +29,10 @@ def _reference(load):
     def make(folder, batch_size):
         import tensorflow as tf
 
-        from training.data import pipeline
+        from training.data.order import example_order
 
         paths = tf.constant([str(path) for path in sorted(folder.rglob("*.jpg"))])
-        order = pipeline.example_order(len(paths), SEED, 0, batch_size, range(batch_size))
+        order = example_order(len(paths), SEED, 0, batch_size, range(batch_size))
         # In a list by then: what the order costs is ours alone to pay.
         numbers, indices = zip(*order.take(ORDERED_BATCHES * batch_size), strict=True)
         dataset = tf.data.Dataset.from_tensor_slices((list(numbers), tf.gather(paths, indices)))
@@ -46,12 +46,12 @@ def _box(shape, number):
     """The random box that ours takes of image `number`, as begin and size."""
     import tensorflow as tf
 
-    from training.data.preprocessing import pipeline_text
+    from training.data.preprocessing.operation import operation_seed
 
     begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
         shape,
         tf.zeros((0, 0, 4)),
-        seed=pipeline_text.operation_seed(tf.stack([SEED, number]), 1),
+        seed=operation_seed(tf.stack([SEED, number]), 1),
         min_object_covered=0.0,
         aspect_ratio_range=(0.75, 1.33),
         area_range=(0.05, 1.0),

@@ -73,11 +73,11 @@ def _decode(
     import tensorflow as tf
 
     from training.data import random_access
-    from training.data.preprocessing import pipeline_text
+    from training.data.preprocessing.preprocess import Preprocess
 
     splits = dict.fromkeys(split for split, _ in chosen)
     opened = {split: random_access.open_source(name, split, data_dir) for split in splits}
-    decode = pipeline_text.Preprocess("decode")
+    decode = Preprocess("decode")
     seen, failures = set(), []
     console = rich.console.Console(stderr=True)
     with rich.progress.Progress(transient=True, console=console) as progress:

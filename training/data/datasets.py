@@ -34,7 +34,7 @@ class DatasetSpec:
         aliases: further names of splits, as split texts over native ones.
         dev: `(sweep, dev)`: the splits to train on and to select on in the paper's sweep over
             learning rates (B.1.1); the final model trains on `train`.
-        label: key of the label in the records, or the name of a rule in `label_rules`.
+        label: key of the label in the records, or the name of a rule in `vtab_labels`.
         extra_labels: keys of further labels that evaluation yields beside it.
         image: key of the image in the records.
         pixel_scale: factor on the stored pixels.

@@ -1,13 +1,13 @@
 """`load_dataset`: the examples of a split for any purpose, one by one or in batches."""
 
-from __future__ import annotations
-
 import os
 
 import tensorflow as tf
 
-from training.data import label_rules, random_access, skipping
-from training.data.preprocessing.pipeline_text import Preprocess
+from training.data import random_access, unreadable_examples
+from training.data.preprocessing.operations import labels
+from training.data.preprocessing.preprocess import Preprocess
+from training.data.skip_counter import SkipCounter
 
 
 def load_dataset(
@@ -20,6 +20,7 @@ def load_dataset(
     batch_size: int | None = None,
     with_ids: bool = False,
     on_error: str = "raise",
+    skip_counter: SkipCounter | None = None,
 ) -> tf.data.Dataset:
     """Returns one pass over a split, in its stored order.
 
@@ -34,14 +35,14 @@ def load_dataset(
             `tfds:name/config:version`, or `folder:/path` with a sub-folder for each class.
         split: such as "train", "train[:98%]" or "train[:800]+validation[:200]".
         data_dir: folder of prepared data sets; empty or None is the default of TFDS.
-        preprocess: text of operations, see `training.data.preprocessing`. The default gives
+        preprocess: text of operations, see `training.data.preprocessing.parser`. The default gives
             uint8 RGB images of their own sizes.
         one_hot: labels as float32 (num_classes,) rather than int64 classes. Data sets whose
             images have several labels always give the former.
         batch_size: size of batches, the last of which may be smaller; None for no batches.
         with_ids: also yield "id", the example's identity in TFDS's notation or its path.
-        on_error: "raise", or "skip" to leave unreadable images out, counted in
-            `training.data.skipping.counter`.
+        on_error: "raise", or "skip" to leave unreadable images out.
+        skip_counter: counts what is left out.
 
     Returns:
         A `tf.data.Dataset` of `{"image", "label"}`.
@@ -51,8 +52,7 @@ def load_dataset(
             it. Nothing is ever downloaded here.
         ValueError: for an unknown name, split, operation or value of `on_error`.
     """
-    if on_error not in ("raise", "skip"):
-        raise ValueError(f"Expected on_error to be 'raise' or 'skip'. Received: {on_error!r}.")
+    skipped = unreadable_examples.counter_for(on_error, skip_counter)
     source = random_access.open_source(name, split, data_dir)
     process = Preprocess(preprocess, pixel_scale=source.spec.pixel_scale)
     if process.batch_operations:
@@ -64,19 +64,21 @@ def load_dataset(
         for op in process.label_operations:
             label = op.apply(label)
         if not process.label_operations and (one_hot or label.shape.rank == 1):
-            label = label_rules.one_hot(label, source.spec.num_classes)
+            label = labels.one_hot(source.spec.num_classes)(label)
         out = {"image": process(example["image"], tf.stack([0, index])), "label": label}
         return {**out, "id": example["id"]} if with_ids else out
 
     convert = tf.autograph.experimental.do_not_convert
     dataset = tf.data.Dataset.range(source.num_examples)
-    if on_error == "skip":
+    if skipped:
         blank = tf.nest.map_structure(
             lambda spec: tf.zeros([size or 0 for size in spec.shape], spec.dtype),
             dataset.map(convert(load)).element_spec,
         )
         dataset = dataset.map(
-            convert(lambda index: skipping.load_or_blank(load, index, blank, source.example_id)),
+            convert(
+                lambda index: unreadable_examples.load_or_blank(load, index, blank, source, skipped)
+            ),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
         dataset = dataset.filter(lambda mask, _: mask > 0).map(lambda _, example: example)

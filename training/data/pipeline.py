@@ -1,22 +1,25 @@
 """Input pipelines that are pure functions of (seed, step).
 
-The order of the examples is a permutation of their numbers, drawn from (seed, epoch), and any
-example is read alone (see `training.data.tfrecords`). Position g = step · batch_size + i of the
+The order of the examples is a function of (seed, epoch), see `training.data.order`, and any
+example is read alone, see `training.data.tfrecords`. Position g = step · batch_size + i of the
 run therefore determines the example, its crop and its augmentation, whatever the number of
 hosts or workers, and a run starts at any step without reading what it skips.
 """
 
-from __future__ import annotations
-
 import os
+from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
-from training.data import label_rules, random_access, skipping
-from training.data.preprocessing.pipeline_text import Preprocess, parse
+from training.data import random_access, unreadable_examples
+from training.data.order import example_order
+from training.data.preprocessing.operations.labels import one_hot
+from training.data.preprocessing.parser import parse
+from training.data.preprocessing.preprocess import Preprocess
+from training.data.skip_counter import SkipCounter
 
 _FOREVER = 2**62
-_ON_ERROR = ("raise", "skip")
 
 
 def train_dataset(
@@ -33,6 +36,7 @@ def train_dataset(
     input_pipeline_id: int = 0,
     mixup_p: float = 0.0,
     on_error: str = "raise",
+    skip_counter: SkipCounter | None = None,
 ) -> tf.data.Dataset:
     """Returns the infinite training data of this worker.
 
@@ -44,7 +48,7 @@ def train_dataset(
     Args:
         name: name of the data set, see `training.data.datasets`.
         split: split text, such as "train[:98%]".
-        preprocess: text of operations, see `training.data.preprocessing.pipeline_text`.
+        preprocess: text of operations, see `training.data.preprocessing.parser`.
         batch_size: global batch size.
         seed: any integer; the same seed gives the same data.
         num_classes: width of the labels; by default the data set's.
@@ -53,14 +57,15 @@ def train_dataset(
         num_input_pipelines: number of workers that share a batch; divides `batch_size`.
         input_pipeline_id: this worker, 0-based.
         mixup_p: parameter of mixup's Beta distribution, 0 for none.
-        on_error: "raise", or "skip" to train on the next example in place of an unreadable one
-            and count it in `training.data.skipping.counter`.
+        on_error: "raise", or "skip" to train on the next example in place of an unreadable one.
+        skip_counter: counts what is skipped.
 
     Raises:
         NotPreparedError: if the data set is not on disk; the message says how to get it.
         ValueError: for arguments that do not fit together.
     """
-    share = _share(batch_size, num_input_pipelines, input_pipeline_id, on_error)
+    share = _share(batch_size, num_input_pipelines, input_pipeline_id)
+    skipped = unreadable_examples.counter_for(on_error, skip_counter)
     source = random_access.open_source(name, split, data_dir)
     process = Preprocess(preprocess, pixel_scale=source.spec.pixel_scale)
     batch_operations = list(process.batch_operations)
@@ -74,8 +79,8 @@ def train_dataset(
             image = process(image, _seed(seed, position))
             return {"image": image, "label": encoded["label"]}
 
-        if on_error == "skip":
-            return skipping.load_or_next(prepare, index, source.num_examples, source.example_id)
+        if skipped:
+            return unreadable_examples.load_or_next(prepare, index, source, skipped)
         return prepare(index)
 
     slots = list(range(share.start, share.stop))
@@ -109,6 +114,7 @@ def eval_dataset(
     num_input_pipelines: int = 1,
     input_pipeline_id: int = 0,
     on_error: str = "raise",
+    skip_counter: SkipCounter | None = None,
 ) -> tf.data.Dataset:
     """Returns one pass over a split in its stored order, in batches of one static shape.
 
@@ -120,7 +126,8 @@ def eval_dataset(
 
     Random operations draw from fixed seeds. For the other arguments see `train_dataset`.
     """
-    share = _share(batch_size, num_input_pipelines, input_pipeline_id, on_error)
+    share = _share(batch_size, num_input_pipelines, input_pipeline_id)
+    skipped = unreadable_examples.counter_for(on_error, skip_counter)
     source = random_access.open_source(name, split, data_dir)
     process = Preprocess(preprocess, pixel_scale=source.spec.pixel_scale)
     if process.batch_operations:
@@ -140,12 +147,14 @@ def eval_dataset(
         position = slot // len(share) * batch_size + share.start + slot % len(share)
 
         def real():
-            if on_error == "skip":
-                mask, loaded = skipping.load_or_blank(prepare, position, blank, source.example_id)
+            if skipped:
+                mask, loaded = unreadable_examples.load_or_blank(
+                    prepare, position, blank, source, skipped
+                )
             else:
                 mask, loaded = 1.0, prepare(position)
-            labelled = tf.cast(tf.reduce_any(loaded["label"] > 0), tf.float32)
-            return {**loaded, "mask": mask * labelled}
+            labeled = tf.cast(tf.reduce_any(loaded["label"] > 0), tf.float32)
+            return {**loaded, "mask": mask * labeled}
 
         return tf.cond(position < total, real, lambda: {**blank, "mask": 0.0})
 
@@ -154,48 +163,21 @@ def eval_dataset(
     return _finish(dataset.batch(len(share), drop_remainder=True))
 
 
-def _share(batch_size: int, workers: int, worker: int, on_error: str) -> range:
+def _share(batch_size: int, workers: int, worker: int) -> range:
     if batch_size < 1 or batch_size % workers or not 0 <= worker < workers:
         raise ValueError(
             "Expected batch_size to be a multiple of num_input_pipelines and input_pipeline_id "
             f"below it. Received: batch_size={batch_size}, num_input_pipelines={workers}, "
             f"input_pipeline_id={worker}."
         )
-    if on_error not in _ON_ERROR:
-        raise ValueError(f"Expected on_error to be one of {_ON_ERROR}. Received: {on_error!r}.")
     size = batch_size // workers
     return range(worker * size, (worker + 1) * size)
 
 
-def example_order(num_examples, seed, start, batch_size, slots) -> tf.data.Dataset:
-    """Yields (position, index) for the positions from `start` on that fall in `slots`.
-
-    The permutation of an epoch sorts random numbers, which any TensorFlow computes alike.
-    """
-    mine = tf.constant([slot in set(slots) for slot in range(batch_size)])
-    first_epoch = start // num_examples
-
-    def epoch_order(epoch):
-        keys = tf.random.stateless_uniform(
-            (num_examples,), _seed(seed, epoch), minval=None, maxval=None, dtype=tf.int64
-        )
-        indices = tf.cast(tf.argsort(keys, stable=True), tf.int64)
-        positions = epoch * num_examples + tf.range(num_examples, dtype=tf.int64)
-        keep = (positions >= start) & tf.gather(mine, positions % batch_size)
-        return tf.boolean_mask(positions, keep), tf.boolean_mask(indices, keep)
-
-    epochs = _map(tf.data.Dataset.range(first_epoch, _FOREVER), epoch_order, parallel=1)
-    return epochs.prefetch(1).flat_map(
-        tf.autograph.experimental.do_not_convert(
-            lambda *pair: tf.data.Dataset.from_tensor_slices(pair)
-        )
-    )
-
-
-def _map(dataset: tf.data.Dataset, function, parallel=tf.data.AUTOTUNE) -> tf.data.Dataset:
+def _map(dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
     # Converting Python control flow takes seconds, and there is none to convert.
     function = tf.autograph.experimental.do_not_convert(function)
-    return dataset.map(function, num_parallel_calls=parallel)
+    return dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)
 
 
 def _seed(seed: int, number) -> tf.Tensor:
@@ -205,7 +187,7 @@ def _seed(seed: int, number) -> tf.Tensor:
 def _loader(source: random_access.Source, process: Preprocess, num_classes: int):
     """Returns a function from an index to the encoded image and its encoded labels."""
     encoders = [op.apply for op in process.label_operations]
-    encoders = encoders or [lambda label: label_rules.one_hot(label, num_classes)]
+    encoders = encoders or [one_hot(num_classes)]
 
     def encode(label):
         for encoder in encoders:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from training.data import datasets, image_folder, label_rules, prepared, tfrecords
+from training.data import datasets, image_folder, prepared, tfrecords, vtab_labels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,7 @@ def _open_tfds(spec: datasets.DatasetSpec, split: str, data_dir) -> Source:
             "data set again with file_format='tfrecord'."
         )
     builder = tfds.builder_from_directory(found.directory)
-    rule = label_rules.rule(spec.label)
+    rule = vtab_labels.rule(spec.label)
     extra = dict.fromkeys(spec.extra_labels, True)
     wanted = tfds.decode.PartialDecoding({spec.image: True, **rule.features, **extra})
     features = wanted.extract_features(builder.info.features)

@@ -24,7 +24,7 @@ class VtabTask(NamedTuple):
         num_classes: number of classes of the label rule.
         sizes: number of examples of every native split.
         splits: which rule of `task_splits` makes the seven splits.
-        label: name of a rule in `training.data.label_rules`, or the key of the label.
+        label: name of a rule in `training.data.vtab_labels`, or the key of the label.
         pixel_scale: factor on the stored pixels (dSprites stores 0 and 1).
         flip: whether mirroring keeps the label true, our reading of BiT's section 3.3.
     """

@@ -6,6 +6,7 @@ from typing import Protocol
 import keras
 from ml_collections import ConfigDict
 
+from training.data.skip_counter import SkipCounter
 from training.engines.base import Engine
 
 
@@ -35,7 +36,7 @@ class Evaluator(Protocol):
 
 
 def create_evaluators(
-    config: ConfigDict, engine: Engine, loss: keras.losses.Loss
+    config: ConfigDict, engine: Engine, loss: keras.losses.Loss, skip_counter: SkipCounter
 ) -> list[Evaluator]:
     """Returns the evaluators that a complete config asks for.
 
@@ -43,6 +44,7 @@ def create_evaluators(
         config: complete.
         engine: built.
         loss: that is evaluated along with the accuracies.
+        skip_counter: counts the images that cannot be read.
 
     Raises:
         ValueError, UsageError: if one of them cannot work.
@@ -51,7 +53,7 @@ def create_evaluators(
     from training.evaluators.few_shot import FewShotEvaluator
 
     made = (
-        kind.from_config(config, engine, loss)
+        kind.from_config(config, engine, loss, skip_counter)
         for kind in (ClassificationEvaluator, FewShotEvaluator)
     )
     return [evaluator for evaluator in made if evaluator is not None]

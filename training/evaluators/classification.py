@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from ml_collections import ConfigDict
 
+from training.data.skip_counter import SkipCounter
 from training.engines.base import Engine, MakeDataset, PrepareImages
 from training.evaluators import metrics
 
@@ -44,13 +45,17 @@ class ClassificationEvaluator:
 
     @classmethod
     def from_config(
-        cls, config: ConfigDict, engine: Engine, loss: keras.losses.Loss
+        cls,
+        config: ConfigDict,
+        engine: Engine,
+        loss: keras.losses.Loss,
+        skip_counter: SkipCounter,
     ) -> "ClassificationEvaluator | None":
         """Returns the evaluator of `config.eval_split`, or None without such a split."""
         if not config.eval_split:
             return None
         from training.data import pipeline
-        from training.data.preprocessing.pipeline_text import Preprocess
+        from training.data.preprocessing.preprocess import Preprocess
 
         def make_dataset(num_input_pipelines, input_pipeline_id):
             return pipeline.eval_dataset(
@@ -62,6 +67,7 @@ class ClassificationEvaluator:
                 num_input_pipelines=num_input_pipelines,
                 input_pipeline_id=input_pipeline_id,
                 on_error=config.on_error,
+                skip_counter=skip_counter,
             )
 
         prepare_images = Preprocess(config.eval_preprocess).on_device

@@ -8,6 +8,7 @@ import keras
 from ml_collections import ConfigDict
 
 from training.data import datasets
+from training.data.skip_counter import SkipCounter
 from training.engines.base import Engine
 from training.evaluators import features, least_squares
 from training.io.model_source import LoadedModel, describe
@@ -173,7 +174,11 @@ class FewShotEvaluator:
 
     @classmethod
     def from_config(
-        cls, config: ConfigDict, engine: Engine, loss: keras.losses.Loss
+        cls,
+        config: ConfigDict,
+        engine: Engine,
+        loss: keras.losses.Loss,
+        skip_counter: SkipCounter,
     ) -> "FewShotEvaluator | None":
         """Returns the evaluator of `config.few_shot`, or None if it names no data set."""
         wanted = config.few_shot

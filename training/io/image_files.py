@@ -48,7 +48,7 @@ def read_images(files: Sequence[pathlib.Path], preprocess: str) -> np.ndarray:
     """
     import tensorflow as tf
 
-    from training.data.preprocessing.pipeline_text import Preprocess
+    from training.data.preprocessing.preprocess import Preprocess
 
     process = Preprocess(preprocess)
     images = []

@@ -11,8 +11,9 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from training import config_keys
-from training.data import pipeline, random_access, skipping
-from training.data.preprocessing.pipeline_text import Preprocess
+from training.data import pipeline, random_access
+from training.data.preprocessing.preprocess import Preprocess
+from training.data.skip_counter import SkipCounter
 from training.engines.base import Report, create_engine
 from training.errors import Diverged, Interrupted, TrainingError, UsageError
 from training.evaluators.base import Evaluator, create_evaluators
@@ -79,6 +80,7 @@ class _Run:
         self.directory.check()
         self.profile = _profile_range(config.profile)
         self._profiling = False
+        self.skip_counter = SkipCounter()
         self._skipped = 0
 
         keras.utils.set_random_seed(config.seed)
@@ -98,7 +100,7 @@ class _Run:
             )
         # The best top-1 accuracy; updates, losses and gradient norms since the last row of metrics.
         self.numbers = restored or {"best": np.array(-1.0), "sums": np.zeros(3)}
-        self.evaluators = create_evaluators(config, self.engine, loss)
+        self.evaluators = create_evaluators(config, self.engine, loss, self.skip_counter)
         self.batches = self.engine.make_batches(self._train_dataset)
 
     def _train_dataset(self, num_input_pipelines: int, input_pipeline_id: int) -> Any:
@@ -115,6 +117,7 @@ class _Run:
             input_pipeline_id=input_pipeline_id,
             mixup_p=config.mixup_p,
             on_error=config.on_error,
+            skip_counter=self.skip_counter,
         )
 
     def __enter__(self):
@@ -211,7 +214,7 @@ class _Run:
         }
 
     def _report_skipped(self):
-        skipped = skipping.counter.examples
+        skipped = self.skip_counter.examples
         if len(skipped) > self._skipped:
             logger.warning(
                 "%d unreadable images are skipped, such as %s.", len(skipped), next(iter(skipped))

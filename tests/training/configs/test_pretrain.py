@@ -2,7 +2,7 @@ import pytest
 
 from training import config_keys
 from training.configs import pretrain
-from training.data.preprocessing.pipeline_text import parse
+from training.data.preprocessing.parser import parse
 from training.recipes import tables
 
 

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from training.data.preprocessing import image_ops
-from training.data.preprocessing.pipeline_text import Preprocess
+from training.data.preprocessing.operations import resizing
+from training.data.preprocessing.preprocess import Preprocess
 
 RNG = np.random.default_rng(0)
 NOISE = RNG.integers(0, 256, (90, 130, 3)).astype(np.uint8)
@@ -211,4 +211,4 @@ def test_resize_small_refuses_what_would_exhaust_memory():
     sliver = np.zeros((1, 60_000, 1), np.uint8)
     with pytest.raises(tf.errors.InvalidArgumentError, match="would exceed"):
         run("resize_small(256)", sliver)
-    assert image_ops.MAX_PIXELS < 256 * 256 * 60_000
+    assert resizing.MAX_PIXELS < 256 * 256 * 60_000

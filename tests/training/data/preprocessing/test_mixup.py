@@ -2,8 +2,8 @@ import numpy as np
 import tensorflow as tf
 from scipy import stats
 
-from training.data.preprocessing import mixup
-from training.data.preprocessing.pipeline_text import parse
+from training.data.preprocessing.operations import mixup
+from training.data.preprocessing.parser import parse
 
 
 def weights(p, count=2_000):

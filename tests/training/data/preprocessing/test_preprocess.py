@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.data.preprocessing import pipeline_text
-from training.data.preprocessing.pipeline_text import Preprocess, parse
+from training.data.preprocessing.operation import REGISTRY
+from training.data.preprocessing.parser import parse
+from training.data.preprocessing.preprocess import Preprocess
 
 PHOTO = np.random.default_rng(0).integers(0, 256, (40, 60, 3)).astype(np.uint8)
 JPEG = tf.io.encode_jpeg(PHOTO, quality=95)
@@ -33,7 +34,7 @@ ELSEWHERE = {"mixup", "one_hot"}
 
 
 def test_every_operation_is_run_below():
-    assert set(pipeline_text.operations()) == {*TEXTS, *ELSEWHERE}
+    assert set(REGISTRY) == {*TEXTS, *ELSEWHERE}
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)

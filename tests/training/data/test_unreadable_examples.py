@@ -6,8 +6,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from training.data import load_dataset, pipeline, skipping
-from training.data.preprocessing.pipeline_text import Preprocess
+from training.data import load_dataset, pipeline
+from training.data.preprocessing.preprocess import Preprocess
+from training.data.skip_counter import SkipCounter
 
 TEXT = "decode|inception_crop(8)|value_range(-1,1)"
 
@@ -21,7 +22,6 @@ def encode(level, file_format="JPEG", size=(24, 32)):
 @pytest.fixture
 def folder(tmp_path):
     """Twelve images, two of which are damaged: one empty, one cut short."""
-    skipping.counter.reset()
     for number in range(12):
         path = tmp_path / f"class{number % 2}" / f"{number:02d}.jpg"
         path.parent.mkdir(exist_ok=True)
@@ -35,10 +35,10 @@ def folder(tmp_path):
 DAMAGED = {"class0/04.jpg", "class1/07.jpg"}
 
 
-def train(folder, on_error, **changes):
+def train(folder, on_error, split="train", **changes):
     return pipeline.train_dataset(
         name=folder,
-        split="train",
+        split=split,
         preprocess=TEXT,
         batch_size=6,
         seed=0,
@@ -53,7 +53,8 @@ def test_raise_names_the_error(folder):
 
 
 def test_skip_fills_the_place_and_counts(folder):
-    batches = list(train(folder, "skip").take(2))
+    counter = SkipCounter()
+    batches = list(train(folder, "skip", skip_counter=counter).take(2))
     assert [batch["image"].shape[0] for batch in batches] == [6, 6]
     levels = np.concatenate([b["image"][:, 0, 0, 0] for b in batches])
     labels = np.concatenate([np.argmax(b["label"], axis=1) for b in batches])
@@ -62,7 +63,7 @@ def test_skip_fills_the_place_and_counts(folder):
     assert (levels % 2 == labels).all()
     assert 4 not in levels
     assert 7 not in levels
-    assert set(skipping.counter.examples) == DAMAGED
+    assert set(counter.examples) == DAMAGED
 
 
 def test_skipping_keeps_the_order_of_all_others(folder):
@@ -71,7 +72,16 @@ def test_skipping_keeps_the_order_of_all_others(folder):
     np.testing.assert_array_equal(resumed, whole[2:])
 
 
+def test_a_run_counts_only_what_it_skips(folder):
+    first, second = SkipCounter(), SkipCounter()
+    list(train(folder, "skip", skip_counter=first).take(2))
+    list(train(folder, "raise", split="train[:1]", skip_counter=second).take(1))
+    assert set(first.examples) == DAMAGED
+    assert not second.examples
+
+
 def test_evaluation_masks_and_counts(folder):
+    counter = SkipCounter()
     batches = list(
         pipeline.eval_dataset(
             name=folder,
@@ -79,20 +89,26 @@ def test_evaluation_masks_and_counts(folder):
             preprocess="decode|resize(8)",
             batch_size=8,
             on_error="skip",
+            skip_counter=counter,
         )
     )
     masks = np.concatenate([batch["mask"] for batch in batches])
     assert masks.tolist().count(1.0) == 10
     assert len(masks) == 16
-    assert skipping.counter.examples == dict.fromkeys(DAMAGED, 1)
-    assert skipping.counter.count == 2
+    assert counter.examples == dict.fromkeys(DAMAGED, 1)
+    assert counter.count == 2
 
 
 def test_load_dataset_leaves_out_and_counts(folder):
-    found = list(load_dataset.load_dataset(folder, "train", with_ids=True, on_error="skip"))
+    counter = SkipCounter()
+    found = list(
+        load_dataset.load_dataset(
+            folder, "train", with_ids=True, on_error="skip", skip_counter=counter
+        )
+    )
     assert len(found) == 10
     assert not DAMAGED & {one["id"].numpy().decode() for one in found}
-    assert skipping.counter.examples == dict.fromkeys(DAMAGED, 1)
+    assert counter.examples == dict.fromkeys(DAMAGED, 1)
     with pytest.raises(tf.errors.OpError):
         list(load_dataset.load_dataset(folder, "train"))
 

@@ -1,8 +1,6 @@
-"""BiT's rule for resolutions (Kolesnikov et al., 2020), by the size of a data set's images."""
+"""BiT-HyperRule (Kolesnikov et al., 2020): the resolution, by the size of a data set's images."""
 
-from __future__ import annotations
-
-from training.data.preprocessing.pipeline_text import operation
+from training.data.preprocessing.operation import operation
 
 _SMALL_AREA = 96 * 96
 
@@ -17,7 +15,7 @@ def resolution(height: int, width: int) -> tuple[int, int]:
 
 
 @operation("bit_train", stage="text")
-def bit_train(height: int, width: int, flip: bool = True):
+def bit_train(height: int, width: int, flip: bool = True) -> str:
     """BiT's training transform for images of about `height`×`width`: square resize, crop, flip.
 
     Leave the flip out where it changes the label. (BiT's TensorFlow code flips every training
@@ -28,6 +26,6 @@ def bit_train(height: int, width: int, flip: bool = True):
 
 
 @operation("bit_eval", stage="text")
-def bit_eval(height: int, width: int):
+def bit_eval(height: int, width: int) -> str:
     """BiT's evaluation transform: a square resize to the size of the training crop."""
     return f"resize({resolution(height, width)[1]})"

@@ -8,24 +8,23 @@ because the strengths were tuned with them:
 * Solarize compares with its threshold as a byte: at m = 10 and m = 20 the threshold of 256 and
   512 becomes 0, which inverts the whole image, and 384 (m = 15) becomes 128.
 * Posterize shifts by at most 7 bits: at m = 0 and from m = 23 on one bit remains.
-* m = 0 is not the identity: colours are blended with a factor of 0.1, images may be inverted.
-* Every chosen operation is applied; the probability that is drawn for it is unused.
+* m = 0 is not the identity: colors are blended with a factor of 0.1, images may be inverted.
+* Every chosen operation is applied; its random probability is unused.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from training.data.preprocessing.pipeline_text import operation
+from training.data.preprocessing.operation import operation
 
 _FILL = 128
 
 
 class Strengths(NamedTuple):
-    """Arguments of the operations at one magnitude m; signs are drawn at random.
+    """Arguments of the operations at one magnitude m; signs are random.
 
     Attributes:
         rotate: degrees.
@@ -64,8 +63,8 @@ def strengths(magnitude: float) -> Strengths:
 
 
 @operation("randaugment")
-def randaugment(num_layers: int, magnitude: float):
-    """Applies `num_layers` operations, each drawn from sixteen, at one magnitude.
+def randaugment(num_layers: int, magnitude: float) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Applies `num_layers` operations, each one of sixteen at random, at one magnitude.
 
     Takes RGB in 0..255 and returns uint8; what a resize made float32 is rounded first.
     """
@@ -77,19 +76,19 @@ def randaugment(num_layers: int, magnitude: float):
             image = tf.saturate_cast(tf.round(image), tf.uint8)
         shape = image.shape
         for layer in range(num_layers):
-            choice, sign, place = (
+            choice_seed, sign_seed, place_seed = (
                 tf.random.fold_in(seed, 3 * layer + offset) for offset in range(3)
             )
-            sign = tf.where(tf.random.stateless_uniform((), sign) < 0.5, -1.0, 1.0)
-            draw = tf.random.stateless_uniform((2,), place)
+            sign = tf.where(tf.random.stateless_uniform((), sign_seed) < 0.5, -1.0, 1.0)
+            place = tf.random.stateless_uniform((2,), place_seed)
             branches = [
-                lambda name=name, image=image, sign=sign, draw=draw: OPERATIONS[name](
-                    image, at, sign, draw
+                lambda name=name, image=image, sign=sign, place=place: OPERATIONS[name](
+                    image, at, sign, place
                 )
                 for name in names
             ]
             number = tf.random.stateless_uniform(
-                (), choice, maxval=len(names), dtype=tf.int32, minval=0
+                (), choice_seed, maxval=len(names), dtype=tf.int32, minval=0
             )
             image = tf.ensure_shape(tf.switch_case(number, branches), shape)
         return image
@@ -115,7 +114,7 @@ def _transform(image, matrix):
     )[0]
 
 
-def _autocontrast(image, at, sign, draw):
+def _autocontrast(image, at, sign, place):
     values = tf.cast(image, tf.float32)
     low, high = tf.reduce_min(values, (0, 1)), tf.reduce_max(values, (0, 1))
     scale = tf.where(high > low, 255.0 / (high - low), 1.0)
@@ -123,7 +122,7 @@ def _autocontrast(image, at, sign, draw):
     return tf.cast(tf.clip_by_value(values * scale + offset, 0.0, 255.0), tf.uint8)
 
 
-def _equalize(image, at, sign, draw):
+def _equalize(image, at, sign, place):
     def channel(values):
         counts = tf.math.bincount(tf.reshape(values, [-1]), minlength=256, maxlength=256)
         step = (tf.size(values) - counts[tf.reduce_max(values)]) // 255
@@ -135,11 +134,11 @@ def _equalize(image, at, sign, draw):
     return tf.cast(tf.stack(channels, axis=2), tf.uint8)
 
 
-def _invert(image, at, sign, draw):
+def _invert(image, at, sign, place):
     return 255 - image
 
 
-def _rotate(image, at, sign, draw):
+def _rotate(image, at, sign, place):
     angle = sign * (at.rotate * math.pi / 180)
     cos, sin = tf.cos(angle), tf.sin(angle)
     bottom, right = (tf.cast(tf.shape(image)[k] - 1, tf.float32) for k in (0, 1))
@@ -148,7 +147,7 @@ def _rotate(image, at, sign, draw):
     return _transform(image, [cos, -sin, x, sin, cos, y])
 
 
-def _posterize(image, at, sign, draw):
+def _posterize(image, at, sign, place):
     shift = 8 - at.posterize_bits
     shift = shift if 0 <= shift <= 7 else 7
     return tf.bitwise.left_shift(
@@ -156,31 +155,31 @@ def _posterize(image, at, sign, draw):
     )
 
 
-def _solarize(image, at, sign, draw):
+def _solarize(image, at, sign, place):
     return tf.where(image < at.solarize_threshold % 256, image, 255 - image)
 
 
-def _solarize_add(image, at, sign, draw):
+def _solarize_add(image, at, sign, place):
     added = tf.minimum(tf.cast(image, tf.int32) + at.solarize_add, 255)
     return tf.where(image < 128, tf.cast(added, tf.uint8), image)
 
 
-def _color(image, at, sign, draw):
+def _color(image, at, sign, place):
     gray = tf.image.grayscale_to_rgb(tf.image.rgb_to_grayscale(image))
     return _blend(gray, image, at.enhance)
 
 
-def _contrast(image, at, sign, draw):
+def _contrast(image, at, sign, place):
     pixels = tf.cast(tf.shape(image)[0] * tf.shape(image)[1], tf.float32)
     level = tf.floor(tf.minimum(pixels / 256.0, 255.0))
     return _blend(tf.fill(tf.shape(image), level), image, at.enhance)
 
 
-def _brightness(image, at, sign, draw):
+def _brightness(image, at, sign, place):
     return _blend(tf.zeros_like(image), image, at.enhance)
 
 
-def _sharpness(image, at, sign, draw):
+def _sharpness(image, at, sign, place):
     kernel = tf.constant([[1, 1, 1], [1, 5, 1], [1, 1, 1]], tf.float32) / 13.0
     kernel = tf.tile(kernel[:, :, None, None], [1, 1, 3, 1])
     smooth = tf.nn.depthwise_conv2d(
@@ -192,26 +191,26 @@ def _sharpness(image, at, sign, draw):
     return _blend(tf.where(inside, tf.pad(smooth, border), image), image, at.enhance)
 
 
-def _shear_x(image, at, sign, draw):
+def _shear_x(image, at, sign, place):
     return _transform(image, [1.0, sign * at.shear, 0.0, 0.0, 1.0, 0.0])
 
 
-def _shear_y(image, at, sign, draw):
+def _shear_y(image, at, sign, place):
     return _transform(image, [1.0, 0.0, 0.0, sign * at.shear, 1.0, 0.0])
 
 
-def _translate_x(image, at, sign, draw):
+def _translate_x(image, at, sign, place):
     return _transform(image, [1.0, 0.0, sign * at.translate, 0.0, 1.0, 0.0])
 
 
-def _translate_y(image, at, sign, draw):
+def _translate_y(image, at, sign, place):
     return _transform(image, [1.0, 0.0, 0.0, 0.0, 1.0, sign * at.translate])
 
 
-def _cutout(image, at, sign, draw):
+def _cutout(image, at, sign, place):
     height, width = tf.shape(image)[0], tf.shape(image)[1]
-    row = tf.cast(draw[0] * tf.cast(height, tf.float32), tf.int32)
-    column = tf.cast(draw[1] * tf.cast(width, tf.float32), tf.int32)
+    row = tf.cast(place[0] * tf.cast(height, tf.float32), tf.int32)
+    column = tf.cast(place[1] * tf.cast(width, tf.float32), tf.int32)
     rows, columns = tf.range(height)[:, None, None], tf.range(width)[None, :, None]
     inside = (
         (rows >= row - at.cutout)

@@ -1,15 +1,14 @@
-"""Mixup, and the strengths of AugReg that combine it with RandAugment."""
+"""Mixup (Zhang et al., 2017)."""
 
-from __future__ import annotations
+from collections.abc import Callable
 
 import tensorflow as tf
 
-from training.data.preprocessing.pipeline_text import operation
-from training.recipes import tables
+from training.data.preprocessing.operation import operation
 
 
 @operation("mixup", stage="batch")
-def mixup(p: float):
+def mixup(p: float) -> Callable[..., dict[str, tf.Tensor]]:
     """Blends every image and label with its partner, the image before it in the batch.
 
     λ ~ Beta(p, p), λ ← max(λ, 1 − λ), one λ for the global batch of a step.
@@ -38,20 +37,3 @@ def mixup_weight(p: float, seed: tf.Tensor) -> tf.Tensor:
     )
     weight = tf.math.divide_no_nan(first, first + second)
     return tf.cast(tf.maximum(weight, 1 - weight), tf.float32)
-
-
-@operation("augreg", stage="text")
-def augreg(strength: str):
-    """RandAugment and mixup as in one of AugReg's seven strengths, "none" to "strong2".
-
-    Stands where RandAugment does, after the flip and before `value_range`.
-    """
-    if strength not in tables.AUGREG:
-        raise ValueError(f"unknown strength {strength!r}, expected one of {list(tables.AUGREG)}")
-    row = tables.AUGREG[strength]
-    texts = []
-    if row.randaugment:
-        texts.append("randaugment({}, {})".format(*row.randaugment))
-    if row.mixup_p:
-        texts.append(f"mixup({row.mixup_p})")
-    return "|".join(texts)

@@ -1,8 +1,9 @@
 import pytest
 import tensorflow as tf
 
-from training.data.preprocessing import bit_resolution
-from training.data.preprocessing.pipeline_text import Preprocess, parse
+from training.data.preprocessing.operations import bit_hyperrule
+from training.data.preprocessing.parser import parse
+from training.data.preprocessing.preprocess import Preprocess
 
 
 @pytest.mark.parametrize(
@@ -15,7 +16,7 @@ from training.data.preprocessing.pipeline_text import Preprocess, parse
     ],
 )
 def test_resolution_by_area(shape, expected):
-    assert bit_resolution.resolution(*shape) == expected
+    assert bit_hyperrule.resolution(*shape) == expected
 
 
 def test_transforms_end_at_the_resolution_of_the_crop():

@@ -4,14 +4,10 @@ Each rule names the features it reads and maps them to an int64 class. The bins 
 on the left: a distance equal to an edge belongs to the bin below it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-
-from training.data import graph_checks
 
 CLEVR_DISTANCE_EDGES = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)
 KITTI_DISTANCE_EDGES = (-100.0, 8.0, 20.0, 999.0)
@@ -66,26 +62,3 @@ RULES = {
 def rule(label: str) -> LabelRule:
     """Returns the rule named `label`, or the one that reads the feature of that name."""
     return RULES.get(label) or LabelRule({label: True}, lambda example: example[label])
-
-
-def one_hot(label: tf.Tensor, num_classes: int) -> tf.Tensor:
-    """Returns float32 (num_classes,): one-hot of a scalar class, multi-hot of a list of them.
-
-    An empty list gives zeros. Evaluation leaves such images out of its count.
-
-    Raises:
-        InvalidArgumentError: for a class outside 0..num_classes-1, which a one-hot encoding
-            would turn into zeros without a word.
-    """
-    label = tf.convert_to_tensor(label)
-    valid = (label >= 0) & (label < num_classes)
-    graph_checks.require(
-        valid if label.shape.rank == 0 else tf.reduce_all(valid),
-        f"Expected labels in 0..{num_classes - 1}. Received:",
-        label,
-    )
-    encoded = tf.one_hot(label, num_classes, dtype=tf.float32)
-    if label.shape.rank == 1:
-        # A maximum over no rows would be -inf.
-        encoded = tf.minimum(tf.reduce_sum(encoded, axis=0), 1.0)
-    return tf.ensure_shape(encoded, (num_classes,))

@@ -1,0 +1,69 @@
+"""`Preprocess`: what a preprocessing text does to images, labels and batches, host and device."""
+
+import tensorflow as tf
+
+from training.data.preprocessing.fusion import fuse
+from training.data.preprocessing.operation import MAX_OPERATIONS, Operation
+from training.data.preprocessing.parser import parse
+
+
+class Preprocess:
+    """A parsed text, sorted by what its operations apply to; called, it processes an image.
+
+    Attributes:
+        text: the text.
+        label_operations: operations on labels, in order.
+        batch_operations: operations on whole batches (such as mixup), in order.
+        device_operations: operations after `on_device`, for the training step to apply.
+    """
+
+    def __init__(self, text: str, *, pixel_scale: int = 1):
+        """Parses `text`.
+
+        Args:
+            text: operations, see `training.data.preprocessing.parser`.
+            pixel_scale: factor on the pixels as they are stored.
+
+        Raises:
+            ValueError: for a malformed text, an unknown operation or wrong arguments.
+        """
+        self.text = text
+        parsed = parse(text)
+        names = [op.name for op in parsed]
+        cut = names.index("on_device") if "on_device" in names else len(parsed)
+        host, self.device_operations = parsed[:cut], parsed[cut + 1 :]
+        self.batch_operations = [op for op in host if op.stage == "batch"]
+        self.label_operations = [op for op in host if op.stage == "label"]
+        operations = [op for op in host if op.stage == "image"]
+        if pixel_scale != 1:
+            position = 1 if operations and operations[0].name == "decode" else 0
+            operations.insert(position, Operation("pixel_scale", _scale(pixel_scale)))
+        if any(op.random or op.stage != "image" for op in self.device_operations):
+            raise ValueError(
+                f"Expected only deterministic operations after on_device. Received: {text!r}."
+            )
+        if len(operations) > MAX_OPERATIONS:
+            raise ValueError(f"Expected at most {MAX_OPERATIONS} operations. Received: {text!r}.")
+        self._steps = fuse(operations)
+
+    def __call__(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Applies the operations on single images.
+
+        Args:
+            image: encoded bytes (a string scalar), or uint8/float32 (height, width, channels).
+            seed: integers (2,), different for every image of a run; see `operation_seed`.
+        """
+        seed = tf.cast(seed, tf.int64)
+        for step in self._steps:
+            image = step(image, seed)
+        return image
+
+    def on_device(self, images: tf.Tensor) -> tf.Tensor:
+        """Applies the operations after `on_device` to a batch; the identity if there are none."""
+        for op in self.device_operations:
+            images = op.apply(images)
+        return images
+
+
+def _scale(factor):
+    return lambda image: image * tf.cast(factor, image.dtype)

@@ -224,7 +224,7 @@ def _table(
     rows = []
     for precision in PRECISIONS:
         keys = [key for key in files if key[1] == precision]
-        best = min((key for key in keys if key[0].startswith(OURS)), key=medians.get)
+        best = min((key for key in keys if key[0].startswith(OURS)), key=medians.__getitem__)
         for key in keys:
             ratio = interleaved.ratio(seconds[key], seconds[best])
             mebibytes = f"{files[key].stat().st_size / 2**20:.1f}"

@@ -138,8 +138,8 @@ def report(results: Sequence[Result]) -> str:
     """Returns the table of all precisions and their peaks, in Markdown."""
     check_parameters(results)
     rows, lines = [], []
-    for precision, group in itertools.groupby(results, lambda r: r.case.precision):
-        group = list(group)
+    for precision, members in itertools.groupby(results, lambda r: r.case.precision):
+        group = list(members)
         rows += _rows(group)
         peak = statistics.median(peaks(group)) / 1e9
         lines.append(f"Peak of a {precision} matrix product: {peak:.0f} GFLOP/s (median).")

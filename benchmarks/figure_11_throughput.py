@@ -58,7 +58,8 @@ def measure(
         batches: increasing batch sizes to try. After the first that does not fit, the gap to
             the one before is halved until it is an eighth.
     """
-    rates, limit = {}, None
+    rates: dict[int, float] = {}
+    limit = None
     process = start()
     try:
         while batch := _next_batch(batches, max(rates, default=0), limit):
@@ -74,7 +75,7 @@ def measure(
                 limit = batch
     finally:
         process.close()
-    best = max(rates, key=rates.get, default=0)
+    best = max(rates, key=rates.__getitem__, default=0)
     largest = max(rates, default=0)
     return Measurement(model, image_size, best, rates.get(best, 0.0), largest, limit is not None)
 

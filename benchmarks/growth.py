@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import csv
+import functools
 import json
 import os
 import pathlib
@@ -117,7 +118,7 @@ def replica_rate(processes: int) -> float:
                     env=environment,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.PIPE,
-                    preexec_fn=lambda core=index: _pin(core),
+                    preexec_fn=functools.partial(_pin, index),
                 )
             )
         for worker in workers:

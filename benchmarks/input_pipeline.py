@@ -44,8 +44,8 @@ def main(argv: Sequence[str]) -> int:
     if not images:
         parser.error(f"expected JPEGs below {chosen.images}, found none")
     start = machine.describe()
-    with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
+    with tempfile.TemporaryDirectory() as directory:
+        folder = pathlib.Path(directory)
         (folder / "all").mkdir()
         for number, path in enumerate(images):
             (folder / "all" / f"{number:06d}.jpg").symlink_to(path.resolve())

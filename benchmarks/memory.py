@@ -21,8 +21,12 @@ def parser() -> argparse.ArgumentParser:
         precision="float32",
         threads=2,
     )
-    batches = {"type": options.list_of(int), "default": "1,4,8,16,32"}
-    parser.add_argument("--batches", **batches, help="images per step, separated by commas")
+    parser.add_argument(
+        "--batches",
+        type=options.list_of(int),
+        default="1,4,8,16,32",
+        help="images per step, separated by commas",
+    )
     return parser
 
 

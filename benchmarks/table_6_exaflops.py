@@ -1,6 +1,6 @@
 """`python -m benchmarks table_6_exaflops`: the compute column of Table 6 beside ours."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras_vit
@@ -37,7 +37,7 @@ def rows() -> list[dict[str, Any]]:
 
 
 # How the columns of `rows` are shown.
-_SHOWN = {
+_SHOWN: dict[str, tuple[str, Callable[[Any], str]]] = {
     "model": ("model", str),
     "epochs": ("epochs", str),
     "parameters": ("parameters", lambda count: f"{count / 1e6:.1f}M"),

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from benchmarks.harness import options
 from benchmarks.harness.progress import track
@@ -76,7 +76,8 @@ def lower(
     )
     images = tf.zeros((batch_size, *model.input_shape[1:]))
     labels = tf.zeros((batch_size, 1000))
-    compiler_ir = steps._update.experimental_get_compiler_ir(images, labels, tf.zeros([2]))
+    update = cast(Any, steps._update)
+    compiler_ir = update.experimental_get_compiler_ir(images, labels, tf.zeros([2]))
     pathlib.Path(file).write_bytes(compiler_ir(stage="stablehlo_serialized"))
 
 

@@ -66,7 +66,7 @@ class CommandParser(argparse.ArgumentParser):
             "--dataset",
             metavar="NAME",
             required=several,
-            type=list_of(str) if several else None,
+            type=list_of(str) if several else str,
             help="data sets, separated by commas" if several else "data set to take images from",
         )
         self.add_data_dir()
@@ -96,7 +96,7 @@ class CommandParser(argparse.ArgumentParser):
         """Adds an option that names a directory to write, explained by `text`."""
         self.add_argument(name, metavar="DIR", type=pathlib.Path, required=required, help=text)
 
-    def parse_args(
+    def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
         """Returns the options; `overrides` are the `--config.KEY=VALUE` among them.

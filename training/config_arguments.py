@@ -1,12 +1,13 @@
 """What follows the colon of `--config=FILE:MODEL,DATASET[,KEY=VALUE…]`, parsed for every config."""
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 
 def parse_argument(
     text: str,
     file: str,
-    defaults: Mapping[str, str | int | bool],
+    defaults: Mapping[str, Any],
     datasets: Collection[str] = (),
 ) -> tuple[str, str, dict]:
     """Returns (MODEL, DATASET, {KEY: value}) of the argument of a config.

@@ -5,6 +5,7 @@ import difflib
 import re
 import runpy
 from collections.abc import Sequence
+from typing import cast
 
 from ml_collections import ConfigDict
 
@@ -50,7 +51,7 @@ def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:
     """
     config = config.copy_and_resolve_references()
     for argument in arguments:
-        key, value = _OVERRIDE.fullmatch(argument).groups()
+        key, value = cast(re.Match, _OVERRIDE.fullmatch(argument)).groups()
         *parents, name = key.split(".")
         owner = config
         for parent in parents:

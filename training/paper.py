@@ -9,7 +9,7 @@ from training.data.vtab_tasks import TASKS
 UPSTREAM = {"jft": "JFT-300M", "imagenet21k": "ImageNet-21k", "imagenet2012": "ImageNet"}
 
 # Means and standard deviations of three fine-tuning runs.
-TABLE_2 = {
+TABLE_2: dict[tuple[str, str], dict[str, tuple[float, float | None]]] = {
     ("ViT-H/14", "jft"): {
         "imagenet2012": (88.55, 0.04),
         "imagenet2012_real": (90.72, 0.05),
@@ -49,7 +49,7 @@ TABLE_2 = {
 }
 
 _TABLE_5_MODELS = ("ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32", "ViT-H/14")
-_TABLE_5 = {
+_TABLE_5: dict[str, dict[str, tuple[float, ...]]] = {
     "imagenet2012": {
         "cifar10": (98.13, 97.77, 97.86, 97.94),
         "cifar100": (87.13, 86.31, 86.35, 87.07),

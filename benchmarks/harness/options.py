@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.harness.case import MODES, PRECISIONS
 
-_OPTIONS = {
+_OPTIONS: dict[str, dict[str, Any]] = {
     "model": {"help": "a name, for example ViT-Ti/16"},
     "mode": {"choices": MODES},
     "batch_size": {"type": int, "help": "images per step"},

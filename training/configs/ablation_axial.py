@@ -4,12 +4,14 @@
 `python -m training ablation axial --workdir=DIR`.
 """
 
+from typing import Any
+
 from ml_collections import ConfigDict
 
 from training.configs import ablation_base
 
 _AXIAL = {"attention": "axial", "classifier": "gap"}
-_MODELS = {
+_MODELS: dict[str, dict[str, dict[str, Any]]] = {
     "small": {
         "resnet": {"name": "BiT-R50x1", "num_layers": (1, 1, 1)},
         "vit_8": {"patch_size": 8},

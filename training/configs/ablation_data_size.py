@@ -9,6 +9,8 @@ smaller subsets lie in larger ones.
 figure: `python -m training ablation data_size --workdir=DIR`.
 """
 
+from typing import Any
+
 from ml_collections import ConfigDict
 
 from training.configs import ablation_base
@@ -17,7 +19,7 @@ from training.configs import ablation_base
 PERCENTS = (3, 10, 30, 100)
 
 # "b" has half of every hidden dimension.
-_MODELS = {
+_MODELS: dict[str, dict[str, dict[str, Any]]] = {
     "small": {
         "vit": {},
         "b": {"hidden_size": 32, "mlp_dim": 64},

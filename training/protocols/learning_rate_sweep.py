@@ -44,7 +44,7 @@ class Transfer:
     @property
     def accuracies(self) -> list[float]:
         """Top-1 accuracies in per cent on the test split, one per seed."""
-        return [100 * result.top1 for result in self.test.values()]
+        return [result.percent for result in self.test.values()]
 
 
 def transfer(

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import logging
+import math
 import pathlib
 import shutil
 from collections.abc import Callable
@@ -41,8 +42,13 @@ class RunResult:
     count: int = 0
     diverged: str = ""
 
+    @property
+    def percent(self) -> float:
+        """Top-1 accuracy in per cent; NaN of a run that diverged."""
+        return math.nan if self.top1 is None else 100 * self.top1
+
     def __str__(self) -> str:
-        return f"diverged ({self.diverged})" if self.diverged else f"{100 * self.top1:.2f} %"
+        return f"diverged ({self.diverged})" if self.diverged else f"{self.percent:.2f} %"
 
 
 def train_run(config: ConfigDict, workdir: pathlib.Path) -> RunResult:

@@ -24,17 +24,17 @@ def sweep_table(
         published: (where, result) of the paper for the same model and data set.
         further: what `score_further_test_sets` returned.
     """
-    rows = [
+    rows: list[tuple] = [
         (
             "development",
             f"rate {rate:g}" + (" (chosen)" if rate == found.rate else ""),
-            "diverged" if result.diverged else f"{100 * result.top1:.2f}",
+            "diverged" if result.diverged else f"{result.percent:.2f}",
             result.count,
         )
         for rate, result in found.development.items()
     ]
     rows += [
-        ("test", f"rate {found.rate:g}, seed {seed}", f"{100 * result.top1:.2f}", result.count)
+        ("test", f"rate {found.rate:g}, seed {seed}", f"{result.percent:.2f}", result.count)
         for seed, result in found.test.items()
     ]
     for name, accuracies in {"test": found.accuracies, **(further or {})}.items():
@@ -48,7 +48,7 @@ def sweep_figure(found: Transfer) -> Figure:
     """Draws development accuracy over the learning rate, and the test accuracies at the chosen."""
     figure, (axes,) = new_figure()
     finished = sorted(
-        (rate, 100 * result.top1) for rate, result in found.development.items() if result.count
+        (rate, result.percent) for rate, result in found.development.items() if result.count
     )
     if finished:
         axes.plot(*zip(*finished, strict=True), "o-", label="development")

@@ -17,7 +17,7 @@ from training.reporting.table import Table
 ALL = "VTAB (19 tasks)"
 _UPSTREAM = {"jft": "JFT", "imagenet21k": "I21k"}
 # {"ViT-H/14 (JFT)": {task: its accuracy, as that of one run}}
-_PUBLISHED = {
+_PUBLISHED: dict[str, dict[str, Sequence[float]]] = {
     f"{model} ({_UPSTREAM[upstream]})": {task: [accuracy] for task, accuracy in row.items()}
     for (model, upstream), row in TABLE_9.items()
 }
@@ -67,9 +67,11 @@ def aggregate(accuracies: Mapping[str, Sequence[float]]) -> dict[str, GroupMean]
     means = {}
     for group, tasks in {**VTAB_GROUPS, ALL: VTAB_TASKS}.items():
         present = [accuracies[task] for task in tasks if task in accuracies]
-        over_tasks = np.mean(present, axis=0) if present else []
-        mean = MeanDeviation.of(over_tasks) if present else (None, None)
-        means[group] = GroupMean(*mean, len(present), len(tasks))
+        if present:
+            mean, deviation = MeanDeviation.of(np.mean(present, axis=0))
+        else:
+            mean = deviation = None
+        means[group] = GroupMean(mean, deviation, len(present), len(tasks))
     return means
 
 

@@ -17,8 +17,10 @@ import dataclasses
 import json
 import os
 from collections.abc import Mapping
+from typing import Any
 
 from training.data import image_folder, prepared, splits, vtab_tasks
+from training.data.splits import Range
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +69,7 @@ class DatasetSpec:
         """Names that a split text may use: native splits and aliases."""
         return (*self.sizes, *(name for name in self.aliases if name not in self.sizes))
 
-    def ranges(self, split: str) -> list[splits.Range]:
+    def ranges(self, split: str) -> list[Range]:
         """Returns the ranges of native splits that the text `split` names."""
         return splits.resolve(split, self.sizes, self.aliases)
 
@@ -130,7 +132,7 @@ _CIFAR10_CLASSES = (
 )
 
 
-def _sources(builder: str) -> dict[str, str]:
+def _sources(builder: str) -> dict[str, Any]:
     base = builder.split("/")[0]
     if base in _MANUAL:
         return {"obtain": "manual", "note": _MANUAL[base]}

@@ -61,7 +61,7 @@ def find(
             for child in (folder.iterdir() if folder.is_dir() else ())
             if _version_key(child.name) and fnmatch.fnmatchcase(child.name, version)
         ),
-        key=lambda child: _version_key(child.name),
+        key=lambda child: _version_key(child.name) or (),
     )
     complete = [child for child in versions if (child / "dataset_info.json").is_file()]
     if not complete:

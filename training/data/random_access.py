@@ -60,7 +60,8 @@ def _open_tfds(spec: datasets.DatasetSpec, split: str, data_dir) -> Source:
     features = wanted.extract_features(builder.info.features)
     decoders = {spec.image: tfds.decode.SkipDecoding()}
 
-    files, shards, offsets, numbers = [], [], [], []
+    files: list[str] = []
+    shards, offsets, numbers = [], [], []
     for part in ranges:
         info = builder.info.splits[part.split]
         instructions = builder.info.splits[f"{part.split}[{part.start}:{part.stop}]"]

@@ -25,6 +25,7 @@ class Range(NamedTuple):
 
     @property
     def size(self) -> int:
+        """Number of examples."""
         return self.stop - self.start
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import keras
 from ml_collections import ConfigDict
@@ -37,14 +38,17 @@ class RunDirectory:
     def __init__(self, path: str | os.PathLike, config: ConfigDict):
         self.path = pathlib.Path(path)
         self.config = config
-        self._metrics = self._events = None
+        self._metrics: Any = None
+        self._events: Any = None
 
     @property
     def checkpoints(self) -> pathlib.Path:
+        """Folder of the checkpoints that a run resumes from."""
         return self.path / "checkpoints"
 
     @property
     def tensorboard(self) -> pathlib.Path:
+        """Folder of the TensorBoard events."""
         return self.path / "tensorboard"
 
     def check(self) -> None:
@@ -122,6 +126,7 @@ class RunDirectory:
             model.save(temporary)
 
     def close(self) -> None:
+        """Closes what `open` opened, if it did."""
         if self._metrics is not None:
             self._metrics.close()
             self._events.close()

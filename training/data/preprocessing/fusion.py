@@ -7,6 +7,7 @@ nothing: bilinear resizing is symmetric and linear, to rounding.
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -28,8 +29,8 @@ def fuse(operations: Sequence[Operation]) -> list[Step]:
     steps: list[Step] = [_Single(number, op) for number, op in enumerate(operations)]
     match [op.apply for op in operations]:
         case [Decode() as decode, RandomResizedCrop() as crop, *rest]:
-            flip = rest.pop(0) if rest and isinstance(rest[0], FlipLeftRight) else None
-            to_range = rest.pop(0) if rest and isinstance(rest[0], ValueRange) else None
+            flip: Any = rest.pop(0) if rest and isinstance(rest[0], FlipLeftRight) else None
+            to_range: Any = rest.pop(0) if rest and isinstance(rest[0], ValueRange) else None
             return [_DecodeAndCrop(decode, crop, flip, to_range), *steps[len(steps) - len(rest) :]]
     return steps
 

@@ -46,7 +46,8 @@ def _operations(node: ast.expr, text: str) -> list[Operation]:
     registered = REGISTRY[name.id]
     try:
         args = [ast.literal_eval(arg) for arg in call.args] if call else []
-        kwargs = {arg.arg: ast.literal_eval(arg.value) for arg in call.keywords} if call else {}
+        keywords = call.keywords if call else []
+        kwargs = {str(word.arg): ast.literal_eval(word.value) for word in keywords}
         inspect.signature(registered.make).bind(*args, **kwargs)
         made = registered.make(*args, **kwargs)
     except (TypeError, ValueError, ArithmeticError) as error:

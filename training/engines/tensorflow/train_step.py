@@ -104,7 +104,8 @@ class TrainSteps:
             loss, a float32 scalar, and one float32 tensor per trainable variable.
         """
         variables = [variable.value for variable in self.model.trainable_variables]
-        total, sums = 0.0, None
+        total: Any = 0.0
+        sums: Any = None
         parts = [(images, labels)]
         if self.accumulation_steps > 1:
             split = (tf.split(part, self.accumulation_steps) for part in (images, labels))

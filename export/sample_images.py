@@ -22,7 +22,7 @@ def load_images(
     """Returns (images, labels) of a data set.
 
     Args:
-        data: a name of `training.data.datasets`, "digits" or "folder:/data/birds"; a
+        data: a name of `training.data.dataset_lookup`, "digits" or "folder:/data/birds"; a
             directory of image files, which have no labels; or a .npz file with the
             arrays `images`, (n, height, width, 3) in [0, 1], and, if there are, `labels`.
         size: (height, width) in pixels.

@@ -32,9 +32,9 @@ class Source:
         """The class names of the run's data set, or None."""
         if not self.config.get("dataset"):
             return None
-        from training.data import datasets
+        from training.data import dataset_lookup
 
-        names = datasets.get(self.config["dataset"], self.config.get("data_dir")).class_names
+        names = dataset_lookup.get(self.config["dataset"], self.config.get("data_dir")).class_names
         return (
             list(names) if names and len(names) == self.model.arguments.get("num_classes") else None
         )

@@ -1,7 +1,7 @@
 """The paper's results as data: Tables 2, 5, 6, 7, 8 and 9, in per cent unless said otherwise.
 
 Rows that a table does not give (its "-" and "—") are absent. Data sets go by the names of
-`training.data.datasets`, VTAB's tasks by the paper's.
+`training.data.dataset_table`, VTAB's tasks by the paper's.
 """
 
 from training.data.vtab_tasks import TASKS

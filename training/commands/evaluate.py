@@ -30,7 +30,7 @@ def _parser():
 
 def _evaluate(options):
     import_tensorflow()
-    from training.data import datasets, pipeline
+    from training.data import dataset_lookup, pipeline
     from training.evaluators import classification
     from training.evaluators.metrics import per_class
     from training.io.atomic import write_text
@@ -38,7 +38,7 @@ def _evaluate(options):
     from training.reporting.progress_bar import track
     from training.reporting.table import Table
 
-    specs = [datasets.get(name, options.data_dir) for name in options.dataset]
+    specs = [dataset_lookup.get(name, options.data_dir) for name in options.dataset]
     model = load_model(
         options.source,
         name=options.model,

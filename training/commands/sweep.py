@@ -39,14 +39,14 @@ def _parser():
 
 def _sweep(options):
     from training import config_flags, paper
-    from training.data import datasets
+    from training.data import dataset_lookup
     from training.protocols.development_split import development_splits
     from training.recipes import tables
 
     config = complete_config(config_flags.load_config(options.config), options)
     if not config.eval_split:
         raise ValueError("Expected config.eval_split to name the test split. Received: ''.")
-    spec = datasets.get(config.dataset, config.data_dir or None)
+    spec = dataset_lookup.get(config.dataset, config.data_dir or None)
     development = development_splits(spec, config.train_split, options.development)
     row = tables.FINE_TUNING.get(
         "vtab" if config.dataset.startswith("vtab/") else config.dataset,

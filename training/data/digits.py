@@ -5,8 +5,6 @@ scikit-learn, so the quickstart needs no network. Importing this module register
 `SklearnDigits` with TFDS; once prepared, the data set is read without importing it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

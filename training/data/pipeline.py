@@ -46,7 +46,7 @@ def train_dataset(
     global batch. Every epoch visits every example once, in an order of its own.
 
     Args:
-        name: name of the data set, see `training.data.datasets`.
+        name: name of the data set, see `training.data.dataset_lookup`.
         split: split text, such as "train[:98%]".
         preprocess: text of operations, see `training.data.preprocessing.parser`.
         batch_size: global batch size.

@@ -1,7 +1,5 @@
 """Opens a split of a data set for random access: `read(index)` gives one encoded example."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Callable
@@ -9,7 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from training.data import datasets, image_folder, prepared, tfrecords, vtab_labels
+from training.data import dataset_lookup, image_folder, tfrecords, vtab_labels
+from training.data.dataset_spec import DatasetSpec
+from training.data.tfds_folder import Prepared
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,14 +17,14 @@ class Source:
     """A split of a data set, open for reading.
 
     Attributes:
-        spec: the row of the registry, with the sizes found on disk.
+        spec: the row of the table, with the sizes found on disk.
         num_examples: number of examples.
         read: maps an int64 index to `{"image": bytes, "label": class or classes, "id": string}`
             and the spec's extra labels, in a TensorFlow graph. Images are still encoded.
         example_id: maps an index to the same id in Python, as TFDS's `add_tfds_id` writes it.
     """
 
-    spec: datasets.DatasetSpec
+    spec: DatasetSpec
     num_examples: int
     read: Callable[[tf.Tensor], dict[str, tf.Tensor]]
     example_id: Callable[[int], str]
@@ -37,14 +37,14 @@ def open_source(name: str, split: str, data_dir: str | os.PathLike | None = None
         NotPreparedError: if it is not on disk, with the command or recipe that gets it.
         ValueError: for unknown names and splits, or a copy of unexpected size.
     """
-    spec = datasets.get(name, data_dir)
+    spec = dataset_lookup.get(name, data_dir)
     return _open_folder(spec, split) if spec.folder else _open_tfds(spec, split, data_dir)
 
 
-def _open_tfds(spec: datasets.DatasetSpec, split: str, data_dir) -> Source:
+def _open_tfds(spec: DatasetSpec, split: str, data_dir) -> Source:
     import tensorflow_datasets as tfds
 
-    found = datasets.locate(spec, data_dir)
+    found = dataset_lookup.locate(spec, data_dir)
     _check_sizes(spec, found)
     spec = spec.with_sizes(found.sizes)
     ranges = spec.ranges(split)
@@ -56,9 +56,9 @@ def _open_tfds(spec: datasets.DatasetSpec, split: str, data_dir) -> Source:
     builder = tfds.builder_from_directory(found.directory)
     rule = vtab_labels.rule(spec.label)
     extra = dict.fromkeys(spec.extra_labels, True)
-    wanted = tfds.decode.PartialDecoding({spec.image: True, **rule.features, **extra})
+    wanted = tfds.decode.PartialDecoding({"image": True, **rule.features, **extra})
     features = wanted.extract_features(builder.info.features)
-    decoders = {spec.image: tfds.decode.SkipDecoding()}
+    decoders = {"image": tfds.decode.SkipDecoding()}
 
     files: list[str] = []
     shards, offsets, numbers = [], [], []
@@ -88,7 +88,7 @@ def _open_tfds(spec: datasets.DatasetSpec, split: str, data_dir) -> Source:
         example = features.deserialize_example(record, decoders=decoders)
         number = tf.strings.as_string(tf.gather(number_of, index))
         return {
-            "image": example[spec.image],
+            "image": example["image"],
             "label": rule.classify(example),
             "id": tf.strings.join([tf.gather(file_names, shard), number], "__"),
             **{key: example[key] for key in spec.extra_labels},
@@ -100,7 +100,7 @@ def _open_tfds(spec: datasets.DatasetSpec, split: str, data_dir) -> Source:
     return Source(spec, len(offsets), read, example_id)
 
 
-def _check_sizes(spec: datasets.DatasetSpec, found: prepared.Prepared) -> None:
+def _check_sizes(spec: DatasetSpec, found: Prepared) -> None:
     for name, size in spec.sizes.items():
         actual = found.sizes.get(name)
         if actual is not None and actual not in (size, *spec.other_sizes.get(name, ())):
@@ -111,7 +111,7 @@ def _check_sizes(spec: datasets.DatasetSpec, found: prepared.Prepared) -> None:
             )
 
 
-def _open_folder(spec: datasets.DatasetSpec, split: str) -> Source:
+def _open_folder(spec: DatasetSpec, split: str) -> Source:
     contents = image_folder.scan(spec.folder)
     items = [
         item

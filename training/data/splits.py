@@ -5,8 +5,6 @@ example), plus two things it lacks: aliases, so that `test` may stand for ImageN
 and slices of folders of images.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -6,8 +6,6 @@ shuffling is then a permutation of numbers, and a run resumes at any step withou
 comes before.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import hashlib

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import keras
 from ml_collections import ConfigDict
 
-from training.data import datasets
+from training.data import dataset_lookup, dataset_table
 from training.data.skip_counter import SkipCounter
 from training.engines.base import Engine
 from training.evaluators import features, least_squares
@@ -31,7 +31,7 @@ class Task(NamedTuple):
 
 def task(dataset: str, train_split: str | None = None, test_split: str | None = None) -> Task:
     """Returns a task; splits that are not given are those of the authors' code."""
-    train, test = SPLITS.get(datasets.SHORT_NAMES.get(dataset, dataset), ("train", "test"))
+    train, test = SPLITS.get(dataset_table.SHORT_NAMES.get(dataset, dataset), ("train", "test"))
     return Task(dataset, train_split or train, test_split or test)
 
 
@@ -63,7 +63,7 @@ def evaluate(
         cache: folder that keeps features between calls; None keeps nothing.
         **settings: `shots`, `seeds` and `l2` of `least_squares.evaluate`.
     """
-    from training.data import pipeline, prepared, random_access
+    from training.data import pipeline, random_access, tfds_folder
 
     preprocess = preprocess or preprocessing(model)
 
@@ -84,7 +84,7 @@ def evaluate(
         key = {
             "model": model.identity,
             "dataset": of.dataset,
-            "data_dir": str(prepared.resolve_data_dir(data_dir)),
+            "data_dir": str(tfds_folder.resolve_data_dir(data_dir)),
             "sizes": dict(source.spec.sizes),
             "version": source.spec.version,
             "split": split,
@@ -92,7 +92,7 @@ def evaluate(
         }
         return features.cached(key, compute, cache)
 
-    num_classes = datasets.get(of.dataset, data_dir).num_classes
+    num_classes = dataset_lookup.get(of.dataset, data_dir).num_classes
     return least_squares.evaluate(
         split_features(of.train_split), split_features(of.test_split), num_classes, **settings
     )
@@ -170,7 +170,7 @@ class FewShotEvaluator:
         self._loaded: tuple[keras.Model, LoadedModel] | None = None
         for each in self.tasks:
             data_dir = settings.get("data_dir")
-            datasets.locate(datasets.get(each.dataset, data_dir), data_dir)
+            dataset_lookup.locate(dataset_lookup.get(each.dataset, data_dir), data_dir)
 
     @classmethod
     def from_config(

@@ -1,6 +1,6 @@
 """Which part of a training set learning rates are chosen on (appendix B.1.1)."""
 
-from training.data.datasets import DatasetSpec
+from training.data.dataset_spec import DatasetSpec
 
 
 def development_splits(spec: DatasetSpec, train_split: str, share: float) -> tuple[str, str]:

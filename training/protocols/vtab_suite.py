@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from ml_collections import ConfigDict
 
-from training.data import datasets, prepared
+from training.data import dataset_lookup
+from training.data.tfds_folder import NotPreparedError
 from training.data.vtab_tasks import TASKS, VtabTask
 from training.io.atomic import write_text
 from training.protocols.learning_rate_sweep import Transfer, choose_rate, score_rates, transfer
@@ -44,8 +45,8 @@ def missing(tasks: Sequence[tuple[VtabTask, ConfigDict]]) -> dict[str, str]:
     found = {}
     for task, config in tasks:
         try:
-            datasets.locate(datasets.get(config.dataset), config.data_dir or None)
-        except prepared.NotPreparedError as error:
+            dataset_lookup.locate(dataset_lookup.get(config.dataset), config.data_dir or None)
+        except NotPreparedError as error:
             found[task.title] = f"{task.title}: {error}"
     return found
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import keras_vit
 from keras_vit.analysis.table_6 import JFT_IMAGES
-from training.data import datasets
+from training.data import dataset_lookup
 from training.paper import UPSTREAM
 from training.recipes import tables
 from training.reporting.table import Table
@@ -61,7 +61,7 @@ def _epochs(model, upstream):
 
 
 def _images(upstream):
-    return IMAGES.get(upstream) or datasets.get(upstream).num_examples("train")
+    return IMAGES.get(upstream) or dataset_lookup.get(upstream).num_examples("train")
 
 
 def _cell(model, size, images, teraflops):

@@ -54,10 +54,10 @@ def _evaluated(run, config):
     import keras
 
     import keras_vit  # noqa: F401  registers its classes
-    from training.data import datasets
+    from training.data import dataset_lookup
 
     model = keras.saving.load_model(run / "model.keras", compile=False)
-    spec = datasets.get(config["dataset"], config["data_dir"] or None)
+    spec = dataset_lookup.get(config["dataset"], config["data_dir"] or None)
     names = spec.class_names or [str(i) for i in range(spec.num_classes)]
     images, labels = _images(config)
     predictions = model.predict(images, batch_size=32, verbose=0).argmax(axis=-1)

@@ -5,16 +5,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.commands import data
 from training.commands.data import main
-from training.data import datasets
+from training.data import check_dataset, dataset_table, prepare_dataset
 
 
 def test_list_shows_every_row_and_what_is_prepared(digits_dir, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     assert main(["list", f"--data_dir={digits_dir}"]) == 0
     output = capsys.readouterr().out
-    for name in datasets.DATASETS:
+    for name in dataset_table.DATASETS:
         assert name in output
     (digits,) = (line for line in output.splitlines() if line.strip().startswith("digits "))
     assert "1.0.0" in digits
@@ -74,7 +73,7 @@ def test_check_reports_an_empty_split_and_goes_on(tmp_path, capsys):
 
 
 def test_images_to_decode_are_spread_and_distinct():
-    chosen = data._spread({"train": 1000, "validation": 2, "test": 60}, 100)
+    chosen = check_dataset.spread({"train": 1000, "validation": 2, "test": 60}, 100)
     assert len(set(chosen)) == len(chosen) == 34 + 2 + 33
     assert chosen[:2] == [("train", 0), ("train", 29)]
     assert all(0 <= index < 60 for split, index in chosen if split == "test")
@@ -97,7 +96,7 @@ def test_prepare_fails_at_once_without_a_network(tmp_path, capsys, monkeypatch):
     def no_address(*_):
         raise OSError("no network")
 
-    monkeypatch.setattr(data.socket, "getaddrinfo", no_address)
+    monkeypatch.setattr(prepare_dataset.socket, "getaddrinfo", no_address)
     for name in ("https_proxy", "HTTPS_PROXY", "http_proxy"):
         monkeypatch.delenv(name, raising=False)
     assert main(["prepare", "cifar10", f"--data_dir={tmp_path}"]) == 1

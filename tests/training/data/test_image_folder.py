@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.data import datasets, image_folder, load_dataset
+from training.data import dataset_lookup, image_folder, load_dataset
 
 
 def fill(root, names):
@@ -15,7 +15,7 @@ def fill(root, names):
 
 def test_sub_folders_are_classes_in_sorted_order(tmp_path):
     fill(tmp_path, ["crow/b.png", "crow/deep/a.PNG", "Finch/1.png", "crow/notes.txt"])
-    spec = datasets.get(f"folder:{tmp_path}")
+    spec = dataset_lookup.get(f"folder:{tmp_path}")
     assert spec.class_names == ("Finch", "crow")
     assert spec.sizes == {"train": 3}
     labels = {
@@ -51,18 +51,18 @@ def test_percentages_mix_the_classes_and_survive_a_copy(tmp_path):
 
 def test_folders_without_images_are_explained(tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist"):
-        datasets.get(f"folder:{tmp_path}/nowhere")
+        dataset_lookup.get(f"folder:{tmp_path}/nowhere")
     (tmp_path / "crow").mkdir()
     with pytest.raises(ValueError, match="one sub-folder for each class"):
-        datasets.get(f"folder:{tmp_path}")
+        dataset_lookup.get(f"folder:{tmp_path}")
 
 
 @pytest.mark.parametrize("name", ["folder:", "folder: "])
 def test_an_empty_path_is_not_the_current_folder(tmp_path, monkeypatch, name):
     fill(tmp_path, ["crow/1.png"])
     monkeypatch.chdir(tmp_path)
-    assert datasets.get("folder:.").sizes == {"train": 1}
+    assert dataset_lookup.get("folder:.").sizes == {"train": 1}
     with pytest.raises(ValueError, match="Expected the path of a folder of images"):
-        datasets.get(name)
+        dataset_lookup.get(name)
     with pytest.raises(ValueError, match="Expected the path of a folder of images"):
         load_dataset.load_dataset(name, "train")

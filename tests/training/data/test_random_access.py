@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from training.data import datasets, load_dataset, random_access
+from training.data import dataset_lookup, dataset_table, load_dataset, random_access
 
 EDGES = {
     "clevr_distance": (0, 8, 8.5, 9, 9.5, 10, 100),
@@ -35,16 +35,16 @@ RULES = {
     "dsprites_orientation": lambda one: int(one["label_orientation"] / 2.5),
 }
 
-NAMES = [name for name in datasets.DATASETS if name not in ("digits", "imagenet21k")]
+NAMES = [name for name in dataset_table.DATASETS if name not in ("digits", "imagenet21k")]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_schema_as_its_own_builder_writes_it(name, tiny, resize_row):
-    spec = datasets.get(name)
+    spec = dataset_lookup.get(name)
     sizes = {split: 5 + number for number, split in enumerate(spec.sizes)}
     data_dir = tiny(spec.builder, {split: [{}] * size for split, size in sizes.items()})
     resize_row(name, sizes)
-    builder = tfds.builder_from_directory(datasets.locate(spec, data_dir).directory)
+    builder = tfds.builder_from_directory(dataset_lookup.locate(spec, data_dir).directory)
     theirs = {}
     for split in sizes:
         dataset = builder.as_dataset(split, read_config=tfds.ReadConfig(add_tfds_id=True))
@@ -54,7 +54,7 @@ def test_every_schema_as_its_own_builder_writes_it(name, tiny, resize_row):
     ours = list(
         load_dataset.load_dataset(name, split, data_dir=data_dir, with_ids=True).as_numpy_iterator()
     )
-    assert len(ours) == datasets.get(name).num_examples(split)
+    assert len(ours) == dataset_lookup.get(name).num_examples(split)
     ids = [one["id"].decode() for one in ours]
     assert load_dataset.example_ids(name, split, data_dir=data_dir) == ids
     assert len(set(ids)) == len(ids)
@@ -135,12 +135,12 @@ def test_an_interrupted_preparation_is_explained(tmp_path):
 
 def test_a_configuration_must_be_named_if_there_are_several(tiny):
     data_dir = tiny("eurosat/rgb", {"train": [{}] * 3})
-    assert datasets.get("tfds:eurosat/rgb", data_dir).sizes == {"train": 3}
+    assert dataset_lookup.get("tfds:eurosat/rgb", data_dir).sizes == {"train": 3}
     with pytest.raises(FileNotFoundError, match="write tfds:eurosat/rgb"):
-        datasets.get("tfds:eurosat", data_dir)
+        dataset_lookup.get("tfds:eurosat", data_dir)
 
 
 def test_class_names_come_from_the_copy(tiny):
-    spec = datasets.get("tfds:eurosat/rgb", tiny("eurosat/rgb", {"train": [{}] * 2}))
+    spec = dataset_lookup.get("tfds:eurosat/rgb", tiny("eurosat/rgb", {"train": [{}] * 2}))
     assert spec.class_names[:2] == ("AnnualCrop", "Forest")
     assert len(spec.class_names) == spec.num_classes == 10

@@ -2,7 +2,7 @@
 
 import pytest
 
-from training.data import datasets
+from training.data import dataset_lookup
 from training.protocols.development_split import development_splits
 
 
@@ -24,7 +24,7 @@ from training.protocols.development_split import development_splits
     ],
 )
 def test_development_splits(dataset, split, share, expected):
-    spec = datasets.get(dataset)
+    spec = dataset_lookup.get(dataset)
     first, second = development_splits(spec, split, share)
     assert (first, second) == expected
     assert spec.num_examples(first) + spec.num_examples(second) == spec.num_examples(split)
@@ -32,4 +32,4 @@ def test_development_splits(dataset, split, share, expected):
 
 def test_too_small_to_split():
     with pytest.raises(ValueError, match="at least 2 images"):
-        development_splits(datasets.get("cifar10"), "train[:1]", 0.1)
+        development_splits(dataset_lookup.get("cifar10"), "train[:1]", 0.1)

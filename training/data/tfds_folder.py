@@ -4,8 +4,6 @@ TFDS itself looks only for the newest version it knows and starts a download whe
 there. Reading the folders shows every version that is there, at once.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import json
 import os

@@ -3,7 +3,8 @@ import sys
 
 import pytest
 
-from training.data import datasets, prepared, vtab_tasks
+from training.data import dataset_lookup, dataset_table, vtab_tasks
+from training.data.tfds_folder import NotPreparedError
 
 # (split text, examples) of the paper's fine-tuning protocol, appendix B.1.1.
 FINE_TUNING = {
@@ -25,18 +26,18 @@ FINE_TUNING = {
 
 def test_every_row_has_its_sizes_checked_somewhere():
     vtab_names = {f"vtab/{task.name}" for task in vtab_tasks.TASKS}
-    assert set(datasets.DATASETS) == {*FINE_TUNING, *vtab_names, "imagenet21k"}
+    assert set(dataset_table.DATASETS) == {*FINE_TUNING, *vtab_names, "imagenet21k"}
 
 
 @pytest.mark.parametrize("name", FINE_TUNING)
 def test_sizes_of_the_fine_tuning_protocol(name):
-    spec = datasets.get(name)
+    spec = dataset_lookup.get(name)
     assert {split: spec.num_examples(split) for split in FINE_TUNING[name]} == FINE_TUNING[name]
 
 
 def test_sweep_and_dev_share_no_example_and_make_up_train():
     for name in FINE_TUNING:
-        spec = datasets.get(name)
+        spec = dataset_lookup.get(name)
         if spec.dev:
             sweep, dev = (spec.ranges(text) for text in spec.dev)
             assert sweep[0].start == 0
@@ -45,14 +46,13 @@ def test_sweep_and_dev_share_no_example_and_make_up_train():
 
 
 def test_imagenets_test_set_is_validation():
-    assert datasets.get("imagenet").ranges("test") == datasets.get("imagenet2012").ranges(
-        "validation"
-    )
+    spec = dataset_lookup.get("imagenet2012")
+    assert dataset_lookup.get("imagenet").ranges("test") == spec.ranges("validation")
 
 
 def test_an_unknown_name_lists_the_known():
     with pytest.raises(ValueError, match=r"Unknown data set 'cifar'. Expected one of digits"):
-        datasets.get("cifar")
+        dataset_lookup.get("cifar")
 
 
 @pytest.mark.parametrize(
@@ -65,17 +65,17 @@ def test_an_unknown_name_lists_the_known():
     ],
 )
 def test_missing_data_says_at_once_how_to_get_it(name, words, tmp_path):
-    with pytest.raises(prepared.NotPreparedError) as error:
-        datasets.locate(datasets.get(name), tmp_path)
+    with pytest.raises(NotPreparedError) as error:
+        dataset_lookup.locate(dataset_lookup.get(name), tmp_path)
     for word in [*words, str(tmp_path)]:
         assert word in str(error.value)
 
 
 def test_tfds_names_that_are_missing(tmp_path):
-    with pytest.raises(prepared.NotPreparedError, match="prepare tfds:my_set"):
-        datasets.get("tfds:my_set", tmp_path)
+    with pytest.raises(NotPreparedError, match="prepare tfds:my_set"):
+        dataset_lookup.get("tfds:my_set", tmp_path)
 
 
 def test_the_table_needs_no_tensorflow():
-    code = "import sys; from training.data import datasets; assert 'tensorflow' not in sys.modules"
+    code = "import sys, training.data.dataset_lookup; assert 'tensorflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,170 @@
+"""The table of data sets: where they come from, how they are split and labeled.
+
+To add a data set, write its builder and its row here. Nothing here imports TensorFlow; sizes are
+facts of the table, because TFDS knows no sizes of data sets that are not prepared.
+"""
+
+import itertools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from training.data import vtab_tasks
+from training.data.dataset_spec import DatasetSpec
+
+
+class _Builder(NamedTuple):
+    """A builder of TFDS; the attributes are those of `DatasetSpec`."""
+
+    version: str
+    sizes: Mapping[str, int]
+    note: str
+    obtain: str = "download"
+    other_sizes: Mapping[str, tuple[int, ...]] = {}
+
+
+_BUILDERS = {
+    "sklearn_digits": _Builder(
+        "1.*.*",
+        {"train": 1_438, "test": 359},
+        "written from scikit-learn on first use",
+        "embedded",
+    ),
+    "caltech101": _Builder(
+        "3.*.*", {"train": 3_060, "test": 6_084}, "137 MB", other_sizes={"train": (3_057,)}
+    ),
+    "cifar10": _Builder("3.*.*", {"train": 50_000, "test": 10_000}, "170 MB; the server is slow"),
+    "cifar100": _Builder("3.*.*", {"train": 50_000, "test": 10_000}, "169 MB; the server is slow"),
+    "clevr": _Builder("3.*.*", {"train": 70_000, "validation": 15_000, "test": 15_000}, "19.0 GB"),
+    "diabetic_retinopathy_detection/btgraham-300": _Builder(
+        "3.*.*",
+        {"sample": 10, "train": 35_126, "validation": 10_906, "test": 42_670},
+        "put sample/, train/, test/ and trainLabels.csv of Kaggle's diabetic-retinopathy-detection "
+        "into the manual folder (needs opencv-python-headless)",
+        "manual",
+    ),
+    "dmlab": _Builder("2.*.*", {"train": 65_550, "validation": 22_628, "test": 22_735}, "3.0 GB"),
+    "dsprites": _Builder("2.*.*", {"train": 737_280}, "28 MB; needs h5py"),
+    "dtd": _Builder("3.*.*", {"train": 1_880, "validation": 1_880, "test": 1_880}, "625 MB"),
+    "eurosat/rgb": _Builder(
+        "2.*.*",
+        {"train": 27_000},
+        "the server's certificate has expired; put EuroSAT.zip (94 MB, the copy at "
+        "huggingface.co/datasets/torchgeo/eurosat has the same checksum) into the manual folder",
+        "manual",
+    ),
+    "imagenet2012": _Builder(
+        "5.*.*",
+        {"train": 1_281_167, "validation": 50_000},
+        "register at image-net.org and put ILSVRC2012_img_train.tar (147.9 GB) and "
+        "ILSVRC2012_img_val.tar (6.7 GB) into the manual folder",
+        "manual",
+    ),
+    "imagenet2012_real": _Builder(
+        "1.*.*",
+        {"validation": 50_000},
+        "put ILSVRC2012_img_val.tar (6.7 GB) and real.json of "
+        "github.com/google-research/reassessed-imagenet into the manual folder",
+        "manual",
+    ),
+    "imagenet21k": _Builder(
+        "*",
+        {},
+        "TFDS has no builder of it: prepare one of your own named imagenet21k with the split "
+        "`full`, or name another as tfds:name:version",
+        "private",
+    ),
+    "imagenet_v2/matched-frequency": _Builder("3.*.*", {"test": 10_000}, "1.26 GB"),
+    "kitti": _Builder(
+        "3.*.*",
+        {"train": 6_347, "validation": 423, "test": 711},
+        "12.6 GB; needs opencv-python-headless",
+    ),
+    "oxford_flowers102": _Builder(
+        "2.*.*", {"train": 1_020, "validation": 1_020, "test": 6_149}, "345 MB"
+    ),
+    "oxford_iiit_pet": _Builder("4.*.*", {"train": 3_680, "test": 3_669}, "811 MB"),
+    "patch_camelyon": _Builder(
+        "2.*.*",
+        {"train": 262_144, "validation": 32_768, "test": 32_768},
+        "8.0 GB; needs h5py",
+    ),
+    "resisc45": _Builder(
+        "3.*.*",
+        {"train": 31_500},
+        "extract NWPU-RESISC45.rar so that the manual folder holds NWPU-RESISC45/<class>/*.jpg",
+        "manual",
+    ),
+    "smallnorb": _Builder("2.*.*", {"train": 24_300, "test": 24_300}, "263 MB"),
+    "sun397/tfds": _Builder(
+        "4.*.*",
+        {"train": 76_128, "validation": 10_875, "test": 21_750},
+        "both published addresses are dead; put SUN397.tar.gz (39.1 GB) into the manual folder "
+        "(needs opencv-python-headless)",
+        "manual",
+    ),
+    "svhn_cropped": _Builder(
+        "3.*.*", {"train": 73_257, "test": 26_032, "extra": 531_131}, "1.58 GB"
+    ),
+}
+
+_CIFAR10_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
+
+
+def _row(builder: str, num_classes: int, name: str = "", **facts: Any) -> DatasetSpec:
+    return DatasetSpec(
+        name or builder, builder, num_classes=num_classes, **_BUILDERS[builder]._asdict(), **facts
+    )
+
+
+def _sweep(percent: int, **aliases: str) -> dict[str, Any]:
+    """The paper's development split: the last `100 - percent` % of the training set."""
+    sweep, dev = f"train[:{percent}%]", f"train[{percent}%:]"
+    return {"aliases": {"sweep": sweep, "dev": dev, **aliases}, "dev": (sweep, dev)}
+
+
+def _vtab(task: vtab_tasks.VtabTask) -> DatasetSpec:
+    row = _row(
+        task.builder,
+        task.num_classes,
+        f"vtab/{task.name}",
+        vtab_splits=task.splits,
+        dev=("train800", "val200"),
+        label=task.label,
+        pixel_scale=task.pixel_scale,
+    )
+    return row.with_sizes(row.sizes)
+
+
+_ROWS = (
+    _row("sklearn_digits", 10, "digits", class_names=tuple("0123456789"), **_sweep(90)),
+    _row("cifar10", 10, class_names=tuple(_CIFAR10_CLASSES.split()), **_sweep(98)),
+    _row("cifar100", 100, **_sweep(98)),
+    _row("oxford_iiit_pet", 37, **_sweep(90)),
+    _row("oxford_flowers102", 102, **_sweep(90)),
+    # ImageNet's own test labels are secret: the paper's test set is `validation`.
+    _row("imagenet2012", 1_000, **_sweep(99, test="validation")),
+    _row(
+        "imagenet2012_real",
+        1_000,
+        aliases={"test": "validation"},
+        label="real_label",
+        extra_labels=("original_label",),
+    ),
+    _row("imagenet_v2/matched-frequency", 1_000, "imagenet_v2"),
+    _row(
+        "imagenet21k",
+        21_843,
+        aliases={"train": "full[51200:]", "dev": "full[:25600]", "test": "full[25600:51200]"},
+    ),
+)
+
+DATASETS: dict[str, DatasetSpec] = {
+    row.name: row for row in itertools.chain(_ROWS, map(_vtab, vtab_tasks.TASKS))
+}
+
+SHORT_NAMES = {
+    "pets": "oxford_iiit_pet",
+    "flowers": "oxford_flowers102",
+    "imagenet": "imagenet2012",
+    "real": "imagenet2012_real",
+}

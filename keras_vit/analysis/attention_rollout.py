@@ -9,9 +9,10 @@ import numpy as np
 from keras import ops
 
 from keras_vit.analysis.attention_maps import attention_tensors
+from keras_vit.typing import Tensor
 
 
-def rollout(attention):
+def rollout(attention: Tensor) -> np.ndarray:
     """Multiplies attention matrices through the layers, the deeper on the left.
 
     Args:
@@ -32,7 +33,7 @@ def rollout(attention):
     return result
 
 
-def probe_attention(pool, tokens):
+def probe_attention(pool: keras.layers.Layer, tokens: Tensor) -> Tensor:
     """Returns how much a `MAPHead` draws from each token, averaged over its heads.
 
     Args:
@@ -49,7 +50,7 @@ def probe_attention(pool, tokens):
     return ops.mean(ops.softmax(ops.cast(logits, "float32"), axis=-1), axis=1)
 
 
-def attention_rollout(model, images, batch_size=8):
+def attention_rollout(model: keras.Model, images: Tensor, batch_size: int = 8) -> np.ndarray:
     """Returns how much the representation draws from each patch of the images.
 
     The class token's row of the rolled-out attention is taken. A model without

@@ -1,13 +1,20 @@
 """Compute accounting by the paper's convention (Table 6, Figure 5)."""
 
 import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
 
 from keras_vit import models, variants
 from keras_vit.analysis.multiply_accumulates import Cost
 from keras_vit.analysis.resnet_costs import resnet_costs
 from keras_vit.analysis.transformer_costs import transformer_costs
 
-_COUNTERS = {"ResNetV2": resnet_costs, "VisionTransformer": transformer_costs}
+_COUNTERS: dict[str, Callable[..., dict[str, Cost]]] = {
+    "ResNetV2": resnet_costs,
+    "VisionTransformer": transformer_costs,
+}
 
 _EXPECTED = f"Expected a model of {' or '.join(_COUNTERS)}, or the name of one."
 
@@ -24,35 +31,35 @@ class Costs:
             has `parameters`, `macs` and `executed_macs`.
     """
 
-    def __init__(self, by_type):
+    def __init__(self, by_type: Mapping[str, Cost]) -> None:
         self.by_type = {kind: cost for kind, cost in by_type.items() if any(cost)}
 
     @property
-    def total(self):
+    def total(self) -> Cost:
         """The `Cost` of the whole model."""
         return sum(self.by_type.values(), Cost())
 
     @property
-    def parameters(self):
+    def parameters(self) -> int:
         """Numbers that are learned."""
         return self.total.parameters
 
     @property
-    def macs(self):
+    def macs(self) -> int:
         """Multiply-accumulates per image and forward pass, by the paper's convention."""
         return self.total.macs
 
     @property
-    def executed_macs(self):
+    def executed_macs(self) -> int:
         """Multiply-accumulates per image that the model's graph performs in a forward pass."""
         return self.total.executed_macs
 
     @property
-    def flops(self):
+    def flops(self) -> int:
         """Floating-point operations per image and forward pass: two for every MAC."""
         return FLOPS_PER_MAC * self.macs
 
-    def exaflops(self, images):
+    def exaflops(self, images: float) -> float:
         """Returns 10^18 floating-point operations of training on `images` images.
 
         That is forward and backward, 6 operations per MAC. `images` is epochs
@@ -70,7 +77,7 @@ class Costs:
         return "\n".join(lines)
 
 
-def costs(model, **arguments):
+def costs(model: str | keras.Model, **arguments: Any) -> Costs:
     """Counts the parameters and the work of a model, without running it.
 
     Args:

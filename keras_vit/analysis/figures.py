@@ -4,7 +4,15 @@ Each function returns a `matplotlib.figure.Figure`; `figure.savefig(path)` write
 it. Nothing here touches pyplot's global state or needs a display.
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
+
+from keras_vit.typing import Tensor
+
+if TYPE_CHECKING:  # Only who draws loads matplotlib.
+    from matplotlib.figure import Figure
 
 
 def _grid_figure(rows, columns, cell=1.2, **kwargs):
@@ -36,7 +44,7 @@ def _blurred(mask, radius):
     return blurred - blurred.min() if blurred.min() < blurred.max() else blurred
 
 
-def highlight(images, maps, blur=0):
+def highlight(images: Tensor, maps: Tensor, blur: float = 0) -> np.ndarray:
     """Darkens what the rollout does not cover.
 
     Args:
@@ -58,7 +66,9 @@ def highlight(images, maps, blur=0):
     return np.stack(results).astype("float32").clip(0, 1)
 
 
-def rollout_figure(images, maps, blur=0, titles=None):
+def rollout_figure(
+    images: Tensor, maps: Tensor, blur: float = 0, titles: Sequence[str] | None = None
+) -> "Figure":
     """Draws each image beside what the output attends to in it (Figures 6 and 13).
 
     Arguments as for `highlight`; `titles` are strings, one an image.
@@ -79,7 +89,7 @@ def rollout_figure(images, maps, blur=0, titles=None):
     return figure
 
 
-def attention_distance_figure(distances):
+def attention_distance_figure(distances: np.ndarray) -> "Figure":
     """Draws one dot for every head over the depth of its layer (Figures 7 right and 10).
 
     Args:
@@ -95,12 +105,12 @@ def attention_distance_figure(distances):
     axis.set_xlabel("Network depth (layer)")
     axis.set_ylabel("Mean attention distance (pixels)")
     axis.set_ylim(bottom=0)
-    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
     axis.legend(fontsize=5, ncols=1 + heads // 9)
     return figure
 
 
-def filters_figure(filters, columns=7):
+def filters_figure(filters: np.ndarray, columns: int = 7) -> "Figure":
     """Draws the principal filters as a grid of small images (Figure 7 left).
 
     Args:
@@ -116,7 +126,7 @@ def filters_figure(filters, columns=7):
     return figure
 
 
-def position_similarity_figure(similarity):
+def position_similarity_figure(similarity: np.ndarray) -> "Figure":
     """Draws the tile of similarities of every patch (Figure 7 centre).
 
     Args:

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -19,7 +20,7 @@ class PrincipalFilters(NamedTuple):
     explained: np.ndarray
 
 
-def principal_components(kernel, components=28):
+def principal_components(kernel: np.ndarray, components: int = 28) -> PrincipalFilters:
     """Returns the principal components of a convolution's filters.
 
     Args:
@@ -46,7 +47,7 @@ def principal_components(kernel, components=28):
     return PrincipalFilters(images, variance[:components] / variance.sum())
 
 
-def embedding_filters(model, components=28):
+def embedding_filters(model: keras.Model, components: int = 28) -> PrincipalFilters:
     """Returns the principal components of the patch embedding's filters (equation 1).
 
     A hybrid's embedding sees features instead of pixels; there, and in a ResNet,

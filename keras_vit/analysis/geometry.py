@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def token_distances(grid_size, stride):
+def token_distances(grid_size: tuple[int, int], stride: float) -> np.ndarray:
     """Returns the Euclidean distance between every two tokens.
 
     Args:
@@ -13,6 +13,7 @@ def token_distances(grid_size, stride):
     Returns:
         (rows * columns, rows * columns) float32 array, in pixels, raster order.
     """
-    places = np.stack(np.mgrid[: grid_size[0], : grid_size[1]], axis=-1).reshape(-1, 2) * stride
+    rows, columns = grid_size
+    places = np.moveaxis(np.mgrid[:rows, :columns], 0, -1).reshape(-1, 2) * stride
     offsets = places[:, None] - places[None, :]
     return np.sqrt((offsets**2).sum(axis=-1)).astype("float32")

@@ -27,7 +27,14 @@ class Cost(NamedTuple):
         return Cost(*(count * a for a in self))
 
     @classmethod
-    def of_product(cls, inputs, outputs, rows=1, executed_rows=None, bias=True):
+    def of_product(
+        cls,
+        inputs: int,
+        outputs: int,
+        rows: int = 1,
+        executed_rows: int | None = None,
+        bias: bool = True,
+    ) -> "Cost":
         """Counts a dense layer.
 
         Args:

@@ -1,12 +1,13 @@
 """Cosine similarity of position embeddings (Figure 7 centre, Figure 9)."""
 
+import keras
 import numpy as np
 from keras import ops
 
 from keras_vit.layers.position_embedding import POSITION_EMBEDDINGS
 
 
-def position_similarity(model, block=0):
+def position_similarity(model: keras.Model, block: int = 0) -> np.ndarray:
     """Compares the position embedding of every patch with that of every other.
 
     Args:

@@ -1,9 +1,11 @@
 """Parameters and multiply-accumulates of the ResNets: the hybrids' stem and BiT."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from keras_vit.analysis.multiply_accumulates import Cost
 from keras_vit.models.argument_checks import as_height_width
+from keras_vit.typing import ImageSize
 
 
 class FeatureMap(NamedTuple):
@@ -14,7 +16,7 @@ class FeatureMap(NamedTuple):
     channels: int
 
 
-def taps(size, kernel_size, strides, output_size, padding_before):
+def taps(size: int, kernel_size: int, strides: int, output_size: int, padding_before: int) -> int:
     """Returns how many inputs a convolution reads along one axis, over all its outputs.
 
     Positions in the zero padding are not read.
@@ -26,7 +28,7 @@ def taps(size, kernel_size, strides, output_size, padding_before):
     return total
 
 
-def same_padding(size, kernel_size, strides):
+def same_padding(size: int, kernel_size: int, strides: int) -> tuple[int, int]:
     """Returns (output size, zeros before) of "same" padding along one axis."""
     output_size = -(-size // strides)
     total = max((output_size - 1) * strides + kernel_size - size, 0)
@@ -88,7 +90,9 @@ class _Counter:
                 self.unit(64 * width_factor * 2**stage, strides, padding, pre_activation)
 
 
-def stem_costs(image_size, num_layers, width_factor):
+def stem_costs(
+    image_size: ImageSize, num_layers: Sequence[int], width_factor: float
+) -> tuple[Cost, Cost, FeatureMap]:
     """Counts the ResNet of a hybrid.
 
     Returns:
@@ -107,7 +111,13 @@ def _symmetric_padding(size, kernel_size, strides):
     return (size + 2 * before - kernel_size) // strides + 1, before
 
 
-def resnet_costs(image_size, num_layers, width_factor, num_classes, **_):
+def resnet_costs(
+    image_size: ImageSize,
+    num_layers: Sequence[int],
+    width_factor: float,
+    num_classes: int | None,
+    **_: Any,
+) -> dict[str, Cost]:
     """Counts a `ResNetV2`; arguments are its constructor's. Returns {layer type: `Cost`}."""
     counter = _Counter(image_size)
     counter.convolve(64 * width_factor, 7, 2, _symmetric_padding)

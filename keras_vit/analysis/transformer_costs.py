@@ -1,11 +1,20 @@
 """Parameters and multiply-accumulates of the Vision Transformer and its relatives."""
 
+from typing import Any
+
 from keras_vit.analysis.multiply_accumulates import Cost
 from keras_vit.analysis.resnet_costs import FeatureMap, stem_costs
 from keras_vit.models.argument_checks import as_height_width
 
 
-def attention_costs(hidden_size, num_heads, length, sequences=1, queries=None, relative=False):
+def attention_costs(
+    hidden_size: int,
+    num_heads: int,
+    length: int,
+    sequences: int = 1,
+    queries: int | None = None,
+    relative: bool = False,
+) -> Cost:
     """Counts multi-head self-attention (equations 5 to 8).
 
     Args:
@@ -36,7 +45,9 @@ def attention_costs(hidden_size, num_heads, length, sequences=1, queries=None, r
     return result
 
 
-def mlp_costs(hidden_size, mlp_dim, tokens, executed_tokens=None):
+def mlp_costs(
+    hidden_size: int, mlp_dim: int, tokens: int, executed_tokens: int | None = None
+) -> Cost:
     """Counts the two dense layers of an encoder block (equation 3)."""
     first = Cost.of_product(hidden_size, mlp_dim, tokens, executed_tokens)
     return first + Cost.of_product(mlp_dim, hidden_size, tokens, executed_tokens)
@@ -95,7 +106,7 @@ def _head(arguments, tokens):
     return head, norm
 
 
-def transformer_costs(**arguments):
+def transformer_costs(**arguments: Any) -> dict[str, Cost]:
     """Counts a `VisionTransformer`; arguments are its constructor's. Returns {layer type: `Cost`}.
 
     For a model of images and one global attention over N patches and T tokens this

@@ -6,12 +6,14 @@ is compared with a model before any of its data is read.
 
 import contextlib
 import json
+import os
 import re
 import struct
 import zipfile
 import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -38,17 +40,34 @@ DAMAGE = (
 GRID_COMMENT = re.compile(rb"position grid (\d+)x(\d+)")
 
 
-def open_source(path):
+class Source(Protocol):
+    """The arrays of a checkpoint.
+
+    Attributes:
+        path: of the file.
+        shapes: {name: shape}.
+        grid: (rows, columns) of its position embeddings if it states them.
+        config: what its config.json holds.
+    """
+
+    path: Path
+    shapes: dict[str, tuple[int, ...]]
+    grid: tuple[int, int] | None
+    config: Mapping[str, Any]
+
+    def is_numeric(self, name: str) -> bool:
+        """Returns whether an array holds floating-point numbers."""
+
+    def read(self, name: str) -> np.ndarray:
+        """Returns an array as float32."""
+
+
+def open_source(path: str | os.PathLike) -> Source:
     """Opens a checkpoint of any supported kind.
 
     Args:
         path: a .npz, .safetensors or .keras file, a directory that Hugging Face's
             `save_pretrained` wrote, or a run directory of `python -m training`.
-
-    Returns:
-        An object with `shapes`, a dict of names to shapes, `read(name)`, which
-        returns a float32 array, `grid`, the (rows, columns) of its position
-        embeddings if it states them, and `config`, the dict of its config.json.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -74,12 +93,12 @@ def open_source(path):
     )
 
 
-class NpzSource:
+class NpzSource(Source):
     """The arrays of a NumPy archive. Pickled arrays are refused."""
 
-    config: ClassVar = {}
+    config: Mapping[str, Any] = {}
 
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         self.path = path
         with _reading(path):
             self._archive = zipfile.ZipFile(path)
@@ -104,11 +123,11 @@ class NpzSource:
             )
         return shape, dtype
 
-    def is_numeric(self, name):
+    def is_numeric(self, name: str) -> bool:
         dtype = self._dtypes[name]
         return dtype.kind == "f" or _is_bfloat16(dtype)
 
-    def read(self, name):
+    def read(self, name: str) -> np.ndarray:
         with _reading(self.path, name), self._archive.open(f"{name}.npy") as file:
             array = np.lib.format.read_array(file, allow_pickle=False)
             if file.read(1):
@@ -119,10 +138,10 @@ class NpzSource:
         return array.astype(np.float32, copy=False)
 
 
-class SafetensorsSource:
+class SafetensorsSource(Source):
     """The tensors of one or several safetensors files."""
 
-    def __init__(self, paths, config=None):
+    def __init__(self, paths: Sequence[Path], config: Mapping[str, Any] | None = None) -> None:
         self.path = paths[0]
         self.config = config or {}
         with _reading(self.path.with_name("config.json")):
@@ -139,20 +158,20 @@ class SafetensorsSource:
                     self._dtypes[name] = tensor.get_dtype()
                     self._files[name] = file
 
-    def is_numeric(self, name):
+    def is_numeric(self, name: str) -> bool:
         return self._dtypes[name] in ("F16", "BF16", "F32", "F64")
 
-    def read(self, name):
+    def read(self, name: str) -> np.ndarray:
         with _reading(self.path, name):
             return self._files[name].get_tensor(name).astype(np.float32, copy=False)
 
 
-class KerasSource:
+class KerasSource(Source):
     """The weights of a model saved with `model.save`, under their published names."""
 
-    config: ClassVar = {}
+    config: Mapping[str, Any] = {}
 
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         import keras
 
         from keras_vit.checkpoints.variable_names import weights_of
@@ -166,10 +185,10 @@ class KerasSource:
         self.shapes = {name: tuple(weight.shape) for name, weight in self._weights.items()}
         self.grid = getattr(model, "grid_size", None)
 
-    def is_numeric(self, name):
+    def is_numeric(self, name: str) -> bool:
         return True
 
-    def read(self, name):
+    def read(self, name: str) -> np.ndarray:
         return self._weights[name].value()
 
 

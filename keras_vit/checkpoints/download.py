@@ -15,7 +15,7 @@ import keras
 try:
     import fcntl
 except ImportError:  # Windows has no such locks
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]
 
 CHUNK = 1 << 20
 
@@ -24,13 +24,13 @@ class DownloadError(OSError):
     """A checkpoint could not be downloaded."""
 
 
-def cache_directory():
+def cache_directory() -> Path:
     """Returns the folder of downloads: keras_vit in Keras's own, `$KERAS_HOME` or ~/.keras."""
     home = os.environ.get("KERAS_HOME") or Path.home() / ".keras"
     return Path(home) / "keras_vit"
 
 
-def download(url, path, timeout=30):
+def download(url: str, path: str | os.PathLike, timeout: float = 30) -> Path:
     """Downloads a file unless it is there, and shows how far it is.
 
     The data goes to a file beside `path`, which is renamed when it is complete

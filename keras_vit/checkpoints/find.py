@@ -1,12 +1,13 @@
 """Checkpoints by name or path."""
 
+import os
 from pathlib import Path
 
 from keras_vit.checkpoints.download import cache_directory, download
 from keras_vit.checkpoints.published import url_of
 
 
-def find_checkpoint(name_or_path):
+def find_checkpoint(name_or_path: str | os.PathLike) -> Path:
     """Returns the path of a checkpoint, which is downloaded first if it is a published name.
 
     Args:

@@ -1,28 +1,29 @@
 """Strict loading of published checkpoints."""
 
+import os
 import warnings
+from collections.abc import Sequence
 
+import keras
 import numpy as np
 
 from keras_vit.checkpoints.array_files import open_source
 from keras_vit.checkpoints.errors import CheckpointError
 from keras_vit.checkpoints.find import find_checkpoint
-from keras_vit.checkpoints.formats import bit_npz, hugging_face, official_npz, timm
+from keras_vit.checkpoints.formats import FORMATS
 from keras_vit.checkpoints.resize import resize_line, resize_table
 from keras_vit.checkpoints.variable_names import weights_of
-
-FORMATS = {
-    official_npz.Layout: ("the original's .npz", official_npz.ALIASES),
-    bit_npz.BiTLayout: ("BiT's .npz", bit_npz.ALIASES),
-    hugging_face.HuggingFaceLayout: ("Hugging Face's safetensors", hugging_face.ALIASES),
-    timm.TimmLayout: ("timm's safetensors", timm.ALIASES),
-}
 
 # What comes after the encoder.
 _OPTIONAL = ("head", "pre_logits")
 
 
-def load_checkpoint(model, path, skip=(), position_grid=None):
+def load_checkpoint(
+    model: keras.Model,
+    path: str | os.PathLike,
+    skip: Sequence[str] = (),
+    position_grid: tuple[int, int] | None = None,
+) -> None:
     """Loads a published checkpoint into a model, all of it or nothing.
 
     Reads the .npz files of the original (both generations of names), of AugReg,
@@ -58,7 +59,7 @@ def load_checkpoint(model, path, skip=(), position_grid=None):
     _assign(model, source, layout, _as_names(skip), position_grid or source.grid)
 
 
-def load_weights(model, path):
+def load_weights(model: keras.Model, path: str | os.PathLike) -> None:
     """Loads pre-trained weights for transfer: what comes after the encoder may differ.
 
     A head of another size, or none, leaves the model's head as initialised, and
@@ -95,7 +96,7 @@ def _layout_of(source, position_grid):
     some = ", ".join(sorted(source.shapes)[:5]) or "none"
     raise CheckpointError(
         f"{source.path} is in no known format. Expected the arrays of "
-        f"{', '.join(name for name, _ in FORMATS.values())}. Its first arrays are: {some}"
+        f"{', '.join(layout.title for layout in FORMATS)}. Its first arrays are: {some}"
     )
 
 
@@ -198,10 +199,8 @@ def _is_skipped(names, skip, layout):
 
 def _under(name, part, layout):
     """Returns whether an array is the one called `part` or inside of that module."""
-    _, aliases = FORMATS[type(layout)]
-    prefix = getattr(layout, "prefix", "")
-    for spelled in (part, *aliases.get(part, ())):
-        for full in (spelled, prefix + spelled):
+    for spelled in (part, *layout.aliases.get(part, ())):
+        for full in (spelled, layout.prefix + spelled):
             if name == full or name.startswith((f"{full}/", f"{full}.")):
                 return True
     return False

@@ -44,7 +44,7 @@ RECOMMENDED = {
 }
 
 
-def url_of(name):
+def url_of(name: str) -> str:
     """Returns the address of a published checkpoint.
 
     Args:
@@ -62,8 +62,8 @@ def url_of(name):
     folder, _, file = name.removesuffix(".npz").rpartition("/")
     if folder == "augreg":
         file = _expand(file.replace("+", "_").replace("ViT-", ""))
-    path, grammar = FOLDERS.get(folder, (None, None))
-    if path is None or not grammar.fullmatch(file):
+    path, grammar = FOLDERS.get(folder, ("", None))
+    if grammar is None or not grammar.fullmatch(file):
         raise ValueError(
             f"Expected the name of a published checkpoint, such as {', '.join(EXAMPLES)}. "
             f"Received: {name!r}"

@@ -6,8 +6,11 @@ import numpy as np
 
 from keras_vit.checkpoints.errors import CheckpointError
 
+# Rows and columns of a grid of patches.
+Grid = tuple[int, int]
 
-def resize_line(table, target):
+
+def resize_line(table: np.ndarray, target: int) -> np.ndarray:
     """Resamples a table along its first axis, linearly, with the ends aligned.
 
     Sample i of the result lies at i * (source - 1) / (target - 1) of the table.
@@ -31,7 +34,7 @@ def resize_line(table, target):
     return ((1 - fraction) * wide[below] + fraction * wide[above]).astype(table.dtype)
 
 
-def resize_grid(grid, rows, columns):
+def resize_grid(grid: np.ndarray, rows: int, columns: int) -> np.ndarray:
     """Resamples a grid of embeddings, bilinearly, with the corners aligned.
 
     This is what fine-tuning at another resolution does to position embeddings.
@@ -49,7 +52,9 @@ def resize_grid(grid, rows, columns):
     return np.ascontiguousarray(wide.astype(grid.dtype))
 
 
-def grid_of_table(entries, class_token, grid_size, stated=None):
+def grid_of_table(
+    entries: int, class_token: bool, grid_size: Grid, stated: Grid | None = None
+) -> tuple[int, int, int]:
     """Returns the (rows, columns, class entries) of a table of position embeddings.
 
     Published tables are square, with or without an entry for the class token.
@@ -89,7 +94,9 @@ def grid_of_table(entries, class_token, grid_size, stated=None):
     )
 
 
-def resize_table(table, class_token, grid_size, stated=None):
+def resize_table(
+    table: np.ndarray, class_token: bool, grid_size: Grid, stated: Grid | None = None
+) -> np.ndarray:
     """Resizes a table of position embeddings to a model's grid.
 
     Args:

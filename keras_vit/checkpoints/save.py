@@ -5,6 +5,7 @@ import uuid
 import zipfile
 from pathlib import Path
 
+import keras
 import numpy as np
 
 from keras_vit.checkpoints.formats.bit_npz import BiTLayout
@@ -13,7 +14,9 @@ from keras_vit.checkpoints.variable_names import weights_of
 from keras_vit.models.vision_transformer import VisionTransformer
 
 
-def save_checkpoint(model, path, layout=None):
+def save_checkpoint(
+    model: keras.Model, path: str | os.PathLike, layout: Layout | BiTLayout | None = None
+) -> None:
     """Writes a model's weights as the original's .npz file, or BiT's.
 
     A model that was loaded from such a file is written back as it was read, bit

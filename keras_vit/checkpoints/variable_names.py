@@ -26,7 +26,7 @@ class PositionTable:
         class_token: bool, whether the first entry belongs to the class token.
     """
 
-    grid_size: tuple
+    grid_size: tuple[int, int]
     class_token: bool
 
 
@@ -44,16 +44,16 @@ class Weight:
 
     name: str
     variable: keras.Variable
-    shape: tuple
+    shape: tuple[int, ...]
     positions: PositionTable | str | None = None
 
-    def value(self):
+    def value(self) -> np.ndarray:
         """Returns the variable as a float32 array of the published shape."""
         value = np.asarray(ops.convert_to_numpy(self.variable), np.float32)
         return np.reshape(value, self.shape)
 
 
-def weights_of(model):
+def weights_of(model: keras.Model) -> list[Weight]:
     """Returns every variable of a model under its published name.
 
     Args:

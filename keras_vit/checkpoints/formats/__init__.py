@@ -1,0 +1,8 @@
+"""The published formats of checkpoints, a file each, in the order in which they are tried."""
+
+from keras_vit.checkpoints.formats.bit_npz import BiTLayout
+from keras_vit.checkpoints.formats.hugging_face import HuggingFaceLayout
+from keras_vit.checkpoints.formats.official_npz import Layout
+from keras_vit.checkpoints.formats.timm import TimmLayout
+
+FORMATS = (Layout, BiTLayout, HuggingFaceLayout, TimmLayout)

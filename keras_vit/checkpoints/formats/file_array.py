@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keras_vit.checkpoints.variable_names import Weight
+from keras_vit.checkpoints.variable_names import PositionTable, Weight
 
 
 def _reshape(array, weight):
@@ -25,11 +25,11 @@ class FileArray:
     """
 
     name: str
-    shape: tuple
+    shape: tuple[int, ...]
     weights: tuple[Weight, ...]
-    unpack: Callable = _reshape
+    unpack: Callable[..., list[np.ndarray]] = _reshape
 
     @property
-    def positions(self):
+    def positions(self) -> PositionTable | str | None:
         """What it takes to resize the array, or None."""
         return self.weights[0].positions if len(self.weights) == 1 else None

@@ -1,15 +1,14 @@
 """Hugging Face's safetensors of `ViTModel` and `ViTForImageClassification`."""
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
+from keras_vit.checkpoints.formats.file_array import FileArray
+from keras_vit.checkpoints.formats.file_layout import FileLayout
 from keras_vit.checkpoints.formats.torch_layout import file_array, no_place
-
-ALIASES = {
-    "head": ("classifier",),
-    "pre_logits": ("vit.pooler", "pooler"),
-    "cls": ("vit.embeddings.cls_token", "embeddings.cls_token"),
-}
+from keras_vit.checkpoints.variable_names import Weight
 
 LEAVES = {"kernel": "weight", "scale": "weight", "bias": "bias"}
 
@@ -45,7 +44,7 @@ RENAMED_BLOCK = {
 
 
 @dataclass(frozen=True)
-class HuggingFaceLayout:
+class HuggingFaceLayout(FileLayout):
     """The arrays of a Hugging Face file.
 
     Attributes:
@@ -53,27 +52,26 @@ class HuggingFaceLayout:
         renamed: bool, whether the blocks have the names of transformers 5.
     """
 
+    title = "Hugging Face's safetensors"
+    aliases: ClassVar = {
+        "head": ("classifier",),
+        "pre_logits": ("vit.pooler", "pooler"),
+        "cls": ("vit.embeddings.cls_token", "embeddings.cls_token"),
+    }
     prefix: str = "vit."
     renamed: bool = False
 
     @classmethod
-    def detect(cls, shapes, grid=None):
+    def detect(
+        cls, shapes: Mapping[str, tuple[int, ...]], grid: tuple[int, int] | None = None
+    ) -> "HuggingFaceLayout | None":
         """Returns the layout of a file, or None if it is not one of Hugging Face's."""
         for prefix in ("vit.", ""):
             if f"{prefix}embeddings.patch_embeddings.projection.weight" in shapes:
                 return cls(prefix, any(n.startswith(f"{prefix}layers.") for n in shapes))
         return None
 
-    def owns(self, name):
-        """Returns whether an array of the file belongs to the model: always."""
-        return True
-
-    def file_arrays(self, weights):
-        """Returns the `FileArray`s that a file of this layout holds for a model.
-
-        Raises:
-            CheckpointError: if the format has no place for one of the weights.
-        """
+    def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
         arrays = []
         for weight in weights:
             projected = re.search(r"/(query|key|value)/", weight.name)

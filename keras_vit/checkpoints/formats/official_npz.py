@@ -7,15 +7,17 @@ recognises it, and a file is written back as it was read.
 
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from keras_vit.checkpoints.formats.file_array import FileArray
-from keras_vit.checkpoints.variable_names import POSITION_TABLE
+from keras_vit.checkpoints.formats.file_layout import FileLayout
+from keras_vit.checkpoints.variable_names import POSITION_TABLE, Weight
+from keras_vit.models.vision_transformer import VisionTransformer
 
 PREFIXES = ("opt/target/", "params/img/", "params/", "")
-MODULES = ("Transformer/", "embedding/", "conv_root/", "cls", "pos_embedding", "head/")
 
 # Where the table of position embeddings has been kept.
 POSITION_NAMES = (POSITION_TABLE, "Transformer/pos_embedding", "pos_embedding")
@@ -31,11 +33,9 @@ GROUP_NORM = re.compile(r"(.*/)?gn(_root|_proj|\d)/(scale|bias)")
 BLOCK = re.compile(r"Transformer/encoderblock_(\d+)/(.+)")
 SCANNED = "Transformer/encoderblock/"
 
-ALIASES = {}
-
 
 @dataclass(frozen=True)
-class Layout:
+class Layout(FileLayout):
     """A spelling of the published arrays.
 
     Attributes:
@@ -51,6 +51,7 @@ class Layout:
         group_norm_rank: 1 or 4, the rank of the arrays of group normalisation.
     """
 
+    title = "the original's .npz"
     prefix: str = ""
     renumbered: bool = False
     positions: str = POSITION_TABLE
@@ -59,13 +60,10 @@ class Layout:
     group_norm_rank: int = 1
 
     @classmethod
-    def detect(cls, shapes, grid=None):
-        """Returns the layout of a file, or None if it is not one of the original's.
-
-        Args:
-            shapes: dict of the file's names to shapes.
-            grid: (rows, columns) of the file's position embeddings if stated.
-        """
+    def detect(
+        cls, shapes: Mapping[str, tuple[int, ...]], grid: tuple[int, int] | None = None
+    ) -> "Layout | None":
+        """Returns the layout of a file, or None if it is not one of the original's."""
         for prefix in PREFIXES:
             names = {n[len(prefix) :]: s for n, s in shapes.items() if n.startswith(prefix)}
             if any(n.startswith("Transformer/") for n in names):
@@ -84,7 +82,7 @@ class Layout:
         )
 
     @classmethod
-    def of_model(cls, model):
+    def of_model(cls, model: VisionTransformer) -> "Layout":
         """Returns the layout in which a model that was not read from a file is written.
 
         Attention pooling exists in big_vision alone, so it gets big_vision's.
@@ -93,7 +91,7 @@ class Layout:
             return cls(renumbered=True, positions="pos_embedding")
         return cls()
 
-    def owns(self, name):
+    def owns(self, name: str) -> bool:
         """Returns whether an array of the file belongs to the model.
 
         With a prefix, what lies outside of it is the state of an optimizer or
@@ -101,16 +99,9 @@ class Layout:
         """
         return name.startswith(self.prefix)
 
-    def file_arrays(self, weights):
-        """Returns the arrays that a file of this layout holds for a model.
-
-        Args:
-            weights: the model's `Weight`s.
-
-        Returns:
-            A list of `FileArray`.
-        """
-        single, stacks = [], {}
+    def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
+        single: list[FileArray] = []
+        stacks: dict[str, list[Weight]] = {}
         for weight in weights:
             block = BLOCK.fullmatch(weight.name) if self.scanned else None
             if block:
@@ -123,7 +114,7 @@ class Layout:
             single.append(FileArray(name, shape, tuple(stack), _unstack))
         return single
 
-    def pack(self, array, weights):
+    def pack(self, array: FileArray, weights: Sequence[Weight]) -> np.ndarray:
         """Returns the value of one array of the file.
 
         Args:
@@ -141,7 +132,7 @@ class Layout:
             table = next((w for w in weights if w.name == POSITION_TABLE), None)
             if weight.name == "cls" and table is not None:
                 value = value + table.value()[:, :1]
-            elif weight is table and table.positions.class_token:
+            elif weight is table and getattr(table.positions, "class_token", False):
                 value = value[:, 1:]
         return np.reshape(value, array.shape)
 

@@ -1,14 +1,16 @@
 """The safetensors of timm's `VisionTransformer`."""
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from keras_vit.checkpoints.formats.file_array import FileArray
+from keras_vit.checkpoints.formats.file_layout import FileLayout
 from keras_vit.checkpoints.formats.torch_layout import file_array, no_place
-
-ALIASES = {"cls": ("cls_token",)}
+from keras_vit.checkpoints.variable_names import Weight
 
 LEAVES = {"kernel": "weight", "scale": "weight", "bias": "bias"}
 
@@ -48,29 +50,26 @@ def _split_bias(array, *weights):
 
 
 @dataclass(frozen=True)
-class TimmLayout:
+class TimmLayout(FileLayout):
     """The arrays of a timm file: queries, keys and values of a block in one."""
 
+    title = "timm's safetensors"
+    aliases: ClassVar = {"cls": ("cls_token",)}
+
     @classmethod
-    def detect(cls, shapes, grid=None):
+    def detect(
+        cls, shapes: Mapping[str, tuple[int, ...]], grid: tuple[int, int] | None = None
+    ) -> "TimmLayout | None":
         """Returns the layout of a file, or None if it is not one of timm's."""
         return cls() if "patch_embed.proj.weight" in shapes else None
 
-    def owns(self, name):
-        """Returns whether an array of the file belongs to the model: always."""
-        return True
-
-    def file_arrays(self, weights):
-        """Returns the `FileArray`s that a file of this layout holds for a model.
-
-        Raises:
-            CheckpointError: if the format has no place for one of the weights.
-        """
-        arrays, projections = [], {}
+    def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
+        arrays: list[FileArray] = []
+        projections: dict[tuple[str, str], list[Weight]] = {}
         for weight in weights:
             projection = PROJECTION.fullmatch(weight.name)
             if projection:
-                projections.setdefault(projection.groups(), []).append(weight)
+                projections.setdefault((projection[1], projection[2]), []).append(weight)
             else:
                 arrays.append(file_array(self._name(weight), weight))
         for (block, leaf), parts in projections.items():

@@ -4,19 +4,20 @@ import numpy as np
 
 from keras_vit.checkpoints.errors import CheckpointError
 from keras_vit.checkpoints.formats.file_array import FileArray
+from keras_vit.checkpoints.variable_names import Weight
 
 
-def transpose_dense(array, weight):
+def transpose_dense(array: np.ndarray, weight: Weight) -> list[np.ndarray]:
     """Unpacks a linear layer's (out, in) weight."""
     return [np.reshape(np.ascontiguousarray(array.T), weight.shape)]
 
 
-def transpose_convolution(array, weight):
+def transpose_convolution(array: np.ndarray, weight: Weight) -> list[np.ndarray]:
     """Unpacks a convolution's (out, in, rows, columns) weight."""
     return [np.ascontiguousarray(array.transpose(2, 3, 1, 0))]
 
 
-def file_array(name, weight, outputs=1):
+def file_array(name: str, weight: Weight, outputs: int = 1) -> FileArray:
     """Returns the `FileArray` of one weight in PyTorch's arrangement.
 
     Args:
@@ -37,7 +38,7 @@ def file_array(name, weight, outputs=1):
     return FileArray(name, flat, (weight,), transpose_dense)
 
 
-def no_place(weight, format_name):
+def no_place(weight: Weight, format_name: str) -> CheckpointError:
     """Returns the error for a weight that a format has no name for."""
     return CheckpointError(
         f"{format_name} has no place for the model's {weight.name}: it holds plain Vision "

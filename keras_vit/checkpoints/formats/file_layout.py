@@ -1,0 +1,48 @@
+"""What every format of checkpoints answers."""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from keras_vit.checkpoints.formats.file_array import FileArray
+from keras_vit.checkpoints.variable_names import Weight
+
+
+class FileLayout:
+    """How a published format names and arranges the arrays of a model.
+
+    Attributes:
+        title: of the format, in messages.
+        aliases: {published name of a module: the names that its files have for it}.
+        prefix: before every name that belongs to the model.
+    """
+
+    title: ClassVar[str]
+    aliases: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    prefix = ""
+
+    @classmethod
+    def detect(
+        cls, shapes: Mapping[str, tuple[int, ...]], grid: tuple[int, int] | None = None
+    ) -> "FileLayout | None":
+        """Returns the layout of a file, or None if the file is of another format.
+
+        Args:
+            shapes: {name: shape} of the file's arrays.
+            grid: (rows, columns) of the file's position embeddings if stated.
+        """
+        raise NotImplementedError
+
+    def owns(self, name: str) -> bool:
+        """Returns whether an array of the file belongs to the model."""
+        return True
+
+    def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
+        """Returns the arrays that a file of this layout holds for a model.
+
+        Args:
+            weights: of the model.
+
+        Raises:
+            CheckpointError: if the format has no place for one of the weights.
+        """
+        raise NotImplementedError

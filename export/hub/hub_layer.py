@@ -33,14 +33,13 @@ class HubLayer(keras.layers.Layer):
     Raises:
         ExportError: if the SavedModel cannot be called or lists no variables.
 
-    Example:
-
-    >>> model = keras.Sequential([
-    ...     keras.Input((224, 224, 3)),
-    ...     HubLayer("modules/vit_b16_feature_vector"),
-    ...     keras.layers.Dense(10),
-    ... ])
-    >>> model.compile("adamw", keras.losses.CategoricalCrossentropy(from_logits=True))
+    Examples:
+        >>> model = keras.Sequential([
+        ...     keras.Input((224, 224, 3)),
+        ...     HubLayer("modules/vit_b16_feature_vector"),
+        ...     keras.layers.Dense(10),
+        ... ])
+        >>> model.compile("adamw", keras.losses.CategoricalCrossentropy(from_logits=True))
     """
 
     def __init__(self, handle: str | os.PathLike, trainable: bool = True, **kwargs: Any):

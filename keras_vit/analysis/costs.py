@@ -92,12 +92,11 @@ def costs(model: str | keras.Model, **arguments: Any) -> Costs:
         ValueError: if the name is not known, if the model is of another class, or if
             arguments come with a model.
 
-    Example:
-
-    >>> keras_vit.costs("ViT-B/16").macs
-    17563828224
-    >>> keras_vit.costs("ViT-B/16", num_classes=None).exaflops(images=7 * 303e6)
-    223.508...
+    Examples:
+        >>> keras_vit.costs("ViT-B/16").macs
+        17563828224
+        >>> keras_vit.costs("ViT-B/16", num_classes=None).exaflops(images=7 * 303e6)
+        223.508...
     """
     if isinstance(model, str):
         class_name, named = variants.arguments_of(model)

@@ -49,10 +49,9 @@ def load_checkpoint(
             or of another shape, if one holds a NaN or an infinity, or if a name
             in `skip` is no array's. The model is unchanged.
 
-    Example:
-
-    >>> model = keras_vit.create_model("ViT-B/16", num_classes=10, image_size=384)
-    >>> keras_vit.load_checkpoint(model, "ViT-B_16.npz", skip=("head", "pre_logits"))
+    Examples:
+        >>> model = keras_vit.create_model("ViT-B/16", num_classes=10, image_size=384)
+        >>> keras_vit.load_checkpoint(model, "ViT-B_16.npz", skip=("head", "pre_logits"))
     """
     source = open_source(find_checkpoint(path))
     layout = _layout_of(source, position_grid)

@@ -24,11 +24,10 @@ def load_dataset(
 ) -> tf.data.Dataset:
     """Returns one pass over a split, in its stored order.
 
-    Example:
-
-        training.load_dataset("cifar10", "train[:98%]", preprocess="decode|resize(224)")
-        training.load_dataset("folder:/data/birds", "train[90%:]")
-        training.load_dataset("tfds:my_dataset:1.0.0", "full", data_dir="/data/tfds")
+    Examples:
+        >>> training.load_dataset("cifar10", "train[:98%]", preprocess="decode|resize(224)")
+        >>> training.load_dataset("folder:/data/birds", "train[90%:]")
+        >>> training.load_dataset("tfds:my_dataset:1.0.0", "full", data_dir="/data/tfds")
 
     Args:
         name: a data set of the table (`python -m training data list`), `vtab/task`,

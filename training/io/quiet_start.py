@@ -25,10 +25,9 @@ def quiet_start() -> Iterator[None]:
     descriptor, so it is redirected for the whole process. Lines that are not
     chatter are printed at the end, also if the import fails.
 
-    Example:
-
-    >>> with quiet_start():
-    ...     import tensorflow as tf
+    Examples:
+        >>> with quiet_start():
+        ...     import tensorflow as tf
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     stderr: Any = sys.__stderr__

@@ -1,13 +1,15 @@
 """`python -m benchmarks tpu_compile`: the training step, compiled ahead of time for TPUs.
 
-TensorFlow lowers our step, weights' update and all-reduce included, to StableHLO; the TPU
-compiler in libtpu compiles it for a topology, without any TPU at hand. That shows whether the
-step compiles for the chip, whether it fits its memory, and what its gradients' sums become. It
-does not show speed, and the program is not the one that `TPUStrategy` traces, but the same step
-lowered for one replica with the all-reduces put in.
+The TPU compiler in libtpu compiles our step (dropout, clipping and the update of the weights
+included) for a topology, without any TPU at hand. That shows whether the step compiles for the
+chip, whether it fits its memory, and what its gradients' sums become. It does not show speed.
 
-Needs `pip install jax==0.10.2 libtpu==0.0.42.1` (half a gigabyte), here or, with `--python`, in
-an environment of its own.
+`--engine jax` compiles the program that the JAX engine runs on that slice, on the mesh
+`--mesh data=…,fsdp=…`. `--engine tensorflow` compiles not the program that `TPUStrategy` traces,
+but the same step lowered by TensorFlow for one replica, with the all-reduces put in.
+
+Needs `pip install jax==0.10.2 libtpu==0.0.52` (half a gigabyte), here or, with `--python`, in
+an environment of its own, which for `--engine jax` has keras and ml_collections as well.
 """
 
 import itertools
@@ -25,7 +27,7 @@ from benchmarks.harness import options
 from benchmarks.harness.progress import track
 from training.reporting.table import Table
 
-COMPILER = pathlib.Path(__file__).parent / "harness" / "stablehlo_compiler.py"
+HARNESS = pathlib.Path(__file__).parent / "harness"
 
 
 def lower(
@@ -81,22 +83,28 @@ def lower(
     pathlib.Path(file).write_bytes(compiler_ir(stage="stablehlo_serialized"))
 
 
-def compile_for(
-    file: str | os.PathLike, topology: str, replicas: int, python: str
-) -> dict[str, Any]:
-    """Returns what the TPU compiler says of a StableHLO file, a dict.
+def run_compiler(python: str, program: str, *arguments: object) -> dict[str, Any]:
+    """Returns what a program of the harness, which calls the TPU compiler, prints.
 
-    Keys: `device`, `seconds`, and either `error` or `flops`, `arguments`, `temporaries` (bytes)
-    and `all_reduces`.
+    Args:
+        python: interpreter that has jax and libtpu.
+        program: name in `benchmarks/harness`.
+        *arguments: of the program.
+
+    Raises:
+        RuntimeError: if the compiler does not start.
     """
+    root = str(HARNESS.parents[1])
     result = subprocess.run(
-        [python, COMPILER, file, topology, str(replicas)],
+        [python, HARNESS / program, *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
         # Without these libtpu asks a metadata server, for minutes, what host this is.
         env=os.environ
         | {
+            "KERAS_BACKEND": "jax",
+            "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]),
             "JAX_PLATFORMS": "cpu",
             "TPU_SKIP_MDS_QUERY": "1",
             "TPU_ACCELERATOR_TYPE": "v5litepod-4",
@@ -109,48 +117,72 @@ def compile_for(
         last = (result.stderr.strip().splitlines() or ["no output"])[-1]
         raise RuntimeError(
             f"The TPU compiler did not start with {python}: {last}. "
-            "Install it with: pip install jax==0.10.2 libtpu==0.0.42.1"
+            "Install it with: pip install jax==0.10.2 libtpu==0.0.52"
         )
     return json.loads(lines[-1])
 
 
+def parse_mesh(text: str) -> dict[str, int]:
+    """Returns the axes that "data=…,fsdp=…" names; one that is left out takes what is left."""
+    axes = dict(part.split("=") for part in text.split(",")) if text else {"fsdp": "1"}
+    if not set(axes) <= {"data", "fsdp"}:
+        raise ValueError(f"Expected data=NUMBER,fsdp=NUMBER. Received: {text}")
+    return {"data": -1, "fsdp": 1 if "data" not in axes else -1} | {
+        name: int(size) for name, size in axes.items()
+    }
+
+
 def main(argv: Sequence[str]) -> int:
-    """Prints FLOPs, memory and all-reduces of the step of every model on every topology."""
+    """Prints FLOPs, memory and collectives of the step of every model on every topology."""
     parser = options.parser("tpu_compile", __doc__, batch_size=128)
+    parser.add_argument("--engine", choices=("tensorflow", "jax"), default="tensorflow")
     parser.add_argument("--model", nargs="+", default=["ViT-Ti/16"])
     parser.add_argument("--topology", nargs="+", default=["v5e:2x2"], help="such as v4:2x2x1")
+    parser.add_argument(
+        "--mesh", type=parse_mesh, default=parse_mesh(""), help="of jax: data=NUMBER,fsdp=NUMBER"
+    )
+    parser.add_argument("--remat", action="store_true", help="of jax: recompute activations")
     parser.add_argument("--precision", default="mixed_bfloat16")
     parser.add_argument("--python", default=sys.executable, help="interpreter with jax and libtpu")
     chosen = parser.parse_args(argv)
 
     rows = []
     pairs = list(itertools.product(chosen.model, chosen.topology))
+    for model, topology in track(pairs, " for ".join):
+        try:
+            found = _compile(model, topology, chosen)
+        except RuntimeError as error:
+            print(error, file=sys.stderr)
+            return 1
+        rows.append([model, topology, chosen.batch_size, *_cells(found)])
+        print(*rows[-1], sep=", ", file=sys.stderr)
+    columns = ["model", "topology", "images per chip", "compiled in", "TFLOP per step", "moved"]
+    print(Table([*columns, "arguments", "temporaries", "collectives"], rows).markdown())
+    return 0
+
+
+def _compile(model, topology, chosen):
+    if chosen.engine == "jax":
+        mesh = chosen.mesh["data"], chosen.mesh["fsdp"]
+        step = (model, topology, *mesh, chosen.batch_size, chosen.precision, chosen.remat)
+        return run_compiler(chosen.python, "jax_compiler.py", *step)
+    dimensions = topology.partition(":")[2].split("x")
+    replicas = math.prod(int(size) for size in dimensions)
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "step.stablehlo"
-        for model, topology in track(pairs, " for ".join):
-            dimensions = topology.partition(":")[2].split("x")
-            replicas = math.prod(int(size) for size in dimensions)
-            lower(model, chosen.batch_size, replicas, chosen.precision, file)
-            try:
-                found = compile_for(file, topology, replicas, chosen.python)
-            except RuntimeError as error:
-                print(error, file=sys.stderr)
-                return 1
-            rows.append([model, topology, chosen.batch_size, *_cells(found)])
-            print(*rows[-1], sep=", ", file=sys.stderr)
-    columns = ["model", "topology", "images per chip", "compiled in", "TFLOP per step"]
-    print(Table([*columns, "arguments", "temporaries", "all-reduces"], rows).markdown())
-    return 0
+        lower(model, chosen.batch_size, replicas, chosen.precision, file)
+        return run_compiler(chosen.python, "stablehlo_compiler.py", file, topology, replicas)
 
 
 def _cells(found):
     seconds = f"{found['seconds']:.0f} s"
     if "error" in found:
-        return [seconds, found["error"], "", "", ""]
+        return [seconds, found["error"], *[""] * 4]
     return [
         seconds,
         f"{found['flops'] / 1e12:.2f}",
+        f"{found['bytes'] / 1e9:.1f} GB",
         f"{found['arguments'] / 1e9:.2f} GB",
         f"{found['temporaries'] / 1e9:.2f} GB",
-        str(found["all_reduces"]),
+        ", ".join(f"{count} {name}" for name, count in found["collectives"].items()),
     ]

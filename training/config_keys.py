@@ -59,6 +59,15 @@ KEYS = (
         special="-1 is all devices that are left",
         resumable=True,
     ),
+    Key(
+        "processes.coordinator",
+        "",
+        "of sharded: host:port of process 0, or auto for what JAX detects; empty is one process, "
+        "or auto on a TPU slice of several hosts",
+        resumable=True,
+    ),
+    Key("processes.count", 1, "number of processes", least=1, resumable=True),
+    Key("processes.index", 0, "number of this process, from 0", least=0, resumable=True),
     Key("tpu", "", "name of the TPU, `local`, or its grpc:// address", resumable=True),
     Key("tpu_zone", "", "Google Cloud zone of the TPU", resumable=True),
     Key("tpu_project", "", "Google Cloud project of the TPU", resumable=True),

@@ -5,7 +5,6 @@ reaches into jax, whose version is therefore fixed.
 """
 
 import json
-import re
 import sys
 import time
 
@@ -16,6 +15,8 @@ from jax._src.interpreters import mlir
 from jax._src.lib import xla_client
 from jax._src.lib.mlir import ir
 from jax.experimental import topologies
+
+from benchmarks.harness.compiled_program import describe, reason
 
 
 def parse(serialized: bytes) -> ir.Module:
@@ -54,24 +55,12 @@ def main(file: str, topology: str, replicas: int) -> None:
             )
         except jax.errors.JaxRuntimeError as error:
             program = None
-            found["error"] = _reason(str(error))
+            found["error"] = reason(error)
         found["seconds"] = time.monotonic() - start
     if program is not None:
-        cost = program.cost_analysis()
-        cost = cost[0] if isinstance(cost, list) else cost
-        memory = program.get_compiled_memory_stats()
-        text = program.hlo_modules()[0].to_string()
-        found["flops"] = cost["flops"]
-        found["arguments"] = memory.argument_size_in_bytes
-        found["temporaries"] = memory.temp_size_in_bytes
-        found["all_reduces"] = len(re.findall(r"= .*\ball-reduce(?:-start)?\(", text))
+        cost, memory = program.cost_analysis(), program.get_compiled_memory_stats()
+        found |= describe(cost, memory, program.hlo_modules()[0].to_string())
     print(json.dumps(found))
-
-
-def _reason(text):
-    """Returns what a compiler error says on memory, or how it starts."""
-    match = re.search(r"Used [\d.]+\w of [\d.]+\w hbm", text)
-    return f"out of memory: {match[0]}" if match else text.split("\n", 1)[0][:120]
 
 
 if __name__ == "__main__":

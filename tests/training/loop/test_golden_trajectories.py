@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 import keras_vit
-from training.engines.tensorflow.train_step import TrainSteps
+from training import config_keys
+from training.engines.base import create_engine
 from training.recipes.losses import build_loss
 from training.recipes.optimizers import build_optimizer
 
@@ -66,33 +67,33 @@ def start_model(case, golden, folder):
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_trajectory(name, golden, tmp_path):
     case = CASES[name]
-    model = start_model(case, golden, tmp_path)
     loss, recipe = RECIPES[name]
-    optimizer = build_optimizer(
-        recipe | {"total_steps": case["steps"], "warmup_steps": 5, "clip_norm": 1.0}
-    )
-    optimizer.build(model.trainable_variables)
-    steps = TrainSteps(
-        tf.distribute.get_strategy(),
-        model,
-        optimizer,
+    config = {
+        "dataset": "digits",
+        "batch_size": case["batch"],
+        "total_steps": case["steps"],
+        "accumulation_steps": 2,
+    }
+    engine = create_engine(config_keys.complete(config))
+    options = {"total_steps": case["steps"], "warmup_steps": 5, "clip_norm": 1.0}
+    engine.build(
+        lambda: start_model(case, golden, tmp_path),
+        lambda: build_optimizer(recipe | options),
         build_loss(loss),
-        batch_size=case["batch"],
-        accumulation_steps=2,
     )
     images, labels = zip(
         *(golden.training_batch(case, step) for step in range(case["steps"])), strict=True
     )
     one_hot = np.eye(case["num_classes"], dtype="float32")[np.stack(labels)]
-    batches = iter(
-        tf.data.Dataset.from_tensor_slices({"image": np.stack(images), "label": one_hot})
-    )
-    reports = [steps(batches, 1) for _ in range(case["steps"])]
+    data = {"image": np.stack(images), "label": one_hot}
+    batches = engine.make_batches(lambda *_: tf.data.Dataset.from_tensor_slices(data))
+    reports = [engine.train(batches, 1) for _ in range(case["steps"])]
 
     np.testing.assert_allclose([r.loss for r in reports], case["loss"], rtol=1e-4)
     np.testing.assert_allclose([r.gradient_norm for r in reports], case["grad_norm"], rtol=1e-3)
 
-    keras_vit.save_checkpoint(model, tmp_path / "final.npz")
+    with engine.averaged_weights() as model:
+        keras_vit.save_checkpoint(model, tmp_path / "final.npz")
     with np.load(tmp_path / "final.npz") as final:
         for array, (total, norm) in case["final_param_sum_and_l2"].items():
             values = final[array].astype("float64")

@@ -19,7 +19,7 @@ from training.engines.base import (
     PrepareImages,
     Report,
 )
-from training.engines.tensorflow import strategies
+from training.engines.tensorflow import jax_states, strategies
 from training.engines.tensorflow.checkpoints import Checkpoints
 from training.engines.tensorflow.split_sums import SplitSums
 from training.engines.tensorflow.train_step import TrainSteps
@@ -77,12 +77,15 @@ class TensorFlowEngine(Engine):
             keep=self.config.keep_checkpoints,
             writes=self.is_chief,
         )
-        step = self._checkpoints.restore()
-        if step is not None:
-            self.step = self.saved_step = step
         if self._watch:
             self._watch.resume_hint = "Training resumes from the last checkpoint that was saved. "
-        return self._checkpoints.numbers
+        step, numbers = self._checkpoints.restore(), self._checkpoints.numbers
+        if (jax_states.newest_step(directory) or -1) > (step or 0):
+            step, numbers = jax_states.restore_newest(directory, self.model, self.optimizer)
+            self._checkpoints.saved_step = step
+        if step is not None:
+            self.step = self.saved_step = step
+        return numbers
 
     def save(self, numbers: Numbers, *, wait: bool = True) -> None:
         self._checkpoints.save(numbers)

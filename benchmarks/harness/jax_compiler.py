@@ -1,0 +1,110 @@
+"""Compiles the JAX engine's own step for a TPU topology and prints JSON.
+
+`jax_compiler.py MODEL TOPOLOGY DATA FSDP IMAGES_PER_CHIP PRECISION REMAT`, with KERAS_BACKEND=jax.
+A program of its own, because TensorFlow and libtpu do not share a process well.
+"""
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+from jax.experimental import topologies
+
+import keras_vit
+from benchmarks.harness.compiled_program import describe, reason
+from training.engines.jax.mesh import batch_sharding, create_mesh, replicated
+from training.engines.jax.train_step import State, TrainSteps
+from training.recipes.losses import build_loss
+from training.recipes.optimizers import build_optimizer
+
+
+def lower(
+    name: str,
+    optimizer: keras.optimizers.Optimizer,
+    topology: str,
+    mesh: tuple[int, int],
+    images: int,
+    precision: str,
+    remat: bool,
+) -> jax.stages.Lowered:
+    """Returns the step of a model, lowered for a topology; its weights are never made.
+
+    Args:
+        name: of the model.
+        optimizer: of `training.recipes.optimizers`, not built.
+        topology: such as "v5e:2x2".
+        mesh: (data, fsdp).
+        images: per chip.
+        precision: "float32" or "mixed_bfloat16".
+        remat: whether blocks recompute their activations.
+    """
+    devices = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
+    grid = create_mesh(*mesh, devices)
+    keras.config.set_dtype_policy(precision)
+    model = keras_vit.create_model(name, num_classes=1000, dropout_rate=0.1, remat=remat)
+    optimizer.build(model.trainable_variables)
+    batch_size = images * len(devices)
+    steps = TrainSteps(grid, model, optimizer, build_loss("softmax"), batch_size=batch_size)
+
+    def array(shape, dtype, sharding):
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+
+    state = State(
+        *(
+            [
+                array(variable.shape, variable.dtype, sharding)
+                for variable, sharding in zip(variables, shardings, strict=True)
+            ]
+            for variables, shardings in zip(
+                (model.trainable_variables, optimizer.variables), steps.shardings, strict=True
+            )
+        )
+    )
+    sharding = batch_sharding(grid)
+    batch = {
+        "image": array((batch_size, *model.input_shape[1:]), jnp.float32, sharding),
+        "label": array((batch_size, 1000), jnp.float32, sharding),
+    }
+    count = array((), jnp.int32, replicated(grid))
+    requests = array((len(devices), 2), jnp.float32, sharding)
+    return steps.function.trace(state, (batch,), count, requests).lower(lowering_platforms=("tpu",))
+
+
+def measure(lowered: jax.stages.Lowered) -> dict[str, Any]:
+    """Returns `seconds` of compilation, and an `error` or what `describe` says of the program."""
+    start = time.monotonic()
+    try:
+        program = lowered.compile()
+    except jax.errors.JaxRuntimeError as error:
+        return {"error": reason(error), "seconds": time.monotonic() - start}
+    found = describe(program.cost_analysis(), program.memory_analysis(), program.as_text())
+    return {"seconds": time.monotonic() - start, **found}
+
+
+def main(name, topology, data, fsdp, images, precision, remat):
+    optimizer = build_optimizer(
+        {"total_steps": 1000, "warmup_steps": 10, "weight_decay": 0.1, "clip_norm": 1.0}
+    )
+    # Within the scope Keras makes no values for variables, which a large model has no room for.
+    with keras.StatelessScope():
+        lowered = lower(
+            name,
+            optimizer,
+            topology,
+            (int(data), int(fsdp)),
+            int(images),
+            precision,
+            remat == "True",
+        )
+        print(json.dumps(measure(lowered)), flush=True)
+        # Leaving the scope would make them.
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

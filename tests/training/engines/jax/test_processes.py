@@ -1,0 +1,71 @@
+"""Two real processes of four devices: stopped, bereaved, restarted, back to the same weights."""
+
+import signal
+import time
+
+import pytest
+
+from training import config_keys
+
+processes = pytest.importorskip("training.engines.jax.processes")
+
+
+@pytest.fixture
+def start(launch, train_command, jax_environment, joined):
+    def run(workdir):
+        return [
+            launch(
+                *train_command(workdir, "--config.total_steps=120", *options),
+                environment=jax_environment(4),
+            )
+            for options in joined(2)
+        ]
+
+    return run
+
+
+@pytest.mark.long
+def test_stop_loss_and_resumption(start, finish, wait_for, tmp_path, last_state, assert_same):
+    expected, workdir = tmp_path / "uninterrupted", tmp_path / "interrupted"
+    for process in start(expected):
+        finish(process)
+
+    jobs = start(workdir)
+    wait_for(workdir, 20, *jobs)
+    jobs[1].send_signal(signal.SIGTERM)
+    messages = [finish(process, status=143) for process in jobs]
+    assert messages[0] == messages[1]
+    step = int(messages[0].split("Stopped on request after step ")[1].split()[0])
+
+    jobs = start(workdir)
+    wait_for(workdir, max(60, step // 10 * 10 + 10), *jobs)
+    jobs[1].kill()
+    lost = time.monotonic()
+    message = finish(jobs[0], status=1)
+    assert time.monotonic() - lost < 60
+    assert message.startswith("error: Lost worker 1 (")
+    assert message.endswith("Start all workers again with the same command and workdir.")
+
+    for process in start(workdir):
+        finish(process)
+    assert_same(last_state(workdir), last_state(expected))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"coordinator": "somewhere"}, 'expected "host:port" of process 0'),
+        ({"coordinator": "host:1", "count": 2, "index": 2}, "index=2, count=2"),
+    ],
+)
+def test_wrong_processes(given, message):
+    config = config_keys.complete(
+        {"dataset": "digits", "batch_size": 8, "total_steps": 1, "processes": given}
+    )
+    with pytest.raises(processes.UsageError, match=message):
+        processes.join(config)
+
+
+def test_one_process_joins_nobody():
+    config = config_keys.complete({"dataset": "digits", "batch_size": 8, "total_steps": 1})
+    assert processes.join(config) is None

@@ -1,0 +1,146 @@
+"""Trains small models with JAX's engine on the meshes named on the command line.
+
+Run as a process of its own, since backend and devices are fixed when it starts:
+`jax_equivalence.py OUTPUT DATAxFSDP... [-- COORDINATOR COUNT INDEX]`, "one" for a single device.
+"""
+
+import pathlib
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+import keras_vit
+from training import config_keys
+from training.engines.base import create_engine
+from training.evaluators import metrics
+from training.recipes.losses import build_loss
+from training.recipes.optimizers import build_optimizer
+
+STEPS, BATCH, CLASSES = 30, 16, 5
+RECIPES = {
+    "sgd": {"name": "sgd", "base_lr": 0.05, "clip_norm": 0.5},
+    "adamw": {"name": "adamw", "base_lr": 1e-3, "weight_decay": 0.1},
+    "random": {"name": "sgd", "base_lr": 0.05, "clip_norm": 0.5},
+}
+CONFIGS = {"sgd": {"accumulation_steps": 2, "ema_decay": 0.9}, "adamw": {}, "random": {}}
+RATES = ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate")
+
+rng = np.random.default_rng(0)
+IMAGES = rng.normal(size=(64, 16, 16, 3)).astype("float32")
+LABELS = np.eye(CLASSES, dtype="float32")[rng.integers(0, CLASSES, 64)]
+MASK = (np.arange(64) < 53).astype("float32")
+
+
+def train_dataset(first, pipelines, pipeline):
+    share = BATCH // pipelines
+    images = IMAGES.reshape(-1, pipelines, share, 16, 16, 3)[:, pipeline]
+    labels = LABELS.reshape(-1, pipelines, share, CLASSES)[:, pipeline]
+    dataset = tf.data.Dataset.from_tensor_slices({"image": images, "label": labels})
+    return dataset.repeat().skip(first)
+
+
+def eval_dataset(pipelines, pipeline):
+    data = {"image": IMAGES, "label": LABELS, "mask": MASK}
+    data = {
+        key: value.reshape(-1, pipelines, 16 // pipelines, *value.shape[1:])[:, pipeline]
+        for key, value in data.items()
+    }
+    return tf.data.Dataset.from_tensor_slices(data)
+
+
+def make_engine(case, mesh, processes, directory):
+    strategy = "one" if mesh == "one" else "sharded"
+    data, fsdp = (1, 1) if mesh == "one" else map(int, mesh.split("x"))
+    config = config_keys.complete(
+        {
+            "dataset": "digits",
+            "batch_size": BATCH,
+            "total_steps": STEPS,
+            "steps_per_call": 4,
+            "strategy": strategy,
+            "mesh": {"data": data, "fsdp": fsdp},
+            "processes": processes,
+            **CONFIGS[case],
+        }
+    )
+    engine = create_engine(config)
+
+    def make_model():
+        return keras_vit.VisionTransformer(
+            image_size=16,
+            patch_size=4,
+            hidden_size=16,
+            mlp_dim=32,
+            num_heads=2,
+            num_layers=2,
+            num_classes=CLASSES,
+            **dict.fromkeys(RATES if case == "random" else (), 0.2),
+        )
+
+    import keras
+
+    keras.utils.set_random_seed(1)
+    engine.build(
+        make_model,
+        lambda: build_optimizer(
+            {"total_steps": 40, "warmup_steps": 3, "ema_decay": config.ema_decay} | RECIPES[case]
+        ),
+        build_loss("softmax"),
+    )
+    engine.restore(directory)
+    return engine
+
+
+def train(engine, calls):
+    batches = engine.make_batches(lambda *worker: train_dataset(engine.step, *worker))
+    return [engine.train(batches, count).loss for count in calls]
+
+
+def run(case, mesh, processes, directory):
+    engine = make_engine(case, mesh, processes, directory)
+    losses = train(engine, [2] * (STEPS // 2))
+    loss = build_loss("softmax")
+
+    def batch_sums(logits, batch):
+        return metrics.counted_sums(logits, batch["label"], batch["mask"], loss)
+
+    split_sums = engine.make_split_sums(batch_sums, eval_dataset)
+    with engine.averaged_weights() as model:
+        evaluation = metrics.means(split_sums())
+        weights = np.concatenate([np.ravel(weight) for weight in model.get_weights()])
+    engine.save({"numbers": np.arange(3.0) / 7})
+    return engine, {
+        f"{case}/losses": losses,
+        f"{case}/count": evaluation["count"],
+        f"{case}/evaluation": [evaluation[name] for name in ("loss", "top1", "top5")],
+        f"{case}/weights": weights,
+        f"{case}/rate": engine.learning_rate,
+    }
+
+
+def main(output, *arguments):
+    meshes, _, joined = " ".join(arguments).partition(" -- ")
+    processes = {}
+    if joined:
+        coordinator, count, index = joined.split()
+        processes = {"coordinator": coordinator, "count": int(count), "index": int(index)}
+    folder = pathlib.Path(output).with_suffix("") if not joined else pathlib.Path(output).parent
+    results = {}
+    meshes = meshes.split()
+    for mesh in meshes:
+        for case in CONFIGS:
+            engine, found = run(case, mesh, processes, folder / mesh / case)
+            results |= {f"{mesh}/{key}": value for key, value in found.items()}
+    if not joined:
+        # What one mesh saved goes on on each of the others.
+        for before, after in zip(meshes, meshes[1:] + meshes[:1], strict=True):
+            directory = folder / before / "random"
+            engine = make_engine("random", after, processes, directory)
+            results[f"{before} to {after}"] = train(engine, [4, 3, 1])
+    engine.close()
+    np.savez(output, **results)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

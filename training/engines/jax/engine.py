@@ -1,0 +1,290 @@
+"""The engine of Keras's JAX backend: updates on a mesh of devices."""
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+from ml_collections import ConfigDict
+
+from training.engines.base import (
+    BatchSums,
+    Engine,
+    MakeDataset,
+    Numbers,
+    PrepareImages,
+    Report,
+)
+from training.engines.jax import processes, tensorflow_states
+from training.engines.jax.batches import DeviceBatches, to_devices
+from training.engines.jax.checkpoints import Checkpoints
+from training.engines.jax.mesh import batch_sharding, create_mesh, replicated
+from training.engines.jax.split_sums import SplitSums
+from training.engines.jax.train_step import State, TrainSteps
+from training.errors import TrainingError, UsageError
+
+# How long the watch may take to name a worker that was lost.
+_SECONDS_TO_NAME_THE_LOST = 10
+
+
+class JaxEngine(Engine):
+    """See `Engine`. Weights, moments and averages are arrays on the mesh, laid out by it.
+
+    Attributes:
+        mesh: all devices of all processes (`"sharded"`), or one device (`"one"`).
+        optimizer: whose variables name and describe the arrays, from `build` on.
+    """
+
+    strategies = ("one", "sharded")
+
+    def __init__(self, config: ConfigDict):
+        super().__init__(config)
+        _keep_tensorflow_off_accelerators()
+        self._watch = processes.join(config) if config.strategy == "sharded" else None
+        if config.strategy == "sharded":
+            self.mesh = create_mesh(config.mesh.data, config.mesh.fsdp)
+        else:
+            self.mesh = create_mesh(1, 1, jax.local_devices()[:1])
+        self.is_chief = jax.process_index() == 0
+        self.num_input_pipelines = jax.process_count()
+        self.input_pipeline_id = jax.process_index()
+        self.check_batch_sizes(self.mesh.size)
+
+    def build(
+        self,
+        make_model: Callable[[], keras.Model],
+        make_optimizer: Callable[[], keras.optimizers.Optimizer],
+        loss: keras.losses.Loss,
+        prepare_images: PrepareImages | None = None,
+    ) -> None:
+        config = self.config
+        # On the host: the memory of a device holds its share of the state, no whole ones.
+        with jax.default_device(_host()):
+            self.model = make_model()
+            self.optimizer = make_optimizer()
+            self.optimizer.build(self.model.trainable_variables)
+        self._steps = TrainSteps(
+            self.mesh,
+            self.model,
+            self.optimizer,
+            loss,
+            batch_size=config.batch_size,
+            seed=config.seed,
+            accumulation_steps=config.accumulation_steps,
+            steps_per_call=config.steps_per_call,
+            loss_limit=config.loss_limit,
+        )
+        self._prepare_images = prepare_images
+        self._averaging = False
+        self._whole = jax.jit(lambda arrays: arrays, out_shardings=replicated(self.mesh))
+        self._place(
+            [variable.value for variable in self.model.trainable_variables],
+            [variable.value for variable in self.optimizer.variables],
+        )
+
+    def _place(self, weights: Sequence, optimizer: Sequence) -> None:
+        def place(array, sharding):
+            array = np.asarray(array)
+            return jax.make_array_from_callback(array.shape, sharding, array.__getitem__)
+
+        self._state = jax.tree.map(place, State(list(weights), list(optimizer)), self._shardings)
+
+    @property
+    def _shardings(self):
+        return self._steps.shardings
+
+    def restore(self, directory: str | os.PathLike) -> dict[str, np.ndarray] | None:
+        self._checkpoints = Checkpoints(directory, self.config.keep_checkpoints, self.is_chief)
+        if self._watch:
+            self._watch.resume_hint = "Training resumes from the last checkpoint that was saved. "
+        step = self._checkpoints.newest()
+        other = tensorflow_states.newest_step(directory)
+        if other is not None and (step is None or other > step):
+            return self._restore_from_tensorflow(directory)
+        if step is None:
+            return None
+        named = self._named(self._state)
+        target = jax.tree.map(
+            lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding),
+            named,
+        )
+        arrays = self._checkpoints.restore(step, target)
+        # JAX sorts the keys of dicts.
+        self._state = State(
+            *([arrays[part][name] for name in named[part]] for part in ("weights", "optimizer"))
+        )
+        self.step = self.saved_step = self._checkpoints.saved_step = step
+        return arrays["numbers"]
+
+    def _named(self, state: State) -> dict[str, dict[str, Any]]:
+        weights = [variable.path for variable in self.model.trainable_variables]
+        optimizer = [variable.name for variable in self.optimizer.variables]
+        return {
+            "weights": dict(zip(weights, state.weights, strict=True)),
+            "optimizer": dict(zip(optimizer, state.optimizer, strict=True)),
+        }
+
+    def _restore_from_tensorflow(self, directory):
+        state = tensorflow_states.read_newest(directory)
+        if state is None:
+            raise TrainingError(
+                f"None of the checkpoints in {directory} can be read. "
+                "Move the folder away to start anew."
+            )
+        self._place(state.weights, state.optimizer)
+        self.step = self.saved_step = state.step
+        return state.numbers
+
+    def save(self, numbers: Numbers, *, wait: bool = True) -> None:
+        arrays = {
+            **self._named(self._state),
+            "numbers": {k: np.array(v) for k, v in numbers.items()},
+        }
+        self._checkpoints.save(self.step, arrays)
+        if wait:
+            self._checkpoints.wait()
+        self.saved_step = self._checkpoints.saved_step
+
+    def make_batches(self, make_dataset: MakeDataset) -> DeviceBatches:
+        dataset = self._prepared(make_dataset, self._prepare_images)
+        return DeviceBatches(dataset, batch_sharding(self.mesh), self.config.steps_per_call)
+
+    def _prepared(self, make_dataset, prepare_images):
+        dataset = make_dataset(self.num_input_pipelines, self.input_pipeline_id)
+        if prepare_images is None:
+            return dataset
+        # The operations are TensorFlow's: here they run on the host.
+        return dataset.map(lambda batch: {**batch, "image": prepare_images(batch["image"])})
+
+    def train(self, batches: Any, count: int, *, save: bool = False, stop: bool = False) -> Report:
+        used = [next(batches) for _ in range(count)]
+        # The program takes a fixed number of batches; those beyond `count` are not looked at.
+        used += used[-1:] * (self.config.steps_per_call - count)
+        own = np.tile(np.array([save, stop], np.float32), (self.mesh.local_mesh.size, 1))
+        requests = to_devices({"requests": own}, batch_sharding(self.mesh))["requests"]
+        self._state, outcome = self._steps.function(
+            self._state, tuple(used), np.int32(count), requests
+        )
+        # Devices compute already; what they need next is on its way meanwhile.
+        batches.fill()
+        self.step += count
+        save_requests, stop_requests = np.asarray(outcome.requests).tolist()
+        return Report(
+            float(outcome.loss) / count,
+            float(outcome.gradient_norm) / count,
+            save_requests > 0,
+            stop_requests > 0,
+            int(outcome.bad_step),
+        )
+
+    @property
+    def learning_rate(self) -> float:
+        iterations = self.optimizer.iterations
+        with keras.StatelessScope([(iterations, jnp.asarray(self.step, iterations.dtype))]):
+            return float(self.optimizer.learning_rate)
+
+    def make_split_sums(
+        self,
+        batch_sums: BatchSums,
+        make_dataset: MakeDataset,
+        prepare_images: PrepareImages | None = None,
+    ) -> Callable[[], np.ndarray]:
+        sums = SplitSums(
+            self.mesh, self.model, batch_sums, self._prepared(make_dataset, prepare_images)
+        )
+        return lambda: sums(self._weights(self._averaging))
+
+    def _weights(self, averaged: bool) -> list[jax.Array]:
+        """Returns the weights of the last update, or their averages if there are any."""
+        if not averaged or not self.optimizer.use_ema:
+            return self._state.weights
+        arrays = {
+            id(variable): array
+            for variable, array in zip(self.optimizer.variables, self._state.optimizer, strict=True)
+        }
+        return [arrays[id(each)] for each in self.optimizer._model_variables_moving_average]
+
+    @contextlib.contextmanager
+    def averaged_weights(self) -> Iterator[keras.Model]:
+        variables = self.model.trainable_variables
+        before = [variable.value for variable in variables]
+        for variable, array in zip(variables, self._whole(self._weights(True)), strict=True):
+            variable.assign(array.addressable_data(0))
+        self._averaging = True
+        try:
+            yield self.model
+        finally:
+            self._averaging = False
+            for variable, array in zip(variables, before, strict=True):
+                variable.assign(array)
+
+    def agree(self, value: int) -> bool:
+        return processes.agree(value)
+
+    def start_profile(self, directory: str | os.PathLike) -> None:
+        jax.profiler.start_trace(str(directory))
+
+    def stop_profile(self) -> None:
+        jax.profiler.stop_trace()
+
+    @contextlib.contextmanager
+    def translated_errors(self) -> Iterator[None]:
+        tensorflow = sys.modules.get("tensorflow")
+        of_input = (tensorflow.errors.OpError,) if tensorflow else ()
+        try:
+            yield
+        except (jax.errors.JaxRuntimeError, *of_input) as error:
+            message = _reason(error)
+            if self._watch:
+                time.sleep(_SECONDS_TO_NAME_THE_LOST)
+                raise TrainingError(
+                    f"The workers lost contact after step {self.step}: {message} "
+                    f"{self.last_good()} Start all workers again."
+                ) from error
+            raise TrainingError(
+                f"Training failed after step {self.step}: {message} {self.last_good()}"
+            ) from error
+
+    def close(self) -> None:
+        try:
+            if hasattr(self, "_checkpoints"):
+                self._checkpoints.wait()
+                self.saved_step = self._checkpoints.saved_step
+        finally:
+            if self._watch:
+                self._watch.stop()
+                processes.leave()
+
+
+def _host():
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError as error:
+        raise UsageError(
+            "The JAX engine makes weights on the host, which JAX_PLATFORMS="
+            f"{os.environ.get('JAX_PLATFORMS')} hides: add ',cpu' to it."
+        ) from error
+
+
+def _keep_tensorflow_off_accelerators():
+    """Leaves the memory of accelerators to JAX: TensorFlow only reads the input."""
+    import tensorflow as tf
+
+    for kind in ("GPU", "TPU"):
+        # TensorFlow that computes already has what it has taken.
+        with contextlib.suppress(RuntimeError, ValueError):
+            tf.config.set_visible_devices([], kind)
+
+
+def _reason(error):
+    """Returns what an error of a runtime says, without where in a graph it was."""
+    places = ("Graph execution error", "Detected at node", "<stack", "File ", "[[", "  ")
+    lines = (line.strip() for line in str(getattr(error, "message", error)).splitlines())
+    said = [line for line in lines if line and not line.startswith(places)]
+    return (said or [type(error).__name__])[0][:300]

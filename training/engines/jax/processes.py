@@ -1,0 +1,115 @@
+"""The processes of a job: joining them, and noticing that one is gone."""
+
+import contextlib
+import os
+import socket
+import threading
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from ml_collections import ConfigDict
+
+from training.engines.worker_watch import Watch
+from training.errors import UsageError
+
+_ADDRESS_BYTES = 64
+
+
+def join(config: ConfigDict) -> Watch | None:
+    """Connects this process with the others; to be called before JAX looks for devices.
+
+    `config.processes.coordinator` says how: "host:port" is where process 0 can be reached, with
+    `config.processes.count` and `.index`; "auto" leaves all three to what JAX detects (a TPU
+    slice, Slurm, Open MPI); "" is one process alone, or "auto" on a TPU slice of several hosts.
+
+    Returns:
+        A `Watch` that ends this process if another one dies, or None if there is no other.
+
+    Raises:
+        UsageError: if the processes cannot be joined as described.
+    """
+    processes = config.processes
+    arguments = {}
+    if processes.coordinator not in ("", "auto"):
+        _check(processes)
+        arguments = {
+            "coordinator_address": processes.coordinator,
+            "num_processes": processes.count,
+            "process_id": processes.index,
+        }
+    elif not processes.coordinator and not _on_slice_of_several_hosts():
+        return None
+    try:
+        jax.distributed.initialize(**arguments, initialization_timeout=config.peer_timeout)
+    except (RuntimeError, ValueError) as error:
+        raise UsageError(
+            f"The processes of config.processes cannot be joined: {str(error).splitlines()[0]} "
+            "Expected process 0 at config.processes.coordinator and every index below "
+            "config.processes.count started once."
+        ) from error
+    return _watch(config.peer_timeout) if jax.process_count() > 1 else None
+
+
+def agree(value: int) -> bool:
+    """Waits for all processes and returns whether `value` is the same in each of them."""
+    return len(set(multihost_utils.process_allgather(np.int32(value)).ravel().tolist())) == 1
+
+
+def leave() -> None:
+    """Leaves the job, in order if the other processes do so as well."""
+    # Where one of them is lost, there is no order to keep.
+    with contextlib.suppress(RuntimeError):
+        jax.distributed.shutdown()
+
+
+def _check(processes):
+    host, _, port = processes.coordinator.rpartition(":")
+    if not host or not port.isdigit():
+        raise UsageError(
+            'config.processes.coordinator: expected "host:port" of process 0, or "auto". '
+            f"Received: {processes.coordinator!r}."
+        )
+    if not 0 <= processes.index < processes.count:
+        raise UsageError(
+            "config.processes: expected 0 <= index < count. "
+            f"Received: index={processes.index}, count={processes.count}."
+        )
+
+
+def _on_slice_of_several_hosts():
+    return "," in os.environ.get("TPU_WORKER_HOSTNAMES", "")
+
+
+def _watch(timeout):
+    """Serves a port, tells the others its address, and watches theirs."""
+    # Addresses of every family, so that a name may stand for any of them.
+    server = socket.create_server(("", 0), backlog=64)
+    threading.Thread(target=_answer, args=(server,), daemon=True).start()
+    address = f"{_own_host()}:{server.getsockname()[1]}"
+    text = np.zeros(_ADDRESS_BYTES, np.uint8)
+    text[: len(address)] = np.frombuffer(address.encode(), np.uint8)
+    peers = {}
+    for index, row in enumerate(multihost_utils.process_allgather(text)):
+        if index != jax.process_index():
+            address = row.tobytes().rstrip(b"\0").decode()
+            host, port = address.rsplit(":", 1)
+            peers[f"worker {index} ({address})"] = (host, int(port))
+    return Watch(peers, timeout).start()
+
+
+def _answer(server):
+    while True:
+        connection, _ = server.accept()
+        connection.close()
+
+
+def _own_host():
+    """Returns the address by which the others reach this host."""
+    try:
+        # Where this process would reach the world from; nothing is sent.
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect(("10.255.255.255", 1))
+            return probe.getsockname()[0]
+    except OSError:
+        return socket.gethostbyname(socket.gethostname())

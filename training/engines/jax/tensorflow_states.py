@@ -1,0 +1,77 @@
+"""What a run saved under TensorFlow's engine, for a run that goes on under JAX's."""
+
+import logging
+import os
+from typing import NamedTuple
+
+import numpy as np
+
+logger = logging.getLogger("training")
+
+_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+class TensorFlowState(NamedTuple):
+    """Arrays by the place of their variable.
+
+    Attributes:
+        step: updates done.
+        weights: of `model.trainable_variables`.
+        optimizer: of `optimizer.variables`.
+        numbers: float64 arrays of the loop, by name.
+    """
+
+    step: int
+    weights: list[np.ndarray]
+    optimizer: list[np.ndarray]
+    numbers: dict[str, np.ndarray]
+
+
+def newest_step(directory: str | os.PathLike) -> int | None:
+    """Returns the step of the newest state in a folder, readable or not, or None."""
+    paths = _paths(directory)
+    return int(paths[-1].rpartition("-")[2]) if paths else None
+
+
+def _paths(directory):
+    if not os.path.exists(os.path.join(directory, "checkpoint")):
+        return []
+    import tensorflow as tf
+
+    state = tf.train.get_checkpoint_state(str(directory))
+    return list(state.all_model_checkpoint_paths) if state else []
+
+
+def read_newest(directory: str | os.PathLike) -> TensorFlowState | None:
+    """Returns the newest state that can be read, or None."""
+    import tensorflow as tf
+
+    for path in reversed(_paths(directory)):
+        try:
+            reader = tf.train.load_checkpoint(path)
+            names = [name for name in reader.get_variable_to_shape_map() if name.endswith(_VALUE)]
+            values = {name.removesuffix(_VALUE): reader.get_tensor(name) for name in names}
+        except (tf.errors.OpError, ValueError) as error:
+            first_line = str(error).split("\n", 1)[0][:200]
+            logger.error(
+                "The checkpoint %s cannot be read (%s). Using the one before.", path, first_line
+            )
+            continue
+        # Variable 0 of an optimizer is the number of its updates.
+        values["optimizer/_variables/0"] = values["optimizer/_iterations"]
+        return TensorFlowState(
+            int(values["optimizer/_iterations"]),
+            _in_order(values, "optimizer/_trainable_variables/"),
+            _in_order(values, "optimizer/_variables/"),
+            {
+                name: np.asarray(value, np.float64)
+                for name, value in values.items()
+                if "/" not in name and name != "save_counter"
+            },
+        )
+    return None
+
+
+def _in_order(values, prefix):
+    names = [name for name in values if name.startswith(prefix)]
+    return [values[name] for name in sorted(names, key=lambda name: int(name[len(prefix) :]))]

@@ -2,9 +2,10 @@ PYTHON ?= python3
 SHELL := /bin/bash -o pipefail
 VENV := .venv
 RUN := $(VENV)/bin/python
-# Each worker takes up to 3 GiB of memory. A file's tests stay together: they share models.
+# Each worker takes up to 3 GiB of memory, and a run of tests in order, which share models.
 WORKERS ?= 2
-PYTEST := $(RUN) -m pytest -n $(WORKERS) --dist loadfile
+PYTEST := $(RUN) -m pytest -n $(WORKERS) --dist worksteal
+JAX_TESTS := tests/training/engines/jax
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .PHONY: help quickstart test lint test-all test-jax test-slow legacy docs clean
@@ -16,17 +17,18 @@ quickstart: $(VENV)/installed ## Train, evaluate, export and verify a small mode
 	@$(RUN) examples/quickstart.py
 
 test: $(VENV)/installed lint ## Check everything that a change is likely to break.
-	$(PYTEST) -m "not slow and not long"
+	$(PYTEST) -m "not slow and not long" --ignore=$(JAX_TESTS)
 
 lint: $(VENV)/installed ## Ruff, and mypy on the four packages.
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 
 test-all: test ## And what takes longer: clusters, kills, every kind of model in every export.
-	$(PYTEST) -m "long and not slow"
+	$(PYTEST) -m "long and not slow" --ignore=$(JAX_TESTS)
 
-test-jax: $(VENV)/jax-installed ## The library's tests on Keras's JAX backend.
+test-jax: $(VENV)/jax-installed ## The library's tests on Keras's JAX backend, and the JAX engine's.
 	KERAS_BACKEND=jax $(PYTEST) -m "not slow" tests/keras_vit
+	$(PYTEST) -m "not slow" $(JAX_TESTS)
 
 test-slow: $(VENV)/installed ## Longest checks: ten kill points, a full quickstart.
 	$(RUN) -m pytest -m slow

@@ -1,5 +1,6 @@
 PYTHON ?= python3
-SHELL := /bin/bash -o pipefail
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 VENV := .venv
 RUN := $(VENV)/bin/python
 # Each worker takes up to 3 GiB of memory, and a run of tests in order, which share models.

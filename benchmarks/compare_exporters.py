@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 from benchmarks.harness import interleaved, machine, options
 from benchmarks.harness.case import Case
 from benchmarks.harness.process import Process
+from training.command_options import list_of
+from training.io import atomic
 from training.reporting.table import Table
 
 OURS = "keras-vit"
@@ -67,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--models",
-        type=options.list_of(str),
+        type=list_of(str),
         default="ViT-Ti/16,ViT-B/16",
         help="names, separated by commas",
     )
@@ -137,22 +139,17 @@ def _export(arguments, exporters, folder):
             if _missing(name):
                 continue
             print(f"exporting {folder.name} with {name}", file=sys.stderr)
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=folder) as directory:
-                case = Case(EXPORTERS[name].function, arguments, batch_size=1)
-                task = {"name": name, "case": dataclasses.asdict(case), "folder": directory}
-                with Process(f"{__name__}:export_files", task) as process:
-                    written = process.facts["files"]
-                target.mkdir()
-                for file in written:
-                    pathlib.Path(directory, file).rename(target / file)
+            case = dataclasses.asdict(Case(EXPORTERS[name].function, arguments, batch_size=1))
+            with atomic.whole_directory(target, marker="float32.tflite") as directory:
+                task = {"name": name, "case": case, "folder": str(directory)}
+                Process(f"{__name__}:export_files", task).close()
         for precision in PRECISIONS:
             for file in target.glob(f"{precision}.*"):
                 files[name, precision] = file
     return files
 
 
-def export_files(name: str, case: dict[str, Any], folder: str) -> tuple[dict[str, list[str]], None]:
+def export_files(name: str, case: dict[str, Any], folder: str) -> tuple[dict, None]:
     """Writes the files of one exporter, in a process of its own.
 
     PyTorch's processes must not import Keras on TensorFlow, as the two link different versions of
@@ -167,7 +164,7 @@ def export_files(name: str, case: dict[str, Any], folder: str) -> tuple[dict[str
 
         tool = quantizer.Quantizer(str(target / "float32.tflite"), recipe.dynamic_wi8_afp32())
         (target / "int8.tflite").write_bytes(tool.quantize().quantized_model)
-    return {"files": [file.name for file in target.iterdir()]}, None
+    return {}, None
 
 
 def _timed(file: pathlib.Path, threads: int) -> Callable[[], float]:

@@ -2,7 +2,6 @@
 
 import argparse
 import importlib.util
-import itertools
 import statistics
 import sys
 from collections.abc import Sequence
@@ -137,9 +136,10 @@ def _rows(results):
 def report(results: Sequence[Result]) -> str:
     """Returns the table of all precisions and their peaks, in Markdown."""
     check_parameters(results)
-    rows, lines = [], []
-    for precision, members in itertools.groupby(results, lambda r: r.case.precision):
-        group = list(members)
+    rows: list[list[str]] = []
+    lines = []
+    for precision in dict.fromkeys(r.case.precision for r in results):
+        group = [r for r in results if r.case.precision == precision]
         rows += _rows(group)
         peak = statistics.median(peaks(group)) / 1e9
         lines.append(f"Peak of a {precision} matrix product: {peak:.0f} GFLOP/s (median).")

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from benchmarks.harness import options
 from benchmarks.harness.process import Process, ProcessError
 from benchmarks.harness.progress import track
+from training.command_options import list_of
 from training.io import atomic
 from training.reporting.table import Table
 
@@ -59,8 +60,7 @@ def measure(
             the one before is halved until it is an eighth.
     """
     rates: dict[int, float] = {}
-    limit = None
-    process = start()
+    limit, process = None, start()
     try:
         while batch := _next_batch(batches, max(rates, default=0), limit):
             if limit is not None:
@@ -114,7 +114,7 @@ def draw(measurements: Sequence[Measurement], title: str) -> Figure:
 def parser() -> argparse.ArgumentParser:
     """Returns the command's parser."""
     parser = options.parser("figure_11_throughput", __doc__, mode="infer", threads=0)
-    names, sizes = options.list_of(str), options.list_of(int)
+    names, sizes = list_of(str), list_of(int)
     parser.add_argument(
         "--output", default="throughput", help="folder for throughput.csv, .md and .png"
     )

@@ -19,6 +19,7 @@ from benchmarks.harness import library_steps, machine, options
 from benchmarks.harness.case import Case
 from benchmarks.harness.library_steps import Result
 from benchmarks.harness.progress import track
+from training.command_options import list_of
 from training.reporting.table import Table
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -46,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
         ("depths", "3,6,12,24", "numbers of layers"),
         ("processes", "1,2", "numbers of processes of one core each; 0: none"),
     ):
-        convert = options.list_of(int)
+        convert = list_of(int)
         parser.add_argument(f"--{name}", type=convert, default=default, help=f"{text}, by commas")
     return parser
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from benchmarks.harness import library_steps, machine, options
 from benchmarks.harness.case import Case
 from benchmarks.harness.progress import track
+from training.command_options import list_of
 from training.reporting.table import Table
 
 
@@ -23,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--batches",
-        type=options.list_of(int),
+        type=list_of(int),
         default="1,4,8,16,32",
         help="images per step, separated by commas",
     )

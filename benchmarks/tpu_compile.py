@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from benchmarks.harness import options
 from benchmarks.harness.progress import track
@@ -74,11 +74,10 @@ def lower(
         optimizer,
         build_loss("softmax"),
         batch_size=batch_size * replicas,
-        jit_compile=True,
     )
     images = tf.zeros((batch_size, *model.input_shape[1:]))
     labels = tf.zeros((batch_size, 1000))
-    update = cast(Any, steps._update)
+    update = tf.function(steps.update, jit_compile=True)
     compiler_ir = update.experimental_get_compiler_ir(images, labels, tf.zeros([2]))
     pathlib.Path(file).write_bytes(compiler_ir(stage="stablehlo_serialized"))
 

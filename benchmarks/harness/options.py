@@ -1,7 +1,6 @@
 """The options that several commands share, with one spelling and one meaning."""
 
 import argparse
-from collections.abc import Callable
 from typing import Any
 
 from benchmarks.harness.case import MODES, PRECISIONS
@@ -34,13 +33,3 @@ def parser(command: str, description: str, **defaults: Any) -> argparse.Argument
     for name, default in defaults.items():
         result.add_argument(f"--{name}", default=default, **_OPTIONS[name])
     return result
-
-
-def list_of(convert: Callable[[str], Any]) -> Callable[[str], list]:
-    """Returns the type of an option that takes values separated by commas."""
-
-    def split(text: str) -> list:
-        return [convert(part) for part in text.split(",") if part]
-
-    split.__name__ = f"list of {convert.__name__}"
-    return split

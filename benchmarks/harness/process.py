@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from typing import IO, Any, cast
+from typing import Any
 
 # How a process ends that asked for too much: killed, by us or the system, or aborted by malloc.
 _OUT_OF_MEMORY = (-signal.SIGKILL, -signal.SIGABRT)
@@ -57,10 +57,9 @@ class Process(contextlib.AbstractContextManager):
     ) -> None:
         # Closed with the process.
         self._messages = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
-        command = [function, json.dumps(task), str(threads)]
-        self._command = " ".join(command)
+        self._task = [function, json.dumps(task), str(threads)]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.harness", *command],
+            [sys.executable, "-m", "benchmarks.harness", *self._task],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._messages,
@@ -94,7 +93,8 @@ class Process(contextlib.AbstractContextManager):
         return self._answer()
 
     def _answer(self) -> dict[str, Any]:
-        line = cast(IO[str], self._process.stdout).readline()
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
         if line.endswith("\n"):
             self._process.send_signal(signal.SIGSTOP)
             return json.loads(line)
@@ -102,7 +102,7 @@ class Process(contextlib.AbstractContextManager):
         self._messages.seek(0)
         end = "".join(self._messages.readlines()[-20:]).strip()
         raise ProcessError(
-            f"Expected {self._command} to answer; its process ended with "
+            f"Expected {' '.join(self._task)} to answer; its process ended with "
             f"status {status}. The end of its messages:\n{end or '(none)'}",
             status in _OUT_OF_MEMORY,
         )

@@ -7,6 +7,7 @@ reaches into jax, whose version is therefore fixed.
 import json
 import sys
 import time
+from typing import Any
 
 import jax
 import numpy as np
@@ -38,8 +39,8 @@ def parse(serialized: bytes) -> ir.Module:
 
 def main(file: str, topology: str, replicas: int) -> None:
     """Prints what the compiler found, as the documentation of `tpu_compile.compile_for` has it."""
-    devices = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
-    devices = devices[:replicas]
+    known = topologies.get_topology_desc(platform="tpu", topology_name=topology)
+    devices: list[Any] = known.devices[:replicas]
     options = compiler.get_compile_options(
         num_replicas=replicas,
         num_partitions=1,

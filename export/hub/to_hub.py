@@ -7,10 +7,8 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from export.hub.any_resolution import any_resolution_graph
 from export.labels import checked_labels
 from export.portable_model import image_size, num_classes, portable
-from keras_vit.analysis.attention_maps import attention_tensors
 from training.io.atomic import whole_directory
 
 ACTIVATIONS = {"softmax": tf.nn.softmax, "sigmoid": tf.nn.sigmoid}
@@ -122,12 +120,12 @@ def _sub_model(model, output, resolution):
 
 def _endpoint_model(model, resolution):
     """Returns the Keras model from images to a dict of all endpoints and attention weights."""
-    graph = any_resolution_graph(model) if resolution == "any" else model
-    tensors = dict(graph.endpoints)
+    tensors = dict(model.endpoints)
     if model.arguments.get("attention") == "global":
-        for index, attention in enumerate(attention_tensors(graph)):
-            tensors[f"block_{index:02d}/attention"] = attention
-    return keras.Model(graph.input, tensors)
+        tensors.update(model.attention_endpoints)
+    if resolution == "any":
+        return model.any_resolution(tuple(tensors))
+    return keras.Model(model.input, tensors)
 
 
 def _infer(model, images, training):

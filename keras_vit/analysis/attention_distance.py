@@ -6,7 +6,6 @@ from keras import ops
 
 from keras_vit.analysis.attention_maps import attention_tensors
 from keras_vit.analysis.geometry import token_distances
-from keras_vit.models.token_stride import token_stride
 
 
 def mean_distance(attention, distances, renormalize=False):
@@ -50,7 +49,7 @@ def attention_distance(model, images, renormalize=False, batch_size=8):
     """
     if len(images) == 0:
         raise ValueError("Expected at least one image. Received: 0 images.")
-    distances = token_distances(model.grid_size, token_stride(model))
+    distances = token_distances(model.grid_size, model.token_stride)
     by_layer = [mean_distance(a, distances, renormalize) for a in attention_tensors(model)]
     extended = keras.Model(model.input, ops.stack(by_layer))
     results = [

@@ -3,30 +3,11 @@
 import keras
 from keras import ops
 
-
-class AttentionOfBlock(keras.layers.Layer):
-    """The attention weights of an encoder block, on the block's own variables.
-
-    Args:
-        block: a built `EncoderBlock`.
-
-    Call arguments:
-        tokens: (batch, tokens, channels), the block's input.
-
-    Returns:
-        (batch, heads, tokens, tokens) float32.
-    """
-
-    def __init__(self, block):
-        super().__init__(name=f"{block.name}_attention", dtype=block.dtype_policy)
-        self.block = block
-        self.built = True
-
-    def call(self, tokens):
-        return self.block.attention_probabilities(tokens)
+from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.typing import Tensor
 
 
-def attention_tensors(model):
+def attention_tensors(model: VisionTransformer) -> list[Tensor]:
     """Returns the attention weights of every block as tensors of the model's graph.
 
     Args:
@@ -38,18 +19,10 @@ def attention_tensors(model):
     Raises:
         ValueError: if the model's attention is axial.
     """
-    if model.arguments["attention"] == "axial":
-        raise ValueError(
-            "Axial attention has one map for every row and column instead of one for the image. "
-            'Use a model with attention="global".'
-        )
-    return [
-        AttentionOfBlock(block)(tokens)
-        for block, tokens in zip(model.blocks, model.block_inputs(), strict=True)
-    ]
+    return list(model.attention_endpoints.values())
 
 
-def attention_maps(model, images):
+def attention_maps(model: VisionTransformer, images: Tensor) -> Tensor:
     """Returns the attention weights of every block, head and token (equation 6).
 
     Args:

@@ -7,7 +7,6 @@ import numpy as np
 from keras import ops
 
 from keras_vit.models.patch_targets import CELLS, color_of_class
-from keras_vit.models.token_stride import token_stride
 
 
 class Reconstruction(NamedTuple):
@@ -51,7 +50,7 @@ def reconstruct(masked, images):
     positions, losses, predictions = (
         ops.convert_to_numpy(results[name]) for name in ("positions", "losses", "predictions")
     )
-    size = token_stride(masked.encoder)
+    size = masked.encoder.token_stride
     _, columns = masked.encoder.grid_size
     predicted = np.array(images, "float32")
     hidden = predicted.copy()

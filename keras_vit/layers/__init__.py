@@ -1,6 +1,7 @@
 """The layers of the Vision Transformer, its hybrids and its relatives."""
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
+from keras_vit.layers.attention_of_block import AttentionOfBlock
 from keras_vit.layers.axial_attention import AxialAttention
 from keras_vit.layers.axial_encoder_block import AxialEncoderBlock
 from keras_vit.layers.axial_resnet_unit import AxialUnit
@@ -25,6 +26,7 @@ from keras_vit.layers.standardized_conv import StandardizedConv2D
 
 __all__ = [
     "MLP",
+    "AttentionOfBlock",
     "AxialAttention",
     "AxialEncoderBlock",
     "AxialUnit",

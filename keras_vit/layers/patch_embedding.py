@@ -39,16 +39,11 @@ class PatchEmbedding(keras.layers.Layer):
         )
 
     def build(self, input_shape):
+        self._check_size(*input_shape[1:3])
         self.projection.build(input_shape)
 
     def call(self, inputs, training=False):
-        height, width = inputs.shape[1:3]
-        if any(size is not None and size < self.patch_size for size in (height, width)):
-            raise ValueError(
-                f"Expected images, or feature maps of a hybrid, of at least one patch, "
-                f"{self.patch_size} x {self.patch_size}. Received: {height} x {width}. "
-                "Enlarge the images."
-            )
+        self._check_size(*inputs.shape[1:3])
         if training and None not in inputs.shape[1:]:
             return self._project_patches(inputs)
         return self.projection(inputs)
@@ -65,6 +60,14 @@ class PatchEmbedding(keras.layers.Layer):
         kernel = ops.reshape(self.projection.kernel, (-1, self.hidden_size))
         embeddings = ops.add(ops.matmul(patches, kernel), self.projection.bias)
         return ops.reshape(embeddings, (-1, rows, columns, self.hidden_size))
+
+    def _check_size(self, height, width):
+        if any(size is not None and size < self.patch_size for size in (height, width)):
+            raise ValueError(
+                f"Expected images, or feature maps of a hybrid, of at least one patch, "
+                f"{self.patch_size} x {self.patch_size}. Received: {height} x {width}. "
+                "Enlarge the images."
+            )
 
     def compute_output_shape(self, input_shape):
         batch, height, width, _ = input_shape

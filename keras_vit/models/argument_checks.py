@@ -1,9 +1,14 @@
-"""Sizes as users write them: ints of Python or of NumPy."""
+"""Arguments as users write them, checked: ints of Python or of NumPy, choices, sizes."""
 
 import operator
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+from keras_vit.typing import ImageSize
 
 
-def as_int(value):
+def as_int(value: Any) -> int | None:
     """Returns an int from an int of Python or NumPy, or None for anything else."""
     try:
         return operator.index(value)
@@ -11,7 +16,7 @@ def as_int(value):
         return None
 
 
-def as_positive_int(name, value):
+def as_positive_int(name: str, value: Any) -> int:
     """Returns `value` as an int.
 
     Raises:
@@ -23,12 +28,24 @@ def as_positive_int(name, value):
     return size
 
 
-def as_num_classes(num_classes):
+def as_positive(name: str, value: Any) -> Real:
+    """Returns `value`; raises ValueError unless it is a positive number."""
+    if not isinstance(value, Real) or not value > 0:
+        raise ValueError(f"`{name}` must be a positive number. Received: {name}={value!r}")
+    return value
+
+
+def as_choice(name: str, value: Any, choices: Sequence[str]) -> str:
+    """Returns `value`; raises ValueError unless it is one of `choices`."""
+    if value not in choices:
+        raise ValueError(f"`{name}` must be one of {choices}. Received: {name}={value!r}")
+    return value
+
+
+def as_num_classes(num_classes: Any) -> int | None:
     """Returns `num_classes` as an int or None; raises ValueError for anything else."""
-    if num_classes is None:
-        return None
     size = as_int(num_classes)
-    if size is None or size < 1:
+    if num_classes is not None and (size is None or size < 1):
         raise ValueError(
             "`num_classes` must be a positive int, or None for a model without head. "
             f"Received: num_classes={num_classes!r}"
@@ -36,7 +53,7 @@ def as_num_classes(num_classes):
     return size
 
 
-def as_height_width(image_size):
+def as_height_width(image_size: Any) -> tuple[int, int]:
     """Returns (height, width) in pixels from an int or a pair.
 
     Raises:
@@ -46,7 +63,7 @@ def as_height_width(image_size):
     return (size, size) if isinstance(size, int) else size
 
 
-def as_image_size(image_size):
+def as_image_size(image_size: Any) -> ImageSize:
     """Returns a positive int, or a (height, width) pair of them, as a tuple.
 
     Raises:

@@ -1,5 +1,7 @@
 """AxialResNet (Wang et al., 2020), the baseline of appendix D.5."""
 
+from collections.abc import Sequence
+
 import keras
 
 from keras_vit.layers import AxialUnit, RootPooling
@@ -11,11 +13,14 @@ from keras_vit.models.argument_checks import (
     as_num_classes,
     as_positive_int,
 )
-from keras_vit.models.feature_map_classifier import FeatureMapClassifier
+from keras_vit.models.base import ImageModel
+from keras_vit.models.head import classification_head
+from keras_vit.models.layers_by_name import LayersByName
+from keras_vit.typing import ImageSize
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class AxialResNet(FeatureMapClassifier):
+class AxialResNet(ImageModel):
     """A ResNet whose 3x3 convolutions are attention along columns, then along rows.
 
     A functional `keras.Model` from images, (batch, height, width, 3) float32 in
@@ -34,54 +39,52 @@ class AxialResNet(FeatureMapClassifier):
 
     def __init__(
         self,
-        num_layers=(3, 4, 6, 3),
-        width_factor=0.5,
-        num_groups=8,
-        num_classes=1000,
-        image_size=224,
-        head_bias_init=0.0,
-        name="axial_resnet",
-        trainable=True,
-        dtype=None,
+        num_layers: Sequence[int] = (3, 4, 6, 3),
+        width_factor: float = 0.5,
+        num_groups: int = 8,
+        num_classes: int | None = 1000,
+        image_size: ImageSize = 224,
+        head_bias_init: float = 0.0,
+        name: str = "axial_resnet",
+        trainable: bool = True,
+        dtype: str | keras.DTypePolicy | None = None,
     ):
-        policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-        num_groups = as_positive_int("num_groups", num_groups)
-        height, width = as_height_width(image_size)
-        num_layers = tuple(as_positive_int("num_layers", units) for units in num_layers)
-        images = keras.Input((height, width, 3), dtype="float32", name="images")
-        endpoints = {}
-        x = keras.layers.ZeroPadding2D(3, dtype=policy, name="pad_root")(images)
-        x = keras.layers.Conv2D(
-            int(64 * width_factor),
-            7,
-            strides=2,
-            use_bias=False,
-            kernel_initializer=he_normal_fan_out(),
-            data_format="channels_last",
-            dtype=policy,
-            name="conv_root",
-        )(x)
-        x = batch_normalization("bn_root", dtype=policy)(x)
-        x = keras.layers.Activation("relu", dtype=policy, name="relu_root")(x)
-        x = RootPooling(dtype=policy, name="pool_root")(x)
-        endpoints["stem"] = x
-        for stage, units in enumerate(num_layers):
-            for unit in range(units):
-                x = AxialUnit(
-                    int(128 * width_factor) * 2**stage,
-                    strides=2 if stage > 0 and unit == 0 else 1,
-                    num_groups=num_groups,
-                    dtype=policy,
-                    name=f"block{stage + 1}_unit{unit + 1}",
-                )(x)
-            endpoints[f"block_{stage:02d}"] = x
-        endpoints["encoded"] = x
         arguments = {
-            "num_layers": num_layers,
+            "num_layers": tuple(as_positive_int("num_layers", units) for units in num_layers),
             "width_factor": width_factor,
-            "num_groups": num_groups,
+            "num_groups": as_positive_int("num_groups", num_groups),
             "num_classes": as_num_classes(num_classes),
             "image_size": as_image_size(image_size),
             "head_bias_init": head_bias_init,
         }
-        super().__init__(images, endpoints, arguments, policy, name, trainable)
+        images = keras.Input((*as_height_width(image_size), 3), dtype="float32", name="images")
+        layer = LayersByName(dtype)
+        x = layer("pad_root", keras.layers.ZeroPadding2D, padding=3)(images)
+        x = layer(
+            "conv_root",
+            keras.layers.Conv2D,
+            filters=int(64 * width_factor),
+            kernel_size=7,
+            strides=2,
+            use_bias=False,
+            kernel_initializer=he_normal_fan_out(),
+            data_format="channels_last",
+        )(x)
+        x = layer("bn_root", batch_normalization)(x)
+        x = layer("relu_root", keras.layers.Activation, activation="relu")(x)
+        x = layer("pool_root", RootPooling)(x)
+        endpoints = {"stem": x}
+        for stage, units in enumerate(arguments["num_layers"]):
+            for unit in range(units):
+                x = layer(
+                    f"block{stage + 1}_unit{unit + 1}",
+                    AxialUnit,
+                    filters=int(128 * width_factor) * 2**stage,
+                    strides=2 if stage > 0 and unit == 0 else 1,
+                    num_groups=arguments["num_groups"],
+                )(x)
+            endpoints[f"block_{stage:02d}"] = x
+        endpoints["encoded"] = x
+        x = layer("pool", keras.layers.GlobalAveragePooling2D)(x)
+        endpoints.update(classification_head(x, layer, arguments["num_classes"], head_bias_init))
+        super().__init__(images, endpoints, arguments, layer.policy, name, trainable)

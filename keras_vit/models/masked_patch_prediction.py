@@ -1,13 +1,15 @@
 """Masked patch prediction, the paper's self-supervision (section 4.6 and appendix B.1.2)."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_vit.models.base import ImageModel
 from keras_vit.models.patch_corruption import PatchCorruption
 from keras_vit.models.patch_targets import TARGETS, PatchLoss
-from keras_vit.models.token_stride import token_stride
-from keras_vit.models.trainability import SavedTrainability
 from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -25,23 +27,23 @@ class TokensAt(keras.layers.Layer):
         (batch, picked, channels).
     """
 
-    def __init__(self, prefix, **kwargs):
+    def __init__(self, prefix: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.prefix = prefix
 
-    def call(self, tokens, positions):
+    def call(self, tokens: Tensor, positions: Tensor) -> Tensor:
         return ops.take_along_axis(tokens, positions[..., None] + self.prefix, axis=1)
 
-    def compute_output_spec(self, tokens, positions):
+    def compute_output_spec(self, tokens: Tensor, positions: Tensor) -> keras.KerasTensor:
         shape = (tokens.shape[0], positions.shape[1], tokens.shape[2])
         return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "prefix": self.prefix}
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class MaskedPatchPrediction(SavedTrainability):
+class MaskedPatchPrediction(ImageModel):
     """Trains a Vision Transformer to predict patches that it does not see.
 
     Half of the patch embeddings of every image are corrupted before positions
@@ -51,8 +53,11 @@ class MaskedPatchPrediction(SavedTrainability):
 
     A functional `keras.Model` from images, (batch, height, width, 3) float32 in
     [-1, 1], to the loss of every corrupted patch, (batch, corrupted) float32.
-    Their mean is what `fit` minimises; no labels are needed and those given are
+    Their mean is what `fit` minimizes; no labels are needed and those given are
     ignored. Afterwards `masked.encoder` is fine-tuned like any other model.
+
+    `endpoints` are "positions", "predictions" and "losses"; those of one call of
+    `keras.Model(masked.input, masked.endpoints)` belong together.
 
     Args:
         model: a `keras_vit.VisionTransformer`, whose weights are trained. Its head
@@ -77,12 +82,12 @@ class MaskedPatchPrediction(SavedTrainability):
 
     def __init__(
         self,
-        model,
-        target="mean_color",
-        corruption_rate=0.5,
-        seed=None,
-        name="masked_patch_prediction",
-        **kwargs,
+        model: VisionTransformer,
+        target: str = "mean_color",
+        corruption_rate: float = 0.5,
+        seed: int | None = None,
+        name: str = "masked_patch_prediction",
+        trainable: bool = True,
     ):
         if target not in TARGETS:
             raise ValueError(f"`target` must be one of {tuple(TARGETS)}. Received: {target!r}")
@@ -90,8 +95,7 @@ class MaskedPatchPrediction(SavedTrainability):
             raise ValueError(
                 f"`model` must be a keras_vit.VisionTransformer. Received: a {type(model).__name__}"
             )
-        patch_size = token_stride(model)
-        _check_cover(model, patch_size)
+        _check_cover(model)
         policy = model.get_layer("embedding").dtype_policy
         stem, encoded = model.endpoints["stem"], model.endpoints["encoded"]
         corrupt = PatchCorruption(corruption_rate, seed, dtype=policy, name="corruption")
@@ -100,74 +104,57 @@ class MaskedPatchPrediction(SavedTrainability):
         prefix = 1 if model.arguments["classifier"] == "token" else 0
         tokens = TokensAt(prefix, dtype=policy, name="corrupted_tokens")(tokens, positions)
         predictions = keras.layers.Dense(
-            TARGETS[target].units(patch_size),
+            TARGETS[target].units(model.token_stride),
             kernel_initializer="zeros",
             dtype="float32",
             name="prediction",
         )(tokens)
-        compare = PatchLoss(target, model.grid_size, patch_size, name="patch_loss")
+        compare = PatchLoss(target, model.grid_size, model.token_stride, name="patch_loss")
         losses = compare(model.input, positions, predictions)
-        super().__init__(inputs=model.input, outputs=losses, name=name, **kwargs)
-        self._follow(model.dtype_policy)
-        self._record = _Record(
-            model,
-            {"target": target, "corruption_rate": corruption_rate, "seed": seed},
+        super().__init__(
+            model.input,
             {"positions": positions, "predictions": predictions, "losses": losses},
+            {"target": target, "corruption_rate": corruption_rate, "seed": seed},
+            model.dtype_policy,
+            name,
+            trainable,
         )
+        self._made_of.encoder = model
 
     @property
-    def encoder(self):
+    def encoder(self) -> VisionTransformer:
         """The `VisionTransformer` that is trained."""
-        return self._record.encoder
+        return self._made_of.encoder
 
-    @property
-    def arguments(self):
-        """The constructor's arguments apart from the model, a dict."""
-        return self._record.arguments
-
-    @property
-    def endpoints(self):
-        """Tensors of the graph by name: "positions", "predictions" and "losses".
-
-        Those of one call belong together:
-        `keras.Model(masked.input, masked.endpoints)(images)`.
-        """
-        return dict(self._record.endpoints)
-
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+    def compute_loss(
+        self,
+        x: Tensor = None,
+        y: Tensor = None,
+        y_pred: Tensor = None,
+        sample_weight: Tensor = None,
+        training: bool = True,
+    ) -> Tensor:
         by_image = ops.mean(y_pred, axis=-1)
         if sample_weight is None:
             return ops.mean(by_image)
         weights = ops.reshape(ops.cast(sample_weight, by_image.dtype), (-1,))
         return ops.sum(by_image * weights) / ops.sum(weights)
 
-    def get_arguments(self):
-        return {
-            "model": keras.saving.serialize_keras_object(self.encoder),
-            **self.arguments,
-            "name": self.name,
-            "trainable": self.trainable,
-        }
+    def get_arguments(self) -> dict[str, Any]:
+        arguments = super().get_arguments()
+        del arguments["dtype"]  # it is the encoder's
+        return {"model": keras.saving.serialize_keras_object(self.encoder), **arguments}
 
     @classmethod
-    def from_arguments(cls, arguments, custom_objects=None):
+    def from_arguments(cls, arguments: dict[str, Any], custom_objects: dict | None = None):
         model = keras.saving.deserialize_keras_object(arguments["model"], custom_objects)
         return cls(**{**arguments, "model": model})
 
 
-class _Record:
-    """What the model remembers, out of reach of Keras's attribute tracking."""
-
-    def __init__(self, encoder, arguments, endpoints):
-        self.encoder = encoder
-        self.arguments = arguments
-        self.endpoints = endpoints
-
-
-def _check_cover(model, patch_size):
-    height, width = model.input.shape[1:3]
-    if model.arguments["resnet"] and (height % patch_size or width % patch_size):
+def _check_cover(model):
+    size, (height, width) = model.token_stride, model.input.shape[1:3]
+    if model.arguments["resnet"] and (height % size or width % size):
         raise ValueError(
-            f"A token of this hybrid stands for {patch_size} x {patch_size} pixels: expected an "
-            f"image size that is a multiple of them. Received: image_size=({height}, {width})"
+            f"A token of this hybrid stands for {size} x {size} pixels: expected an image size "
+            f"that is a multiple of them. Received: image_size=({height}, {width})"
         )

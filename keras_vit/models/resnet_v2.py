@@ -1,5 +1,7 @@
 """Big Transfer's ResNet-v2 (Kolesnikov et al., 2020), the paper's baseline."""
 
+from collections.abc import Sequence
+
 import keras
 
 from keras_vit.layers import BiTUnit, GroupNormalization, RootPooling, StandardizedConv2D
@@ -9,12 +11,15 @@ from keras_vit.models.argument_checks import (
     as_num_classes,
     as_positive_int,
 )
-from keras_vit.models.feature_map_classifier import FeatureMapClassifier
+from keras_vit.models.base import ImageModel
+from keras_vit.models.head import classification_head
+from keras_vit.models.layers_by_name import LayersByName
+from keras_vit.typing import ImageSize
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class ResNetV2(FeatureMapClassifier):
-    """A pre-activation ResNet with group normalisation and weight standardisation.
+class ResNetV2(ImageModel):
+    """A pre-activation ResNet with group normalization and weight standardization.
 
     A functional `keras.Model` from images, (batch, height, width, 3) float32 in
     [-1, 1], to logits, (batch, num_classes) float32, or to the representation
@@ -35,43 +40,48 @@ class ResNetV2(FeatureMapClassifier):
 
     def __init__(
         self,
-        num_layers=(3, 4, 6, 3),
-        width_factor=1,
-        num_classes=1000,
-        image_size=224,
-        head_bias_init=0.0,
-        pool_padding="edge",
-        name="resnet_v2",
-        trainable=True,
-        dtype=None,
+        num_layers: Sequence[int] = (3, 4, 6, 3),
+        width_factor: float = 1,
+        num_classes: int | None = 1000,
+        image_size: ImageSize = 224,
+        head_bias_init: float = 0.0,
+        pool_padding: str = "edge",
+        name: str = "resnet_v2",
+        trainable: bool = True,
+        dtype: str | keras.DTypePolicy | None = None,
     ):
-        policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-        height, width = as_height_width(image_size)
-        num_layers = tuple(as_positive_int("num_layers", units) for units in num_layers)
-        images = keras.Input((height, width, 3), dtype="float32", name="images")
-        endpoints = {}
-        root = int(64 * width_factor)
-        x = keras.layers.ZeroPadding2D(3, dtype=policy, name="pad_root")(images)
-        x = StandardizedConv2D(
-            root, 7, 2, "valid", standardization="bit", dtype=policy, name="conv_root"
-        )(x)
-        x = RootPooling(pool_padding, dtype=policy, name="pool_root")(x)
-        endpoints["stem"] = x
-        for stage, units in enumerate(num_layers):
-            for unit in range(units):
-                strides = 2 if stage > 0 and unit == 0 else 1
-                layer_name = f"block{stage + 1}_unit{unit + 1:02d}"
-                x = BiTUnit(root * 2**stage, strides, dtype=policy, name=layer_name)(x)
-            endpoints[f"block_{stage:02d}"] = x
-        x = GroupNormalization(1e-5, dtype=policy, name="group_norm")(x)
-        x = keras.layers.Activation("relu", dtype=policy, name="relu")(x)
-        endpoints["encoded"] = x
         arguments = {
-            "num_layers": num_layers,
+            "num_layers": tuple(as_positive_int("num_layers", units) for units in num_layers),
             "width_factor": width_factor,
             "num_classes": as_num_classes(num_classes),
             "image_size": as_image_size(image_size),
             "head_bias_init": head_bias_init,
             "pool_padding": pool_padding,
         }
-        super().__init__(images, endpoints, arguments, policy, name, trainable)
+        images = keras.Input((*as_height_width(image_size), 3), dtype="float32", name="images")
+        layer = LayersByName(dtype)
+        root = int(64 * width_factor)
+        x = layer("pad_root", keras.layers.ZeroPadding2D, padding=3)(images)
+        x = layer(
+            "conv_root",
+            StandardizedConv2D,
+            filters=root,
+            kernel_size=7,
+            strides=2,
+            padding="valid",
+            standardization="bit",
+        )(x)
+        x = layer("pool_root", RootPooling, padding=pool_padding)(x)
+        endpoints = {"stem": x}
+        for stage, units in enumerate(arguments["num_layers"]):
+            for unit in range(units):
+                strides = 2 if stage > 0 and unit == 0 else 1
+                unit_name = f"block{stage + 1}_unit{unit + 1:02d}"
+                x = layer(unit_name, BiTUnit, filters=root * 2**stage, strides=strides)(x)
+            endpoints[f"block_{stage:02d}"] = x
+        x = layer("group_norm", GroupNormalization, epsilon=1e-5)(x)
+        x = layer("relu", keras.layers.Activation, activation="relu")(x)
+        endpoints["encoded"] = x
+        x = layer("pool", keras.layers.GlobalAveragePooling2D)(x)
+        endpoints.update(classification_head(x, layer, arguments["num_classes"], head_bias_init))
+        super().__init__(images, endpoints, arguments, layer.policy, name, trainable)

@@ -1,10 +1,14 @@
 """The Vision Transformer (section 3.1)."""
 
-from numbers import Real
+from collections.abc import Sequence
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import keras
 
 from keras_vit.layers import (
+    AttentionOfBlock,
     AxialEncoderBlock,
     ClassToken,
     Dropout,
@@ -17,13 +21,18 @@ from keras_vit.layers import (
 )
 from keras_vit.layers.position_embedding import POSITION_EMBEDDINGS
 from keras_vit.models.argument_checks import (
+    as_choice,
     as_height_width,
     as_image_size,
     as_num_classes,
+    as_positive,
     as_positive_int,
 )
-from keras_vit.models.hybrid_stem import hybrid_stem
-from keras_vit.models.trainability import SavedTrainability
+from keras_vit.models.base import ImageModel
+from keras_vit.models.head import classification_head
+from keras_vit.models.hybrid_stem import as_resnet, hybrid_stem, stem_stride
+from keras_vit.models.layers_by_name import LayersByName
+from keras_vit.typing import ImageSize, Tensor
 
 CLASSIFIERS = ("token", "gap", "map", "unpooled")
 POSITIONS = ("none", *POSITION_EMBEDDINGS, "relative")
@@ -32,12 +41,14 @@ ATTENTIONS = ("global", "axial")
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class VisionTransformer(SavedTrainability):
+class VisionTransformer(ImageModel):
     """Patches, class token, position embeddings, encoder, head: equations 1 to 4.
 
     A functional `keras.Model` from images, (batch, height, width, 3) float32 in
     [-1, 1], to logits, (batch, num_classes) float32, or to the representation,
-    (batch, hidden_size), where `num_classes` is None.
+    (batch, hidden_size), where `num_classes` is None. `endpoints` names what lies between:
+    "stem", (batch, rows, columns, hidden_size); the encoder's tokens, each (batch, tokens,
+    hidden_size), "embedded", "block_00" and so on, "encoded"; "representation" and "logits".
 
     Args:
         image_size: int or (height, width), in pixels.
@@ -82,30 +93,32 @@ class VisionTransformer(SavedTrainability):
 
     def __init__(
         self,
-        image_size=224,
-        patch_size=16,
-        hidden_size=768,
-        mlp_dim=3072,
-        num_heads=12,
-        num_layers=12,
-        num_classes=1000,
-        classifier="token",
-        representation_size=None,
-        resnet=None,
-        position_embedding="learned_1d",
-        position_placement="stem",
-        attention="global",
-        dropout_rate=0.0,
-        attention_dropout_rate=0.0,
-        stochastic_depth_rate=0.0,
-        gelu="tanh",
-        layer_norm_epsilon=1e-6,
-        head_bias_init=0.0,
-        remat=False,
-        name="vision_transformer",
-        trainable=True,
-        dtype=None,
+        image_size: ImageSize = 224,
+        patch_size: int = 16,
+        hidden_size: int = 768,
+        mlp_dim: int = 3072,
+        num_heads: int = 12,
+        num_layers: int = 12,
+        num_classes: int | None = 1000,
+        classifier: str = "token",
+        representation_size: int | None = None,
+        resnet: dict[str, Any] | None = None,
+        position_embedding: str = "learned_1d",
+        position_placement: str = "stem",
+        attention: str = "global",
+        dropout_rate: float = 0.0,
+        attention_dropout_rate: float = 0.0,
+        stochastic_depth_rate: float = 0.0,
+        gelu: str = "tanh",
+        layer_norm_epsilon: float = 1e-6,
+        head_bias_init: float = 0.0,
+        remat: bool = False,
+        name: str = "vision_transformer",
+        trainable: bool = True,
+        dtype: str | keras.DTypePolicy | None = None,
     ):
+        if representation_size is not None:
+            representation_size = as_positive_int("representation_size", representation_size)
         arguments = {
             "image_size": as_image_size(image_size),
             "patch_size": as_positive_int("patch_size", patch_size),
@@ -114,60 +127,78 @@ class VisionTransformer(SavedTrainability):
             "num_heads": as_positive_int("num_heads", num_heads),
             "num_layers": as_positive_int("num_layers", num_layers),
             "num_classes": as_num_classes(num_classes),
-            "classifier": classifier,
-            "representation_size": _as_representation_size(representation_size),
-            "resnet": _as_resnet(resnet),
-            "position_embedding": position_embedding,
-            "position_placement": position_placement,
-            "attention": attention,
+            "classifier": as_choice("classifier", classifier, CLASSIFIERS),
+            "representation_size": representation_size,
+            "resnet": as_resnet(resnet),
+            "position_embedding": as_choice("position_embedding", position_embedding, POSITIONS),
+            "position_placement": as_choice("position_placement", position_placement, PLACEMENTS),
+            "attention": as_choice("attention", attention, ATTENTIONS),
             "dropout_rate": dropout_rate,
             "attention_dropout_rate": attention_dropout_rate,
             "stochastic_depth_rate": stochastic_depth_rate,
             "gelu": gelu,
-            "layer_norm_epsilon": layer_norm_epsilon,
+            "layer_norm_epsilon": as_positive("layer_norm_epsilon", layer_norm_epsilon),
             "head_bias_init": head_bias_init,
             "remat": remat,
         }
-        _check(arguments)
-        policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-        height, width = as_height_width(image_size)
-        images = keras.Input((height, width, 3), dtype="float32", name="images")
-        graph = _Graph(arguments, policy).connect(images)
-        super().__init__(inputs=images, outputs=graph.output, name=name, trainable=trainable)
-        self._follow(policy)
-        self._graph = graph
+        if hidden_size % num_heads:
+            raise ValueError(
+                "`hidden_size` must be a multiple of `num_heads`. "
+                f"Received: hidden_size={hidden_size}, num_heads={num_heads}"
+            )
+        if attention == "axial" and classifier == "token":
+            raise ValueError(
+                'Axial attention has no class token: use classifier="gap", "map" or "unpooled". '
+                'Received: classifier="token"'
+            )
+        images = keras.Input((*as_height_width(image_size), 3), dtype="float32", name="images")
+        layer = LayersByName(dtype)
+        endpoints, block_inputs = _forward(images, layer, SimpleNamespace(**arguments))
+        super().__init__(images, endpoints, arguments, layer.policy, name, trainable)
+        self._made_of.layer = layer
+        self._made_of.block_inputs = block_inputs
 
     @property
-    def arguments(self):
-        """The constructor's arguments, a dict."""
-        return self._graph.arguments
-
-    @property
-    def grid_size(self):
+    def grid_size(self) -> tuple[int, int]:
         """The (rows, columns) of patches."""
-        return tuple(self._graph.stem.shape[1:3])
+        return tuple(self.endpoints["stem"].shape[1:3])
 
     @property
-    def endpoints(self):
-        """Every intermediate result, by name, as tensors of the model's graph.
-
-        `keras.Model(model.input, model.endpoints["block_03"])` computes one.
-        The encoder's tokens are (batch, tokens, hidden_size); "stem" is
-        (batch, rows, columns, hidden_size). Asking for "encoded" computes all
-        tokens of the last block, which the logits alone do not need.
-        """
-        return self._graph.endpoints()
+    def token_stride(self) -> int:
+        """Pixels of the image between neighboring tokens, those of the ResNet's stride included."""
+        resnet = self.arguments["resnet"]
+        return self.arguments["patch_size"] * (stem_stride(resnet["num_layers"]) if resnet else 1)
 
     @property
-    def blocks(self):
+    def blocks(self) -> list[keras.layers.Layer]:
         """The encoder's blocks, in order."""
-        return list(self._graph.blocks)
+        return [
+            self.get_layer(f"encoder_block_{i:02d}") for i in range(self.arguments["num_layers"])
+        ]
 
-    def block_inputs(self):
-        """Returns the tensors that enter each block, (batch, tokens, hidden_size)."""
-        return list(self._graph.block_inputs)
+    @property
+    def attention_endpoints(self) -> dict[str, Tensor]:
+        """The attention weights of every block (equation 6), as tensors of the model's graph.
 
-    def any_resolution(self, outputs="output"):
+        A dict of "block_00/attention" and so on to (batch, heads, tokens, tokens) float32.
+
+        Raises:
+            ValueError: if the model's attention is axial.
+        """
+        return self._attention_endpoints(self._made_of.block_inputs)
+
+    def _attention_endpoints(self, block_inputs):
+        if self.arguments["attention"] == "axial":
+            raise ValueError(
+                "Axial attention has one map for every row and column instead of one for the "
+                'image. Use a model with attention="global".'
+            )
+        return {
+            f"block_{index:02d}/attention": AttentionOfBlock(block)(tokens)
+            for index, (block, tokens) in enumerate(zip(self.blocks, block_inputs, strict=True))
+        }
+
+    def any_resolution(self, outputs: str | Sequence[str] = "output") -> keras.Model:
         """Returns the same model, on the same weights, for images of every size.
 
         Position embeddings are interpolated in the graph, corners aligned, to
@@ -175,235 +206,109 @@ class VisionTransformer(SavedTrainability):
         own. Pixels that do not fill a patch are cropped.
 
         Args:
-            outputs: "output", or the name of an endpoint.
+            outputs: "output", or a name of `endpoints` or `attention_endpoints`, or a sequence
+                of such names for a model that returns a dict of them.
 
         Raises:
-            ValueError: if the model's weights know the grid in another way, as
-                relative positions and axial attention do.
+            ValueError: if the model's weights know the grid in another way, as relative
+                positions and axial attention do, or if it has nothing of such a name.
         """
         if self.arguments["attention"] == "axial":
             raise ValueError("Axial attention needs one image size: its blocks know the grid.")
         if self.arguments["position_embedding"] == "relative":
             raise ValueError("Relative positions need one image size: their table has its length.")
-        images = keras.Input((None, None, 3), dtype="float32", name="images")
-        graph = self._graph.reconnect(images)
-        result = graph.output if outputs == "output" else graph.endpoints()[outputs]
+        images = keras.Input((None, None, self.input_shape[-1]), dtype="float32", name="images")
+        arguments = SimpleNamespace(**self.arguments)
+        named, block_inputs = _forward(images, self._made_of.layer, arguments)
+        named = {**named, "output": list(named.values())[-1]}
+        names = (outputs,) if isinstance(outputs, str) else tuple(outputs)
+        if not set(names) <= set(named):
+            named.update(self._attention_endpoints(block_inputs))
+        if not set(names) <= set(named):
+            raise ValueError(f"Expected names of {', '.join(named)}. Received: {outputs!r}")
+        result = named[outputs] if isinstance(outputs, str) else {n: named[n] for n in names}
         return keras.Model(images, result, name=f"{self.name}_any_resolution")
 
-    def get_arguments(self):
-        return {
-            **self.arguments,
-            "name": self.name,
-            "trainable": self.trainable,
-            "dtype": keras.dtype_policies.serialize(self._graph.policy),
-        }
 
+def _forward(images: Tensor, layer: LayersByName, a: SimpleNamespace):
+    """Applies equations 1 to 4.
 
-class _Graph:
-    """The layers of a Vision Transformer and how tensors run through them."""
+    Args:
+        images: (batch, height, width, 3) Keras tensor, of any size once the layers are made.
+        layer: makes the layers.
+        a: the constructor's arguments.
 
-    def __init__(self, arguments, policy):
-        self.arguments = arguments
-        self.policy = policy
-        self.layers = {}
+    Returns:
+        (the endpoints, a dict in this order; the tokens that enter each block, a list).
+    """
+    features = hybrid_stem(images, layer, **a.resnet) if a.resnet else images
+    stem = layer("embedding", PatchEmbedding, hidden_size=a.hidden_size, patch_size=a.patch_size)(
+        features
+    )
+    grid_size = stem.shape[1:3]
 
-    def connect(self, images):
-        self.native = images.shape[1] is not None
-        a = self.arguments
-        features = images
-        if a["resnet"]:
-            features = hybrid_stem(images, **a["resnet"], layer=self._layer)
-        if self.native and min(features.shape[1:3]) < a["patch_size"]:
-            raise ValueError(
-                "The image must be at least one patch high and wide. "
-                f"Received: image_size={a['image_size']}, patch_size={a['patch_size']}"
-            )
-        self.stem = self._layer(
-            "embedding", PatchEmbedding, hidden_size=a["hidden_size"], patch_size=a["patch_size"]
-        )(features)
-        if self.native:
-            self.grid = tuple(self.stem.shape[1:3])
-        self.embedded = self._embed(self.stem)
-        self._encode(self.embedded)
-        self.output = self._classify(self.block_outputs[-1])
-        return self
+    def add_positions(tokens, name):
+        embedding = POSITION_EMBEDDINGS[a.position_embedding]
+        class_token = a.classifier == "token"
+        positions = layer(name, embedding, grid_size=grid_size, class_token=class_token)
+        return positions(tokens, stem=stem if None in grid_size else None)
 
-    def reconnect(self, images):
-        other = _Graph(self.arguments, self.policy)
-        other.layers = self.layers
-        other.grid = self.grid
-        return other.connect(images)
+    placement = a.position_placement if a.position_embedding in POSITION_EMBEDDINGS else None
+    x = layer("tokens", FlattenGrid)(stem)
+    if a.classifier == "token":
+        x = layer("class_token", ClassToken)(x)
+    if placement == "stem":
+        x = add_positions(x, "position_embedding")  # equation 1
+    if a.dropout_rate > 0:
+        x = layer("dropout", Dropout, rate=a.dropout_rate)(x)
+    endpoints = {"stem": stem, "embedded": x}
 
-    def _layer(self, name, make, dtype=None, **arguments):
-        if name not in self.layers:
-            self.layers[name] = make(**arguments, dtype=dtype or self.policy, name=name)
-        return self.layers[name]
-
-    def _position(self, tokens, name):
-        a = self.arguments
-        layer = self._layer(
-            name,
-            POSITION_EMBEDDINGS[a["position_embedding"]],
-            grid_size=self.grid,
-            class_token=a["classifier"] == "token",
+    block_inputs = []
+    for index in range(a.num_layers):
+        if placement == "every":
+            x = add_positions(x, f"position_embedding_{index:02d}")
+        elif placement == "shared":
+            x = add_positions(x, "position_embedding")
+        block_inputs.append(x)
+        block = layer(
+            f"encoder_block_{index:02d}",
+            EncoderBlock if a.attention == "global" else partial(AxialEncoderBlock, grid_size),
+            num_heads=a.num_heads,
+            mlp_dim=a.mlp_dim,
+            dropout_rate=a.dropout_rate,
+            attention_dropout_rate=a.attention_dropout_rate,
+            stochastic_depth_rate=a.stochastic_depth_rate * index / max(a.num_layers - 1, 1),
+            gelu=a.gelu,
+            layer_norm_epsilon=a.layer_norm_epsilon,
+            relative_positions=a.position_embedding == "relative",
+            remat=a.remat,
         )
-        return layer(tokens) if self.native else layer(tokens, stem=self.stem)
+        x = block(x)  # equations 2 and 3
+        endpoints[f"block_{index:02d}"] = x
 
-    def _embed(self, stem):
-        a = self.arguments
-        tokens = self._layer("tokens", FlattenGrid)(stem)
-        if a["classifier"] == "token":
-            tokens = self._layer("class_token", ClassToken)(tokens)
-        if self._adds_positions and a["position_placement"] == "stem":
-            tokens = self._position(tokens, "position_embedding")
-        if a["dropout_rate"] > 0:
-            tokens = self._layer("dropout", Dropout, rate=a["dropout_rate"])(tokens)
-        return tokens
-
-    @property
-    def _adds_positions(self):
-        return self.arguments["position_embedding"] in POSITION_EMBEDDINGS
-
-    def _block(self, index):
-        a = self.arguments
-        shared = {
-            "num_heads": a["num_heads"],
-            "mlp_dim": a["mlp_dim"],
-            "dropout_rate": a["dropout_rate"],
-            "attention_dropout_rate": a["attention_dropout_rate"],
-            "stochastic_depth_rate": a["stochastic_depth_rate"]
-            * index
-            / max(a["num_layers"] - 1, 1),
-            "gelu": a["gelu"],
-            "layer_norm_epsilon": a["layer_norm_epsilon"],
-            "relative_positions": a["position_embedding"] == "relative",
-            "remat": a["remat"],
-        }
-        name = f"encoder_block_{index:02d}"
-        if a["attention"] == "axial":
-            return self._layer(name, AxialEncoderBlock, grid_size=self.grid, **shared)
-        return self._layer(name, EncoderBlock, **shared)
-
-    def _encode(self, tokens):
-        a = self.arguments
-        self.blocks, self.block_inputs, self.block_outputs = [], [], []
-        only_first = a["classifier"] == "token"
-        for index in range(a["num_layers"]):
-            if self._adds_positions and a["position_placement"] == "every":
-                tokens = self._position(tokens, f"position_embedding_{index:02d}")
-            elif self._adds_positions and a["position_placement"] == "shared":
-                tokens = self._position(tokens, "position_embedding")
-            block = self._block(index)
-            self.blocks.append(block)
-            self.block_inputs.append(tokens)
-            if index == a["num_layers"] - 1 and only_first:
-                tokens = block(tokens, first_token_only=True)
-            else:
-                tokens = block(tokens)
-            self.block_outputs.append(tokens)
-
-    def _norm(self):
-        return self._layer(
-            "encoder_norm", LayerNormalization, epsilon=self.arguments["layer_norm_epsilon"]
-        )
-
-    def _classify(self, last):
-        a = self.arguments
-        x = self._norm()(last)
-        if a["classifier"] == "token":
-            x = self._layer("pool", FirstToken)(x)
-        elif a["classifier"] == "gap":
-            x = self._layer("pool", keras.layers.GlobalAveragePooling1D)(x)
-        elif a["classifier"] == "map":
-            x = self._layer(
-                "pool",
-                MAPHead,
-                num_heads=a["num_heads"],
-                mlp_dim=a["mlp_dim"],
-                gelu=a["gelu"],
-                layer_norm_epsilon=a["layer_norm_epsilon"],
-            )(x)
-        if a["representation_size"]:
-            x = self._layer(
-                "pre_logits",
-                keras.layers.Dense,
-                units=a["representation_size"],
-                activation="tanh",
-                kernel_initializer="lecun_normal",
-            )(x)
-        self.representation = self._layer("representation", keras.layers.Identity, dtype="float32")(
-            x
-        )
-        if a["num_classes"] is None:
-            return self.representation
-        return self._layer(
-            "head",
+    norm = layer("encoder_norm", LayerNormalization, epsilon=a.layer_norm_epsilon)
+    endpoints["encoded"] = x = norm(x)
+    if a.classifier == "token":
+        # Equation 4. Of the last block the output needs the class token alone.
+        x = layer("pool", FirstToken)(norm(block(block_inputs[-1], first_token_only=True)))
+    elif a.classifier == "gap":
+        x = layer("pool", keras.layers.GlobalAveragePooling1D)(x)
+    elif a.classifier == "map":
+        x = layer(
+            "pool",
+            MAPHead,
+            num_heads=a.num_heads,
+            mlp_dim=a.mlp_dim,
+            gelu=a.gelu,
+            layer_norm_epsilon=a.layer_norm_epsilon,
+        )(x)
+    if a.representation_size:
+        x = layer(
+            "pre_logits",
             keras.layers.Dense,
-            units=a["num_classes"],
-            kernel_initializer="zeros",
-            bias_initializer=keras.initializers.Constant(a["head_bias_init"]),
-            dtype="float32",
-        )(self.representation)
-
-    def endpoints(self):
-        last = self.block_outputs[-1]
-        if self.arguments["classifier"] == "token":
-            last = self.blocks[-1](self.block_inputs[-1])
-        outputs = [*self.block_outputs[:-1], last]
-        named = {"stem": self.stem, "embedded": self.embedded}
-        named.update({f"block_{i:02d}": tensor for i, tensor in enumerate(outputs)})
-        named.update({"encoded": self._norm()(last), "representation": self.representation})
-        if self.arguments["num_classes"] is not None:
-            named["logits"] = self.output
-        return named
-
-
-def _as_resnet(resnet):
-    if resnet is None:
-        return None
-    known = {"num_layers", "width_factor"}
-    if set(resnet) - known or "num_layers" not in resnet:
-        raise ValueError(
-            '`resnet` must be {"num_layers": (...), "width_factor": int}. '
-            f"Received: resnet={resnet}"
-        )
-    return {
-        "num_layers": tuple(as_positive_int("num_layers", n) for n in resnet["num_layers"]),
-        "width_factor": resnet.get("width_factor", 1),
-    }
-
-
-def _as_representation_size(representation_size):
-    if representation_size is None:
-        return None
-    return as_positive_int("representation_size", representation_size)
-
-
-def _check(arguments):
-    choices = {
-        "classifier": CLASSIFIERS,
-        "position_embedding": POSITIONS,
-        "position_placement": PLACEMENTS,
-        "attention": ATTENTIONS,
-    }
-    for name, allowed in choices.items():
-        if arguments[name] not in allowed:
-            raise ValueError(
-                f"`{name}` must be one of {allowed}. Received: {name}={arguments[name]!r}"
-            )
-    epsilon = arguments["layer_norm_epsilon"]
-    if not isinstance(epsilon, Real) or not epsilon > 0:
-        raise ValueError(
-            "`layer_norm_epsilon` must be a positive number. "
-            f"Received: layer_norm_epsilon={epsilon!r}"
-        )
-    if arguments["hidden_size"] % arguments["num_heads"]:
-        raise ValueError(
-            "`hidden_size` must be a multiple of `num_heads`. Received: "
-            f"hidden_size={arguments['hidden_size']}, num_heads={arguments['num_heads']}"
-        )
-    if arguments["attention"] == "axial" and arguments["classifier"] == "token":
-        raise ValueError(
-            'Axial attention has no class token: use classifier="gap", "map" or "unpooled". '
-            'Received: classifier="token"'
-        )
+            units=a.representation_size,
+            activation="tanh",
+            kernel_initializer="lecun_normal",
+        )(x)
+    endpoints.update(classification_head(x, layer, a.num_classes, a.head_bias_init))
+    return endpoints, block_inputs

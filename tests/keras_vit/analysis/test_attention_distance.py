@@ -5,7 +5,6 @@ import pytest
 
 import keras_vit
 from keras_vit.analysis import attention_distance, mean_distance, token_distances
-from keras_vit.models.token_stride import token_stride
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,7 @@ def test_rows_and_columns_of_a_rectangle_are_not_confused():
 )
 def test_model_averages_over_images_in_pixels(make_model, images, to_numpy, overrides, stride):
     model = make_model(num_layers=2, **overrides)
-    assert token_stride(model) == stride
+    assert model.token_stride == stride
     maps = to_numpy(keras_vit.attention_maps(model, images)).astype("float64")[..., 1:, 1:]
     rows, columns = model.grid_size
     expected = np.zeros(maps.shape[:3])

@@ -11,7 +11,7 @@ def test_maps_are_the_softmax_of_each_block(make_vit, random_images, forward, to
     assert maps.shape == (2, 3, 2, 17, 17)
     np.testing.assert_allclose(maps.sum(-1), 1, atol=1e-5)
     block = model.blocks[1]
-    tokens = forward(keras.Model(model.input, model.block_inputs()[1]), random_images())
+    tokens = forward(keras.Model(model.input, model.endpoints["block_00"]), random_images())
     normal = to_numpy(block.attention_norm(tokens))
 
     def heads(dense):

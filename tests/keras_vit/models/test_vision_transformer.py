@@ -150,7 +150,7 @@ def test_placements(placement, tables, make_vit, random_images, forward, to_nump
     plain = make_vit(position_embedding="none", num_layers=3)
     for layer in plain.layers:
         layer.set_weights(model.get_layer(layer.name).get_weights())
-    blocks = forward(keras.Model(plain.input, plain.block_inputs()[0]), random_images())
+    blocks = forward(keras.Model(plain.input, plain.endpoints["embedded"]), random_images())
     for index, block in enumerate(plain.blocks):
         if placement != "stem" or index == 0:
             blocks = blocks + to_numpy(layers[index if tables == 3 else 0].embedding)

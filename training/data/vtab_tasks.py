@@ -43,6 +43,7 @@ class VtabTask(NamedTuple):
 
 
 _N, _SP, _ST = "natural", "specialized", "structured"
+_RETINOPATHY = "diabetic_retinopathy_detection/btgraham-300"
 
 TASKS = (
     VtabTask("caltech101", "Caltech101", _N, "caltech101", 102, "holdout_90"),
@@ -53,30 +54,15 @@ TASKS = (
     VtabTask("sun397", "Sun397", _N, "sun397/tfds", 397, "native"),
     VtabTask("svhn", "SVHN", _N, "svhn_cropped", 10, "holdout_90"),
     VtabTask("patch_camelyon", "Camelyon", _SP, "patch_camelyon", 2, "native"),
-    VtabTask("eurosat", "EuroSAT", _SP, "eurosat/rgb", 10, "sixty_twenty_twenty"),
-    VtabTask("resisc45", "Resisc45", _SP, "resisc45", 45, "sixty_twenty_twenty"),
-    VtabTask(
-        "diabetic_retinopathy",
-        "Retinopathy",
-        _SP,
-        "diabetic_retinopathy_detection/btgraham-300",
-        5,
-        "native",
-    ),
+    VtabTask("eurosat", "EuroSAT", _SP, "eurosat/rgb", 10, "60_20_20"),
+    VtabTask("resisc45", "Resisc45", _SP, "resisc45", 45, "60_20_20"),
+    VtabTask("diabetic_retinopathy", "Retinopathy", _SP, _RETINOPATHY, 5, "native"),
     VtabTask("clevr_count", "Clevr-Count", _ST, "clevr", 8, "clevr", "clevr_count"),
     VtabTask("clevr_distance", "Clevr-Dist", _ST, "clevr", 6, "clevr", "clevr_distance"),
     VtabTask("dmlab", "DMLab", _ST, "dmlab", 6, "native"),
+    VtabTask("dsprites_location", "dSpr-Loc", _ST, "dsprites", 16, "80_10_10", "dsprites_location"),
     VtabTask(
-        "dsprites_location", "dSpr-Loc", _ST, "dsprites", 16, "eighty_ten_ten", "dsprites_location"
-    ),
-    VtabTask(
-        "dsprites_orientation",
-        "dSpr-Ori",
-        _ST,
-        "dsprites",
-        16,
-        "eighty_ten_ten",
-        "dsprites_orientation",
+        "dsprites_orientation", "dSpr-Ori", _ST, "dsprites", 16, "80_10_10", "dsprites_orientation"
     ),
     VtabTask("kitti_distance", "KITTI-Dist", _ST, "kitti", 4, "native", "kitti_distance"),
     VtabTask("smallnorb_azimuth", "sNORB-Azim", _ST, "smallnorb", 18, "smallnorb", "label_azimuth"),
@@ -111,8 +97,8 @@ def task_splits(rule: str, sizes: Mapping[str, int]) -> dict[str, str]:
     elif rule == "clevr":
         # CLEVR's own test split comes without objects, so without labels.
         parts = {**held_out(n * 90 // 100, n), "test": "validation"}
-    elif rule in ("sixty_twenty_twenty", "eighty_ten_ten"):
-        first, second = (60, 80) if rule == "sixty_twenty_twenty" else (80, 90)
+    elif rule in ("60_20_20", "80_10_10"):
+        first, second = (60, 80) if rule == "60_20_20" else (80, 90)
         stop, end = n * first // 100, n * second // 100
         parts = {**held_out(stop, end), "test": f"train[{end}:]"}
     elif rule == "smallnorb":

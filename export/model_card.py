@@ -178,13 +178,13 @@ result = runner(image=image[None])                    # one image in [0, 1]
 
 
 def _fine_tuning():
-    from training.recipes import tables
+    from training import paper
 
     return (
         "All variables are trainable, and dropout, where the model has it, is applied with "
         "`training=True`. The paper's setting is SGD with momentum "
-        f"{tables.FINE_TUNING_MOMENTUM:g}, batches of {tables.FINE_TUNING_BATCH}, gradients "
-        f"clipped to norm {tables.FINE_TUNING_CLIP_NORM:g}, no weight decay, cosine decay of the "
+        f"{paper.TABLE_4_MOMENTUM:g}, batches of {paper.TABLE_4_BATCH_SIZE}, gradients "
+        f"clipped to norm {paper.TABLE_4_CLIP_NORM:g}, no weight decay, cosine decay of the "
         "learning rate, and a new head that starts at zero."
     )
 

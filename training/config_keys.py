@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from training.errors import UsageError
-from training.recipes import tables
 from training.reporting.table import Table
 
 
@@ -319,9 +318,14 @@ def derive_steps(config: ConfigDict, examples: int) -> None:
         examples: size of the training split.
     """
     if config.total_steps < 1:
-        config.total_steps = tables.steps(config.epochs, examples, config.batch_size)
+        config.total_steps = steps_of_epochs(config.epochs, examples, config.batch_size)
     if config.optimizer.total_steps < 1:
         config.optimizer.total_steps = config.total_steps
+
+
+def steps_of_epochs(epochs: float, examples: int, batch_size: int) -> int:
+    """Returns the number of updates in `epochs` passes over `examples`, at least 1."""
+    return max(1, round(epochs * examples / batch_size))
 
 
 def to_json(config: ConfigDict) -> str:

@@ -9,10 +9,8 @@ from keras_vit.analysis.filters import embedding_filters, principal_components
 from keras_vit.analysis.geometry import token_distances
 from keras_vit.analysis.position_similarity import position_similarity
 from keras_vit.analysis.reconstruction import Reconstruction, reconstruct
-from keras_vit.analysis.table_6 import TABLE_6
 
 __all__ = [
-    "TABLE_6",
     "Costs",
     "Reconstruction",
     "attention_distance",

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import resource
 import socket
 import subprocess
 import sys
@@ -127,6 +128,18 @@ def assert_same():
             np.testing.assert_array_equal(state[name], other[name], err_msg=name)
 
     return check
+
+
+@pytest.fixture
+def no_room():
+    """Makes files end at 20 kB, as on a disk that has no more room."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+
+    yield limit
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.fixture

@@ -94,6 +94,15 @@ def test_steps_follow_from_epochs():
     assert config.total_steps == config.optimizer.total_steps == 31
 
 
+def test_steps():
+    jft, imagenet = 303_000_000, 1_281_167
+    assert config_keys.steps_of_epochs(7, jft, 4096) == 517_822
+    assert config_keys.steps_of_epochs(14, jft, 4096) == 1_035_645
+    assert config_keys.steps_of_epochs(300, imagenet, 4096) == 93_835
+    assert config_keys.steps_of_epochs(300, imagenet * 99 // 100, 4096) == 92_897
+    assert config_keys.steps_of_epochs(1, 10, 4096) == 1
+
+
 def test_differences_are_what_changes_the_result():
     before = config_keys.complete(ConfigDict(minimal())).to_dict()
     after = config_keys.complete(

@@ -38,34 +38,30 @@ def _parser():
 
 
 def _sweep(options):
-    from training import config_flags, paper
+    from training import config_flags
+    from training.configs.finetune import row_of_table_4
     from training.data import dataset_lookup
     from training.protocols.development_split import development_splits
-    from training.recipes import tables
 
     config = complete_config(config_flags.load_config(options.config), options)
     if not config.eval_split:
         raise ValueError("Expected config.eval_split to name the test split. Received: ''.")
     spec = dataset_lookup.get(config.dataset, config.data_dir or None)
     development = development_splits(spec, config.train_split, options.development)
-    row = tables.FINE_TUNING.get(
-        "vtab" if config.dataset.startswith("vtab/") else config.dataset,
-        tables.FINE_TUNING["cifar10"],
-    )
 
     import_tensorflow()
     from training.protocols.learning_rate_sweep import score_further_test_sets, transfer
-    from training.protocols.sweep_results import sweep_table, write_sweep
+    from training.protocols.sweep_results import published_results, sweep_table, write_sweep
 
     found = transfer(
         config,
         options.workdir,
-        rates=options.rates or row.base_lrs,
+        rates=options.rates or row_of_table_4(config.dataset).base_lrs,
         seeds=options.seeds,
         development=development,
     )
     further = score_further_test_sets(config, options.workdir, options.seeds)
-    table = sweep_table(found, paper.results(config.model.name, config.dataset), further)
+    table = sweep_table(found, published_results(config.model.name, config.dataset), further)
     write_sweep(found, table, options.workdir)
     table.show()
     print(f"Written to {options.workdir}: sweep.md, sweep.csv, sweep.png")

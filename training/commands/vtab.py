@@ -52,8 +52,8 @@ def _parser():
 def _vtab(options):
     from training.data.vtab_tasks import TASKS
     from training.errors import UsageError
+    from training.paper import TABLE_4
     from training.protocols import vtab_suite
-    from training.recipes import tables
 
     # Every config is made before any run, so that a wrong option ends the command at once.
     tasks = [(task, _config(options, task)) for task in vtab_suite.choose_tasks(options.tasks)]
@@ -75,7 +75,7 @@ def _vtab(options):
         tasks,
         options.workdir,
         name=options.model or options.source,
-        rates=options.rates or tables.FINE_TUNING["vtab"].base_lrs,
+        rates=options.rates or TABLE_4["vtab"].base_lrs,
         seeds=options.seeds,
         one_rate=options.select == "suite",
     ).show()

@@ -18,10 +18,11 @@ does not fit, `--config.accumulation_steps=8` computes the same in parts.
 
 from ml_collections import ConfigDict
 
+from training import paper
 from training.config_arguments import parse_argument
 from training.config_keys import default_config
 from training.io.quiet_start import quiet_start
-from training.recipes import tables
+from training.recipes import augreg
 
 _SPLITS = {
     "imagenet2012": ("train", "validation"),
@@ -41,7 +42,7 @@ def get_config(arg: str) -> ConfigDict:
             "JFT-300M is not public: name a builder of your own, such as "
             f"pretrain.py:{model},jft,data=tfds:my_dataset:1.0.0."
         )
-    size = tables.PRE_TRAINING_IMAGE_SIZE
+    size = paper.TABLE_3_IMAGE_SIZE
     row, epochs = _row(model, dataset, options)
     train_split, eval_split = _SPLITS[dataset]
 
@@ -58,7 +59,7 @@ def get_config(arg: str) -> ConfigDict:
     config.eval_preprocess = (
         f"decode|resize_small({size * 256 // 224})|central_crop({size})|value_range(-1, 1)"
     )
-    config.batch_size = tables.PRE_TRAINING_BATCH
+    config.batch_size = paper.TABLE_3_BATCH_SIZE
     config.epochs = float(epochs)
     config.loss = "sigmoid"
     config.precision = "mixed_bfloat16"
@@ -71,7 +72,7 @@ def get_config(arg: str) -> ConfigDict:
             "name": "adamw",
             "base_lr": row.base_lr,
             "schedule": row.schedule,
-            "warmup_steps": tables.PRE_TRAINING_WARMUP,
+            "warmup_steps": paper.TABLE_3_WARMUP_STEPS,
             "end_lr": 1e-5 if row.schedule == "linear" else 0.0,
             "weight_decay": row.weight_decay,
             "clip_norm": row.clip_norm,
@@ -82,13 +83,36 @@ def get_config(arg: str) -> ConfigDict:
     return config
 
 
+def row_of_table_3(
+    model: str, dataset: str, epochs: int | None = None
+) -> tuple[paper.PreTraining, int]:
+    """Returns the row of Table 3 for a model and data set, and its number of epochs.
+
+    `epochs=None` takes the longest run of the row.
+
+    Raises:
+        ValueError: if the table has no such row.
+    """
+    for row in paper.TABLE_3:
+        if dataset == row.dataset and model in row.models:
+            chosen = row.epochs[-1] if epochs is None else epochs
+            if chosen not in row.epochs:
+                raise ValueError(
+                    f"Table 3 trains {model} on {dataset} for "
+                    f"{' or '.join(map(str, row.epochs))} epochs. Received: {epochs}."
+                )
+            return row, chosen
+    known = "; ".join(f"{', '.join(row.models)} on {row.dataset}" for row in paper.TABLE_3)
+    raise ValueError(f"Table 3 has no row for {model} on {dataset}. Its rows: {known}.")
+
+
 def _row(model, dataset, options):
     epochs = options["epochs"] or None
-    if options["strength"] and dataset in tables.AUGREG_CHOICES:
+    if options["strength"] and dataset in augreg.CHOICES:
         # AugReg trains more models than Table 3 lists; of its row, only the head's bias counts.
-        rows = [row for row in tables.PRE_TRAINING if row.dataset == dataset]
+        rows = [row for row in paper.TABLE_3 if row.dataset == dataset]
         return rows[0], epochs or _AUGREG_EPOCHS
-    return tables.pre_training(model, dataset, epochs)
+    return row_of_table_3(model, dataset, epochs)
 
 
 def _transformer(model, row):
@@ -103,14 +127,14 @@ def _transformer(model, row):
 
 
 def _train_as_augreg(config, model, dataset, strength):
-    choices = tables.AUGREG_CHOICES.get(dataset)
+    choices = augreg.CHOICES.get(dataset)
     if choices is None:
-        raise ValueError(f"AugReg trains on {' and '.join(tables.AUGREG_CHOICES)}, not {dataset}.")
+        raise ValueError(f"AugReg trains on {' and '.join(augreg.CHOICES)}, not {dataset}.")
     if strength == "default":
         strength = choices.get(model, choices[""])
-    if strength not in tables.AUGREG:
+    if strength not in augreg.STRENGTHS:
         raise ValueError(
-            f"strength: expected default or one of {', '.join(tables.AUGREG)}. "
+            f"strength: expected default or one of {', '.join(augreg.STRENGTHS)}. "
             f"Received: {strength!r}."
         )
     size = config.model.image_size

@@ -1,7 +1,5 @@
 """Features of a whole split, computed once and kept on disk."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -57,7 +55,7 @@ def cached(
     """Returns what `compute` returned the first time that it was called with this key.
 
     Args:
-        key: everything that the result depends on, serialisable as JSON.
+        key: everything that the result depends on, serializable as JSON.
         compute: returns (features, labels).
         directory: where results are kept, one `.npz` file per key. A file appears as a whole or
             not at all, and one that cannot be read is computed again.

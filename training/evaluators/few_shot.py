@@ -36,7 +36,7 @@ def task(dataset: str, train_split: str | None = None, test_split: str | None = 
 
 
 def preprocessing(model: LoadedModel) -> str:
-    """Returns the authors' preprocessing: all of the image resized to 8/7, and its centre."""
+    """Returns the authors' preprocessing: all of the image resized to 8/7, and its center."""
     height, width = model.image_size
     larger = f"[{round(height * 8 / 7)},{round(width * 8 / 7)}]"
     return f"decode|resize({larger})|central_crop([{height},{width}])|{model.value_range}"

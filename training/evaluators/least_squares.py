@@ -1,4 +1,4 @@
-"""Few-shot linear evaluation: regularised least squares on frozen features (section 4.1).
+"""Few-shot linear evaluation: regularized least squares on frozen features (section 4.1).
 
 The images of a few labelled examples per class are mapped by a frozen network to features
 and a linear classifier onto {-1, 1}^K targets is solved in closed form, without training:
@@ -6,12 +6,10 @@ and a linear classifier onto {-1, 1}^K targets is solved in closed form, without
     W = argmin ||X W - Y||^2 + l2 ||W||^2 = (X'X + l2 I)^-1 X'Y = X'(XX' + l2 I)^-1 Y.
 
 The paper leaves the details open; these are the ones of its authors' code: features are
-standardised with the statistics of the chosen examples, a constant feature of 100 plays the
+standardized with the statistics of the chosen examples, a constant feature of 100 plays the
 part of a bias that the penalty hardly touches, and l2 is fixed at 2^10. That code works in
 float32, where the large constant costs three digits; here it is float64.
 """
-
-from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
@@ -60,7 +58,7 @@ class LeastSquares:
         features = np.asarray(features, np.float64)
         self.mean = features.mean(axis=0)
         self.scale = features.std(axis=0) + STANDARD_DEVIATION_FLOOR
-        x = self._standardise(features)
+        x = self._standardize(features)
         y = 2.0 * np.eye(num_classes)[labels] - 1.0
         examples, dimensions = x.shape
         if examples >= dimensions:
@@ -79,11 +77,11 @@ class LeastSquares:
 
     def scores(self, features: np.ndarray, l2: float) -> np.ndarray:
         """Returns the (examples, K) scores of `features`, (examples, dimensions)."""
-        return self._standardise(np.asarray(features, np.float64)) @ self.weights(l2)
+        return self._standardize(np.asarray(features, np.float64)) @ self.weights(l2)
 
-    def _standardise(self, features):
-        standardised = (features - self.mean) / self.scale
-        return np.pad(standardised, ((0, 0), (0, 1)), constant_values=BIAS)
+    def _standardize(self, features):
+        standardized = (features - self.mean) / self.scale
+        return np.pad(standardized, ((0, 0), (0, 1)), constant_values=BIAS)
 
 
 def choose_examples(labels: np.ndarray, num_classes: int, seed: int) -> list[np.ndarray]:

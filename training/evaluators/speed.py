@@ -1,7 +1,5 @@
 """How many images a model takes in a second, on whatever device there is."""
 
-from __future__ import annotations
-
 import statistics
 import time
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 
 from training.io.atomic import write_text
+from training.paper import TABLE_2, TABLE_5, TABLE_6, UPSTREAM
 from training.protocols.learning_rate_sweep import Transfer
 from training.reporting.figure import new_figure, write_png
 from training.reporting.mean_deviation import MeanDeviation
@@ -21,7 +22,7 @@ def sweep_table(
 
     Args:
         found: what `transfer` returned.
-        published: (where, result) of the paper for the same model and data set.
+        published: of `published_results`.
         further: what `score_further_test_sets` returned.
     """
     rows: list[tuple] = [
@@ -42,6 +43,30 @@ def sweep_table(
         rows.append((name, f"mean of {len(accuracies)}", mean, ""))
     rows += [("paper", where, result, "") for where, result in published]
     return Table(("split", "run", "top-1 %", "images"), rows, f"Fine-tuning on {found.dataset}")
+
+
+def published_results(model: str, dataset: str) -> list[tuple[str, str]]:
+    """Returns (where, accuracy in per cent) for every result of fine-tuning `model` on `dataset`.
+
+    Args:
+        model: name of the model, such as "ViT-B/16".
+        dataset: name in the registry.
+    """
+    found = []
+    for (name, upstream), row in TABLE_2.items():
+        if name == model and dataset in row:
+            mean, deviation = row[dataset]
+            spread = "" if deviation is None else f" ± {deviation:.2f}"
+            found.append((f"Table 2, {UPSTREAM[upstream]}", f"{mean:.2f}{spread}"))
+    for (name, upstream), row in TABLE_5.items():
+        if name == model and dataset in row:
+            found.append((f"Table 5, {UPSTREAM[upstream]}", f"{row[dataset]:.2f}"))
+    for (name, epochs), row in TABLE_6.items():
+        # Table 5 has the longest runs of the Vision Transformers already.
+        if name == model and dataset in row and (name, "jft") not in TABLE_5:
+            where = f"Table 6, {UPSTREAM['jft']}, {epochs} epochs"
+            found.append((where, f"{row[dataset]:.2f}"))
+    return found
 
 
 def sweep_figure(found: Transfer) -> Figure:

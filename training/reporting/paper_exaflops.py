@@ -3,14 +3,11 @@
 from collections.abc import Sequence
 
 import keras_vit
-from keras_vit.analysis.table_6 import JFT_IMAGES
+from training import paper
+from training.configs.pretrain import row_of_table_3
 from training.data import dataset_lookup
-from training.paper import UPSTREAM
-from training.recipes import tables
 from training.reporting.table import Table
 
-# Section 4.1.
-IMAGES = {"jft": JFT_IMAGES, "imagenet21k": 14e6}
 _TITLES = {
     "imagenet2012": "ImageNet",
     "cifar100": "CIFAR-100",
@@ -19,7 +16,6 @@ _TITLES = {
     "oxford_flowers102": "Flowers",
 }
 RUNS = 3
-VTAB_TASKS = 19
 
 
 def exaflops_table(models: Sequence[str], teraflops: float) -> Table:
@@ -32,21 +28,21 @@ def exaflops_table(models: Sequence[str], teraflops: float) -> Table:
     if teraflops <= 0:
         raise ValueError(f"Expected a positive rate. Received: {teraflops}")
     rows = []
-    for upstream in UPSTREAM:
+    for upstream in paper.UPSTREAM:
         cells = []
         for model in models:
             epochs = _epochs(model, upstream)
             images = epochs and epochs * _images(upstream)
-            size = tables.PRE_TRAINING_IMAGE_SIZE
+            size = paper.TABLE_3_IMAGE_SIZE
             cells.append(_cell(model, size, images, teraflops) if epochs else "–")
-        rows.append((f"pre-train on {UPSTREAM[upstream]}", 1, *cells))
-    for name, row in tables.FINE_TUNING.items():
+        rows.append((f"pre-train on {paper.UPSTREAM[upstream]}", 1, *cells))
+    for name, row in paper.TABLE_4.items():
         if name == "vtab":
-            title, runs = "fine-tune on VTAB", VTAB_TASKS * RUNS
+            title, runs = "fine-tune on VTAB", len(paper.VTAB_TASKS) * RUNS
         else:
             title, runs = f"sweep {_TITLES[name]}", len(row.base_lrs) + RUNS
-        images = runs * row.steps * tables.FINE_TUNING_BATCH
-        size = tables.FINE_TUNING_IMAGE_SIZE
+        images = runs * row.steps * paper.TABLE_4_BATCH_SIZE
+        size = paper.TABLE_4_IMAGE_SIZE
         rows.append((title, runs, *(_cell(model, size, images, teraflops) for model in models)))
     columns = ("experiment", "runs", *models)
     return Table(columns, rows, f"ExaFLOPs (hours at {teraflops:g} TFLOP/s)")
@@ -54,14 +50,14 @@ def exaflops_table(models: Sequence[str], teraflops: float) -> Table:
 
 def _epochs(model, upstream):
     try:
-        _, epochs = tables.pre_training(model, upstream)
+        _, epochs = row_of_table_3(model, upstream)
     except ValueError:
         return 0
     return epochs
 
 
 def _images(upstream):
-    return IMAGES.get(upstream) or dataset_lookup.get(upstream).num_examples("train")
+    return paper.UPSTREAM_IMAGES.get(upstream) or dataset_lookup.get(upstream).num_examples("train")
 
 
 def _cell(model, size, images, teraflops):

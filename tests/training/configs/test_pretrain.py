@@ -1,9 +1,8 @@
 import pytest
 
-from training import config_keys
+from training import config_keys, paper
 from training.configs import pretrain
 from training.data.preprocessing.parser import parse
-from training.recipes import tables
 
 
 @pytest.mark.parametrize(
@@ -24,11 +23,11 @@ def test_batch_and_steps_follow_from_the_table(model, dataset, examples, steps):
 
 @pytest.mark.parametrize(
     "model, dataset",
-    [(model, row.dataset) for row in tables.PRE_TRAINING for model in row.models],
+    [(model, row.dataset) for row in paper.TABLE_3 for model in row.models],
 )
 def test_every_row_is_a_config(model, dataset):
     config = pretrain.get_config(f"{model},{dataset},data=tfds:mine:1.0.0")
-    row, epochs = tables.pre_training(model, dataset)
+    row, epochs = pretrain.row_of_table_3(model, dataset)
     assert config.epochs == epochs
     assert config.optimizer.base_lr == row.base_lr
     assert config.optimizer.schedule == row.schedule
@@ -37,6 +36,19 @@ def test_every_row_is_a_config(model, dataset):
     assert config.model.get("dropout_rate", row.dropout) == row.dropout
     assert config.dataset == "tfds:mine:1.0.0"
     assert parse(config.train_preprocess) and parse(config.eval_preprocess)
+
+
+def test_row():
+    row, epochs = pretrain.row_of_table_3("ViT-L/16", "jft")
+    assert (row.base_lr, row.schedule, row.weight_decay, epochs) == (4e-4, "linear", 0.1, 14)
+    assert pretrain.row_of_table_3("ViT-L/16", "jft", 7)[1] == 7
+
+
+def test_missing_row():
+    with pytest.raises(ValueError, match="no row for ViT-B/16 on cifar10"):
+        pretrain.row_of_table_3("ViT-B/16", "cifar10")
+    with pytest.raises(ValueError, match="for 7 epochs"):
+        pretrain.row_of_table_3("ViT-B/16", "jft", 14)
 
 
 def test_hidden_layer_is_as_wide_as_the_model():

@@ -1,63 +1,13 @@
 """Every failure ends in one clear message, and nothing valid is lost."""
 
-import resource
 import shutil
 
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from training.commands.train import main
-from training.engines.tensorflow.checkpoints import Checkpoints
 from training.errors import Diverged, TrainingError, UsageError
 from training.loop import trainer
-
-
-def state_of(value):
-    optimizer = keras.optimizers.SGD(0.1)
-    return {"optimizer": optimizer, "weights": tf.Variable(tf.fill([30_000], float(value)))}
-
-
-def advance(state):
-    state["optimizer"].iterations.assign_add(1)
-    state["weights"].assign_add(tf.ones_like(state["weights"]))
-
-
-@pytest.fixture
-def no_room():
-    """Makes files end at 20 kB, as on a disk that has no more room."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-    def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
-
-    yield limit
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def damage(workdir, step):
-    """Flips the bits of some bytes in the middle of a checkpoint."""
-    file = workdir / f"checkpoint-{step}.data-00000-of-00001"
-    content = bytearray(file.read_bytes())
-    middle = len(content) // 2
-    content[middle : middle + 8] = bytes(255 - byte for byte in content[middle : middle + 8])
-    file.write_bytes(bytes(content))
-
-
-def test_full_disk_keeps_the_checkpoint_before(no_room, tmp_path):
-    state = state_of(0)
-    checkpoints = Checkpoints(tmp_path, state)
-    advance(state)
-    checkpoints.save()
-    advance(state)
-    no_room()
-    with pytest.raises(TrainingError, match=r"step 2 cannot .* last good .* step 1\. Make room"):
-        checkpoints.save()
-    again = state_of(0)
-    assert Checkpoints(tmp_path, again).restore() == 1
-    np.testing.assert_array_equal(again["weights"], np.ones(30_000))
-    assert not list(tmp_path.glob("checkpoint-2*"))
 
 
 def test_full_disk_ends_the_command(no_room, train_command, tmp_path, capsys):
@@ -65,62 +15,6 @@ def test_full_disk_ends_the_command(no_room, train_command, tmp_path, capsys):
     _, _, *arguments = train_command(tmp_path / "run")
     assert main(arguments) == 1
     assert "error: The checkpoint of step 10 cannot be written" in capsys.readouterr().err
-
-
-def test_only_the_newest_checkpoints_are_kept(tmp_path):
-    state = state_of(0)
-    checkpoints = Checkpoints(tmp_path, state, keep=2)
-    for _ in range(4):
-        advance(state)
-        checkpoints.save()
-    assert sorted(file.name for file in tmp_path.glob("*.index")) == [
-        "checkpoint-3.index",
-        "checkpoint-4.index",
-    ]
-
-
-def test_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, caplog):
-    state = state_of(0)
-    checkpoints = Checkpoints(tmp_path, state)
-    for _ in range(2):
-        advance(state)
-        checkpoints.save()
-    damage(tmp_path, 2)
-    again = state_of(7)
-    restored = Checkpoints(tmp_path, again)
-    assert restored.restore() == 1
-    np.testing.assert_array_equal(again["weights"], np.ones(30_000))
-    assert "checkpoint-2 cannot be read" in caplog.text
-    assert list(tmp_path.glob("damaged-checkpoint-2.*"))
-    # The good one is not pushed out by the damaged one.
-    advance(again)
-    restored.save()
-    assert len(list(tmp_path.glob("checkpoint-*.index"))) == 2
-
-
-@pytest.mark.parametrize("missing", [".index", ".data-00000-of-00001"])
-def test_checkpoint_with_a_missing_file(tmp_path, missing):
-    state = state_of(0)
-    checkpoints = Checkpoints(tmp_path, state)
-    for _ in range(2):
-        advance(state)
-        checkpoints.save()
-    (tmp_path / f"checkpoint-2{missing}").unlink()
-    assert Checkpoints(tmp_path, state_of(0)).restore() == 1
-
-
-def test_nothing_is_restored_from_damaged_checkpoints_alone(tmp_path):
-    state = state_of(0)
-    checkpoints = Checkpoints(tmp_path, state)
-    for step in (1, 2):
-        advance(state)
-        checkpoints.save()
-        damage(tmp_path, step)
-    again = state_of(7)
-    with pytest.raises(TrainingError, match="None of the checkpoints"):
-        Checkpoints(tmp_path, again).restore()
-    np.testing.assert_array_equal(again["weights"], np.full(30_000, 7.0))
-    assert len(list(tmp_path.glob("checkpoint-*.index"))) == 2
 
 
 def test_diverging_run_names_the_step_and_the_last_good_checkpoint(tiny, tmp_path):

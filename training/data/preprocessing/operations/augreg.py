@@ -1,7 +1,7 @@
 """The strengths of AugReg (Steiner et al., 2021), which combine RandAugment with mixup."""
 
 from training.data.preprocessing.operation import operation
-from training.recipes import tables
+from training.recipes.augreg import STRENGTHS
 
 
 @operation("augreg", stage="text")
@@ -10,9 +10,9 @@ def augreg(strength: str) -> str:
 
     Stands where RandAugment does, after the flip and before `value_range`.
     """
-    if strength not in tables.AUGREG:
-        raise ValueError(f"unknown strength {strength!r}, expected one of {list(tables.AUGREG)}")
-    row = tables.AUGREG[strength]
+    if strength not in STRENGTHS:
+        raise ValueError(f"unknown strength {strength!r}, expected one of {list(STRENGTHS)}")
+    row = STRENGTHS[strength]
     texts = []
     if row.randaugment:
         texts.append("randaugment({}, {})".format(*row.randaugment))

@@ -1,0 +1,132 @@
+"""A state is saved whole or not at all, and a damaged one gives way to the one before."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training.engines.tensorflow.checkpoints import Checkpoints
+from training.errors import TrainingError
+
+
+def state_of(value):
+    optimizer = keras.optimizers.SGD(0.1)
+    return {"optimizer": optimizer, "weights": tf.Variable(tf.fill([30_000], float(value)))}
+
+
+def advance(state):
+    state["optimizer"].iterations.assign_add(1)
+    state["weights"].assign_add(tf.ones_like(state["weights"]))
+
+
+def damage(workdir, step):
+    """Flips the bits of some bytes in the middle of a checkpoint."""
+    file = workdir / f"checkpoint-{step}.data-00000-of-00001"
+    content = bytearray(file.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 8] = bytes(255 - byte for byte in content[middle : middle + 8])
+    file.write_bytes(bytes(content))
+
+
+def test_full_disk_keeps_the_checkpoint_before(no_room, tmp_path):
+    state = state_of(0)
+    checkpoints = Checkpoints(tmp_path, state)
+    advance(state)
+    checkpoints.save()
+    advance(state)
+    no_room()
+    with pytest.raises(TrainingError, match=r"step 2 cannot .* last good .* step 1\. Make room"):
+        checkpoints.save()
+    again = state_of(0)
+    assert Checkpoints(tmp_path, again).restore() == 1
+    np.testing.assert_array_equal(again["weights"], np.ones(30_000))
+    assert not list(tmp_path.glob("checkpoint-2*"))
+
+
+def test_only_the_newest_checkpoints_are_kept(tmp_path):
+    state = state_of(0)
+    checkpoints = Checkpoints(tmp_path, state, keep=2)
+    for _ in range(4):
+        advance(state)
+        checkpoints.save()
+    assert sorted(file.name for file in tmp_path.glob("*.index")) == [
+        "checkpoint-3.index",
+        "checkpoint-4.index",
+    ]
+
+
+def test_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, caplog):
+    state = state_of(0)
+    checkpoints = Checkpoints(tmp_path, state)
+    for _ in range(2):
+        advance(state)
+        checkpoints.save()
+    damage(tmp_path, 2)
+    again = state_of(7)
+    restored = Checkpoints(tmp_path, again)
+    assert restored.restore() == 1
+    np.testing.assert_array_equal(again["weights"], np.ones(30_000))
+    assert "checkpoint-2 cannot be read" in caplog.text
+    assert list(tmp_path.glob("damaged-checkpoint-2.*"))
+    # The good one is not pushed out by the damaged one.
+    advance(again)
+    restored.save()
+    assert len(list(tmp_path.glob("checkpoint-*.index"))) == 2
+
+
+@pytest.mark.parametrize("missing", [".index", ".data-00000-of-00001"])
+def test_checkpoint_with_a_missing_file(tmp_path, missing):
+    state = state_of(0)
+    checkpoints = Checkpoints(tmp_path, state)
+    for _ in range(2):
+        advance(state)
+        checkpoints.save()
+    (tmp_path / f"checkpoint-2{missing}").unlink()
+    assert Checkpoints(tmp_path, state_of(0)).restore() == 1
+
+
+def test_nothing_is_restored_from_damaged_checkpoints_alone(tmp_path):
+    state = state_of(0)
+    checkpoints = Checkpoints(tmp_path, state)
+    for step in (1, 2):
+        advance(state)
+        checkpoints.save()
+        damage(tmp_path, step)
+    again = state_of(7)
+    with pytest.raises(TrainingError, match="None of the checkpoints"):
+        Checkpoints(tmp_path, again).restore()
+    np.testing.assert_array_equal(again["weights"], np.full(30_000, 7.0))
+    assert len(list(tmp_path.glob("checkpoint-*.index"))) == 2
+
+
+def test_numbers_are_kept_bit_for_bit(tmp_path):
+    numbers = {"best": np.array(1 / 3), "sums": np.array([3.0, 0.1, 1e-300])}
+    state = state_of(0)
+    checkpoints = Checkpoints(tmp_path, state)
+    for value in numbers.values():
+        advance(state)
+        checkpoints.save(numbers)
+        value /= 7
+    advance(state)
+    checkpoints.save(numbers)
+    restored = Checkpoints(tmp_path, state_of(0))
+    assert restored.numbers is None
+    assert restored.restore() == 3
+    assert restored.numbers.keys() == numbers.keys()
+    for name, value in numbers.items():
+        assert restored.numbers[name].dtype == np.float64
+        np.testing.assert_array_equal(restored.numbers[name], value)
+
+
+def test_a_state_from_before_accuracies_were_float64(tmp_path):
+    state = state_of(3)
+    best = tf.Variable(0.7)
+    sums = tf.Variable([1.0, 2.0, 3.0], dtype=tf.float64)
+    manager = tf.train.CheckpointManager(
+        tf.train.Checkpoint(**state, best=best, sums=sums), str(tmp_path), max_to_keep=2
+    )
+    manager.save(checkpoint_number=0)
+    restored = Checkpoints(tmp_path, state_of(0))
+    assert restored.restore() == 0
+    assert restored.numbers["best"] == np.float64(np.float32(0.7))
+    np.testing.assert_array_equal(restored.numbers["sums"], [1.0, 2.0, 3.0])

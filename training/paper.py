@@ -1,13 +1,8 @@
 """The paper's tables as data: recipes (Tables 3 and 4) and results (Tables 2 and 5 to 9).
 
-<<<<<<< HEAD
-Rows that a table does not give (its "-" and "—") are absent. Data sets go by the names of
-`training.data.dataset_table`, VTAB's tasks by the paper's.
-=======
 Accuracies are in per cent unless said otherwise. What a table does not give (its "-" and "—") is
-absent. Data sets go by the names of `training.data.datasets`, VTAB's tasks by the paper's. Table 1
-is `keras_vit.variants`.
->>>>>>> 646ffc8 (Gather the paper's tables in one module, and AugReg's strengths in another)
+absent. Data sets go by the names of `training.data.dataset_table`, VTAB's tasks by the paper's.
+Table 1 is `keras_vit.variants`.
 """
 
 from typing import NamedTuple

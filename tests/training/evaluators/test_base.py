@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from training import config_keys
+from training.data.skip_counter import SkipCounter
 from training.evaluators import metrics
 from training.evaluators.base import create_evaluators
 from training.recipes.losses import build_loss
@@ -24,7 +25,7 @@ def config(**changes):
 
 
 def test_none_is_asked_for():
-    assert create_evaluators(config(), Engine({}), build_loss("softmax")) == []
+    assert create_evaluators(config(), Engine({}), build_loss("softmax"), SkipCounter()) == []
 
 
 def test_each_names_what_it_yields(data_dir):
@@ -39,7 +40,9 @@ def test_each_names_what_it_yields(data_dir):
         data_dir=data_dir,
         few_shot={"datasets": "digits", "shots": (1, 5), "every_steps": 2},
     )
-    classification, few_shot = create_evaluators(wanted, Engine(batch), build_loss("softmax"))
+    classification, few_shot = create_evaluators(
+        wanted, Engine(batch), build_loss("softmax"), SkipCounter()
+    )
     assert (classification.every_steps, few_shot.every_steps) == (7, 2)
     assert (classification.distributed, few_shot.distributed) == (True, False)
     assert few_shot.names == ("few_shot/digits_1", "few_shot/digits_5")

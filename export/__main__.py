@@ -14,7 +14,7 @@ Hands a model over, and verifies what was handed over against the model.
   python -m export verify digits.tflite --against=runs/quickstart
   python -m export card   modules/digits --against=runs/quickstart --handle=me/digits/1 --output=out
 
-A MODEL is a run directory of `python -m training`, a .keras file, or, with --model=ViT-B/16, the
+SOURCE is a run directory of `python -m training`, a .keras file, or, with --model=ViT-B/16, the
 path or published name of a checkpoint. Images in everything exported are RGB in [0, 1].
 """
 SOURCE = "run directory, .keras file, or with --model a checkpoint"
@@ -68,7 +68,7 @@ def _parser():
     tflite.add_argument(
         "--calibration",
         metavar="DATA",
-        help="images for int8, as --data; default: the run's training images, else --data",
+        help="images for int8, as --dataset; default: the run's training images, else --dataset",
     )
     _add_labels(tflite)
     _add_data(tflite)
@@ -95,9 +95,9 @@ def _parser():
 
 def _add_source(parser, name="source"):
     if name.startswith("--"):
-        parser.add_argument(name, dest="source", required=True, metavar="MODEL", help=SOURCE)
+        parser.add_argument(name, dest="source", required=True, metavar="SOURCE", help=SOURCE)
     else:
-        parser.add_argument(name, metavar="MODEL", help=SOURCE)
+        parser.add_argument(name, metavar="SOURCE", help=SOURCE)
     parser.add_argument("--model", metavar="NAME", help="architecture of a checkpoint")
     parser.add_argument("--image_size", type=int, default=224, help="for a checkpoint")
     parser.add_argument("--num_classes", type=int, help="size of a checkpoint's head, to keep it")
@@ -117,13 +117,17 @@ def _add_labels(parser):
 
 def _add_data(parser):
     parser.add_argument(
-        "--data",
+        "--dataset",
+        dest="data",
         help="images to verify with: a data set's name, folder:PATH, a directory of images, or "
         ".npz; default: the run's",
     )
     parser.add_argument("--split", help="of the data set; default: the run's, else test")
     parser.add_argument("--data_dir", help="folder of TensorFlow Datasets")
-    parser.add_argument("--images", type=int, default=200, help="how many to verify with")
+    parser.add_argument("--count", type=int, default=200, help="images to verify with; default 200")
+    # The older spellings.
+    parser.add_argument("--data", help=argparse.SUPPRESS)
+    parser.add_argument("--images", dest="count", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--json", type=pathlib.Path, help="also write the report to this file")
 
 

@@ -170,7 +170,7 @@ def _images(options, source, data=None, split=None):
     config = source.config
     if data is None and not config.get("dataset"):
         raise ExportError(
-            "Expected images to verify with: --data=NAME, --data=folder:PATH, a directory of "
+            "Expected images to verify with: --dataset=NAME, --dataset=folder:PATH, a directory of "
             "image files or a .npz file. Only a run directory knows its own."
         )
     own = data is None
@@ -180,7 +180,7 @@ def _images(options, source, data=None, split=None):
         split=split or options.split or (config.get("eval_split") if own else None) or "test",
         data_dir=options.data_dir or config.get("data_dir") or None,
         preprocess=config.get("eval_preprocess") if own else None,
-        limit=options.images,
+        limit=options.count,
     )
 
 
@@ -202,7 +202,7 @@ def _verify_written(options, source, artefact):
     if options.data is None and not source.config.get("dataset"):
         print(
             f"not verified: no images. Do it with: python -m export verify {artefact} "
-            f"--against={options.source} --data=…"
+            f"--against={options.source} --dataset=…"
         )
         return 0
     images, labels = _images(options, source)

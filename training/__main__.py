@@ -10,10 +10,10 @@ COMMANDS = {
     "few_shot": "linear few-shot accuracy of a frozen model",
     "sweep": "the paper's fine-tuning protocol on one data set",
     "vtab": "the 19 tasks of VTAB-1k",
-    "ablation": "the paper's ablations, trained and drawn",
+    "ablation": "the paper's ablations: runs, tables and figures",
     "analyze": "what a trained model looks at, as pictures and tables",
     "budget": "what the paper's experiments cost to run",
-    "report": "the page of a finished run, drawn again",
+    "report": "write the page of a finished run again",
     "data": "list, check and prepare data sets",
 }
 

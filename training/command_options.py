@@ -42,10 +42,10 @@ class CommandParser(argparse.ArgumentParser):
         self._takes_overrides = self._takes_source = False
 
     def add_source(self, image_size: str = "of a checkpoint's model; default 224") -> None:
-        """Adds SOURCE, --model and --image_size, which say what the model is.
+        """Adds SOURCE, --model and --image_size, which name the model.
 
         Args:
-            image_size: what is said of --image_size.
+            image_size: help of --image_size.
         """
         self._takes_source = True
         self.add_argument(
@@ -57,11 +57,11 @@ class CommandParser(argparse.ArgumentParser):
         )
         self.add_argument("--model", metavar="NAME", help="of a checkpoint, such as ViT-B/16")
         self.add_argument("--image_size", metavar="PIXELS", type=int, help=image_size)
-        # How a source was given before it had a place of its own.
+        # The older spelling of SOURCE.
         self.add_argument("--checkpoint", help=argparse.SUPPRESS)
 
     def add_dataset(self, several: bool = True) -> None:
-        """Adds what says which images are read: data sets, or one that is optional."""
+        """Adds the options of which images are read: data sets, or one that is optional."""
         self.add_argument(
             "--dataset",
             metavar="NAME",
@@ -81,7 +81,7 @@ class CommandParser(argparse.ArgumentParser):
         self.add_argument("--data_dir", metavar="DIR", help="folder of prepared data sets")
 
     def add_run(self, config: bool = True) -> None:
-        """Adds what says how and where to train; without --config where the command has its own."""
+        """Adds the options of training; without --config where the command makes the configs."""
         self._takes_overrides = True
         if config:
             text = "Python file with get_config(ARGUMENT)"

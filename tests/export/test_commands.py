@@ -170,7 +170,7 @@ def test_checkpoints_need_their_architecture(tmp_path, data, capsys):
 
 def test_all_quantizations_and_their_table(run_directory, data, tmp_path, capsys):
     report = tmp_path / "report.json"
-    run("tflite", run_directory, "--all", f"--output={tmp_path}", "--images=40", f"--json={report}")
+    run("tflite", run_directory, "--all", f"--output={tmp_path}", "--count=40", f"--json={report}")
     names = ["none", "float16", "dynamic", "int8", "int8-full"]
     assert all((tmp_path / f"{name}.tflite").exists() for name in names)
     reports = json.loads(report.read_text())

@@ -1,4 +1,4 @@
-"""`python -m training ablation STUDY`: the paper's ablations, trained and drawn.
+"""`python -m training ablation STUDY`: the paper's ablations: runs, tables and figures.
 
 Trains every cell of a study, scores it by linear few-shot accuracy, and draws its figure:
 
@@ -56,7 +56,7 @@ def _run(options):
     import_tensorflow()
     from training.protocols.ablation_figures import study_figure
     from training.protocols.ablation_results import every_score, study_table
-    from training.reporting.figure import write_png
+    from training.reporting.png_figure import write_png
 
     workdir = options.workdir
     scores = run_study(study, configs, workdir, few_shot_task, seeds=options.seeds)

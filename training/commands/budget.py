@@ -1,7 +1,7 @@
 """`python -m training budget`: what the paper's experiments cost to run.
 
 Prints the floating-point operations of the paper's pre-training and transfer runs, counted by its
-own convention (forward and backward, two operations per multiply-accumulate), and the hours that
+convention (forward and backward, two operations per multiply-accumulate), and the hours that
 they take at a rate that you know your hardware to sustain.
 
   python -m training budget --teraflops=100
@@ -33,9 +33,9 @@ def _parser():
 
 def _print(options):
     import_tensorflow()
-    from training.reporting.paper_exaflops import exaflops_table
+    from training.reporting.experiment_hours import experiment_table
 
-    print(exaflops_table(options.models, options.teraflops).markdown(), end="")
+    print(experiment_table(options.models, options.teraflops).markdown(), end="")
 
 
 main = command_main(_parser, _print)

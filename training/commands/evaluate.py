@@ -35,7 +35,7 @@ def _evaluate(options):
     from training.evaluators.metrics import per_class
     from training.io.atomic import write_text
     from training.io.model_source import load_model
-    from training.reporting.progress_bar import track
+    from training.io.track import track
     from training.reporting.table import Table
 
     specs = [dataset_lookup.get(name, options.data_dir) for name in options.dataset]

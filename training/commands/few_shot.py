@@ -79,6 +79,7 @@ def _evaluate(options):
                 data_dir=options.data_dir,
                 batch_size=options.batch_size,
                 cache=cache,
+                progress=True,
                 shots=options.shots,
                 seeds=options.seeds,
                 l2=options.l2,

@@ -12,6 +12,7 @@ from training.data.skip_counter import SkipCounter
 from training.engines.base import Engine
 from training.evaluators import features, least_squares
 from training.io.model_source import LoadedModel, describe
+from training.io.track import track
 from training.reporting.table import Table
 
 # Where the authors' code does not use the whole of `train` and `test`.
@@ -50,6 +51,7 @@ def evaluate(
     data_dir: str | os.PathLike | None = None,
     batch_size: int = 128,
     cache: str | os.PathLike | None = None,
+    progress: bool = False,
     **settings,
 ) -> list[least_squares.Result]:
     """Returns the few-shot accuracies of a model on one data set.
@@ -61,6 +63,7 @@ def evaluate(
         data_dir: folder of prepared data sets.
         batch_size: images per call of the model.
         cache: folder that keeps features between calls; None keeps nothing.
+        progress: whether to show how far the images are.
         **settings: `shots`, `seeds` and `l2` of `least_squares.evaluate`.
     """
     from training.data import pipeline, random_access, tfds_folder
@@ -76,6 +79,8 @@ def evaluate(
                 batch_size=batch_size,
                 data_dir=data_dir,
             )
+            if progress:
+                dataset = track(dataset, f"{model.name} on {of.dataset} {split}")
             return features.extract(model.features, dataset)
 
         if cache is None:
@@ -118,10 +123,7 @@ def summary(results: Mapping[tuple[str, str], Sequence[least_squares.Result]]) -
     rows = []
     for (dataset, model), found in results.items():
         means = least_squares.mean_accuracies(found)
-        cells = []
-        for k in shots:
-            mean, deviation = means[k, chosen[model][k]]
-            cells.append(f"{100 * mean:.2f} ± {100 * deviation:.2f}")
+        cells = [str(means[k, chosen[model][k]].percent) for k in shots]
         penalties = sorted({chosen[model][k] for k in shots})
         rows.append((dataset, model, *cells, ", ".join(f"{l2:g}" for l2 in penalties)))
     columns = ("data set", "model", *(f"{k}-shot %" for k in shots), "l2")

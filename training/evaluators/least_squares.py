@@ -16,6 +16,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from training.reporting.mean_deviation import MeanDeviation
+
 SHOTS = (1, 5, 10, 25)
 SEEDS = (0, 1, 2)
 L2 = 2.0**10
@@ -160,15 +162,12 @@ def best_l2(results: Sequence[Sequence[Result]]) -> dict[int, float]:
     }
 
 
-def mean_accuracies(results: Sequence[Result]) -> dict[tuple[int, float], tuple[float, float]]:
-    """Returns {(shots, l2): (mean, sample standard deviation)} over the seeds."""
+def mean_accuracies(results: Sequence[Result]) -> dict[tuple[int, float], MeanDeviation]:
+    """Returns {(shots, l2): mean and deviation over the seeds}."""
     accuracies: dict[tuple[int, float], list[float]] = {}
     for result in results:
         accuracies.setdefault((result.shots, result.l2), []).append(result.accuracy)
-    return {
-        key: (float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0)
-        for key, values in accuracies.items()
-    }
+    return {key: MeanDeviation.of(values) for key, values in accuracies.items()}
 
 
 def _checked(features, labels, num_classes):

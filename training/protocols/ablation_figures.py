@@ -13,7 +13,7 @@ from training.protocols.ablation_study import (
     learning_curve,
     run_of_cell,
 )
-from training.reporting.figure import new_figure
+from training.reporting.png_figure import new_figure
 
 _LABEL = f"{SHOTS}-shot linear accuracy (%)"
 

@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from training.configs.ablation_base import Study
 from training.errors import Diverged
 from training.protocols.run_result import computed_once, train_run
-from training.reporting.metrics_csv import read_metrics
+from training.reporting.read_metrics import read_metrics
 
 logger = logging.getLogger("training")
 

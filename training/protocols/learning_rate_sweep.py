@@ -15,8 +15,8 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from training.errors import TrainingError
+from training.io.track import track
 from training.protocols.run_result import RunResult, computed_once, train_run
-from training.reporting.progress_bar import track
 
 logger = logging.getLogger("training")
 
@@ -85,11 +85,8 @@ def score_rates(
     scores = {}
     for number, rate in enumerate(rates, 1):
         of_rate = _changed(config, base_lr=rate, splits=development)
-        scores[rate] = train_run(of_rate, workdir / "development" / f"lr_{rate:g}")
-        logger.info(
-            "%s, rate %d of %d: %g reaches %s on %s",
-            *(config.dataset, number, len(rates), rate, scores[rate], development[1]),
-        )
+        directory = workdir / "development" / f"lr_{rate:g}"
+        scores[rate] = _train(of_rate, directory, f"rate {rate:g} ({number} of {len(rates)})")
     return scores
 
 
@@ -100,11 +97,8 @@ def score_seeds(
     results = {}
     for number, seed in enumerate(seeds, 1):
         of_seed = _changed(config, base_lr=rate, seed=seed)
-        results[seed] = train_run(of_seed, run_of_seed(workdir, seed))
-        logger.info(
-            "%s, run %d of %d: rate %g, seed %d reaches %s on %s",
-            *(config.dataset, number, len(seeds), rate, seed, results[seed], config.eval_split),
-        )
+        label = f"rate {rate:g}, seed {seed} ({number} of {len(seeds)})"
+        results[seed] = _train(of_seed, run_of_seed(workdir, seed), label)
         if results[seed].diverged:
             raise TrainingError(
                 f"The chosen rate {rate:g} diverged with seed {seed} on the whole training set: "
@@ -161,6 +155,12 @@ def score_further_test_sets(
 def run_of_seed(workdir: pathlib.Path, seed: int) -> pathlib.Path:
     """Returns the run directory of a seed on the whole training set."""
     return workdir / "test" / f"seed_{seed}"
+
+
+def _train(config, run, label):
+    result = train_run(config, run)
+    logger.info("%s, %s: %s on %s", config.dataset, label, result, config.eval_split)
+    return result
 
 
 def _score(config, dataset, run):

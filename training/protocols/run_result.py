@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 
 from training.errors import Diverged, UsageError
 from training.io.atomic import write_text
-from training.reporting.metrics_csv import read_metrics
+from training.reporting.read_metrics import read_metrics
 
 RESULT = "result.json"
 

@@ -92,7 +92,7 @@ def run(
 def write(name: str, found: Mapping[str, Transfer], workdir: pathlib.Path) -> Table:
     """Writes `vtab.md`, `vtab.csv` and `vtab.png` of the tasks that are done; returns the table."""
     from training.protocols import vtab_score
-    from training.reporting.figure import write_png
+    from training.reporting.png_figure import write_png
 
     accuracies = {title: of_task.accuracies for title, of_task in found.items()}
     table = vtab_score.comparison(name, accuracies)

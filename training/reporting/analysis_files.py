@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_vit import analysis
 from training.io.atomic import write_text
-from training.reporting.figure import write_png
+from training.reporting.png_figure import write_png
 from training.reporting.table import Table
 
 

@@ -117,7 +117,7 @@ def report_html(
 def _curves(series):
     import matplotlib
 
-    from training.reporting.figure import new_figure
+    from training.reporting.png_figure import new_figure
 
     panels = {
         title: present

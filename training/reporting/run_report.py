@@ -7,7 +7,7 @@ import pathlib
 import numpy as np
 
 from training.io.atomic import write_text
-from training.reporting.metrics_csv import read_metrics
+from training.reporting.read_metrics import read_metrics
 from training.reporting.report_html import Example, report_html
 
 # Enough for a picture; accuracies come from `metrics.csv`, where every image counts.

@@ -1,7 +1,5 @@
 """A table of results, printed to the terminal or written as Markdown and CSV."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence

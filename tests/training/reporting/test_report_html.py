@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from training.io.atomic import write_text
-from training.reporting.metrics_csv import read_metrics
+from training.reporting.read_metrics import read_metrics
 from training.reporting.report_html import Example, report_html
 
 VOID = {"meta", "img", "br", "link", "hr"}

@@ -18,7 +18,7 @@ _TITLES = {
 RUNS = 3
 
 
-def exaflops_table(models: Sequence[str], teraflops: float) -> Table:
+def experiment_table(models: Sequence[str], teraflops: float) -> Table:
     """Returns a row for every experiment: its runs, exaFLOPs and hours for each model.
 
     Args:

@@ -6,13 +6,13 @@ import pytest
 
 import keras_vit
 from training.commands import budget as command
-from training.reporting.paper_exaflops import exaflops_table
+from training.reporting.experiment_hours import experiment_table
 
 DOCUMENT = pathlib.Path(command.__file__).parents[2] / "docs" / "reproduce.md"
 
 
 def test_hours_are_six_operations_per_multiply_accumulate():
-    table = exaflops_table(["ViT-B/16"], teraflops=10)
+    table = experiment_table(["ViT-B/16"], teraflops=10)
     cells = {row[0]: row[1:] for row in table.rows}
     macs = keras_vit.costs("ViT-B/16", image_size=384).macs
     exaflops = 6 * macs * 7 * 10_000 * 512 / 1e18
@@ -23,10 +23,10 @@ def test_hours_are_six_operations_per_multiply_accumulate():
 
 
 def test_models_that_table_3_does_not_pre_train_are_left_out():
-    (row, *_) = exaflops_table(["ViT-Ti/16"], teraflops=10).rows
+    (row, *_) = experiment_table(["ViT-Ti/16"], teraflops=10).rows
     assert row == ("pre-train on JFT-300M", 1, "–")
     with pytest.raises(ValueError, match="positive rate"):
-        exaflops_table(["ViT-B/16"], teraflops=0)
+        experiment_table(["ViT-B/16"], teraflops=0)
 
 
 def test_the_document_shows_what_the_command_prints(capsys):

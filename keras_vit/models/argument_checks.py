@@ -3,7 +3,7 @@
 import operator
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 from keras_vit.typing import ImageSize
 
@@ -28,11 +28,11 @@ def as_positive_int(name: str, value: Any) -> int:
     return size
 
 
-def as_positive(name: str, value: Any) -> Real:
+def as_positive(name: str, value: Any) -> float:
     """Returns `value`; raises ValueError unless it is a positive number."""
-    if not isinstance(value, Real) or not value > 0:
+    if not (isinstance(value, Real) and float(value) > 0):
         raise ValueError(f"`{name}` must be a positive number. Received: {name}={value!r}")
-    return value
+    return cast(float, value)
 
 
 def as_choice(name: str, value: Any, choices: Sequence[str]) -> str:
@@ -74,9 +74,9 @@ def as_image_size(image_size: Any) -> ImageSize:
         return single
     values = image_size if hasattr(image_size, "__iter__") else ()
     pair = tuple(as_int(size) for size in values)
-    if len(pair) != 2 or not all(size is not None and size > 0 for size in pair):
+    if len(pair) != 2 or any(size is None or size < 1 for size in pair):
         raise ValueError(
             "`image_size` must be a positive int or a (height, width) pair of them, in pixels. "
             f"Received: image_size={image_size!r}"
         )
-    return pair
+    return cast(tuple[int, int], pair)

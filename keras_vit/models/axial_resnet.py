@@ -1,6 +1,7 @@
 """AxialResNet (Wang et al., 2020), the baseline of appendix D.5."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 
@@ -49,7 +50,7 @@ class AxialResNet(ImageModel):
         trainable: bool = True,
         dtype: str | keras.DTypePolicy | None = None,
     ):
-        arguments = {
+        arguments: dict[str, Any] = {
             "num_layers": tuple(as_positive_int("num_layers", units) for units in num_layers),
             "width_factor": width_factor,
             "num_groups": as_positive_int("num_groups", num_groups),

@@ -1,6 +1,7 @@
 """Big Transfer's ResNet-v2 (Kolesnikov et al., 2020), the paper's baseline."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 
@@ -50,7 +51,7 @@ class ResNetV2(ImageModel):
         trainable: bool = True,
         dtype: str | keras.DTypePolicy | None = None,
     ):
-        arguments = {
+        arguments: dict[str, Any] = {
             "num_layers": tuple(as_positive_int("num_layers", units) for units in num_layers),
             "width_factor": width_factor,
             "num_classes": as_num_classes(num_classes),

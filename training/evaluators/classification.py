@@ -24,7 +24,7 @@ class ClassificationEvaluator:
         every_steps: 0 evaluates after the last step only.
     """
 
-    names = ("eval_loss", "eval_top1", "eval_top5", "eval_count")
+    names: tuple[str, ...] = ("eval_loss", "eval_top1", "eval_top5", "eval_count")
     distributed = True
 
     def __init__(

@@ -121,7 +121,7 @@ def evaluate(
         l2: penalty, or several.
     """
     (x, y), (x_test, y_test) = (_checked(*split, num_classes) for split in (train, test))
-    penalties = (l2,) if np.isscalar(l2) else tuple(l2)
+    penalties = [float(penalty) for penalty in np.atleast_1d(l2)]
     results = []
     for seed in seeds:
         candidates = choose_examples(y, num_classes, seed)
@@ -131,7 +131,7 @@ def evaluate(
             for penalty in penalties:
                 predicted = solution.scores(x_test, penalty).argmax(axis=1)
                 accuracy = float(np.mean(predicted == y_test))
-                results.append(Result(k, seed, float(penalty), accuracy))
+                results.append(Result(k, seed, penalty, accuracy))
     return results
 
 

@@ -6,7 +6,8 @@ as in ReaL (Beyer et al., 2020), it is the ReaL accuracy, for which images that 
 left out of numerator and denominator.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -44,7 +45,7 @@ def counted_sums(logits: Tensor, labels: Tensor, mask: Tensor, loss: keras.losse
     )
 
 
-def means(sums: Sequence[float]) -> dict[str, float | int]:
+def means(sums: Iterable[float]) -> dict[str, float | int]:
     """Returns `{"loss", "top1", "top5", "count"}` of the sums of `counted_sums` over a split.
 
     Raises:
@@ -105,7 +106,7 @@ class ClassificationMetrics:
         pairs = labels[single].argmax(axis=1), logits[single].argmax(axis=1)
         np.add.at(self._confusion, pairs, 1)
 
-    def result(self) -> dict[str, float | int | np.ndarray]:
+    def result(self) -> dict[str, Any]:
         """Returns `means`, and `confusion`: (classes, classes) integers, row the label and column
         the prediction, over the images with one label.
         """

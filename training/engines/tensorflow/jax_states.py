@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+from typing import cast
 
 import keras
 import numpy as np
@@ -36,7 +37,7 @@ def restore_newest(
             f"{error.name}, which is not installed."
         ) from error
 
-    step = checkpoints.Checkpoints(directory).newest()
+    step = cast(int, checkpoints.Checkpoints(directory).newest())
     arrays = checkpoints.read_arrays(directory, step)
     try:
         for variable in model.trainable_variables:

@@ -29,17 +29,16 @@ def quickstart(workdir, overrides):
     if status:
         return status
 
-    import keras
-
     import export
+    from training.io.model_source import load_model
     from training.io.quiet_start import quiet_start
 
-    model = keras.saving.load_model(workdir / "model.keras", compile=False)
+    source = load_model(workdir)
+    model, names = source.model, source.class_names
     calibration, _ = digits("train[:200]")
     images, labels = digits("test")
 
     announce("Exporting it to TF-Hub and TFLite, and running each on the 359 test images")
-    names = [str(digit) for digit in range(10)]
     reports = {}
     with quiet_start():
         module = export.to_hub(model, workdir / "hub", labels=names)
@@ -95,17 +94,14 @@ def announce(text):
 
 def show(workdir, reports, keras_layer_error):
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(title="The same model, four ways, on the 359 test images")
-    for heading in ("", "accuracy", "agreement", "max error", "size", "one image"):
-        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
-    model_file = workdir / "model.keras"
+    from training.reporting.table import Table
+
     accuracy = next(iter(reports.values())).model_accuracy
-    size = model_file.stat().st_size / 1024
-    table.add_row("Keras", f"{100 * accuracy:.2f} %", "–", "–", f"{size:.0f} KiB", "–")
-    for name, report in reports.items():
-        table.add_row(
+    size = (workdir / "model.keras").stat().st_size / 1024
+    rows = [("Keras", f"{100 * accuracy:.2f} %", "–", "–", f"{size:.0f} KiB", "–")]
+    rows += [
+        (
             name,
             f"{100 * report.artefact_accuracy:.2f} %",
             f"{100 * report.agreement:.2f} %",
@@ -113,8 +109,11 @@ def show(workdir, reports, keras_layer_error):
             f"{report.size_bytes / 1024:.0f} KiB",
             f"{report.latency_ms[1]:.2f} ms",
         )
+        for name, report in reports.items()
+    ]
+    columns = ("", "accuracy", "agreement", "max error", "size", "one image")
+    Table(columns, rows, "The same model, four ways, on the 359 test images").show()
     console = Console()
-    console.print(table)
     console.print(
         f"hub.KerasLayer differs from the Keras model by at most {keras_layer_error:.1e}."
     )

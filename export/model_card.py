@@ -2,12 +2,18 @@
 
 import dataclasses
 import json
+import os
 import pathlib
 import re
+from collections.abc import Mapping
+from typing import Any
+
+import keras
 
 import keras_vit
 from export.errors import ExportError
 from export.portable_model import image_size, num_classes
+from export.verification.report import Report
 from training.io.atomic import write_text
 
 LICENSES = {"apache-2.0": "Apache 2.0", "mit": "MIT", "cc-by-4.0": "Attribution 4.0 International"}
@@ -26,7 +32,7 @@ class Handle:
     version: int
 
     @classmethod
-    def parse(cls, text):
+    def parse(cls, text: str) -> "Handle":
         """Returns the handle that "publisher/model/version" spells."""
         match = re.fullmatch(r"([a-z0-9_-]+)/([a-z0-9_/-]+)/([1-9][0-9]*)", text)
         if not match:
@@ -37,28 +43,36 @@ class Handle:
         return cls(match[1], match[2], int(match[3]))
 
     @property
-    def slug(self):
+    def slug(self) -> str:
         """The model's name as Kaggle spells it."""
         return re.sub(r"[/_]+", "-", self.model)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.publisher}/{self.model}/{self.version}"
 
 
-def write_card(model, report, handle, directory, *, license="apache-2.0", config=None):
+def write_card(
+    model: keras.Model,
+    report: Report,
+    handle: Handle,
+    directory: str | os.PathLike,
+    *,
+    license: str = "apache-2.0",
+    config: Mapping[str, Any] | None = None,
+) -> list[pathlib.Path]:
     """Writes what publishing an artefact needs besides the artefact.
 
     Args:
         model: the model that it came from.
-        report: the artefact's `Report`; every figure in the texts is its.
-        handle: a `Handle`.
+        report: of the artefact; every figure in the texts is its.
+        handle: under which it is published.
         directory: where the files go: the page, its name the model's, and Kaggle's
             model-metadata.json and model-instance-metadata.json.
         license: key of `LICENSES`.
-        config: dict, the config of the run that trained the model, or None.
+        config: of the run that trained the model, or None.
 
     Returns:
-        The files, a list of `pathlib.Path`.
+        The files.
 
     Raises:
         ExportError: if the artefact is not as good as the model, or the license unknown.
@@ -83,7 +97,9 @@ def write_card(model, report, handle, directory, *, license="apache-2.0", config
     return [directory / name for name in texts]
 
 
-def module_page(model, report, handle, license, config):
+def module_page(
+    model: keras.Model, report: Report, handle: Handle, license: str, config: Mapping[str, Any]
+) -> str:
     """Returns TF-Hub's documentation page in markdown."""
     lite = report.kind not in ("hub", "npz")
     keys = {"asset-path": f"{handle.slug}.{'tflite' if lite else 'tar.gz'}"}

@@ -6,8 +6,8 @@ import pathlib
 import numpy as np
 
 from export.errors import ExportError
-
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp")
+from training.io.image_files import list_images, read_images
+from training.io.model_source import resizing
 
 
 def load_images(
@@ -23,8 +23,8 @@ def load_images(
 
     Args:
         data: a name of `training.data.dataset_lookup`, "digits" or "folder:/data/birds"; a
-            directory of image files, which have no labels; or a .npz file with the
-            arrays `images`, (n, height, width, 3) in [0, 1], and, if there are, `labels`.
+            directory with image files in and below it, which have no labels; or a .npz file
+            with the arrays `images`, (n, height, width, 3) in [0, 1], and, if there are, `labels`.
         size: (height, width) in pixels.
         split: text of the split, for names of the registry.
         data_dir: folder of TensorFlow Datasets, for names of the registry.
@@ -36,7 +36,7 @@ def load_images(
         images, (n, height, width, 3) float32 in [0, 1], and labels, (n,) ints or None.
 
     Raises:
-        ExportError: if there are no images.
+        ValueError: if there are no images, or they cannot be used.
     """
     path = pathlib.Path(str(data))
     if path.suffix == ".npz" and path.exists():
@@ -44,36 +44,20 @@ def load_images(
             labels = arrays["labels"][:limit] if "labels" in arrays else None
             return np.asarray(arrays["images"][:limit], "float32"), labels
     if path.is_dir():
-        return _from_directory(path, size, limit), None
+        height, width = size
+        preprocess = f"decode|resize([{height},{width}],antialias=True)|value_range(0,1)"
+        images = read_images(list_images([path])[:limit], preprocess)
+        return np.clip(images, 0, 1), None
     return _from_registry(str(data), size, split, data_dir, preprocess, limit)
-
-
-def _from_directory(path, size, limit):
-    import tensorflow as tf
-
-    files = sorted(f for f in path.iterdir() if f.suffix.lower() in EXTENSIONS)[:limit]
-    if not files:
-        raise ExportError(
-            f"Expected a directory of image files ({', '.join(EXTENSIONS)}). Received: {path}, "
-            f"which has none. For sub-folders of classes, write folder:{path}."
-        )
-
-    def read(file):
-        image = tf.io.decode_image(file.read_bytes(), channels=3, expand_animations=False)
-        image = tf.image.convert_image_dtype(image, tf.float32)
-        return tf.image.resize(image, size, antialias=True).numpy()
-
-    return np.clip(np.stack([read(file) for file in files]), 0, 1)
 
 
 def _from_registry(name, size, split, data_dir, preprocess, limit):
     from training.data import pipeline
 
-    height, width = size
     batches = pipeline.eval_dataset(
         name=name,
         split=split,
-        preprocess=preprocess or f"decode|resize([{height},{width}])|value_range(-1,1)",
+        preprocess=preprocess or resizing(size),
         batch_size=min(limit, 50),
         data_dir=data_dir,
     )

@@ -42,23 +42,21 @@ def _analyze(options):
         )
 
     import_tensorflow()
-    from training.io.model_source import load_keras
+    from training.io.model_source import load_model, resizing
     from training.reporting.analysis_files import write_analysis
 
-    model = load_keras(options.source, name=options.model, image_size=options.image_size)
-    images = _images(options, model)
+    source = load_model(options.source, name=options.model, image_size=options.image_size)
+    images = _images(options, options.preprocess or resizing(source.image_size))
     written, left_out = write_analysis(
-        model, images, options.output, shown=options.shown, blur=options.blur
+        source.model, images, options.output, shown=options.shown, blur=options.blur
     )
     print(f"Written to {options.output}: {', '.join(written)}")
     for name, reason in left_out.items():
         print(f"Without {name}: {reason}")
 
 
-def _images(options, model):
+def _images(options, preprocess):
     """Returns (images, height, width, 3) of --dataset or --images, or None."""
-    height, width = model.input_shape[1:3]
-    preprocess = options.preprocess or f"decode|resize([{height},{width}])|value_range(-1,1)"
     if options.dataset:
         import numpy as np
 

@@ -2,33 +2,27 @@
 
 import sys
 
-import rich.box
-import rich.console
-import rich.table
-
 from training.command_options import CommandParser
 from training.data import check_dataset, tfds_folder
 from training.data.dataset_spec import DatasetSpec
 from training.data.dataset_table import DATASETS
 from training.data.prepare_dataset import prepare
 from training.exit_status import command_main
+from training.reporting.table import Table
 
 
 def list_command(data_dir: str | None = None) -> int:
     """Prints the table of data sets and which of them are in `data_dir`."""
-    table = rich.table.Table(box=rich.box.SIMPLE)
-    for column in ("name", "classes", "splits", "prepared", "source"):
-        table.add_column(column, no_wrap=column != "splits")
+    rows = []
     for spec in DATASETS.values():
         sizes = ", ".join(f"{name} {size:,}" for name, size in spec.sizes.items())
-        table.add_row(
-            spec.name, f"{spec.num_classes:,}", sizes, _state(spec, data_dir), spec.obtain
+        rows.append(
+            (spec.name, f"{spec.num_classes:,}", sizes, _state(spec, data_dir), spec.obtain)
         )
-    console = rich.console.Console()
-    console.print(f"Data sets, looked up in {tfds_folder.resolve_data_dir(data_dir)}")
-    console.print(table)
-    console.print("`python -m training data check NAME` says how to get what is missing.")
-    console.print("Also: tfds:name/config:version (anything TFDS prepared there), folder:/path")
+    print(f"Data sets, looked up in {tfds_folder.resolve_data_dir(data_dir)}")
+    Table(("name", "classes", "splits", "prepared", "source"), rows).show(wrapped=["splits"])
+    print("`python -m training data check NAME` says how to get what is missing.")
+    print("Also: tfds:name/config:version (anything TFDS prepared there), folder:/path")
     return 0
 
 

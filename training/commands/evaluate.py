@@ -9,7 +9,6 @@ any are left out.
 """
 
 import json
-import pathlib
 import sys
 
 from training.command_options import CommandParser
@@ -32,20 +31,20 @@ def _evaluate(options):
     import_tensorflow()
     from training.data import dataset_lookup, pipeline
     from training.evaluators import classification
+    from training.evaluators.frozen_model import load_frozen
     from training.evaluators.metrics import per_class
     from training.io.atomic import write_text
-    from training.io.model_source import load_model
     from training.io.track import track
     from training.reporting.table import Table
 
     specs = [dataset_lookup.get(name, options.data_dir) for name in options.dataset]
-    model = load_model(
+    model = load_frozen(
         options.source,
         name=options.model,
         image_size=options.image_size,
         num_classes=specs[0].num_classes,
     )
-    preprocess = options.preprocess or _preprocess(options.source, model)
+    preprocess = options.preprocess or model.preprocess
     rows, metrics = [], {}
     for dataset, spec in zip(options.dataset, specs, strict=True):
         batches = pipeline.eval_dataset(
@@ -83,16 +82,6 @@ def _evaluate(options):
         write_text(options.output / "metrics.json", text)
     columns = ("data set", "images", "top-1 %", "top-5 %", "loss")
     Table(columns, rows, f"Accuracy of {model.name}").show()
-
-
-def _preprocess(source, model):
-    """The preprocessing that a run was evaluated with, or a plain resize."""
-    config = pathlib.Path(source) / "config.json"
-    if config.is_file():
-        text = json.loads(config.read_text()).get("eval_preprocess")
-        if text:
-            return text
-    return model.resizing
 
 
 main = command_main(_parser, _evaluate)

@@ -52,22 +52,21 @@ _penalties.__name__ = "penalty"
 
 def _evaluate(options):
     import_tensorflow()
-    from training.evaluators import features, few_shot
-    from training.io import model_source
+    from training.evaluators import features, few_shot, frozen_model
     from training.io.atomic import write_text
     from training.reporting.table import Table
 
     cache = options.cache_dir or features.default_directory()
-    trained = model_source.load_model(
+    trained = frozen_model.load_frozen(
         options.source, name=options.model, image_size=options.image_size, layer=options.layer
     )
     candidates = [(trained, options.preprocess)]
     if options.baselines:
         if not options.model:
-            fresh = model_source.untrained(options.source, layer=options.layer)
+            fresh = frozen_model.untrained(options.source, layer=options.layer)
             candidates.append((fresh, options.preprocess))
-        pixels = f"decode|resize({model_source.PIXELS})|value_range(-1,1)"
-        candidates.append((model_source.raw_pixels(), pixels))
+        pixels = frozen_model.raw_pixels()
+        candidates.append((pixels, pixels.preprocess))
     results = {}
     for dataset in options.dataset:
         task = few_shot.task(dataset, options.train_split, options.test_split)

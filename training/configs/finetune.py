@@ -16,15 +16,14 @@ Everything else is overridden as usual, for example `--config.optimizer.base_lr=
 `--config.accumulation_steps=8` where a batch of 512 does not fit.
 """
 
-import json
 import pathlib
-import zipfile
 
 from ml_collections import ConfigDict
 
 from training import paper
 from training.config_arguments import parse_argument
 from training.config_keys import default_config
+from training.io.model_source import saved_arguments
 
 # The paper gives no rate per data set; this one is tried on every data set of Table 4.
 BASE_LR = 0.01
@@ -33,7 +32,6 @@ DROPOUT = {"ViT-L/16": 0.1, "ViT-H/14": 0.1, "R50+ViT-B/16": 0.1, "R50+ViT-L/32"
 # What belongs to the head of pre-training, which is removed (appendix B.1.1).
 _PRE_TRAINING_HEAD = ("num_classes", "representation_size", "head_bias_init")
 _POLYAK = 0.9999
-_KERAS_KEYS = ("name", "trainable", "trainable_layers", "dtype")
 
 
 def get_config(arg: str) -> ConfigDict:
@@ -115,22 +113,11 @@ def preprocessing(size: int, crop: str, flip: bool) -> tuple[str, str]:
 
 def _architecture(model):
     """Returns (the `model` part of the config, the checkpoint) that MODEL stands for."""
-    path = pathlib.Path(model)
-    if (path / "config.json").is_file():
-        architecture = json.loads((path / "config.json").read_text())["model"]
-    elif path.suffix == ".keras" and path.is_file():
-        with zipfile.ZipFile(path) as archive:
-            saved = json.loads(archive.read("config.json"))
-        if saved.get("registered_name") != "keras_vit>VisionTransformer":
-            raise ValueError(
-                f"Expected a saved keras_vit.VisionTransformer. Received: {path}, "
-                f"a {saved.get('registered_name') or saved.get('class_name')}."
-            )
-        architecture = {k: v for k, v in saved["config"].items() if k not in _KERAS_KEYS}
-    else:
+    architecture = saved_arguments(model)
+    if architecture is None:
         return {"name": model, "dropout_rate": DROPOUT.get(model, 0.0)}, ""
     kept = {k: v for k, v in architecture.items() if k not in _PRE_TRAINING_HEAD}
-    return kept | {"dropout_rate": DROPOUT.get(kept.get("name"), 0.0)}, str(path)
+    return kept | {"dropout_rate": DROPOUT.get(kept.get("name"), 0.0)}, str(pathlib.Path(model))
 
 
 def _crop(task):

@@ -9,6 +9,7 @@ from ml_collections import ConfigDict
 from training.data.skip_counter import SkipCounter
 from training.engines.base import Engine, MakeDataset, PrepareImages
 from training.evaluators import metrics
+from training.evaluators.frozen_model import inference_function
 
 
 class ClassificationEvaluator:
@@ -96,8 +97,6 @@ def evaluate(
         `count`, the number of images; `top1`, `top5` and the mean `loss`; `confusion`, (classes,
         classes) integers: row the label, column the prediction, over images with one label.
     """
-    from training.io.model_source import inference_function
-
     predict = inference_function(model)
     counted = metrics.ClassificationMetrics(loss)
     for batch in dataset:

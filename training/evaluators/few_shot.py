@@ -11,7 +11,7 @@ from training.data import dataset_lookup, dataset_table
 from training.data.skip_counter import SkipCounter
 from training.engines.base import Engine
 from training.evaluators import features, least_squares
-from training.io.model_source import LoadedModel, describe
+from training.evaluators.frozen_model import FrozenModel, freeze
 from training.io.track import track
 from training.reporting.table import Table
 
@@ -36,15 +36,15 @@ def task(dataset: str, train_split: str | None = None, test_split: str | None = 
     return Task(dataset, train_split or train, test_split or test)
 
 
-def preprocessing(model: LoadedModel) -> str:
+def preprocessing(model: FrozenModel) -> str:
     """Returns the authors' preprocessing: all of the image resized to 8/7, and its center."""
-    height, width = model.image_size
+    (height, width), (low, high) = model.image_size, model.image_range
     larger = f"[{round(height * 8 / 7)},{round(width * 8 / 7)}]"
-    return f"decode|resize({larger})|central_crop([{height},{width}])|{model.value_range}"
+    return f"decode|resize({larger})|central_crop([{height},{width}])|value_range({low:g},{high:g})"
 
 
 def evaluate(
-    model: LoadedModel,
+    model: FrozenModel,
     of: Task,
     *,
     preprocess: str | None = None,
@@ -57,7 +57,7 @@ def evaluate(
     """Returns the few-shot accuracies of a model on one data set.
 
     Args:
-        model: from `training.io.model_source`.
+        model: from `training.evaluators.frozen_model`.
         of: the data set.
         preprocess: text of operations; None is `preprocessing(model)`.
         data_dir: folder of prepared data sets.
@@ -169,7 +169,7 @@ class FewShotEvaluator:
         self.every_steps = every_steps
         self.shots, self.seeds, self.l2 = tuple(shots), tuple(seeds), l2
         self.settings = settings
-        self._loaded: tuple[keras.Model, LoadedModel] | None = None
+        self._loaded: tuple[keras.Model, FrozenModel] | None = None
         for each in self.tasks:
             data_dir = settings.get("data_dir")
             dataset_lookup.locate(dataset_lookup.get(each.dataset, data_dir), data_dir)
@@ -197,7 +197,7 @@ class FewShotEvaluator:
         """Yields the accuracies of `model` with the weights that it has at that moment."""
         if self._loaded is None or self._loaded[0] is not model:
             # Kept, so that the model is traced once and not at every evaluation.
-            self._loaded = model, describe(model, model.name, identified=False)
+            self._loaded = model, freeze(model, model.name, identified=False)
         _, loaded = self._loaded
         for each in self.tasks:
             results = evaluate(

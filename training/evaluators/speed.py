@@ -3,16 +3,9 @@
 import statistics
 import time
 
-import keras
-
 
 def images_per_second(
-    model: keras.Model,
-    batch_size: int,
-    *,
-    train: bool = False,
-    repeats: int = 5,
-    jit_compile: bool = False,
+    model, batch_size: int, *, train: bool = False, repeats: int = 5, jit_compile: bool = False
 ) -> float:
     """Returns the rate of inference or training, from the median time of a batch.
 

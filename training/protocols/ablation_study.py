@@ -147,15 +147,14 @@ def _finished_config(config, study, seed, num_examples):
 
 def _score(file, config, few_shot_task):
     """Returns what is measured of a trained model itself."""
-    import keras
-
     import keras_vit
     from training.evaluators import few_shot, least_squares, speed
-    from training.io.model_source import describe
+    from training.evaluators.frozen_model import freeze
+    from training.io.model_source import load_model
 
-    model = keras.saving.load_model(file, compile=False)
+    model = load_model(file).model
     found = few_shot.evaluate(
-        describe(model, model.name, identified=False),
+        freeze(model, model.name, identified=False),
         few_shot.Task(*few_shot_task),
         preprocess=config.eval_preprocess,
         data_dir=config.data_dir or None,

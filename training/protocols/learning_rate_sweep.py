@@ -166,7 +166,7 @@ def _train(config, run, label):
 def _score(config, dataset, run):
     from training.data import pipeline
     from training.evaluators import classification
-    from training.io.model_source import load_model
+    from training.evaluators.frozen_model import load_frozen
 
     def evaluate():
         batches = pipeline.eval_dataset(
@@ -177,7 +177,7 @@ def _score(config, dataset, run):
             data_dir=config.data_dir or None,
         )
         shown = track(batches, f"{run.name} on {dataset}")
-        result = classification.evaluate(load_model(run).logits, shown)
+        result = classification.evaluate(load_frozen(run).logits, shown)
         del result["confusion"]
         return result
 

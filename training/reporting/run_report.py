@@ -51,12 +51,10 @@ def report_run(run: str | os.PathLike, *, data_dir: str | None = None) -> pathli
 
 def _evaluated(run, config):
     """Returns what the page shows of the evaluation split."""
-    import keras
-
-    import keras_vit  # noqa: F401  registers its classes
     from training.data import dataset_lookup
+    from training.io.model_source import load_model
 
-    model = keras.saving.load_model(run / "model.keras", compile=False)
+    model = load_model(run).model
     spec = dataset_lookup.get(config["dataset"], config["data_dir"] or None)
     names = spec.class_names or [str(i) for i in range(spec.num_classes)]
     images, labels = _images(config)

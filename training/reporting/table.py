@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 
@@ -13,14 +13,18 @@ class Table(NamedTuple):
     rows: Sequence[Sequence]
     title: str = ""
 
-    def show(self) -> None:
-        """Prints the table to the terminal."""
+    def show(self, wrapped: Collection[str] = ()) -> None:
+        """Prints the table to the terminal; of a narrow one, only columns `wrapped` break lines."""
         import rich.console
         import rich.table
 
         table = rich.table.Table(title=self.title or None, title_justify="left")
         for column, is_number in zip(self.columns, self._numeric(), strict=True):
-            table.add_column(column, justify="right" if is_number else "left", no_wrap=True)
+            table.add_column(
+                column,
+                justify="right" if is_number else "left",
+                no_wrap=column not in wrapped,
+            )
         for row in self.rows:
             table.add_row(*map(str, row))
         console = rich.console.Console(markup=False, highlight=False)

@@ -15,7 +15,7 @@ def test_list_shows_every_row_and_what_is_prepared(digits_dir, capsys, monkeypat
     output = capsys.readouterr().out
     for name in dataset_table.DATASETS:
         assert name in output
-    (digits,) = (line for line in output.splitlines() if line.strip().startswith("digits "))
+    (digits,) = (line for line in output.splitlines() if line.lstrip("│ ").startswith("digits "))
     assert "1.0.0" in digits
     assert output.count("1.0.0") == 1
 

@@ -11,8 +11,7 @@ from training.commands import few_shot as command
 from training.config_keys import default_config
 from training.data import pipeline
 from training.errors import UsageError
-from training.evaluators import few_shot, least_squares
-from training.io import model_source
+from training.evaluators import few_shot, frozen_model, least_squares
 from training.loop.trainer import train
 
 
@@ -36,9 +35,9 @@ def model():
 
 
 def test_preprocessing_is_the_authors():
-    loaded = model_source.raw_pixels()
+    loaded = frozen_model.raw_pixels()
     assert few_shot.preprocessing(loaded).startswith("decode|resize([37,37])")
-    hub = model_source.LoadedModel("", None, None, "", "", (224, 224), (0.0, 1.0))
+    hub = frozen_model.FrozenModel("", None, None, "", "", (224, 224), (0.0, 1.0), "")
     expected = "decode|resize([256,256])|central_crop([224,224])|value_range(0,1)"
     assert few_shot.preprocessing(hub) == expected
     for name in ("imagenet2012", "imagenet"):
@@ -50,7 +49,7 @@ def test_accuracies_are_those_of_features_computed_by_hand(model, data_dir):
     preprocess = "decode|resize(8)|value_range(-1,1)"
     settings = {"shots": [1, 5], "seeds": [0, 1], "l2": 1.0}
     results = few_shot.evaluate(
-        model_source.describe(model, "m"),
+        frozen_model.freeze(model, "m"),
         few_shot.task("digits"),
         preprocess=preprocess,
         data_dir=data_dir,
@@ -74,13 +73,13 @@ def test_accuracies_are_those_of_features_computed_by_hand(model, data_dir):
 
 def test_features_are_computed_once(model, data_dir, tmp_path):
     calls = []
-    loaded = model_source.describe(model, "m")
+    loaded = frozen_model.freeze(model, "m")
 
     def counted(images):
         calls.append(1)
         return loaded.features(images)
 
-    counting = model_source.LoadedModel(**{**vars(loaded), "features": counted})
+    counting = frozen_model.FrozenModel(**{**vars(loaded), "features": counted})
     arguments = {"data_dir": data_dir, "cache": tmp_path, "shots": [5], "seeds": [0]}
     first = few_shot.evaluate(counting, few_shot.task("digits"), **arguments)
     count = len(calls)

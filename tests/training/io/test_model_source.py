@@ -1,134 +1,86 @@
-"""Models are loaded from runs, files and modules, and known by their weights."""
+"""Models come from runs, `.keras` files and checkpoints, with what is known of them."""
+
+import json
 
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
-import export
 import keras_vit
-from training.io import model_source
+from training.io.model_source import load_model, resizing, saved_arguments
+
+CONFIG = {
+    "dataset": "digits",
+    "data_dir": "",
+    "eval_preprocess": "decode|resize(16)|value_range(-1,1)",
+    "loss": "sigmoid",
+    "model": {"name": "ViT-Ti/16", "image_size": 16},
+}
 
 
-def images(size=16):
-    return np.random.default_rng(0).uniform(-1, 1, (2, size, size, 3)).astype(np.float32)
+def small(**overrides):
+    arguments = {"image_size": 16, "patch_size": 8, "hidden_size": 8, "mlp_dim": 8, "num_heads": 1}
+    return keras_vit.VisionTransformer(**{**arguments, "num_layers": 1, **overrides})
 
 
-def test_a_run_directory_and_its_model_file_are_the_same_model(vit, tmp_path):
-    vit.save(tmp_path / "model.keras")
-    by_run, by_file = (model_source.load_model(p) for p in (tmp_path, tmp_path / "model.keras"))
-    assert by_run.identity == by_file.identity == model_source.describe(vit, "").identity
-    assert by_run.image_size == (16, 16) and by_run.image_range == (-1.0, 1.0)
-    np.testing.assert_allclose(by_run.logits(images()), vit.predict_on_batch(images()), atol=1e-6)
-    represent = keras.Model(vit.input, vit.endpoints["representation"])
-    expected = represent.predict_on_batch(images())
-    np.testing.assert_allclose(by_run.features(images()), expected, atol=1e-6)
-    assert by_run.feature_name == "representation"
+@pytest.mark.parametrize("num_classes", [10, 3])
+def test_a_run_knows_its_classes_loss_and_preprocessing(tmp_path, num_classes):
+    model = small(num_classes=num_classes)
+    model.save(tmp_path / "model.keras")
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    source = load_model(tmp_path)
+    # Names that do not fit the head are of other classes.
+    assert source.class_names == (list("0123456789") if num_classes == 10 else None)
+    assert (source.name, source.run, source.activation) == (str(tmp_path), CONFIG, "sigmoid")
+    assert source.image_size == (16, 16) and source.preprocess == CONFIG["eval_preprocess"]
+    for mine, theirs in zip(source.model.weights, model.weights, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
-def test_identity_changes_with_weights_architecture_and_output(vit):
-    before = model_source.describe(vit, "").identity
-    assert model_source.describe(vit, "", layer="logits").identity != before
-    vit.weights[0].assign_add(np.full(vit.weights[0].shape, 1e-3, np.float32))
-    assert model_source.describe(vit, "").identity != before
-
-    arguments = {**vit.arguments, "layer_norm_epsilon": 1e-5}
-    other = keras_vit.VisionTransformer(**arguments)
-    other.set_weights(vit.get_weights())
-    assert model_source.describe(other, "").identity != model_source.describe(vit, "").identity
+def test_a_file_knows_its_model_alone(tmp_path):
+    small(image_size=(16, 24), num_classes=10).save(tmp_path / "m.keras")
+    source = load_model(tmp_path / "m.keras")
+    assert source.run == {} and source.class_names is None and source.activation == "softmax"
+    assert source.preprocess == "decode|resize([16,24])|value_range(-1,1)"
+    assert resizing((4, 5), (0.0, 1.0)) == "decode|resize([4,5])|value_range(0,1)"
 
 
-def test_any_keras_model_gives_its_output_or_a_named_layer():
-    model = keras.Sequential(
-        [
-            keras.Input((4, 4, 3)),
-            keras.layers.Flatten(name="flat"),
-            keras.layers.Dense(5, name="hidden"),
-        ]
-    )
-    whole = model_source.describe(model, "")
-    assert whole.features(images(4)).shape == (2, 5) and whole.feature_name == "output"
-    flat = model_source.describe(model, "", layer="flat")
-    np.testing.assert_allclose(flat.features(images(4)), images(4).reshape(2, -1))
-    with pytest.raises(ValueError, match=r"flat, hidden.*Received: head"):
-        model_source.describe(model, "", layer="head")
-
-
-def test_untrained_has_the_architecture_and_other_weights(vit, tmp_path):
-    kernel = vit.get_layer("embedding").weights[0]
-    kernel.assign(3 * kernel)
-    vit.save(tmp_path / "m.keras")
-    trained = model_source.load_model(tmp_path / "m.keras")
-    fresh = model_source.untrained(tmp_path / "m.keras")
-    assert fresh.features(images()).shape == trained.features(images()).shape
-    assert np.abs(fresh.features(images()) - trained.features(images())).max() > 0.1
-    assert (
-        fresh.identity == model_source.untrained(tmp_path / "m.keras").identity != trained.identity
-    )
-    with pytest.raises(ValueError, match="initialise anew"):
-        model_source.untrained(tmp_path)
-
-
-def test_a_checkpoint_is_loaded_with_or_without_its_head(tmp_path):
+def test_a_checkpoint_needs_its_models_name(tmp_path):
     whole = keras_vit.create_model("ViT-Ti/32", num_classes=5, image_size=32)
-    head = whole.get_layer("head").weights[0]
-    head.assign(keras.random.normal(head.shape, seed=0))
-    keras_vit.save_checkpoint(whole, tmp_path / "whole.npz")
-    loaded = model_source.load_model(
-        tmp_path / "whole.npz", name="ViT-Ti/32", num_classes=5, image_size=32
-    )
-    expected = whole.predict_on_batch(images(32))
-    np.testing.assert_allclose(loaded.logits(images(32)), expected, rtol=1e-5, atol=1e-5)
-    features = model_source.load_model(tmp_path / "whole.npz", name="ViT-Ti/32", image_size=32)
-    assert features.features(images(32)).shape == (2, 192)
-    assert features.name == str(tmp_path / "whole.npz")
+    file = tmp_path / "whole.npz"
+    keras_vit.save_checkpoint(whole, file)
+    with pytest.raises(ValueError, match=r"whole\.npz.*--model=ViT-B/16"):
+        load_model(file)
+    source = load_model(file, name="ViT-Ti/32", num_classes=5, image_size=32)
+    for mine, theirs in zip(source.model.weights, whole.weights, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    headless = load_model(file, name="ViT-Ti/32", dropout_rate=0.5)
+    assert headless.model.output_shape == (None, 192) and headless.image_size == (224, 224)
+    assert headless.model.arguments["dropout_rate"] == 0.5
+    with pytest.raises(ValueError, match="head"):
+        load_model(file, name="ViT-Ti/32", num_classes=4, image_size=32)
 
 
-@pytest.fixture
-def module(tmp_path):
-    """The directory of a module that sums images and has a feature vector."""
-    root = tf.train.Checkpoint()
-    root.feature_vector = tf.train.Checkpoint()
-    spec = tf.TensorSpec((None, 8, 6, 3), tf.float32)
-    for node, function in (
-        (root, lambda x: tf.reduce_sum(x, axis=(1, 2))),
-        (root.feature_vector, lambda x: tf.reduce_max(x, axis=(1, 2))),
-    ):
-        node.__call__ = tf.function(function, input_signature=[spec])
-    tf.saved_model.save(root, str(tmp_path / "module"))
-    return tmp_path / "module"
-
-
-def test_a_hub_module_gives_its_feature_vector(module):
-    loaded = model_source.load_model(module)
-    x = np.random.default_rng(0).uniform(0, 1, (2, 8, 6, 3)).astype(np.float32)
-    np.testing.assert_allclose(loaded.logits(x), x.sum((1, 2)), rtol=1e-6)
-    np.testing.assert_allclose(loaded.features(x), x.max((1, 2)))
-    assert loaded.feature_name == "feature_vector"
-    assert loaded.image_size == (8, 6) and loaded.image_range == (0.0, 1.0)
-    output = model_source.load_model(module, layer="output")
-    np.testing.assert_allclose(output.features(x), x.sum((1, 2)), rtol=1e-6)
-    assert output.identity != loaded.identity
-
-
-def test_an_exported_module_gives_the_features_of_its_model(vit, tmp_path):
-    export.to_hub(vit, tmp_path / "module")
-    exported = model_source.load_model(tmp_path / "module")
-    original = model_source.describe(vit, "")
-    assert exported.image_size == original.image_size
-    in_its_range = (images() + 1) / 2
-    for ours, theirs in (
-        (original.features, exported.features),
-        (original.logits, exported.logits),
-    ):
-        np.testing.assert_allclose(theirs(in_its_range), ours(images()), atol=1e-5)
-
-
-def test_what_is_not_a_model_is_refused(module, tmp_path):
+def test_what_is_damaged_or_runs_code_is_named_and_not_run(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"run directory with model\.keras"):
-        model_source.load_model(tmp_path)
-    with pytest.raises(ValueError, match="callable attribute"):
-        model_source.load_model(module, layer="tokens")
-    tf.saved_model.save(tf.Module(), str(tmp_path / "empty"))
-    with pytest.raises(ValueError, match="can be called on images"):
-        model_source.load_model(tmp_path / "empty")
+        load_model(tmp_path)
+    (tmp_path / "text.keras").write_text("not a model")
+    with pytest.raises(ValueError, match=r"zip archive.*text\.keras"):
+        load_model(tmp_path / "text.keras")
+    code = keras.Sequential([keras.Input((4,)), keras.layers.Lambda(lambda x: x + 1)])
+    code.save(tmp_path / "code.keras")
+    with pytest.raises(ValueError, match=r"code\.keras cannot be loaded.*which is not run"):
+        load_model(tmp_path / "code.keras")
+
+
+def test_arguments_of_a_saved_model_build_its_like(tmp_path):
+    model = small(num_classes=3, gelu="erf")
+    model.save(tmp_path / "m.keras")
+    arguments = saved_arguments(tmp_path / "m.keras")
+    assert keras_vit.VisionTransformer(**arguments).arguments == model.arguments
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    assert saved_arguments(tmp_path) == CONFIG["model"]
+    assert saved_arguments("ViT-B/16") is None
+    keras.Sequential([keras.Input((4,))]).save(tmp_path / "foreign.keras")
+    with pytest.raises(ValueError, match=r"VisionTransformer.*foreign\.keras, a Sequential"):
+        saved_arguments(tmp_path / "foreign.keras")

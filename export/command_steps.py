@@ -1,0 +1,102 @@
+"""The steps that several commands take: the model, the images, verifying what was written."""
+
+import argparse
+import json
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from export.errors import ExportError
+from export.labels import read_labels
+from export.portable_model import MODELS, image_size
+from export.sample_images import load_images
+from export.verification.report import Report
+from export.verification.verify import verify
+from training.io.atomic import write_text
+from training.io.model_source import SourceModel, load_model
+
+
+def load_source(options: argparse.Namespace) -> SourceModel:
+    """Returns the model that the options of `add_model` name.
+
+    Raises:
+        ExportError: if it is not of this package.
+    """
+    source = load_model(
+        options.source,
+        name=options.model,
+        num_classes=options.num_classes,
+        image_size=options.image_size,
+    )
+    if not isinstance(source.model, MODELS):
+        kind = type(source.model).__name__
+        raise ExportError(f"Expected a model of keras_vit. Received: {source.name}, a {kind}.")
+    return source
+
+
+def class_names(options: argparse.Namespace, source: SourceModel) -> list[str] | None:
+    """Returns the class names of --labels, or else of the run."""
+    return read_labels(options.labels) if options.labels else source.class_names
+
+
+def images(
+    options: argparse.Namespace,
+    source: SourceModel,
+    *,
+    dataset: str | None = None,
+    split: str | None = None,
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Returns (images, labels) of --dataset, or of the data set that the run was evaluated on.
+
+    Args:
+        options: of `add_images`.
+        source: the model.
+        dataset: instead of --dataset.
+        split: instead of --split.
+    """
+    dataset = dataset or options.dataset
+    run: Mapping[str, Any] = {} if dataset else source.run
+    dataset = dataset or run.get("dataset")
+    if not dataset:
+        raise ExportError(
+            "Expected images to verify with: --dataset=NAME, --dataset=folder:PATH, a directory "
+            "of image files or a .npz file. Only a run directory knows its own."
+        )
+    return load_images(
+        dataset,
+        image_size(source.model),
+        split=split or options.split or run.get("eval_split") or "test",
+        data_dir=options.data_dir or source.run.get("data_dir") or None,
+        preprocess=run.get("eval_preprocess"),
+        limit=options.count,
+    )
+
+
+def verify_written(
+    options: argparse.Namespace, source: SourceModel, artefact: str | os.PathLike
+) -> int:
+    """Says that an artifact was written, and verifies it where there are images."""
+    print(f"wrote {artefact}")
+    if options.dataset or source.run.get("dataset"):
+        return show(options, verify(source.model, artefact, *images(options, source)))
+    print(
+        f"not verified: no images. Do it with: python -m export verify {artefact} "
+        f"--against={options.source} --dataset=…"
+    )
+    return 0
+
+
+def show(options: argparse.Namespace, report: Report) -> int:
+    """Prints a report, writes it to --json, and returns 1 if a threshold was missed."""
+    print(report)
+    write_json(options.json, report.to_dict())
+    return 0 if report.ok else 1
+
+
+def write_json(file: pathlib.Path | None, content: Any) -> None:
+    """Writes values as JSON, if there is a file to write to."""
+    if file:
+        write_text(file, json.dumps(content, indent=2) + "\n")

@@ -1,0 +1,195 @@
+"""A model that is evaluated and not trained: logits and features as functions of images."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_vit.typing import Tensor
+from training.io import model_source
+
+TF_HUB_RANGE = (0.0, 1.0)
+# Side of the images whose pixels are compared with features.
+PIXELS = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenModel:
+    """A model as functions of images, with an identity for caches.
+
+    Attributes:
+        name: of the source, for tables.
+        logits: images -> (batch, classes); what the model returns.
+        features: images -> (batch, dimensions); what a linear classifier is put on.
+        feature_name: which output that is.
+        identity: a digest of architecture, weights and output; equal for equal functions.
+        image_size: (height, width) that the model takes.
+        image_range: smallest and largest value of the images that it takes.
+        preprocess: operations that make such images of files: those of the run's evaluation, or
+            `training.io.model_source.resizing`.
+    """
+
+    name: str
+    logits: Callable[[Tensor], np.ndarray]
+    features: Callable[[Tensor], np.ndarray]
+    feature_name: str
+    identity: str
+    image_size: tuple[int, int]
+    image_range: tuple[float, float]
+    preprocess: str
+
+
+def load_frozen(
+    source: str | os.PathLike, *, layer: str | None = None, **checkpoint: Any
+) -> FrozenModel:
+    """Loads a model from wherever `training.io.model_source` finds one, or a TF-Hub module.
+
+    Args:
+        source: of a Keras model, or the directory of a module, which holds `saved_model.pb`.
+        layer: the output used as features: an endpoint or layer of a Keras model, or an attribute
+            of a module. None takes `endpoints["representation"]`, or `module.feature_vector`,
+            where there is one, and what the model returns otherwise.
+        **checkpoint: `name`, `num_classes` and `image_size` of `model_source.load_model`.
+
+    Raises:
+        FileNotFoundError: if there is no such model.
+        ValueError: if it cannot be used, or has no such layer.
+    """
+    if model_source.is_hub_module(source):
+        return _freeze_module(pathlib.Path(source), layer)
+    loaded = model_source.load_model(source, **checkpoint)
+    frozen = freeze(loaded.model, loaded.name, layer=layer)
+    return dataclasses.replace(frozen, preprocess=loaded.preprocess)
+
+
+def untrained(source: str | os.PathLike, *, layer: str | None = None) -> FrozenModel:
+    """Returns the Keras model of `source` with freshly initialised weights, for comparison."""
+    model = model_source.load_model(source).model
+    keras.utils.set_random_seed(0)
+    fresh = type(model).from_config(model.get_config())
+    return freeze(fresh, "without training", layer=layer)
+
+
+def raw_pixels() -> FrozenModel:
+    """Returns the model whose features are the pixels, for comparison."""
+
+    def flatten(images: Tensor) -> np.ndarray:
+        return np.asarray(images).reshape(len(images), -1)
+
+    return FrozenModel(
+        name="raw pixels",
+        logits=flatten,
+        features=flatten,
+        feature_name="pixels",
+        identity="pixels",
+        image_size=(PIXELS, PIXELS),
+        image_range=model_source.KERAS_RANGE,
+        preprocess=model_source.resizing((PIXELS, PIXELS)),
+    )
+
+
+def freeze(
+    model: keras.Model, name: str, *, layer: str | None = None, identified: bool = True
+) -> FrozenModel:
+    """Returns a Keras model as functions.
+
+    Args:
+        model: of this package, or any that takes images in [-1, 1].
+        name: for tables.
+        layer: as in `load_frozen`.
+        identified: whether to compute the identity, which is that of the weights of this moment.
+    """
+    # What masked patch prediction trains is the encoder in it.
+    model = getattr(model, "encoder", model)
+    output, feature_name = _feature_output(model, layer)
+    features = model if output is None else keras.Model(model.inputs, output)
+    image_size = model_source.image_size_of(model.input_shape)
+    return FrozenModel(
+        name=name,
+        logits=inference_function(model),
+        features=inference_function(features),
+        feature_name=feature_name,
+        identity=_identity(model, feature_name) if identified else "",
+        image_size=image_size,
+        image_range=model_source.KERAS_RANGE,
+        preprocess=model_source.resizing(image_size),
+    )
+
+
+def inference_function(model: Callable) -> Callable[[Tensor], np.ndarray]:
+    """Returns `model` as a function from images to a NumPy array; Keras models are compiled."""
+    function = model
+    if isinstance(model, keras.Model):
+        import tensorflow as tf
+
+        function = tf.function(lambda images: model(images, training=False), reduce_retracing=True)
+
+    def infer(images: Tensor) -> np.ndarray:
+        return keras.ops.convert_to_numpy(function(images))
+
+    return infer
+
+
+def _identity(model, feature_name):
+    digest = hashlib.sha256(json.dumps(model.get_config(), sort_keys=True, default=str).encode())
+    digest.update(f"{type(model).__name__} {feature_name}".encode())
+    for weight in model.weights:
+        digest.update(f"{weight.path} {weight.shape} {weight.dtype}".encode())
+        digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(weight)).tobytes())
+    return digest.hexdigest()
+
+
+def _feature_output(model, layer):
+    endpoints = getattr(model, "endpoints", {})
+    if layer is None:
+        if "representation" in endpoints:
+            return endpoints["representation"], "representation"
+        return None, "output"
+    if layer in endpoints:
+        return endpoints[layer], layer
+    layers = {each.name: each for each in model.layers}
+    if layer in layers:
+        return layers[layer].output, layer
+    raise ValueError(
+        f"Expected an endpoint or layer of the model: {', '.join([*endpoints, *layers])}. "
+        f"Received: {layer}"
+    )
+
+
+def _freeze_module(path, layer):
+    module = model_source.load_hub_module(path)
+    if layer is None:
+        layer = "feature_vector" if hasattr(module, "feature_vector") else "output"
+    if layer != "output" and not callable(getattr(module, layer, None)):
+        raise ValueError(f"Expected a callable attribute of the module {path}. Received: {layer}")
+    features = module if layer == "output" else getattr(module, layer)
+    digest = hashlib.sha256(layer.encode())
+    for file in sorted(p for p in path.rglob("*") if p.is_file()):
+        digest.update(str(file.relative_to(path)).encode())
+        digest.update(file.read_bytes())
+    image_size = _module_image_size(module)
+    return FrozenModel(
+        name=str(path),
+        logits=inference_function(module),
+        features=inference_function(features),
+        feature_name=layer,
+        identity=digest.hexdigest(),
+        image_size=image_size,
+        image_range=TF_HUB_RANGE,
+        preprocess=model_source.resizing(image_size, TF_HUB_RANGE),
+    )
+
+
+def _module_image_size(module):
+    traces = getattr(module.__call__, "concrete_functions", [])
+    for trace in traces:
+        for spec in trace.structured_input_signature[0]:
+            if getattr(spec, "shape", None) is not None and len(spec.shape) == 4:
+                return model_source.image_size_of(spec.shape)
+    return 224, 224

@@ -4,7 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
+_COLLECTIVE = re.compile(
+    r"= .* (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
+)
 
 
 def describe(cost: Mapping[str, float] | list, memory: Any, text: str) -> dict[str, Any]:
@@ -16,14 +18,31 @@ def describe(cost: Mapping[str, float] | list, memory: Any, text: str) -> dict[s
         text: the program, in which collectives are counted by name.
     """
     cost = cost[0] if isinstance(cost, list) else cost
-    counts = {name: len(re.findall(rf"= .*\b{name}(?:-start)?\(", text)) for name in COLLECTIVES}
     return {
         "flops": cost["flops"],
         "bytes": cost["bytes accessed"],
         "arguments": memory.argument_size_in_bytes,
         "temporaries": memory.temp_size_in_bytes,
-        "collectives": {name: count for name, count in counts.items() if count},
+        "collectives": collectives(text),
     }
+
+
+def collectives(text: str) -> dict[str, int]:
+    """Returns how many collectives of each kind a program has.
+
+    A TPU's program may repeat one in several fusions, under the same channel, and writes a
+    reduce-scatter as a fusion around an all-reduce.
+    """
+    channels: dict[str, set[str]] = {}
+    computation = ""
+    for line in text.splitlines():
+        if line.endswith("{"):
+            computation = line
+        elif found := _COLLECTIVE.search(line):
+            name = "reduce-scatter" if "all-reduce-scatter" in computation else found[1]
+            channel = re.search(r"channel_id=\d+", line)
+            channels.setdefault(name, set()).add(channel[0] if channel else line)
+    return {name: len(found) for name, found in sorted(channels.items())}
 
 
 def reason(error: Exception) -> str:

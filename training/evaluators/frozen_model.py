@@ -125,7 +125,11 @@ def freeze(
 def inference_function(model: Callable) -> Callable[[Tensor], np.ndarray]:
     """Returns `model` as a function from images to a NumPy array; Keras models are compiled."""
     function = model
-    if isinstance(model, keras.Model):
+    if isinstance(model, keras.Model) and keras.backend.backend() == "jax":
+        from training.engines.jax.inference import compiled
+
+        function = compiled(model)
+    elif isinstance(model, keras.Model):
         import tensorflow as tf
 
         function = tf.function(lambda images: model(images, training=False), reduce_retracing=True)

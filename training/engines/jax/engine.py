@@ -27,10 +27,7 @@ from training.engines.jax.checkpoints import Checkpoints
 from training.engines.jax.mesh import batch_sharding, create_mesh, replicated
 from training.engines.jax.split_sums import SplitSums
 from training.engines.jax.train_step import State, TrainSteps
-from training.errors import TrainingError, UsageError
-
-# How long the watch may take to name a worker that was lost.
-_SECONDS_TO_NAME_THE_LOST = 10
+from training.errors import Diverged, Interrupted, TrainingError, UsageError
 
 
 class JaxEngine(Engine):
@@ -46,7 +43,7 @@ class JaxEngine(Engine):
     def __init__(self, config: ConfigDict):
         super().__init__(config)
         _keep_tensorflow_off_accelerators()
-        self._watch = processes.join(config) if config.strategy == "sharded" else None
+        self._job = processes.join(config) if config.strategy == "sharded" else None
         if config.strategy == "sharded":
             self.mesh = create_mesh(config.mesh.data, config.mesh.fsdp)
         else:
@@ -101,8 +98,10 @@ class JaxEngine(Engine):
 
     def restore(self, directory: str | os.PathLike) -> dict[str, np.ndarray] | None:
         self._checkpoints = Checkpoints(directory, self.config.keep_checkpoints, self.is_chief)
-        if self._watch:
-            self._watch.resume_hint = "Training resumes from the last checkpoint that was saved. "
+        if self._job:
+            self._job.watch.resume_hint = (
+                "Training resumes from the last checkpoint that was saved. "
+            )
         step = self._checkpoints.newest()
         other = tensorflow_states.newest_step(directory)
         if other is not None and (step is None or other > step):
@@ -166,8 +165,8 @@ class JaxEngine(Engine):
         used = [next(batches) for _ in range(count)]
         # The program takes a fixed number of batches; those beyond `count` are not looked at.
         used += used[-1:] * (self.config.steps_per_call - count)
-        own = np.tile(np.array([save, stop], np.float32), (self.mesh.local_mesh.size, 1))
-        requests = to_devices({"requests": own}, batch_sharding(self.mesh))["requests"]
+        asked = np.tile(np.array([save, stop], np.float32), (self.mesh.local_mesh.size, 1))
+        requests = to_devices({"requests": asked}, batch_sharding(self.mesh))["requests"]
         self._state, outcome = self._steps.function(
             self._state, tuple(used), np.int32(count), requests
         )
@@ -241,8 +240,8 @@ class JaxEngine(Engine):
             yield
         except (jax.errors.JaxRuntimeError, *of_input) as error:
             message = _reason(error)
-            if self._watch:
-                time.sleep(_SECONDS_TO_NAME_THE_LOST)
+            if self._job:
+                time.sleep(processes.SECONDS_TO_NAME_THE_LOST)
                 raise TrainingError(
                     f"The workers lost contact after step {self.step}: {message} "
                     f"{self.last_good()} Start all workers again."
@@ -257,9 +256,10 @@ class JaxEngine(Engine):
                 self._checkpoints.wait()
                 self.saved_step = self._checkpoints.saved_step
         finally:
-            if self._watch:
-                self._watch.stop()
-                processes.leave()
+            if self._job:
+                # These two end every process at the same step.
+                error = sys.exc_info()[1]
+                self._job.leave(error is None or isinstance(error, Diverged | Interrupted))
 
 
 def _host():

@@ -1,9 +1,12 @@
 """The processes of a job: joining them, and noticing that one is gone."""
 
 import contextlib
+import ctypes
 import os
+import signal
 import socket
 import threading
+import time
 
 import jax
 import numpy as np
@@ -14,9 +17,74 @@ from training.engines.worker_watch import Watch
 from training.errors import UsageError
 
 _ADDRESS_BYTES = 64
+# How long the watch may take.
+SECONDS_TO_NAME_THE_LOST = 10
 
 
-def join(config: ConfigDict) -> Watch | None:
+class Job:
+    """The other processes of this process's job: watched while it runs, left at its end.
+
+    Serves a port, tells the others its address, and watches theirs.
+
+    Args:
+        timeout: seconds that a process which does not answer is waited for.
+
+    Attributes:
+        watch: ends this process if another one dies.
+    """
+
+    def __init__(self, timeout: float):
+        self._server = socket.create_server(("", 0), backlog=64)
+        threading.Thread(target=self._answer, daemon=True).start()
+        address = f"{_own_host()}:{self._server.getsockname()[1]}"
+        text = np.zeros(_ADDRESS_BYTES, np.uint8)
+        text[: len(address)] = np.frombuffer(address.encode(), np.uint8)
+        peers = {}
+        for index, row in enumerate(multihost_utils.process_allgather(text)):
+            if index != jax.process_index():
+                address = row.tobytes().rstrip(b"\0").decode()
+                host, port = address.rsplit(":", 1)
+                peers[f"worker {index} ({address})"] = (host, int(port))
+        self.watch = Watch(peers, timeout).start()
+        _let_the_watch_speak()
+
+    def _answer(self):
+        # Ends when the server does.
+        with contextlib.suppress(OSError):
+            while True:
+                self._server.accept()[0].close()
+
+    def leave(self, together: bool) -> None:
+        """Leaves the job, once all of it does so, or at once where this process alone fails.
+
+        Then the others hear of it, and end as well.
+        """
+        self.watch.stop()
+        if not together:
+            self._server.shutdown(socket.SHUT_RDWR)
+            self._server.close()
+        # Where a process is lost, there is no order to keep.
+        with contextlib.suppress(RuntimeError):
+            jax.distributed.shutdown()
+
+
+def _let_the_watch_speak():
+    """Keeps JAX from aborting this process, at once and without a name, when process 0 is lost."""
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_int)
+    def wait(signal_number):
+        # In the thread that aborts. The watch ends the process before.
+        time.sleep(SECONDS_TO_NAME_THE_LOST)
+
+    # Python's handlers run in its main thread, which may be waiting inside JAX; this one does not.
+    ctypes.CDLL(None).signal(signal.SIGABRT, wait)
+    _handlers.append(wait)
+
+
+_handlers: list[object] = []
+
+
+def join(config: ConfigDict) -> Job | None:
     """Connects this process with the others; to be called before JAX looks for devices.
 
     `config.processes.coordinator` says how: "host:port" is where process 0 can be reached, with
@@ -24,7 +92,7 @@ def join(config: ConfigDict) -> Watch | None:
     slice, Slurm, Open MPI); "" is one process alone, or "auto" on a TPU slice of several hosts.
 
     Returns:
-        A `Watch` that ends this process if another one dies, or None if there is no other.
+        The job, or None if there is no other process.
 
     Raises:
         UsageError: if the processes cannot be joined as described.
@@ -41,26 +109,23 @@ def join(config: ConfigDict) -> Watch | None:
     elif not processes.coordinator and not _on_slice_of_several_hosts():
         return None
     try:
-        jax.distributed.initialize(**arguments, initialization_timeout=config.peer_timeout)
+        jax.distributed.initialize(
+            **arguments,
+            initialization_timeout=config.peer_timeout,
+            shutdown_timeout_seconds=config.peer_timeout,
+        )
     except (RuntimeError, ValueError) as error:
         raise UsageError(
             f"The processes of config.processes cannot be joined: {str(error).splitlines()[0]} "
             "Expected process 0 at config.processes.coordinator and every index below "
             "config.processes.count started once."
         ) from error
-    return _watch(config.peer_timeout) if jax.process_count() > 1 else None
+    return Job(config.peer_timeout) if jax.process_count() > 1 else None
 
 
 def agree(value: int) -> bool:
     """Waits for all processes and returns whether `value` is the same in each of them."""
     return len(set(multihost_utils.process_allgather(np.int32(value)).ravel().tolist())) == 1
-
-
-def leave() -> None:
-    """Leaves the job, in order if the other processes do so as well."""
-    # Where one of them is lost, there is no order to keep.
-    with contextlib.suppress(RuntimeError):
-        jax.distributed.shutdown()
 
 
 def _check(processes):
@@ -79,29 +144,6 @@ def _check(processes):
 
 def _on_slice_of_several_hosts():
     return "," in os.environ.get("TPU_WORKER_HOSTNAMES", "")
-
-
-def _watch(timeout):
-    """Serves a port, tells the others its address, and watches theirs."""
-    # Addresses of every family, so that a name may stand for any of them.
-    server = socket.create_server(("", 0), backlog=64)
-    threading.Thread(target=_answer, args=(server,), daemon=True).start()
-    address = f"{_own_host()}:{server.getsockname()[1]}"
-    text = np.zeros(_ADDRESS_BYTES, np.uint8)
-    text[: len(address)] = np.frombuffer(address.encode(), np.uint8)
-    peers = {}
-    for index, row in enumerate(multihost_utils.process_allgather(text)):
-        if index != jax.process_index():
-            address = row.tobytes().rstrip(b"\0").decode()
-            host, port = address.rsplit(":", 1)
-            peers[f"worker {index} ({address})"] = (host, int(port))
-    return Watch(peers, timeout).start()
-
-
-def _answer(server):
-    while True:
-        connection, _ = server.accept()
-        connection.close()
 
 
 def _own_host():

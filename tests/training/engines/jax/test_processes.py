@@ -1,6 +1,7 @@
 """Two real processes of four devices: stopped, bereaved, restarted, back to the same weights."""
 
 import signal
+import socket
 import time
 
 import pytest
@@ -49,6 +50,39 @@ def test_stop_loss_and_resumption(start, finish, wait_for, tmp_path, last_state,
     for process in start(workdir):
         finish(process)
     assert_same(last_state(workdir), last_state(expected))
+
+
+_JOIN = """
+import sys, time
+from training import config_keys
+from training.engines.jax import processes
+given = {"coordinator": sys.argv[1], "count": 2, "index": int(sys.argv[2])}
+keys = {"dataset": "digits", "batch_size": 8, "total_steps": 1, "processes": given}
+job = processes.join(config_keys.complete(keys))
+open(sys.argv[3], "w").close()
+time.sleep(100)
+"""
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_loss_is_named(lost, launch, jax_environment, tmp_path):
+    with socket.create_server(("localhost", 0)) as server:
+        coordinator = f"localhost:{server.getsockname()[1]}"
+    jobs = [
+        launch(
+            "-c", _JOIN, coordinator, index, tmp_path / str(index), environment=jax_environment()
+        )
+        for index in (0, 1)
+    ]
+    while len(list(tmp_path.iterdir())) < 2:
+        assert all(process.poll() is None for process in jobs)
+        time.sleep(0.1)
+    # The watch has seen each of them by now.
+    time.sleep(3)
+    jobs[lost].kill()
+    output, _ = jobs[1 - lost].communicate(timeout=60)
+    assert jobs[1 - lost].returncode == 1
+    assert output.strip().splitlines()[-1].startswith(f"error: Lost worker {lost} (")
 
 
 @pytest.mark.parametrize(

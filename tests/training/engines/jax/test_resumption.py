@@ -32,7 +32,8 @@ def rows(workdir):
 
 def column(workdir, name):
     lines = [line.split(",") for line in (workdir / "metrics.csv").read_text().splitlines()]
-    return np.array([float(line[lines[0].index(name)]) for line in lines[1:]])
+    values = [line[lines[0].index(name)] for line in lines[1:]]
+    return np.array([float(value) for value in values if value])
 
 
 @pytest.mark.long

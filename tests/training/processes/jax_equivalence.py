@@ -125,12 +125,16 @@ def main(output, *arguments):
     if joined:
         coordinator, count, index = joined.split()
         processes = {"coordinator": coordinator, "count": int(count), "index": int(index)}
-    folder = pathlib.Path(output).with_suffix("") if not joined else pathlib.Path(output).parent
-    results = {}
+    # The processes of a job share their folder.
+    output = pathlib.Path(output)
+    folder = output.parents[1] / "states" if joined else output.with_suffix("")
+    results, first = {}, None
     meshes = meshes.split()
     for mesh in meshes:
         for case in CONFIGS:
-            engine, found = run(case, mesh, processes, folder / mesh / case)
+            # A process joins its job once.
+            engine, found = run(case, mesh, {} if first else processes, folder / mesh / case)
+            first = first or engine
             results |= {f"{mesh}/{key}": value for key, value in found.items()}
     if not joined:
         # What one mesh saved goes on on each of the others.
@@ -138,7 +142,7 @@ def main(output, *arguments):
             directory = folder / before / "random"
             engine = make_engine("random", after, processes, directory)
             results[f"{before} to {after}"] = train(engine, [4, 3, 1])
-    engine.close()
+    first.close()
     np.savez(output, **results)
 
 

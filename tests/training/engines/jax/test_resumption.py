@@ -1,6 +1,5 @@
 """Runs that are killed, stopped or moved end as if they had not been."""
 
-import json
 import random
 import signal
 import time
@@ -91,21 +90,16 @@ def test_stopped_damaged_and_moved(start, finish, wait_for, tmp_path, last_state
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("first", ["tensorflow", "jax"])
-def test_moved_between_engines(first, start, finish, wait_for, tmp_path):
+def test_goes_on_after_tensorflow(start, finish, tmp_path):
     expected, workdir = tmp_path / "uninterrupted", tmp_path / "moved"
     plain = ("--config.model.dropout_rate=0.0", "--config.total_steps=100")
-    devices = (0, 1) if first == "tensorflow" else (1, 0)
     finish(start(expected, *plain, devices=0))
-    process = start(workdir, *plain, devices=devices[0])
-    file = "checkpoint-50.index" if first == "tensorflow" else "checkpoint-50"
-    while not (workdir / "checkpoints" / file).exists():
+    process = start(workdir, *plain, devices=0)
+    while not (workdir / "checkpoints" / "checkpoint-50.index").exists():
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.002)
     process.send_signal(signal.SIGTERM)
     finish(process, status=143)
-    finish(start(workdir, *plain, devices=devices[1]))
+    finish(start(workdir, *plain, devices=1))
     for name in ("loss", "gradient_norm", "eval_loss"):
         np.testing.assert_allclose(column(workdir, name), column(expected, name), rtol=1e-4)
-    config = json.loads((workdir / "config.json").read_text())
-    assert config["strategy"] == "one"

@@ -25,9 +25,8 @@ def create_model(name, num_classes=1000, image_size=224, weights=None, **overrid
         ValueError: if the name is not known or an argument is out of its range.
         TypeError: if the model's class has no such argument.
 
-    Example:
-
-    >>> model = keras_vit.create_model("ViT-B/16", num_classes=10, image_size=384)
+    Examples:
+        >>> model = keras_vit.create_model("ViT-B/16", num_classes=10, image_size=384)
     """
     class_name, arguments = variants.arguments_of(name)
     model_name = name.lower().replace("/", "_").replace("+", "_").replace("-", "_")

@@ -35,10 +35,9 @@ def inference_function(model, batch_size=8, constants=None):
             model is not one of images of one size with one output, or constants exceed 2 GiB,
             the limit of a graph.
 
-    Example:
-
-    >>> predict = keras_vit.inference_function(model)
-    >>> logits = predict(images)
+    Examples:
+        >>> predict = keras_vit.inference_function(model)
+        >>> logits = predict(images)
     """
     if keras.backend.backend() != "tensorflow":
         raise ValueError(

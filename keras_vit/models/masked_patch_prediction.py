@@ -72,12 +72,11 @@ class MaskedPatchPrediction(ImageModel):
         ValueError: if an argument is out of its range, if the model is of another class, or
             if the patches of a hybrid do not cover its images evenly.
 
-    Example:
-
-    >>> vit = keras_vit.create_model("ViT-B/16", num_classes=None)
-    >>> masked = keras_vit.MaskedPatchPrediction(vit)
-    >>> masked.compile(keras.optimizers.AdamW(2e-4))
-    >>> masked.fit(images)
+    Examples:
+        >>> vit = keras_vit.create_model("ViT-B/16", num_classes=None)
+        >>> masked = keras_vit.MaskedPatchPrediction(vit)
+        >>> masked.compile(keras.optimizers.AdamW(2e-4))
+        >>> masked.fit(images)
     """
 
     def __init__(

@@ -83,12 +83,11 @@ class VisionTransformer(ImageModel):
     Raises:
         ValueError: if an argument is out of its range or two contradict.
 
-    Example:
-
-    >>> model = keras_vit.VisionTransformer(
-    ...     image_size=32, patch_size=4, hidden_size=64, mlp_dim=128,
-    ...     num_heads=4, num_layers=6, num_classes=10)
-    >>> model.compile("adamw", keras.losses.CategoricalCrossentropy(from_logits=True))
+    Examples:
+        >>> model = keras_vit.VisionTransformer(
+        ...     image_size=32, patch_size=4, hidden_size=64, mlp_dim=128,
+        ...     num_heads=4, num_layers=6, num_classes=10)
+        >>> model.compile("adamw", keras.losses.CategoricalCrossentropy(from_logits=True))
     """
 
     def __init__(

@@ -145,11 +145,10 @@ class FewShotEvaluator:
     Raises:
         NotPreparedError: if a data set is not on disk, at once and not in the middle of training.
 
-    Example:
-
-    >>> evaluator = FewShotEvaluator(["cifar10"], shots=[5], data_dir="/data/tfds")
-    >>> dict(evaluator.run(model))
-    {'few_shot/cifar10_5': 0.41}
+    Examples:
+        >>> evaluator = FewShotEvaluator(["cifar10"], shots=[5], data_dir="/data/tfds")
+        >>> dict(evaluator.run(model))
+        {'few_shot/cifar10_5': 0.41}
     """
 
     distributed = False

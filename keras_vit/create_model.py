@@ -1,10 +1,22 @@
 """Models by name."""
 
+import os
+from typing import Any
+
+import keras
+
 from keras_vit import models, variants
 from keras_vit.checkpoints import load_weights
+from keras_vit.typing import ImageSize
 
 
-def create_model(name, num_classes=1000, image_size=224, weights=None, **overrides):
+def create_model(
+    name: str,
+    num_classes: int | None = 1000,
+    image_size: ImageSize = 224,
+    weights: str | os.PathLike | None = None,
+    **overrides: Any,
+) -> keras.Model:
     """Builds a model of the paper by its name.
 
     Args:

@@ -1,15 +1,20 @@
 """Inference on CPUs."""
 
 import math
+from collections.abc import Callable
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.typing import Tensor
+
 _LIMIT = 2**31
 
 
-def inference_function(model, batch_size=8, constants=None):
+def inference_function(
+    model: keras.Model, batch_size: int = 8, constants: bool | None = None
+) -> Callable[[Tensor], np.ndarray]:
     """Returns a function from images to a model's outputs, the fastest way on a CPU.
 
     It computes in the kernels of TensorFlow's oneDNN: layer normalisation becomes one of

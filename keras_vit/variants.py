@@ -6,6 +6,7 @@ whole, as in the paper.
 """
 
 import re
+from typing import Any
 
 SIZES = {
     "Ti": {"num_layers": 12, "hidden_size": 192, "mlp_dim": 768, "num_heads": 3},
@@ -69,7 +70,7 @@ AXIAL_RESNETS = {
 NAMES = (*PATCHED, *HYBRIDS, *RESNETS, *AXIAL)
 
 
-def arguments_of(name):
+def arguments_of(name: str) -> tuple[str, dict[str, Any]]:
     """Returns (class name, constructor arguments) of a model's name.
 
     Args:

@@ -86,7 +86,10 @@ def measure(lowered: jax.stages.Lowered) -> dict[str, Any]:
     return {"seconds": time.monotonic() - start, **found}
 
 
-def main(name, topology, data, fsdp, images, precision, remat):
+def main(
+    name: str, topology: str, data: str, fsdp: str, images: str, precision: str, remat: str
+) -> None:
+    """Compiles the step of a model for a topology, and prints what `measure` found as JSON."""
     optimizer = build_optimizer(
         {"total_steps": 1000, "warmup_steps": 10, "weight_decay": 0.1, "clip_norm": 1.0}
     )

@@ -6,9 +6,10 @@ from keras import ops
 
 from keras_vit.analysis.attention_maps import attention_tensors
 from keras_vit.analysis.geometry import token_distances
+from keras_vit.typing import Tensor
 
 
-def mean_distance(attention, distances, renormalize=False):
+def mean_distance(attention: Tensor, distances: np.ndarray, renormalize: bool = False) -> Tensor:
     """Averages the distance to what each patch attends to, under the attention weights.
 
     Args:
@@ -30,7 +31,9 @@ def mean_distance(attention, distances, renormalize=False):
     return ops.mean(by_query, axis=-1)
 
 
-def attention_distance(model, images, renormalize=False, batch_size=8):
+def attention_distance(
+    model: keras.Model, images: Tensor, renormalize: bool = False, batch_size: int = 8
+) -> np.ndarray:
     """Returns how far each head of each layer looks, averaged over the images.
 
     The paper averages over 128 images.

@@ -14,6 +14,8 @@ from keras_vit.typing import Tensor
 if TYPE_CHECKING:  # Only who draws loads matplotlib.
     from matplotlib.figure import Figure
 
+    from keras_vit.analysis.reconstruction import Reconstruction
+
 
 def _grid_figure(rows, columns, cell=1.2, **kwargs):
     from matplotlib.figure import Figure
@@ -148,7 +150,7 @@ def position_similarity_figure(similarity: np.ndarray) -> "Figure":
     return figure
 
 
-def reconstruction_figure(images, reconstruction):
+def reconstruction_figure(images: Tensor, reconstruction: "Reconstruction") -> "Figure":
     """Draws images, what is left of them, and what was predicted, one column an image.
 
     Args:

@@ -6,7 +6,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.models.masked_patch_prediction import MaskedPatchPrediction
 from keras_vit.models.patch_targets import CELLS, color_of_class
+from keras_vit.typing import Tensor
 
 
 class Reconstruction(NamedTuple):
@@ -36,7 +38,7 @@ def _painted(target, predictions, patch_size):
     return colors.repeat(patch_size // cells, axis=1).repeat(patch_size // cells, axis=2)
 
 
-def reconstruct(masked, images):
+def reconstruct(masked: MaskedPatchPrediction, images: Tensor) -> Reconstruction:
     """Corrupts images once and paints what the model predicts.
 
     Args:

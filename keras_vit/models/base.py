@@ -65,7 +65,9 @@ class ImageModel(keras.Model):
         }
 
     @classmethod
-    def from_arguments(cls, arguments: dict[str, Any], custom_objects: dict | None = None):
+    def from_arguments(
+        cls, arguments: dict[str, Any], custom_objects: dict | None = None
+    ) -> keras.Model:
         """Builds a model of what `get_arguments` returned."""
         return cls(**arguments)
 
@@ -74,7 +76,7 @@ class ImageModel(keras.Model):
         return {**self.get_arguments(), **({"trainable_layers": changes} if changes else {})}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: dict | None = None):
+    def from_config(cls, config: dict[str, Any], custom_objects: dict | None = None) -> keras.Model:
         arguments = dict(config)
         changes = arguments.pop("trainable_layers", {})
         model = cls.from_arguments(arguments, custom_objects)

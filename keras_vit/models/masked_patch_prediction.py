@@ -145,7 +145,9 @@ class MaskedPatchPrediction(ImageModel):
         return {"model": keras.saving.serialize_keras_object(self.encoder), **arguments}
 
     @classmethod
-    def from_arguments(cls, arguments: dict[str, Any], custom_objects: dict | None = None):
+    def from_arguments(
+        cls, arguments: dict[str, Any], custom_objects: dict | None = None
+    ) -> keras.Model:
         model = keras.saving.deserialize_keras_object(arguments["model"], custom_objects)
         return cls(**{**arguments, "model": model})
 

@@ -1,9 +1,11 @@
 """Corrupting patch embeddings for masked patch prediction (appendix B.1.2)."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
+
+from keras_vit.typing import Tensor
 
 
 class Corruption(NamedTuple):
@@ -20,7 +22,7 @@ class Corruption(NamedTuple):
     kept: int
 
     @classmethod
-    def of(cls, patches, rate=0.5):
+    def of(cls, patches: int, rate: float = 0.5) -> "Corruption":
         """Divides `rate` of the patches; Python's `round` takes halves to the even number."""
         corrupted = round(rate * patches)
         masked, replaced = round(0.8 * corrupted), round(0.1 * corrupted)
@@ -44,13 +46,13 @@ class PatchCorruption(keras.layers.Layer):
         number of them, in random order, see `Corruption`.
     """
 
-    def __init__(self, rate=0.5, seed=None, **kwargs):
+    def __init__(self, rate: float = 0.5, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.rate = rate
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple[int, ...]) -> None:
         _, rows, columns, channels = input_shape
         self.patches = rows * columns
         self.counts = Corruption.of(self.patches, self.rate)
@@ -65,7 +67,7 @@ class PatchCorruption(keras.layers.Layer):
             initializer=keras.initializers.RandomNormal(stddev=0.02),
         )
 
-    def call(self, stem):
+    def call(self, stem: Tensor) -> tuple[Tensor, Tensor]:
         batch, rows, columns, channels = ops.shape(stem)
         tokens = ops.reshape(stem, (-1, self.patches, channels))
         shape = (batch, self.patches)
@@ -81,12 +83,12 @@ class PatchCorruption(keras.layers.Layer):
         positions = ops.cast(order[:, : sum(self.counts)], "int32")
         return ops.reshape(corrupted, (-1, rows, columns, channels)), positions
 
-    def compute_output_spec(self, stem):
+    def compute_output_spec(self, stem: Tensor) -> tuple[keras.KerasTensor, keras.KerasTensor]:
         batch = stem.shape[0]
         return (
             keras.KerasTensor(stem.shape, dtype=self.compute_dtype),
             keras.KerasTensor((batch, sum(self.counts)), dtype="int32"),
         )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rate": self.rate, "seed": self.seed}

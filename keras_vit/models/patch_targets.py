@@ -1,8 +1,12 @@
 """What masked patch prediction predicts of a patch (appendix B.1.2)."""
 
+from typing import Any, Protocol
+
 import keras
 import numpy as np
 from keras import ops
+
+from keras_vit.typing import Tensor
 
 # Three bits for each of red, green and blue.
 LEVELS = 8
@@ -11,7 +15,7 @@ COLORS = LEVELS**3
 CELLS = 4
 
 
-def color_classes(colors):
+def color_classes(colors: Tensor) -> Tensor:
     """Returns the 3-bit colours of `colors`, (..., 3) RGB in [0, 1], as int32 (...) in [0, 512).
 
     Red is most significant: 64 r + 8 g + b, each the floor of 8 times the colour, at most 7.
@@ -21,14 +25,14 @@ def color_classes(colors):
     return levels[..., 0] * LEVELS**2 + levels[..., 1] * LEVELS + levels[..., 2]
 
 
-def color_of_class(classes):
+def color_of_class(classes: Tensor) -> np.ndarray:
     """Returns the middle of the cube of colours of each class, (..., 3) RGB in [0, 1]."""
     classes = np.asarray(classes)
     levels = np.stack([classes // LEVELS**2, classes // LEVELS % LEVELS, classes % LEVELS], -1)
     return (levels + 0.5) / LEVELS
 
 
-def cut_patches(images, grid_size, patch_size):
+def cut_patches(images: Tensor, grid_size: tuple[int, int], patch_size: int) -> Tensor:
     """Returns (batch, rows * columns, patch_size, patch_size, channels), cropped like the stem."""
     rows, columns = grid_size
     channels = images.shape[-1]
@@ -38,26 +42,36 @@ def cut_patches(images, grid_size, patch_size):
     return ops.reshape(patches, (-1, rows * columns, patch_size, patch_size, channels))
 
 
-class MeanColor:
+class PatchTarget(Protocol):
+    """What is predicted of a patch."""
+
+    def units(self, patch_size: int) -> int:
+        """Returns how many numbers are predicted for a patch of so many pixels on a side."""
+
+    def of(self, patches: Tensor) -> Tensor:
+        """Returns the targets of (batch, patches, size, size, 3) pixels in [-1, 1]."""
+
+    def losses(self, targets: Tensor, predictions: Tensor) -> Tensor:
+        """Returns the loss of every patch, (batch, patches)."""
+
+
+class MeanColor(PatchTarget):
     """The 3-bit mean colour of a patch, one choice of 512: the paper's final setting."""
 
-    def units(self, patch_size):
-        """Returns how many numbers are predicted for a patch."""
+    def units(self, patch_size: int) -> int:
         return COLORS
 
-    def of(self, patches):
-        """Returns the targets of (batch, patches, size, size, 3) pixels in [-1, 1]."""
+    def of(self, patches: Tensor) -> Tensor:
         return color_classes((ops.mean(patches, axis=(2, 3)) + 1) / 2)
 
-    def losses(self, targets, predictions):
-        """Returns the loss of every patch."""
+    def losses(self, targets: Tensor, predictions: Tensor) -> Tensor:
         return keras.losses.sparse_categorical_crossentropy(targets, predictions, from_logits=True)
 
 
-class Downsized:
+class Downsized(PatchTarget):
     """The 3-bit colours of a patch downsized to 4 x 4: 16 choices of 512 at once."""
 
-    def units(self, patch_size):
+    def units(self, patch_size: int) -> int:
         if patch_size % CELLS:
             raise ValueError(
                 f'target="downsized" needs patches whose side is a multiple of {CELLS} pixels. '
@@ -65,33 +79,37 @@ class Downsized:
             )
         return CELLS**2 * COLORS
 
-    def of(self, patches):
+    def of(self, patches: Tensor) -> Tensor:
         _, count, size, _, channels = patches.shape
         cells = (-1, count, CELLS, size // CELLS, CELLS, size // CELLS, channels)
         means = ops.mean(ops.reshape(patches, cells), axis=(3, 5))
         return color_classes((ops.reshape(means, (-1, count, CELLS**2, channels)) + 1) / 2)
 
-    def losses(self, targets, predictions):
+    def losses(self, targets: Tensor, predictions: Tensor) -> Tensor:
         logits = ops.reshape(predictions, (-1, targets.shape[1], CELLS**2, COLORS))
         by_cell = keras.losses.sparse_categorical_crossentropy(targets, logits, from_logits=True)
         return ops.mean(by_cell, axis=-1)
 
 
-class Pixels:
+class Pixels(PatchTarget):
     """All pixels of a patch, by mean squared error on the range [-1, 1]."""
 
-    def units(self, patch_size):
+    def units(self, patch_size: int) -> int:
         return patch_size**2 * 3
 
-    def of(self, patches):
+    def of(self, patches: Tensor) -> Tensor:
         _, count, size, _, channels = patches.shape
         return ops.reshape(patches, (-1, count, size * size * channels))
 
-    def losses(self, targets, predictions):
+    def losses(self, targets: Tensor, predictions: Tensor) -> Tensor:
         return keras.losses.mean_squared_error(targets, predictions)
 
 
-TARGETS = {"mean_color": MeanColor(), "downsized": Downsized(), "pixels": Pixels()}
+TARGETS: dict[str, PatchTarget] = {
+    "mean_color": MeanColor(),
+    "downsized": Downsized(),
+    "pixels": Pixels(),
+}
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -112,22 +130,27 @@ class PatchLoss(keras.layers.Layer):
         (batch, predicted) float32 losses.
     """
 
-    def __init__(self, target, grid_size, patch_size, **kwargs):
+    def __init__(
+        self, target: str, grid_size: tuple[int, int], patch_size: int, **kwargs: Any
+    ) -> None:
         super().__init__(**{**kwargs, "dtype": "float32"})
         self.target = target
-        self.grid_size = tuple(grid_size)
+        rows, columns = grid_size
+        self.grid_size = (rows, columns)
         self.patch_size = patch_size
 
-    def call(self, images, positions, predictions):
+    def call(self, images: Tensor, positions: Tensor, predictions: Tensor) -> Tensor:
         target = TARGETS[self.target]
         targets = target.of(cut_patches(images, self.grid_size, self.patch_size))
         index = ops.reshape(positions, (-1, positions.shape[1], *(1,) * (len(targets.shape) - 2)))
         return target.losses(ops.take_along_axis(targets, index, axis=1), predictions)
 
-    def compute_output_spec(self, images, positions, predictions):
+    def compute_output_spec(
+        self, images: Tensor, positions: Tensor, predictions: Tensor
+    ) -> keras.KerasTensor:
         return keras.KerasTensor(positions.shape, dtype="float32")
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "target": self.target,

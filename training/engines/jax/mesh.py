@@ -112,9 +112,11 @@ class ActivationLayout:
         self._layout = batch_sharding(mesh)
 
     def get_tensor_layout(self, path: str) -> NamedSharding:
+        """Returns the layout of a layer's output: that of a batch."""
         return self._layout
 
     def get_variable_layout(self, variable: keras.Variable) -> None:
+        """Leaves variables as they are laid out already."""
         return None
 
     @contextlib.contextmanager

@@ -98,7 +98,5 @@ def arguments_of(name: str) -> tuple[str, dict[str, Any]]:
             f"Expected a model's name, one of {', '.join((*NAMES, *AXIAL_RESNETS))}, "
             f"or ViT with a size of {', '.join(SIZES)} and any patch size. Received: {name!r}"
         )
-    arguments = {**SIZES[match[2]], "patch_size": int(match[3])}
-    if match[1]:
-        arguments.update(attention="axial", classifier="gap")
-    return "VisionTransformer", arguments
+    axial = {"attention": "axial", "classifier": "gap"} if match[1] else {}
+    return "VisionTransformer", {**SIZES[match[2]], "patch_size": int(match[3]), **axial}

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 from ml_collections import ConfigDict
@@ -52,7 +52,7 @@ def evaluate(
     batch_size: int = 128,
     cache: str | os.PathLike | None = None,
     progress: bool = False,
-    **settings,
+    **settings: Any,
 ) -> list[least_squares.Result]:
     """Returns the few-shot accuracies of a model on one data set.
 
@@ -161,7 +161,7 @@ class FewShotEvaluator:
         shots: Sequence[int] = least_squares.SHOTS,
         seeds: Sequence[int] = least_squares.SEEDS,
         l2: float = least_squares.L2,
-        **settings,
+        **settings: Any,
     ):
         self.tasks = [each if isinstance(each, Task) else task(each) for each in names]
         self.names = tuple(f"few_shot/{each.dataset}_{k}" for each in self.tasks for k in shots)

@@ -3,9 +3,16 @@
 import statistics
 import time
 
+import keras
+
 
 def images_per_second(
-    model, batch_size: int, *, train: bool = False, repeats: int = 5, jit_compile: bool = False
+    model: keras.Model,
+    batch_size: int,
+    *,
+    train: bool = False,
+    repeats: int = 5,
+    jit_compile: bool = False,
 ) -> float:
     """Returns the rate of inference or training, from the median time of a batch.
 

@@ -43,11 +43,7 @@ def probe_attention(pool: keras.layers.Layer, tokens: Tensor) -> Tensor:
     Returns:
         (batch, tokens) float32 tensor; rows sum to 1.
     """
-    query = ops.reshape(pool.query(pool.probe), (pool.num_heads, pool.head_size))
-    key = pool.key(tokens)
-    key = ops.reshape(key, (-1, tokens.shape[1], pool.num_heads, pool.head_size))
-    logits = ops.einsum("hc,bthc->bht", query * pool.head_size**-0.5, key)
-    return ops.mean(ops.softmax(ops.cast(logits, "float32"), axis=-1), axis=1)
+    return ops.mean(pool.probabilities(tokens, pool.probe), axis=1)[:, 0]
 
 
 def attention_rollout(model: keras.Model, images: Tensor, batch_size: int = 8) -> np.ndarray:

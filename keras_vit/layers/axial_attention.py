@@ -1,13 +1,19 @@
 """The position-sensitive axial attention of AxialResNet (Wang et al., 2020)."""
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.typing import Tensor
+
 AXES = ("height", "width")
 
 
-def batch_normalization(name, axis=-1, **kwargs):
+def batch_normalization(
+    name: str, axis: int = -1, **kwargs: Any
+) -> keras.layers.BatchNormalization:
     """Returns batch normalisation with the constants of the original."""
     return keras.layers.BatchNormalization(
         axis=axis, momentum=0.9, epsilon=1e-5, name=name, **kwargs
@@ -37,14 +43,14 @@ class AxialAttention(keras.layers.Layer):
         A tensor like `inputs`.
     """
 
-    def __init__(self, axis, num_groups=8, **kwargs):
+    def __init__(self, axis: str, num_groups: int = 8, **kwargs: Any):
         super().__init__(**kwargs)
         if axis not in AXES:
             raise ValueError(f"`axis` must be one of {AXES}. Received: axis={axis!r}")
         self.axis = axis
         self.num_groups = num_groups
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple) -> None:
         _, height, width, channels = input_shape
         if channels % (2 * self.num_groups):
             raise ValueError(
@@ -82,7 +88,7 @@ class AxialAttention(keras.layers.Layer):
         half = self.size // 2
         return pairs[..., :half], pairs[..., half : 2 * half], pairs[..., 2 * half :]
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         _, height, width, channels = inputs.shape
         lines = ops.transpose(inputs, (0, 2, 1, 3)) if self.axis == "height" else inputs
         lines = ops.reshape(lines, (-1, self.length, channels))
@@ -125,8 +131,8 @@ class AxialAttention(keras.layers.Layer):
         merged = ops.transpose(groups, (0, 2, 1, 3))
         return ops.reshape(merged, (-1, self.length, self.num_groups * self.size))
 
-    def compute_output_spec(self, inputs, training=False):
+    def compute_output_spec(self, inputs: Tensor, training: bool = False) -> keras.KerasTensor:
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "axis": self.axis, "num_groups": self.num_groups}

@@ -1,9 +1,13 @@
 """The Axial-ViT block: attention along rows, then along columns (appendix D.5)."""
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_vit.layers.encoder_block import EncoderBlock
+from keras_vit.typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -24,17 +28,17 @@ class AxialEncoderBlock(keras.layers.Layer):
 
     def __init__(
         self,
-        grid_size,
-        num_heads,
-        mlp_dim,
-        dropout_rate=0.0,
-        attention_dropout_rate=0.0,
-        stochastic_depth_rate=0.0,
-        gelu="tanh",
-        layer_norm_epsilon=1e-6,
-        relative_positions=False,
-        remat=False,
-        **kwargs,
+        grid_size: tuple[int, int],
+        num_heads: int,
+        mlp_dim: int,
+        dropout_rate: float = 0.0,
+        attention_dropout_rate: float = 0.0,
+        stochastic_depth_rate: float = 0.0,
+        gelu: str = "tanh",
+        layer_norm_epsilon: float = 1e-6,
+        relative_positions: bool = False,
+        remat: bool = False,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.grid_size = tuple(grid_size)
@@ -52,18 +56,24 @@ class AxialEncoderBlock(keras.layers.Layer):
         self.row = EncoderBlock(**self.block_config, dtype=self.dtype_policy, name="row")
         self.column = EncoderBlock(**self.block_config, dtype=self.dtype_policy, name="column")
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple) -> None:
         rows, columns = self.grid_size
         self.row.build((None, columns, input_shape[-1]))
         self.column.build((None, rows, input_shape[-1]))
 
-    def call(self, tokens, training=False):
+    def call(self, tokens: Tensor, training: bool = False) -> Tensor:
+        return self.along_axes(
+            tokens,
+            lambda lines: self.row(lines, training=training),
+            lambda lines: self.column(lines, training=training),
+        )
+
+    def along_axes(self, tokens: Tensor, row: Callable, column: Callable) -> Tensor:
+        """Applies `row` to every row of patches, a sequence of tokens, then `column` likewise."""
         rows, columns = self.grid_size
         channels = tokens.shape[-1]
-        x = ops.reshape(tokens, (-1, columns, channels))
-        x = self.row(x, training=training)
-        x = self._transpose(x, rows, columns, channels)
-        x = self.column(x, training=training)
+        x = row(ops.reshape(tokens, (-1, columns, channels)))
+        x = column(self._transpose(x, rows, columns, channels))
         x = self._transpose(x, columns, rows, channels)
         return ops.reshape(x, (-1, rows * columns, channels))
 
@@ -72,8 +82,8 @@ class AxialEncoderBlock(keras.layers.Layer):
         grid = ops.reshape(lines, (-1, rows, columns, channels))
         return ops.reshape(ops.transpose(grid, (0, 2, 1, 3)), (-1, rows, channels))
 
-    def compute_output_spec(self, tokens, training=False):
+    def compute_output_spec(self, tokens: Tensor, training: bool = False) -> keras.KerasTensor:
         return keras.KerasTensor(tokens.shape, dtype=self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "grid_size": self.grid_size, **self.block_config}

@@ -1,9 +1,12 @@
 """The residual unit of AxialResNet: axial attention in place of the 3x3 convolution."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_vit.layers.axial_attention import AxialAttention, batch_normalization
+from keras_vit.typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -26,13 +29,13 @@ class AxialUnit(keras.layers.Layer):
 
     expansion = 2
 
-    def __init__(self, filters, strides=1, num_groups=8, **kwargs):
+    def __init__(self, filters: int, strides: int = 1, num_groups: int = 8, **kwargs: Any):
         super().__init__(**kwargs)
         self.filters = filters
         self.strides = strides
         self.num_groups = num_groups
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple) -> None:
         _, height, width, channels = input_shape
         if height % self.strides or width % self.strides:
             raise ValueError(
@@ -77,7 +80,7 @@ class AxialUnit(keras.layers.Layer):
             name=name,
         )
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         x = ops.relu(self.bn1(self.conv_down(inputs), training=training))
         x = self.height_attention(x, training=training)
         x = self.width_attention(x, training=training)
@@ -91,12 +94,12 @@ class AxialUnit(keras.layers.Layer):
             residual = self.bn_proj(self.conv_proj(inputs), training=training)
         return ops.relu(x + residual)
 
-    def compute_output_spec(self, inputs, training=False):
+    def compute_output_spec(self, inputs: Tensor, training: bool = False) -> keras.KerasTensor:
         batch, height, width, _ = inputs.shape
         shape = (batch, height // self.strides, width // self.strides)
         return keras.KerasTensor((*shape, self.expansion * self.filters), dtype=self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "filters": self.filters,
@@ -105,6 +108,6 @@ class AxialUnit(keras.layers.Layer):
         }
 
 
-def he_normal_fan_out():
+def he_normal_fan_out() -> keras.Initializer:
     """Returns He's initialisation for the number of outputs, as ResNets use it."""
     return keras.initializers.VarianceScaling(2.0, "fan_out", "untruncated_normal")

@@ -1,26 +1,16 @@
-"""Dropout whose randomness can be drawn ahead of the computation that uses it."""
+"""Dropout of elements, and of the branches of whole examples."""
+
+from typing import Any
 
 import keras
 
-
-class DrawnSeed(keras.random.SeedGenerator):
-    """A seed drawn earlier, in the form that `keras.random` accepts.
-
-    Rematerialisation runs a function twice. Were the seed drawn inside that
-    function, the second run would apply another mask and the gradient would
-    belong to no forward pass at all.
-    """
-
-    def __init__(self, value):
-        self.value = value
-
-    def next(self, ordered=True):
-        return self.value
+from keras_vit.layers.remat import RepeatableSeeds
+from keras_vit.typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
 class Dropout(keras.layers.Layer):
-    """Dropout with a separate drawing step.
+    """Dropout whose random stream is saved with the model and can be repeated.
 
     Args:
         rate: float in [0, 1), the fraction of elements set to zero.
@@ -34,51 +24,41 @@ class Dropout(keras.layers.Layer):
         A tensor like `inputs`; kept elements are divided by `1 - rate`.
     """
 
-    def __init__(self, rate, seed=None, **kwargs):
+    def __init__(self, rate: float, seed: int | None = None, **kwargs: Any):
         super().__init__(**kwargs)
         if not 0 <= rate < 1:
             raise ValueError(f"`rate` must lie in [0, 1). Received: rate={rate}")
         self.rate = rate
         self.seed = seed
         if rate > 0:
-            self.seed_generator = keras.random.SeedGenerator(seed)
+            self.seed_generator = RepeatableSeeds(seed)
         self.supports_masking = True
         self.built = True
 
-    def draw(self, training):
-        """Returns `{}` if nothing is to be dropped, else `{"seed": (2,) tensor}`."""
-        if not training or self.rate == 0:
-            return {}
-        return {"seed": self.seed_generator.next()}
-
-    def noise_shape(self, inputs):
+    def noise_shape(self, inputs: Tensor) -> tuple | None:
+        """Returns the shape of what is drawn, broadcast to the inputs; None for theirs."""
         return None
 
-    def apply(self, inputs, drawn):
-        """Returns `inputs` with the mask that belongs to `drawn`."""
-        if not drawn:
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
+        if not training or self.rate == 0:
             return inputs
-        return keras.random.dropout(
-            inputs, self.rate, self.noise_shape(inputs), seed=DrawnSeed(drawn["seed"])
-        )
+        shape = self.noise_shape(inputs)
+        return keras.random.dropout(inputs, self.rate, shape, seed=self.seed_generator)
 
-    def call(self, inputs, training=False):
-        return self.apply(inputs, self.draw(training))
-
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
         return input_shape
 
-    def save_own_variables(self, store):
+    def save_own_variables(self, store: dict) -> None:
         super().save_own_variables(store)
         if self.rate > 0:
             store["seed"] = self.seed_generator.state
 
-    def load_own_variables(self, store):
+    def load_own_variables(self, store: dict) -> None:
         # Keras leaves random streams out of its files; with them training resumes exactly.
         if self.rate > 0 and "seed" in store:
             self.seed_generator.state.assign(store["seed"])
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rate": self.rate, "seed": self.seed}
 
 
@@ -95,5 +75,5 @@ class StochasticDepth(Dropout):
         training: bool.
     """
 
-    def noise_shape(self, inputs):
+    def noise_shape(self, inputs: Tensor) -> tuple | None:
         return (keras.ops.shape(inputs)[0], *(1,) * (len(inputs.shape) - 1))

@@ -1,12 +1,15 @@
 """One block of the Transformer encoder (equations 2 and 3)."""
 
+from typing import Any
+
 import keras
-from keras import ops
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
 from keras_vit.layers.dropout import Dropout, StochasticDepth
 from keras_vit.layers.layer_normalization import LayerNormalization
 from keras_vit.layers.mlp import MLP
+from keras_vit.layers.remat import remat
+from keras_vit.typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -39,16 +42,16 @@ class EncoderBlock(keras.layers.Layer):
 
     def __init__(
         self,
-        num_heads,
-        mlp_dim,
-        dropout_rate=0.0,
-        attention_dropout_rate=0.0,
-        stochastic_depth_rate=0.0,
-        gelu="tanh",
-        layer_norm_epsilon=1e-6,
-        relative_positions=False,
-        remat=False,
-        **kwargs,
+        num_heads: int,
+        mlp_dim: int,
+        dropout_rate: float = 0.0,
+        attention_dropout_rate: float = 0.0,
+        stochastic_depth_rate: float = 0.0,
+        gelu: str = "tanh",
+        layer_norm_epsilon: float = 1e-6,
+        relative_positions: bool = False,
+        remat: bool = False,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
@@ -76,64 +79,41 @@ class EncoderBlock(keras.layers.Layer):
         )
         self.mlp_depth = StochasticDepth(stochastic_depth_rate, name="mlp_depth", **policy)
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple) -> None:
         for layer in (self.attention_norm, self.attention, self.mlp_norm, self.mlp):
             layer.build(input_shape)
 
-    def _draw(self, training):
-        return {
-            "attention": self.attention.draw(training),
-            "attention_dropout": self.attention_dropout.draw(training),
-            "attention_depth": self.attention_depth.draw(training),
-            "mlp": self.mlp.draw(training),
-            "mlp_depth": self.mlp_depth.draw(training),
-        }
+    def call(
+        self, tokens: Tensor, training: bool = False, first_token_only: bool = False
+    ) -> Tensor:
+        def equations(z):
+            x = self.attention_norm(z)
+            x = self.attention(x, training=training, first_token_only=first_token_only)
+            x = self.attention_dropout(x, training=training)
+            x = self.attention_depth(x, training=training)
+            z = x + (z[:, :1] if first_token_only else z)
+            x = self.mlp_norm(z)
+            x = self.mlp(x, training=training)
+            x = self.mlp_depth(x, training=training)
+            return x + z
 
-    def _transform(self, tokens, drawn, training, first_token_only):
-        # Tokens are the rows of a matrix here: TensorFlow then adds a branch to its residual
-        # within the matrix product that the branch ends with.
-        residual = tokens[:, :1] if first_token_only else tokens
-        _, length, channels = ops.shape(residual)
-        rows = ops.reshape(residual, (-1, channels))
-        branch = self.attention.rows(
-            self.attention_norm(tokens), first_token_only, drawn["attention"]
-        )
-        branch = self.attention_dropout.apply(branch, drawn["attention_dropout"])
-        rows = rows + self._skip(self.attention_depth, branch, length, drawn["attention_depth"])
-        branch = self.mlp(self.mlp_norm(rows), training=training, drawn=drawn["mlp"])
-        rows = rows + self._skip(self.mlp_depth, branch, length, drawn["mlp_depth"])
-        return ops.reshape(rows, (-1, length, channels))
+        return (remat(self, equations) if self.remat and training else equations)(tokens)
 
-    def _skip(self, depth, rows, length, drawn):
-        if not drawn:
-            return rows
-        channels = rows.shape[-1]
-        tokens = depth.apply(ops.reshape(rows, (-1, length, channels)), drawn)
-        return ops.reshape(tokens, (-1, channels))
-
-    def call(self, tokens, training=False, first_token_only=False):
-        drawn = self._draw(training)
-
-        def transform(tokens):
-            return self._transform(tokens, drawn, training, first_token_only)
-
-        if self.remat and training:
-            transform = keras.remat(transform)
-        return transform(tokens)
-
-    def attention_probabilities(self, tokens):
+    def attention_probabilities(self, tokens: Tensor) -> Tensor:
         """Returns this block's attention weights, (batch, heads, tokens, tokens), float32.
 
         `tokens` is the block's input, (batch, tokens, channels).
         """
         return self.attention.probabilities(self.attention_norm(tokens))
 
-    def compute_output_spec(self, tokens, training=False, first_token_only=False):
+    def compute_output_spec(
+        self, tokens: Tensor, training: bool = False, first_token_only: bool = False
+    ) -> keras.KerasTensor:
         batch, length, channels = tokens.shape
         shape = (batch, 1 if first_token_only else length, channels)
         return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,

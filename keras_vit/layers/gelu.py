@@ -1,33 +1,33 @@
-"""The Gaussian error linear unit, x Φ(x), in forms that run fast.
+"""The Gaussian error linear unit, x Φ(x).
 
-Each flavour is spelled in two ways that agree to rounding. `tanh_gelu` and
-`erf_gelu` have the form that TensorFlow folds into the matrix product before
-them, and TFLite into one operation (of `keras.ops.gelu` TensorFlow folds
-neither). Differentiated as they stand, they would keep and add up a dozen
-intermediates; training takes x times the probability, with the derivative in
-closed form.
+Each flavor is spelled in two ways that agree to rounding. `tanh_gelu` and `erf_gelu` have
+the form that compilers and converters know as one operation (`keras.ops.gelu` has not).
+Differentiated as they stand, they would keep and add up a dozen intermediates; training
+takes x times the probability, with the derivative in closed form.
 """
 
 import math
 
 from keras import ops
 
+from keras_vit.typing import Tensor
+
 _LINEAR = math.sqrt(2 / math.pi)
 _CUBIC = 0.044715
 
 
-def tanh_gelu(x):
+def tanh_gelu(x: Tensor) -> Tensor:
     """GELU with Φ approximated by a tanh (Hendrycks and Gimpel, 2016)."""
     return (0.5 * x) * (1 + ops.tanh(_LINEAR * (x + _CUBIC * (x * (x * x)))))
 
 
-def erf_gelu(x):
+def erf_gelu(x: Tensor) -> Tensor:
     """GELU with Φ as it is."""
     return (0.5 * x) * (1 + ops.erf(x * math.sqrt(0.5)))
 
 
 def _logistic(x):
-    """Returns the tanh flavour's Φ, which is a logistic function, and its derivative."""
+    """Returns the tanh flavor's Φ, which is a logistic function, and its derivative."""
     square = x * x
     probability = ops.sigmoid(x * (2 * _LINEAR + (2 * _LINEAR * _CUBIC) * square))
     slope = 2 * _LINEAR + (6 * _LINEAR * _CUBIC) * square
@@ -54,5 +54,5 @@ def _trained(distribution):
     return gelu
 
 
-GELU_FLAVOURS = {"tanh": tanh_gelu, "erf": erf_gelu}
-TRAINED_GELU_FLAVOURS = {"tanh": _trained(_logistic), "erf": _trained(_normal)}
+GELU_FLAVORS = {"tanh": tanh_gelu, "erf": erf_gelu}
+TRAINED_GELU_FLAVORS = {"tanh": _trained(_logistic), "erf": _trained(_normal)}

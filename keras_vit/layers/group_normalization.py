@@ -1,7 +1,11 @@
 """Group normalisation with float32 statistics under every precision policy."""
 
+from typing import Any
+
 import keras
 from keras import ops
+
+from keras_vit.typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -19,10 +23,10 @@ class GroupNormalization(keras.layers.GroupNormalization):
         A tensor like `inputs` in the layer's compute dtype.
     """
 
-    def __init__(self, epsilon=1e-6, groups=32, **kwargs):
+    def __init__(self, epsilon: float = 1e-6, groups: int = 32, **kwargs: Any):
         super().__init__(groups=groups, epsilon=epsilon, **kwargs)
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         _, rows, columns, channels = ops.shape(inputs)
         size = channels // self.groups
         x = ops.reshape(ops.cast(inputs, "float32"), (-1, rows * columns, self.groups, size))

@@ -1,10 +1,13 @@
 """The two-layer perceptron of an encoder block (equation 3)."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_vit.layers.dropout import Dropout
-from keras_vit.layers.gelu import GELU_FLAVOURS, TRAINED_GELU_FLAVOURS
+from keras_vit.layers.gelu import GELU_FLAVORS, TRAINED_GELU_FLAVORS
+from keras_vit.typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -21,17 +24,16 @@ class MLP(keras.layers.Layer):
     Call arguments:
         tokens: (..., channels), for example (batch, tokens, channels).
         training: bool.
-        drawn: what `draw` returned, or None to draw here.
 
     Returns:
         A tensor like `tokens`.
     """
 
-    def __init__(self, mlp_dim, dropout_rate=0.0, gelu="tanh", **kwargs):
+    def __init__(self, mlp_dim: int, dropout_rate: float = 0.0, gelu: str = "tanh", **kwargs: Any):
         super().__init__(**kwargs)
-        if gelu not in GELU_FLAVOURS:
+        if gelu not in GELU_FLAVORS:
             raise ValueError(
-                f"`gelu` must be one of {tuple(GELU_FLAVOURS)}. Received: gelu={gelu!r}"
+                f"`gelu` must be one of {tuple(GELU_FLAVORS)}. Received: gelu={gelu!r}"
             )
         self.mlp_dim = mlp_dim
         self.dropout_rate = dropout_rate
@@ -39,7 +41,7 @@ class MLP(keras.layers.Layer):
         self.hidden_dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="hidden_dropout")
         self.output_dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="output_dropout")
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple) -> None:
         channels = input_shape[-1]
         self.hidden_dense = self._dense(self.mlp_dim, "hidden_dense")
         self.hidden_dense.build((None, channels))
@@ -54,29 +56,19 @@ class MLP(keras.layers.Layer):
             name=name,
         )
 
-    def draw(self, training):
-        """Returns the randomness of one forward pass, a dict of dicts of seeds."""
-        return {
-            "hidden": self.hidden_dropout.draw(training),
-            "output": self.output_dropout.draw(training),
-        }
+    def call(self, tokens: Tensor, training: bool = False) -> Tensor:
+        gelu = (TRAINED_GELU_FLAVORS if training else GELU_FLAVORS)[self.gelu]
+        x = ops.reshape(tokens, (-1, tokens.shape[-1]))
+        x = gelu(self.hidden_dense(x))
+        x = self.hidden_dropout(x, training=training)
+        x = self.output_dense(x)
+        x = self.output_dropout(x, training=training)
+        return ops.reshape(x, ops.shape(tokens))
 
-    def call(self, tokens, training=False, drawn=None):
-        drawn = self.draw(training) if drawn is None else drawn
-        rows = tokens
-        if len(tokens.shape) > 2:
-            rows = ops.reshape(tokens, (-1, tokens.shape[-1]))
-        flavours = TRAINED_GELU_FLAVOURS if training else GELU_FLAVOURS
-        rows = flavours[self.gelu](self.hidden_dense(rows))
-        rows = self.hidden_dropout.apply(rows, drawn["hidden"])
-        rows = self.output_dense(rows)
-        rows = self.output_dropout.apply(rows, drawn["output"])
-        return rows if len(tokens.shape) == 2 else ops.reshape(rows, ops.shape(tokens))
-
-    def compute_output_spec(self, tokens, training=False, drawn=None):
+    def compute_output_spec(self, tokens: Tensor, training: bool = False) -> keras.KerasTensor:
         return keras.KerasTensor(tokens.shape, dtype=self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "mlp_dim": self.mlp_dim,

@@ -1,11 +1,15 @@
 """Position embeddings: learned in one or two dimensions, or fixed (appendix D.3)."""
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.typing import Tensor
 
-def corner_aligned(source, target):
+
+def corner_aligned(source: int, target: int | Tensor) -> Tensor:
     """Returns the (target, source) matrix of linear interpolation between aligned corners.
 
     Sample i of `target` lies at i * (source - 1) / (target - 1): what
@@ -36,16 +40,16 @@ class PositionEmbedding(keras.layers.Layer):
         `tokens` plus the embedding of each position.
     """
 
-    def __init__(self, grid_size, class_token=True, **kwargs):
+    def __init__(self, grid_size: tuple[int, int], class_token: bool = True, **kwargs: Any):
         super().__init__(**kwargs)
         self.grid_size = tuple(grid_size)
         self.class_token = class_token
 
-    def table(self):
+    def table(self) -> Tensor:
         """Returns the embedding, (1, tokens, channels), the class token's first."""
         raise NotImplementedError
 
-    def resized_table(self, rows, columns):
+    def resized_table(self, rows: int | Tensor, columns: int | Tensor) -> Tensor:
         """Returns the embedding of another grid, (1, tokens, channels) in float32."""
         table = ops.cast(self.table(), "float32")
         prefix, grid = table[:, : int(self.class_token)], table[0, int(self.class_token) :]
@@ -56,7 +60,7 @@ class PositionEmbedding(keras.layers.Layer):
         grid = ops.reshape(grid, (1, rows * columns, channels))
         return ops.concatenate([prefix, grid], axis=1)
 
-    def call(self, tokens, stem=None):
+    def call(self, tokens: Tensor, stem: Tensor | None = None) -> Tensor:
         if stem is None:
             table = self.table()
         else:
@@ -64,10 +68,10 @@ class PositionEmbedding(keras.layers.Layer):
             table = self.resized_table(rows, columns)
         return tokens + ops.cast(table, self.compute_dtype)
 
-    def compute_output_spec(self, tokens, stem=None):
+    def compute_output_spec(self, tokens: Tensor, stem: Tensor | None = None) -> keras.KerasTensor:
         return keras.KerasTensor(tokens.shape, dtype=self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "grid_size": self.grid_size,
@@ -86,13 +90,13 @@ class LearnedPosition1D(PositionEmbedding):
     Arguments and call as for `PositionEmbedding`.
     """
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple) -> None:
         tokens = int(np.prod(self.grid_size)) + int(self.class_token)
         self.embedding = self.add_weight(
             name="embedding", shape=(1, tokens, input_shape[-1]), initializer=_normal()
         )
 
-    def table(self):
+    def table(self) -> Tensor:
         return self.embedding
 
 
@@ -104,7 +108,7 @@ class LearnedPosition2D(PositionEmbedding):
     of its own. Arguments and call as for `PositionEmbedding`.
     """
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple) -> None:
         channels = input_shape[-1]
         if channels % 2:
             raise ValueError(
@@ -120,7 +124,7 @@ class LearnedPosition2D(PositionEmbedding):
                 name="first", shape=(1, 1, channels), initializer=_normal()
             )
 
-    def table(self):
+    def table(self) -> Tensor:
         rows, columns = self.grid_size
         half = self.rows.shape[-1]
         x = ops.broadcast_to(self.columns[None, :, :], (rows, columns, half))
@@ -129,7 +133,7 @@ class LearnedPosition2D(PositionEmbedding):
         return ops.concatenate([self.first, grid], axis=1) if self.class_token else grid
 
 
-def sincos_2d(rows, columns, channels):
+def sincos_2d(rows: int, columns: int, channels: int) -> np.ndarray:
     """Returns the fixed sine and cosine embedding, (rows * columns, channels) float32.
 
     Channels are [sin x, cos x, sin y, cos y] at the frequencies
@@ -154,12 +158,12 @@ class SinCosPosition2D(PositionEmbedding):
     Arguments and call as for `PositionEmbedding`.
     """
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple) -> None:
         grid = sincos_2d(*self.grid_size, input_shape[-1])
         prefix = np.zeros((int(self.class_token), grid.shape[1]), "float32")
         self.fixed = np.concatenate([prefix, grid])[None]
 
-    def table(self):
+    def table(self) -> Tensor:
         return ops.convert_to_tensor(self.fixed)
 
 

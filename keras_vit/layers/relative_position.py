@@ -1,7 +1,11 @@
 """Relative position embeddings (appendix D.3)."""
 
+from typing import Any
+
 import keras
 from keras import ops
+
+from keras_vit.typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -19,7 +23,7 @@ class RelativePosition(keras.layers.Layer):
         (batch, heads, queries, T) summands of the attention logits.
     """
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple) -> None:
         _, _, tokens, head_size = input_shape
         if tokens is None:
             raise ValueError(
@@ -33,7 +37,7 @@ class RelativePosition(keras.layers.Layer):
             initializer=keras.initializers.RandomNormal(stddev=0.02),
         )
 
-    def call(self, query):
+    def call(self, query: Tensor) -> Tensor:
         tokens, heads = self.tokens, query.shape[1]
         # Rows reversed, so that column k - q + T - 1 of a query's row is key k.
         by_distance = ops.matmul(query, ops.transpose(ops.flip(self.embedding, axis=0)))
@@ -46,9 +50,9 @@ class RelativePosition(keras.layers.Layer):
         rows = ops.reshape(flat, (-1, heads, tokens, 2 * tokens - 2))
         return rows[..., :tokens]
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
         return (*input_shape[:3], self.tokens)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         # Keras's own record would hold the policy object that `dtype` may be.
         return super().get_config()

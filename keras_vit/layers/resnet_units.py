@@ -1,10 +1,13 @@
 """Bottleneck residual units: the hybrids' (version 1) and BiT's (version 2)."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_vit.layers.group_normalization import GroupNormalization
 from keras_vit.layers.standardized_conv import StandardizedConv2D
+from keras_vit.typing import Tensor
 
 
 class BottleneckUnit(keras.layers.Layer):
@@ -23,7 +26,7 @@ class BottleneckUnit(keras.layers.Layer):
 
     expansion = 4
 
-    def __init__(self, filters, strides=1, **kwargs):
+    def __init__(self, filters: int, strides: int = 1, **kwargs: Any):
         super().__init__(**kwargs)
         self.filters = filters
         self.strides = strides
@@ -42,10 +45,10 @@ class BottleneckUnit(keras.layers.Layer):
     def _norm(self, name, **kwargs):
         return GroupNormalization(self.epsilon, dtype=self.dtype_policy, name=name, **kwargs)
 
-    def needs_projection(self, channels):
+    def needs_projection(self, channels: int) -> bool:
         return self.strides != 1 or channels != self.expansion * self.filters
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
         batch, rows, columns, _ = input_shape
 
         def shrink(size):
@@ -53,7 +56,7 @@ class BottleneckUnit(keras.layers.Layer):
 
         return batch, shrink(rows), shrink(columns), self.expansion * self.filters
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "filters": self.filters, "strides": self.strides}
 
 
@@ -64,7 +67,7 @@ class HybridUnit(BottleneckUnit):
     standardization = "hybrid"
     epsilon = 1e-6
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple) -> None:
         channels, width = input_shape[-1], self.expansion * self.filters
         self.conv1 = self._conv(self.filters, 1, 1, "conv1")
         self.gn1 = self._norm("gn1")
@@ -85,7 +88,7 @@ class HybridUnit(BottleneckUnit):
             self.gn_proj = self._norm("gn_proj")
             self.gn_proj.build((None, None, None, width))
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         residual = self.gn_proj(self.conv_proj(inputs)) if self.projects else inputs
         x = ops.relu(self.gn1(self.conv1(inputs)))
         x = ops.relu(self.gn2(self.conv2(x)))
@@ -99,7 +102,7 @@ class BiTUnit(BottleneckUnit):
     standardization = "bit"
     epsilon = 1e-5
 
-    def build(self, input_shape):
+    def build(self, input_shape: tuple) -> None:
         channels, width = input_shape[-1], self.expansion * self.filters
         self.gn1 = self._norm("gn1")
         self.conv1 = self._conv(self.filters, 1, 1, "conv1")
@@ -119,7 +122,7 @@ class BiTUnit(BottleneckUnit):
             self.conv_proj = self._conv(width, 1, self.strides, "conv_proj")
             self.conv_proj.build((None, None, None, channels))
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         x = ops.relu(self.gn1(inputs))
         residual = self.conv_proj(x) if self.projects else inputs
         x = self.conv1(x)

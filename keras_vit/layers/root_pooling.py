@@ -1,7 +1,11 @@
 """The max pooling at the root of Big Transfer's ResNet."""
 
+from typing import Any
+
 import keras
 from keras import ops
+
+from keras_vit.typing import Tensor
 
 POOL_PADDINGS = ("edge", "zero")
 
@@ -22,7 +26,7 @@ class RootPooling(keras.layers.Layer):
         (batch, ceil(height / 2), ceil(width / 2), channels).
     """
 
-    def __init__(self, padding="edge", **kwargs):
+    def __init__(self, padding: str = "edge", **kwargs: Any):
         super().__init__(**kwargs)
         if padding not in POOL_PADDINGS:
             raise ValueError(
@@ -31,14 +35,14 @@ class RootPooling(keras.layers.Layer):
         self.padding = padding
         self.built = True
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         mode = {"edge": "symmetric", "zero": "constant"}[self.padding]
         padded = ops.pad(inputs, ((0, 0), (1, 1), (1, 1), (0, 0)), mode=mode)
         return ops.max_pool(padded, 3, 2, "valid", data_format="channels_last")
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
         batch, *size, channels = input_shape
         return (batch, *(None if n is None else -(-n // 2) for n in size), channels)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "padding": self.padding}

@@ -1,7 +1,11 @@
 """Convolution with standardised weights (Qiao et al., 2019), as BiT and the hybrids use it."""
 
+from typing import Any
+
 import keras
 from keras import ops
+
+from keras_vit.typing import Tensor
 
 STANDARDIZATIONS = ("hybrid", "bit")
 
@@ -23,7 +27,13 @@ class StandardizedConv2D(keras.layers.Conv2D):
     """
 
     def __init__(
-        self, filters, kernel_size, strides=1, padding="same", standardization="hybrid", **kwargs
+        self,
+        filters: int,
+        kernel_size: int,
+        strides: int = 1,
+        padding: str = "same",
+        standardization: str = "hybrid",
+        **kwargs: Any,
     ):
         if standardization not in STANDARDIZATIONS:
             raise ValueError(
@@ -40,11 +50,11 @@ class StandardizedConv2D(keras.layers.Conv2D):
         )
         self.standardization = standardization
 
-    def add_weight(self, *args, **kwargs):
+    def add_weight(self, *args: Any, **kwargs: Any) -> keras.Variable:
         # Rounded before it is standardised, a kernel would lose what standardising brings out.
         return super().add_weight(*args, **{**kwargs, "autocast": False})
 
-    def standardize(self, kernel):
+    def standardize(self, kernel: Tensor) -> Tensor:
         """Returns the kernel with standardised filters, in float32."""
         kernel = ops.cast(kernel, "float32")
         centred = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
@@ -53,9 +63,9 @@ class StandardizedConv2D(keras.layers.Conv2D):
             return centred / (ops.sqrt(variance) + 1e-5)
         return centred * ops.rsqrt(variance + 1e-10)
 
-    def convolution_op(self, inputs, kernel):
+    def convolution_op(self, inputs: Tensor, kernel: Tensor) -> Tensor:
         kernel = ops.cast(self.standardize(kernel), self.compute_dtype)
         return super().convolution_op(inputs, kernel)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "standardization": self.standardization}

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.layers.patch_embedding import cut_patches
 from keras_vit.typing import Tensor
 
 # Three bits for each of red, green and blue.
@@ -30,16 +31,6 @@ def color_of_class(classes: Tensor) -> np.ndarray:
     classes = np.asarray(classes)
     levels = np.stack([classes // LEVELS**2, classes // LEVELS % LEVELS, classes % LEVELS], -1)
     return (levels + 0.5) / LEVELS
-
-
-def cut_patches(images: Tensor, grid_size: tuple[int, int], patch_size: int) -> Tensor:
-    """Returns (batch, rows * columns, patch_size, patch_size, channels), cropped like the stem."""
-    rows, columns = grid_size
-    channels = images.shape[-1]
-    cropped = images[:, : rows * patch_size, : columns * patch_size]
-    split = ops.reshape(cropped, (-1, rows, patch_size, columns, patch_size, channels))
-    patches = ops.transpose(split, (0, 1, 3, 2, 4, 5))
-    return ops.reshape(patches, (-1, rows * columns, patch_size, patch_size, channels))
 
 
 class PatchTarget(Protocol):

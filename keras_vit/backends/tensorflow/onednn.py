@@ -1,38 +1,50 @@
-"""TensorFlow's spelling of a Transformer's layers that its graph optimiser gives to oneDNN."""
+"""A model in the spelling that TensorFlow's graph optimizer gives to oneDNN."""
 
 import math
+from collections.abc import Callable
 
 import keras
 import tensorflow as tf
 
-from keras_vit.layers.kernels import substituted
+from keras_vit.layers import (
+    AxialEncoderBlock,
+    EncoderBlock,
+    LayerNormalization,
+)
+from keras_vit.layers.gelu import GELU_FLAVORS
 
 
-def function_of(model, shape, constants):
+def function_of(
+    model: keras.Model, shape: tuple[int, ...], constants: bool
+) -> Callable[[tf.Tensor], tf.Tensor]:
     """Returns a model as a function of images, float32 of one shape, to float32 outputs.
 
     Args:
-        model: a Keras model on the TensorFlow backend.
+        model: a functional Keras model on the TensorFlow backend.
         shape: (batch, height, width, channels), ints.
         constants: bool, whether the weights become constants of the function.
     """
     signature = [tf.TensorSpec(shape, tf.float32), tf.TensorSpec((None,), tf.int32)]
     weights = [(variable, tf.convert_to_tensor(variable.value)) for variable in model.variables]
-    uses = 0
     embed = _constant if constants else tf.identity
+    fused = _Fused({id(v): value for v, value in weights}, embed)
+    graph = keras.models.clone_model(
+        keras.Model(model.inputs[0], model.outputs[0]),  # without the optimizer
+        input_tensors=keras.Input(batch_shape=shape, dtype="float32"),
+        clone_function=lambda layer: layer,
+        call_function=fused.call,
+        recursive=True,
+    )
 
     @tf.function(input_signature=signature, autograph=False)
     def infer(images, ones):
-        nonlocal uses
+        fused.start(ones)
         mapping = [(variable, embed(value)) for variable, value in weights]
-        kernels = _Kernels(ones, {id(v): value for v, value in weights}, embed)
-        with substituted(kernels), keras.StatelessScope(state_mapping=mapping):
-            outputs = tf.cast(model(images, training=False), tf.float32)
-        uses = kernels.count
-        return outputs
+        with keras.StatelessScope(state_mapping=mapping):
+            return tf.cast(graph(images, training=False), tf.float32)
 
     function = infer.get_concrete_function()
-    ones = tf.ones(uses, tf.int32)
+    ones = tf.ones(fused.count, tf.int32)
     return lambda images: function(images, ones)
 
 
@@ -40,26 +52,60 @@ def _constant(value):
     return tf.constant(value.numpy())
 
 
-class _Kernels:
-    """See `keras_vit.layers.kernels`. oneDNN computes in float32 inside, whatever the dtype.
+class _FusedLayer(keras.layers.Layer):
+    """A layer of a model, computed by another function."""
+
+    def __init__(self, layer, function):
+        super().__init__(dtype=layer.dtype_policy, autocast=layer.autocast)
+        self.layer = layer
+        self.function = function
+        self.built = True
+
+    def call(self, inputs, **kwargs):
+        return self.function(self.layer, inputs, **kwargs)
+
+    def compute_output_spec(self, inputs, **kwargs):
+        return self.layer.compute_output_spec(inputs, **kwargs)
+
+
+class _Fused:
+    """Layers of a Transformer for inference. oneDNN computes in float32 inside, whatever the dtype.
 
     Args:
-        ones: ones, int32 (n,), of which the optimiser knows neither the value nor that they are
-            equal. It recognises a layer normalisation by operations of its own that would
-            otherwise have been computed, or shared with another one, by then.
         weights: dict of a variable's id to its value, an eager tensor.
         embed: function that brings an eager tensor into the graph.
     """
 
-    def __init__(self, ones, weights, embed):
-        self.ones = ones
-        self.count = 0
+    def __init__(self, weights, embed):
         self.weights = weights
         self.embed = embed
+        self.layers = {
+            LayerNormalization: self.layer_normalization,
+            EncoderBlock: self.encoder_block,
+            AxialEncoderBlock: self.axial_encoder_block,
+        }
 
-    def layer_normalization(self, inputs, gamma, beta, epsilon):
-        """Batch normalisation of one example, of which every token is a channel."""
-        gamma, beta = (tf.cast(weight, inputs.dtype) for weight in (gamma, beta))
+    def start(self, ones):
+        """Begins a graph.
+
+        Args:
+            ones: ones, int32 (n,), of which the optimizer knows neither the value nor that they
+                are equal. It recognizes a layer normalization by operations of its own that
+                would otherwise have been computed, or shared with another one, by then.
+        """
+        self.ones = ones
+        self.count = 0
+
+    def call(self, layer, *args, **kwargs):
+        """Calls a layer on Keras tensors, or what computes the same."""
+        function = self.layers.get(type(layer))
+        return (layer if function is None else _FusedLayer(layer, function))(*args, **kwargs)
+
+    def layer_normalization(self, layer, inputs):
+        """Batch normalization of one example, of which every token is a channel."""
+        if inputs.dtype != layer.compute_dtype or layer.compute_dtype == "float64":
+            return layer(inputs)
+        gamma, beta = (tf.cast(weight, inputs.dtype) for weight in (layer.gamma, layer.beta))
         *leading, channels = inputs.shape
         tokens = self.ones[self.count] * math.prod(leading)
         self.count += 1
@@ -69,19 +115,44 @@ class _Kernels:
             offset=tf.fill([tokens], 0.0),
             mean=tf.constant([]),
             variance=tf.constant([]),
-            epsilon=epsilon,
+            epsilon=layer.epsilon,
             data_format="NCHW",
             is_training=True,
         )
         return tf.reshape(normal, inputs.shape) * gamma + beta
 
-    def attention(self, layer, tokens, first_token_only):
-        """The heads side by side, as rows: (batch * queries, channels)."""
-        channels, dtype = tokens.shape[-1], tokens.dtype
+    def encoder_block(self, block, tokens, first_token_only=False):
+        """Equations 2 and 3 on the rows of a matrix.
 
-        def project(tokens, names, scale=1.0):
-            """Returns one (batch, heads, tokens, channels of a head) per name, the first scaled."""
-            layers = [getattr(layer, name) for name in names]
+        A branch is added to its residual within the matrix product that the branch ends with.
+        """
+        residual = tokens[:, :1] if first_token_only else tokens
+        rows = tf.reshape(residual, (-1, tokens.shape[-1]))
+        normal = self.layer_normalization(block.attention_norm, tokens)
+        rows += self.attention(block.attention, normal, first_token_only)
+        hidden = block.mlp.hidden_dense(self.layer_normalization(block.mlp_norm, rows))
+        rows += block.mlp.output_dense(GELU_FLAVORS[block.gelu](hidden))
+        return tf.reshape(rows, residual.shape)
+
+    def axial_encoder_block(self, block, tokens):
+        return block.along_axes(
+            tokens,
+            lambda lines: self.encoder_block(block.row, lines),
+            lambda lines: self.encoder_block(block.column, lines),
+        )
+
+    def attention(self, layer, tokens, first_token_only):
+        """Equations 5 to 8 with one product for queries, keys and values, as rows."""
+        channels, dtype = tokens.shape[-1], tokens.dtype
+        projections = [layer.query, layer.key, layer.value]
+        if layer.relative_positions or any(
+            dense.quantization_mode or dense.lora_enabled for dense in projections
+        ):  # More than products with kernels.
+            attended = layer(tokens, first_token_only=first_token_only)
+            return tf.reshape(attended, (-1, channels))
+
+        def project(tokens, layers, scale=1.0):
+            """Returns one (batch, heads, tokens, head_size) a layer, the first of them scaled."""
             with tf.init_scope():
                 kernels = [self.weights[id(dense.kernel)] for dense in layers]
                 biases = [self.weights[id(dense.bias)] for dense in layers]
@@ -91,14 +162,14 @@ class _Kernels:
                 bias = tf.cast(tf.concat(biases, axis=0), dtype)
             rows = tf.matmul(tf.reshape(tokens, (-1, channels)), self.embed(kernel))
             rows = tf.nn.bias_add(rows, self.embed(bias))
-            shape = (-1, tokens.shape[1], len(names), layer.num_heads, layer.head_size)
+            shape = (-1, tokens.shape[1], len(layers), layer.num_heads, layer.head_size)
             return tf.unstack(tf.transpose(tf.reshape(rows, shape), (2, 0, 3, 1, 4)))
 
         if first_token_only:
-            (queries,) = project(tokens[:, :1], ["query"], layer.scale)
-            keys, values = project(tokens, ["key", "value"])
+            (queries,) = project(tokens[:, :1], projections[:1], layer.scale)
+            keys, values = project(tokens, projections[1:])
         else:
-            queries, keys, values = project(tokens, ["query", "key", "value"], layer.scale)
+            queries, keys, values = project(tokens, projections, layer.scale)
         probabilities = tf.nn.softmax(tf.matmul(queries, keys, transpose_b=True))
         heads = tf.transpose(tf.matmul(probabilities, values), (0, 2, 1, 3))
-        return tf.reshape(heads, (-1, channels))
+        return layer.out(tf.reshape(heads, (-1, channels)))

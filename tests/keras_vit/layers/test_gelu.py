@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_vit.layers.gelu import GELU_FLAVOURS, TRAINED_GELU_FLAVOURS
+from keras_vit.layers.gelu import GELU_FLAVORS, TRAINED_GELU_FLAVORS
 
 POINTS = np.linspace(-8, 8, 1601).astype("float32")
 
@@ -25,30 +25,30 @@ def erf_reference(x):
 REFERENCES = {"tanh": tanh_reference, "erf": erf_reference}
 
 
-@pytest.mark.parametrize("flavour", REFERENCES)
-@pytest.mark.parametrize("flavours", [GELU_FLAVOURS, TRAINED_GELU_FLAVOURS])
-def test_value(flavour, flavours, to_numpy):
-    expected, _ = REFERENCES[flavour](POINTS.astype("float64"))
-    np.testing.assert_allclose(to_numpy(flavours[flavour](POINTS)), expected, atol=1e-6)
+@pytest.mark.parametrize("flavor", REFERENCES)
+@pytest.mark.parametrize("flavors", [GELU_FLAVORS, TRAINED_GELU_FLAVORS])
+def test_value(flavor, flavors, to_numpy):
+    expected, _ = REFERENCES[flavor](POINTS.astype("float64"))
+    np.testing.assert_allclose(to_numpy(flavors[flavor](POINTS)), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("flavour", REFERENCES)
-@pytest.mark.parametrize("flavours", [GELU_FLAVOURS, TRAINED_GELU_FLAVOURS])
-def test_derivative(flavour, flavours, to_numpy):
-    _, expected = REFERENCES[flavour](POINTS.astype("float64"))
+@pytest.mark.parametrize("flavor", REFERENCES)
+@pytest.mark.parametrize("flavors", [GELU_FLAVORS, TRAINED_GELU_FLAVORS])
+def test_derivative(flavor, flavors, to_numpy):
+    _, expected = REFERENCES[flavor](POINTS.astype("float64"))
     upstream = np.cos(POINTS)
-    actual = to_numpy(gradient(lambda x: ops.sum(flavours[flavour](x) * upstream), POINTS))
+    actual = to_numpy(gradient(lambda x: ops.sum(flavors[flavor](x) * upstream), POINTS))
     np.testing.assert_allclose(actual, upstream * expected, atol=3e-6)
 
 
-@pytest.mark.parametrize("flavour", REFERENCES)
-def test_second_derivative(flavour, to_numpy):
+@pytest.mark.parametrize("flavor", REFERENCES)
+def test_second_derivative(flavor, to_numpy):
     def slope(x):
-        return ops.sum(gradient(lambda x: ops.sum(TRAINED_GELU_FLAVOURS[flavour](x)), x))
+        return ops.sum(gradient(lambda x: ops.sum(TRAINED_GELU_FLAVORS[flavor](x)), x))
 
     step = 1e-4
     points = POINTS.astype("float64")
-    above, below = (REFERENCES[flavour](points + s * step)[1] for s in (1, -1))
+    above, below = (REFERENCES[flavor](points + s * step)[1] for s in (1, -1))
     expected = (above - below) / (2 * step)
     np.testing.assert_allclose(to_numpy(gradient(slope, POINTS)), expected, atol=1e-4)
 

@@ -22,11 +22,11 @@ def bare_gelu(to_numpy):
     ("gelu", "expected"),
     [("tanh", [0.8411920, -0.0454023]), ("erf", [0.8413447, -0.0455003])],
 )
-def test_gelu_flavours(gelu, expected, bare_gelu):
+def test_gelu_flavors(gelu, expected, bare_gelu):
     np.testing.assert_allclose(bare_gelu([1.0, -2.0], gelu), expected, atol=1.5e-7)
 
 
-def test_gelu_flavours_differ_most_at_2_699(bare_gelu):
+def test_gelu_flavors_differ_most_at_2_699(bare_gelu):
     x = np.linspace(-6, 6, 12001)
     difference = np.abs(bare_gelu(x, "tanh") - bare_gelu(x, "erf"))
     assert abs(difference.max() - 4.732e-4) < 1e-6

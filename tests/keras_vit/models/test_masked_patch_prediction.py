@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 import keras_vit
+from keras_vit.layers.patch_embedding import cut_patches
 from keras_vit.models.patch_corruption import Corruption, PatchCorruption
 from keras_vit.models.patch_targets import (
     TARGETS,
     PatchLoss,
     color_classes,
     color_of_class,
-    cut_patches,
 )
 
 to_numpy = keras.ops.convert_to_numpy

@@ -2,10 +2,9 @@
 
 from keras_vit.checkpoints.download import DownloadError, cache_directory
 from keras_vit.checkpoints.errors import CheckpointError
-from keras_vit.checkpoints.find import find_checkpoint
-from keras_vit.checkpoints.formats.bit_npz import BiTLayout
-from keras_vit.checkpoints.formats.official_npz import Layout
+from keras_vit.checkpoints.formats import BiTLayout, Layout
 from keras_vit.checkpoints.load import load_checkpoint, load_weights
+from keras_vit.checkpoints.published import find_checkpoint
 from keras_vit.checkpoints.save import save_checkpoint
 
 __all__ = [

@@ -9,8 +9,8 @@ import numpy as np
 
 from keras_vit.checkpoints.array_files import open_source
 from keras_vit.checkpoints.errors import CheckpointError
-from keras_vit.checkpoints.find import find_checkpoint
 from keras_vit.checkpoints.formats import FORMATS
+from keras_vit.checkpoints.published import find_checkpoint
 from keras_vit.checkpoints.resize import resize_line, resize_table
 from keras_vit.checkpoints.variable_names import weights_of
 

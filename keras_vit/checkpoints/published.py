@@ -1,6 +1,10 @@
-"""Names of published checkpoints and where they are."""
+"""Names of published checkpoints, their addresses, and their copies on this machine."""
 
+import os
 import re
+from pathlib import Path
+
+from keras_vit.checkpoints.download import cache_directory, download
 
 BUCKET = "https://storage.googleapis.com"
 
@@ -44,6 +48,39 @@ RECOMMENDED = {
 }
 
 
+EXAMPLES = (
+    "imagenet21k/ViT-B_16",
+    "imagenet21k+imagenet2012/ViT-B_16-224",
+    "augreg/B_16",
+    "augreg/B_16-imagenet2012",
+    "augreg/S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.03-do_0.0-sd_0.0",
+    "sam/ViT-B_16",
+    "bit/BiT-M-R50x1",
+)
+
+
+def find_checkpoint(name_or_path: str | os.PathLike) -> Path:
+    """Returns the path of a checkpoint, which is downloaded first if it is a published name.
+
+    Args:
+        name_or_path: the path of an existing file or directory, or a name that
+            `url_of` knows.
+
+    Raises:
+        FileNotFoundError: if it is neither.
+        DownloadError: if the download fails; the message names the address and
+            where to put a copy.
+    """
+    if Path(name_or_path).exists():
+        return Path(name_or_path)
+    try:
+        url = url_of(str(name_or_path))
+    except ValueError as error:
+        raise FileNotFoundError(f"There is no file {str(name_or_path)!r}. {error}") from None
+    folder = str(name_or_path).rpartition("/")[0]
+    return download(url, cache_directory() / folder / url.rpartition("/")[2])
+
+
 def url_of(name: str) -> str:
     """Returns the address of a published checkpoint.
 
@@ -69,17 +106,6 @@ def url_of(name: str) -> str:
             f"Received: {name!r}"
         )
     return f"{BUCKET}/{path}/{file}.npz"
-
-
-EXAMPLES = (
-    "imagenet21k/ViT-B_16",
-    "imagenet21k+imagenet2012/ViT-B_16-224",
-    "augreg/B_16",
-    "augreg/B_16-imagenet2012",
-    "augreg/S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.03-do_0.0-sd_0.0",
-    "sam/ViT-B_16",
-    "bit/BiT-M-R50x1",
-)
 
 
 def _expand(file):

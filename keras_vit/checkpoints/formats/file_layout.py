@@ -1,4 +1,8 @@
-"""What every format of checkpoints answers."""
+"""What every format of checkpoints answers.
+
+For another format, copy a file of this folder, `timm.py` for example, and add its class to
+`FORMATS` in `__init__.py`.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar

@@ -7,12 +7,10 @@ from typing import ClassVar
 
 from keras_vit.checkpoints.formats.file_array import FileArray
 from keras_vit.checkpoints.formats.file_layout import FileLayout
-from keras_vit.checkpoints.formats.torch_layout import file_array, no_place
+from keras_vit.checkpoints.formats.torch_layout import file_array, torch_name
 from keras_vit.checkpoints.variable_names import Weight
 
-LEAVES = {"kernel": "weight", "scale": "weight", "bias": "bias"}
-
-STEM = {
+MODULES = {
     "cls": "embeddings.cls_token",
     "Transformer/posembed_input/pos_embedding": "embeddings.position_embeddings",
     "embedding": "embeddings.patch_embeddings.projection",
@@ -72,23 +70,13 @@ class HuggingFaceLayout(FileLayout):
         return None
 
     def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
+        modules = {published: self.prefix + theirs for published, theirs in MODULES.items()}
+        modules["head"] = "classifier"
+        blocks = self.prefix + ("layers" if self.renamed else "encoder.layer")
         arrays = []
         for weight in weights:
+            block_modules = RENAMED_BLOCK if self.renamed else BLOCK
+            name = torch_name(weight, modules, blocks, block_modules, self.title)
             projected = re.search(r"/(query|key|value)/", weight.name)
-            arrays.append(file_array(self._name(weight), weight, 2 if projected else 1))
+            arrays.append(file_array(name, weight, 2 if projected else 1))
         return arrays
-
-    def _name(self, weight):
-        module, _, leaf = weight.name.rpartition("/")
-        if weight.name in STEM:
-            return self.prefix + STEM[weight.name]
-        if module == "head":
-            return f"classifier.{LEAVES[leaf]}"
-        if module in STEM:
-            return f"{self.prefix}{STEM[module]}.{LEAVES[leaf]}"
-        block = re.fullmatch(r"Transformer/encoderblock_(\d+)/(.+)", module)
-        names = RENAMED_BLOCK if self.renamed else BLOCK
-        if not block or block[2] not in names or leaf not in LEAVES:
-            raise no_place(weight, "Hugging Face's format")
-        blocks = "layers" if self.renamed else "encoder.layer"
-        return f"{self.prefix}{blocks}.{block[1]}.{names[block[2]]}.{LEAVES[leaf]}"

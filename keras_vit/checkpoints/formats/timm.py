@@ -9,12 +9,10 @@ import numpy as np
 
 from keras_vit.checkpoints.formats.file_array import FileArray
 from keras_vit.checkpoints.formats.file_layout import FileLayout
-from keras_vit.checkpoints.formats.torch_layout import file_array, no_place
+from keras_vit.checkpoints.formats.torch_layout import LEAVES, file_array, torch_name
 from keras_vit.checkpoints.variable_names import Weight
 
-LEAVES = {"kernel": "weight", "scale": "weight", "bias": "bias"}
-
-STEM = {
+MODULES = {
     "cls": "cls_token",
     "Transformer/posembed_input/pos_embedding": "pos_embed",
     "embedding": "patch_embed.proj",
@@ -34,19 +32,6 @@ BLOCK = {
 PROJECTION = re.compile(
     r"Transformer/encoderblock_(\d+)/MultiHeadDotProductAttention_1/(?:query|key|value)/(\w+)"
 )
-
-
-def _split_kernel(array, *weights):
-    parts = np.split(array, len(weights))
-    return [
-        np.reshape(np.ascontiguousarray(part.T), w.shape)
-        for part, w in zip(parts, weights, strict=True)
-    ]
-
-
-def _split_bias(array, *weights):
-    parts = np.split(array, len(weights))
-    return [np.reshape(part, w.shape) for part, w in zip(parts, weights, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -71,24 +56,19 @@ class TimmLayout(FileLayout):
             if projection:
                 projections.setdefault((projection[1], projection[2]), []).append(weight)
             else:
-                arrays.append(file_array(self._name(weight), weight))
+                name = torch_name(weight, MODULES, "blocks", BLOCK, self.title)
+                arrays.append(file_array(name, weight))
         for (block, leaf), parts in projections.items():
             name = f"blocks.{block}.attn.qkv.{LEAVES[leaf]}"
             width = parts[0].shape[-1] * parts[0].shape[-2]
-            if leaf == "kernel":
-                shape, unpack = (3 * width, parts[0].shape[0]), _split_kernel
-            else:
-                shape, unpack = (3 * width,), _split_bias
-            arrays.append(FileArray(name, shape, tuple(parts), unpack))
+            shape = (3 * width, parts[0].shape[0]) if leaf == "kernel" else (3 * width,)
+            arrays.append(FileArray(name, shape, tuple(parts), _split))
         return arrays
 
-    def _name(self, weight):
-        module, _, leaf = weight.name.rpartition("/")
-        if weight.name in STEM:
-            return STEM[weight.name]
-        if module in STEM:
-            return f"{STEM[module]}.{LEAVES[leaf]}"
-        block = re.fullmatch(r"Transformer/encoderblock_(\d+)/(.+)", module)
-        if not block or block[2] not in BLOCK or leaf not in LEAVES:
-            raise no_place(weight, "timm's format")
-        return f"blocks.{block[1]}.{BLOCK[block[2]]}.{LEAVES[leaf]}"
+
+def _split(array, *weights):
+    parts = np.split(array, len(weights))
+    return [
+        np.reshape(np.ascontiguousarray(part.T), w.shape)
+        for part, w in zip(parts, weights, strict=True)
+    ]

@@ -1,10 +1,49 @@
 """What the PyTorch formats share: names with dots, transposed kernels."""
 
+import re
+from collections.abc import Mapping
+
 import numpy as np
 
 from keras_vit.checkpoints.errors import CheckpointError
 from keras_vit.checkpoints.formats.file_array import FileArray
 from keras_vit.checkpoints.variable_names import Weight
+
+LEAVES = {"kernel": "weight", "scale": "weight", "bias": "bias"}
+
+
+def torch_name(
+    weight: Weight,
+    modules: Mapping[str, str],
+    blocks: str,
+    block_modules: Mapping[str, str],
+    title: str,
+) -> str:
+    """Returns the name of a weight's array in a PyTorch format.
+
+    Args:
+        weight: the `Weight`.
+        modules: {published name of an array, or of a module outside the blocks: the format's}.
+        blocks: the format's name of the list of blocks.
+        block_modules: {published name of a module of a block: the format's}.
+        title: of the format.
+
+    Raises:
+        CheckpointError: if the format has no place for the weight.
+    """
+    if weight.name in modules:
+        return modules[weight.name]
+    module, _, leaf = weight.name.rpartition("/")
+    block = re.fullmatch(r"Transformer/encoderblock_(\d+)/(.+)", module)
+    theirs = modules.get(module)
+    if block and block[2] in block_modules:
+        theirs = f"{blocks}.{block[1]}.{block_modules[block[2]]}"
+    if theirs is None or leaf not in LEAVES:
+        raise CheckpointError(
+            f"{title} has no place for the model's {weight.name}: it holds plain Vision "
+            "Transformers with a class token. Use an .npz or .keras file for this model."
+        )
+    return f"{theirs}.{LEAVES[leaf]}"
 
 
 def transpose_dense(array: np.ndarray, weight: Weight) -> list[np.ndarray]:
@@ -36,11 +75,3 @@ def file_array(name: str, weight: Weight, outputs: int = 1) -> FileArray:
         return FileArray(name, (width, inputs, rows, columns), (weight,), transpose_convolution)
     flat = (int(np.prod(shape[-outputs:])), int(np.prod(shape[:-outputs])))
     return FileArray(name, flat, (weight,), transpose_dense)
-
-
-def no_place(weight: Weight, format_name: str) -> CheckpointError:
-    """Returns the error for a weight that a format has no name for."""
-    return CheckpointError(
-        f"{format_name} has no place for the model's {weight.name}: it holds plain Vision "
-        "Transformers with a class token. Use an .npz or .keras file for this model."
-    )

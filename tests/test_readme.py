@@ -67,6 +67,13 @@ def test_links_lead_somewhere(page):
     assert not missing
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_are_named_exist(page):
+    folders = "keras_vit|training|export|benchmarks|tests"
+    named = re.findall(rf"`((?:{folders})/[\w/.]*)`", page.read_text())
+    assert not [name for name in named if not (ROOT / name).exists()]
+
+
 def test_every_guide_is_linked():
     guides = {page.name for page in GUIDE_PAGES} - {"index.md"}
     index = (ROOT / "docs" / "index.md").read_text()

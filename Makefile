@@ -23,6 +23,7 @@ test: $(VENV)/installed lint ## Check everything that a change is likely to brea
 lint: $(VENV)/installed ## Ruff, and mypy on the four packages.
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
 
 test-all: test ## And what takes longer: clusters, kills, every kind of model in every export.
 	$(PYTEST) -m "long and not slow" --ignore=$(JAX_TESTS)
@@ -35,6 +36,7 @@ test-slow: $(VENV)/installed ## Longest checks: ten kill points, a full quicksta
 	$(RUN) -m pytest -m slow
 
 docs: $(VENV)/docs-installed ## The site in build/site; a broken link or a missing docstring fails.
+	$(RUN) -m pytest tests/test_public_interface.py
 	@mkdir -p build
 	$(VENV)/bin/zensical build --clean --strict 2>&1 | tee build/docs.log
 	@! grep -q '^griffe' build/docs.log || (echo "The docstrings above differ from their signatures." && exit 1)

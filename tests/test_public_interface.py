@@ -1,0 +1,92 @@
+"""Everything public says what it takes, what it returns and what it is for."""
+
+import ast
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+PACKAGES = ("keras_vit", "training", "export", "benchmarks")
+PATHS = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+MODULES = {path: ast.parse(path.read_text()) for path in PATHS}
+CLASSES = [
+    node for module in MODULES.values() for node in module.body if isinstance(node, ast.ClassDef)
+]
+# What Keras calls and describes.
+OF_KERAS = {"build", "call", "compute_loss", "compute_output_shape", "compute_output_spec"}
+OF_KERAS |= {"from_config", "get_config", "load_own_variables", "save_own_variables"}
+OF_KERAS |= {"add_weight", "convolution_op", "train_step", "update_step"}
+# What Python calls.
+SPECIAL = {"__init__", "__call__"}
+
+
+def definitions(body, owner=None):
+    """Yields (node, its class or None) of all that is public."""
+    for node in body:
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if node.name.startswith("_") and node.name not in SPECIAL:
+            continue
+        yield node, owner
+        if isinstance(node, ast.ClassDef):
+            yield from definitions(node.body, node)
+
+
+def methods(owner):
+    """Returns {name: docstring or None} of the public methods of a class."""
+    nodes = [node for node in owner.body if isinstance(node, ast.FunctionDef)]
+    return {node.name: ast.get_docstring(node) for node in nodes if node.name[0] != "_"}
+
+
+PROTOCOLS = [methods(node) for node in CLASSES if "Protocol" in map(ast.unparse, node.bases)]
+
+
+def is_described(name, owner):
+    """Tells whether a method has a docstring in its class, a base of it or a protocol it has."""
+    own = methods(owner)
+    protocols = [protocol for protocol in PROTOCOLS if protocol.keys() <= own.keys()]
+    if any(each.get(name) for each in (own, *protocols)):
+        return True
+    for base in owner.bases:
+        package, _, base = ast.unparse(base).rpartition(".")
+        ours = [node for node in CLASSES if node.name == base and not package.startswith("keras.")]
+        if any(is_described(name, node) for node in ours) or (not ours and name in OF_KERAS):
+            return True
+    return False
+
+
+def parameters(function, owner):
+    """Returns the parameters of a function that need a hint."""
+    decorators = {d.id for d in function.decorator_list if isinstance(d, ast.Name)}
+    arguments = function.args
+    positional = arguments.posonlyargs + arguments.args
+    if owner and "staticmethod" not in decorators:
+        positional = positional[1:]
+    rest = [extra for extra in (arguments.vararg, arguments.kwarg) if extra]
+    return positional + arguments.kwonlyargs + rest
+
+
+def lacking(module):
+    """Yields what the public interface of a module lacks."""
+    if module.body and not ast.get_docstring(module):
+        yield "docstring of the module"
+    for node, owner in definitions(module.body):
+        name = f"{owner.name}.{node.name}" if owner else node.name
+        in_class = owner and (node.name in SPECIAL or is_described(node.name, owner))
+        if not (ast.get_docstring(node) or in_class):
+            yield f"docstring of {name}"
+        if isinstance(node, ast.ClassDef):
+            continue
+        yield from (
+            f"hint of {name}({parameter.arg})"
+            for parameter in parameters(node, owner)
+            if not parameter.annotation
+        )
+        if not (node.returns or node.name == "__init__"):
+            yield f"hint of what {name} returns"
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_public_interface_is_described(path):
+    missing = list(lacking(MODULES[path]))
+    assert not missing, f"{path.relative_to(ROOT)} lacks: " + ", ".join(missing)

@@ -45,6 +45,7 @@ setup(
         "test": ["hypothesis", "mypy", "pytest", "pytest-timeout", "pytest-xdist", "ruff"],
         "gpu": ["tensorflow[and-cuda]>=2.19,<2.22"],
         "tpu": ["tensorflow-tpu==2.20.0; sys_platform == 'linux'", "libtpu<=0.0.30"],
+        "jax": ["jax>=0.10", "orbax-checkpoint>=0.12.8"],
         "bench": ["keras-hub", "timm", "torch", "jax", "flax", "onnxruntime"],
         "vtab": ["h5py", "opencv-python-headless"],
     },

@@ -42,7 +42,7 @@ class AxialEncoderBlock(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.grid_size = tuple(grid_size)
-        self.block_config = {
+        self.block_config: dict[str, Any] = {
             "num_heads": num_heads,
             "mlp_dim": mlp_dim,
             "dropout_rate": dropout_rate,

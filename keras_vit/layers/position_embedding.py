@@ -159,7 +159,8 @@ class SinCosPosition2D(PositionEmbedding):
     """
 
     def build(self, input_shape: tuple) -> None:
-        grid = sincos_2d(*self.grid_size, input_shape[-1])
+        rows, columns = self.grid_size
+        grid = sincos_2d(rows, columns, input_shape[-1])
         prefix = np.zeros((int(self.class_token), grid.shape[1]), "float32")
         self.fixed = np.concatenate([prefix, grid])[None]
 

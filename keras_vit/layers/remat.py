@@ -17,6 +17,7 @@ class RepeatableSeeds(keras.random.SeedGenerator):
     held: Tensor | None = None
 
     def next(self, ordered: bool = True) -> Tensor:
+        """Returns the seed held, or the next of the stream, (2,) integers."""
         return super().next(ordered) if self.held is None else self.held
 
 

@@ -46,6 +46,7 @@ class BottleneckUnit(keras.layers.Layer):
         return GroupNormalization(self.epsilon, dtype=self.dtype_policy, name=name, **kwargs)
 
     def needs_projection(self, channels: int) -> bool:
+        """Whether the shortcut from `channels` channels is a convolution, not the identity."""
         return self.strides != 1 or channels != self.expansion * self.filters
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:

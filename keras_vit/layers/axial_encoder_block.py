@@ -14,9 +14,10 @@ from keras_vit.typing import Tensor
 class AxialEncoderBlock(keras.layers.Layer):
     """Two encoder blocks, the first within each row, the second within each column.
 
+    Further arguments are those of `EncoderBlock`, shared by both.
+
     Args:
         grid_size: (rows, columns) of patches.
-        **block: arguments of `EncoderBlock`, shared by both.
 
     Call arguments:
         tokens: (batch, rows * columns, channels) in raster order, no class token.

@@ -14,8 +14,9 @@ STANDARDIZATIONS = ("hybrid", "bit")
 class StandardizedConv2D(keras.layers.Conv2D):
     """A convolution without bias whose kernel has mean 0 and variance 1 per filter.
 
+    Further arguments are those of `keras.layers.Conv2D`.
+
     Args:
-        filters, kernel_size, strides, padding: as for `keras.layers.Conv2D`.
         standardization: "hybrid", (w - mean) / (std + 1e-5), the rule of the ViT
             hybrids' ResNet, or "bit", (w - mean) / sqrt(var + 1e-10), BiT's own.
 

@@ -69,11 +69,11 @@ def digits(split):
     return np.stack(images), np.array(labels)
 
 
-def verified(model, artefact, images, labels):
+def verified(model, artifact, images, labels):
     import export
 
-    report = export.verify(model, artefact, images, labels)
-    print(f"  {artefact}: {'good' if report.ok else 'NOT GOOD'}", flush=True)
+    report = export.verify(model, artifact, images, labels)
+    print(f"  {artifact}: {'good' if report.ok else 'NOT GOOD'}", flush=True)
     return report
 
 
@@ -103,7 +103,7 @@ def show(workdir, reports, keras_layer_error):
     rows += [
         (
             name,
-            f"{100 * report.artefact_accuracy:.2f} %",
+            f"{100 * report.artifact_accuracy:.2f} %",
             f"{100 * report.agreement:.2f} %",
             f"{report.max_error:.1e}",
             f"{report.size_bytes / 1024:.0f} KiB",

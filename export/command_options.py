@@ -40,9 +40,9 @@ class ExportParser(CommandParser):
             "--num_classes", metavar="N", type=int, help="size of a checkpoint's head, to keep it"
         )
 
-    def add_artefact(self, text: str) -> None:
+    def add_artifact(self, text: str) -> None:
         """Adds the artifact, explained by `text`, and the model that it came from."""
-        self.add_argument("artefact", metavar="ARTIFACT", type=pathlib.Path, help=text)
+        self.add_argument("artifact", metavar="ARTIFACT", type=pathlib.Path, help=text)
         self.add_model("--against", dest="source", required=True)
 
     def add_output(self, text: str) -> None:

@@ -76,14 +76,14 @@ def images(
 
 
 def verify_written(
-    options: argparse.Namespace, source: SourceModel, artefact: str | os.PathLike
+    options: argparse.Namespace, source: SourceModel, artifact: str | os.PathLike
 ) -> int:
     """Says that an artifact was written, and verifies it where there are images."""
-    print(f"wrote {artefact}")
+    print(f"wrote {artifact}")
     if options.dataset or source.run.get("dataset"):
-        return show(options, verify(source.model, artefact, *images(options, source)))
+        return show(options, verify(source.model, artifact, *images(options, source)))
     print(
-        f"not verified: no images. Do it with: python -m export verify {artefact} "
+        f"not verified: no images. Do it with: python -m export verify {artifact} "
         f"--against={options.source} --dataset=…"
     )
     return 0

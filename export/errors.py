@@ -2,4 +2,4 @@
 
 
 class ExportError(ValueError):
-    """A model or artefact cannot be used; the message says what was expected and what to do."""
+    """A model or artifact cannot be used; the message says what was expected and what to do."""

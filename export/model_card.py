@@ -1,4 +1,4 @@
-"""The texts that publish an artefact: TF-Hub's documentation page and Kaggle's metadata."""
+"""The texts that publish an artifact: TF-Hub's documentation page and Kaggle's metadata."""
 
 import dataclasses
 import json
@@ -60,11 +60,11 @@ def write_card(
     license: str = "apache-2.0",
     config: Mapping[str, Any] | None = None,
 ) -> list[pathlib.Path]:
-    """Writes what publishing an artefact needs besides the artefact.
+    """Writes what publishing an artifact needs besides the artifact.
 
     Args:
         model: the model that it came from.
-        report: of the artefact; every figure in the texts is its.
+        report: of the artifact; every figure in the texts is its.
         handle: under which it is published.
         directory: where the files go: the page, its name the model's, and Kaggle's
             model-metadata.json and model-instance-metadata.json.
@@ -75,11 +75,11 @@ def write_card(
         The files.
 
     Raises:
-        ExportError: if the artefact is not as good as the model, or the license unknown.
+        ExportError: if the artifact is not as good as the model, or the license unknown.
     """
     if not report.ok:
         raise ExportError(
-            f"Expected a verified artefact. {report.artefact}: {'; '.join(report.failures)}"
+            f"Expected a verified artifact. {report.artifact}: {'; '.join(report.failures)}"
         )
     if license not in LICENSES:
         raise ExportError(f"Expected a license of {', '.join(LICENSES)}. Received: {license!r}")
@@ -166,7 +166,7 @@ def _interface(model, report, config):
         activation = config.get("loss", "softmax")
         lines.append(
             f"Output: logits, float32, shape (batch, {num_classes(model)}); `tf.nn.{activation}` "
-            "gives probabilities. Class indices are the lines of labels.txt inside the artefact, "
+            "gives probabilities. Class indices are the lines of labels.txt inside the artifact, "
             "where there is one."
         )
     else:
@@ -206,7 +206,7 @@ def _fine_tuning():
 
 
 def _verification(report):
-    known = [(name, text) for name, text in report.rows() if name not in ("artefact", "result")]
+    known = [(name, text) for name, text in report.rows() if name not in ("artifact", "result")]
     lines = [f"| {name} | {text} |" for name, text in known]
     return "\n".join(
         ["Measured against the Keras model, on real images:", "", "| | |", "| --- | --- |", *lines]

@@ -1,4 +1,4 @@
-"""The model that an export describes: float32, no rematerialisation, TensorFlow variables."""
+"""The model that an export describes: float32, no rematerialization, TensorFlow variables."""
 
 import keras
 
@@ -12,11 +12,11 @@ MODELS = (*CLASSIFIERS, keras_vit.MaskedPatchPrediction)
 def portable(model: keras.Model) -> keras.Model:
     """Returns `model`, or a copy of it in the form that is handed over.
 
-    Whatever a model was trained in, its artefacts store and compute in float32:
+    Whatever a model was trained in, its artifacts store and compute in float32:
     optimizers such as Adam do not move bfloat16 variables (1 - beta_2 rounds to
-    zero), and phones and most CPUs have no bfloat16 arithmetic. Rematerialisation
+    zero), and phones and most CPUs have no bfloat16 arithmetic. Rematerialization
     is dropped, as its gradient does not survive in a SavedModel, and frozen weights
-    are trainable again: what to train is for the artefact's next user to say.
+    are trainable again: what to train is for the artifact's next user to say.
 
     Of a `keras_vit.MaskedPatchPrediction` the encoder is handed over, without the
     head, the hidden layer before it and the attention pooling, which took no part

@@ -24,10 +24,10 @@ def create_model(
             "ViT-SIZE/PATCH" with any patch size.
         num_classes: int, or None for the representation alone.
         image_size: int or (height, width), in pixels.
-        weights: None for the original's random initialisation, or the path or
+        weights: None for the original's random initialization, or the path or
             published name of a checkpoint, "augreg/B_16" for example: see
             `keras_vit.checkpoints.load_weights`. A head of another size is left
-            as initialised.
+            as initialized.
         **overrides: further constructor arguments of the model's class.
 
     Returns:

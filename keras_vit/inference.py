@@ -17,7 +17,7 @@ def inference_function(
 ) -> Callable[[Tensor], np.ndarray]:
     """Returns a function from images to a model's outputs, the fastest way on a CPU.
 
-    It computes in the kernels of TensorFlow's oneDNN: layer normalisation becomes one of
+    It computes in the kernels of TensorFlow's oneDNN: layer normalization becomes one of
     them, queries, keys and values one matrix product. Nothing is approximated: results
     differ from the model's by rounding. It keeps the weights that the model has now.
 

@@ -12,7 +12,7 @@ from training.io.quiet_start import import_tensorflow
 
 def _parser():
     parser = ExportParser("python -m export card", __doc__)
-    parser.add_artefact("directory of a module, or .tflite file")
+    parser.add_artifact("directory of a module, or .tflite file")
     parser.add_output("directory for the module's .md and Kaggle's two .json files")
     parser.add_argument("--handle", required=True, metavar="PUBLISHER/MODEL/VERSION")
     parser.add_argument("--license", default="apache-2.0")
@@ -29,7 +29,7 @@ def _write(options):
 
     handle = Handle.parse(options.handle)
     source = load_source(options)
-    report = verify(source.model, options.artefact, *images(options, source))
+    report = verify(source.model, options.artifact, *images(options, source))
     files = write_card(
         portable(source.model),
         report,

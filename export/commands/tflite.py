@@ -90,7 +90,7 @@ def _table(reports):
             f"{report.peak_memory_bytes / 2**20:.0f}",
             f"{report.max_error:.1e}",
             _percent(report.agreement),
-            _percent(report.artefact_accuracy),
+            _percent(report.artifact_accuracy),
             f"{sum(report.operations_outside_delegate.values())}",
             "good" if report.ok else "; ".join(report.failures),
         )

@@ -13,7 +13,7 @@ from training.io.quiet_start import import_tensorflow
 
 def _parser():
     parser = ExportParser("python -m export verify", __doc__)
-    parser.add_artefact("directory, .tar.gz, .tflite or .npz")
+    parser.add_artifact("directory, .tar.gz, .tflite or .npz")
     parser.add_images()
     return parser
 
@@ -24,7 +24,7 @@ def _verify(options):
     from export.verification.verify import verify
 
     source = load_source(options)
-    return show(options, verify(source.model, options.artefact, *images(options, source)))
+    return show(options, verify(source.model, options.artifact, *images(options, source)))
 
 
 main = command_main(_parser, _verify)

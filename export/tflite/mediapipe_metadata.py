@@ -1,7 +1,7 @@
 """The metadata of TFLite files that MediaPipe and Android's task libraries read.
 
 A flatbuffer of its own, identified by "M001", lies in one of the model's buffers
-and describes the input (RGB, how to normalise pixels) and the output; the class
+and describes the input (RGB, how to normalize pixels) and the output; the class
 names follow the model as a zip archive at the end of the file. The numbers below
 are field positions of the published metadata schema 1.2.
 """

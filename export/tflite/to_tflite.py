@@ -40,7 +40,7 @@ def to_tflite(
     The signature "serving_default" takes `image`, (1, height, width, 3) float32 RGB
     in [0, 1], and gives `logits`, (1, classes), or `representation` where the model
     has no head. Only TFLite's own operations occur, all of them run by XNNPACK.
-    The rescaling to [-1, 1], the normalisations' scales and the attention's 1/√d are
+    The rescaling to [-1, 1], the normalizations' scales and the attention's 1/√d are
     multiplied into the weights; the last block is computed for the class token alone.
 
     Args:
@@ -91,7 +91,7 @@ def to_tflite_files(
     batch_sizes: Sequence[int] = (),
     feature_vector: bool = False,
 ) -> list[pathlib.Path]:
-    """Writes several quantisations of a model, which is converted once.
+    """Writes several quantizations of a model, which is converted once.
 
     Args:
         files: from quantization to file.

@@ -1,8 +1,8 @@
-"""Cost of an artefact, measured in a process of its own.
+"""Cost of an artifact, measured in a process of its own.
 
-`python -m export.verification.latency_and_memory ARTEFACT --threads=1` prints one line of JSON:
+`python -m export.verification.latency_and_memory ARTIFACT --threads=1` prints one line of JSON:
 seconds to load, seconds of the first call, median milliseconds of a single image, and peak memory.
-Only the artefact's own runtime is imported, so that the memory is what an application would need.
+Only the artifact's own runtime is imported, so that the memory is what an application would need.
 """
 
 import argparse
@@ -26,12 +26,12 @@ SECONDS = 10.0
 def measure(
     path: str | os.PathLike, threads: int, image_size: tuple[int, int], rounds: int = ROUNDS
 ) -> dict[str, Any]:
-    """Runs an artefact on one image at a time in a new process.
+    """Runs an artifact on one image at a time in a new process.
 
     Args:
         path: a TFLite file or the directory of a SavedModel.
         threads: of the runtime.
-        image_size: (height, width) of the image if the artefact takes any.
+        image_size: (height, width) of the image if the artifact takes any.
         rounds: calls to take the median of, fewer if they last over 10 s.
 
     Returns:
@@ -39,7 +39,7 @@ def measure(
         and for TFLite "partitions" and "operations_outside_delegate".
 
     Raises:
-        RuntimeError: if the artefact does not run.
+        RuntimeError: if the artifact does not run.
     """
     command = [sys.executable, "-m", MODULE, str(path)]
     command += [f"--threads={threads}", f"--rounds={rounds}"]
@@ -56,15 +56,15 @@ def measure(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures in this process and prints JSON."""
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
-    parser.add_argument("artefact", type=pathlib.Path)
+    parser.add_argument("artifact", type=pathlib.Path)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument(
         "--image_size", type=int, nargs=2, default=(224, 224), help="where any size is taken"
     )
     options = parser.parse_args(arguments)
-    open_artefact = _open_module if options.artefact.is_dir() else _open_tflite
-    prepare, load = open_artefact(options.artefact, options.threads, options.image_size)
+    open_artifact = _open_module if options.artifact.is_dir() else _open_tflite
+    prepare, load = open_artifact(options.artifact, options.threads, options.image_size)
     prepare()
     start = time.perf_counter()
     call, details = load()
@@ -104,7 +104,7 @@ def _peak_memory():
 
 def _open_tflite(path, threads, image_size):
     def prepare():
-        import ai_edge_litert.interpreter  # noqa: F401  its import is not the artefact's cost
+        import ai_edge_litert.interpreter  # noqa: F401  its import is not the artifact's cost
 
     def load():
         import numpy as np

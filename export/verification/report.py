@@ -7,18 +7,18 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """The figures of one artefact.
+    """The figures of one artifact.
 
     Attributes:
-        artefact: its path.
-        kind: "hub", "npz" or the quantisation of a TFLite file; key of `THRESHOLDS`.
+        artifact: its path.
+        kind: "hub", "npz" or the quantization of a TFLite file; key of `THRESHOLDS`.
         output: the output that was compared, "logits" or "representation".
         images: how many.
         max_error, mean_error: of the outputs, absolute.
         scale: the largest absolute output of the model, at least 1.
         cosine: mean over the images.
         agreement: part of the images with the same top-1 class; None without a head.
-        model_accuracy, artefact_accuracy: top-1; None without labels.
+        model_accuracy, artifact_accuracy: top-1; None without labels.
         size_bytes: of the file, or of all files of the directory.
         load_seconds, first_call_seconds, peak_memory_bytes: in a process of its own.
         latency_ms: dict of threads to the median for one image.
@@ -28,7 +28,7 @@ class Report:
         failures: the thresholds that were missed, in words; empty if it is good.
     """
 
-    artefact: str
+    artifact: str
     kind: str
     output: str
     images: int
@@ -38,7 +38,7 @@ class Report:
     cosine: float
     agreement: float | None
     model_accuracy: float | None
-    artefact_accuracy: float | None
+    artifact_accuracy: float | None
     size_bytes: int
     load_seconds: float | None = None
     first_call_seconds: float | None = None
@@ -67,7 +67,7 @@ class Report:
         # What was measured together is there together, or not at all.
         measured = vars(self)
         rows = [
-            ("artefact", f"{self.artefact} ({self.kind})"),
+            ("artifact", f"{self.artifact} ({self.kind})"),
             ("images", f"{self.images}"),
             (f"largest error of {self.output}", f"{self.max_error:.2e}"),
             ("mean error", f"{self.mean_error:.2e}"),
@@ -78,7 +78,7 @@ class Report:
         if self.model_accuracy is not None:
             rows.append(("accuracy of the model", f"{100 * self.model_accuracy:.2f} %"))
             rows.append(
-                ("accuracy of the artefact", f"{100 * measured['artefact_accuracy']:.2f} %")
+                ("accuracy of the artifact", f"{100 * measured['artifact_accuracy']:.2f} %")
             )
         rows.append(("size", f"{self.size_bytes / 2**20:.2f} MiB"))
         if self.latency_ms is not None:

@@ -1,4 +1,4 @@
-"""What an artefact must reach to be good."""
+"""What an artifact must reach to be good."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Thresholds:
-    """The limits of a kind of artefact.
+    """The limits of a kind of artifact.
 
     Attributes:
         max_error: largest difference of an output, in units of the largest output of the
@@ -33,7 +33,7 @@ class Thresholds:
         if figures["agreement"] is not None and not figures["agreement"] >= self.agreement:
             failures.append(f"agreement {figures['agreement']:.4f} below {self.agreement:g}")
         if figures["model_accuracy"] is not None:
-            drop = figures["model_accuracy"] - figures["artefact_accuracy"]
+            drop = figures["model_accuracy"] - figures["artifact_accuracy"]
             if drop > self.accuracy_drop + 1e-12:
                 failures.append(f"accuracy drops by {drop:.4f}, more than {self.accuracy_drop:g}")
         return failures

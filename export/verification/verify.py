@@ -1,4 +1,4 @@
-"""Does an artefact give what its model gives? Measured on real images, with the real consumer."""
+"""Does an artifact give what its model gives? Measured on real images, with the real consumer."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ from export.hub.tar_archive import unpacked
 from export.image_range import check_range
 from export.portable_model import image_size, portable
 from export.verification.report import Report
-from export.verification.runtimes.runtime import in_batches, open_artefact
+from export.verification.runtimes.runtime import in_batches, open_artifact
 from export.verification.thresholds import THRESHOLDS, Thresholds
 
 THREADS = (1, 2)
@@ -27,7 +27,7 @@ def verify(
     thresholds: Thresholds | None = None,
     costs: bool = True,
 ) -> Report:
-    """Runs an artefact on images and compares it with the model that it came from.
+    """Runs an artifact on images and compares it with the model that it came from.
 
     Args:
         model: of this package, one of `export.portable_model.MODELS`.
@@ -40,39 +40,39 @@ def verify(
             their own.
 
     Returns:
-        A `Report`; `report.ok` says whether the artefact is good.
+        A `Report`; `report.ok` says whether the artifact is good.
 
     Raises:
-        FileNotFoundError: if there is no artefact.
+        FileNotFoundError: if there is no artifact.
         ExportError: if it is damaged, or the images are not what the model takes.
     """
     model = portable(model)
     images = _checked_images(images, image_size(model))
     with unpacked(path) as usable:
-        artefact = open_artefact(usable, model)
-        result = artefact.run(images)
-        reference = _reference(model, artefact.output, images)
+        artifact = open_artifact(usable, model)
+        result = artifact.run(images)
+        reference = _reference(model, artifact.output, images)
         if result.shape != reference.shape:
             raise ExportError(
                 f"Expected outputs of shape {reference.shape[1:]} for an image. Received: "
                 f"{path}, which gives {result.shape[1:]}. It came from another model."
             )
-        values = _compare(artefact.output, reference, result, labels)
-        values.update(_costs(artefact, image_size(model)) if costs else {})
+        values = _compare(artifact.output, reference, result, labels)
+        values.update(_costs(artifact, image_size(model)) if costs else {})
         size = _size(pathlib.Path(path))
-        limits = thresholds or THRESHOLDS[artefact.kind]
+        limits = thresholds or THRESHOLDS[artifact.kind]
         failures = limits.missed(values)
-        if artefact.flex_operations:
-            failures.append(f"needs Flex: {', '.join(artefact.flex_operations)}")
+        if artifact.flex_operations:
+            failures.append(f"needs Flex: {', '.join(artifact.flex_operations)}")
         if failures:
-            failures.extend(_range_hint(artefact, reference, images))
+            failures.extend(_range_hint(artifact, reference, images))
     return Report(
-        artefact=str(path),
-        kind=artefact.kind,
-        output=artefact.output,
+        artifact=str(path),
+        kind=artifact.kind,
+        output=artifact.output,
         images=len(images),
         size_bytes=size,
-        flex_operations=artefact.flex_operations,
+        flex_operations=artifact.flex_operations,
         failures=tuple(failures),
         **values,
     )
@@ -91,7 +91,7 @@ def _checked_images(images, size):
 def _reference(model, output, images):
     if output not in model.endpoints:
         raise ExportError(
-            f"Expected an artefact that gives one of {', '.join(model.endpoints)}. Received: one "
+            f"Expected an artifact that gives one of {', '.join(model.endpoints)}. Received: one "
             f"that gives {output!r}."
         )
     graph = keras.Model(model.input, model.endpoints[output])
@@ -111,7 +111,7 @@ def _compare(output, reference, result, labels):
         "cosine": float(cosines.mean()),
         "agreement": None,
         "model_accuracy": None,
-        "artefact_accuracy": None,
+        "artifact_accuracy": None,
     }
     if output == "logits":
         ours, theirs = reference.argmax(-1), result.argmax(-1)
@@ -123,12 +123,12 @@ def _compare(output, reference, result, labels):
                     f"Expected a label for each image, {ours.shape}. Received: {labels.shape}"
                 )
             values["model_accuracy"] = float((ours == labels).mean())
-            values["artefact_accuracy"] = float((theirs == labels).mean())
+            values["artifact_accuracy"] = float((theirs == labels).mean())
     return values
 
 
-def _costs(artefact, size):
-    costs = {threads: artefact.costs(threads, size) for threads in THREADS}
+def _costs(artifact, size):
+    costs = {threads: artifact.costs(threads, size) for threads in THREADS}
     first = costs[THREADS[0]]
     return first and {
         **first,
@@ -136,13 +136,13 @@ def _costs(artefact, size):
     }
 
 
-def _range_hint(artefact, reference, images):
-    """Says so if the artefact would agree on another range of pixels."""
+def _range_hint(artifact, reference, images):
+    """Says so if the artifact would agree on another range of pixels."""
     few = images[:4]
-    before = np.abs(artefact.run(few) - reference[:4]).mean()
+    before = np.abs(artifact.run(few) - reference[:4]).mean()
     for name, scaled in (("[0, 255]", few * 255), ("[-1, 1]", few * 2 - 1)):
-        if np.abs(artefact.run(scaled) - reference[:4]).mean() < 0.01 * before:
-            return [f"the artefact takes pixels in {name}, not in [0, 1]"]
+        if np.abs(artifact.run(scaled) - reference[:4]).mean() < 0.01 * before:
+            return [f"the artifact takes pixels in {name}, not in [0, 1]"]
     return []
 
 

@@ -41,8 +41,8 @@ def _blurred(mask, radius):
     from PIL import Image, ImageFilter
 
     # Pillow blurs bytes only.
-    grey = Image.fromarray(np.uint8(255 * mask / mask.max()))
-    blurred = np.asarray(grey.filter(ImageFilter.GaussianBlur(radius)), "float32")
+    gray = Image.fromarray(np.uint8(255 * mask / mask.max()))
+    blurred = np.asarray(gray.filter(ImageFilter.GaussianBlur(radius)), "float32")
     return blurred - blurred.min() if blurred.min() < blurred.max() else blurred
 
 
@@ -129,7 +129,7 @@ def filters_figure(filters: np.ndarray, columns: int = 7) -> "Figure":
 
 
 def position_similarity_figure(similarity: np.ndarray) -> "Figure":
-    """Draws the tile of similarities of every patch (Figure 7 centre).
+    """Draws the tile of similarities of every patch (Figure 7 center).
 
     Args:
         similarity: (rows, columns, rows, columns) in [-1, 1], from

@@ -34,8 +34,8 @@ def principal_components(kernel: np.ndarray, components: int = 28) -> PrincipalF
     """
     kernel = np.asarray(kernel, "float64")
     samples = kernel.reshape(-1, kernel.shape[-1]).T
-    centred = samples - samples.mean(axis=0)
-    _, singular_values, directions = np.linalg.svd(centred, full_matrices=False)
+    centered = samples - samples.mean(axis=0)
+    _, singular_values, directions = np.linalg.svd(centered, full_matrices=False)
     variance = singular_values**2
     directions = directions[:components]
     largest = np.abs(directions).argmax(axis=1)
@@ -51,7 +51,7 @@ def embedding_filters(model: keras.Model, components: int = 28) -> PrincipalFilt
     """Returns the principal components of the patch embedding's filters (equation 1).
 
     A hybrid's embedding sees features instead of pixels; there, and in a ResNet,
-    the filters of the first convolution are taken, standardised as it uses them.
+    the filters of the first convolution are taken, standardized as it uses them.
 
     Args:
         model: a `keras_vit.VisionTransformer` or `keras_vit.ResNetV2`.

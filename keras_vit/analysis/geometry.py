@@ -8,7 +8,7 @@ def token_distances(grid_size: tuple[int, int], stride: float) -> np.ndarray:
 
     Args:
         grid_size: (rows, columns).
-        stride: pixels between neighbours.
+        stride: pixels between neighbors.
 
     Returns:
         (rows * columns, rows * columns) float32 array, in pixels, raster order.

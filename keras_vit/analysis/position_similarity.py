@@ -1,4 +1,4 @@
-"""Cosine similarity of position embeddings (Figure 7 centre, Figure 9)."""
+"""Cosine similarity of position embeddings (Figure 7 center, Figure 9)."""
 
 import keras
 import numpy as np

@@ -17,7 +17,7 @@ class Reconstruction(NamedTuple):
     Attributes:
         predicted: (batch, height, width, 3) float32 in [-1, 1]: the images, every
             corrupted patch painted as it was predicted.
-        hidden: the same with the corrupted patches grey.
+        hidden: the same with the corrupted patches gray.
         positions: (batch, corrupted) int indices of the corrupted patches.
         losses: (batch, corrupted) float32.
     """
@@ -46,7 +46,7 @@ def reconstruct(masked: MaskedPatchPrediction, images: Tensor) -> Reconstruction
         images: (batch, height, width, 3) float32 in [-1, 1], of the model's size.
 
     Returns:
-        A `Reconstruction`. Colours are the middles of the most likely classes.
+        A `Reconstruction`. Colors are the middles of the most likely classes.
     """
     results = keras.Model(masked.input, masked.endpoints)(images, training=False)
     positions, losses, predictions = (

@@ -96,7 +96,7 @@ def stem_costs(
     """Counts the ResNet of a hybrid.
 
     Returns:
-        (`Cost` of the convolutions, `Cost` of the normalisations, `FeatureMap` that it gives).
+        (`Cost` of the convolutions, `Cost` of the normalizations, `FeatureMap` that it gives).
     """
     counter = _Counter(image_size)
     counter.convolve(64 * width_factor, 7, 2)

@@ -28,7 +28,7 @@ def load_checkpoint(
 
     Reads the .npz files of the original (both generations of names), of AugReg,
     of big_vision and of BiT, the safetensors of Hugging Face and of timm, and
-    models saved with `model.save`. The format is recognised from the arrays'
+    models saved with `model.save`. The format is recognized from the arrays'
     names. Position embeddings of another image size are resized, corners
     aligned, by `keras_vit.checkpoints.resize`.
 
@@ -61,7 +61,7 @@ def load_checkpoint(
 def load_weights(model: keras.Model, path: str | os.PathLike) -> None:
     """Loads pre-trained weights for transfer: what comes after the encoder may differ.
 
-    A head of another size, or none, leaves the model's head as initialised, and
+    A head of another size, or none, leaves the model's head as initialized, and
     pre-training's hidden layer is dropped if the model has none. Everything else
     is as strict as in `load_checkpoint`, and raises the same errors.
 
@@ -240,9 +240,9 @@ def _check_config(model, source):
             f"has num_heads={own}. Build the model with num_heads={heads}. Nothing was loaded."
         )
     said = {}
-    flavour = {"gelu": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
-    if config.get("hidden_act") in flavour:
-        said["gelu"] = flavour[config["hidden_act"]]
+    flavor = {"gelu": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
+    if config.get("hidden_act") in flavor:
+        said["gelu"] = flavor[config["hidden_act"]]
     if "layer_norm_eps" in config:
         said["layer_norm_epsilon"] = config["layer_norm_eps"]
     differing = {k: v for k, v in said.items() if model.arguments.get(k, v) != v}

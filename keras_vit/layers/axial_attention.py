@@ -14,7 +14,7 @@ AXES = ("height", "width")
 def batch_normalization(
     name: str, axis: int = -1, **kwargs: Any
 ) -> keras.layers.BatchNormalization:
-    """Returns batch normalisation with the constants of the original."""
+    """Returns batch normalization with the constants of the original."""
     return keras.layers.BatchNormalization(
         axis=axis, momentum=0.9, epsilon=1e-5, name=name, **kwargs
     )
@@ -28,7 +28,7 @@ class AxialAttention(keras.layers.Layer):
     query i and key j have the logit q_i·k_j + q_i·r^q(i - j) + k_j·r^k(j - i),
     not divided by the root of the size, and query i gathers the values
     v_j and r^v(i - j). Queries, keys and values, each of the three summands of the
-    logits and both of the output are batch normalised. In a group of c output
+    logits and both of the output are batch normalized. In a group of c output
     channels, values have c channels, queries and keys c / 2.
 
     Args:
@@ -37,7 +37,7 @@ class AxialAttention(keras.layers.Layer):
 
     Call arguments:
         inputs: (batch, height, width, channels), of fixed height and width.
-        training: bool, whether to normalise with the batch's statistics.
+        training: bool, whether to normalize with the batch's statistics.
 
     Returns:
         A tensor like `inputs`.

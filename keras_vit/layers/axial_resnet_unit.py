@@ -109,5 +109,5 @@ class AxialUnit(keras.layers.Layer):
 
 
 def he_normal_fan_out() -> keras.Initializer:
-    """Returns He's initialisation for the number of outputs, as ResNets use it."""
+    """Returns He's initialization for the number of outputs, as ResNets use it."""
     return keras.initializers.VarianceScaling(2.0, "fan_out", "untruncated_normal")

@@ -1,4 +1,4 @@
-"""Group normalisation with float32 statistics under every precision policy."""
+"""Group normalization with float32 statistics under every precision policy."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from keras_vit.typing import Tensor
 
 @keras.saving.register_keras_serializable(package="keras_vit")
 class GroupNormalization(keras.layers.GroupNormalization):
-    """Normalises 32 groups of channels over space (Wu & He, 2018).
+    """Normalizes 32 groups of channels over space (Wu & He, 2018).
 
     Args:
         epsilon: float; 1e-6 in the hybrids, 1e-5 in BiT.
@@ -30,9 +30,9 @@ class GroupNormalization(keras.layers.GroupNormalization):
         _, rows, columns, channels = ops.shape(inputs)
         size = channels // self.groups
         x = ops.reshape(ops.cast(inputs, "float32"), (-1, rows * columns, self.groups, size))
-        centred = x - ops.mean(x, axis=(1, 3), keepdims=True)
-        variance = ops.mean(centred * centred, axis=(1, 3), keepdims=True)
-        normal = centred * ops.rsqrt(variance + self.epsilon)
+        centered = x - ops.mean(x, axis=(1, 3), keepdims=True)
+        variance = ops.mean(centered * centered, axis=(1, 3), keepdims=True)
+        normal = centered * ops.rsqrt(variance + self.epsilon)
         normal = ops.reshape(normal, (-1, rows, columns, channels))
         scaled = normal * ops.cast(self.gamma, "float32") + ops.cast(self.beta, "float32")
         return ops.cast(scaled, self.compute_dtype)

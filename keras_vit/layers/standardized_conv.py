@@ -1,4 +1,4 @@
-"""Convolution with standardised weights (Qiao et al., 2019), as BiT and the hybrids use it."""
+"""Convolution with standardized weights (Qiao et al., 2019), as BiT and the hybrids use it."""
 
 from typing import Any
 
@@ -52,17 +52,17 @@ class StandardizedConv2D(keras.layers.Conv2D):
         self.standardization = standardization
 
     def add_weight(self, *args: Any, **kwargs: Any) -> keras.Variable:
-        # Rounded before it is standardised, a kernel would lose what standardising brings out.
+        # Rounded before it is standardized, a kernel would lose what standardizing brings out.
         return super().add_weight(*args, **{**kwargs, "autocast": False})
 
     def standardize(self, kernel: Tensor) -> Tensor:
-        """Returns the kernel with standardised filters, in float32."""
+        """Returns the kernel with standardized filters, in float32."""
         kernel = ops.cast(kernel, "float32")
-        centred = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
-        variance = ops.mean(centred * centred, axis=(0, 1, 2), keepdims=True)
+        centered = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
+        variance = ops.mean(centered * centered, axis=(0, 1, 2), keepdims=True)
         if self.standardization == "hybrid":
-            return centred / (ops.sqrt(variance) + 1e-5)
-        return centred * ops.rsqrt(variance + 1e-10)
+            return centered / (ops.sqrt(variance) + 1e-5)
+        return centered * ops.rsqrt(variance + 1e-10)
 
     def convolution_op(self, inputs: Tensor, kernel: Tensor) -> Tensor:
         kernel = ops.cast(self.standardize(kernel), self.compute_dtype)

@@ -62,8 +62,8 @@ class MaskedPatchPrediction(ImageModel):
     Args:
         model: a `keras_vit.VisionTransformer`, whose weights are trained. Its head
             and pooling take no part and are not saved.
-        target: "mean_color" (the 3-bit mean colour of a patch, 512 classes),
-            "downsized" (the 3-bit colours of the patch at 4 x 4 pixels, 16 times
+        target: "mean_color" (the 3-bit mean color of a patch, 512 classes),
+            "downsized" (the 3-bit colors of the patch at 4 x 4 pixels, 16 times
             512 classes) or "pixels" (mean squared error of all pixels).
         corruption_rate: float in (0, 1]; the paper also tried 0.15.
         seed: int or None, the start of the random stream of the corruption.

@@ -12,14 +12,14 @@ from keras_vit.typing import Tensor
 # Three bits for each of red, green and blue.
 LEVELS = 8
 COLORS = LEVELS**3
-# A patch is downsized to CELLS x CELLS colours.
+# A patch is downsized to CELLS x CELLS colors.
 CELLS = 4
 
 
 def color_classes(colors: Tensor) -> Tensor:
-    """Returns the 3-bit colours of `colors`, (..., 3) RGB in [0, 1], as int32 (...) in [0, 512).
+    """Returns the 3-bit colors of `colors`, (..., 3) RGB in [0, 1], as int32 (...) in [0, 512).
 
-    Red is most significant: 64 r + 8 g + b, each the floor of 8 times the colour, at most 7.
+    Red is most significant: 64 r + 8 g + b, each the floor of 8 times the color, at most 7.
     """
     levels = ops.clip(ops.floor(ops.cast(colors, "float32") * LEVELS), 0, LEVELS - 1)
     levels = ops.cast(levels, "int32")
@@ -27,7 +27,7 @@ def color_classes(colors: Tensor) -> Tensor:
 
 
 def color_of_class(classes: Tensor) -> np.ndarray:
-    """Returns the middle of the cube of colours of each class, (..., 3) RGB in [0, 1]."""
+    """Returns the middle of the cube of colors of each class, (..., 3) RGB in [0, 1]."""
     classes = np.asarray(classes)
     levels = np.stack([classes // LEVELS**2, classes // LEVELS % LEVELS, classes % LEVELS], -1)
     return (levels + 0.5) / LEVELS
@@ -47,7 +47,7 @@ class PatchTarget(Protocol):
 
 
 class MeanColor(PatchTarget):
-    """The 3-bit mean colour of a patch, one choice of 512: the paper's final setting."""
+    """The 3-bit mean color of a patch, one choice of 512: the paper's final setting."""
 
     def units(self, patch_size: int) -> int:
         return COLORS
@@ -60,7 +60,7 @@ class MeanColor(PatchTarget):
 
 
 class Downsized(PatchTarget):
-    """The 3-bit colours of a patch downsized to 4 x 4: 16 choices of 512 at once."""
+    """The 3-bit colors of a patch downsized to 4 x 4: 16 choices of 512 at once."""
 
     def units(self, patch_size: int) -> int:
         if patch_size % CELLS:

@@ -44,7 +44,7 @@ def run_directory(model, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def measure_once(monkeypatch):
-    """Costs have tests of their own; here one process for each artefact is enough."""
+    """Costs have tests of their own; here one process for each artifact is enough."""
     monkeypatch.setattr("export.verification.verify.THREADS", (1,))
 
 
@@ -92,7 +92,7 @@ def test_hub_from_a_run_knows_labels_and_loss_and_is_verified(
     assert labels == [str(digit) for digit in range(10)]
     values = json.loads(report.read_text())
     assert values["ok"] and values["images"] == 200 and values["agreement"] == 1
-    assert 0 <= values["model_accuracy"] == values["artefact_accuracy"] < 0.5
+    assert 0 <= values["model_accuracy"] == values["artifact_accuracy"] < 0.5
     assert "top-1 agreement" in capsys.readouterr().out
 
 
@@ -111,7 +111,7 @@ def test_tflite_from_a_keras_file(run_directory, pictures, data, tmp_path):
             f"--labels={labels}",
             f"--data={data}",
         )
-        in (0, 1)  # how well random weights quantise is not the point
+        in (0, 1)  # how well random weights quantize is not the point
     )
     assert labels_of(file) == list("abcdefghij")
     from ai_edge_litert.interpreter import Interpreter

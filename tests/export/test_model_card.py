@@ -55,7 +55,7 @@ def test_every_figure_comes_from_the_verifier(model, lite_report, tmp_path):
     assert "parent-model: me/tiny/1" in text
     _, figures = text.split("## Verification")
     for name, value in lite_report.rows():
-        if name not in ("artefact", "result"):
+        if name not in ("artifact", "result"):
             assert f"| {name} | {value} |" in figures
 
 
@@ -89,11 +89,11 @@ def test_kaggle_metadata(model, module_report, lite_report, tmp_path):
     assert variation["fineTunable"] is False and "${PATH}" in variation["usage"]
 
 
-def test_only_good_artefacts_get_a_card(make_vit, model, lite_report, images, tmp_path):
+def test_only_good_artifacts_get_a_card(make_vit, model, lite_report, images, tmp_path):
     wrong = make_vit(num_layers=1)
     wrong.get_layer("head").kernel.assign(-wrong.get_layer("head").kernel)
-    report = export.verify(wrong, lite_report.artefact, images, costs=False)
-    with pytest.raises(ExportError, match="verified artefact"):
+    report = export.verify(wrong, lite_report.artifact, images, costs=False)
+    with pytest.raises(ExportError, match="verified artifact"):
         write_card(wrong, report, Handle.parse("me/tiny/1"), tmp_path)
     with pytest.raises(ExportError, match="license"):
         write_card(model, lite_report, Handle.parse("me/tiny/1"), tmp_path, license="mine")

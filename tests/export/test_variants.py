@@ -1,4 +1,4 @@
-"""Every kind of model in every kind of artefact."""
+"""Every kind of model in every kind of artifact."""
 
 import keras
 import numpy as np
@@ -50,7 +50,7 @@ def case(request, make_vit, randomize):
     return name, make_vit(num_layers=1, **MODELS[name])
 
 
-def test_every_kind_of_model_becomes_every_artefact(case, images, tmp_path):
+def test_every_kind_of_model_becomes_every_artifact(case, images, tmp_path):
     name, model = case
     limits = {"none": 1e-4, "float16": 2e-2, "dynamic": 0.3, "int8": 0.5, "int8-full": 1.5}
     files = {kind: tmp_path / f"{kind}.tflite" for kind in limits}

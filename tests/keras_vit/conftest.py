@@ -74,8 +74,8 @@ def build_case():
     return build
 
 
-def randomise(model, seed=0):
-    """Gives every weight a value, so that no branch is silenced by a zero initialisation."""
+def randomize(model, seed=0):
+    """Gives every weight a value, so that no branch is silenced by a zero initialization."""
     rng = np.random.default_rng(seed)
     for weight in model.weights:
         fan_in = np.prod(weight.shape[:-1]) if len(weight.shape) > 1 else 10
@@ -99,7 +99,7 @@ def make_vit():
             "num_classes": 5,
             **overrides,
         }
-        return randomise(keras_vit.VisionTransformer(**arguments), seed)
+        return randomize(keras_vit.VisionTransformer(**arguments), seed)
 
     return make
 
@@ -116,7 +116,7 @@ def make_resnet():
             "image_size": 32,
             **overrides,
         }
-        return randomise(keras_vit.ResNetV2(**arguments), seed)
+        return randomize(keras_vit.ResNetV2(**arguments), seed)
 
     return make
 

@@ -23,7 +23,7 @@ def model_of(kind=keras_vit.VisionTransformer, dtype="float32", **arguments):
     keras.utils.set_random_seed(0)
     model = kind(**{**SMALL, **arguments}, dtype="float32")
     for weight in model.weights:
-        # Small weights make small variances, where the normalisation's epsilon counts.
+        # Small weights make small variances, where the normalization's epsilon counts.
         value = ops.convert_to_numpy(weight)
         weight.assign(value * 0.2 + RNG.normal(0, 0.05, value.shape))
     if dtype == "float32":
@@ -110,7 +110,7 @@ def test_projections_that_are_more_than_a_product_stay_as_they_are():
 
 @needs_tensorflow
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
-def test_a_normalisation_that_is_used_often_keeps_its_precision(dtype):
+def test_a_normalization_that_is_used_often_keeps_its_precision(dtype):
     layer = keras_vit.layers.LayerNormalization(dtype=dtype)
     tokens = inputs = keras.Input((4, 4, 64), dtype="float32")
     for _ in range(3):
@@ -123,7 +123,7 @@ def test_a_normalisation_that_is_used_often_keeps_its_precision(dtype):
 
 
 @needs_tensorflow
-def test_normalisations_and_projections_are_fused():
+def test_normalizations_and_projections_are_fused():
     import tensorflow as tf
     from tensorflow.python.util import _pywrap_util_port
 
@@ -143,7 +143,7 @@ def test_normalisations_and_projections_are_fused():
 
 
 def _operations(run):
-    """Returns the operations of the optimised graph of what `run` calls."""
+    """Returns the operations of the optimized graph of what `run` calls."""
     from tensorflow.python.eager import context
 
     context.enable_run_metadata()

@@ -53,7 +53,7 @@ def _old_python():
 
 
 def _export(directory):
-    """Writes a module with dropout and a regulariser, images, targets and Keras's own logits."""
+    """Writes a module with dropout and a regularizer, images, targets and Keras's own logits."""
     from training.io.quiet_start import import_tensorflow
 
     import_tensorflow()
@@ -75,8 +75,8 @@ def _export(directory):
     )
     generator = np.random.default_rng(0)
     for weight in model.weights:
-        centre = 1.0 if weight.name == "gamma" else 0.0
-        weight.assign(centre + generator.normal(0, 0.1, weight.shape))
+        center = 1.0 if weight.name == "gamma" else 0.0
+        weight.assign(center + generator.normal(0, 0.1, weight.shape))
     model.get_layer("head").kernel.regularizer = keras.regularizers.L2(1e-3)
     export.to_hub(model, directory / "fixed")
     export.to_hub(model, directory / "any", resolution="any")

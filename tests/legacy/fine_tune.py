@@ -64,7 +64,7 @@ def main(directory):
             f"hub.KerasLayer with {name}",
             error < 1e-5 and moved == len(before) > 0 and last < LARGEST_RATIO * first,
             f"{moved} of {len(before)} variables moved, loss {first:.3f} to {last:.3f}, "
-            f"{len(layer.losses)} regularisation loss",
+            f"{len(layer.losses)} regularization loss",
         )
     return 1 if failures else 0
 

@@ -189,7 +189,7 @@ def _prepare(name, version, num_classes, sizes, data_dir):
     import tensorflow_datasets as tfds
 
     rng = np.random.default_rng(0)
-    colours = rng.integers(0, 256, (num_classes, 3))
+    colors = rng.integers(0, 256, (num_classes, 3))
 
     with tfds.core.registered.skip_registration():
 
@@ -213,7 +213,7 @@ def _prepare(name, version, num_classes, sizes, data_dir):
                     # Few of the classes, so that a short run learns something.
                     label = number % 3
                     noise = rng.integers(-100, 101, (4, 4, 3))
-                    image = np.clip(colours[label] + noise, 0, 255).astype(np.uint8)
+                    image = np.clip(colors[label] + noise, 0, 255).astype(np.uint8)
                     yield number, {"image": image, "label": label}
 
     Tiny.name = name

@@ -48,7 +48,7 @@ class Study:
         cells: function of a scale that returns {cell: config}, in the order of the table.
         evaluations: how many a run makes, where its course is looked at; 0 is one at the end.
         early_stopping: whether the weights of the best evaluation are scored instead of the last.
-        paper: {cell: the paper's 5-shot accuracy in per cent}, where it has one.
+        paper: {cell: the paper's 5-shot accuracy in percent}, where it has one.
     """
 
     title: str

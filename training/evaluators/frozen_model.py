@@ -69,7 +69,7 @@ def load_frozen(
 
 
 def untrained(source: str | os.PathLike, *, layer: str | None = None) -> FrozenModel:
-    """Returns the Keras model of `source` with freshly initialised weights, for comparison."""
+    """Returns the Keras model of `source` with freshly initialized weights, for comparison."""
     model = model_source.load_model(source).model
     keras.utils.set_random_seed(0)
     fresh = type(model).from_config(model.get_config())

@@ -1,6 +1,6 @@
 """Few-shot linear evaluation: regularized least squares on frozen features (section 4.1).
 
-The images of a few labelled examples per class are mapped by a frozen network to features
+The images of a few labeled examples per class are mapped by a frozen network to features
 and a linear classifier onto {-1, 1}^K targets is solved in closed form, without training:
 
     W = argmin ||X W - Y||^2 + l2 ||W||^2 = (X'X + l2 I)^-1 X'Y = X'(XX' + l2 I)^-1 Y.

@@ -115,7 +115,7 @@ def _data_size(scores, workdir):
 
 
 def _height(accuracy):
-    """Returns (mean, length of the error bar) in per cent."""
+    """Returns (mean, length of the error bar) in percent."""
     mean, deviation = accuracy.percent
     return mean, deviation or 0.0
 

@@ -24,7 +24,7 @@ def study_table(
     Args:
         title: of the table.
         scores: of all cells and seeds.
-        paper: {cell: the paper's accuracy in per cent}, shown beside if given.
+        paper: {cell: the paper's accuracy in percent}, shown beside if given.
     """
     shots, top1 = by_cell(scores, "few_shot"), by_cell(scores, "top1")
     rows = []

@@ -43,7 +43,7 @@ class Transfer:
 
     @property
     def accuracies(self) -> list[float]:
-        """Top-1 accuracies in per cent on the test split, one per seed."""
+        """Top-1 accuracies in percent on the test split, one per seed."""
         return [result.percent for result in self.test.values()]
 
 
@@ -141,7 +141,7 @@ def score_further_test_sets(
         seeds: of the runs.
 
     Returns:
-        {data set: top-1 accuracies in per cent, one per seed}, for those of `FURTHER_TEST_SETS`.
+        {data set: top-1 accuracies in percent, one per seed}, for those of `FURTHER_TEST_SETS`.
 
     Raises:
         NotPreparedError: if one of them is not on disk.

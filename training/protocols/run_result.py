@@ -44,7 +44,7 @@ class RunResult:
 
     @property
     def percent(self) -> float:
-        """Top-1 accuracy in per cent; NaN of a run that diverged."""
+        """Top-1 accuracy in percent; NaN of a run that diverged."""
         return math.nan if self.top1 is None else 100 * self.top1
 
     def __str__(self) -> str:

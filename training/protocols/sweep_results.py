@@ -46,7 +46,7 @@ def sweep_table(
 
 
 def published_results(model: str, dataset: str) -> list[tuple[str, str]]:
-    """Returns (where, accuracy in per cent) for every result of fine-tuning `model` on `dataset`.
+    """Returns (where, accuracy in percent) for every result of fine-tuning `model` on `dataset`.
 
     Args:
         model: name of the model, such as "ViT-B/16".

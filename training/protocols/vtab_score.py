@@ -24,7 +24,7 @@ _PUBLISHED: dict[str, dict[str, Sequence[float]]] = {
 
 
 class GroupMean(NamedTuple):
-    """The mean of some tasks, in per cent.
+    """The mean of some tasks, in percent.
 
     Attributes:
         mean: over the tasks that have a result; None if none has.
@@ -49,7 +49,7 @@ def aggregate(accuracies: Mapping[str, Sequence[float]]) -> dict[str, GroupMean]
     """Returns the mean of each group of tasks and of all.
 
     Args:
-        accuracies: for each task, by the paper's name, the accuracies in per cent of its runs; the
+        accuracies: for each task, by the paper's name, the accuracies in percent of its runs; the
             same number of runs for every task. Tasks may be absent.
 
     Returns:

@@ -17,7 +17,7 @@ BATCH = 8
 class Runtime(Protocol):
     """An exported file, opened by what will run it in the end.
 
-    A new runtime is a class with these members in a file of its own, and a line in `open_artefact`.
+    A new runtime is a class with these members in a file of its own, and a line in `open_artifact`.
 
     Attributes:
         kind: key of `export.verification.thresholds.THRESHOLDS`.
@@ -37,7 +37,7 @@ class Runtime(Protocol):
         """Returns what `latency_and_memory.measure` does; empty for what is not run by itself."""
 
 
-def open_artefact(path: str | os.PathLike, model: keras.Model) -> Runtime:
+def open_artifact(path: str | os.PathLike, model: keras.Model) -> Runtime:
     """Opens an exported file or directory.
 
     Args:

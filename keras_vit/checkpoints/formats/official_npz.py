@@ -2,7 +2,7 @@
 
 The same arrays have been published in several spellings, all flat with "/"
 between the names of modules. `Layout` describes a spelling, `Layout.detect`
-recognises it, and a file is written back as it was read.
+recognizes it, and a file is written back as it was read.
 """
 
 import math
@@ -48,7 +48,7 @@ class Layout(FileLayout):
             prepended, and the token's own array holds the sum.
         scanned: bool, whether the blocks are stacked in arrays with a leading
             axis of blocks, as `jax.lax.scan` leaves them.
-        group_norm_rank: 1 or 4, the rank of the arrays of group normalisation.
+        group_norm_rank: 1 or 4, the rank of the arrays of group normalization.
     """
 
     title = "the original's .npz"

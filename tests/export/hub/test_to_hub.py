@@ -161,7 +161,7 @@ def test_a_feature_vector_module_has_no_head(model, images, tmp_path):
     assert len(module.trainable_variables) == len(model.weights) - 2
 
 
-def test_low_precision_frozen_and_rematerialised_models_become_float32(make_vit, images, tmp_path):
+def test_low_precision_frozen_and_rematerialized_models_become_float32(make_vit, images, tmp_path):
     model = make_vit(dtype="bfloat16", remat=True)
     model.trainable = False
     module = hub.load(str(export.to_hub(model, tmp_path / "m")))

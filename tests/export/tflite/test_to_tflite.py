@@ -111,7 +111,7 @@ def test_affine_operations_are_multiplied_into_the_weights(plain):
     assert count["FULLY_CONNECTED"] == 6 * layers + 1
     assert count["BATCH_MATMUL"] == 2 * layers
     assert count["GELU"] == count["SOFTMAX"] == layers
-    # Two products a normalisation. Only the last block's first and the encoder's
+    # Two products a normalization. Only the last block's first and the encoder's
     # meet a slice before a dense layer, and keep their scale.
     assert count["MUL"] == 2 * norms + 2
     assert count["RSQRT"] == norms

@@ -40,7 +40,7 @@ def other(model):
     return copy
 
 
-def test_a_good_artefact_has_no_errors_to_speak_of(model, module, tflite, images, tmp_path):
+def test_a_good_artifact_has_no_errors_to_speak_of(model, module, tflite, images, tmp_path):
     npz = tmp_path / "m.npz"
     keras_vit.save_checkpoint(model, npz)
     packed = tar_archive.pack(module, tmp_path / "m.tar.gz")
@@ -53,7 +53,7 @@ def test_a_good_artefact_has_no_errors_to_speak_of(model, module, tflite, images
         assert report.max_error <= limits[kind]
         assert report.cosine == pytest.approx(1, abs=1e-6)
         assert report.agreement == 1
-        assert report.model_accuracy == report.artefact_accuracy == 7 / 8
+        assert report.model_accuracy == report.artifact_accuracy == 7 / 8
         assert report.ok and report.failures == ()
     assert verify(model, tflite, images).model_accuracy is None
 
@@ -78,7 +78,7 @@ def test_figures_are_those_of_the_outputs(model, tflite, images):
     assert report.cosine == pytest.approx(cosine.mean(), abs=1e-4)
     assert report.agreement == (truth.argmax(1) == given.argmax(1)).mean()
     assert report.model_accuracy == (truth.argmax(1) == 0).mean()
-    assert report.artefact_accuracy == (given.argmax(1) == 0).mean()
+    assert report.artifact_accuracy == (given.argmax(1) == 0).mean()
     assert not report.ok and report.failures[0].startswith("largest error")
 
 
@@ -100,7 +100,7 @@ def test_every_threshold_can_fail(model, tflite, images):
         assert name.split("_")[-1] in failure
 
 
-def test_quantised_files_are_recognised_and_held_to_their_own_limits(model, images, tmp_path):
+def test_quantized_files_are_recognized_and_held_to_their_own_limits(model, images, tmp_path):
     for kind in ("float16", "dynamic", "int8", "int8-full"):
         file = tmp_path / "m.tflite"
         export.to_tflite(model, file, quantization=kind, calibration=images)
@@ -155,7 +155,7 @@ def test_images_in_another_range_are_noticed(model, tflite, images):
 
 
 @pytest.mark.parametrize(("scale", "offset", "name"), [(255, 0, "[0, 255]"), (2, -1, "[-1, 1]")])
-def test_an_artefact_for_another_range_is_noticed(model, images, tmp_path, scale, offset, name):
+def test_an_artifact_for_another_range_is_noticed(model, images, tmp_path, scale, offset, name):
     root = tf.train.Checkpoint(variables=[v.value for v in model.variables])
     spec = tf.TensorSpec((None, 32, 32, 3), tf.float32, name="images")
 
@@ -168,7 +168,7 @@ def test_an_artefact_for_another_range_is_noticed(model, images, tmp_path, scale
     tf.saved_model.save(root, str(tmp_path / "m"), signatures=answer)
     report = verify(model, tmp_path / "m", images)
     assert not report.ok
-    assert report.failures[-1] == f"the artefact takes pixels in {name}, not in [0, 1]"
+    assert report.failures[-1] == f"the artifact takes pixels in {name}, not in [0, 1]"
 
 
 def test_outputs_that_are_not_numbers_fail(make_vit, images, tmp_path):
@@ -179,14 +179,14 @@ def test_outputs_that_are_not_numbers_fail(make_vit, images, tmp_path):
     assert not report.ok and np.isnan(report.max_error)
 
 
-def test_an_artefact_of_another_model_is_refused(make_vit, module, tflite, images):
+def test_an_artifact_of_another_model_is_refused(make_vit, module, tflite, images):
     model = make_vit(num_layers=1, num_classes=3)
-    for artefact in (module, tflite):
+    for artifact in (module, tflite):
         with pytest.raises(ExportError, match="another model"):
-            verify(model, artefact, images)
+            verify(model, artifact, images)
 
 
-def test_missing_damaged_and_foreign_artefacts(model, module, tflite, images, tmp_path):
+def test_missing_damaged_and_foreign_artifacts(model, module, tflite, images, tmp_path):
     with pytest.raises(FileNotFoundError, match="nothing at"):
         verify(model, tmp_path / "none.tflite", images)
     (tmp_path / "text.tflite").write_text("this is not a model, but long enough for a header")

@@ -5,8 +5,8 @@ import pytest
 import keras_vit
 
 
-def randomise(model, seed=0, scale=0.3):
-    """Gives every weight a value, so that no branch is silenced by a zero initialisation."""
+def randomize(model, seed=0, scale=0.3):
+    """Gives every weight a value, so that no branch is silenced by a zero initialization."""
     rng = np.random.default_rng(seed)
     for weight in model.weights:
         if weight.dtype.startswith("float"):
@@ -30,7 +30,7 @@ def make_model():
             "num_classes": 5,
             **overrides,
         }
-        return randomise(keras_vit.VisionTransformer(**arguments))
+        return randomize(keras_vit.VisionTransformer(**arguments))
 
     return make
 

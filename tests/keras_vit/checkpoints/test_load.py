@@ -104,7 +104,7 @@ def test_names_are_whole(saved, make_vit, refuse):
     assert "Received: 'hea', 'head/k'" in str(refuse(model, saved, skip=("hea", "head/k")))
 
 
-def test_misspelt_skip_is_refused(saved, make_vit, refuse):
+def test_misspelled_skip_is_refused(saved, make_vit, refuse):
     model = make_vit(representation_size=12)
     error = refuse(model, saved, skip=("Head", "embedding/bias"))
     assert "that the model or" in str(error)

@@ -20,7 +20,7 @@ def test_rule_of_bit(to_numpy):
     np.testing.assert_allclose(standardized("bit", to_numpy), expected, rtol=2e-6)
 
 
-def test_filters_are_standardised_one_by_one(to_numpy):
+def test_filters_are_standardized_one_by_one(to_numpy):
     conv = StandardizedConv2D(6, 3)
     kernel = np.random.default_rng(0).normal(3, 7, (3, 3, 4, 6)).astype("float32")
     result = to_numpy(conv.standardize(kernel)).reshape(-1, 6)

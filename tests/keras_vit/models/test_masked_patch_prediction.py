@@ -235,8 +235,8 @@ def test_mixed_precision_computes_losses_in_float32(images):
 
 
 def test_mistakes_are_named():
-    with pytest.raises(ValueError, match="'colour'"):
-        keras_vit.MaskedPatchPrediction(encoder(), "colour")
+    with pytest.raises(ValueError, match="'color'"):
+        keras_vit.MaskedPatchPrediction(encoder(), "color")
     with pytest.raises(ValueError, match="Received: 2 pixels"):
         keras_vit.MaskedPatchPrediction(encoder(patch_size=2), "downsized")
     with pytest.raises(ValueError, match=r"rate=0\.0"):

@@ -59,7 +59,7 @@ def test_skip_fills_the_place_and_counts(folder):
     levels = np.concatenate([b["image"][:, 0, 0, 0] for b in batches])
     labels = np.concatenate([np.argmax(b["label"], axis=1) for b in batches])
     levels = np.round((levels + 1) * 127.5 / 20).astype(int)
-    # The neighbour came with its own label.
+    # The neighbor came with its own label.
     assert (levels % 2 == labels).all()
     assert 4 not in levels
     assert 7 not in levels

@@ -73,10 +73,10 @@ def test_both_forms_solve_the_normal_equations(examples):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(examples, 10)), rng.integers(0, 3, examples)
     solution = least_squares.LeastSquares(x, y, num_classes=3)
-    standardised = (x - x.mean(0)) / (x.std(0) + 1e-5)
-    standardised = np.concatenate([standardised, np.full((examples, 1), 100.0)], axis=1)
-    gram = standardised.T @ standardised + 3.0 * np.eye(11)
-    expected = np.linalg.solve(gram, standardised.T @ (2 * np.eye(3)[y] - 1))
+    standardized = (x - x.mean(0)) / (x.std(0) + 1e-5)
+    standardized = np.concatenate([standardized, np.full((examples, 1), 100.0)], axis=1)
+    gram = standardized.T @ standardized + 3.0 * np.eye(11)
+    expected = np.linalg.solve(gram, standardized.T @ (2 * np.eye(3)[y] - 1))
     np.testing.assert_allclose(solution.weights(3.0), expected, rtol=0, atol=1e-12)
 
 
@@ -90,10 +90,10 @@ def test_fewer_shots_are_among_more_and_classes_are_shuffled_in_order():
 
 def test_every_combination_is_evaluated_and_more_shots_help():
     rng = np.random.default_rng(1)
-    centres = rng.normal(size=(4, 16))
+    centers = rng.normal(size=(4, 16))
     y, y_test = np.repeat(np.arange(4), 30), np.repeat(np.arange(4), 50)
-    x = centres[y] + 1.5 * rng.normal(size=(120, 16))
-    x_test = centres[y_test] + 1.5 * rng.normal(size=(200, 16))
+    x = centers[y] + 1.5 * rng.normal(size=(120, 16))
+    x_test = centers[y_test] + 1.5 * rng.normal(size=(200, 16))
     results = least_squares.evaluate((x, y), (x_test, y_test), 4, l2=[1.0, 1024.0])
     assert [(r.seed, r.shots, r.l2) for r in results] == [
         (seed, shots, l2) for seed in (0, 1, 2) for shots in (1, 5, 10, 25) for l2 in (1.0, 1024.0)

@@ -14,11 +14,11 @@ SIZES = {"train": 48, "test": 20}
 
 def _examples(size):
     rng = np.random.default_rng(size)
-    colours = rng.integers(60, 196, (10, 3))
+    colors = rng.integers(60, 196, (10, 3))
     for number in range(size):
         label = number % 10
         # Smooth, so that the loss of JPEG stays small.
-        image = np.full((32, 32, 3), colours[label]) + np.linspace(-40, 40, 32)[:, None, None]
+        image = np.full((32, 32, 3), colors[label]) + np.linspace(-40, 40, 32)[:, None, None]
         yield number, {"image": image.astype(np.uint8), "label": label}
 
 

@@ -122,7 +122,7 @@ def test_chromium_renders_it(report, tmp_path):
     from PIL import Image
 
     pixels = np.asarray(Image.open(picture).convert("RGB")).astype(int)
-    colourful = (pixels.max(axis=-1) - pixels.min(axis=-1)) > 40
-    assert colourful.any(), "neither curves nor confusion matrix were drawn"
+    colorful = (pixels.max(axis=-1) - pixels.min(axis=-1)) > 40
+    assert colorful.any(), "neither curves nor confusion matrix were drawn"
     left, right = pixels[:, :8], pixels[:, -8:]
     assert (left == 255).all() and (right == 255).all(), "the page is wider than the window"

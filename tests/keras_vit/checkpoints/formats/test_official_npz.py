@@ -44,7 +44,7 @@ def arrays_of(path):
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_layout_is_recognised_and_written_back(
+def test_layout_is_recognized_and_written_back(
     name, make, random_images, forward, to_numpy, tmp_path
 ):
     layout = LAYOUTS[name]

@@ -62,7 +62,7 @@ def test_other_floating_point_types(dtype, arrays, case, build_case, to_numpy, t
 
 
 def test_pooling_before_the_norm_is_refused(arrays, case, build_case, tmp_path):
-    """timm's `fc_norm` normalises after pooling, which is another function."""
+    """timm's `fc_norm` normalizes after pooling, which is another function."""
     other = {
         n.replace("norm.", "fc_norm.") if n.startswith("norm.") else n: a for n, a in arrays.items()
     }

@@ -49,7 +49,7 @@ def test_grayscale_png_and_arrays_become_rgb():
 def test_cmyk_becomes_rgb_also_when_cropped():
     encoded = jpeg(SMOOTH, "CMYK")
     whole = run("decode", encoded)
-    # Converting to CMYK and back loses little without a colour profile.
+    # Converting to CMYK and back loses little without a color profile.
     assert np.abs(whole.astype(int) - SMOOTH).mean() < 8
     assert run("decode|inception_crop(32)", encoded).shape == (32, 32, 3)
 
@@ -96,7 +96,7 @@ def test_a_range_is_fused_with_a_crop_that_keeps_its_size():
 
 
 def test_inception_crops_area_aspect_and_height():
-    """Area is 5 to 100 %, aspect 0.75 to 1.33, and small crops are favoured (24 % on average)."""
+    """Area is 5 to 100 %, aspect 0.75 to 1.33, and small crops are favored (24 % on average)."""
     height, width = 256, 512
     rows, columns = np.mgrid[:height, :width]
     image = tf.constant(np.stack([rows, columns, 0 * rows], 2), tf.int32)
@@ -135,7 +135,7 @@ def test_random_resized_crop_falls_back_to_the_largest_central_crop():
     assert found.item() == 499
 
 
-def test_resize_samples_half_pixel_centres_without_antialiasing():
+def test_resize_samples_half_pixel_centers_without_antialiasing():
     ramp = np.arange(8, dtype=np.float32).reshape(1, 8, 1)
     np.testing.assert_allclose(run("resize((1, 4))", ramp).ravel(), [0.5, 2.5, 4.5, 6.5], atol=1e-6)
     np.testing.assert_allclose(

@@ -57,7 +57,7 @@ def test_posterize_keeps_the_high_bits(magnitude, kept):
     np.testing.assert_array_equal(run("Posterize", magnitude), PHOTO & mask)
 
 
-def test_contrast_blends_towards_a_constant_of_the_size():
+def test_contrast_blends_toward_a_constant_of_the_size():
     constant = 48 * 64 // 256
     expected = constant + 1.9 * (PHOTO.astype(np.float32) - constant)
     np.testing.assert_array_equal(run("Contrast", 10), np.clip(expected, 0, 255).astype(np.uint8))
@@ -109,7 +109,7 @@ def test_geometry_moves_pixels_where_it_says_and_fills_with_gray():
     np.testing.assert_array_equal(run("ShearY", 10)[:, 0], PHOTO[:, 0])
 
 
-def test_rotation_turns_about_the_centre():
+def test_rotation_turns_about_the_center():
     odd = np.zeros((31, 31, 3), np.uint8)
     odd[15, 15], odd[15, 25] = 250, 200
     turned = run("Rotate", 30, odd)  # 90 degrees
@@ -118,7 +118,7 @@ def test_rotation_turns_about_the_centre():
     assert run("Rotate", 30, odd, sign=-1.0)[25, 15, 0] == 200
 
 
-def test_cutout_grays_a_square_around_its_centre():
+def test_cutout_grays_a_square_around_its_center():
     image = np.zeros((100, 100, 3), np.uint8)
     cut = run("Cutout", 5, image)[..., 0] == 128
     assert cut.sum() == 40 * 40

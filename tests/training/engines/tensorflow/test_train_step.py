@@ -94,7 +94,7 @@ def test_whole_step_compiles_with_static_shapes():
     assert "custom-call" not in hlo
 
 
-def test_rematerialisation_changes_nothing():
+def test_rematerialization_changes_nothing():
     plain, recomputed = make(dropout=0.3), make(dropout=0.3, remat=True)
     np.testing.assert_allclose(losses_of(plain), losses_of(recomputed), atol=1e-6)
     for left, right in zip(plain.model.get_weights(), recomputed.model.get_weights(), strict=True):

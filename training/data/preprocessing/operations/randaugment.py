@@ -3,8 +3,8 @@
 The published models were trained with an implementation that has quirks. They are kept,
 because the strengths were tuned with them:
 
-* Contrast blends towards the constant `min(255, pixels / 256)`, 196 for 224×224, and not
-  towards the image's mean gray.
+* Contrast blends toward the constant `min(255, pixels / 256)`, 196 for 224×224, and not
+  toward the image's mean gray.
 * Solarize compares with its threshold as a byte: at m = 10 and m = 20 the threshold of 256 and
   512 becomes 0, which inverts the whole image, and 384 (m = 15) becomes 128.
 * Posterize shifts by at most 7 bits: at m = 0 and from m = 23 on one bit remains.

@@ -8,6 +8,7 @@ restores. `training.engines.tensorflow` does so under TensorFlow's distribution 
 import abc
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,7 +17,8 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from keras_vit.typing import Tensor
-from training.errors import UsageError
+from training.engines.worker_watch import SECONDS_TO_NAME_THE_LOST, Watch
+from training.errors import TrainingError, UsageError
 
 # (num_input_pipelines, input_pipeline_id) -> `tf.data.Dataset` of batches with static shapes.
 # Pipeline i of n yields the i-th of n equal parts of every global batch, so that all of them
@@ -73,6 +75,7 @@ class Engine(abc.ABC):
             update only within `averaged_weights`; elsewhere they may be stale.
         step: int, updates done.
         saved_step: int, the last step that is known to be saved, or None.
+        watch: of the other processes of the job; None where there are none.
 
     Raises:
         UsageError: for a strategy of another engine, an environment that lacks what the strategy
@@ -82,6 +85,7 @@ class Engine(abc.ABC):
     strategies: ClassVar[tuple[str, ...]]
     is_chief: bool
     model: keras.Model
+    watch: Watch | None = None
 
     def __init__(self, config: ConfigDict):
         if config.strategy not in self.strategies:
@@ -237,13 +241,30 @@ class Engine(abc.ABC):
         """Stops recording and writes the profile to the folder given before."""
 
     @abc.abstractmethod
-    def translated_errors(self) -> contextlib.AbstractContextManager[None]:
+    def runtime_errors(self) -> tuple[type[Exception], ...]:
+        """Returns what the backend's runtime and its input raise when they fail."""
+
+    @contextlib.contextmanager
+    def translated_errors(self) -> Iterator[None]:
         """Enters a context that raises the failures of the backend's runtime as `TrainingError`.
 
         The message names the last step, the reason without the backend's stack of frames, and the
         last good checkpoint. Where another process was lost, it says so, and that all processes
         are to be started again.
         """
+        try:
+            yield
+        except self.runtime_errors() as error:
+            message = _reason(error)
+            if self.watch:
+                time.sleep(SECONDS_TO_NAME_THE_LOST)
+                raise TrainingError(
+                    f"The workers lost contact after step {self.step}: {message} "
+                    f"{self.last_good()} Start all workers again."
+                ) from error
+            raise TrainingError(
+                f"Training failed after step {self.step}: {message} {self.last_good()}"
+            ) from error
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -265,6 +286,14 @@ def last_good(saved_step: int | None) -> str:
     if saved_step is None:
         return "There is no earlier checkpoint."
     return f"The last good checkpoint is that of step {saved_step}."
+
+
+def _reason(error):
+    """Returns what an error of a runtime says, without where in a graph it was."""
+    places = ("Graph execution error", "Detected at node", "<stack", "File ", "[[", "  ")
+    lines = (line.strip() for line in str(getattr(error, "message", error)).splitlines())
+    said = [line for line in lines if line and not line.startswith(places)]
+    return (said or [type(error).__name__])[0][:300]
 
 
 def create_engine(config: ConfigDict) -> Engine:

@@ -7,6 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
+# How long a watch may take to name a process that was lost.
+SECONDS_TO_NAME_THE_LOST = 10
+
 
 class Watch:
     """Ends this process, with one message, when a peer has died or never came.

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -44,6 +43,7 @@ class JaxEngine(Engine):
         super().__init__(config)
         _keep_tensorflow_off_accelerators()
         self._job = processes.join(config) if config.strategy == "sharded" else None
+        self.watch = self._job.watch if self._job else None
         if config.strategy == "sharded":
             self.mesh = create_mesh(config.mesh.data, config.mesh.fsdp)
         else:
@@ -98,10 +98,8 @@ class JaxEngine(Engine):
 
     def restore(self, directory: str | os.PathLike) -> dict[str, np.ndarray] | None:
         self._checkpoints = Checkpoints(directory, self.config.keep_checkpoints, self.is_chief)
-        if self._job:
-            self._job.watch.resume_hint = (
-                "Training resumes from the last checkpoint that was saved. "
-            )
+        if self.watch:
+            self.watch.resume_hint = "Training resumes from the last checkpoint that was saved. "
         step = self._checkpoints.newest()
         other = tensorflow_states.newest_step(directory)
         if other is not None and (step is None or other > step):
@@ -232,23 +230,10 @@ class JaxEngine(Engine):
     def stop_profile(self) -> None:
         jax.profiler.stop_trace()
 
-    @contextlib.contextmanager
-    def translated_errors(self) -> Iterator[None]:
+    def runtime_errors(self) -> tuple[type[Exception], ...]:
         tensorflow = sys.modules.get("tensorflow")
         of_input = (tensorflow.errors.OpError,) if tensorflow else ()
-        try:
-            yield
-        except (jax.errors.JaxRuntimeError, *of_input) as error:
-            message = _reason(error)
-            if self._job:
-                time.sleep(processes.SECONDS_TO_NAME_THE_LOST)
-                raise TrainingError(
-                    f"The workers lost contact after step {self.step}: {message} "
-                    f"{self.last_good()} Start all workers again."
-                ) from error
-            raise TrainingError(
-                f"Training failed after step {self.step}: {message} {self.last_good()}"
-            ) from error
+        return (jax.errors.JaxRuntimeError, *of_input)
 
     def close(self) -> None:
         try:
@@ -280,11 +265,3 @@ def _keep_tensorflow_off_accelerators():
         # TensorFlow that computes already has what it has taken.
         with contextlib.suppress(RuntimeError, ValueError):
             tf.config.set_visible_devices([], kind)
-
-
-def _reason(error):
-    """Returns what an error of a runtime says, without where in a graph it was."""
-    places = ("Graph execution error", "Detected at node", "<stack", "File ", "[[", "  ")
-    lines = (line.strip() for line in str(getattr(error, "message", error)).splitlines())
-    said = [line for line in lines if line and not line.startswith(places)]
-    return (said or [type(error).__name__])[0][:300]

@@ -13,12 +13,10 @@ import numpy as np
 from jax.experimental import multihost_utils
 from ml_collections import ConfigDict
 
-from training.engines.worker_watch import Watch
+from training.engines.worker_watch import SECONDS_TO_NAME_THE_LOST, Watch
 from training.errors import UsageError
 
 _ADDRESS_BYTES = 64
-# How long the watch may take.
-SECONDS_TO_NAME_THE_LOST = 10
 
 
 class Job:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,10 +22,6 @@ from training.engines.tensorflow import jax_states, strategies
 from training.engines.tensorflow.checkpoints import Checkpoints
 from training.engines.tensorflow.split_sums import SplitSums
 from training.engines.tensorflow.train_step import TrainSteps
-from training.errors import TrainingError
-
-# How long the watch may take to name a worker that was lost.
-_SECONDS_TO_NAME_THE_LOST = 10
 
 
 class TensorFlowEngine(Engine):
@@ -41,7 +36,7 @@ class TensorFlowEngine(Engine):
 
     def __init__(self, config: ConfigDict):
         super().__init__(config)
-        self.strategy, self._watch = strategies.create_strategy(config)
+        self.strategy, self.watch = strategies.create_strategy(config)
         self.is_chief = strategies.is_chief(self.strategy)
         self.check_batch_sizes(self.strategy.num_replicas_in_sync)
 
@@ -77,8 +72,8 @@ class TensorFlowEngine(Engine):
             keep=self.config.keep_checkpoints,
             writes=self.is_chief,
         )
-        if self._watch:
-            self._watch.resume_hint = "Training resumes from the last checkpoint that was saved. "
+        if self.watch:
+            self.watch.resume_hint = "Training resumes from the last checkpoint that was saved. "
         step, numbers = self._checkpoints.restore(), self._checkpoints.numbers
         if (jax_states.newest_step(directory) or -1) > (step or 0):
             step, numbers = jax_states.restore_newest(directory, self.model, self.optimizer)
@@ -133,33 +128,12 @@ class TensorFlowEngine(Engine):
     def stop_profile(self) -> None:
         tf.profiler.experimental.stop()
 
-    @contextlib.contextmanager
-    def translated_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except tf.errors.OpError as error:
-            message = _reason(error)
-            if self._watch:
-                time.sleep(_SECONDS_TO_NAME_THE_LOST)
-                raise TrainingError(
-                    f"The workers lost contact after step {self.step}: {message} "
-                    f"{self.last_good()} Start all workers again."
-                ) from error
-            raise TrainingError(
-                f"Training failed after step {self.step}: {message} {self.last_good()}"
-            ) from error
+    def runtime_errors(self) -> tuple[type[Exception], ...]:
+        return (tf.errors.OpError,)
 
     def close(self) -> None:
-        if self._watch:
-            self._watch.stop()
+        if self.watch:
+            self.watch.stop()
             if self.is_chief:
                 # The others report to the chief's server until they end.
-                self._watch.wait_until_gone(5.0)
-
-
-def _reason(error):
-    """Returns what a TensorFlow error says, without where in a graph it was."""
-    places = ("Graph execution error", "Detected at node", "<stack", "File ", "[[", "  ")
-    lines = (line.strip() for line in error.message.splitlines())
-    said = [line for line in lines if line and not line.startswith(places)]
-    return (said or [type(error).__name__])[0][:300]
+                self.watch.wait_until_gone(5.0)

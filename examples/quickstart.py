@@ -31,7 +31,7 @@ def quickstart(workdir, overrides):
 
     import export
     from training.io.model_source import load_model
-    from training.io.quiet_start import quiet_start
+    from training.io.quiet_tensorflow import quiet_start
 
     source = load_model(workdir)
     model, names = source.model, source.class_names

@@ -151,7 +151,9 @@ def complete_config(config: ConfigDict, options: argparse.Namespace) -> ConfigDi
     Raises:
         UsageError: for an unknown key or a wrong value.
     """
-    from training import config_flags, config_keys
+    from training import config_command_line, config_keys
 
     data_dir = [f"--config.data_dir={options.data_dir}"] if options.data_dir else []
-    return config_keys.complete(config_flags.override(config, [*data_dir, *options.overrides]))
+    return config_keys.complete(
+        config_command_line.override(config, [*data_dir, *options.overrides])
+    )

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from keras_vit import models, variants
-from keras_vit.analysis.multiply_accumulates import Cost
+from keras_vit.analysis.cost_of_part import Cost
 from keras_vit.analysis.resnet_costs import resnet_costs
 from keras_vit.analysis.transformer_costs import transformer_costs
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from keras_vit.analysis.multiply_accumulates import Cost
+from keras_vit.analysis.cost_of_part import Cost
 from keras_vit.models.argument_checks import as_height_width
 from keras_vit.typing import ImageSize
 

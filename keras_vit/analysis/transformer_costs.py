@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from keras_vit.analysis.multiply_accumulates import Cost
+from keras_vit.analysis.cost_of_part import Cost
 from keras_vit.analysis.resnet_costs import FeatureMap, stem_costs
 from keras_vit.models.argument_checks import as_height_width
 

@@ -1,10 +1,10 @@
 """The layers of the Vision Transformer, its hybrids and its relatives."""
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
-from keras_vit.layers.attention_of_block import AttentionOfBlock
 from keras_vit.layers.axial_attention import AxialAttention
 from keras_vit.layers.axial_encoder_block import AxialEncoderBlock
 from keras_vit.layers.axial_resnet_unit import AxialUnit
+from keras_vit.layers.block_attention_weights import AttentionOfBlock
 from keras_vit.layers.class_token import ClassToken
 from keras_vit.layers.dropout import Dropout, StochasticDepth
 from keras_vit.layers.encoder_block import EncoderBlock

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from training import config_flags
+from training import config_command_line
 
 ROOT = pathlib.Path(__file__).parents[2]
 TINY = pathlib.Path(__file__).parent / "processes" / "tiny.py"
@@ -83,7 +83,7 @@ def tiny(data_dir):
     """Returns the config of `processes/tiny.py` with the values given changed."""
 
     def config(**changes):
-        result = config_flags.load_config(str(TINY))
+        result = config_command_line.load_config(str(TINY))
         result.data_dir = data_dir
         result.update(changes)
         return result

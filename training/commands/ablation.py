@@ -19,7 +19,7 @@ import sys
 
 from training.command_options import CommandParser, complete_config, list_of
 from training.exit_status import command_main
-from training.io.quiet_start import import_tensorflow
+from training.io.quiet_tensorflow import import_tensorflow
 
 
 def _parser():
@@ -55,7 +55,7 @@ def _run(options):
 
     import_tensorflow()
     from training.protocols.ablation_figures import study_figure
-    from training.protocols.ablation_results import every_score, study_table
+    from training.protocols.ablation_tables import every_score, study_table
     from training.reporting.png_figure import write_png
 
     workdir = options.workdir

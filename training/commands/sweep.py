@@ -16,7 +16,7 @@ import sys
 
 from training.command_options import CommandParser, complete_config, list_of
 from training.exit_status import command_main
-from training.io.quiet_start import import_tensorflow
+from training.io.quiet_tensorflow import import_tensorflow
 
 
 def _parser():
@@ -38,12 +38,12 @@ def _parser():
 
 
 def _sweep(options):
-    from training import config_flags
+    from training import config_command_line
     from training.configs.finetune import row_of_table_4
     from training.data import dataset_lookup
     from training.protocols.development_split import development_splits
 
-    config = complete_config(config_flags.load_config(options.config), options)
+    config = complete_config(config_command_line.load_config(options.config), options)
     if not config.eval_split:
         raise ValueError("Expected config.eval_split to name the test split. Received: ''.")
     spec = dataset_lookup.get(config.dataset, config.data_dir or None)
@@ -51,7 +51,7 @@ def _sweep(options):
 
     import_tensorflow()
     from training.protocols.learning_rate_sweep import score_further_test_sets, transfer
-    from training.protocols.sweep_results import published_results, sweep_table, write_sweep
+    from training.protocols.sweep_report import published_results, sweep_table, write_sweep
 
     found = transfer(
         config,

@@ -16,7 +16,7 @@ import sys
 
 from training.command_options import CommandParser, complete_config
 from training.exit_status import command_main
-from training.io.quiet_start import import_tensorflow
+from training.io.quiet_tensorflow import import_tensorflow
 
 
 def _parser():
@@ -26,9 +26,9 @@ def _parser():
 
 
 def _train(options):
-    from training import config_flags
+    from training import config_command_line
 
-    config = complete_config(config_flags.load_config(options.config), options)
+    config = complete_config(config_command_line.load_config(options.config), options)
     import_tensorflow()
     from training.loop import trainer
 

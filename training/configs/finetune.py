@@ -21,7 +21,7 @@ import pathlib
 from ml_collections import ConfigDict
 
 from training import paper
-from training.config_arguments import parse_argument
+from training.config_file_argument import parse_argument
 from training.config_keys import default_config
 from training.io.model_source import saved_arguments
 

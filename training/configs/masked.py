@@ -15,7 +15,7 @@ Fine-tune what comes out like any checkpoint:
 
 from ml_collections import ConfigDict
 
-from training.config_arguments import parse_argument
+from training.config_file_argument import parse_argument
 from training.config_keys import default_config
 
 STEPS = 1_000_000

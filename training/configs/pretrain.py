@@ -19,10 +19,10 @@ does not fit, `--config.accumulation_steps=8` computes the same in parts.
 from ml_collections import ConfigDict
 
 from training import paper
-from training.config_arguments import parse_argument
+from training.config_file_argument import parse_argument
 from training.config_keys import default_config
-from training.io.quiet_start import quiet_start
-from training.recipes import augreg
+from training.io.quiet_tensorflow import quiet_start
+from training.recipes import augreg_strengths
 
 _SPLITS = {
     "imagenet2012": ("train", "validation"),
@@ -108,7 +108,7 @@ def row_of_table_3(
 
 def _row(model, dataset, options):
     epochs = options["epochs"] or None
-    if options["strength"] and dataset in augreg.CHOICES:
+    if options["strength"] and dataset in augreg_strengths.CHOICES:
         # AugReg trains more models than Table 3 lists; of its row, only the head's bias counts.
         rows = [row for row in paper.TABLE_3 if row.dataset == dataset]
         return rows[0], epochs or _AUGREG_EPOCHS
@@ -127,14 +127,16 @@ def _transformer(model, row):
 
 
 def _train_as_augreg(config, model, dataset, strength):
-    choices = augreg.CHOICES.get(dataset)
+    choices = augreg_strengths.CHOICES.get(dataset)
     if choices is None:
-        raise ValueError(f"AugReg trains on {' and '.join(augreg.CHOICES)}, not {dataset}.")
+        raise ValueError(
+            f"AugReg trains on {' and '.join(augreg_strengths.CHOICES)}, not {dataset}."
+        )
     if strength == "default":
         strength = choices.get(model, choices[""])
-    if strength not in augreg.STRENGTHS:
+    if strength not in augreg_strengths.STRENGTHS:
         raise ValueError(
-            f"strength: expected default or one of {', '.join(augreg.STRENGTHS)}. "
+            f"strength: expected default or one of {', '.join(augreg_strengths.STRENGTHS)}. "
             f"Received: {strength!r}."
         )
     size = config.model.image_size

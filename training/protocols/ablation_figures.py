@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from training.protocols.ablation_results import by_cell
 from training.protocols.ablation_study import (
     SHOTS,
     Score,
@@ -13,6 +12,7 @@ from training.protocols.ablation_study import (
     learning_curve,
     run_of_cell,
 )
+from training.protocols.ablation_tables import by_cell
 from training.reporting.png_figure import new_figure
 
 _LABEL = f"{SHOTS}-shot linear accuracy (%)"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from training import config_keys
-from training.config_flags import load_config
+from training.config_command_line import load_config
 from training.errors import UsageError
 from training.loop import trainer
 from training.recipes.models import build_model

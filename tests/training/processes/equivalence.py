@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 import keras_vit
 from training.engines.tensorflow import strategies
 from training.engines.tensorflow.checkpoints import Checkpoints
-from training.engines.tensorflow.split_sums import SplitSums
+from training.engines.tensorflow.evaluation_sums import SplitSums
 from training.engines.tensorflow.train_step import TrainSteps
 from training.evaluators import metrics
 from training.recipes.losses import build_loss

@@ -8,12 +8,12 @@ import pytest
 
 import keras_vit
 from training.commands import ablation as command
-from training.config_flags import load_config
+from training.config_command_line import load_config
 from training.configs import ablation_base, ablation_data_size, ablation_shape
 from training.errors import UsageError
 from training.protocols.ablation_figures import study_figure
-from training.protocols.ablation_results import by_cell, study_table
 from training.protocols.ablation_study import Score, find_study, learning_curve
+from training.protocols.ablation_tables import by_cell, study_table
 
 # Cells that train in seconds.
 TINY = [

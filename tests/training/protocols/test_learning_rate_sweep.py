@@ -13,7 +13,7 @@ from training.errors import TrainingError
 from training.evaluators import classification
 from training.protocols import learning_rate_sweep as sweep
 from training.protocols.run_result import RunResult
-from training.protocols.sweep_results import sweep_table, write_sweep
+from training.protocols.sweep_report import sweep_table, write_sweep
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from training import config_flags, config_keys
+from training import config_command_line, config_keys
 
-ROOT = pathlib.Path(config_flags.__file__).parents[1]
+ROOT = pathlib.Path(config_command_line.__file__).parents[1]
 TEXTS = [(ROOT / "docs" / name).read_text() for name in ("reproduce.md", "transfer.md")]
 
 
@@ -27,7 +27,7 @@ def test_configs_are_complete(config):
     # A run directory of the reader's stands for the name of a model.
     argument = re.sub(r"^(RUN|runs/[\w-]+)", "ViT-B/16", argument)
     text = f"{ROOT / path}:{argument}" if argument else str(ROOT / path)
-    loaded = config_keys.complete(config_flags.load_config(text))
+    loaded = config_keys.complete(config_command_line.load_config(text))
     assert loaded.dataset and (loaded.total_steps > 0 or loaded.epochs > 0)
 
 

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from training.data.preprocessing.fusion import fuse
+from training.data.preprocessing.fused_decode_and_crop import fuse
 from training.data.preprocessing.operation import MAX_OPERATIONS, Operation
 from training.data.preprocessing.parser import parse
 

@@ -23,8 +23,8 @@ from training.engines.base import (
 from training.engines.jax import processes, tensorflow_states
 from training.engines.jax.batches import DeviceBatches, to_devices
 from training.engines.jax.checkpoints import Checkpoints
+from training.engines.jax.evaluation_sums import SplitSums
 from training.engines.jax.mesh import batch_sharding, create_mesh, replicated
-from training.engines.jax.split_sums import SplitSums
 from training.engines.jax.train_step import State, TrainSteps
 from training.errors import Diverged, Interrupted, TrainingError, UsageError
 

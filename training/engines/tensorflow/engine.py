@@ -20,7 +20,7 @@ from training.engines.base import (
 )
 from training.engines.tensorflow import jax_states, strategies
 from training.engines.tensorflow.checkpoints import Checkpoints
-from training.engines.tensorflow.split_sums import SplitSums
+from training.engines.tensorflow.evaluation_sums import SplitSums
 from training.engines.tensorflow.train_step import TrainSteps
 
 

@@ -1,7 +1,7 @@
 """The strengths of AugReg (Steiner et al., 2021), which combine RandAugment with mixup."""
 
 from training.data.preprocessing.operation import operation
-from training.recipes.augreg import STRENGTHS
+from training.recipes.augreg_strengths import STRENGTHS
 
 
 @operation("augreg", stage="text")

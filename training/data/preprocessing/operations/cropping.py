@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from training.data import graph_checks
+from training.data import require_in_graph
 from training.data.preprocessing.operation import operation
 from training.data.preprocessing.operations.resizing import height_and_width, resized, to_float32
 
@@ -139,7 +139,7 @@ def central_crop(size: int | Sequence[int]) -> Callable[[tf.Tensor], tf.Tensor]:
 def _places(name, image, shape):
     """Returns how many rows and columns a crop may begin at, int32 (2,), at least one of each."""
     places = tf.shape(image)[:2] - shape + 1
-    graph_checks.require(
+    require_in_graph.require(
         tf.reduce_all(places > 0),
         f"{name} of {shape[0]}×{shape[1]} needs an image at least that large; resize before it. "
         "Received the shape:",

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from training.data import graph_checks
+from training.data import require_in_graph
 from training.data.preprocessing.operation import operation
 
 
@@ -23,7 +23,7 @@ def one_hot(num_classes: int) -> Callable[[tf.Tensor], tf.Tensor]:
     def apply(label):
         label = tf.convert_to_tensor(label)
         valid = (label >= 0) & (label < num_classes)
-        graph_checks.require(
+        require_in_graph.require(
             valid if label.shape.rank == 0 else tf.reduce_all(valid),
             f"Expected labels in 0..{num_classes - 1}. Received:",
             label,

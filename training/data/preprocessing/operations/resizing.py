@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from training.data import graph_checks
+from training.data import require_in_graph
 from training.data.preprocessing.operation import operation
 
 # An image larger than this is an error of its file or of the text, not a photograph: without a
@@ -35,7 +35,7 @@ def resize_small(
         factor = tf.cast(size, tf.float32) / tf.minimum(height, width)
         # In float32: an extreme aspect must be refused, not wrap around as an integer.
         new_h, new_w = tf.round(height * factor), tf.round(width * factor)
-        graph_checks.require(
+        require_in_graph.require(
             new_h * new_w <= MAX_PIXELS,
             f"resize_small({size}) of an image of this height and width would exceed "
             f"{MAX_PIXELS} pixels:",

@@ -1,4 +1,4 @@
-from training.protocols.sweep_results import published_results
+from training.protocols.sweep_report import published_results
 
 
 def test_results_of_a_model_on_a_data_set():

@@ -2,7 +2,7 @@ import subprocess
 import sys
 
 SCRIPT = """
-from training.io.quiet_start import quiet_start
+from training.io.quiet_tensorflow import quiet_start
 import os
 with quiet_start():
     os.write(2, b"I0000 00:00:1 port.cc:153] oneDNN custom operations are on.\\n")

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from training.io.pattern_free import pattern_free
+
 logger = logging.getLogger("training")
 
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -38,7 +40,7 @@ def _paths(directory):
         return []
     import tensorflow as tf
 
-    state = tf.train.get_checkpoint_state(str(directory))
+    state = tf.train.get_checkpoint_state(pattern_free(os.path.abspath(directory)))
     return list(state.all_model_checkpoint_paths) if state else []
 
 

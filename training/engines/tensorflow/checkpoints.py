@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from training.engines.base import Numbers, last_good
 from training.errors import TrainingError
+from training.io.pattern_free import pattern_free
 
 logger = logging.getLogger("training")
 
@@ -43,7 +44,8 @@ class Checkpoints:
         keep: int = 2,
         writes: bool = True,
     ):
-        self.directory = str(directory)
+        self.directory = os.path.abspath(directory)
+        self._folder = pattern_free(self.directory)
         self.writes = writes
         self.saved_step: int | None = None
         self.numbers: dict[str, np.ndarray] | None = None
@@ -67,7 +69,7 @@ class Checkpoints:
         Raises:
             TrainingError: if there are states and none can be read.
         """
-        state = tf.train.get_checkpoint_state(self.directory)
+        state = tf.train.get_checkpoint_state(self._folder)
         paths = list(state.all_model_checkpoint_paths) if state else []
         damaged = []
         while paths:
@@ -80,7 +82,7 @@ class Checkpoints:
             except (tf.errors.OpError, ValueError, AssertionError) as error:
                 logger.error(
                     "The checkpoint %s cannot be read (%s). Using the one before.",
-                    path,
+                    os.path.join(self.directory, os.path.basename(path)),
                     str(error).split("\n", 1)[0][:200],
                 )
                 damaged.append(paths.pop())
@@ -106,8 +108,10 @@ class Checkpoints:
             for file in glob.glob(glob.escape(path) + ".*"):
                 folder, name = os.path.split(file)
                 os.replace(file, os.path.join(folder, f"damaged-{name}"))
+        # Without folders, so that the run can be moved.
+        names = [os.path.basename(path) for path in kept]
         tf.compat.v1.train.update_checkpoint_state(
-            self.directory, kept[-1], all_model_checkpoint_paths=kept
+            self._folder, names[-1], all_model_checkpoint_paths=names
         )
 
     def save(self, numbers: Numbers | None = None) -> None:
@@ -135,13 +139,14 @@ class Checkpoints:
         self.saved_step = step
 
     def _write(self, step, numbers):
+        os.makedirs(self.directory, exist_ok=True)
         if self._manager is None:
             self._variables = {
                 name: tf.Variable(value, dtype=tf.float64) for name, value in numbers.items()
             }
             self._manager = tf.train.CheckpointManager(
                 tf.train.Checkpoint(**self._state, **self._variables),
-                self.directory,
+                self._folder,
                 max_to_keep=self._keep,
                 checkpoint_name=PREFIX,
             )

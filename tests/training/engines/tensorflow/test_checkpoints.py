@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from training.engines.jax import tensorflow_states
 from training.engines.tensorflow.checkpoints import Checkpoints
 from training.errors import TrainingError
 
@@ -130,3 +131,22 @@ def test_a_state_from_before_accuracies_were_float64(tmp_path):
     assert restored.restore() == 0
     assert restored.numbers["best"] == np.float64(np.float32(0.7))
     np.testing.assert_array_equal(restored.numbers["sums"], [1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("name", ["run[1]", "a\\b", "what?*", "[", "{a,b}"])
+def test_folder_whose_name_reads_like_a_pattern(tmp_path, name):
+    folder = tmp_path / name / "checkpoints"
+    state = state_of(0)
+    checkpoints = Checkpoints(folder, state)
+    for _ in range(3):
+        advance(state)
+        checkpoints.save()
+    assert {file.stem for file in folder.glob("*.index")} == {"checkpoint-2", "checkpoint-3"}
+    assert tensorflow_states.read_newest(folder).step == 3
+    damage(folder, 3)
+    again = state_of(7)
+    assert Checkpoints(folder, again).restore() == 2
+    np.testing.assert_array_equal(again["weights"], np.full(30_000, 2.0))
+    # The folder holds no name of another folder: it can be moved.
+    moved = folder.rename(tmp_path / "moved")
+    assert Checkpoints(moved, state_of(0)).restore() == 2

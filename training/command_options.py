@@ -84,7 +84,7 @@ class CommandParser(argparse.ArgumentParser):
         """Adds the options of training; without --config where the command makes the configs."""
         self._takes_overrides = True
         if config:
-            text = "Python file with get_config(ARGUMENT)"
+            text = "Python file with get_config(ARGUMENT), or the name of one, such as quickstart"
             self.add_argument("--config", required=True, metavar="FILE[:ARGUMENT]", help=text)
             text = "show every key of a config and exit"
             self.add_argument("--helpfull", action=_ShowKeys, nargs=0, help=text)

@@ -1,28 +1,39 @@
-"""Configs on the command line: `--config=FILE[:ARGUMENT]` and `--config.KEY=VALUE`."""
+"""Configs on the command line: `--config=FILE[:ARGUMENT]` and `--config.KEY=VALUE`.
+
+FILE is a Python file, or the name of one of the package's own configs: `quickstart`,
+`finetune:ViT-B/16,cifar10`. Their paths in the repository, `training/configs/quickstart.py`, find
+them from any folder; a file of the user's at that path comes first.
+"""
 
 import ast
 import difflib
+import pathlib
 import re
 import runpy
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 from ml_collections import ConfigDict
 
 from training.errors import UsageError
+from training.io.quiet_tensorflow import quiet_start
 
+_OWN = pathlib.Path(__file__).parent / "configs"
 _OVERRIDE = re.compile(r"--?config\.([^=]+)(?:=(.*))?", re.DOTALL)
 
 
 def load_config(text: str) -> ConfigDict:
     """Returns what `get_config(ARGUMENT)` of `FILE[:ARGUMENT]` returns, a `ConfigDict`.
 
+    Args:
+        text: of `--config`; FILE is a path or the name of one of the package's configs.
+
     Raises:
         UsageError: if the file cannot be run or its function takes no such argument.
     """
     path, _, argument = text.partition(":")
     try:
-        module = runpy.run_path(path)
+        module = runpy.run_path(_file_of(path))
         if "get_config" not in module:
             raise UsageError(f"The config {path} defines no function get_config.")
         config = module["get_config"](*([argument] if argument else []))
@@ -41,10 +52,30 @@ def load_config(text: str) -> ConfigDict:
     return config
 
 
+def _file_of(path):
+    """Returns the user's file of that path, else the package's config of that path or name."""
+    file = pathlib.Path(path)
+    if file.is_file():
+        return path
+    own = {
+        file.stem: file
+        for file in _OWN.glob("*.py")
+        if re.search("^(def )?get_config", file.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    found = own.get(path.removeprefix("training/configs/").removesuffix(".py"))
+    if not found or path not in (found.stem, f"training/configs/{found.name}"):
+        raise UsageError(
+            f"The config {path} cannot be read: No such file. Expected a Python file with "
+            f"get_config(ARGUMENT), or one of {', '.join(sorted(own))}."
+        )
+    return str(found)
+
+
 def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:
     """Returns a copy of `config` with the values of `--config.KEY=VALUE` arguments.
 
-    A value has the type of the one it replaces; a flag without `=VALUE` is true.
+    A value has the type of the one it replaces, which for an argument of the model's constructor
+    that the config does not give is its default; a flag without `=VALUE` is true.
 
     Raises:
         UsageError: for an unknown key or a value of another type.
@@ -53,20 +84,22 @@ def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:
     for argument in arguments:
         key, value = cast(re.Match, _OVERRIDE.fullmatch(argument)).groups()
         *parents, name = key.split(".")
-        owner = config
+        owner: Any = config
         for parent in parents:
             owner = owner.get(parent) if isinstance(owner, ConfigDict) else None
-        if not isinstance(owner, ConfigDict) or name not in owner:
-            known = list(owner) if isinstance(owner, ConfigDict) else list(config)
+        known = owner if isinstance(owner, ConfigDict) else config
+        if parents == ["model"] and name not in owner:
+            known = _defaults_of_model(owner) | owner.to_dict()
+        if not isinstance(owner, ConfigDict) or name not in known:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"Did you mean {'.'.join([*parents, close[0]])}?" if close else ""
             raise UsageError(
                 f"Unknown config key {key}. {hint or 'Known keys: ' + ', '.join(sorted(known))}"
             )
-        before = owner[name]
+        before = known[name]
         try:
             owner[name] = _converted("true" if value is None else value, before)
-        except (ValueError, SyntaxError, TypeError) as error:
+        except (KeyError, ValueError, SyntaxError, TypeError) as error:
             raise UsageError(
                 f"--config.{key}: expected a {type(before).__name__} such as {before!r}. "
                 f"Received: {value}"
@@ -74,11 +107,17 @@ def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:
     return config
 
 
+def _defaults_of_model(model):
+    with quiet_start():
+        from training.recipes.models import default_arguments
+    return default_arguments(model.get("name", ""))
+
+
 def _converted(text, before):
     if isinstance(before, ConfigDict):
         raise ValueError("a whole section cannot be replaced")
     if isinstance(before, bool):
-        return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
+        return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
     if isinstance(before, str):
         return text
     if isinstance(before, int | float):

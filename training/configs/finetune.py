@@ -115,9 +115,15 @@ def _architecture(model):
     """Returns (the `model` part of the config, the checkpoint) that MODEL stands for."""
     architecture = saved_arguments(model)
     if architecture is None:
-        return {"name": model, "dropout_rate": DROPOUT.get(model, 0.0)}, ""
+        return {"name": model} | _dropout(model), ""
     kept = {k: v for k, v in architecture.items() if k not in _PRE_TRAINING_HEAD}
-    return kept | {"dropout_rate": DROPOUT.get(kept.get("name"), 0.0)}, str(pathlib.Path(model))
+    return kept | _dropout(kept.get("name", "")), str(pathlib.Path(model))
+
+
+def _dropout(name):
+    if name.startswith(("BiT", "AxialResNet")):
+        return {}  # A ResNet has none.
+    return {"dropout_rate": DROPOUT.get(name, 0.0)}
 
 
 def _crop(task):

@@ -1,5 +1,8 @@
 """The model of a config, with the weights that it starts from."""
 
+import inspect
+from typing import Any
+
 import keras
 from ml_collections import ConfigDict
 
@@ -37,3 +40,20 @@ def build_model(config: ConfigDict, num_classes: int) -> keras.Model:
     if config.masked.target:
         return keras_vit.MaskedPatchPrediction(model, **config.masked.to_dict())
     return model
+
+
+def default_arguments(name: str) -> dict[str, Any]:
+    """Returns {argument: default} of the constructor of a model.
+
+    Args:
+        name: of a variant, whose size comes with it, or "" for a Vision Transformer.
+
+    Raises:
+        ValueError: if there is no variant of that name.
+    """
+    arguments_of = keras_vit.variants.arguments_of
+    class_name, arguments = arguments_of(name) if name else ("VisionTransformer", {})
+    parameters = inspect.signature(getattr(keras_vit, class_name)).parameters.values()
+    defaults = {p.name: arguments.get(p.name, p.default) for p in parameters}
+    # A factor of 1 may become one of 0.5.
+    return defaults | {p.name: float(defaults[p.name]) for p in parameters if p.annotation is float}

@@ -117,3 +117,10 @@ def test_other_saved_models_are_refused(tmp_path):
 def test_errors_name_what_was_expected(arg, message):
     with pytest.raises(ValueError, match=message):
         finetune.get_config(arg)
+
+
+def test_resnets_have_no_dropout():
+    assert finetune.get_config("BiT-R50x1,cifar10").model.to_dict() == {
+        "name": "BiT-R50x1",
+        "image_size": 384,
+    }

@@ -4,13 +4,12 @@ SOURCE          the model: a run directory, a .keras file, the directory of a TF
                 with --model=NAME the file or published name of a checkpoint
 --image_size    in pixels, of a checkpoint's model
 --config        FILE[:ARGUMENT] of what is trained; --config.KEY=VALUE changes one value of it
---workdir       where runs are written, and gone on with when they were interrupted
+--workdir       where runs are written, and gone on with when they were interrupted: a local folder
 --output        where anything else is written
 --dataset, --split, --data_dir, --preprocess, --batch_size      what is read, and how
 """
 
 import argparse
-import pathlib
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from typing import Any, NoReturn
 from ml_collections import ConfigDict
 
 from training.errors import UsageError
+from training.io.local_path import local_path
 
 _OVERRIDE = re.compile(r"--?config\.")
 
@@ -93,8 +93,8 @@ class CommandParser(argparse.ArgumentParser):
         self.epilog = "--config.KEY=VALUE sets any key of the config."
 
     def add_path(self, name: str, text: str, required: bool = False) -> None:
-        """Adds an option that names a directory to write, explained by `text`."""
-        self.add_argument(name, metavar="DIR", type=pathlib.Path, required=required, help=text)
+        """Adds an option that names a local directory to write, explained by `text`."""
+        self.add_argument(name, metavar="DIR", type=local_path, required=required, help=text)
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

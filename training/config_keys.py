@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
+from training.data import tfds_folder
 from training.errors import UsageError
 from training.reporting.table import Table
 
@@ -249,6 +250,7 @@ def complete(config: ConfigDict | Mapping[str, Any]) -> ConfigDict:
     result = default_config()
     _merge(result, config, "")
     _check_values(result)
+    tfds_folder.resolve_data_dir(result.data_dir)
     if not result.dataset:
         raise UsageError("config.dataset: expected the name of a data set. Received: ''.")
     if result.total_steps < 1 and result.epochs <= 0:

@@ -10,6 +10,8 @@ import os
 import pathlib
 from typing import NamedTuple
 
+from training.io.local_path import local_path
+
 
 class NotPreparedError(FileNotFoundError):
     """The data set is not on disk; the message says how to get it."""
@@ -30,16 +32,19 @@ def resolve_data_dir(data_dir: str | os.PathLike | None) -> pathlib.Path:
 
     Empty or None is the default of TFDS: `$TFDS_DATA_DIR` or `~/tensorflow_datasets`.
 
-    A remote folder such as `gs://bucket/tfds` becomes a path object that behaves alike.
+    A remote folder, `gs://bucket/tfds` or `s3://…`, becomes a path object that behaves alike.
+
+    Raises:
+        UsageError: for a path with another scheme.
     """
     data_dir = data_dir or os.environ.get("TFDS_DATA_DIR")
     if not data_dir:
         return pathlib.Path.home() / "tensorflow_datasets"
-    if "://" in str(data_dir):
+    if str(data_dir).startswith(("gs://", "s3://")):
         from etils import epath
 
         return epath.Path(data_dir)
-    return pathlib.Path(data_dir).expanduser().absolute()
+    return local_path(data_dir).absolute()
 
 
 def find(

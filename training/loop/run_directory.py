@@ -14,6 +14,7 @@ from training import config_keys
 from training.errors import UsageError
 from training.evaluators.classification import ClassificationEvaluator
 from training.io.atomic import whole_file, write_text
+from training.io.local_path import local_path
 
 METRICS = (
     "step",
@@ -36,7 +37,7 @@ class RunDirectory:
     """
 
     def __init__(self, path: str | os.PathLike, config: ConfigDict):
-        self.path = pathlib.Path(path)
+        self.path = local_path(path)
         self.config = config
         self._metrics: Any = None
         self._events: Any = None

@@ -1,0 +1,37 @@
+"""Paths as people write them: of this machine's files, or refused."""
+
+import os
+import pathlib
+import re
+import urllib.parse
+
+from training.errors import UsageError
+
+# A name of two letters or more: one is a drive. `pathlib` leaves one slash of two.
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+
+
+def local_path(name: str | os.PathLike) -> pathlib.Path:
+    """Returns the path of a file or folder of this machine, or of one mounted there.
+
+    `~` is the user's home, and `file:///path` is `/path`.
+
+    Raises:
+        UsageError: for a path with another scheme, such as `gs://bucket/run`, which would become
+            a folder of that name.
+    """
+    text = os.fspath(name)
+    scheme = _SCHEME.match(text)
+    if scheme and scheme[1].lower() == "file":
+        address = urllib.parse.urlsplit(text)
+        if address.netloc in ("", "localhost"):
+            return pathlib.Path(urllib.parse.unquote(address.path))
+    if scheme:
+        raise UsageError(
+            f"Expected a path of this machine's file system. Received: {text}. Mount what is "
+            "elsewhere, and name the folder where it is mounted."
+        )
+    try:
+        return pathlib.Path(text).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"Expected a path whose ~ is a user's home. Received: {text}.") from error

@@ -1,4 +1,4 @@
-"""The keys of a training config: defaults, choices, least values and meanings, as one table."""
+"""The keys of a training config: defaults, choices, bounds and meanings, as one table."""
 
 import difflib
 import json
@@ -11,6 +11,10 @@ from training.data import tfds_folder
 from training.errors import UsageError
 from training.reporting.table import Table
 
+# The largest of the numbers that Keras counts updates in, and that weights are computed in.
+INT32 = 2**31 - 1
+FLOAT32 = 3.4e38
+
 
 class Key(NamedTuple):
     """One key of a config.
@@ -21,6 +25,8 @@ class Key(NamedTuple):
         meaning: one line.
         choices: all values that it can have; empty for any.
         least: the smallest value, or None.
+        greatest: the largest value, or None; that of whole numbers is at most `INT32`.
+        below: what the value is smaller than, or None.
         special: what the smallest value means, if it is a special one.
         resumable: whether a resumed run may change it: where and how it computes, not what.
     """
@@ -30,12 +36,14 @@ class Key(NamedTuple):
     meaning: str
     choices: tuple[str, ...] = ()
     least: int | None = None
+    greatest: float | None = None
+    below: int | None = None
     special: str = ""
     resumable: bool = False
 
 
 KEYS = (
-    Key("seed", 0, "of weights, data order, augmentation and dropout"),
+    Key("seed", 0, "of weights, data order, augmentation and dropout", least=0),
     Key(
         "strategy",
         "one",
@@ -106,6 +114,7 @@ KEYS = (
         0.0,
         "passes over the training split",
         least=0,
+        greatest=INT32,
         special="0 leaves the length to total_steps",
     ),
     Key("loss", "softmax", "of a classifier", choices=("softmax", "sigmoid")),
@@ -114,10 +123,28 @@ KEYS = (
         "",
         "masked patch prediction of mean_color, downsized or pixels; empty trains a classifier",
     ),
-    Key("masked.corruption_rate", 0.5, "fraction of the patches that is corrupted"),
-    Key("mixup_p", 0.0, "parameter of MixUp's beta distribution; 0 is off"),
+    Key(
+        "masked.corruption_rate",
+        0.5,
+        "fraction of the patches that is corrupted",
+        least=0,
+        greatest=1,
+    ),
+    Key(
+        "mixup_p",
+        0.0,
+        "parameter of MixUp's beta distribution; 0 is off",
+        least=0,
+        greatest=FLOAT32,
+    ),
     Key("optimizer.name", "adamw", "SGD with momentum, or AdamW", choices=("sgd", "adamw")),
-    Key("optimizer.base_lr", 1e-3, "learning rate at the end of the warm-up"),
+    Key(
+        "optimizer.base_lr",
+        1e-3,
+        "learning rate at the end of the warm-up",
+        least=0,
+        greatest=FLOAT32,
+    ),
     Key(
         "optimizer.schedule",
         "cosine",
@@ -138,12 +165,30 @@ KEYS = (
         least=0,
         special="0 is total_steps",
     ),
-    Key("optimizer.end_lr", 0.0, "learning rate after the last update"),
-    Key("optimizer.momentum", 0.9, "of SGD"),
-    Key("optimizer.weight_decay", 0.0, "decoupled, relative to the rate, on kernels only"),
-    Key("optimizer.clip_norm", 0.0, "largest global norm of the gradients; 0 does not clip"),
-    Key("optimizer.beta_1", 0.9, "decay of AdamW's first moment"),
-    Key("optimizer.beta_2", 0.999, "decay of AdamW's second moment"),
+    Key(
+        "optimizer.end_lr",
+        0.0,
+        "learning rate after the last update",
+        least=0,
+        greatest=FLOAT32,
+    ),
+    Key("optimizer.momentum", 0.9, "of SGD", least=0, below=1),
+    Key(
+        "optimizer.weight_decay",
+        0.0,
+        "decoupled, relative to the rate, on kernels only",
+        least=0,
+        greatest=FLOAT32,
+    ),
+    Key(
+        "optimizer.clip_norm",
+        0.0,
+        "largest global norm of the gradients; 0 does not clip",
+        least=0,
+        greatest=FLOAT32,
+    ),
+    Key("optimizer.beta_1", 0.9, "decay of AdamW's first moment", least=0, below=1),
+    Key("optimizer.beta_2", 0.999, "decay of AdamW's second moment", least=0, below=1),
     Key(
         "optimizer.first_moment_dtype",
         "float32",
@@ -154,6 +199,8 @@ KEYS = (
         "ema_decay",
         0.0,
         "of the moving average of the weights, which is evaluated and saved; 0 is off",
+        least=0,
+        below=1,
     ),
     Key("accumulation_steps", 1, "micro-batches that a device's part is computed in", least=1),
     Key("steps_per_call", 1, "updates per call from the host", least=1, resumable=True),
@@ -204,7 +251,7 @@ KEYS = (
         resumable=True,
     ),
     Key("on_error", "raise", "for images that cannot be decoded", choices=("raise", "skip")),
-    Key("loss_limit", 1e6, "a loss above it, infinite or NaN stops the run"),
+    Key("loss_limit", 1e6, "a loss above it, infinite or NaN stops the run", least=0),
     Key(
         "profile",
         "",
@@ -235,6 +282,10 @@ def table() -> Table:
             notes.append(f"one of {', '.join(key.choices)}")
         if key.least is not None:
             notes.append(f"at least {key.least}")
+        if key.greatest is not None:
+            notes.append(f"at most {key.greatest:g}")
+        if key.below is not None:
+            notes.append(f"below {key.below}")
         if key.special:
             notes.append(key.special)
         rows.append((key.name, str(key.default), "; ".join(notes), "yes" if key.resumable else ""))
@@ -280,12 +331,26 @@ def _check_values(config):
             raise UsageError(
                 f"config.{key.name}: expected one of {', '.join(key.choices)}. Received: {value!r}."
             )
+        if value is None:
+            kind = type(key.default).__name__
+            raise UsageError(f"config.{key.name}: expected a {kind}. Received: None.")
         # Written so that NaN is refused as well.
-        if key.least is not None and (value is None or not value >= key.least):
+        if key.least is not None and not value >= key.least:
             note = f" ({key.special})" if key.special else ""
             raise UsageError(
                 f"config.{key.name}: expected at least {key.least}{note}. Received: {value}. "
                 f"Set --config.{key.name}={key.least} or more."
+            )
+        greatest = key.greatest
+        if greatest is None and isinstance(value, int):
+            greatest = INT32
+        if greatest is not None and not value <= greatest:
+            raise UsageError(
+                f"config.{key.name}: expected at most {greatest:g}. Received: {value:g}."
+            )
+        if key.below is not None and not value < key.below:
+            raise UsageError(
+                f"config.{key.name}: expected less than {key.below}. Received: {value:g}."
             )
 
 
@@ -303,7 +368,7 @@ def _merge(result, config, prefix):
         elif key in result:
             try:
                 result[key] = value
-            except TypeError as error:
+            except (TypeError, OverflowError) as error:
                 raise UsageError(
                     f"config.{prefix}{key}: expected a {type(result[key]).__name__}. "
                     f"Received: {value!r}."
@@ -318,9 +383,18 @@ def derive_steps(config: ConfigDict, examples: int) -> None:
     Args:
         config: a complete config, changed in place.
         examples: size of the training split.
+
+    Raises:
+        UsageError: if they are more updates than can be counted.
     """
     if config.total_steps < 1:
-        config.total_steps = steps_of_epochs(config.epochs, examples, config.batch_size)
+        steps = steps_of_epochs(config.epochs, examples, config.batch_size)
+        if steps > INT32:
+            raise UsageError(
+                f"config.epochs: expected at most {INT32} updates. Received: {config.epochs:g} "
+                f"epochs, {steps} updates."
+            )
+        config.total_steps = steps
     if config.optimizer.total_steps < 1:
         config.optimizer.total_steps = config.total_steps
 

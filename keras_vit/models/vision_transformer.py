@@ -21,12 +21,14 @@ from keras_vit.layers import (
 )
 from keras_vit.layers.position_embedding import POSITION_EMBEDDINGS
 from keras_vit.models.argument_checks import (
+    LAYERS_LIMIT,
     as_choice,
     as_height_width,
     as_image_size,
     as_num_classes,
     as_positive,
     as_positive_int,
+    as_rate,
 )
 from keras_vit.models.base import ImageModel
 from keras_vit.models.head import classification_head
@@ -124,7 +126,7 @@ class VisionTransformer(ImageModel):
             "hidden_size": as_positive_int("hidden_size", hidden_size),
             "mlp_dim": as_positive_int("mlp_dim", mlp_dim),
             "num_heads": as_positive_int("num_heads", num_heads),
-            "num_layers": as_positive_int("num_layers", num_layers),
+            "num_layers": as_positive_int("num_layers", num_layers, LAYERS_LIMIT),
             "num_classes": as_num_classes(num_classes),
             "classifier": as_choice("classifier", classifier, CLASSIFIERS),
             "representation_size": representation_size,
@@ -132,9 +134,9 @@ class VisionTransformer(ImageModel):
             "position_embedding": as_choice("position_embedding", position_embedding, POSITIONS),
             "position_placement": as_choice("position_placement", position_placement, PLACEMENTS),
             "attention": as_choice("attention", attention, ATTENTIONS),
-            "dropout_rate": dropout_rate,
-            "attention_dropout_rate": attention_dropout_rate,
-            "stochastic_depth_rate": stochastic_depth_rate,
+            "dropout_rate": as_rate("dropout_rate", dropout_rate),
+            "attention_dropout_rate": as_rate("attention_dropout_rate", attention_dropout_rate),
+            "stochastic_depth_rate": as_rate("stochastic_depth_rate", stochastic_depth_rate),
             "gelu": gelu,
             "layer_norm_epsilon": as_positive("layer_norm_epsilon", layer_norm_epsilon),
             "head_bias_init": head_bias_init,

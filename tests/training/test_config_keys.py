@@ -88,6 +88,52 @@ def test_a_length_that_is_no_number_is_refused():
         config_keys.complete(ConfigDict(minimal(epochs=float("nan"))))
 
 
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("optimizer.base_lr", -1.0),
+        ("optimizer.base_lr", float("nan")),
+        ("optimizer.end_lr", float("inf")),
+        ("optimizer.weight_decay", float("inf")),
+        ("optimizer.weight_decay", -0.1),
+        ("optimizer.clip_norm", -1.0),
+        ("optimizer.momentum", 2.0),
+        ("optimizer.beta_1", 1.0),
+        ("optimizer.beta_2", 1e308),
+        ("ema_decay", 1.0),
+        ("mixup_p", -0.2),
+        ("masked.corruption_rate", 1.5),
+        ("loss_limit", -1.0),
+        ("seed", -1),
+        ("seed", 2**40),
+        ("total_steps", 10**30),
+        ("epochs", float("inf")),
+        ("epochs", 10**400),
+    ],
+)
+def test_senseless_numbers_are_refused(key, value):
+    with pytest.raises(UsageError, match=rf"config\.{key}: expected .* Received: "):
+        config_keys.complete(ConfigDict(minimal(epochs=1.0) | nested(key, value)))
+
+
+def test_every_number_has_bounds_and_none_may_be_none():
+    for key in config_keys.KEYS:
+        if isinstance(key.default, float) and key.name not in (
+            # Infinite is off.
+            "checkpoint_every_minutes",
+            "loss_limit",
+        ):
+            assert key.least is not None and (key.greatest or key.below), key.name
+        with pytest.raises(UsageError, match=rf"config\.{key.name}: expected"):
+            config_keys.complete(ConfigDict(minimal() | nested(key.name, None)))
+
+
+def test_more_updates_than_can_be_counted_are_refused():
+    config = config_keys.complete(ConfigDict(minimal(total_steps=0, epochs=1e9)))
+    with pytest.raises(UsageError, match=r"config\.epochs: expected at most 2147483647 updates"):
+        config_keys.derive_steps(config, 10**6)
+
+
 def test_steps_follow_from_epochs():
     config = config_keys.complete(ConfigDict(minimal(total_steps=0, epochs=2.5)))
     config_keys.derive_steps(config, 100)
@@ -137,5 +183,7 @@ def test_choices_are_what_is_there():
 def test_every_key_is_in_the_table_with_its_default():
     text = config_keys.table().markdown()
     assert len(text.splitlines()) == len(config_keys.KEYS) + 2
-    assert "| optimizer.base_lr | 0.001 | learning rate at the end of the warm-up |  |" in text
+    assert "| optimizer.momentum | 0.9 | of SGD; at least 0; below 1 |  |" in text
+    rate = "learning rate at the end of the warm-up; at least 0; at most 3.4e+38"
+    assert f"| optimizer.base_lr | 0.001 | {rate} |  |" in text
     assert "| batch_size | 0 | images per update, over all devices; at least 1 |  |" in text

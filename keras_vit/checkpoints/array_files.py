@@ -85,7 +85,7 @@ def open_source(path: str | os.PathLike) -> Source:
             return KerasSource(path)
         return NpzSource(path)
     if start[8:] == b"{":
-        return SafetensorsSource([path], _config_beside(path))
+        return _safetensors([path])
     raise CheckpointError(
         f"{path} is not a checkpoint, or it is damaged at its start. Expected a .npz, "
         f".safetensors or .keras file; received one that starts with {start[:8]!r}. Pickled "
@@ -196,25 +196,36 @@ def _open_directory(path):
     if (path / "model.keras").exists():
         return KerasSource(path / "model.keras")
     if (path / "model.safetensors").exists():
-        return SafetensorsSource([path / "model.safetensors"], _config_beside(path / "any"))
+        return SafetensorsSource(
+            [path / "model.safetensors"], json_beside(path / "any", "config.json")
+        )
     index = path / "model.safetensors.index.json"
     if index.exists():
         with _reading(index):
             files = set(json.loads(index.read_text())["weight_map"].values())
             paths = [path / Path(file).name for file in sorted(files)]
-        return SafetensorsSource(paths, _config_beside(path / "any"))
+        return _safetensors(paths)
     raise CheckpointError(
         f"{path} holds no checkpoint. Expected a directory with model.keras, model.safetensors "
         "or model.safetensors.index.json."
     )
 
 
-def _config_beside(path):
-    config = Path(path).with_name("config.json")
-    if not config.exists():
+def _safetensors(paths):
+    return SafetensorsSource(paths, json_beside(paths[0], "config.json"))
+
+
+def json_beside(path: str | os.PathLike, name: str) -> Any:
+    """Returns what a JSON file in the folder of a checkpoint holds, or None if there is none.
+
+    Raises:
+        CheckpointError: if it is damaged.
+    """
+    file = Path(path).with_name(name)
+    if not file.exists():
         return None
-    with _reading(config):
-        return json.loads(config.read_text())
+    with _reading(file):
+        return json.loads(file.read_text())
 
 
 def _grid_of_config(config):

@@ -10,6 +10,8 @@ import numpy as np
 from keras_vit.checkpoints.array_files import open_source
 from keras_vit.checkpoints.errors import CheckpointError
 from keras_vit.checkpoints.formats import FORMATS
+from keras_vit.checkpoints.formats.folded_source import fold_normalization
+from keras_vit.checkpoints.normalization import normalization_of
 from keras_vit.checkpoints.published import find_checkpoint
 from keras_vit.checkpoints.resize import resize_line, resize_table
 from keras_vit.checkpoints.variable_names import weights_of
@@ -23,6 +25,8 @@ def load_checkpoint(
     path: str | os.PathLike,
     skip: Sequence[str] = (),
     position_grid: tuple[int, int] | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
 ) -> None:
     """Loads a published checkpoint into a model, all of it or nothing.
 
@@ -41,11 +45,16 @@ def load_checkpoint(
             pre-training's hidden layer.
         position_grid: (rows, columns) of the file's position embeddings, needed
             only if they are not square and were not written here.
+        mean, std: (r, g, b) in units of [0, 1], of a safetensors file: it was made for images
+            (rgb - mean) / std. None: as timm's config.json or Hugging Face's
+            preprocessor_config.json beside the file says. The model takes [-1, 1] as ever; the
+            difference is folded into its patch embedding.
 
     Raises:
         FileNotFoundError: if there is no such file, nor such a name.
         DownloadError: if a download fails.
-        CheckpointError: if the file is damaged, if arrays are missing, left over
+        CheckpointError: if the file is damaged, if the normalization of a safetensors file is not
+            known, or is given for another, if arrays are missing, left over
             or of another shape, if one holds a NaN or an infinity, or if a name
             in `skip` is no array's. The model is unchanged.
 
@@ -53,8 +62,7 @@ def load_checkpoint(
         >>> model = keras_vit.create_model("ViT-B/16", num_classes=10, image_size=384)
         >>> keras_vit.load_checkpoint(model, "ViT-B_16.npz", skip=("head", "pre_logits"))
     """
-    source = open_source(find_checkpoint(path))
-    layout = _layout_of(source, position_grid)
+    source, layout = _open(path, position_grid, mean, std)
     _assign(model, source, layout, _as_names(skip), position_grid or source.grid)
 
 
@@ -67,10 +75,10 @@ def load_weights(model: keras.Model, path: str | os.PathLike) -> None:
 
     Args:
         model: a `VisionTransformer` or `ResNetV2`.
-        path: a path, or a published name: "augreg/B_16", for example.
+        path: a path, or a published name: "augreg/B_16", for example. A safetensors file needs
+            its config.json or preprocessor_config.json beside it.
     """
-    source = open_source(find_checkpoint(path))
-    layout = _layout_of(source, None)
+    source, layout = _open(path)
     arrays = layout.file_arrays(weights_of(model))
     skip = []
     for part in _OPTIONAL:
@@ -79,6 +87,22 @@ def load_weights(model: keras.Model, path: str | os.PathLike) -> None:
         if not fits and (part == "head" or not mine):
             skip.append(part)
     _assign(model, source, layout, tuple(skip), source.grid)
+
+
+def _open(path, position_grid=None, mean=None, std=None):
+    """Returns a file as one of a plain model of images in [-1, 1], and its layout."""
+    source = open_source(find_checkpoint(path))
+    layout = _layout_of(source, position_grid)
+    source = layout.folded(source)
+    if layout.patch_embedding:
+        module = layout.prefix + layout.patch_embedding
+        source = fold_normalization(source, module, normalization_of(source, mean, std))
+    elif mean is not None or std is not None:
+        raise CheckpointError(
+            f"`mean` and `std` are of safetensors files; {source.path} has the names of "
+            f"{layout.title}, whose models take [-1, 1]. Leave them out. Nothing was loaded."
+        )
+    return source, layout
 
 
 def _as_names(skip):

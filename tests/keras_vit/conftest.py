@@ -38,7 +38,21 @@ def golden():
 @pytest.fixture(scope="session")
 def cases():
     """The golden cases by name."""
-    return json.loads((GOLDEN / "logits.json").read_text())
+    files = ("logits.json", "published.json")
+    return {n: c for file in files for n, c in json.loads((GOLDEN / file).read_text()).items()}
+
+
+@pytest.fixture(scope="session")
+def load_case():
+    """Returns a function that loads the file of a golden case as its reference saw images."""
+
+    def load(model, case, path, **arguments):
+        if not case["format"].endswith("npz"):
+            half = [0.5, 0.5, 0.5]
+            arguments = {"mean": case.get("mean", half), "std": case.get("std", half), **arguments}
+        keras_vit.load_checkpoint(model, path, **arguments)
+
+    return load
 
 
 @pytest.fixture(scope="session")

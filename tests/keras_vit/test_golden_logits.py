@@ -5,20 +5,23 @@ import pytest
 
 import keras_vit
 
-CASES = ("vit", "vit_prelogits", "vit_gap", "hybrid", "hybrid_stage4", "bit", "hf", "timm")
-NPZ_CASES = CASES[:6]
+NPZ_CASES = ("vit", "vit_prelogits", "vit_gap", "hybrid", "hybrid_stage4", "bit")
+PUBLISHED = ("deit", "deit3", "dinov2", "siglip")
+CASES = (*NPZ_CASES, "hf", "timm", *PUBLISHED)
 
 
 def test_every_golden_case_is_tested(cases):
-    assert set(cases) == set(CASES)
+    assert set(cases) == {*CASES, "dinov2_registers"}
     assert {n for n, case in cases.items() if case["format"].endswith("npz")} == set(NPZ_CASES)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_logits_are_the_references(name, cases, golden, build_case, write_case, tmp_path, forward):
+def test_logits_are_the_references(
+    name, cases, golden, build_case, write_case, load_case, tmp_path, forward
+):
     case = cases[name]
     model = build_case(case)
-    keras_vit.load_checkpoint(model, write_case(case, tmp_path))
+    load_case(model, case, write_case(case, tmp_path))
     logits = forward(model, golden.images_of(case))
     expected = np.array(case["logits"])
     assert np.abs(logits - expected).max() < 2e-5 * expected.std()
@@ -138,11 +141,11 @@ def test_attention_of_the_closed_form(tiny_model, tiny_image, to_numpy):
     [("vit", 2e-2), ("vit_gap", 2e-2), ("timm", 2e-2), ("hybrid", 4e-2), ("bit", 4e-2)],
 )
 def test_bfloat16_stays_close(
-    name, tolerance, cases, golden, build_case, write_case, tmp_path, forward
+    name, tolerance, cases, golden, build_case, write_case, load_case, tmp_path, forward
 ):
     case = cases[name]
     model = build_case(case, dtype="mixed_bfloat16")
-    keras_vit.load_checkpoint(model, write_case(case, tmp_path))
+    load_case(model, case, write_case(case, tmp_path))
     logits = forward(model, golden.images_of(case))
     expected = np.array(case["logits"])
     assert logits.dtype == np.float32

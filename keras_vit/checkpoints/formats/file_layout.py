@@ -7,6 +7,7 @@ For another format, copy a file of this folder, `timm.py` for example, and add i
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from keras_vit.checkpoints.array_files import Source
 from keras_vit.checkpoints.formats.file_array import FileArray
 from keras_vit.checkpoints.variable_names import Weight
 
@@ -18,11 +19,14 @@ class FileLayout:
         title: of the format, in messages.
         aliases: {published name of a module: the names that its files have for it}.
         prefix: before every name that belongs to the model.
+        patch_embedding: of a PyTorch format, whose images are normalized in many ways, its name
+            of that module after the prefix; None if images are in [-1, 1].
     """
 
     title: ClassVar[str]
     aliases: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     prefix = ""
+    patch_embedding: ClassVar[str | None] = None
 
     @classmethod
     def detect(
@@ -39,6 +43,14 @@ class FileLayout:
     def owns(self, name: str) -> bool:
         """Returns whether an array of the file belongs to the model."""
         return True
+
+    def folded(self, source: Source) -> Source:
+        """Returns the file with what a plain model has no place for folded into other arrays.
+
+        Raises:
+            CheckpointError: if it computes what no model here does.
+        """
+        return source
 
     def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
         """Returns the arrays that a file of this layout holds for a model.

@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from keras_vit.checkpoints.array_files import Source
 from keras_vit.checkpoints.formats.file_array import FileArray
 from keras_vit.checkpoints.formats.file_layout import FileLayout
-from keras_vit.checkpoints.formats.torch_layout import file_array, torch_name
+from keras_vit.checkpoints.formats.torch_layout import file_array, refuse_distilled, torch_name
 from keras_vit.checkpoints.variable_names import Weight
 
 MODULES = {
@@ -56,6 +57,7 @@ class HuggingFaceLayout(FileLayout):
         "pre_logits": ("vit.pooler", "pooler"),
         "cls": ("vit.embeddings.cls_token", "embeddings.cls_token"),
     }
+    patch_embedding = "embeddings.patch_embeddings.projection"
     prefix: str = "vit."
     renamed: bool = False
 
@@ -64,10 +66,14 @@ class HuggingFaceLayout(FileLayout):
         cls, shapes: Mapping[str, tuple[int, ...]], grid: tuple[int, int] | None = None
     ) -> "HuggingFaceLayout | None":
         """Returns the layout of a file, or None if it is not one of Hugging Face's."""
-        for prefix in ("vit.", ""):
-            if f"{prefix}embeddings.patch_embeddings.projection.weight" in shapes:
+        for prefix in ("vit.", "deit.", ""):
+            if f"{prefix}{cls.patch_embedding}.weight" in shapes:
                 return cls(prefix, any(n.startswith(f"{prefix}layers.") for n in shapes))
         return None
+
+    def folded(self, source: Source) -> Source:
+        refuse_distilled(source)
+        return source
 
     def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
         modules = {published: self.prefix + theirs for published, theirs in MODULES.items()}

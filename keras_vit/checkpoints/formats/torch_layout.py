@@ -5,11 +5,24 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from keras_vit.checkpoints.array_files import Source
 from keras_vit.checkpoints.errors import CheckpointError
 from keras_vit.checkpoints.formats.file_array import FileArray
 from keras_vit.checkpoints.variable_names import Weight
 
 LEAVES = {"kernel": "weight", "scale": "weight", "bias": "bias"}
+
+
+def refuse_distilled(source: Source) -> None:
+    """Raises CheckpointError if a file is a distilled DeiT."""
+    tokens = [n for n in source.shapes if n.endswith(("dist_token", "distillation_token"))]
+    if tokens:
+        raise CheckpointError(
+            f"{source.path} holds {tokens[0]}: it is a distilled DeiT, whose output is the mean of "
+            "two heads, of the class token and of a distillation token. A Vision Transformer has "
+            "one head. Use the DeiT without distillation, deit_base_patch16_224 instead of "
+            "deit_base_distilled_patch16_224 for example. Nothing was loaded."
+        )
 
 
 def torch_name(
@@ -41,7 +54,7 @@ def torch_name(
     if theirs is None or leaf not in LEAVES:
         raise CheckpointError(
             f"{title} has no place for the model's {weight.name}: it holds plain Vision "
-            "Transformers with a class token. Use an .npz or .keras file for this model."
+            "Transformers. Use an .npz or .keras file for this model."
         )
     return f"{theirs}.{LEAVES[leaf]}"
 

@@ -8,6 +8,9 @@ from safetensors.numpy import save_file
 import keras_vit
 from keras_vit.checkpoints import CheckpointError
 
+# The reference took images in [-1, 1].
+HALF = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
+
 
 @pytest.fixture
 def case(cases):
@@ -25,7 +28,7 @@ def check(case, golden, build_case, forward):
 
     def check(path, skip=(), **overrides):
         model = build_case(case, **overrides)
-        keras_vit.load_checkpoint(model, path, skip)
+        keras_vit.load_checkpoint(model, path, skip, **HALF)
         expected = np.array(case["logits"])
         logits = forward(model, golden.images_of(case))
         assert np.abs(logits - expected).max() < 2e-5 * expected.std()
@@ -66,9 +69,10 @@ def test_directory_of_shards(arrays, check, tmp_path):
 def test_model_without_classifier(arrays, case, build_case, tmp_path):
     bare = {n.removeprefix("vit."): a for n, a in arrays.items() if n.startswith("vit.")}
     save_file(bare, tmp_path / "model.safetensors")
-    keras_vit.load_checkpoint(build_case(case, num_classes=None), tmp_path / "model.safetensors")
+    headless = build_case(case, num_classes=None)
+    keras_vit.load_checkpoint(headless, tmp_path / "model.safetensors", **HALF)
     with pytest.raises(CheckpointError) as error:
-        keras_vit.load_checkpoint(build_case(case), tmp_path / "model.safetensors")
+        keras_vit.load_checkpoint(build_case(case), tmp_path / "model.safetensors", **HALF)
     assert sorted(error.value.missing) == ["classifier.bias", "classifier.weight"]
     assert 'skip=("head",)' in str(error.value)
 
@@ -82,12 +86,12 @@ def test_pooler_is_the_hidden_layer(arrays, case, build_case, to_numpy, tmp_path
     }
     save_file(pooled, tmp_path / "model.safetensors")
     model = build_case(case, representation_size=48)
-    keras_vit.load_checkpoint(model, tmp_path / "model.safetensors")
+    keras_vit.load_checkpoint(model, tmp_path / "model.safetensors", **HALF)
     np.testing.assert_array_equal(to_numpy(model.get_layer("pre_logits").kernel), weight.T)
     plain = build_case(case)
     with pytest.raises(CheckpointError, match='skip=\\("pre_logits",\\)'):
-        keras_vit.load_checkpoint(plain, tmp_path / "model.safetensors")
-    keras_vit.load_checkpoint(plain, tmp_path / "model.safetensors", skip=("pre_logits",))
+        keras_vit.load_checkpoint(plain, tmp_path / "model.safetensors", **HALF)
+    keras_vit.load_checkpoint(plain, tmp_path / "model.safetensors", skip=("pre_logits",), **HALF)
 
 
 @pytest.mark.parametrize(
@@ -101,11 +105,11 @@ def test_config_is_compared(overrides, warns, arrays, case, build_case, tmp_path
     model = build_case(case, **overrides)
     if warns:
         with pytest.warns(UserWarning, match=warns):
-            keras_vit.load_checkpoint(model, tmp_path)
+            keras_vit.load_checkpoint(model, tmp_path, **HALF)
     else:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            keras_vit.load_checkpoint(model, tmp_path)
+            keras_vit.load_checkpoint(model, tmp_path, **HALF)
 
 
 def test_heads_must_agree(arrays, case, build_case, tmp_path):
@@ -113,7 +117,7 @@ def test_heads_must_agree(arrays, case, build_case, tmp_path):
     save_file(arrays, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"num_attention_heads": 3}))
     with pytest.raises(CheckpointError, match="num_heads=3"):
-        keras_vit.load_checkpoint(build_case(case), tmp_path)
+        keras_vit.load_checkpoint(build_case(case), tmp_path, **HALF)
 
 
 def test_rectangle_of_the_config(arrays, case, build_case, to_numpy, tmp_path):
@@ -121,7 +125,7 @@ def test_rectangle_of_the_config(arrays, case, build_case, to_numpy, tmp_path):
     save_file(arrays, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"image_size": [32, 128], "patch_size": 16}))
     model = build_case(case, image_size=(32, 128))
-    keras_vit.load_checkpoint(model, tmp_path)
+    keras_vit.load_checkpoint(model, tmp_path, **HALF)
     table = to_numpy(model.get_layer("position_embedding").embedding)
     np.testing.assert_array_equal(table, arrays["vit.embeddings.position_embeddings"])
 
@@ -139,11 +143,11 @@ def test_damaged_config(text, arrays, case, build_case, tmp_path):
     save_file(arrays, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(CheckpointError, match=r"config\.json is damaged"):
-        keras_vit.load_checkpoint(build_case(case), tmp_path)
+        keras_vit.load_checkpoint(build_case(case), tmp_path, **HALF)
 
 
 def test_model_without_a_place(case, arrays, make_vit, tmp_path):
     save_file(arrays, tmp_path / "model.safetensors")
     model = make_vit(classifier="map")
     with pytest.raises(CheckpointError, match="no place for the model's MAPHead_0/probe"):
-        keras_vit.load_checkpoint(model, tmp_path / "model.safetensors")
+        keras_vit.load_checkpoint(model, tmp_path / "model.safetensors", **HALF)

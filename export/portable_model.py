@@ -4,6 +4,7 @@ import keras
 
 import keras_vit
 from export.errors import ExportError
+from keras_vit.checkpoints.finite_weights import require_finite
 
 CLASSIFIERS = (keras_vit.VisionTransformer, keras_vit.ResNetV2, keras_vit.AxialResNet)
 MODELS = (*CLASSIFIERS, keras_vit.MaskedPatchPrediction)
@@ -28,12 +29,15 @@ def portable(model: keras.Model) -> keras.Model:
     Raises:
         ExportError: if it is another kind of model, or if Keras runs on another
             backend than TensorFlow.
+        ValueError: if a weight is NaN or infinite.
     """
     if keras.backend.backend() != "tensorflow":
         raise ExportError(
             "Exporting needs Keras on TensorFlow. Received: backend "
             f"{keras.backend.backend()!r}. Set KERAS_BACKEND=tensorflow."
         )
+    if isinstance(model, MODELS):
+        require_finite(model)
     if isinstance(model, keras_vit.MaskedPatchPrediction):
         encoder = model.encoder
         pooling = encoder.arguments["classifier"]

@@ -25,8 +25,9 @@ def _export(options):
     from export.portable_model import portable
 
     source = load_source(options)
+    model = portable(source.model)
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    keras_vit.save_checkpoint(portable(source.model), options.output)
+    keras_vit.save_checkpoint(model, options.output)
     return verify_written(options, source, options.output)
 
 

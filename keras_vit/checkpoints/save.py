@@ -8,6 +8,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from keras_vit.checkpoints.finite_weights import require_finite
 from keras_vit.checkpoints.formats.bit_npz import BiTLayout
 from keras_vit.checkpoints.formats.official_npz import Layout
 from keras_vit.checkpoints.variable_names import weights_of
@@ -28,7 +29,12 @@ def save_checkpoint(
         path: where to write; exactly this name.
         layout: a `keras_vit.checkpoints.Layout` or `BiTLayout`; by default that of
             the file the model was loaded from, or else the original's.
+
+    Raises:
+        ValueError: if a weight is NaN or infinite; nothing is written.
+        OSError: if the file cannot be written.
     """
+    require_finite(model)
     weights = weights_of(model)
     layout = layout or _layout_of(model)
     grid = getattr(model, "grid_size", None)

@@ -1,0 +1,35 @@
+"""What is handed over can be used."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from export.commands import npz
+from export.hub.to_hub import to_hub
+from export.tflite.to_tflite import to_tflite
+
+
+@pytest.fixture
+def diverged(make_vit):
+    model = make_vit()
+    kernel = model.get_layer("embedding").weights[0]
+    kernel.assign(np.full(kernel.shape, np.nan))
+    return model
+
+
+def test_no_export_of_a_diverged_model(diverged, tmp_path):
+    for model in (diverged, keras_vit.MaskedPatchPrediction(diverged)):
+        for export in (to_hub, to_tflite):
+            with pytest.raises(ValueError, match=r"finite weights.*embedding/projection/kernel"):
+                export(model, tmp_path / "out" / "artifact")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_says_so(diverged, tmp_path, capsys):
+    diverged.save(tmp_path / "model.keras")
+    keras.backend.clear_session()
+    output = tmp_path / "out" / "model.npz"
+    assert npz.main([str(tmp_path / "model.keras"), f"--output={output}"]) == 2
+    assert "error: Expected finite weights" in capsys.readouterr().err
+    assert not output.parent.exists()

@@ -1,4 +1,4 @@
-"""Packaging of keras-vit."""
+"""Packaging of keras-vit-16x16: `keras-vit` on the package index is another person's package."""
 
 import pathlib
 import re
@@ -12,15 +12,32 @@ VERSION = re.search(r'__version__ = "(.+)"', (HERE / "keras_vit" / "version.py")
 PACKAGES = ("keras_vit", "training", "export", "benchmarks")
 
 setup(
-    name="keras-vit",
+    name="keras-vit-16x16",
     version=VERSION,
     description="The Vision Transformer for Keras 3: train, transfer, analyze and export it.",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
+    keywords="vision transformer, ViT, Keras, TensorFlow, JAX, TF-Hub, TFLite",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: MacOS",
+        "Operating System :: POSIX :: Linux",
+        *(f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 14)),
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Scientific/Engineering :: Image Recognition",
+        "Typing :: Typed",
+    ],
+    project_urls={
+        "Paper": "https://arxiv.org/abs/2010.11929",
+        "Original implementation": "https://github.com/google-research/vision_transformer",
+    },
     python_requires=">=3.10,<3.14",
     packages=find_packages(include=[f"{name}*" for name in PACKAGES]),
     package_data={name: ["py.typed"] for name in PACKAGES},
+    entry_points={"console_scripts": ["keras-vit = export.console_script:main"]},
     install_requires=[
         "absl-py",
         "ai-edge-litert>=2.0",

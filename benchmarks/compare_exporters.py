@@ -123,7 +123,7 @@ def _exporters(text, files):
         packages = sorted({package for each in absent.values() for package in each})
         raise SystemExit(
             f"Expected {', '.join(packages)} to be installed. Install the other libraries with: "
-            "pip install 'keras-vit[bench]', or choose other --exporters"
+            "pip install 'keras-vit-16x16[bench]', or choose other --exporters"
         )
     for name, packages in absent.items():
         print(f"left out: {name}, which needs {', '.join(packages)}", file=sys.stderr)

@@ -80,7 +80,7 @@ def cases_of(chosen: argparse.Namespace) -> list[Case]:
     if missing:
         raise SystemExit(
             f"Expected {', '.join(missing)} to be installed. Install the other libraries with: "
-            "pip install 'keras-vit[bench]', or choose others with --libraries"
+            "pip install 'keras-vit-16x16[bench]', or choose others with --libraries"
         )
     compiled = {"both": (False, True), "on": (True,), "off": (False,)}[chosen.compile]
     return [

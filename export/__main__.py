@@ -5,6 +5,8 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from training.command_options import as_called
+
 COMMANDS = {
     "hub": "a TF2 SavedModel for TF-Hub",
     "tflite": "a file for phones, or one for each quantization",
@@ -36,12 +38,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name, *options = (sys.argv[1:] if arguments is None else arguments) or [""]
     if name in ("--help", "-h", "help"):
         lines = (f"  {name:<8}{meaning}" for name, meaning in COMMANDS.items())
-        print(USAGE.format(commands="\n".join(lines)), end="")
+        print(as_called(USAGE.format(commands="\n".join(lines))), end="")
         return 0
     if name not in COMMANDS:
         print(
-            f"error: Expected a command, one of {', '.join(COMMANDS)}. Received: {name}. "
-            "See python -m export --help",
+            as_called(
+                f"error: Expected a command, one of {', '.join(COMMANDS)}. Received: {name}. "
+                "See python -m export --help"
+            ),
             file=sys.stderr,
         )
         return 2

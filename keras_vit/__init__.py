@@ -6,9 +6,12 @@ from keras_vit.analysis.attention_maps import attention_maps
 from keras_vit.checkpoints import load_checkpoint, save_checkpoint
 from keras_vit.create_model import create_model
 from keras_vit.inference import inference_function
+from keras_vit.installation import warn_of_namesake
 from keras_vit.models import AxialResNet, ResNetV2, VisionTransformer
 from keras_vit.models.masked_patch_prediction import MaskedPatchPrediction
 from keras_vit.version import __version__
+
+warn_of_namesake()
 
 __all__ = [
     "AxialResNet",

@@ -4,6 +4,8 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from training.command_options import as_called
+
 COMMANDS = {
     "train": "train a model, or resume a run (the default: the word may be left out)",
     "evaluate": "accuracy on every image of a split",
@@ -21,7 +23,7 @@ COMMANDS = {
 def usage() -> str:
     """Returns the help of the commands."""
     lines = [f"  {name:<10}{meaning}" for name, meaning in COMMANDS.items()]
-    return (
+    return as_called(
         "usage: python -m training COMMAND [options]\n"
         "       python -m training --config=FILE[:ARGUMENT] --workdir=DIR\n\n"
         + "\n".join(lines)
@@ -40,8 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name = name.replace("-", "_")
     if name not in COMMANDS:
         print(
-            f"error: Expected a command, one of {', '.join(COMMANDS)}. Received: {name}. "
-            "See python -m training --help",
+            as_called(
+                f"error: Expected a command, one of {', '.join(COMMANDS)}. Received: {name}. "
+                "See python -m training --help"
+            ),
             file=sys.stderr,
         )
         return 2

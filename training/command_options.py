@@ -10,6 +10,7 @@ SOURCE          the model: a run directory, a .keras file, the directory of a TF
 """
 
 import argparse
+import pathlib
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -33,8 +34,8 @@ class CommandParser(argparse.ArgumentParser):
 
     def __init__(self, prog: str, description: str = "", **settings: Any):
         super().__init__(
-            prog=prog,
-            description=description,
+            prog=as_called(prog),
+            description=as_called(description),
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             **settings,
@@ -125,6 +126,17 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raises a `UsageError`."""
         raise UsageError(f"{message}. See {self.prog} --help")
+
+
+def as_called(text: str) -> str:
+    """Returns a text for people with the commands in it as this process was called.
+
+    Args:
+        text: with commands such as `python -m training`, which the script `keras-vit` runs too.
+    """
+    if pathlib.Path(sys.argv[0]).stem != "keras-vit":
+        return text
+    return text.replace("python -m training", "keras-vit").replace("python -m ", "keras-vit ")
 
 
 class _ShowKeys(argparse.Action):

@@ -10,6 +10,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
+from training.command_options import as_called
 from training.errors import TrainingError
 
 _BAD_USE = (
@@ -47,7 +48,7 @@ def command_main(
             message, status = str(error), 1
         except KeyboardInterrupt:
             message, status = "interrupted", 130
-        print(f"error: {message}", file=sys.stderr)
+        print(as_called(f"error: {message}"), file=sys.stderr)
         return status
 
     return main

@@ -41,7 +41,9 @@ def measure(
     Raises:
         RuntimeError: if the artifact does not run.
     """
-    command = [sys.executable, "-m", MODULE, str(path)]
+    # Without the current folder, where a file of the user's may be called training.py.
+    start = f"import sys; sys.path[:] = filter(None, sys.path); from {MODULE} import main; main()"
+    command = [sys.executable, "-c", start, str(path)]
     command += [f"--threads={threads}", f"--rounds={rounds}"]
     command += ["--image_size", *map(str, image_size)]
     root = str(pathlib.Path(__file__).parents[2])

@@ -2,7 +2,7 @@
 
 import sys
 
-from training.command_options import CommandParser
+from training.command_options import CommandParser, as_called
 from training.data import check_dataset, tfds_folder
 from training.data.dataset_spec import DatasetSpec
 from training.data.dataset_table import DATASETS
@@ -21,7 +21,7 @@ def list_command(data_dir: str | None = None) -> int:
         )
     print(f"Data sets, looked up in {tfds_folder.resolve_data_dir(data_dir)}")
     Table(("name", "classes", "splits", "prepared", "source"), rows).show(wrapped=["splits"])
-    print("`python -m training data check NAME` says how to get what is missing.")
+    print(as_called("`python -m training data check NAME` says how to get what is missing."))
     print("Also: tfds:name/config:version (anything TFDS prepared there), folder:/path")
     return 0
 

@@ -13,8 +13,8 @@ def mean_distance(attention: Tensor, distances: np.ndarray, renormalize: bool = 
     """Averages the distance to what each patch attends to, under the attention weights.
 
     Args:
-        attention: (..., tokens, tokens); a class token, one more than `distances`
-            knows, is left out as query and as key.
+        attention: (..., tokens, tokens); class and register tokens, more than
+            `distances` knows, are left out as query and as key.
         distances: (patches, patches), in pixels.
         renormalize: bool, whether to divide the weights that remain without the
             class token by their sum. The original does not: attention paid to

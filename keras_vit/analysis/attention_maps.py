@@ -1,6 +1,7 @@
 """Attention weights of a trained model."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_vit.models.vision_transformer import VisionTransformer
@@ -31,7 +32,14 @@ def attention_maps(model: VisionTransformer, images: Tensor) -> Tensor:
 
     Returns:
         (layers, batch, heads, tokens, tokens) float32 tensor; the last axis sums
-        to 1. With a class token, it is token 0.
+        to 1. With a class token, it is token 0. Register tokens are left out, as queries
+        and as keys: what is paid to them is missing from the sums.
     """
     attention_model = keras.Model(model.input, attention_tensors(model))
-    return ops.stack(attention_model(images, training=False))
+    maps = ops.stack(attention_model(images, training=False))
+    registers = model.arguments["register_tokens"]
+    if not registers:
+        return maps
+    end = model.num_prefix_tokens
+    others = np.delete(np.arange(maps.shape[-1]), np.arange(end - registers, end))
+    return ops.take(ops.take(maps, others, axis=-1), others, axis=-2)

@@ -52,6 +52,7 @@ def attention_rollout(model: keras.Model, images: Tensor, batch_size: int = 8) -
     The class token's row of the rolled-out attention is taken. A model without
     class token pools its output tokens: then it is the mean of their rows, or
     with multi-head attention pooling their mean under the pooling's weights.
+    Register tokens pass attention on, and are left out of the map.
 
     Args:
         model: a `keras_vit.VisionTransformer` with global attention; hybrids too.
@@ -65,23 +66,25 @@ def attention_rollout(model: keras.Model, images: Tensor, batch_size: int = 8) -
     Raises:
         ValueError: if the model's attention is axial.
     """
-    classifier = model.arguments["classifier"]
+    classifier, first = model.arguments["classifier"], model.num_prefix_tokens
     attention = [ops.mean(tensor, axis=1) for tensor in attention_tensors(model)]
     outputs = {"attention": ops.stack(attention)}
     if classifier == "map":
-        outputs["tokens"] = model.endpoints["encoded"]
+        outputs["tokens"] = model.endpoints["encoded"][:, first:]
     extended = keras.Model(model.input, outputs)
     maps = []
     for start in range(0, len(images), batch_size):
         results = extended(images[start : start + batch_size], training=False)
         rolled = rollout(ops.convert_to_numpy(results["attention"]))
         if classifier == "token":
-            patches = rolled[:, 0, 1:]
+            patches = rolled[:, 0, first:]
         elif classifier == "map":
             readout = probe_attention(model.get_layer("pool"), results["tokens"])
-            patches = np.einsum("bq,bqk->bk", ops.convert_to_numpy(readout), rolled)
+            patches = np.einsum(
+                "bq,bqk->bk", ops.convert_to_numpy(readout), rolled[:, first:, first:]
+            )
         else:
-            patches = rolled.mean(axis=1)
+            patches = rolled[:, first:, first:].mean(axis=1)
         patches = patches / patches.max(axis=-1, keepdims=True)
         maps.append(patches.reshape(-1, *model.grid_size))
     return np.concatenate(maps).astype("float32")

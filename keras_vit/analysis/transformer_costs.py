@@ -121,12 +121,14 @@ def transformer_costs(**arguments: Any) -> dict[str, Cost]:
     patches = grid[0] * grid[1]
     class_token = arguments["classifier"] == "token"
     tokens = patches + 1 if class_token else patches
-    attention, mlp, encoder_norm = _encoder(arguments, grid, tokens)
+    registers = arguments.get("register_tokens", 0)
+    attention, mlp, encoder_norm = _encoder(arguments, grid, tokens + registers)
     head, head_norm = _head(arguments, tokens)
     return {
         "convolution": stem,
         "patch embedding": Cost.of_product(patch**2 * features.channels, width, patches),
         "class token": Cost(parameters=width if class_token else 0),
+        **({"register tokens": Cost(parameters=registers * width)} if registers else {}),
         "position embedding": Cost(_position_parameters(arguments, grid, tokens)),
         "attention": attention,
         "MLP": mlp,

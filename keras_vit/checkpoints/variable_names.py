@@ -2,7 +2,8 @@
 
 The names are those of the original's files: "Transformer/encoderblock_0/…" for
 the Vision Transformer, "resnet/block1/unit01/…" for BiT. What the original has
-no name for (Axial-ViT, the position embeddings of appendix D.3) continues them.
+no name for (Axial-ViT, the position embeddings of appendix D.3, "reg" for register tokens)
+continues them.
 """
 
 from dataclasses import dataclass
@@ -85,6 +86,9 @@ def _vision_transformer(model):
     if "class_token" in layers:
         token = layers["class_token"].token
         yield Weight("cls", token, token.shape)
+    if "register_tokens" in layers:
+        registers = layers["register_tokens"].registers
+        yield Weight("reg", registers, registers.shape)
     if "position_embedding" in layers:
         yield from _positions("Transformer/posembed_input", layers["position_embedding"])
     for index, block in enumerate(model.blocks):

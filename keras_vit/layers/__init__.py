@@ -19,6 +19,7 @@ from keras_vit.layers.position_embedding import (
     LearnedPosition2D,
     SinCosPosition2D,
 )
+from keras_vit.layers.register_tokens import RegisterTokens
 from keras_vit.layers.relative_position import RelativePosition
 from keras_vit.layers.resnet_units import BiTUnit, HybridUnit
 from keras_vit.layers.root_pooling import RootPooling
@@ -44,6 +45,7 @@ __all__ = [
     "MAPHead",
     "MultiHeadSelfAttention",
     "PatchEmbedding",
+    "RegisterTokens",
     "RelativePosition",
     "RootPooling",
     "SinCosPosition2D",

@@ -100,8 +100,9 @@ class MaskedPatchPrediction(ImageModel):
         corrupt = PatchCorruption(corruption_rate, seed, dtype=policy, name="corruption")
         corrupted, positions = corrupt(stem)
         tokens = keras.Model(stem, encoded, name="encoder")(corrupted)
-        prefix = 1 if model.arguments["classifier"] == "token" else 0
-        tokens = TokensAt(prefix, dtype=policy, name="corrupted_tokens")(tokens, positions)
+        tokens = TokensAt(model.num_prefix_tokens, dtype=policy, name="corrupted_tokens")(
+            tokens, positions
+        )
         predictions = keras.layers.Dense(
             TARGETS[target].units(model.token_stride),
             kernel_initializer="zeros",

@@ -18,6 +18,7 @@ from keras_vit.layers import (
     LayerNormalization,
     MAPHead,
     PatchEmbedding,
+    RegisterTokens,
 )
 from keras_vit.layers.position_embedding import POSITION_EMBEDDINGS
 from keras_vit.models.argument_checks import (
@@ -25,6 +26,7 @@ from keras_vit.models.argument_checks import (
     as_choice,
     as_height_width,
     as_image_size,
+    as_int,
     as_num_classes,
     as_positive,
     as_positive_int,
@@ -66,6 +68,8 @@ class VisionTransformer(ImageModel):
         representation_size: int, the hidden tanh layer of the head that
             pre-training uses, or None.
         resnet: None, or {"num_layers": (...), "width_factor": int} for a hybrid.
+        register_tokens: int, learned tokens without position after the class token, which no
+            pooling and no head reads (Darcet et al., 2023); 4 in DINOv2's models with registers.
         position_embedding: "none", "learned_1d", "learned_2d", "sincos_2d" or
             "relative" (appendix D.3).
         position_placement: "stem" (added once), "every" (another table before
@@ -104,6 +108,7 @@ class VisionTransformer(ImageModel):
         classifier: str = "token",
         representation_size: int | None = None,
         resnet: dict[str, Any] | None = None,
+        register_tokens: int = 0,
         position_embedding: str = "learned_1d",
         position_placement: str = "stem",
         attention: str = "global",
@@ -131,6 +136,7 @@ class VisionTransformer(ImageModel):
             "classifier": as_choice("classifier", classifier, CLASSIFIERS),
             "representation_size": representation_size,
             "resnet": as_resnet(resnet),
+            "register_tokens": as_int(register_tokens),
             "position_embedding": as_choice("position_embedding", position_embedding, POSITIONS),
             "position_placement": as_choice("position_placement", position_placement, PLACEMENTS),
             "attention": as_choice("attention", attention, ATTENTIONS),
@@ -152,6 +158,20 @@ class VisionTransformer(ImageModel):
                 'Axial attention has no class token: use classifier="gap", "map" or "unpooled". '
                 'Received: classifier="token"'
             )
+        registers = as_int(register_tokens)
+        if registers is None or registers < 0:
+            raise ValueError(
+                "`register_tokens` must be an int that is not negative. "
+                f"Received: register_tokens={register_tokens!r}"
+            )
+        places = (attention, position_placement, position_embedding == "relative")
+        if register_tokens and places != ("global", "stem", False):
+            raise ValueError(
+                "Register tokens have no position in the image: they need global attention, and "
+                'positions that are none or added at the stem. Received: attention="'
+                f'{attention}", position_placement="{position_placement}", '
+                f'position_embedding="{position_embedding}"'
+            )
         images = keras.Input((*as_height_width(image_size), 3), dtype="float32", name="images")
         layer = LayersByName(dtype)
         endpoints, block_inputs = _forward(images, layer, SimpleNamespace(**arguments))
@@ -169,6 +189,11 @@ class VisionTransformer(ImageModel):
         """Pixels of the image between neighboring tokens, those of the ResNet's stride included."""
         resnet = self.arguments["resnet"]
         return self.arguments["patch_size"] * (stem_stride(resnet["num_layers"]) if resnet else 1)
+
+    @property
+    def num_prefix_tokens(self) -> int:
+        """The tokens before those of the patches: class token and registers."""
+        return int(self.arguments["classifier"] == "token") + self.arguments["register_tokens"]
 
     @property
     def blocks(self) -> list[keras.layers.Layer]:
@@ -260,6 +285,12 @@ def _forward(images: Tensor, layer: LayersByName, a: SimpleNamespace):
         x = layer("class_token", ClassToken)(x)
     if placement == "stem":
         x = add_positions(x, "position_embedding")  # equation 1
+    if a.register_tokens:
+        start = int(a.classifier == "token")
+        registers = layer(
+            "register_tokens", RegisterTokens, num_tokens=a.register_tokens, start=start
+        )
+        x = registers(x)
     if a.dropout_rate > 0:
         x = layer("dropout", Dropout, rate=a.dropout_rate)(x)
     endpoints = {"stem": stem, "embedded": x}
@@ -289,6 +320,8 @@ def _forward(images: Tensor, layer: LayersByName, a: SimpleNamespace):
 
     norm = layer("encoder_norm", LayerNormalization, epsilon=a.layer_norm_epsilon)
     endpoints["encoded"] = x = norm(x)
+    if a.register_tokens and a.classifier != "token":
+        x = x[:, a.register_tokens :]
     if a.classifier == "token":
         # Equation 4. Of the last block the output needs the class token alone.
         x = layer("pool", FirstToken)(norm(block(block_inputs[-1], first_token_only=True)))

@@ -1,0 +1,87 @@
+"""Registers compute along with the tokens and are read by nothing."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.analysis import attention_distance, attention_rollout
+from keras_vit.checkpoints.variable_names import weights_of
+
+
+@pytest.mark.parametrize("classifier", ["token", "gap", "map", "unpooled"])
+def test_registers_are_seen_through_attention_alone(classifier, make_vit, random_images, forward):
+    plain = make_vit(classifier=classifier)
+    model = make_vit(seed=1, classifier=classifier, register_tokens=3)
+    given = {weight.name: weight.variable for weight in weights_of(plain)}
+    for weight in weights_of(model):
+        if weight.name != "reg":
+            weight.variable.assign(given[weight.name])
+    assert np.abs(forward(model, random_images()) - forward(plain, random_images())).max() > 1e-2
+    for block in (*model.blocks, *plain.blocks):
+        block.attention.out.kernel.assign(0 * block.attention.out.kernel)
+    images = random_images()
+    np.testing.assert_allclose(forward(model, images), forward(plain, images), atol=2e-5)
+
+
+def test_place_is_after_the_class_token(make_vit, random_images, forward, to_numpy):
+    model = make_vit(register_tokens=2)
+    embedded = forward(keras.Model(model.input, model.endpoints["embedded"]), random_images())
+    assert embedded.shape == (3, 1 + 2 + 16, 16)
+    layer = model.get_layer("register_tokens")
+    np.testing.assert_array_equal(embedded[1, 1:3], to_numpy(layer.registers)[0])
+    assert model.num_prefix_tokens == 3
+    assert model.get_layer("position_embedding").embedding.shape == (1, 17, 16)
+
+
+@pytest.mark.parametrize("classifier", ["token", "gap", "map"])
+def test_maps_leave_registers_out(classifier, make_vit, random_images, to_numpy):
+    model, images = make_vit(classifier=classifier, register_tokens=2), random_images()
+    first = int(classifier == "token")
+    maps = to_numpy(keras_vit.attention_maps(model, images))
+    assert maps.shape == (2, 3, 2, 16 + first, 16 + first)
+    assert (maps.sum(-1) < 1).all()
+    every = keras.Model(model.input, list(model.attention_endpoints.values()))(images)
+    patches = np.stack(list(map(to_numpy, every)))[..., first + 2 :, first + 2 :]
+    np.testing.assert_allclose(maps[..., first:, first:], patches, atol=1e-6)
+    assert attention_rollout(model, images).shape == (3, 4, 4)
+    assert attention_distance(model, images).shape == (2, 2)
+
+
+def test_any_resolution(make_vit, random_images, forward):
+    model, images = make_vit(register_tokens=2), random_images()
+    same = model.any_resolution()
+    np.testing.assert_allclose(forward(same, images), forward(model, images), atol=1e-5)
+    assert forward(same, random_images(height=24, width=20)).shape == (3, 5)
+
+
+@pytest.mark.parametrize("classifier", ["token", "gap", "map"])
+def test_files_and_costs(classifier, make_vit, random_images, forward, tmp_path):
+    model, images = make_vit(classifier=classifier, register_tokens=4), random_images()
+    expected = forward(model, images)
+    model.save(tmp_path / "a.keras")
+    np.testing.assert_array_equal(
+        forward(keras.saving.load_model(tmp_path / "a.keras"), images), expected
+    )
+    keras_vit.save_checkpoint(model, tmp_path / "a.npz")
+    with np.load(tmp_path / "a.npz") as file:
+        assert file["reg"].shape == (1, 4, 16)
+    other = make_vit(seed=1, classifier=classifier, register_tokens=4)
+    keras_vit.load_checkpoint(other, tmp_path / "a.npz")
+    np.testing.assert_array_equal(forward(other, images), expected)
+    assert keras_vit.costs(model).parameters == model.count_params()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"register_tokens": -1},
+        {"register_tokens": 1.5},
+        {"register_tokens": 2, "attention": "axial", "classifier": "gap"},
+        {"register_tokens": 2, "position_placement": "every"},
+        {"register_tokens": 2, "position_embedding": "relative"},
+    ],
+)
+def test_refused(arguments, make_vit):
+    with pytest.raises(ValueError, match=r"[Rr]egister.tokens.*Received"):
+        make_vit(**arguments)

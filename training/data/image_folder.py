@@ -3,18 +3,29 @@
     folder:/data/birds          /data/birds/{crow,finch}/*.jpg           one split, `train`
     folder:/data/birds          /data/birds/{train,test}/{crow,finch}/*  a split for each folder
 
-Classes are the sub-folders in sorted order. Files come in the order of a hash of their relative
-path, so that `train[:90%]` holds every class and its membership survives copying the folder.
+Classes are the sub-folders in sorted order; hidden folders and those that operating systems and
+notebooks leave are passed over. A folder that could be read as two data sets is
+refused; what may be meant, but trains another model than one thinks, is logged once.
+
+Files come in the order of a hash of their relative path, so that `train[:90%]` holds every class
+and its membership survives copying the folder.
 """
 
+import collections
+import functools
 import hashlib
+import logging
 import os
 import pathlib
 from typing import NamedTuple
 
 from training.io import image_files
 
-SPLIT_NAMES = ("train", "validation", "val", "test")
+# A run opens a folder several times, and is warned once.
+_warn_once = functools.cache(logging.getLogger(__name__).warning)
+
+SPLIT_NAMES = ("train", "validation", "valid", "val", "dev", "test")
+UNREADABLE = (".avif", ".heic", ".heif", ".tif", ".tiff", ".webp")
 
 
 class ImageFolder(NamedTuple):
@@ -36,7 +47,8 @@ def scan(root: str | os.PathLike) -> ImageFolder:
 
     Raises:
         FileNotFoundError: if `root` does not exist.
-        ValueError: if `root` is empty, or if there are no class sub-folders with images.
+        ValueError: if `root` is empty, if splits and other folders lie side by side, or if there
+            are no class sub-folders with images.
     """
     if not os.fspath(root).strip():
         raise ValueError(
@@ -47,7 +59,21 @@ def scan(root: str | os.PathLike) -> ImageFolder:
     if not root.is_dir():
         raise FileNotFoundError(f"Expected a folder of images. {root} does not exist.")
     names = _sub_folders(root)
-    if names and all(name in SPLIT_NAMES for name in names):
+    others = [name for name in names if name not in SPLIT_NAMES]
+    like_splits = [name for name in names if name in SPLIT_NAMES]
+    if others and "train" in names:
+        raise ValueError(
+            f"Expected {root} to hold either classes or splits ({', '.join(SPLIT_NAMES)}). Found "
+            f"{', '.join(like_splits)} beside {', '.join(others[:5])}. Move these "
+            "elsewhere, or into the splits if they are classes."
+        )
+    if others and like_splits:
+        _warn_once(
+            "%s: %s, beside other classes, is read as a class, not as a split.",
+            root,
+            ", ".join(like_splits),
+        )
+    if names and not others:
         split_roots = {name: root / name for name in names}
     else:
         split_roots = {"train": root}
@@ -66,15 +92,55 @@ def scan(root: str | os.PathLike) -> ImageFolder:
         )
         for split, path in split_roots.items()
     }
+    unreadable = _unreadable_below(root)
     if not any(splits.values()):
         raise ValueError(
             f"Expected images in one sub-folder for each class, such as {root}/crow/1.jpg, with an "
-            f"extension among {', '.join(image_files.EXTENSIONS)}. Found none below {root}."
+            f"extension among {', '.join(image_files.EXTENSIONS)}. Found none below {root}"
+            f"{', but ' + unreadable if unreadable else ''}."
         )
+    if unreadable:
+        _warn_once(
+            "%s holds %s, which are not read: convert them to .jpg or .png.", root, unreadable
+        )
+    _warn_of_classes(root, class_names, splits)
     return ImageFolder(root, class_names, splits)
 
 
 def _sub_folders(path: pathlib.Path) -> list[str]:
     return sorted(
-        child.name for child in path.iterdir() if child.is_dir() and not child.name.startswith(".")
+        child.name
+        for child in path.iterdir()
+        if child.is_dir() and not image_files.is_hidden(child.name)
     )
+
+
+def _unreadable_below(root: pathlib.Path) -> str:
+    """Returns how many images there are of each format that is not read, "3 .webp", or ""."""
+    suffixes = (file.suffix.lower() for file in image_files.files_below(root))
+    counts = collections.Counter(suffix for suffix in suffixes if suffix in UNREADABLE)
+    return ", ".join(f"{count} {suffix}" for suffix, count in sorted(counts.items()))
+
+
+def _warn_of_classes(root, class_names, splits):
+    if len(class_names) == 1:
+        _warn_once(
+            "%s has one class, %s: expected two or more sub-folders, or there is nothing to tell "
+            "apart.",
+            root,
+            class_names[0],
+        )
+    for split, files in splits.items():
+        found = {label for _, label in files}
+        missing = [name for label, name in enumerate(class_names) if label not in found]
+        if missing and files:
+            _warn_once(
+                "%s: %d of %d classes have no image in the split %s: %s%s. Expected each class in "
+                "each split.",
+                root,
+                len(missing),
+                len(class_names),
+                split,
+                ", ".join(missing[:5]),
+                ", …" if len(missing) > 5 else "",
+            )

@@ -7,14 +7,24 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 EXTENSIONS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
+SYSTEM_FOLDERS = ("__MACOSX", "__pycache__", "$RECYCLE.BIN", "System Volume Information")
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder of that name is hidden, or left by a system and no one's data."""
+    return name.startswith(".") or name in SYSTEM_FOLDERS
+
+
+def files_below(folder: str | os.PathLike) -> Iterator[pathlib.Path]:
+    """Yields the files in `folder` and its sub-folders but hidden ones, in any order."""
+    for parent, folders, names in os.walk(os.fspath(folder)):
+        folders[:] = [name for name in folders if not is_hidden(name)]
+        yield from (pathlib.Path(parent, name) for name in names if not is_hidden(name))
 
 
 def images_below(folder: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Yields the image files in `folder` and its sub-folders but hidden ones, in any order."""
-    for parent, _, names in os.walk(os.fspath(folder)):
-        for name in names:
-            if name.lower().endswith(EXTENSIONS) and not name.startswith("."):
-                yield pathlib.Path(parent, name)
+    return (file for file in files_below(folder) if file.suffix.lower() in EXTENSIONS)
 
 
 def list_images(paths: Sequence[str | os.PathLike]) -> list[pathlib.Path]:

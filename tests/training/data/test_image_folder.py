@@ -66,3 +66,56 @@ def test_an_empty_path_is_not_the_current_folder(tmp_path, monkeypatch, name):
         dataset_lookup.get(name)
     with pytest.raises(ValueError, match="Expected the path of a folder of images"):
         load_dataset.load_dataset(name, "train")
+
+
+@pytest.mark.parametrize("name", ["validation", "valid", "val", "dev", "test"])
+def test_every_usual_name_of_a_split(tmp_path, name):
+    fill(tmp_path, ["train/a/1.png", "train/b/1.png", f"{name}/a/1.png", f"{name}/b/1.png"])
+    contents = image_folder.scan(tmp_path)
+    assert contents.class_names == ("a", "b")
+    assert {split: len(files) for split, files in contents.splits.items()} == {"train": 2, name: 2}
+
+
+def test_splits_beside_other_folders_are_refused(tmp_path):
+    fill(tmp_path, ["train/a/1.png", "extra/b/1.png"])
+    with pytest.raises(ValueError, match=r"either classes or splits .*Found train beside extra"):
+        image_folder.scan(tmp_path)
+
+
+def test_folders_of_systems_are_neither_classes_nor_splits(tmp_path, caplog):
+    names = ["__MACOSX/1.png", ".ipynb_checkpoints/1.png", "__pycache__/1.png"]
+    fill(tmp_path, ["train/a/1.png", "train/b/1.png", *names])
+    fill(tmp_path / "train", names)
+    fill(tmp_path / "train" / "a", names)
+    contents = image_folder.scan(tmp_path)
+    assert contents.class_names == ("a", "b")
+    assert sorted(contents.splits["train"]) == [("train/a/1.png", 0), ("train/b/1.png", 1)]
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    "names, message",
+    [
+        (["a/1.png", "test/1.png"], "test, beside other classes, is read as a class"),
+        (["a/1.png"], "has one class, a: expected two or more"),
+        (
+            ["a/1.png", "b/1.png", "c/notes.txt"],
+            "1 of 3 classes have no image in the split train: c",
+        ),
+        (
+            ["train/a/1.png", "train/b/1.png", "test/a/1.png", "test/d/1.png"],
+            "1 of 3 classes have no image in the split test: b",
+        ),
+        (["a/1.png", "b/1.png", "b/2.webp", "b/3.TIFF"], "1 .tiff, 1 .webp, which are not read"),
+    ],
+)
+def test_what_trains_another_model_than_one_thinks_is_logged(tmp_path, caplog, names, message):
+    fill(tmp_path, names)
+    image_folder.scan(tmp_path)
+    assert message in caplog.text
+
+
+def test_formats_that_are_not_read_are_named(tmp_path):
+    fill(tmp_path, ["a/1.webp", "b/2.webp"])
+    with pytest.raises(ValueError, match=r"Found none below .*, but 2 \.webp\."):
+        image_folder.scan(tmp_path)

@@ -34,8 +34,8 @@ def get(name: str, data_dir: str | os.PathLike | None = None) -> DatasetSpec:
     row = DATASETS.get(SHORT_NAMES.get(name, name))
     if row is None:
         raise ValueError(
-            f"Unknown data set {name!r}. Expected one of {', '.join(DATASETS)}, "
-            "tfds:name/config:version or folder:/path."
+            f"Unknown data set {name!r}. Expected folder:/path of your own images, "
+            f"tfds:name/config:version, or one of {', '.join(DATASETS)}."
         )
     return row
 

@@ -75,10 +75,15 @@ class Progress:
     def log(self, values: Mapping[str, float]) -> None:
         """Logs a row of metrics where there is no bar to show them."""
         if self.shown and self._bar is None:
-            left = (self.total - self.step) / self._rate if self._rate else 0.0
-            row = "  ".join(f"{name} {_short(value)}" for name, value in values.items())
-            remaining = time.strftime("%H:%M:%S", time.gmtime(left)) if left < 86400 else "> 1 day"
-            logger.info("step %d/%d  %s  left %s", self.step, self.total, row, remaining)
+            shown = [f"{name} {_short(value)}" for name, value in values.items()]
+            if self._rate:
+                left = (self.total - self.step) / self._rate
+                time_left = time.strftime("%H:%M:%S", time.gmtime(left))
+                shown.append(f"left {time_left if left < 86400 else '> 1 day'}")
+            else:
+                # After a first call, whose time says nothing.
+                shown = [text for text in shown if not text.startswith("images_per_second ")]
+            logger.info("step %d/%d  %s", self.step, self.total, "  ".join(shown))
 
 
 def _short(value):

@@ -51,7 +51,9 @@ def test_imagenets_test_set_is_validation():
 
 
 def test_an_unknown_name_lists_the_known():
-    with pytest.raises(ValueError, match=r"Unknown data set 'cifar'. Expected one of digits"):
+    with pytest.raises(
+        ValueError, match=r"Unknown data set 'cifar'. Expected folder:/path .* one of digits"
+    ):
         dataset_lookup.get("cifar")
 
 

@@ -6,6 +6,7 @@ import os
 import pathlib
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterator
 
 from export.errors import ExportError
@@ -88,7 +89,7 @@ def unpack(file: str | os.PathLike, directory: str | os.PathLike) -> None:
                     with target.open("wb") as output:
                         for chunk in _chunks(archive.extractfile(entry)):
                             output.write(chunk)
-    except (tarfile.TarError, EOFError, gzip.BadGzipFile, OSError) as error:
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise ExportError(
             f"{file} cannot be unpacked: {type(error).__name__}: {error}. Pack the module again."
         ) from error

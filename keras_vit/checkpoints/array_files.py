@@ -6,9 +6,11 @@ is compared with a model before any of its data is read.
 
 import contextlib
 import json
+import math
 import os
 import re
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -32,9 +34,15 @@ DAMAGE = (
     NotImplementedError,
     RuntimeError,
     struct.error,
+    # Of the literal that is the header of an array.
+    SyntaxError,
+    tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
 )
+
+# Deflate makes nothing smaller than this part of it.
+COMPRESSION_LIMIT = 1032
 
 # The grid of position embeddings that are not square, in the archive's comment.
 GRID_COMMENT = re.compile(rb"position grid (\d+)x(\d+)")
@@ -121,7 +129,19 @@ class NpzSource(Source):
                 f"{self.path} holds pickled Python objects under {name!r}. They can run code "
                 "when they are opened, so they are never loaded."
             )
+        if min(shape, default=0) < 0:
+            raise ValueError(f"its shape is {shape}")
         return shape, dtype
+
+    def _check_size(self, name, member):
+        """Refuses an array that cannot be in the file, before memory of its size is asked for."""
+        file_size = self.path.stat().st_size
+        claimed = math.prod(self.shapes[name]) * self._dtypes[name].itemsize
+        if not claimed <= member.file_size <= COMPRESSION_LIMIT * file_size:
+            raise ValueError(
+                f"it claims {claimed} bytes, its member of the archive {member.file_size}, and "
+                f"the file has {file_size}"
+            )
 
     def is_numeric(self, name: str) -> bool:
         dtype = self._dtypes[name]
@@ -129,6 +149,7 @@ class NpzSource(Source):
 
     def read(self, name: str) -> np.ndarray:
         with _reading(self.path, name), self._archive.open(f"{name}.npy") as file:
+            self._check_size(name, self._archive.getinfo(f"{name}.npy"))
             array = np.lib.format.read_array(file, allow_pickle=False)
             if file.read(1):
                 raise ValueError("there is more data than the array's header says")
@@ -202,7 +223,7 @@ def _open_directory(path):
     index = path / "model.safetensors.index.json"
     if index.exists():
         with _reading(index):
-            files = set(json.loads(index.read_text())["weight_map"].values())
+            files = set(_json_object(index)["weight_map"].values())
             paths = [path / Path(file).name for file in sorted(files)]
         return _safetensors(paths)
     raise CheckpointError(
@@ -215,8 +236,8 @@ def _safetensors(paths):
     return SafetensorsSource(paths, json_beside(paths[0], "config.json"))
 
 
-def json_beside(path: str | os.PathLike, name: str) -> Any:
-    """Returns what a JSON file in the folder of a checkpoint holds, or None if there is none.
+def json_beside(path: str | os.PathLike, name: str) -> dict[str, Any] | None:
+    """Returns the object in a JSON file of a checkpoint's folder, or None if there is no file.
 
     Raises:
         CheckpointError: if it is damaged.
@@ -225,14 +246,23 @@ def json_beside(path: str | os.PathLike, name: str) -> Any:
     if not file.exists():
         return None
     with _reading(file):
-        return json.loads(file.read_text())
+        return _json_object(file)
+
+
+def _json_object(path):
+    found = json.loads(path.read_text())
+    if not isinstance(found, dict):
+        raise ValueError(f"expected a JSON object, received {type(found).__name__}")
+    return found
 
 
 def _grid_of_config(config):
     image, patch = config.get("image_size"), config.get("patch_size")
     if not isinstance(image, list) or not isinstance(patch, int):
         return None
-    return tuple(size // patch for size in image)
+    if len(image) != 2 or patch < 1 or not all(isinstance(size, int) for size in image):
+        raise ValueError(f"image_size={image} and patch_size={patch} are no grid")
+    return image[0] // patch, image[1] // patch
 
 
 def _is_bfloat16(dtype):

@@ -13,7 +13,7 @@ from keras_vit.checkpoints.formats import FORMATS
 from keras_vit.checkpoints.formats.folded_source import fold_normalization
 from keras_vit.checkpoints.normalization import normalization_of
 from keras_vit.checkpoints.published import find_checkpoint
-from keras_vit.checkpoints.resize import resize_line, resize_table
+from keras_vit.checkpoints.resize import grid_of_table, resize_line, resize_table
 from keras_vit.checkpoints.variable_names import weights_of
 
 # What comes after the encoder.
@@ -245,8 +245,8 @@ def _resizer(array, shape, grid):
         if tuple(shape) == tuple(array.shape):
             return _unchanged
         return lambda table: resize_line(table, array.shape[0])
-    table = np.broadcast_to(np.float32(0), shape)
-    resize_table(table, positions.class_token, positions.grid_size, grid)
+    # Of the shapes alone: the table is as large as the file claims.
+    grid_of_table(shape[1], positions.class_token, positions.grid_size, grid)
     return lambda table: resize_table(table, positions.class_token, positions.grid_size, grid)
 
 
@@ -265,7 +265,7 @@ def _check_config(model, source):
         )
     said = {}
     flavor = {"gelu": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
-    if config.get("hidden_act") in flavor:
+    if str(config.get("hidden_act")) in flavor:
         said["gelu"] = flavor[config["hidden_act"]]
     if "layer_norm_eps" in config:
         said["layer_norm_epsilon"] = config["layer_norm_eps"]

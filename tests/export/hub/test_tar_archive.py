@@ -102,3 +102,18 @@ def test_damaged_archives(module, tmp_path):
             tar_archive.unpacked(tmp_path / name),
         ):
             pass
+
+
+def test_flipped_bytes_are_told_in_one_line(module, tmp_path):
+    (module / "saved_model.pb").write_bytes(bytes(range(256)) * 40)
+    content = tar_archive.pack(module, tmp_path / "module.tar.gz").read_bytes()
+    refused = 0
+    for position in range(10, len(content)):
+        damaged = bytearray(content)
+        damaged[position] ^= 255
+        (tmp_path / "damaged.tar.gz").write_bytes(damaged)
+        try:
+            tar_archive.unpack(tmp_path / "damaged.tar.gz", tmp_path / "out")
+        except ExportError as error:
+            refused += "cannot be unpacked" in str(error)
+    assert refused

@@ -1,6 +1,8 @@
 """Damaged files always end in a clear error and an unchanged model."""
 
 import io
+import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -169,3 +171,73 @@ def test_truncated_keras_file(model, attempt, tmp_path):
     data = (tmp_path / "model.keras").read_bytes()
     for fraction in (0.1, 0.5, 0.9, 0.999):
         assert not attempt(data[: int(fraction * len(data))])
+
+
+@SETTINGS
+@given(data=st.data())
+def test_damaged_headers(data, arrays, attempt):
+    """The header of an array is a literal of Python, and may fail as any text does."""
+    name = data.draw(st.sampled_from(sorted(arrays)))
+    file = io.BytesIO()
+    np.save(file, arrays[name])
+    content = bytearray(file.getvalue())
+    length = int.from_bytes(content[8:10], "little")
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[10 + data.draw(st.integers(0, length - 1))] = data.draw(st.integers(0, 255))
+    attempt(with_member(arrays, name, bytes(content)))
+
+
+def with_member(arrays, name, content):
+    """Returns an archive in which one array is replaced by the bytes of a file."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for each, array in arrays.items():
+            member = io.BytesIO()
+            np.save(member, array)
+            archive.writestr(f"{each}.npy", content if each == name else member.getvalue())
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("descr", ["{'descr': '<f4', 'shape': (1, ", "{'shape': (1,"])
+def test_header_that_ends_too_soon(arrays, attempt, descr):
+    content = b"\x93NUMPY\x01\x00" + (len(descr) + 1).to_bytes(2, "little") + descr.encode() + b"\n"
+    assert not attempt(with_member(arrays, "cls", content))
+
+
+@pytest.mark.parametrize("shape", [(1, 4500**2 + 1, 8), (1, -5, 8)])
+def test_claimed_size_is_compared_before_it_exists(arrays, attempt, shape):
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f4", "fortran_order": False, "shape": shape}
+    )
+    name = "Transformer/posembed_input/pos_embedding"
+    content = with_member(arrays, name, header.getvalue() + bytes(64))
+    tracemalloc.start()
+    try:
+        assert not attempt(content)
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("config", ["[]", "null", "3", "[" * 100_000, '{"image_size": [8]'])
+def test_config_of_the_wrong_type(model, tmp_path, config):
+    (tmp_path / "config.json").write_text(config)
+    (tmp_path / "model.safetensors").write_bytes(save({"a": np.zeros(1, "float32")}))
+    with pytest.raises(CheckpointError, match=r"config\.json is damaged"):
+        keras_vit.load_checkpoint(model, tmp_path)
+
+
+@pytest.mark.parametrize("index", ["[]", '{"weight_map": 3}', '{"weight_map": {"a": 1}}', "{}"])
+def test_index_of_the_wrong_type(model, tmp_path, index):
+    (tmp_path / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(CheckpointError, match=r"index\.json is damaged"):
+        keras_vit.load_checkpoint(model, tmp_path)
+
+
+@pytest.mark.parametrize("sizes", ['["a", 8]', "[8]", "[8, 8, 8]"])
+def test_config_fields_of_the_wrong_type(model, tmp_path, sizes):
+    (tmp_path / "config.json").write_text(f'{{"image_size": {sizes}, "patch_size": 4}}')
+    (tmp_path / "model.safetensors").write_bytes(save({"a": np.zeros(1, "float32")}))
+    with pytest.raises(CheckpointError, match=r"config\.json is damaged"):
+        keras_vit.load_checkpoint(model, tmp_path)

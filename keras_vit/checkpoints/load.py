@@ -45,10 +45,11 @@ def load_checkpoint(
             pre-training's hidden layer.
         position_grid: (rows, columns) of the file's position embeddings, needed
             only if they are not square and were not written here.
-        mean, std: (r, g, b) in units of [0, 1], of a safetensors file: it was made for images
+        mean: (r, g, b) in units of [0, 1], of a safetensors file: it was made for images
             (rgb - mean) / std. None: as timm's config.json or Hugging Face's
             preprocessor_config.json beside the file says. The model takes [-1, 1] as ever; the
             difference is folded into its patch embedding.
+        std: (r, g, b), as `mean`.
 
     Raises:
         FileNotFoundError: if there is no such file, nor such a name.

@@ -27,7 +27,7 @@ def test_meshes_and_processes_agree(launch, tmp_path):
     for file in files:
         file.parent.mkdir()
     alone = launch(SCRIPT, files[0], "one", *MESHES, environment=environment(8))
-    log, _ = alone.communicate(timeout=500)
+    log, _ = alone.communicate(timeout=1500)
     assert alone.returncode == 0, log
     assert "rematerialization" not in log
     joined = [
@@ -35,7 +35,7 @@ def test_meshes_and_processes_agree(launch, tmp_path):
         for index, file in enumerate(files[1:])
     ]
     for process in joined:
-        output, _ = process.communicate(timeout=500)
+        output, _ = process.communicate(timeout=1500)
         assert process.returncode == 0, output
 
     alone, worker, other = (np.load(file) for file in files)

@@ -77,7 +77,7 @@ def test_stopped_damaged_and_moved(start, finish, wait_for, tmp_path, last_state
     # It goes on from the one before, on two devices, and ends where one device does.
     two = ("--config.strategy=sharded", "--config.total_steps=200")
     process = start(workdir, *two, devices=2)
-    output, _ = process.communicate(timeout=500)
+    output, _ = process.communicate(timeout=1500)
     assert process.returncode == 0, output
     assert f"checkpoint-{step} cannot be read" in output
     assert newest.with_name(f"damaged-{newest.name}").exists()

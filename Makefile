@@ -9,7 +9,7 @@ PYTEST := $(RUN) -m pytest -n $(WORKERS) --dist worksteal
 JAX_TESTS := tests/training/engines/jax
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help quickstart test lint test-all test-jax test-slow legacy docs clean
+.PHONY: help quickstart test lint test-all test-jax test-jax-all test-slow legacy docs clean
 
 help: ## Name the commands.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -30,7 +30,10 @@ test-all: test ## And what takes longer: clusters, kills, every kind of model in
 
 test-jax: $(VENV)/jax-installed ## The library's tests on Keras's JAX backend, and the JAX engine's.
 	KERAS_BACKEND=jax $(PYTEST) -m "not slow" tests/keras_vit
-	$(PYTEST) -m "not slow" $(JAX_TESTS)
+	$(PYTEST) -m "not slow and not long" $(JAX_TESTS)
+
+test-jax-all: test-jax ## And the JAX engine's kills, processes and meshes, which compile for long.
+	$(PYTEST) -m "long and not slow" $(JAX_TESTS)
 
 test-slow: $(VENV)/installed ## Longest checks: ten kill points, a full quickstart.
 	$(RUN) -m pytest -m slow

@@ -64,6 +64,7 @@ time.sleep(100)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lost", [0, 1])
 def test_loss_is_named(lost, launch, jax_environment, tmp_path):
     with socket.create_server(("localhost", 0)) as server:

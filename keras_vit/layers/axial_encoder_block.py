@@ -14,10 +14,9 @@ from keras_vit.typing import Tensor
 class AxialEncoderBlock(keras.layers.Layer):
     """Two encoder blocks, the first within each row, the second within each column.
 
-    Further arguments are those of `EncoderBlock`, shared by both.
-
     Args:
         grid_size: (rows, columns) of patches.
+        block_config: the arguments of `EncoderBlock`, shared by both.
 
     Call arguments:
         tokens: (batch, rows * columns, channels) in raster order, no class token.
@@ -30,32 +29,17 @@ class AxialEncoderBlock(keras.layers.Layer):
     def __init__(
         self,
         grid_size: tuple[int, int],
-        num_heads: int,
-        mlp_dim: int,
-        dropout_rate: float = 0.0,
-        attention_dropout_rate: float = 0.0,
-        stochastic_depth_rate: float = 0.0,
-        gelu: str = "tanh",
-        layer_norm_epsilon: float = 1e-6,
-        relative_positions: bool = False,
-        remat: bool = False,
-        **kwargs: Any,
+        *,
+        name: str | None = None,
+        trainable: bool = True,
+        dtype: str | keras.DTypePolicy | None = None,
+        **block_config: Any,
     ):
-        super().__init__(**kwargs)
+        super().__init__(name=name, trainable=trainable, dtype=dtype)
         self.grid_size = tuple(grid_size)
-        self.block_config: dict[str, Any] = {
-            "num_heads": num_heads,
-            "mlp_dim": mlp_dim,
-            "dropout_rate": dropout_rate,
-            "attention_dropout_rate": attention_dropout_rate,
-            "stochastic_depth_rate": stochastic_depth_rate,
-            "gelu": gelu,
-            "layer_norm_epsilon": layer_norm_epsilon,
-            "relative_positions": relative_positions,
-            "remat": remat,
-        }
-        self.row = EncoderBlock(**self.block_config, dtype=self.dtype_policy, name="row")
-        self.column = EncoderBlock(**self.block_config, dtype=self.dtype_policy, name="column")
+        self.block_config = block_config
+        self.row = EncoderBlock(**block_config, dtype=self.dtype_policy, name="row")
+        self.column = EncoderBlock(**block_config, dtype=self.dtype_policy, name="column")
 
     def build(self, input_shape: tuple) -> None:
         rows, columns = self.grid_size

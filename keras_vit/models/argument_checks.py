@@ -36,6 +36,11 @@ def as_positive_int(name: str, value: Any, greatest: int = 2**31 - 1) -> int:
     return size
 
 
+def as_units_per_stage(num_layers: Sequence[Any]) -> tuple[int, ...]:
+    """Returns the residual units of each stage; raises ValueError unless all are positive ints."""
+    return tuple(as_positive_int("num_layers", units, LAYERS_LIMIT) for units in num_layers)
+
+
 def as_positive(name: str, value: Any) -> float:
     """Returns `value`; raises ValueError unless it is a positive, finite number."""
     if not (isinstance(value, Real) and 0 < float(value) < math.inf):

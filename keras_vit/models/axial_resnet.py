@@ -9,11 +9,11 @@ from keras_vit.layers import AxialUnit, RootPooling
 from keras_vit.layers.axial_attention import batch_normalization
 from keras_vit.layers.axial_resnet_unit import he_normal_fan_out
 from keras_vit.models.argument_checks import (
-    LAYERS_LIMIT,
     as_height_width,
     as_image_size,
     as_num_classes,
     as_positive_int,
+    as_units_per_stage,
 )
 from keras_vit.models.base import ImageModel
 from keras_vit.models.head import classification_head
@@ -52,9 +52,7 @@ class AxialResNet(ImageModel):
         dtype: str | keras.DTypePolicy | None = None,
     ):
         arguments: dict[str, Any] = {
-            "num_layers": tuple(
-                as_positive_int("num_layers", units, LAYERS_LIMIT) for units in num_layers
-            ),
+            "num_layers": as_units_per_stage(num_layers),
             "width_factor": width_factor,
             "num_groups": as_positive_int("num_groups", num_groups),
             "num_classes": as_num_classes(num_classes),

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from keras_vit.layers import GroupNormalization, HybridUnit, StandardizedConv2D
-from keras_vit.models.argument_checks import LAYERS_LIMIT, as_positive_int
+from keras_vit.models.argument_checks import as_units_per_stage
 from keras_vit.models.layers_by_name import LayersByName
 from keras_vit.typing import Tensor
 
@@ -25,9 +25,7 @@ def as_resnet(resnet: dict[str, Any] | None) -> dict[str, Any] | None:
             f"Received: resnet={resnet}"
         )
     return {
-        "num_layers": tuple(
-            as_positive_int("num_layers", n, LAYERS_LIMIT) for n in resnet["num_layers"]
-        ),
+        "num_layers": as_units_per_stage(resnet["num_layers"]),
         "width_factor": resnet.get("width_factor", 1),
     }
 

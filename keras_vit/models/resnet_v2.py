@@ -7,11 +7,10 @@ import keras
 
 from keras_vit.layers import BiTUnit, GroupNormalization, RootPooling, StandardizedConv2D
 from keras_vit.models.argument_checks import (
-    LAYERS_LIMIT,
     as_height_width,
     as_image_size,
     as_num_classes,
-    as_positive_int,
+    as_units_per_stage,
 )
 from keras_vit.models.base import ImageModel
 from keras_vit.models.head import classification_head
@@ -53,9 +52,7 @@ class ResNetV2(ImageModel):
         dtype: str | keras.DTypePolicy | None = None,
     ):
         arguments: dict[str, Any] = {
-            "num_layers": tuple(
-                as_positive_int("num_layers", units, LAYERS_LIMIT) for units in num_layers
-            ),
+            "num_layers": as_units_per_stage(num_layers),
             "width_factor": width_factor,
             "num_classes": as_num_classes(num_classes),
             "image_size": as_image_size(image_size),

@@ -147,18 +147,10 @@ def vit():
     """A ViT of three classes for 16x16 images, with a head that is not zero."""
     import keras
 
-    import keras_vit
+    from tests.training.tiny_vit import tiny_vit
 
     keras.utils.set_random_seed(0)
-    model = keras_vit.VisionTransformer(
-        image_size=16,
-        patch_size=8,
-        hidden_size=16,
-        mlp_dim=32,
-        num_heads=2,
-        num_layers=2,
-        num_classes=3,
-    )
+    model = tiny_vit(patch_size=8, num_classes=3)
     for variable in model.get_layer("head").weights:
         variable.assign(keras.random.normal(variable.shape, seed=1))
     return model

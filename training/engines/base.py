@@ -138,7 +138,6 @@ class Engine(abc.ABC):
                 statistics, which no engine updates.
         """
 
-    @abc.abstractmethod
     def restore(self, directory: str | os.PathLike) -> dict[str, np.ndarray] | None:
         """Restores the newest readable state of a folder, to which `save` writes from now on.
 
@@ -154,6 +153,13 @@ class Engine(abc.ABC):
         Raises:
             TrainingError: if there are states and none can be read.
         """
+        if self.watch:
+            self.watch.resume_hint = "Training resumes from the last checkpoint that was saved. "
+        return self._restore(directory)
+
+    @abc.abstractmethod
+    def _restore(self, directory: str | os.PathLike) -> dict[str, np.ndarray] | None:
+        """See `restore`."""
 
     @abc.abstractmethod
     def save(self, numbers: Numbers, *, wait: bool = True) -> None:

@@ -1,17 +1,10 @@
 import keras_vit
+from tests.training.tiny_vit import tiny_vit
 from training.configs import finetune
 
 
 def test_the_architecture_of_a_saved_model_with_frozen_layers(tmp_path):
-    model = keras_vit.VisionTransformer(
-        image_size=8,
-        patch_size=4,
-        hidden_size=8,
-        mlp_dim=8,
-        num_heads=2,
-        num_layers=1,
-        num_classes=None,
-    )
+    model = tiny_vit(image_size=8, hidden_size=8, mlp_dim=8, num_layers=1, num_classes=None)
     model.get_layer("embedding").trainable = False
     model.save(tmp_path / "frozen.keras")
     config = finetune.get_config(f"{tmp_path / 'frozen.keras'},digits,size=8")

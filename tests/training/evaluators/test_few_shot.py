@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-import keras_vit
+from tests.training.tiny_vit import tiny_vit
 from training.commands import few_shot as command
 from training.config_keys import default_config
 from training.data import pipeline
@@ -23,15 +23,7 @@ def data_dir(tmp_path_factory):
 @pytest.fixture(scope="module")
 def model():
     keras.utils.set_random_seed(0)
-    return keras_vit.VisionTransformer(
-        image_size=8,
-        patch_size=4,
-        hidden_size=16,
-        mlp_dim=32,
-        num_heads=2,
-        num_layers=1,
-        num_classes=10,
-    )
+    return tiny_vit(image_size=8, num_layers=1, num_classes=10)
 
 
 def test_preprocessing_is_the_authors():

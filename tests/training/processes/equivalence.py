@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from ml_collections import ConfigDict
 
-import keras_vit
+from tests.training.tiny_vit import tiny_vit
 from training.engines.tensorflow import strategies
 from training.engines.tensorflow.checkpoints import Checkpoints
 from training.engines.tensorflow.evaluation_sums import SplitSums
@@ -55,15 +55,7 @@ def eval_dataset(pipelines, pipeline):
 def make(strategy, case):
     keras.utils.set_random_seed(1)
     with strategy.scope():
-        model = keras_vit.VisionTransformer(
-            image_size=16,
-            patch_size=4,
-            hidden_size=16,
-            mlp_dim=32,
-            num_heads=2,
-            num_layers=1,
-            num_classes=CLASSES,
-        )
+        model = tiny_vit(num_layers=1)
         optimizer = build_optimizer({"total_steps": 40, "warmup_steps": 3} | CASES[case])
         optimizer.build(model.trainable_variables)
     return TrainSteps(

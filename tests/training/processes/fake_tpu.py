@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.python.client import session
 from tensorflow.python.tpu import tpu_system_metadata
 
-import keras_vit
+from tests.training.tiny_vit import tiny_vit
 from training.engines.tensorflow import strategies
 from training.engines.tensorflow.evaluation_sums import SplitSums
 from training.engines.tensorflow.train_step import TrainSteps
@@ -88,17 +88,7 @@ def main(output):
     keras.config.set_dtype_policy("mixed_bfloat16")
     loss = build_loss("softmax")
     with strategy.scope():
-        model = keras_vit.VisionTransformer(
-            image_size=16,
-            patch_size=4,
-            hidden_size=16,
-            mlp_dim=32,
-            num_heads=2,
-            num_layers=2,
-            num_classes=5,
-            dropout_rate=0.1,
-            remat=True,
-        )
+        model = tiny_vit(dropout_rate=0.1, remat=True)
         optimizer = build_optimizer(
             {
                 "total_steps": 10,

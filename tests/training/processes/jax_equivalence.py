@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import tensorflow as tf
 
-import keras_vit
+from tests.training.tiny_vit import tiny_vit
 from training import config_keys
 from training.engines.base import create_engine
 from training.evaluators import metrics
@@ -67,16 +67,7 @@ def make_engine(case, mesh, processes, directory):
     engine = create_engine(config)
 
     def make_model():
-        return keras_vit.VisionTransformer(
-            image_size=16,
-            patch_size=4,
-            hidden_size=16,
-            mlp_dim=32,
-            num_heads=2,
-            num_layers=2,
-            num_classes=CLASSES,
-            **dict.fromkeys(RATES if case == "random" else (), 0.2),
-        )
+        return tiny_vit(**dict.fromkeys(RATES if case == "random" else (), 0.2))
 
     import keras
 

@@ -6,7 +6,7 @@ import json
 import keras
 import numpy as np
 
-import keras_vit
+from tests.training.tiny_vit import tiny_vit
 
 rng = np.random.default_rng(0)
 IMAGES = rng.normal(size=(64, 16, 16, 3)).astype("float32")
@@ -15,15 +15,7 @@ LABELS = np.eye(5, dtype="float32")[rng.integers(0, 5, 64)]
 
 def fit():
     keras.utils.set_random_seed(0)
-    model = keras_vit.VisionTransformer(
-        image_size=16,
-        patch_size=4,
-        hidden_size=16,
-        mlp_dim=32,
-        num_heads=2,
-        num_layers=2,
-        num_classes=5,
-    )
+    model = tiny_vit()
     loss = keras.losses.CategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.SGD(0.05, momentum=0.9), loss, jit_compile=True)
     history = model.fit(IMAGES, LABELS, batch_size=16, epochs=5, shuffle=False, verbose=0)

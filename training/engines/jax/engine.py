@@ -96,10 +96,8 @@ class JaxEngine(Engine):
     def _shardings(self):
         return self._steps.shardings
 
-    def restore(self, directory: str | os.PathLike) -> dict[str, np.ndarray] | None:
+    def _restore(self, directory: str | os.PathLike) -> dict[str, np.ndarray] | None:
         self._checkpoints = Checkpoints(directory, self.config.keep_checkpoints, self.is_chief)
-        if self.watch:
-            self.watch.resume_hint = "Training resumes from the last checkpoint that was saved. "
         step = self._checkpoints.newest()
         other = tensorflow_states.newest_step(directory)
         if other is not None and (step is None or other > step):

@@ -65,15 +65,13 @@ class TensorFlowEngine(Engine):
             prepare_images=prepare_images,
         )
 
-    def restore(self, directory: str | os.PathLike) -> dict[str, np.ndarray] | None:
+    def _restore(self, directory: str | os.PathLike) -> dict[str, np.ndarray] | None:
         self._checkpoints = Checkpoints(
             directory,
             {"model": self.model, "optimizer": self.optimizer},
             keep=self.config.keep_checkpoints,
             writes=self.is_chief,
         )
-        if self.watch:
-            self.watch.resume_hint = "Training resumes from the last checkpoint that was saved. "
         step, numbers = self._checkpoints.restore(), self._checkpoints.numbers
         if (jax_states.newest_step(directory) or -1) > (step or 0):
             step, numbers = jax_states.restore_newest(directory, self.model, self.optimizer)

@@ -86,7 +86,10 @@ def kill():
 @pytest.fixture
 def last_state():
     """Returns a function that reads {name: array} of the last checkpoint of a run."""
-    checkpoints = pytest.importorskip("training.engines.jax.checkpoints")
+    checkpoints = pytest.importorskip(
+        "training.engines.jax.checkpoints",
+        reason="make test-jax installs it",
+    )
 
     def read(workdir):
         folder = pathlib.Path(workdir) / "checkpoints"

@@ -6,7 +6,7 @@ import socket
 import numpy as np
 import pytest
 
-pytest.importorskip("orbax.checkpoint")
+pytest.importorskip("orbax.checkpoint", reason="make test-jax installs it")
 SCRIPT = pathlib.Path(__file__).parents[2] / "processes" / "jax_equivalence.py"
 MESHES = ("8x1", "1x8", "2x4")
 

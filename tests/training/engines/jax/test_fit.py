@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-pytest.importorskip("jax")
+pytest.importorskip("jax", reason="make test-jax installs it")
 SCRIPT = pathlib.Path(__file__).parents[2] / "processes" / "jax_fit.py"
 
 

@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-pytest.importorskip("orbax.checkpoint")
+pytest.importorskip("orbax.checkpoint", reason="make test-jax installs it")
 ROOT = pathlib.Path(__file__).parents[4]
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from training.errors import UsageError
 
-jax = pytest.importorskip("jax")
-mesh = pytest.importorskip("training.engines.jax.mesh")
+jax = pytest.importorskip("jax", reason="make test-jax installs it")
+mesh = pytest.importorskip("training.engines.jax.mesh", reason="make test-jax installs it")
 
 
 class Device(SimpleNamespace):

@@ -8,7 +8,9 @@ import pytest
 
 from training import config_keys
 
-processes = pytest.importorskip("training.engines.jax.processes")
+processes = pytest.importorskip(
+    "training.engines.jax.processes", reason="make test-jax installs it"
+)
 
 
 @pytest.fixture

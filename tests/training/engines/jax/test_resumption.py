@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-pytest.importorskip("orbax.checkpoint")
+pytest.importorskip("orbax.checkpoint", reason="make test-jax installs it")
 
 SHARDED = ("--config.strategy=sharded", "--config.mesh.data=2", "--config.mesh.fsdp=4")
 

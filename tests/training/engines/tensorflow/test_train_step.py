@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import keras_vit
+from tests.training.tiny_vit import tiny_vit
 from training.engines.tensorflow.train_step import TrainSteps
 from training.recipes.losses import build_loss
 from training.recipes.optimizers import build_optimizer
@@ -24,17 +24,7 @@ def batches(data=DATA):
 
 def make(dropout=0.0, remat=False, recipe=None, **options):
     keras.utils.set_random_seed(1)
-    model = keras_vit.VisionTransformer(
-        image_size=16,
-        patch_size=4,
-        hidden_size=16,
-        mlp_dim=32,
-        num_heads=2,
-        num_layers=1,
-        num_classes=CLASSES,
-        dropout_rate=dropout,
-        remat=remat,
-    )
+    model = tiny_vit(num_layers=1, dropout_rate=dropout, remat=remat)
     optimizer = build_optimizer(
         {"name": "sgd", "base_lr": 0.05, "total_steps": 100, "clip_norm": 1.0} | (recipe or {})
     )

@@ -29,6 +29,7 @@ class Key(NamedTuple):
         below: what the value is smaller than, or None.
         special: what the smallest value means, if it is a special one.
         resumable: whether a resumed run may change it: where and how it computes, not what.
+        own: whether every process of a job may have its own.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Key(NamedTuple):
     below: int | None = None
     special: str = ""
     resumable: bool = False
+    own: bool = False
 
 
 KEYS = (
@@ -73,9 +75,10 @@ KEYS = (
         "of sharded: host:port of process 0, or auto for what JAX detects; empty is one process, "
         "or auto on a TPU slice of several hosts",
         resumable=True,
+        own=True,
     ),
     Key("processes.count", 1, "number of processes", least=1, resumable=True),
-    Key("processes.index", 0, "number of this process, from 0", least=0, resumable=True),
+    Key("processes.index", 0, "number of this process, from 0", least=0, resumable=True, own=True),
     Key("tpu", "", "name of the TPU, `local`, or its grpc:// address", resumable=True),
     Key("tpu_zone", "", "Google Cloud zone of the TPU", resumable=True),
     Key("tpu_project", "", "Google Cloud project of the TPU", resumable=True),
@@ -93,7 +96,13 @@ KEYS = (
         "an untrained head, as transfer has it, or that of the checkpoint",
         choices=("new", "keep"),
     ),
-    Key("data_dir", "", "folder of TensorFlow Datasets; empty is its default", resumable=True),
+    Key(
+        "data_dir",
+        "",
+        "folder of TensorFlow Datasets; empty is its default",
+        resumable=True,
+        own=True,
+    ),
     Key("model.name", "", "of a variant, or empty; beside it any argument of the constructor"),
     Key("dataset", "", "name of the registry"),
     Key("train_split", "train", "split of the data set"),
@@ -427,6 +436,13 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
         for key in sorted(set(before) | set(after))
         if key not in free and before.get(key) != after.get(key)
     ]
+
+
+def shared_by_processes(config: ConfigDict) -> dict[str, Any]:
+    """Returns {key with its sections: value} of all that the processes of a job have in common."""
+    own = {key.name for key in KEYS if key.own}
+    flat = _flatten(config.to_dict())
+    return {name: value for name, value in flat.items() if name not in own}
 
 
 def _flatten(config, prefix=""):

@@ -21,6 +21,10 @@ class UsageError(TrainingError):
     exit_code = 2
 
 
+class Disagreement(UsageError):
+    """What all processes of a job found wrong with it at the same moment."""
+
+
 class Interrupted(TrainingError):
     """A run that was asked to stop, and stopped with its state saved."""
 

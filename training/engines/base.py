@@ -235,8 +235,8 @@ class Engine(abc.ABC):
         """
 
     @abc.abstractmethod
-    def agree(self, value: int) -> bool:
-        """Waits for all processes and returns whether `value` is the same in each of them."""
+    def gather(self, text: str) -> list[str]:
+        """Waits for all processes and returns the text of each, in the same order in all."""
 
     @abc.abstractmethod
     def start_profile(self, directory: str | os.PathLike) -> None:

@@ -58,8 +58,6 @@ class RunDirectory:
         Raises:
             UsageError: otherwise.
         """
-        if self.path.exists() and not self.path.is_dir():
-            raise UsageError(f"--workdir={self.path} is a file. Name a directory.")
         file = self.path / "config.json"
         if not file.exists():
             return

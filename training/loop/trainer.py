@@ -14,9 +14,11 @@ from training import config_keys
 from training.data import pipeline, random_access
 from training.data.preprocessing.preprocess import Preprocess
 from training.data.skip_counter import SkipCounter
-from training.engines.base import Report, create_engine
+from training.engines.base import Engine, Report, create_engine
 from training.errors import Diverged, Interrupted, TrainingError, UsageError
 from training.evaluators.base import Evaluator, create_evaluators
+from training.io.folder_lock import FolderLock
+from training.loop import job
 from training.loop.interruption import StopRequest
 from training.loop.progress import Progress
 from training.loop.run_directory import RunDirectory
@@ -37,7 +39,8 @@ def train(config: ConfigDict | dict, workdir: str | os.PathLike) -> dict[str, fl
 
     Args:
         config: `ml_collections.ConfigDict` or dict with keys of `config_keys.default_config`.
-        workdir: run directory; created once the config, model and data are known to work.
+        workdir: run directory, which no other run may use meanwhile; left only if the config,
+            model and data work.
 
     Returns:
         A dict of the last logged metrics (see `run_directory.METRICS`).
@@ -48,9 +51,16 @@ def train(config: ConfigDict | dict, workdir: str | os.PathLike) -> dict[str, fl
         Interrupted: after SIGTERM or SIGINT, with the state saved.
     """
     config = config_keys.complete(config)
-    with _precision(config.precision):
+    directory = RunDirectory(workdir, config)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_precision(config.precision))
+        lock = stack.enter_context(FolderLock(directory.path))
         try:
-            run = _Run(config, workdir)
+            engine = create_engine(config)
+            stack.callback(engine.close)
+            job.check_alike(engine, config, directory.path)
+            job.take(engine, lock)
+            run = _Run(config, directory, engine)
         except (ValueError, OSError) as error:
             raise UsageError(str(error)) from error
         # Only now, because the servers of several processes bring a handler of SIGTERM with them.
@@ -71,12 +81,12 @@ def _precision(policy):
 class _Run:
     """One run, prepared by the constructor, which writes nothing."""
 
-    def __init__(self, config: ConfigDict, workdir: str | os.PathLike):
+    def __init__(self, config: ConfigDict, directory: RunDirectory, engine: Engine):
         self.config = config
-        self.engine = create_engine(config)
+        self.engine = engine
         source = random_access.open_source(config.dataset, config.train_split, config.data_dir)
         config_keys.derive_steps(config, source.num_examples)
-        self.directory = RunDirectory(workdir, config)
+        self.directory = directory
         self.directory.check()
         self.profile = _profile_range(config.profile)
         self._profiling = False
@@ -92,12 +102,7 @@ class _Run:
             Preprocess(config.train_preprocess).on_device,
         )
         restored = self.engine.restore(self.directory.checkpoints)
-        if not self.engine.agree(self.engine.step):
-            raise UsageError(
-                f"This worker found the checkpoint of step {self.engine.step} in "
-                f"{self.directory.checkpoints}, another worker a different one. "
-                "All workers need the same --workdir on a shared file system."
-            )
+        job.check_step(self.engine, self.directory.checkpoints)
         # The best top-1 accuracy; updates, losses and gradient norms since the last row of metrics.
         self.numbers = restored or {"best": np.array(-1.0), "sums": np.zeros(3)}
         self.evaluators = create_evaluators(config, self.engine, loss, self.skip_counter)
@@ -126,7 +131,6 @@ class _Run:
     def __exit__(self, *exception):
         self._stop_profile()
         self.directory.close()
-        self.engine.close()
 
     def train(self, stop_request: StopRequest) -> dict[str, float]:
         try:
@@ -242,7 +246,7 @@ class _Run:
         if self.engine.is_chief:
             report_run(self.directory.path)
         # Nobody leaves before the chief has written everything.
-        self.engine.agree(0)
+        self.engine.gather("")
 
     def _profile(self):
         if not self.profile or not self.engine.is_chief:

@@ -26,7 +26,7 @@ from training.engines.jax.checkpoints import Checkpoints
 from training.engines.jax.evaluation_sums import SplitSums
 from training.engines.jax.mesh import batch_sharding, create_mesh, replicated
 from training.engines.jax.train_step import State, TrainSteps
-from training.errors import Diverged, Interrupted, TrainingError, UsageError
+from training.errors import Disagreement, Diverged, Interrupted, TrainingError, UsageError
 
 
 class JaxEngine(Engine):
@@ -219,8 +219,8 @@ class JaxEngine(Engine):
             for variable, array in zip(variables, before, strict=True):
                 variable.assign(array)
 
-    def agree(self, value: int) -> bool:
-        return processes.agree(value)
+    def gather(self, text: str) -> list[str]:
+        return processes.gather(text)
 
     def start_profile(self, directory: str | os.PathLike) -> None:
         jax.profiler.start_trace(str(directory))
@@ -240,9 +240,10 @@ class JaxEngine(Engine):
                 self.saved_step = self._checkpoints.saved_step
         finally:
             if self._job:
-                # These two end every process at the same step.
+                # These end every process at the same step.
                 error = sys.exc_info()[1]
-                self._job.leave(error is None or isinstance(error, Diverged | Interrupted))
+                together = isinstance(error, Diverged | Interrupted | Disagreement)
+                self._job.leave(error is None or together)
 
 
 def _host():

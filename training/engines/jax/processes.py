@@ -16,8 +16,6 @@ from ml_collections import ConfigDict
 from training.engines.worker_watch import SECONDS_TO_NAME_THE_LOST, Watch
 from training.errors import UsageError
 
-_ADDRESS_BYTES = 64
-
 
 class Job:
     """The other processes of this process's job: watched while it runs, left at its end.
@@ -35,14 +33,11 @@ class Job:
         self._server = socket.create_server(("", 0), backlog=64)
         threading.Thread(target=self._answer, daemon=True).start()
         address = f"{_own_host()}:{self._server.getsockname()[1]}"
-        text = np.zeros(_ADDRESS_BYTES, np.uint8)
-        text[: len(address)] = np.frombuffer(address.encode(), np.uint8)
         peers = {}
-        for index, row in enumerate(multihost_utils.process_allgather(text)):
+        for index, peer in enumerate(gather(address)):
             if index != jax.process_index():
-                address = row.tobytes().rstrip(b"\0").decode()
-                host, port = address.rsplit(":", 1)
-                peers[f"worker {index} ({address})"] = (host, int(port))
+                host, port = peer.rsplit(":", 1)
+                peers[f"worker {index} ({peer})"] = (host, int(port))
         self.watch = Watch(peers, timeout).start()
         _let_the_watch_speak()
 
@@ -121,9 +116,15 @@ def join(config: ConfigDict) -> Job | None:
     return Job(config.peer_timeout) if jax.process_count() > 1 else None
 
 
-def agree(value: int) -> bool:
-    """Waits for all processes and returns whether `value` is the same in each of them."""
-    return len(set(multihost_utils.process_allgather(np.int32(value)).ravel().tolist())) == 1
+def gather(text: str) -> list[str]:
+    """Waits for all processes and returns the text of each, in the order of their indices."""
+    if jax.process_count() == 1:
+        return [text]
+    encoded = text.encode()
+    lengths = multihost_utils.process_allgather(np.int32(len(encoded)))
+    padded = np.frombuffer(encoded.ljust(max(1, lengths.max()), b"\0"), np.uint8)
+    rows = multihost_utils.process_allgather(padded)
+    return [row.tobytes()[:length].decode() for row, length in zip(rows, lengths, strict=True)]
 
 
 def _check(processes):

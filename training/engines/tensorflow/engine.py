@@ -117,8 +117,8 @@ class TensorFlowEngine(Engine):
         finally:
             self.optimizer.swap_averages()
 
-    def agree(self, value: int) -> bool:
-        return strategies.agree(self.strategy, value)
+    def gather(self, text: str) -> list[str]:
+        return strategies.gather(self.strategy, text)
 
     def start_profile(self, directory: str | os.PathLike) -> None:
         tf.profiler.experimental.start(str(directory))

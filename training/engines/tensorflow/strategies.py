@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from ml_collections import ConfigDict
 
@@ -103,10 +104,25 @@ def _split(batch, parts):
     )
 
 
-def agree(strategy: tf.distribute.Strategy, value: int) -> bool:
-    """Waits for all workers and returns whether `value`, an int, is the same on each."""
+def gather(strategy: tf.distribute.Strategy, text: str) -> list[str]:
+    """Waits for all workers and returns the text of each, in the order of their tasks."""
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        return True
+        return [text]
+    cluster = read_cluster()
+    tasks = sorted(cluster.addresses)
 
-    total = strategy.reduce(tf.distribute.ReduceOp.SUM, tf.constant(value, tf.float32), axis=None)
-    return int(total) == value * strategy.num_replicas_in_sync
+    def rows(values):
+        """Returns what every worker passed, a row for each; whole numbers up to 2**24."""
+        own = np.zeros((len(tasks), len(values)), np.float32)
+        # Every replica of a worker brings the same rows to the sum.
+        own[tasks.index(cluster.task)] = values
+        total = strategy.reduce(tf.distribute.ReduceOp.SUM, tf.constant(own), axis=None)
+        return (total.numpy() * len(tasks) / strategy.num_replicas_in_sync).astype(int)
+
+    encoded = text.encode()
+    lengths = rows([len(encoded)])[:, 0]
+    padded = encoded.ljust(max(1, lengths.max()), b"\0")
+    return [
+        bytes(row[:length].tolist()).decode()
+        for row, length in zip(rows(list(padded)), lengths, strict=True)
+    ]

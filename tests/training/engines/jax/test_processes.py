@@ -1,5 +1,6 @@
 """Two real processes of four devices: stopped, bereaved, restarted, back to the same weights."""
 
+import os
 import signal
 import socket
 import time
@@ -7,6 +8,7 @@ import time
 import pytest
 
 from training import config_keys
+from training.io.folder_lock import FolderLock
 
 processes = pytest.importorskip(
     "training.engines.jax.processes", reason="make test-jax installs it"
@@ -15,13 +17,14 @@ processes = pytest.importorskip(
 
 @pytest.fixture
 def start(launch, train_command, jax_environment, joined):
-    def run(workdir):
+    def run(workdir, *own):
+        """Starts both with the options that each has of its own."""
         return [
             launch(
-                *train_command(workdir, "--config.total_steps=120", *options),
+                *train_command(workdir, "--config.total_steps=120", *options, *more),
                 environment=jax_environment(4),
             )
-            for options in joined(2)
+            for options, more in zip(joined(2), own or ([], []), strict=True)
         ]
 
     return run
@@ -52,6 +55,28 @@ def test_stop_loss_and_resumption(start, finish, wait_for, tmp_path, last_state,
     for process in start(workdir):
         finish(process)
     assert_same(last_state(workdir), last_state(expected))
+
+
+@pytest.mark.long
+def test_processes_that_were_started_differently(start, finish, tmp_path):
+    own = ["--config.seed=1"], ["--config.seed=2", f"--workdir={tmp_path}/b"]
+    messages = [finish(process, status=2) for process in start(tmp_path / "run", *own)]
+    assert messages[0] == messages[1]
+    assert (
+        f"--workdir is '{tmp_path}/run' in worker 0 and '{tmp_path}/b' in worker 1" in messages[0]
+    )
+    assert "config.seed is 1 in worker 0 and 2 in worker 1" in messages[0]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.long
+def test_directory_of_a_run_that_goes_on(start, finish, tmp_path):
+    with FolderLock(tmp_path) as lock:
+        lock.take()
+        messages = [finish(process, status=2) for process in start(tmp_path)]
+    assert messages[0] == messages[1]
+    assert messages[0].startswith(f"error: {tmp_path} is in use by process {os.getpid()} on ")
+    assert not list(tmp_path.iterdir())
 
 
 _JOIN = """

@@ -1,9 +1,12 @@
 """Two real worker processes: stopped, bereaved, restarted, and back to the same weights."""
 
+import os
 import signal
 import time
 
 import pytest
+
+from training.io.folder_lock import FolderLock
 
 pytestmark = pytest.mark.long
 
@@ -14,10 +17,13 @@ STEPS = 120
 def start(launch, cluster, train_command):
     """Starts both workers of a job in a directory and returns their processes."""
 
-    def run(workdir):
+    def run(workdir, *own):
+        """Starts them with the options that each has of its own."""
         options = ["--config.strategy=multiworker", f"--config.total_steps={STEPS}"]
-        command = train_command(workdir, *options)
-        return [launch(*command, environment=environment) for environment in cluster(2)]
+        return [
+            launch(*train_command(workdir, *options, *more), environment=environment)
+            for environment, more in zip(cluster(2), own or ([], []), strict=True)
+        ]
 
     return run
 
@@ -65,3 +71,25 @@ def test_stop_loss_and_resumption(start, tmp_path, final_state, assert_same):
 
     assert [status for status, _ in finish(start(workdir))] == [0, 0]
     assert_same(final_state(workdir), final_state(expected))
+
+
+def test_workers_that_were_started_differently(start, tmp_path):
+    (status, message), other = finish(
+        start(tmp_path / "run", ["--config.seed=1"], ["--config.seed=2", f"--workdir={tmp_path}/b"])
+    )
+    assert (status, message) == other
+    assert status == 2
+    assert message.startswith("error: Expected all workers of a job to have the same config, ")
+    assert f"--workdir is '{tmp_path}/run' in worker 0 and '{tmp_path}/b' in worker 1" in message
+    assert "config.seed is 1 in worker 0 and 2 in worker 1" in message
+    assert not list(tmp_path.iterdir())
+
+
+def test_directory_of_a_run_that_goes_on(start, tmp_path):
+    with FolderLock(tmp_path) as lock:
+        lock.take()
+        (status, message), other = finish(start(tmp_path))
+    assert (status, message) == other
+    assert status == 2
+    assert message.startswith(f"error: {tmp_path} is in use by process {os.getpid()} on ")
+    assert not list(tmp_path.iterdir())

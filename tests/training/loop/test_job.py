@@ -1,0 +1,72 @@
+"""Processes that were started differently, or twice, stop before they train."""
+
+import pytest
+
+from training import config_keys
+from training.errors import UsageError
+from training.io.folder_lock import FolderLock
+from training.loop import job, trainer
+
+
+class Engine:
+    """Process 0 of a job whose others answer what `change` makes of its text."""
+
+    is_chief, step = True, 4
+
+    def __init__(self, change=str):
+        self.change = change
+
+    def gather(self, text):
+        return [text, self.change(text)]
+
+
+def check(tmp_path, change):
+    config = config_keys.complete({"dataset": "digits", "batch_size": 8, "total_steps": 1})
+    job.check_alike(Engine(change), config, tmp_path)
+
+
+def test_alike(tmp_path):
+    check(tmp_path, str)
+
+
+@pytest.mark.parametrize(
+    "mine, theirs, named",
+    [
+        ('"config.seed": 0', '"config.seed": 1', "config.seed is 0 in worker 0 and 1 in worker 1"),
+        ('"config.seed": 0, ', "", "config.seed is 0 in worker 0 and None in worker 1"),
+        ('-vit": "', '-vit": "1', "the version of keras-vit is '0"),
+        ("/run", "/other", "--workdir is '"),
+    ],
+)
+def test_what_differs_is_named(tmp_path, mine, theirs, named):
+    with pytest.raises(UsageError, match="Start all of them again") as error:
+        check(tmp_path / "run", lambda text: text.replace(mine, theirs))
+    assert named in str(error.value)
+
+
+def test_what_every_process_has_of_its_own():
+    names = config_keys.shared_by_processes(config_keys.default_config())
+    left_out = {key.name for key in config_keys.KEYS} - names.keys()
+    assert left_out == {"processes.index", "processes.coordinator", "data_dir"}
+
+
+def test_different_steps(tmp_path):
+    with pytest.raises(UsageError, match="different steps, 4, 14, in"):
+        job.check_step(Engine("1{}".format), tmp_path)
+
+
+def test_directory_that_cannot_be_written_is_refused_by_all(tmp_path):
+    folder = tmp_path / "run"
+    folder.touch()
+    with pytest.raises(UsageError, match=r"is a file\. Name a directory"):
+        job.take(Engine(lambda text: ""), FolderLock(folder))
+
+
+def test_one_run_at_a_time(tiny, tmp_path):
+    config = tiny(total_steps=8, eval_split="")
+    with FolderLock(tmp_path) as lock:
+        lock.take()
+        with pytest.raises(UsageError, match="is in use by process"):
+            trainer.train(config, tmp_path)
+    assert trainer.train(config, tmp_path)["step"] == 8
+    assert not (tmp_path / ".lock").exists()

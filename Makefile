@@ -9,7 +9,7 @@ PYTEST := $(RUN) -m pytest -n $(WORKERS) --dist worksteal
 JAX_TESTS := tests/training/engines/jax
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help quickstart test lint test-all test-jax test-jax-all test-slow legacy docs clean
+.PHONY: help quickstart test lint test-all test-jax test-jax-all test-slow legacy tpu docs clean
 
 help: ## Name the commands.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -46,6 +46,9 @@ docs: $(VENV)/docs-installed ## The site in build/site; a broken link or a missi
 
 legacy: $(VENV)/installed ## Fine-tune an exported module under TF 2.15 and tensorflow-addons.
 	$(RUN) -m tests.legacy
+
+tpu: $(VENV)/installed ## Look for a TPU from TensorFlow's last environment for TPUs.
+	$(RUN) -m tests.tpu_strategy
 
 $(VENV)/installed: requirements.lock setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 10) <= sys.version_info[:2] <= (3, 13) else "keras-vit needs Python 3.10 to 3.13, this is %d.%d: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'

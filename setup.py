@@ -9,6 +9,7 @@ HERE = pathlib.Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "keras_vit" / "version.py").read_text()).group(
     1
 )
+JAX = ["jax>=0.10", "orbax-checkpoint>=0.12.8"]
 PACKAGES = ("keras_vit", "training", "export", "benchmarks")
 
 setup(
@@ -61,8 +62,9 @@ setup(
     extras_require={
         "test": ["hypothesis", "mypy", "pytest", "pytest-timeout", "pytest-xdist", "ruff"],
         "gpu": ["tensorflow[and-cuda]>=2.19,<2.22"],
-        "tpu": ["tensorflow-tpu==2.20.0; sys_platform == 'linux'", "libtpu<=0.0.30"],
-        "jax": ["jax>=0.10", "orbax-checkpoint>=0.12.8"],
+        "jax": JAX,
+        "jax-cuda": [*JAX, "jax[cuda13]"],
+        "jax-tpu": [*JAX, "jax[tpu]"],
         "bench": ["keras-hub", "timm", "torch", "jax", "flax", "onnxruntime"],
         "vtab": ["h5py", "opencv-python-headless"],
     },

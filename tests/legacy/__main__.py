@@ -12,33 +12,19 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).parents[2]
-ENVIRONMENT = ROOT / ".venv-legacy"
-LOCK = ROOT / "requirements-legacy.lock"
+from tests.other_environments import python_of
+
 PYTHONS = ("python3.11", "python3.10")
 
 
 def main():
-    python = _environment()
+    python = python_of(".venv-legacy", "requirements-legacy.lock", _old_python())
     with tempfile.TemporaryDirectory() as directory:
         _export(pathlib.Path(directory))
         script = pathlib.Path(__file__).with_name("fine_tune.py")
         command = [python, "-W", "ignore", script, directory]
         environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
         return subprocess.run(command, env=environment, check=False).returncode
-
-
-def _environment():
-    """Returns the Python of the second environment, which is built if the lock is newer."""
-    python, installed = ENVIRONMENT / "bin/python", ENVIRONMENT / "installed"
-    if installed.exists() and installed.stat().st_mtime >= LOCK.stat().st_mtime:
-        return python
-    print(f"Installing the packages of {LOCK.name} into {ENVIRONMENT.name} (once, two minutes)")
-    subprocess.run([_old_python(), "-m", "venv", "--clear", ENVIRONMENT], check=True)
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*install, "--no-deps", "-r", LOCK], check=True)
-    installed.touch()
-    return python
 
 
 def _old_python():

@@ -261,7 +261,7 @@ class Engine(abc.ABC):
         try:
             yield
         except self.runtime_errors() as error:
-            message = _reason(error)
+            message = reason(error)
             if self.watch:
                 time.sleep(SECONDS_TO_NAME_THE_LOST)
                 raise TrainingError(
@@ -294,7 +294,7 @@ def last_good(saved_step: int | None) -> str:
     return f"The last good checkpoint is that of step {saved_step}."
 
 
-def _reason(error):
+def reason(error: Exception) -> str:
     """Returns what an error of a runtime says, without where in a graph it was."""
     places = ("Graph execution error", "Detected at node", "<stack", "File ", "[[", "  ")
     lines = (line.strip() for line in str(getattr(error, "message", error)).splitlines())

@@ -8,10 +8,13 @@ import numpy as np
 import tensorflow as tf
 from ml_collections import ConfigDict
 
-from training.engines.base import MakeDataset
+from training.engines.base import MakeDataset, reason
 from training.engines.tensorflow.tf_config import read_cluster
 from training.engines.worker_watch import Watch
 from training.errors import UsageError
+
+# Compute capability. https://github.com/tensorflow/tensorflow/issues/111958
+BLACKWELL = (10, 0)
 
 
 def create_strategy(config: ConfigDict) -> tuple[tf.distribute.Strategy, Watch | None]:
@@ -28,8 +31,11 @@ def create_strategy(config: ConfigDict) -> tuple[tf.distribute.Strategy, Watch |
         config: a complete config.
 
     Raises:
-        UsageError: if the TPU or the cluster cannot be reached as described.
+        UsageError: if the TPU or the cluster cannot be reached as described, or for XLA on a GPU
+            on which TensorFlow's crashes.
     """
+    if config.jit_compile:
+        _check_xla_runs()
     if config.strategy == "one":
         return tf.distribute.get_strategy(), None
     if config.strategy == "mirrored":
@@ -38,6 +44,17 @@ def create_strategy(config: ConfigDict) -> tuple[tf.distribute.Strategy, Watch |
         watch = Watch(read_cluster().others, config.peer_timeout).start()
         return tf.distribute.MultiWorkerMirroredStrategy(), watch
     return _tpu_strategy(config), None
+
+
+def _check_xla_runs():
+    for gpu in tf.config.list_physical_devices("GPU"):
+        details = tf.config.experimental.get_device_details(gpu)
+        if details.get("compute_capability", (0, 0)) >= BLACKWELL:
+            raise UsageError(
+                f"config.jit_compile: TensorFlow's XLA crashes in training on this GPU, "
+                f"{details.get('device_name', gpu.name)}. Train with KERAS_BACKEND=jax, or with "
+                "--config.jit_compile=False (docs/gpu.md)."
+            )
 
 
 def _local_devices():
@@ -56,15 +73,11 @@ def _tpu_strategy(config):
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
         raise UsageError(
-            f"The TPU {name!r} cannot be reached: {_first_line(error)} "
+            f"The TPU {name!r} cannot be reached: {reason(error)}. Is this a machine with a TPU? "
             "Check config.tpu, config.tpu_zone and config.tpu_project, and that tensorflow-tpu "
             "is installed (docs/tpu.md)."
         ) from error
     return tf.distribute.TPUStrategy(resolver)
-
-
-def _first_line(error):
-    return str(error).strip().split("\n", 1)[0][:200]
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

@@ -1,0 +1,21 @@
+"""Environments beside .venv, for lanes whose packages do not go together with those of .venv."""
+
+import pathlib
+import subprocess
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+
+def python_of(name: str, lock: str, python: str) -> pathlib.Path:
+    """Returns the Python of the environment `name`, which is built if `lock` is newer."""
+    folder, lock_path = ROOT / name, ROOT / lock
+    installed = folder / "installed"
+    if not (installed.exists() and installed.stat().st_mtime >= lock_path.stat().st_mtime):
+        print(f"Installing the packages of {lock} into {name} (once, two minutes)", flush=True)
+        subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
+        install = [folder / "bin/python", "-m", "pip", "install", "--quiet"]
+        subprocess.run(
+            [*install, "--disable-pip-version-check", "--no-deps", "-r", lock_path], check=True
+        )
+        installed.touch()
+    return folder / "bin/python"

@@ -38,6 +38,11 @@ def portable(model: keras.Model) -> keras.Model:
         )
     if isinstance(model, MODELS):
         require_finite(model)
+        if model.input_shape[-1] != 3:
+            raise ExportError(
+                "What is exported takes images in red, green and blue. Received: a model with "
+                f"in_channels={model.input_shape[-1]}. Use model.export() for its own graph."
+            )
     if isinstance(model, keras_vit.MaskedPatchPrediction):
         encoder = model.encoder
         pooling = encoder.arguments["classifier"]

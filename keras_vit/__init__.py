@@ -3,8 +3,8 @@
 from keras_vit import analysis, layers, variants
 from keras_vit.analysis import costs
 from keras_vit.analysis.attention_maps import attention_maps
-from keras_vit.checkpoints import load_checkpoint, save_checkpoint
-from keras_vit.create_model import create_model
+from keras_vit.checkpoints import list_weights, load_checkpoint, save_checkpoint
+from keras_vit.create_model import create_model, list_models
 from keras_vit.inference import inference_function
 from keras_vit.installation import warn_of_namesake
 from keras_vit.models import AxialResNet, ResNetV2, VisionTransformer
@@ -25,6 +25,8 @@ __all__ = [
     "create_model",
     "inference_function",
     "layers",
+    "list_models",
+    "list_weights",
     "load_checkpoint",
     "save_checkpoint",
     "variants",

@@ -5,16 +5,22 @@ in front, "R50+ViT-B/16", where the number after the slash is the stride of the
 whole, as in the paper.
 """
 
+import difflib
 import re
 from typing import Any
+
+from keras_vit.timm_names import TIMM_NAMES
 
 SIZES = {
     "Ti": {"num_layers": 12, "hidden_size": 192, "mlp_dim": 768, "num_heads": 3},
     "S": {"num_layers": 12, "hidden_size": 384, "mlp_dim": 1536, "num_heads": 6},
+    "M": {"num_layers": 12, "hidden_size": 512, "mlp_dim": 2048, "num_heads": 8},
     "B": {"num_layers": 12, "hidden_size": 768, "mlp_dim": 3072, "num_heads": 12},
     "L": {"num_layers": 24, "hidden_size": 1024, "mlp_dim": 4096, "num_heads": 16},
+    "So400m": {"num_layers": 27, "hidden_size": 1152, "mlp_dim": 4304, "num_heads": 16},
     "H": {"num_layers": 32, "hidden_size": 1280, "mlp_dim": 5120, "num_heads": 16},
     "g": {"num_layers": 40, "hidden_size": 1408, "mlp_dim": 6144, "num_heads": 16},
+    "g-opt": {"num_layers": 40, "hidden_size": 1536, "mlp_dim": 6144, "num_heads": 16},
 }
 
 # The ResNet and the patch size on its feature map. Stage 4 of a stride-16 hybrid
@@ -48,13 +54,17 @@ PATCHED = (
     "ViT-Ti/32",
     "ViT-S/16",
     "ViT-S/32",
+    "ViT-M/16",
     "ViT-B/8",
     "ViT-B/16",
     "ViT-B/32",
     "ViT-L/16",
     "ViT-L/32",
+    "ViT-So400m/14",
+    "ViT-So400m/16",
     "ViT-H/14",
     "ViT-g/14",
+    "ViT-g-opt/16",
 )
 
 AXIAL = ("Axial-ViT-B/16", "Axial-ViT-B/32")
@@ -68,13 +78,16 @@ AXIAL_RESNETS = {
 }
 
 NAMES = (*PATCHED, *HYBRIDS, *RESNETS, *AXIAL)
+# With Wang et al.'s, and timm's names of the same models.
+EVERY_NAME = (*NAMES, *AXIAL_RESNETS, *TIMM_NAMES)
 
 
 def arguments_of(name: str) -> tuple[str, dict[str, Any]]:
     """Returns (class name, constructor arguments) of a model's name.
 
     Args:
-        name: "ViT-B/16", "R50+ViT-B/16", "BiT-R50x1", "Axial-ViT-B/32", …
+        name: "ViT-B/16", "R50+ViT-B/16", "BiT-R50x1", "Axial-ViT-B/32", …, or timm's name of
+            one of them, "deit_base_patch16_384", whose arguments have the `image_size`.
 
     Raises:
         ValueError: if the name is not known.
@@ -92,11 +105,18 @@ def arguments_of(name: str) -> tuple[str, dict[str, Any]]:
         size, num_layers, patch_size = HYBRIDS[name]
         resnet = {"num_layers": num_layers, "width_factor": 1}
         return "VisionTransformer", {**SIZES[size], "patch_size": patch_size, "resnet": resnet}
-    match = re.fullmatch(r"(Axial-)?ViT-(\w+)/(\d+)", name)
+    if name in TIMM_NAMES:
+        own, size, further = TIMM_NAMES[name]
+        class_name, arguments = arguments_of(own)
+        return class_name, {**arguments, "image_size": size, "gelu": "erf", **further}
+    match = re.fullmatch(r"(Axial-)?ViT-([\w-]+)/(\d+)", name)
     if not match or match[2] not in SIZES or int(match[3]) < 1:
+        close = difflib.get_close_matches(name, EVERY_NAME, cutoff=0.5)
+        hint = f" Close to it: {', '.join(close)}." if close else ""
         raise ValueError(
             f"Expected a model's name, one of {', '.join((*NAMES, *AXIAL_RESNETS))}, "
-            f"or ViT with a size of {', '.join(SIZES)} and any patch size. Received: {name!r}"
+            f"or ViT with a size of {', '.join(SIZES)} and any patch size. "
+            f"Received: {name!r}.{hint}"
         )
     axial = {"attention": "axial", "classifier": "gap"} if match[1] else {}
     return "VisionTransformer", {**SIZES[match[2]], "patch_size": int(match[3]), **axial}

@@ -85,6 +85,8 @@ def attention_rollout(model: keras.Model, images: Tensor, batch_size: int = 8) -
             )
         else:
             patches = rolled[:, first:, first:].mean(axis=1)
+            if classifier == "token_gap":
+                patches = (rolled[:, 0, first:] + patches) / 2
         patches = patches / patches.max(axis=-1, keepdims=True)
         maps.append(patches.reshape(-1, *model.grid_size))
     return np.concatenate(maps).astype("float32")

@@ -38,8 +38,8 @@ def same_padding(size: int, kernel_size: int, strides: int) -> tuple[int, int]:
 class _Counter:
     """Follows an image through a ResNet and adds up what it costs."""
 
-    def __init__(self, image_size):
-        self.at = FeatureMap(*as_height_width(image_size), 3)
+    def __init__(self, image_size, in_channels):
+        self.at = FeatureMap(*as_height_width(image_size), in_channels)
         self.convolutions = Cost()
         self.normalization = Cost()
 
@@ -91,14 +91,14 @@ class _Counter:
 
 
 def stem_costs(
-    image_size: ImageSize, num_layers: Sequence[int], width_factor: float
+    image_size: ImageSize, num_layers: Sequence[int], width_factor: float, in_channels: int = 3
 ) -> tuple[Cost, Cost, FeatureMap]:
     """Counts the ResNet of a hybrid.
 
     Returns:
         (`Cost` of the convolutions, `Cost` of the normalizations, `FeatureMap` that it gives).
     """
-    counter = _Counter(image_size)
+    counter = _Counter(image_size, in_channels)
     counter.convolve(64 * width_factor, 7, 2)
     counter.normalize(64 * width_factor)
     counter.pool(same_padding)
@@ -116,10 +116,11 @@ def resnet_costs(
     num_layers: Sequence[int],
     width_factor: float,
     num_classes: int | None,
+    in_channels: int = 3,
     **_: Any,
 ) -> dict[str, Cost]:
     """Counts a `ResNetV2`; arguments are its constructor's. Returns {layer type: `Cost`}."""
-    counter = _Counter(image_size)
+    counter = _Counter(image_size, in_channels)
     counter.convolve(64 * width_factor, 7, 2, _symmetric_padding)
     counter.pool(_symmetric_padding)
     counter.stages(num_layers, width_factor, _symmetric_padding, pre_activation=True)

@@ -5,6 +5,7 @@ from typing import Any
 from keras_vit.analysis.cost_of_part import Cost
 from keras_vit.analysis.resnet_costs import FeatureMap, stem_costs
 from keras_vit.models.argument_checks import as_height_width
+from keras_vit.models.vision_transformer import WITH_CLASS_TOKEN
 
 
 def attention_costs(
@@ -77,7 +78,7 @@ def _encoder(arguments, grid, tokens):
 
 def _position_parameters(arguments, grid, tokens):
     width, (rows, columns) = arguments["hidden_size"], grid
-    prefix = 1 if arguments["classifier"] == "token" else 0
+    prefix = int(arguments["classifier"] in WITH_CLASS_TOKEN)
     table = {
         "learned_1d": tokens * width,
         "learned_2d": (rows + columns) * width // 2 + prefix * width,
@@ -98,6 +99,8 @@ def _head(arguments, tokens):
         head += Cost(macs=2 * tokens * width, executed_macs=2 * tokens * width)
         head += mlp_costs(width, arguments["mlp_dim"], 1)
         norm = Cost(parameters=2 * width)
+    if arguments["classifier"] == "token_gap":
+        width *= 2
     if arguments["representation_size"]:
         head += Cost.of_product(width, arguments["representation_size"], rows)
         width = arguments["representation_size"]
@@ -114,12 +117,15 @@ def transformer_costs(**arguments: Any) -> dict[str, Cost]:
     """
     width, patch = arguments["hidden_size"], arguments["patch_size"]
     stem = norm = Cost()
-    features = FeatureMap(*as_height_width(arguments["image_size"]), 3)
+    channels = arguments.get("in_channels", 3)
+    features = FeatureMap(*as_height_width(arguments["image_size"]), channels)
     if arguments["resnet"]:
-        stem, norm, features = stem_costs(arguments["image_size"], **arguments["resnet"])
+        stem, norm, features = stem_costs(
+            arguments["image_size"], **arguments["resnet"], in_channels=channels
+        )
     grid = (features.height // patch, features.width // patch)
     patches = grid[0] * grid[1]
-    class_token = arguments["classifier"] == "token"
+    class_token = arguments["classifier"] in WITH_CLASS_TOKEN
     tokens = patches + 1 if class_token else patches
     registers = arguments.get("register_tokens", 0)
     attention, mlp, encoder_norm = _encoder(arguments, grid, tokens + registers)

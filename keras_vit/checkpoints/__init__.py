@@ -4,7 +4,7 @@ from keras_vit.checkpoints.download import DownloadError, cache_directory
 from keras_vit.checkpoints.errors import CheckpointError
 from keras_vit.checkpoints.formats import BiTLayout, Layout
 from keras_vit.checkpoints.load import load_checkpoint, load_weights
-from keras_vit.checkpoints.published import find_checkpoint
+from keras_vit.checkpoints.published import find_checkpoint, list_weights, published
 from keras_vit.checkpoints.save import save_checkpoint
 
 __all__ = [
@@ -14,7 +14,9 @@ __all__ = [
     "Layout",
     "cache_directory",
     "find_checkpoint",
+    "list_weights",
     "load_checkpoint",
     "load_weights",
+    "published",
     "save_checkpoint",
 ]

@@ -30,7 +30,12 @@ def cache_directory() -> Path:
     return Path(home) / "keras_vit"
 
 
-def download(url: str, path: str | os.PathLike, timeout: float = 30) -> Path:
+def download(
+    url: str,
+    path: str | os.PathLike,
+    timeout: float = 30,
+    size_range: tuple[int, int | None] | None = None,
+) -> Path:
     """Downloads a file unless it is there, and shows how far it is.
 
     The data goes to a file beside `path`, which is renamed when it is complete
@@ -41,6 +46,7 @@ def download(url: str, path: str | os.PathLike, timeout: float = 30) -> Path:
         url: str.
         path: where the file goes.
         timeout: float, seconds that the server may be silent.
+        size_range: (least, most) bytes that the file can have, where known.
 
     Returns:
         `path`, a `pathlib.Path`.
@@ -55,6 +61,8 @@ def download(url: str, path: str | os.PathLike, timeout: float = 30) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with urllib.request.urlopen(url, timeout=timeout) as response:
+            # Before the download, if the server tells, and again after it.
+            _check_size(response.headers.get("Content-Length"), size_range)
             version = hashlib.sha256(_version(response.headers).encode()).hexdigest()[:16]
             partial = path.with_name(f".{path.name}.{version}.part")
             with open(partial, "ab") as file, _locked(file):
@@ -62,7 +70,7 @@ def download(url: str, path: str | os.PathLike, timeout: float = 30) -> Path:
                     partial.unlink(missing_ok=True)
                     return path
                 _receive(url, response, file, timeout)
-                _check(partial, response.headers)
+                _check(partial, response.headers, size_range)
                 if fcntl is None:
                     file.close()  # Windows renames no open file.
                 os.replace(partial, path)
@@ -117,7 +125,21 @@ def _copy(response, file, done, size):
         raise ConnectionError(f"the connection ended after {done} of {size} bytes")
 
 
-def _check(partial, headers):
+def _check_size(size, size_range):
+    least, most = size_range or (0, None)
+    if size is not None and not least <= int(size) <= (int(size) if most is None else most):
+        raise ConnectionError(
+            f"the server has {int(size)} bytes, and the published file has {least} to "
+            f"{'more' if most is None else most}"
+        )
+
+
+def _check(partial, headers, size_range):
+    try:
+        _check_size(partial.stat().st_size, size_range)
+    except ConnectionError:
+        partial.unlink()
+        raise
     stated = re.search(r"md5=([\w+/=]+)", ",".join(headers.get_all("x-goog-hash") or ()))
     if not stated:
         return

@@ -9,11 +9,13 @@ import numpy as np
 
 from keras_vit.checkpoints.array_files import open_source
 from keras_vit.checkpoints.errors import CheckpointError
+from keras_vit.checkpoints.flexible import resize_positions
 from keras_vit.checkpoints.formats import FORMATS
-from keras_vit.checkpoints.formats.folded_source import fold_normalization
 from keras_vit.checkpoints.normalization import normalization_of
-from keras_vit.checkpoints.published import find_checkpoint
-from keras_vit.checkpoints.resize import grid_of_table, resize_line, resize_table
+from keras_vit.checkpoints.patch_kernel import convert_patches
+from keras_vit.checkpoints.published import find_checkpoint, published
+from keras_vit.checkpoints.published_table import PERMISSIVE
+from keras_vit.checkpoints.resize import grid_of_table, resize_grid, resize_line, resize_table
 from keras_vit.checkpoints.variable_names import weights_of
 
 # What comes after the encoder.
@@ -27,6 +29,7 @@ def load_checkpoint(
     position_grid: tuple[int, int] | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
+    flexible: bool = False,
 ) -> None:
     """Loads a published checkpoint into a model, all of it or nothing.
 
@@ -39,7 +42,7 @@ def load_checkpoint(
     Args:
         model: a `VisionTransformer` or `ResNetV2`.
         path: the file, a directory that holds it, or a published name, which is
-            downloaded: see `keras_vit.checkpoints.published.url_of`.
+            downloaded: see `keras_vit.list_weights`.
         skip: names of arrays, or of the modules before them, that are left as
             they are: "head" for a head of another size, "pre_logits" to drop
             pre-training's hidden layer.
@@ -50,6 +53,8 @@ def load_checkpoint(
             preprocessor_config.json beside the file says. The model takes [-1, 1] as ever; the
             difference is folded into its patch embedding.
         std: (r, g, b), as `mean`.
+        flexible: bool, whether a patch kernel of another size is resized, and positions with it,
+            as FlexiViT does: see `keras_vit.checkpoints.flexible`.
 
     Raises:
         FileNotFoundError: if there is no such file, nor such a name.
@@ -63,8 +68,8 @@ def load_checkpoint(
         >>> model = keras_vit.create_model("ViT-B/16", num_classes=10, image_size=384)
         >>> keras_vit.load_checkpoint(model, "ViT-B_16.npz", skip=("head", "pre_logits"))
     """
-    source, layout = _open(path, position_grid, mean, std)
-    _assign(model, source, layout, _as_names(skip), position_grid or source.grid)
+    source, layout, flexible = _open(model, path, position_grid, mean, std, flexible)
+    _assign(model, source, layout, _as_names(skip), position_grid or source.grid, flexible)
 
 
 def load_weights(model: keras.Model, path: str | os.PathLike) -> None:
@@ -79,7 +84,7 @@ def load_weights(model: keras.Model, path: str | os.PathLike) -> None:
         path: a path, or a published name: "augreg/B_16", for example. A safetensors file needs
             its config.json or preprocessor_config.json beside it.
     """
-    source, layout = _open(path)
+    source, layout, flexible = _open(model, path)
     arrays = layout.file_arrays(weights_of(model))
     skip = []
     for part in _OPTIONAL:
@@ -87,23 +92,48 @@ def load_weights(model: keras.Model, path: str | os.PathLike) -> None:
         fits = mine and all(source.shapes.get(a.name) == tuple(a.shape) for a in mine)
         if not fits and (part == "head" or not mine):
             skip.append(part)
-    _assign(model, source, layout, tuple(skip), source.grid)
+    _assign(model, source, layout, tuple(skip), source.grid, flexible)
 
 
-def _open(path, position_grid=None, mean=None, std=None):
-    """Returns a file as one of a plain model of images in [-1, 1], and its layout."""
+def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
+    """Returns (the file as one of a plain model of such images, its layout, `flexible`)."""
+    row = published(path)
     source = open_source(find_checkpoint(path))
+    if row:
+        _tell(model, path, row)
+        if mean is None and std is None:
+            mean, std = row.mean, row.std
+        flexible = flexible or row.flexible
     layout = _layout_of(source, position_grid)
     source = layout.folded(source)
-    if layout.patch_embedding:
-        module = layout.prefix + layout.patch_embedding
-        source = fold_normalization(source, module, normalization_of(source, mean, std))
+    normalization = None
+    if layout.is_torch:
+        normalization = normalization_of(source, mean, std)
     elif mean is not None or std is not None:
         raise CheckpointError(
             f"`mean` and `std` are of safetensors files; {source.path} has the names of "
             f"{layout.title}, whose models take [-1, 1]. Leave them out. Nothing was loaded."
         )
-    return source, layout
+    if layout.patch_embedding:
+        source = convert_patches(source, layout, model, normalization, flexible)
+    return source, layout, flexible
+
+
+def _tell(model, name, row):
+    """Warns of what no array's shape shows: the license, and another GELU."""
+    if row.license not in PERMISSIVE:
+        warnings.warn(
+            f"The weights {name} are published under {row.license}, which does not allow every "
+            "use. Read it before you build on them.",
+            stacklevel=5,
+        )
+    gelu, own = row.arguments.get("gelu", "tanh"), model.arguments.get("gelu")
+    if own is not None and own != gelu:
+        warnings.warn(
+            f"{name} was published for gelu={gelu!r}, the model has {own!r}. The weights are "
+            "loaded, but the model computes slightly other numbers unless it is built with it.",
+            stacklevel=5,
+        )
 
 
 def _as_names(skip):
@@ -124,13 +154,13 @@ def _layout_of(source, position_grid):
     )
 
 
-def _assign(model, source, layout, skip, grid):
+def _assign(model, source, layout, skip, grid, flexible):
     weights = weights_of(model)
     _check_config(model, source)
     every = layout.file_arrays(weights)
     _check_skip(source, layout, skip, every)
     arrays = [array for array in every if not _is_skipped(_names_of(array), skip, layout)]
-    resizers = _compare(model, source, layout, arrays, skip, grid)
+    resizers = _compare(model, source, layout, arrays, skip, grid, flexible)
     # Everything is read twice, to be checked before anything is assigned and yet never
     # to be in memory all at once.
     not_finite = [a.name for a in arrays if not np.isfinite(source.read(a.name)).all()]
@@ -163,7 +193,7 @@ def _check_skip(source, layout, skip, arrays):
         )
 
 
-def _compare(model, source, layout, arrays, skip, grid):
+def _compare(model, source, layout, arrays, skip, grid, flexible):
     """Returns {name: function that resizes the array}; raises unless everything fits."""
     missing, mis_shaped, problems, resizers = [], [], [], {}
     for array in arrays:
@@ -175,7 +205,7 @@ def _compare(model, source, layout, arrays, skip, grid):
             problems.append(f"{array.name} does not hold floating-point numbers")
         elif _can_resize(array, shape):
             try:
-                resizers[array.name] = _resizer(array, shape, grid)
+                resizers[array.name] = _resizer(array, shape, grid, flexible)
             except CheckpointError as error:
                 mis_shaped.append(array.name)
                 problems.append(f"{array.name}: {error}")
@@ -207,9 +237,11 @@ def _advice(names, layout):
     if parts and all(any(_under(n, p, layout) for p in parts) for n in names):
         spelled = ", ".join(f'"{part}"' for part in parts)
         return f"To leave those arrays out, pass skip=({spelled},)."
+    flexible = " FlexiViT's patches are resized with flexible=True."
     return (
         "Build the model with the configuration of the checkpoint, or name in `skip` the arrays "
         "or modules to leave out."
+        f"{flexible if layout.patch_embedding and layout.patch_arrays()[0] in names else ''}"
     )
 
 
@@ -223,11 +255,10 @@ def _is_skipped(names, skip, layout):
 
 def _under(name, part, layout):
     """Returns whether an array is the one called `part` or inside of that module."""
-    for spelled in (part, *layout.aliases.get(part, ())):
-        for full in (spelled, layout.prefix + spelled):
-            if name == full or name.startswith((f"{full}/", f"{full}.")):
-                return True
-    return False
+    return any(
+        name == spelled or name.startswith((f"{spelled}/", f"{spelled}."))
+        for spelled in layout.spellings(part)
+    )
 
 
 def _can_resize(array, shape):
@@ -240,7 +271,7 @@ def _can_resize(array, shape):
     )
 
 
-def _resizer(array, shape, grid):
+def _resizer(array, shape, grid, flexible):
     positions = array.positions
     if positions == "line":
         if tuple(shape) == tuple(array.shape):
@@ -248,7 +279,10 @@ def _resizer(array, shape, grid):
         return lambda table: resize_line(table, array.shape[0])
     # Of the shapes alone: the table is as large as the file claims.
     grid_of_table(shape[1], positions.class_token, positions.grid_size, grid)
-    return lambda table: resize_table(table, positions.class_token, positions.grid_size, grid)
+    resize = resize_positions if flexible else resize_grid
+    return lambda table: resize_table(
+        table, positions.class_token, positions.grid_size, grid, resize
+    )
 
 
 def _unchanged(array):
@@ -257,7 +291,7 @@ def _unchanged(array):
 
 def _check_config(model, source):
     """Compares what a Hugging Face config.json says and no array's shape shows."""
-    config = source.config
+    config = source.config.get("vision_config", source.config)
     heads, own = config.get("num_attention_heads"), model.arguments.get("num_heads")
     if heads is not None and own is not None and heads != own:
         raise CheckpointError(

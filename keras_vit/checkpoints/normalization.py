@@ -29,14 +29,22 @@ class Normalization:
     std: tuple[float, ...]
 
     def fold_kernel(self, kernel: np.ndarray) -> np.ndarray:
-        """Returns the (out, 3, rows, columns) float32 kernel for images in [-1, 1]."""
-        scale = 1 / (2 * np.array(self.std))[:, None, None]
-        return (kernel * scale).astype(np.float32)
+        """Returns the (rows, columns, channels, width) kernel for images in [-1, 1].
+
+        Channels after the third repeat red, green and blue.
+        """
+        _, std = self._of_channels(kernel.shape[2])
+        return kernel / (2 * std[:, None])
 
     def fold_bias(self, bias: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-        """Returns the (out,) float32 bias, from it and the kernel before `fold_kernel`."""
-        shift = (0.5 - np.array(self.mean)) / np.array(self.std)
-        return (bias + kernel.sum((2, 3), np.float64) @ shift).astype(np.float32)
+        """Returns the (width,) float32 bias, from it and the kernel before `fold_kernel`."""
+        mean, std = self._of_channels(kernel.shape[2])
+        sums = kernel.sum((0, 1), np.float64)
+        return (bias + ((0.5 - mean) / std) @ sums).astype(np.float32)
+
+    def _of_channels(self, channels):
+        colors = np.arange(channels) % 3
+        return np.array(self.mean)[colors], np.array(self.std)[colors]
 
 
 def normalization_of(
@@ -58,6 +66,9 @@ def normalization_of(
     if isinstance(config, Mapping) and {"mean", "std"} & set(config):
         return _checked(config.get("mean"), config.get("std"), "config.json", source)
     preprocessor = json_beside(source.path, PREPROCESSOR)
+    if preprocessor is None:
+        processor = json_beside(source.path, "processor_config.json") or {}
+        preprocessor = processor.get("image_processor")
     if isinstance(preprocessor, Mapping):
         return _of_preprocessor(preprocessor, source)
     raise CheckpointError(

@@ -1,12 +1,14 @@
 """Names of published checkpoints, their addresses, and their copies on this machine."""
 
+import difflib
+import fnmatch
 import os
 import re
 from pathlib import Path
 
+from keras_vit.checkpoints import published_table
 from keras_vit.checkpoints.download import cache_directory, download
-
-BUCKET = "https://storage.googleapis.com"
+from keras_vit.checkpoints.published_table import TABLE, Published
 
 # The files of each folder, as named without ".npz".
 _VIT = r"(R\d*\+)?ViT-(Ti|S|B|L|H)_\d+(-224)?"
@@ -33,20 +35,17 @@ FOLDERS = {
     ),
 }
 
-# AugReg's best pre-training on ImageNet-21k of each model, by its validation accuracy
-# there, and the end of the name of its best fine-tuning to ImageNet at 384 pixels.
-RECOMMENDED = {
-    "Ti_16": ("aug_none-wd_0.03-do_0.0-sd_0.0", "lr_0.03-res_384"),
-    "S_32": ("aug_none-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
-    "S_16": ("aug_light1-wd_0.03-do_0.0-sd_0.0", "lr_0.03-res_384"),
-    "B_32": ("aug_light1-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
-    "B_16": ("aug_medium1-wd_0.1-do_0.0-sd_0.0", "lr_0.03-res_384"),
-    "L_16": ("aug_strong1-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
-    "R_Ti_16": ("aug_none-wd_0.03-do_0.0-sd_0.0", "lr_0.03-res_384"),
-    "R26_S_32": ("aug_light1-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
-    "R50_L_32": ("aug_medium1-wd_0.1-do_0.1-sd_0.1", "lr_0.01-res_384"),
-}
-
+# What the grammar of a folder spells out, of what the authors' code and pages mention.
+_BIT_MODELS = ("R50x1", "R50x3", "R101x1", "R101x3", "R152x2", "R152x4")
+LISTED = (
+    *(f"imagenet21k/{m}" for m in ("R50+ViT-B_16", "R50+ViT-L_32", "R26+ViT-B_32")),
+    *(f"imagenet21k/ViT-{m}" for m in ("B_8", "B_16", "B_32", "L_16", "L_32", "H_14")),
+    "imagenet21k+imagenet2012/R50+ViT-B_16",
+    *(f"imagenet21k+imagenet2012/ViT-{m}" for m in ("B_8", "B_16", "B_32", "L_16", "L_32")),
+    *(f"imagenet21k+imagenet2012/ViT-{m}-224" for m in ("B_16", "L_16")),
+    *(f"sam/ViT-{m}" for m in ("S_16", "L_16", "L_32")),
+    *(f"bit/BiT-{k}-{m}{t}" for k in "SM" for m in _BIT_MODELS for t in ("", "-ILSVRC2012")),
+)
 
 EXAMPLES = (
     "imagenet21k/ViT-B_16",
@@ -68,8 +67,8 @@ def find_checkpoint(name_or_path: str | os.PathLike) -> Path:
 
     Raises:
         FileNotFoundError: if it is neither.
-        DownloadError: if the download fails; the message names the address and
-            where to put a copy.
+        DownloadError: if the download fails, or the file has not the size that it is published
+            with; the message names the address and where to put a copy.
     """
     if Path(name_or_path).exists():
         return Path(name_or_path)
@@ -77,41 +76,71 @@ def find_checkpoint(name_or_path: str | os.PathLike) -> Path:
         url = url_of(str(name_or_path))
     except ValueError as error:
         raise FileNotFoundError(f"There is no file {str(name_or_path)!r}. {error}") from None
-    folder = str(name_or_path).rpartition("/")[0]
-    return download(url, cache_directory() / folder / url.rpartition("/")[2])
+    name = _canonical(str(name_or_path))
+    folder, _, last = name.rpartition("/")
+    # Every file of the Hub has the same name.
+    file = f"{last}.safetensors" if url.endswith(".safetensors") else url.rpartition("/")[2]
+    row = TABLE.get(name)
+    path = cache_directory() / folder / file
+    return download(url, path, size_range=row.size_range if row else None)
+
+
+def published(name_or_path: str | os.PathLike) -> Published | None:
+    """Returns what is known of a published checkpoint: model, normalization, score, license.
+
+    Args:
+        name_or_path: as of `find_checkpoint`.
+
+    Returns:
+        A `Published`, or None for a path, and for names of which only the address is known.
+    """
+    return None if Path(name_or_path).exists() else TABLE.get(_canonical(str(name_or_path)))
+
+
+def list_weights(filter: str = "*") -> list[str]:
+    """Returns the names of published checkpoints, for `weights=` and `load_checkpoint`.
+
+    AugReg's index (`augreg/…-i21k-300ep-…`) and BiT's VTAB models have more.
+
+    Args:
+        filter: pattern of `fnmatch`, "*siglip2*" for example.
+
+    Examples:
+        >>> keras_vit.list_weights("timm/deit3_base*")
+    """
+    return sorted(fnmatch.filter((*TABLE, *LISTED), filter))
 
 
 def url_of(name: str) -> str:
     """Returns the address of a published checkpoint.
 
     Args:
-        name: "imagenet21k/ViT-B_16", "imagenet21k+imagenet2012/ViT-B_16-224",
-            "sam/ViT-B_16", "gsam/ViT-B_16", "bit/BiT-M-R50x1",
-            "bit/vtab/BiT-M-R50x1-run0-dtd", "augreg/" with a name of AugReg's index
-            ("augreg/B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0"), or
-            "augreg/B_16" and "augreg/B_16-imagenet2012" for the recommended ones.
+        name: one of `list_weights()`, or "augreg/" with a name of AugReg's index
+            ("augreg/B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0"),
+            "gsam/ViT-B_16" or "bit/vtab/BiT-M-R50x1-run0-dtd".
             AugReg's models may also be spelled as the others' ("augreg/ViT-B_16",
             "augreg/R26+ViT-S_32").
 
     Raises:
         ValueError: if no checkpoint is published under such a name.
     """
-    folder, _, file = name.removesuffix(".npz").rpartition("/")
-    if folder == "augreg":
-        file = _expand(file.replace("+", "_").replace("ViT-", ""))
+    canonical = _canonical(name)
+    if canonical in TABLE:
+        return TABLE[canonical].url
+    folder, _, file = canonical.rpartition("/")
     path, grammar = FOLDERS.get(folder, ("", None))
     if grammar is None or not grammar.fullmatch(file):
+        close = difflib.get_close_matches(name, list_weights(), cutoff=0.5)
+        hint = f"Close to it: {', '.join(close)}. " if close else ""
         raise ValueError(
             f"Expected the name of a published checkpoint, such as {', '.join(EXAMPLES)}. "
-            f"Received: {name!r}"
+            f"Received: {name!r}. {hint}keras_vit.list_weights() lists them."
         )
-    return f"{BUCKET}/{path}/{file}.npz"
+    return f"{published_table.BUCKET}/{path}/{file}.npz"
 
 
-def _expand(file):
-    model = file.removesuffix("-imagenet2012")
-    if model not in RECOMMENDED:
-        return file
-    regularization, adapted = RECOMMENDED[model]
-    pretrained = f"{model}-i21k-300ep-lr_0.001-{regularization}"
-    return pretrained if file == model else f"{pretrained}--imagenet2012-steps_20k-{adapted}"
+def _canonical(name):
+    name = name.removesuffix(".npz")
+    if name.startswith("augreg/"):
+        return name.replace("+", "_").replace("ViT-", "")
+    return name

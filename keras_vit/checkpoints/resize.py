@@ -1,6 +1,7 @@
 """Position embeddings of other image sizes (section 3.2)."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -95,7 +96,11 @@ def grid_of_table(
 
 
 def resize_table(
-    table: np.ndarray, class_token: bool, grid_size: Grid, stated: Grid | None = None
+    table: np.ndarray,
+    class_token: bool,
+    grid_size: Grid,
+    stated: Grid | None = None,
+    resize: Callable[[np.ndarray, int, int], np.ndarray] = resize_grid,
 ) -> np.ndarray:
     """Resizes a table of position embeddings to a model's grid.
 
@@ -106,6 +111,7 @@ def resize_table(
             none.
         grid_size: (rows, columns) of the model.
         stated: (rows, columns) of the table, or None for a square one.
+        resize: function of (grid, rows, columns) that resizes a (rows, columns, channels) grid.
 
     Returns:
         (1, entries of the model, channels) float32 array.
@@ -117,7 +123,7 @@ def resize_table(
     channels = table.shape[-1]
     prefix, grid = table[:, :first], table[0, first:].reshape(rows, columns, channels)
     if (rows, columns) != tuple(grid_size):
-        grid = resize_grid(grid, *grid_size)
+        grid = resize(grid, *grid_size)
     if not class_token:
         prefix = prefix[:, :0]
     elif first == 0:

@@ -25,7 +25,7 @@ from keras_vit.typing import ImageSize
 class AxialResNet(ImageModel):
     """A ResNet whose 3x3 convolutions are attention along columns, then along rows.
 
-    A functional `keras.Model` from images, (batch, height, width, 3) float32 in
+    A functional `keras.Model` from images, (batch, height, width, in_channels) float32 in
     [-1, 1], to logits, (batch, num_classes) float32, or to the representation
     where `num_classes` is None.
 
@@ -37,6 +37,7 @@ class AxialResNet(ImageModel):
         image_size: int or (height, width), in pixels; multiples of the model's
             stride, 32 with four stages.
         head_bias_init: float, the initial bias of the head; its kernel is zero.
+        in_channels: int, of the images.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class AxialResNet(ImageModel):
         num_classes: int | None = 1000,
         image_size: ImageSize = 224,
         head_bias_init: float = 0.0,
+        in_channels: int = 3,
         name: str = "axial_resnet",
         trainable: bool = True,
         dtype: str | keras.DTypePolicy | None = None,
@@ -58,8 +60,10 @@ class AxialResNet(ImageModel):
             "num_classes": as_num_classes(num_classes),
             "image_size": as_image_size(image_size),
             "head_bias_init": head_bias_init,
+            "in_channels": as_positive_int("in_channels", in_channels),
         }
-        images = keras.Input((*as_height_width(image_size), 3), dtype="float32", name="images")
+        shape = (*as_height_width(image_size), arguments["in_channels"])
+        images = keras.Input(shape, dtype="float32", name="images")
         layer = LayersByName(dtype)
         x = layer("pad_root", keras.layers.ZeroPadding2D, padding=3)(images)
         x = layer(

@@ -42,7 +42,7 @@ def hybrid_stem(
     """Applies the ResNet to images.
 
     Args:
-        images: (batch, height, width, 3) Keras tensor.
+        images: (batch, height, width, channels) Keras tensor.
         layer: makes the layers.
         num_layers: ints, the residual units of each stage; empty for the root alone.
         width_factor: number, multiplies the channels.

@@ -94,6 +94,11 @@ class MaskedPatchPrediction(ImageModel):
             raise ValueError(
                 f"`model` must be a keras_vit.VisionTransformer. Received: a {type(model).__name__}"
             )
+        if model.input.shape[-1] != 3:
+            raise ValueError(
+                "The targets are colors: expected a model of three channels. Received: "
+                f"in_channels={model.input.shape[-1]}"
+            )
         _check_cover(model)
         policy = model.get_layer("embedding").dtype_policy
         stem, encoded = model.endpoints["stem"], model.endpoints["encoded"]

@@ -10,6 +10,7 @@ from keras_vit.models.argument_checks import (
     as_height_width,
     as_image_size,
     as_num_classes,
+    as_positive_int,
     as_units_per_stage,
 )
 from keras_vit.models.base import ImageModel
@@ -22,7 +23,7 @@ from keras_vit.typing import ImageSize
 class ResNetV2(ImageModel):
     """A pre-activation ResNet with group normalization and weight standardization.
 
-    A functional `keras.Model` from images, (batch, height, width, 3) float32 in
+    A functional `keras.Model` from images, (batch, height, width, in_channels) float32 in
     [-1, 1], to logits, (batch, num_classes) float32, or to the representation
     where `num_classes` is None.
 
@@ -33,6 +34,7 @@ class ResNetV2(ImageModel):
         num_classes: int or None.
         image_size: int or (height, width), in pixels.
         head_bias_init: float, the initial bias of the head; its kernel is zero.
+        in_channels: int, of the images.
         pool_padding: "edge" or "zero", the padding of the root's max pooling.
             The root does not rectify, so it matters: BiT's own code pads with
             zeros, which the models of its names do; big_vision's reading of the
@@ -47,6 +49,7 @@ class ResNetV2(ImageModel):
         image_size: ImageSize = 224,
         head_bias_init: float = 0.0,
         pool_padding: str = "edge",
+        in_channels: int = 3,
         name: str = "resnet_v2",
         trainable: bool = True,
         dtype: str | keras.DTypePolicy | None = None,
@@ -57,9 +60,11 @@ class ResNetV2(ImageModel):
             "num_classes": as_num_classes(num_classes),
             "image_size": as_image_size(image_size),
             "head_bias_init": head_bias_init,
+            "in_channels": as_positive_int("in_channels", in_channels),
             "pool_padding": pool_padding,
         }
-        images = keras.Input((*as_height_width(image_size), 3), dtype="float32", name="images")
+        shape = (*as_height_width(image_size), arguments["in_channels"])
+        images = keras.Input(shape, dtype="float32", name="images")
         layer = LayersByName(dtype)
         root = int(64 * width_factor)
         x = layer("pad_root", keras.layers.ZeroPadding2D, padding=3)(images)

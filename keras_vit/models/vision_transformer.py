@@ -38,7 +38,8 @@ from keras_vit.models.hybrid_stem import as_resnet, hybrid_stem, stem_stride
 from keras_vit.models.layers_by_name import LayersByName
 from keras_vit.typing import ImageSize, Tensor
 
-CLASSIFIERS = ("token", "gap", "map", "unpooled")
+CLASSIFIERS = ("token", "token_gap", "gap", "map", "unpooled")
+WITH_CLASS_TOKEN = ("token", "token_gap")
 POSITIONS = ("none", *POSITION_EMBEDDINGS, "relative")
 PLACEMENTS = ("stem", "every", "shared")
 ATTENTIONS = ("global", "axial")
@@ -48,7 +49,7 @@ ATTENTIONS = ("global", "axial")
 class VisionTransformer(ImageModel):
     """Patches, class token, position embeddings, encoder, head: equations 1 to 4.
 
-    A functional `keras.Model` from images, (batch, height, width, 3) float32 in
+    A functional `keras.Model` from images, (batch, height, width, in_channels) float32 in
     [-1, 1], to logits, (batch, num_classes) float32, or to the representation,
     (batch, hidden_size), where `num_classes` is None. `endpoints` names what lies between:
     "stem", (batch, rows, columns, hidden_size); the encoder's tokens, each (batch, tokens,
@@ -62,9 +63,10 @@ class VisionTransformer(ImageModel):
         num_heads: int, must divide `hidden_size`.
         num_layers: int, blocks of the encoder.
         num_classes: int, or None for a model without head.
-        classifier: "token" (the class token), "gap" (the mean of the tokens),
-            "map" (multi-head attention pooling) or "unpooled" (every token, with
-            the head, if any, applied to each).
+        classifier: "token" (the class token), "gap" (the mean of the tokens), "token_gap" (the
+            class token, then the mean of the patches: DINOv2's linear classifier), "map"
+            (multi-head attention pooling) or "unpooled" (every token, with the head, if any,
+            applied to each).
         representation_size: int, the hidden tanh layer of the head that
             pre-training uses, or None.
         resnet: None, or {"num_layers": (...), "width_factor": int} for a hybrid.
@@ -85,6 +87,8 @@ class VisionTransformer(ImageModel):
         head_bias_init: float, the initial bias of the head; its kernel is zero.
         remat: bool, whether training recomputes the activations inside each
             block rather than keep them.
+        in_channels: int, of the images. Checkpoints of color images are converted: see
+            `keras_vit.checkpoints.patch_kernel`.
 
     Raises:
         ValueError: if an argument is out of its range or two contradict.
@@ -119,6 +123,7 @@ class VisionTransformer(ImageModel):
         layer_norm_epsilon: float = 1e-6,
         head_bias_init: float = 0.0,
         remat: bool = False,
+        in_channels: int = 3,
         name: str = "vision_transformer",
         trainable: bool = True,
         dtype: str | keras.DTypePolicy | None = None,
@@ -147,16 +152,17 @@ class VisionTransformer(ImageModel):
             "layer_norm_epsilon": as_positive("layer_norm_epsilon", layer_norm_epsilon),
             "head_bias_init": head_bias_init,
             "remat": remat,
+            "in_channels": as_positive_int("in_channels", in_channels),
         }
         if hidden_size % num_heads:
             raise ValueError(
                 "`hidden_size` must be a multiple of `num_heads`. "
                 f"Received: hidden_size={hidden_size}, num_heads={num_heads}"
             )
-        if attention == "axial" and classifier == "token":
+        if attention == "axial" and classifier in WITH_CLASS_TOKEN:
             raise ValueError(
                 'Axial attention has no class token: use classifier="gap", "map" or "unpooled". '
-                'Received: classifier="token"'
+                f'Received: classifier="{classifier}"'
             )
         registers = as_int(register_tokens)
         if registers is None or registers < 0:
@@ -172,7 +178,8 @@ class VisionTransformer(ImageModel):
                 f'{attention}", position_placement="{position_placement}", '
                 f'position_embedding="{position_embedding}"'
             )
-        images = keras.Input((*as_height_width(image_size), 3), dtype="float32", name="images")
+        shape = (*as_height_width(image_size), as_positive_int("in_channels", in_channels))
+        images = keras.Input(shape, dtype="float32", name="images")
         layer = LayersByName(dtype)
         endpoints, block_inputs = _forward(images, layer, SimpleNamespace(**arguments))
         super().__init__(images, endpoints, arguments, layer.policy, name, trainable)
@@ -193,7 +200,8 @@ class VisionTransformer(ImageModel):
     @property
     def num_prefix_tokens(self) -> int:
         """The tokens before those of the patches: class token and registers."""
-        return int(self.arguments["classifier"] == "token") + self.arguments["register_tokens"]
+        class_token = self.arguments["classifier"] in WITH_CLASS_TOKEN
+        return int(class_token) + self.arguments["register_tokens"]
 
     @property
     def blocks(self) -> list[keras.layers.Layer]:
@@ -260,7 +268,7 @@ def _forward(images: Tensor, layer: LayersByName, a: SimpleNamespace):
     """Applies equations 1 to 4.
 
     Args:
-        images: (batch, height, width, 3) Keras tensor, of any size once the layers are made.
+        images: (batch, height, width, channels) Keras tensor, of any size once the layers are made.
         layer: makes the layers.
         a: the constructor's arguments.
 
@@ -272,25 +280,22 @@ def _forward(images: Tensor, layer: LayersByName, a: SimpleNamespace):
         features
     )
     grid_size = stem.shape[1:3]
+    class_token = a.classifier in WITH_CLASS_TOKEN
 
     def add_positions(tokens, name):
         embedding = POSITION_EMBEDDINGS[a.position_embedding]
-        class_token = a.classifier == "token"
         positions = layer(name, embedding, grid_size=grid_size, class_token=class_token)
         return positions(tokens, stem=stem if None in grid_size else None)
 
     placement = a.position_placement if a.position_embedding in POSITION_EMBEDDINGS else None
     x = layer("tokens", FlattenGrid)(stem)
-    if a.classifier == "token":
+    if class_token:
         x = layer("class_token", ClassToken)(x)
     if placement == "stem":
         x = add_positions(x, "position_embedding")  # equation 1
     if a.register_tokens:
-        start = int(a.classifier == "token")
-        registers = layer(
-            "register_tokens", RegisterTokens, num_tokens=a.register_tokens, start=start
-        )
-        x = registers(x)
+        registers = {"num_tokens": a.register_tokens, "start": int(class_token)}
+        x = layer("register_tokens", RegisterTokens, **registers)(x)
     if a.dropout_rate > 0:
         x = layer("dropout", Dropout, rate=a.dropout_rate)(x)
     endpoints = {"stem": stem, "embedded": x}
@@ -320,11 +325,14 @@ def _forward(images: Tensor, layer: LayersByName, a: SimpleNamespace):
 
     norm = layer("encoder_norm", LayerNormalization, epsilon=a.layer_norm_epsilon)
     endpoints["encoded"] = x = norm(x)
-    if a.register_tokens and a.classifier != "token":
+    if a.register_tokens and not class_token:
         x = x[:, a.register_tokens :]
     if a.classifier == "token":
         # Equation 4. Of the last block the output needs the class token alone.
         x = layer("pool", FirstToken)(norm(block(block_inputs[-1], first_token_only=True)))
+    elif a.classifier == "token_gap":
+        mean = layer("pool", keras.layers.GlobalAveragePooling1D)(x[:, 1 + a.register_tokens :])
+        x = keras.ops.concatenate([layer("first_token", FirstToken)(x), mean], axis=-1)
     elif a.classifier == "gap":
         x = layer("pool", keras.layers.GlobalAveragePooling1D)(x)
     elif a.classifier == "map":

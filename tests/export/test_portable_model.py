@@ -6,7 +6,9 @@ import pytest
 
 import keras_vit
 from export.commands import npz
+from export.errors import ExportError
 from export.hub.to_hub import to_hub
+from export.portable_model import portable
 from export.tflite.to_tflite import to_tflite
 
 
@@ -33,3 +35,8 @@ def test_the_command_says_so(diverged, tmp_path, capsys):
     assert npz.main([str(tmp_path / "model.keras"), f"--output={output}"]) == 2
     assert "error: Expected finite weights" in capsys.readouterr().err
     assert not output.parent.exists()
+
+
+def test_other_channels_than_colors_are_refused(make_vit):
+    with pytest.raises(ExportError, match="in_channels=1"):
+        portable(make_vit(in_channels=1, num_layers=1))

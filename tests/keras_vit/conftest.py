@@ -1,8 +1,4 @@
-"""Golden cases, small models and gradients on every backend."""
-
-import importlib.util
-import json
-from pathlib import Path
+"""Small models and gradients on every backend."""
 
 import keras
 import numpy as np
@@ -16,76 +12,12 @@ if keras.backend.backend() == "jax":
     # These tests compile far longer than they compute.
     jax.config.update("jax_disable_most_optimizations", True)
 
-GOLDEN = Path(__file__).parents[1] / "golden"
-
 
 @pytest.fixture(scope="session")
 def few_steps():
     """Arguments of `compile` for so few steps that tracing a graph would take longer."""
     eagerly = keras.backend.backend() == "tensorflow"
     return {"run_eagerly": True} if eagerly else {"jit_compile": False}
-
-
-@pytest.fixture(scope="session")
-def golden():
-    """The module that makes the weights and images of the golden cases."""
-    spec = importlib.util.spec_from_file_location("golden", GOLDEN / "golden.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="session")
-def cases():
-    """The golden cases by name."""
-    files = ("logits.json", "published.json")
-    return {n: c for file in files for n, c in json.loads((GOLDEN / file).read_text()).items()}
-
-
-@pytest.fixture(scope="session")
-def load_case():
-    """Returns a function that loads the file of a golden case as its reference saw images."""
-
-    def load(model, case, path, **arguments):
-        if not case["format"].endswith("npz"):
-            half = [0.5, 0.5, 0.5]
-            arguments = {"mean": case.get("mean", half), "std": case.get("std", half), **arguments}
-        keras_vit.load_checkpoint(model, path, **arguments)
-
-    return load
-
-
-@pytest.fixture(scope="session")
-def write_case(golden):
-    """Returns a function that writes the checkpoint of a golden case into a folder."""
-
-    def write(case, folder):
-        arrays = golden.checkpoint(case)
-        if case["format"].endswith("npz"):
-            path = folder / "case.npz"
-            np.savez(path, **arrays)
-        else:
-            from safetensors.numpy import save_file
-
-            path = folder / "case.safetensors"
-            save_file(arrays, path)
-        return path
-
-    return write
-
-
-@pytest.fixture(scope="session")
-def build_case():
-    """Returns a function that builds the model of a golden case."""
-
-    def build(case, **overrides):
-        arguments = {"num_classes": case["num_classes"], "image_size": case["image_size"]}
-        model = case["model"]
-        if "resnet_v2" in model:
-            return keras_vit.ResNetV2(**{**model["resnet_v2"], **arguments, **overrides})
-        return keras_vit.VisionTransformer(**{**model, **arguments, **overrides})
-
-    return build
 
 
 def randomize(model, seed=0):

@@ -6,13 +6,19 @@ import pytest
 import keras_vit
 
 NPZ_CASES = ("vit", "vit_prelogits", "vit_gap", "hybrid", "hybrid_stage4", "bit")
+# Of big_vision itself; FlexiViT's are for patches of another size than the file's.
+BIG_VISION = ("bv_s16", "bv_siglip", "flexivit", "flexivit_large")
 PUBLISHED = ("deit", "deit3", "dinov2", "dinov2_registers", "siglip")
-CASES = (*NPZ_CASES, "hf", "timm", *PUBLISHED)
+HUGGING_FACE = ("hf_dinov2", "hf_dinov2_registers", "hf_siglip", "hf_siglip_classifier")
+CASES = (*NPZ_CASES, *BIG_VISION, "hf", "timm", *PUBLISHED, *HUGGING_FACE)
 
 
 def test_every_golden_case_is_tested(cases):
     assert set(cases) == set(CASES)
-    assert {n for n, case in cases.items() if case["format"].endswith("npz")} == set(NPZ_CASES)
+    assert {n for n, case in cases.items() if case["format"].endswith("npz")} == {
+        *NPZ_CASES,
+        *BIG_VISION,
+    }
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -21,13 +27,14 @@ def test_logits_are_the_references(
 ):
     case = cases[name]
     model = build_case(case)
-    load_case(model, case, write_case(case, tmp_path))
+    flexible = {"flexible": True} if name.startswith("flexivit") else {}
+    load_case(model, case, write_case(case, tmp_path), **flexible)
     logits = forward(model, golden.images_of(case))
     expected = np.array(case["logits"])
     assert np.abs(logits - expected).max() < 2e-5 * expected.std()
 
 
-@pytest.mark.parametrize("name", NPZ_CASES)
+@pytest.mark.parametrize("name", (*NPZ_CASES, "bv_s16"))
 def test_npz_is_written_back_bit_for_bit(name, cases, golden, build_case, write_case, tmp_path):
     case = cases[name]
     model = build_case(case)
@@ -41,7 +48,7 @@ def test_npz_is_written_back_bit_for_bit(name, cases, golden, build_case, write_
         assert written[array].tobytes() == value.tobytes()
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", (*PUBLISHED, *HUGGING_FACE))
 def test_pytorch_file_is_written_as_npz(
     name, cases, golden, build_case, write_case, load_case, tmp_path, to_numpy
 ):

@@ -1,6 +1,7 @@
 """Parameter counts of every named model."""
 
 import json
+import re
 
 import keras
 import numpy as np
@@ -17,13 +18,17 @@ COUNTS = {
     "ViT-Ti/32": 6_131_560,
     "ViT-S/16": 22_050_664,
     "ViT-S/32": 22_878_952,
+    "ViT-M/16": 38_837_736,
     "ViT-B/8": 86_576_872,
     "ViT-B/16": 86_567_656,
     "ViT-B/32": 88_224_232,
     "ViT-L/16": 304_326_632,
     "ViT-L/32": 306_535_400,
+    "ViT-So400m/14": 413_597_656,
+    "ViT-So400m/16": 413_735_896,
     "ViT-H/14": 632_045_800,
     "ViT-g/14": 1_012_611_432,
+    "ViT-g-opt/16": 1_136_286_184,
     "R+ViT-Ti/16": 6_337_704,
     "R26+ViT-S/32": 36_431_912,
     "R26+ViT-B/32": 101_383_976,
@@ -147,6 +152,22 @@ def test_parameter_count_without_head(name, expected):
     assert count(shapes_of(name, num_classes=None)) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("vit_base_patch16_siglip_224", 92_884_224),
+        ("vit_base_patch16_siglip_gap_224", 85_797_120),
+        ("vit_so400m_patch14_siglip_224", 427_680_704),
+        ("vit_so400m_patch16_siglip_256", 427_888_064),
+        ("vit_giantopt_patch16_siglip_256", 1_163_168_256),
+        ("vit_giantopt_patch16_siglip_384", 1_163_659_776),
+    ],
+)
+def test_parameter_count_of_timm(name, expected):
+    """As timm 1.0.31 counts its own models."""
+    assert count(shapes_of(name, num_classes=None)) == expected
+
+
 def test_half_the_width_of_base():
     """Figure 4's ViT-b: all hidden dimensions of ViT-B halved."""
     shapes = shapes_of("ViT-B/32", num_classes=None, hidden_size=384, mlp_dim=1536, num_heads=6)
@@ -206,6 +227,58 @@ def test_published_names_of_a_file():
 def test_unknown_name(name):
     with pytest.raises(ValueError, match="Expected a model's name"):
         keras_vit.create_model(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "close"), [("ViT-B16", "ViT-B/16"), ("vit_base_patch16_225", "vit_base_patch16_224")]
+)
+def test_unknown_name_is_answered_with_close_ones(name, close):
+    with pytest.raises(ValueError, match=f"Close to it: .*{close}"):
+        keras_vit.create_model(name)
+
+
+@pytest.mark.parametrize("name", variants.TIMM_NAMES)
+def test_timm_names(name):
+    class_name, arguments = variants.arguments_of(name)
+    assert class_name == "VisionTransformer"
+    patch = re.search(r"patch(\d+)", name)
+    assert arguments["patch_size"] == (int(patch[1]) if patch else 16)
+    pixels = re.search(r"_(\d\d\d)$", name)
+    expected = int(pixels[1]) if pixels else {"flexivit": 240}.get(name.split("_")[0], 518)
+    assert arguments["image_size"] == expected
+
+
+def test_a_timm_name_has_its_size_and_gelu():
+    with keras.StatelessScope(initialize_variables=False):
+        model = keras_vit.create_model("deit_base_patch16_384", num_classes=None, num_layers=1)
+        other = keras_vit.create_model("deit_base_patch16_384", image_size=64, num_layers=1)
+    assert model.arguments["image_size"] == 384
+    assert model.arguments["gelu"] == "erf"
+    assert other.arguments["image_size"] == 64
+
+
+def test_list_models():
+    assert keras_vit.list_models("ViT-B/*") == ["ViT-B/8", "ViT-B/16", "ViT-B/32"]
+    assert "AxialResNet-S" in keras_vit.list_models()
+    assert keras_vit.list_models("*reg4*")[0] == "vit_small_patch14_reg4_dinov2"
+    assert keras_vit.list_models("resnet*") == []
+
+
+def test_weights_true_names_the_choice():
+    for name in ("ViT-B/16", "deit_base_patch16_224"):
+        with pytest.raises(ValueError, match=r"timm/deit_base_patch16_224\.fb_in1k"):
+            keras_vit.create_model(name, weights=True)
+    with pytest.raises(ValueError, match="Expected None"):
+        keras_vit.create_model("ViT-B/16", weights=False)
+
+
+@pytest.mark.parametrize(
+    ("argument", "ours"),
+    [("include_top", "num_classes=None"), ("pretrained", "weights="), ("in_chans", "in_channels")],
+)
+def test_arguments_of_other_libraries(argument, ours):
+    with pytest.raises(TypeError, match=f"instead of `{argument}` use `{ours}"):
+        keras_vit.create_model("ViT-B/16", **{argument: True})
 
 
 def test_any_patch_size():

@@ -88,7 +88,7 @@ def load_model(
     path = pathlib.Path(source)
     if name is not None:
         model = keras_vit.create_model(
-            name, num_classes=num_classes, image_size=image_size or 224, **arguments
+            name, num_classes=num_classes, image_size=image_size, **arguments
         )
         skip = ("head", "pre_logits") if num_classes is None else ()
         keras_vit.load_checkpoint(model, source, skip=skip)

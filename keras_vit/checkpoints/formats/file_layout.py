@@ -19,14 +19,16 @@ class FileLayout:
         title: of the format, in messages.
         aliases: {published name of a module: the names that its files have for it}.
         prefix: before every name that belongs to the model.
-        patch_embedding: of a PyTorch format, whose images are normalized in many ways, its name
-            of that module after the prefix; None if images are in [-1, 1].
+        patch_embedding: its name of that module after the prefix, or None if it has none.
+        is_torch: bool, whether it is a PyTorch format, whose kernels are transposed and whose
+            images are normalized in many ways; the others' are in [-1, 1].
     """
 
     title: ClassVar[str]
     aliases: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     prefix = ""
     patch_embedding: ClassVar[str | None] = None
+    is_torch: ClassVar[bool] = False
 
     @classmethod
     def detect(
@@ -43,6 +45,21 @@ class FileLayout:
     def owns(self, name: str) -> bool:
         """Returns whether an array of the file belongs to the model."""
         return True
+
+    def spellings(self, part: str) -> tuple[str, ...]:
+        """Returns the names that `part`, an array or module in `skip`, can have in a file."""
+        spelled = (part, *self.aliases.get(part, ()))
+        return (*spelled, *(self.prefix + name for name in spelled))
+
+    def patch_arrays(self) -> tuple[str, str, tuple[int, ...]]:
+        """Returns the names of the patch kernel and bias, and the kernel's axes.
+
+        The axes are those of rows, columns, channels and width in the file.
+        """
+        module = f"{self.prefix}{self.patch_embedding}"
+        if self.is_torch:
+            return f"{module}.weight", f"{module}.bias", (2, 3, 1, 0)
+        return f"{module}/kernel", f"{module}/bias", (0, 1, 2, 3)
 
     def folded(self, source: Source) -> Source:
         """Returns the file with what a plain model has no place for folded into other arrays.

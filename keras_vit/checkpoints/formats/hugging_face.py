@@ -58,6 +58,7 @@ class HuggingFaceLayout(FileLayout):
         "cls": ("vit.embeddings.cls_token", "embeddings.cls_token"),
     }
     patch_embedding = "embeddings.patch_embeddings.projection"
+    is_torch = True
     prefix: str = "vit."
     renamed: bool = False
 

@@ -17,7 +17,7 @@ from keras_vit.checkpoints.formats.file_layout import FileLayout
 from keras_vit.checkpoints.variable_names import POSITION_TABLE, Weight
 from keras_vit.models.vision_transformer import VisionTransformer
 
-PREFIXES = ("opt/target/", "params/img/", "params/", "")
+PREFIXES = ("opt/target/", "params/img/", "img/", "params/", "")
 
 # Where the table of position embeddings has been kept.
 POSITION_NAMES = (POSITION_TABLE, "Transformer/pos_embedding", "pos_embedding")
@@ -52,6 +52,7 @@ class Layout(FileLayout):
     """
 
     title = "the original's .npz"
+    patch_embedding = "embedding"
     prefix: str = ""
     renumbered: bool = False
     positions: str = POSITION_TABLE

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from keras_vit.checkpoints.array_files import Source
 from keras_vit.checkpoints.formats.file_array import FileArray
 from keras_vit.checkpoints.formats.file_layout import FileLayout
@@ -14,7 +12,9 @@ from keras_vit.checkpoints.formats.folded_source import fold_layer_scale
 from keras_vit.checkpoints.formats.torch_layout import (
     LEAVES,
     file_array,
+    joint_array,
     refuse_distilled,
+    refuse_gated_mlp,
     torch_name,
 )
 from keras_vit.checkpoints.variable_names import Weight
@@ -68,6 +68,7 @@ class TimmLayout(FileLayout):
     title = "timm's safetensors"
     aliases: ClassVar = {"cls": ("cls_token",), "reg": ("reg_token", "register_tokens")}
     patch_embedding = "patch_embed.proj"
+    is_torch = True
     registers: str = "reg_token"
 
     @classmethod
@@ -84,6 +85,7 @@ class TimmLayout(FileLayout):
 
     def folded(self, source: Source) -> Source:
         refuse_distilled(source)
+        refuse_gated_mlp(source, "mlp.fc1.weight", "mlp.fc2.weight")
         gammas = filter(None, map(LAYER_SCALE.fullmatch, source.shapes))
         return fold_layer_scale(source, {g[0]: f"{g[1]}.{SCALED[g[2]]}" for g in gammas})
 
@@ -100,16 +102,4 @@ class TimmLayout(FileLayout):
             else:
                 name = torch_name(weight, modules, "blocks", BLOCK, self.title)
                 arrays.append(file_array(name, weight, 2 if "/query/" in weight.name else 1))
-        for name, parts in joint.items():
-            width = len(parts) * parts[0].shape[-1] * parts[0].shape[-2]
-            shape = (width, parts[0].shape[0]) if name.endswith("weight") else (width,)
-            arrays.append(FileArray(name, shape, tuple(parts), _split))
-        return arrays
-
-
-def _split(array, *weights):
-    parts = np.split(array, len(weights))
-    return [
-        np.reshape(np.ascontiguousarray(part.T), w.shape)
-        for part, w in zip(parts, weights, strict=True)
-    ]
+        return arrays + [joint_array(name, parts) for name, parts in joint.items()]

@@ -1,7 +1,7 @@
 """What the PyTorch formats share: names with dots, transposed kernels."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -23,6 +23,27 @@ def refuse_distilled(source: Source) -> None:
             "one head. Use the DeiT without distillation, deit_base_patch16_224 instead of "
             "deit_base_distilled_patch16_224 for example. Nothing was loaded."
         )
+
+
+def refuse_gated_mlp(source: Source, first: str, last: str) -> None:
+    """Raises CheckpointError if the MLPs of a file are SwiGLU, as those of DINOv2's giant.
+
+    Args:
+        source: the file.
+        first: the end of the names of an MLP's first projection's weights.
+        last: that of the last's.
+    """
+    for name, shape in source.shapes.items():
+        gated = name.endswith(("mlp.w12.weight", "mlp.weights_in.weight", "mlp.gate_proj.weight"))
+        if name.endswith(first):
+            after = source.shapes.get(name.removesuffix(first) + last, ())
+            gated = len(shape) == len(after) == 2 and shape[0] == 2 * after[1]
+        if gated:
+            raise CheckpointError(
+                f"{source.path} holds gated MLPs (SwiGLU, in {name}), as DINOv2's giant has. The "
+                "MLP here is that of equation 3 alone. Use the small, base or large model. "
+                "Nothing was loaded."
+            )
 
 
 def torch_name(
@@ -88,3 +109,18 @@ def file_array(name: str, weight: Weight, outputs: int = 1) -> FileArray:
         return FileArray(name, (width, inputs, rows, columns), (weight,), transpose_convolution)
     flat = (int(np.prod(shape[-outputs:])), int(np.prod(shape[:-outputs])))
     return FileArray(name, flat, (weight,), transpose_dense)
+
+
+def joint_array(name: str, parts: Sequence[Weight]) -> FileArray:
+    """Returns the `FileArray` of projections that share an array, one after the other."""
+    width = len(parts) * parts[0].shape[-1] * parts[0].shape[-2]
+    shape = (width, parts[0].shape[0]) if name.endswith("weight") else (width,)
+    return FileArray(name, shape, tuple(parts), _split)
+
+
+def _split(array, *weights):
+    parts = np.split(array, len(weights))
+    return [
+        np.reshape(np.ascontiguousarray(part.T), w.shape)
+        for part, w in zip(parts, weights, strict=True)
+    ]

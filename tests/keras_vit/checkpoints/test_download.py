@@ -6,12 +6,14 @@ import hashlib
 import http.server
 import os
 import threading
+import warnings
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 import keras_vit
-from keras_vit.checkpoints import DownloadError, cache_directory, find_checkpoint, published
+from keras_vit.checkpoints import DownloadError, cache_directory, find_checkpoint, published_table
 from keras_vit.checkpoints.download import download
 
 DATA = np.random.default_rng(0).bytes(3_000_000)
@@ -126,6 +128,26 @@ def test_checksum(server, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    "size_range", [(3_000_001, 4_000_000), (2_000_000, 2_999_999), (3_000_001, None)]
+)
+def test_wrong_size(size_range, server, tmp_path):
+    """The server's announcement is enough: nothing of the file is downloaded."""
+    with pytest.raises(DownloadError, match="has 3000000 bytes, and the published file has"):
+        download(server.url, tmp_path / "model.npz", size_range=size_range)
+    assert os.listdir(tmp_path) == []
+
+
+def test_resumed_download_of_the_published_size(server, tmp_path):
+    server.cut_after = 1_200_000
+    path, size_range = tmp_path / "model.npz", (3_000_000, 3_000_000)
+    with pytest.raises(DownloadError):
+        download(server.url, path, size_range=size_range)
+    server.cut_after = None
+    assert download(server.url, path, size_range=size_range).read_bytes() == DATA
+    assert server.requests[2] is not None
+
+
 def test_several_processes_share_a_download(server, tmp_path):
     path = tmp_path / "model.npz"
     threads = [threading.Thread(target=download, args=(server.url, path)) for _ in range(4)]
@@ -157,7 +179,9 @@ def test_no_network(tmp_path):
 def bucket(server, monkeypatch, tmp_path):
     """Points the published names at the server and the cache at a folder of the test."""
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
-    monkeypatch.setattr(published, "BUCKET", f"http://127.0.0.1:{server.server_port}")
+    for place in ("BUCKET", "HUB"):
+        url = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setattr(published_table, place, url)
     return server
 
 
@@ -182,3 +206,66 @@ def test_name_that_nothing_is_published_under(bucket):
     with pytest.raises(FileNotFoundError, match="There is no file 'imagenet21k/ViT-Q_16'"):
         find_checkpoint("imagenet21k/ViT-Q_16")
     assert bucket.requests == []
+
+
+@pytest.fixture
+def hub_row(bucket, cases, golden, monkeypatch, tmp_path):
+    """Serves the file of a golden case as one of the Hub; returns a function of further facts."""
+    arrays = golden.checkpoint(cases["deit"])
+    save_file(arrays, tmp_path / "served.safetensors")
+    bucket.content = (tmp_path / "served.safetensors").read_bytes()
+    facts = {
+        "path": "timm/tiny/resolve/main/model.safetensors",
+        "model": "ViT-B/16",
+        "arguments": {"gelu": "erf"},
+        "parameters": sum(array.size for array in arrays.values()),
+        **published_table.IMAGENET,
+    }
+
+    def add(**changes):
+        row = published_table.Published(**{**facts, **changes})
+        monkeypatch.setitem(published_table.TABLE, "timm/tiny", row)
+
+    return add
+
+
+def test_the_hubs_weights_by_name(hub_row, bucket, cases, golden, build_case, forward):
+    """Normalization comes from the table: the file is alone in the cache."""
+    hub_row()
+    case = cases["deit"]
+    model = build_case(case)
+    bucket.cut_after = 20_000
+    with pytest.raises(DownloadError):
+        keras_vit.load_checkpoint(model, "timm/tiny")
+    bucket.cut_after = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        keras_vit.load_checkpoint(model, "timm/tiny")
+    assert bucket.requests[2] is not None  # it was resumed
+    assert (cache_directory() / "timm" / "tiny.safetensors").exists()
+    expected = np.array(case["logits"])
+    logits = forward(model, golden.images_of(case))
+    assert np.abs(logits - expected).max() < 2e-5 * expected.std()
+
+
+def test_the_hubs_file_of_another_size(hub_row, cases, build_case):
+    hub_row(parameters=1_000_000)
+    with pytest.raises(DownloadError, match="the published file has 4000000 to 5048576"):
+        keras_vit.load_checkpoint(build_case(cases["deit"]), "timm/tiny")
+
+
+def test_a_restrictive_license_is_told(hub_row, cases, build_case):
+    hub_row(license="CC-BY-NC-4.0")
+    with pytest.warns(UserWarning, match="under CC-BY-NC-4.0"):
+        keras_vit.load_checkpoint(build_case(cases["deit"]), "timm/tiny")
+
+
+def test_another_gelu_is_told(hub_row, cases, build_case):
+    hub_row()
+    with pytest.warns(UserWarning, match="published for gelu='erf', the model has 'tanh'"):
+        keras_vit.load_checkpoint(build_case(cases["deit"], gelu="tanh"), "timm/tiny")
+
+
+def test_flexible_weights_by_name(hub_row, cases, build_case):
+    hub_row(flexible=True)
+    keras_vit.load_checkpoint(build_case(cases["deit"], patch_size=8), "timm/tiny")

@@ -1,6 +1,13 @@
+import re
+
+import keras
+import numpy as np
 import pytest
 
-from keras_vit.checkpoints.published import AUGREG, EXAMPLES, RECOMMENDED, url_of
+import keras_vit
+from keras_vit.checkpoints.published import AUGREG, EXAMPLES, LISTED, find_checkpoint, url_of
+from keras_vit.checkpoints.published_table import PERMISSIVE, RECOMMENDED, TABLE
+from keras_vit.checkpoints.variable_names import POSITION_TABLE, weights_of
 
 VIT = "https://storage.googleapis.com/vit_models"
 BIT = "https://storage.googleapis.com/bit_models"
@@ -34,6 +41,19 @@ BIT = "https://storage.googleapis.com/bit_models"
         (
             "augreg/ViT-B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0",
             f"{VIT}/augreg/B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0.npz",
+        ),
+        (
+            "timm/deit3_base_patch16_384.fb_in22k_ft_in1k",
+            "https://huggingface.co/timm/deit3_base_patch16_384.fb_in22k_ft_in1k/resolve/main/"
+            "model.safetensors",
+        ),
+        (
+            "big_vision/siglip2/siglip2_g-opt16_384",
+            "https://storage.googleapis.com/big_vision/siglip2/siglip2_g-opt16_384.npz",
+        ),
+        (
+            "big_vision/vit_s16_i1k_90ep.npz",
+            "https://storage.googleapis.com/big_vision/vit_s16_i1k_90ep.npz",
         ),
         ("bit/BiT-M-R50x1", f"{BIT}/BiT-M-R50x1.npz"),
         ("bit/BiT-S-R152x4-ILSVRC2012", f"{BIT}/BiT-S-R152x4-ILSVRC2012.npz"),
@@ -100,3 +120,55 @@ def test_fields_of_a_fine_tuned_file():
 def test_unknown_names(name):
     with pytest.raises(ValueError, match="augreg/B_16"):
         url_of(name)
+
+
+def test_listed_names_are_published():
+    names = keras_vit.list_weights()
+    assert set(names) == {*TABLE, *LISTED}
+    assert len({url_of(name) for name in names}) == len(names)
+    assert keras_vit.list_weights("*deit_base*") == [
+        "timm/deit_base_patch16_224.fb_in1k",
+        "timm/deit_base_patch16_384.fb_in1k",
+    ]
+
+
+def test_unknown_names_are_answered_with_close_ones():
+    with pytest.raises(FileNotFoundError, match=r"timm/deit_base_patch16_224\.fb_in1k"):
+        find_checkpoint("timm/deit_base_patch16_224")
+
+
+def parameters_of_the_file(name, row):
+    """What the arrays add up to: the model's, LayerScale, and no position of a class token."""
+    head = 1000 if row.measure == "top-1" and not name.endswith(".mae") else None
+    arguments = {"num_classes": head, "image_size": row.image_size, **row.arguments}
+    with keras.StatelessScope(initialize_variables=False):
+        model = keras_vit.create_model(row.model, **arguments)
+        shapes = {weight.name: weight.shape for weight in weights_of(model)}
+    total = sum(int(np.prod(shape)) for shape in shapes.values())
+    width, depth = model.arguments["hidden_size"], model.arguments["num_layers"]
+    scaled = "deit3" in name or "dinov2" in name
+    without_class = "deit3" in name or "reg4" in name
+    assert not without_class or POSITION_TABLE in shapes
+    return total + scaled * 2 * depth * width - without_class * width
+
+
+@pytest.mark.parametrize("name", [n for n, row in TABLE.items() if row.parameters])
+def test_parameters_of_the_table(name):
+    assert TABLE[name].parameters == parameters_of_the_file(name, TABLE[name])
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_rows_are_complete(name):
+    row = TABLE[name]
+    class_name, arguments = keras_vit.variants.arguments_of(row.model)
+    assert class_name == "VisionTransformer"
+    assert (row.mean is None) == (row.std is None) == row.path.endswith(".npz")
+    assert row.measure in ("top-1", "linear", "zero-shot")
+    assert row.score is None or 70 < row.score < 100
+    assert (row.license in PERMISSIVE) == (not name.endswith(".mae"))
+    # A size in the file's name is the model's.
+    sizes = {"tiny": 192, "small": 384, "medium": 512, "base": 768, "large": 1024, "huge": 1280}
+    words = re.findall("|".join(sizes), name)
+    assert [sizes[word] for word in words] in ([], [arguments["hidden_size"]])
+    pixels = re.findall(r"_(224|256|384|512)(?:_|\.|$)", name)
+    assert [int(size) for size in pixels] in ([], [row.image_size])

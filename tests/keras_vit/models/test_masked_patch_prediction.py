@@ -249,3 +249,8 @@ def test_mistakes_are_named():
 def test_another_model_is_refused(make_resnet):
     with pytest.raises(ValueError, match=r"VisionTransformer\. Received: a ResNetV2"):
         keras_vit.MaskedPatchPrediction(make_resnet())
+
+
+def test_targets_are_colors(make_vit):
+    with pytest.raises(ValueError, match="in_channels=4"):
+        keras_vit.MaskedPatchPrediction(make_vit(in_channels=4))

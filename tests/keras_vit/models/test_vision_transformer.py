@@ -271,3 +271,40 @@ def test_bad_arguments(arguments, message, make_vit):
 def test_unknown_argument_is_an_error():
     with pytest.raises(TypeError):
         keras_vit.create_model("ViT-Ti/16", hidden_sise=192)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 7])
+@pytest.mark.parametrize("kind", ["plain", "hybrid", "resnet"])
+def test_channels(kind, channels, make_vit, make_resnet, forward, tmp_path):
+    hybrid = {"resnet": {"num_layers": (1,)}, "patch_size": 1}
+    make = make_resnet if kind == "resnet" else make_vit
+    model = make(in_channels=channels, **(hybrid if kind == "hybrid" else {}))
+    images = np.random.default_rng(0).uniform(-1, 1, (2, *model.input.shape[1:]))
+    logits = forward(model, images.astype("float32"))
+    assert model.input.shape[-1] == channels
+    model.save(tmp_path / "a.keras")
+    saved = keras.saving.load_model(tmp_path / "a.keras")
+    np.testing.assert_allclose(forward(saved, images.astype("float32")), logits, atol=1e-6)
+    other = images.copy()
+    other[..., -1] = 0
+    assert np.abs(forward(model, other.astype("float32")) - logits).max() > 1e-3
+
+
+def test_channels_are_positive():
+    with pytest.raises(ValueError, match="`in_channels` must be a positive int"):
+        keras_vit.VisionTransformer(in_channels=0)
+
+
+def test_class_token_beside_the_mean_of_patches(make_vit, random_images, forward):
+    """Registers are in neither, and the model is its own at any resolution."""
+    model = make_vit(classifier="token_gap", register_tokens=3)
+    parts = keras.Model(
+        model.input, [model.endpoints["encoded"], model.endpoints["representation"]]
+    )
+    tokens, pooled = forward(parts, random_images())
+    expected = np.concatenate([tokens[:, 0], tokens[:, 4:].mean(1)], axis=-1)
+    np.testing.assert_allclose(pooled, expected, atol=1e-6)
+    np.testing.assert_allclose(
+        forward(model.any_resolution(), random_images()), forward(model, random_images()), atol=1e-5
+    )
+    assert keras_vit.costs(model).parameters == model.count_params()

@@ -1,6 +1,5 @@
 """Twenty steps of both recipes of the paper, against the original implementation."""
 
-import importlib.util
 import json
 import pathlib
 
@@ -32,14 +31,6 @@ RECIPES = {
         },
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def golden():
-    specification = importlib.util.spec_from_file_location("golden", GOLDEN / "golden.py")
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
 
 
 def start_model(case, golden, folder):

@@ -85,6 +85,8 @@ def lower(
 def run_compiler(python: str, program: str, *arguments: object) -> dict[str, Any]:
     """Returns what a program of the harness, which calls the TPU compiler, prints.
 
+    What the partitioner logs, such as an involuntary rematerialization, goes to stderr.
+
     Args:
         python: interpreter that has jax and libtpu.
         program: name in `benchmarks/harness`.
@@ -105,6 +107,7 @@ def run_compiler(python: str, program: str, *arguments: object) -> dict[str, Any
             "KERAS_BACKEND": "jax",
             "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]),
             "JAX_PLATFORMS": "cpu",
+            "TF_CPP_MIN_LOG_LEVEL": "1",
             "TPU_SKIP_MDS_QUERY": "1",
             "TPU_ACCELERATOR_TYPE": "v5litepod-4",
             "TPU_WORKER_HOSTNAMES": "localhost",
@@ -112,6 +115,9 @@ def run_compiler(python: str, program: str, *arguments: object) -> dict[str, Any
         },
     )
     lines = result.stdout.strip().splitlines()
+    for line in result.stderr.splitlines():
+        if "rematerialization" in line:
+            print(line, file=sys.stderr)
     if result.returncode or not lines:
         last = (result.stderr.strip().splitlines() or ["no output"])[-1]
         raise RuntimeError(

@@ -37,7 +37,7 @@ setup(
     },
     python_requires=">=3.10,<3.14",
     packages=find_packages(include=[f"{name}*" for name in PACKAGES]),
-    package_data={name: ["py.typed"] for name in PACKAGES},
+    package_data={name: ["py.typed", "imagenet_classes.txt"] for name in PACKAGES},
     entry_points={"console_scripts": ["keras-vit = export.console_script:main"]},
     install_requires=[
         "absl-py",
@@ -49,6 +49,7 @@ setup(
         "matplotlib",
         "ml_collections",
         "numpy",
+        "pillow",
         "rich",
         "safetensors",
         "scikit-learn",

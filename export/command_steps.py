@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from export.errors import ExportError
-from export.labels import read_labels
-from export.portable_model import MODELS, image_size
+from export.model_around import model_around
+from export.portable_model import MODELS, image_size, portable
 from export.sample_images import load_images
 from export.verification.report import Report
 from export.verification.verify import verify
 from training.io.atomic import write_text
 from training.io.model_source import SourceModel, load_model
+from training.io.text_lines import read_lines
 
 
 def load_source(options: argparse.Namespace) -> SourceModel:
@@ -31,7 +32,7 @@ def load_source(options: argparse.Namespace) -> SourceModel:
         num_classes=options.num_classes,
         image_size=options.image_size,
     )
-    if not isinstance(source.model, MODELS):
+    if not (isinstance(source.model, MODELS) or model_around(source.model, portable)):
         kind = type(source.model).__name__
         raise ExportError(f"Expected a model of keras_vit. Received: {source.name}, a {kind}.")
     return source
@@ -39,7 +40,7 @@ def load_source(options: argparse.Namespace) -> SourceModel:
 
 def class_names(options: argparse.Namespace, source: SourceModel) -> list[str] | None:
     """Returns the class names of --labels, or else of the run."""
-    return read_labels(options.labels) if options.labels else source.class_names
+    return read_lines(options.labels) if options.labels else source.class_names
 
 
 def images(
@@ -70,7 +71,7 @@ def images(
         image_size(source.model),
         split=split or options.split or run.get("eval_split") or "test",
         data_dir=options.data_dir or source.run.get("data_dir") or None,
-        preprocess=run.get("eval_preprocess"),
+        preprocess=source.preprocess,
         limit=options.count,
     )
 
@@ -80,10 +81,18 @@ def verify_written(
 ) -> int:
     """Says that an artifact was written, and verifies it where there are images."""
     print(f"wrote {artifact}")
+    reason = "no images"
     if options.dataset or source.run.get("dataset"):
-        return show(options, verify(source.model, artifact, *images(options, source)))
+        try:
+            samples = images(options, source)
+        except FileNotFoundError as error:
+            if options.dataset:
+                raise
+            reason = f"the run's images are gone ({error})"
+        else:
+            return show(options, verify(source.model, artifact, *samples))
     print(
-        f"not verified: no images. Do it with: python -m export verify {artifact} "
+        f"not verified: {reason}. Do it with: python -m export verify {artifact} "
         f"--against={options.source} --dataset=…"
     )
     return 0

@@ -1,28 +1,31 @@
 """Class names that travel with a model."""
 
-import os
-import pathlib
 from collections.abc import Iterable
 
+import keras
 
-def read_labels(path: str | os.PathLike) -> list[str]:
-    """Returns the lines of a text file of class names, one a line, in the order of the logits."""
-    lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
-    return [line.strip() for line in lines if line.strip()]
+from export.portable_model import num_classes
 
 
-def checked_labels(labels: Iterable[str], num_classes: int | None) -> list[str]:
+def labels_of_model(labels: Iterable[str] | None, model: keras.Model) -> list[str] | None:
+    """Returns `labels`, checked, or where they are None the model's own, if it knows them."""
+    if labels is None:
+        labels = model.class_names
+    return None if labels is None else checked_labels(labels, num_classes(model))
+
+
+def checked_labels(labels: Iterable[str], expected: int | None) -> list[str]:
     """Returns `labels` as a list of strings, one for each logit.
 
     Raises:
-        ValueError: if their number is not `num_classes`, or one is empty or has a line break.
+        ValueError: if their number is not `expected`, or one is empty or has a line break.
     """
     labels = [str(label) for label in labels]
-    if num_classes is None:
+    if expected is None:
         raise ValueError("Expected no labels for a model without a head. Pass labels=None.")
-    if len(labels) != num_classes:
+    if len(labels) != expected:
         raise ValueError(
-            f"Expected one label for each of the model's {num_classes} classes. "
+            f"Expected one label for each of the model's {expected} classes. "
             f"Received: {len(labels)} labels."
         )
     for label in labels:

@@ -12,11 +12,13 @@ import keras
 
 import keras_vit
 from export.errors import ExportError
+from export.interface import exported_operations
 from export.portable_model import image_size, num_classes
 from export.verification.report import Report
 from training.io.atomic import write_text
 
 LICENSES = {"apache-2.0": "Apache 2.0", "mit": "MIT", "cc-by-4.0": "Attribution 4.0 International"}
+CLASSES_SHOWN = 20
 OVERVIEW = {
     "logits": "Classifies images into {classes} classes.",
     "representation": "Turns images into feature vectors of {width} numbers.",
@@ -161,7 +163,13 @@ def _interface(model, report, config):
         f"Input: RGB images, float32 with values in [0, 1], of {height} x {width} pixels "
         f"(height x width), shape (batch, {height}, {width}, 3). Other values are wrong: divide "
         "8-bit pixels by 255.",
+        "A photo is turned upright as its EXIF orientation says, and becomes such an image by "
+        f"`{exported_operations(model)}`.",
     ]
+    if _classifies(report) and model.class_names:
+        first = ", ".join(model.class_names[:CLASSES_SHOWN])
+        left = len(model.class_names) - CLASSES_SHOWN
+        lines.append(f"Classes: {first}{f' and {left:,} more' if left > 0 else ''}.")
     if _classifies(report):
         activation = config.get("loss", "softmax")
         lines.append(

@@ -4,7 +4,9 @@ import keras
 
 import keras_vit
 from export.errors import ExportError
+from export.model_around import model_around
 from keras_vit.checkpoints.finite_weights import require_finite
+from keras_vit.models.base import ImageModel
 
 CLASSIFIERS = (keras_vit.VisionTransformer, keras_vit.ResNetV2, keras_vit.AxialResNet)
 MODELS = (*CLASSIFIERS, keras_vit.MaskedPatchPrediction)
@@ -23,8 +25,10 @@ def portable(model: keras.Model) -> keras.Model:
     head, the hidden layer before it and the attention pooling, which took no part
     in the training.
 
+    Of a `keras.Sequential` around one of `MODELS` it is all of it, as `model_around` has it.
+
     Args:
-        model: one of `MODELS`.
+        model: one of `MODELS`, or a `keras.Sequential` around one.
 
     Raises:
         ExportError: if it is another kind of model, or if Keras runs on another
@@ -36,7 +40,9 @@ def portable(model: keras.Model) -> keras.Model:
             "Exporting needs Keras on TensorFlow. Received: backend "
             f"{keras.backend.backend()!r}. Set KERAS_BACKEND=tensorflow."
         )
-    if isinstance(model, MODELS):
+    if not isinstance(model, MODELS):
+        model = model_around(model, portable) or model
+    if isinstance(model, ImageModel):
         require_finite(model)
         if model.input_shape[-1] != 3:
             raise ExportError(
@@ -52,12 +58,14 @@ def portable(model: keras.Model) -> keras.Model:
             representation_size=None,
             classifier="gap" if pooling == "map" else pooling,
         )
+    if type(model) is ImageModel:
+        return model
     if not isinstance(model, CLASSIFIERS):
         raise ExportError(
             f"Expected one of {', '.join(kind.__name__ for kind in MODELS)} of keras_vit, whose "
-            "inputs are known to be images in [-1, 1]. Received: "
-            f"{type(model).__module__}.{type(model).__name__}. "
-            "A model built around one can be exported by its own graph with model.export()."
+            "inputs are known to be images in [-1, 1], or a keras.Sequential around one. "
+            f"Received: {type(model).__module__}.{type(model).__name__}. "
+            "Another model can be exported by its own graph with model.export()."
         )
     config = model.get_config()
     policy = keras.dtype_policies.deserialize(config["dtype"]).name
@@ -72,6 +80,9 @@ def _copy(model, **changes):
     if "remat" in config:
         config["remat"] = False
     copy = type(model).from_config(config)
+    copy.preprocessing = model.preprocessing
+    if copy.arguments["num_classes"] == model.arguments["num_classes"]:
+        copy.class_names = model.class_names
     sources = {weight.path: weight for weight in model.weights}
     for target in copy.weights:
         source = sources[target.path]

@@ -29,7 +29,7 @@ def load_images(
         split: text of the split, for names of the registry.
         data_dir: folder of TensorFlow Datasets, for names of the registry.
         preprocess: operations as in `training.data.preprocessing.parser`, whose last is
-            `value_range(-1,1)`, for names of the registry; None resizes.
+            `value_range(-1,1)`, for all but a .npz file; None resizes.
         limit: how many.
 
     Returns:
@@ -38,38 +38,43 @@ def load_images(
     Raises:
         ValueError: if there are no images, or they cannot be used.
     """
+    preprocess = preprocess or resizing(size)
     path = pathlib.Path(str(data))
     if path.suffix == ".npz" and path.exists():
         with np.load(path, allow_pickle=False) as arrays:
             labels = arrays["labels"][:limit] if "labels" in arrays else None
             return np.asarray(arrays["images"][:limit], "float32"), labels
     if path.is_dir():
-        height, width = size
-        preprocess = f"decode|resize([{height},{width}],antialias=True)|value_range(0,1)"
-        images = read_images(list_images([path])[:limit], preprocess)
-        return np.clip(images, 0, 1), None
+        return _unit(read_images(list_images([path])[:limit], preprocess)), None
     return _from_registry(str(data), size, split, data_dir, preprocess, limit)
+
+
+def _unit(images):
+    return np.clip((images + 1) / 2, 0, 1).astype("float32")
 
 
 def _from_registry(name, size, split, data_dir, preprocess, limit):
     from training.data import pipeline
+    from training.data.preprocessing.preprocess import Preprocess
+
+    on_device = Preprocess(preprocess).on_device
 
     batches = pipeline.eval_dataset(
         name=name,
         split=split,
-        preprocess=preprocess or resizing(size),
+        preprocess=preprocess,
         batch_size=min(limit, 50),
         data_dir=data_dir,
     )
     images, labels, count = [], [], 0
     for batch in batches:
         real = batch["mask"].numpy() > 0
-        images.append((batch["image"].numpy()[real] + 1) / 2)
+        images.append(on_device(batch["image"]).numpy()[real])
         labels.append(batch["label"].numpy()[real])
         count += real.sum()
         if count >= limit:
             break
-    images = np.clip(np.concatenate(images)[:limit], 0, 1)
+    images = _unit(np.concatenate(images)[:limit])
     labels = np.concatenate(labels)[:limit]
     if images.shape[1:] != (*size, 3):
         raise ExportError(

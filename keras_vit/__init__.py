@@ -5,10 +5,12 @@ from keras_vit.analysis import costs
 from keras_vit.analysis.attention_maps import attention_maps
 from keras_vit.checkpoints import list_weights, load_checkpoint, save_checkpoint
 from keras_vit.create_model import create_model, list_models
+from keras_vit.feature_maps import feature_maps
 from keras_vit.inference import inference_function
 from keras_vit.installation import warn_of_namesake
 from keras_vit.models import AxialResNet, ResNetV2, VisionTransformer
 from keras_vit.models.masked_patch_prediction import MaskedPatchPrediction
+from keras_vit.predict import predict
 from keras_vit.version import __version__
 
 warn_of_namesake()
@@ -23,11 +25,13 @@ __all__ = [
     "attention_maps",
     "costs",
     "create_model",
+    "feature_maps",
     "inference_function",
     "layers",
     "list_models",
     "list_weights",
     "load_checkpoint",
+    "predict",
     "save_checkpoint",
     "variants",
 ]

@@ -8,6 +8,7 @@ from training.command_options import as_called
 
 COMMANDS = {
     "train": "train a model, or resume a run (the default: the word may be left out)",
+    "predict": "what is on a photo, by name and probability",
     "evaluate": "accuracy on every image of a split",
     "few_shot": "linear few-shot accuracy of a frozen model",
     "sweep": "the paper's fine-tuning protocol on one data set",

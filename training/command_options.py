@@ -1,7 +1,8 @@
 """The options that several commands take: spelled and explained here, once.
 
-SOURCE          the model: a run directory, a .keras file, the directory of a TF-Hub module, or
-                with --model=NAME the file or published name of a checkpoint
+SOURCE          the model: a run directory, a .keras file, the directory of a TF-Hub module, a
+                .tflite file, the published name of a classifier of ImageNet, or with --model=NAME
+                the file or published name of a checkpoint
 --image_size    in pixels, of a checkpoint's model
 --config        FILE[:ARGUMENT] of what is trained; --config.KEY=VALUE changes one value of it
 --workdir       where runs are written, and gone on with when they were interrupted: a local folder
@@ -42,24 +43,27 @@ class CommandParser(argparse.ArgumentParser):
         )
         self._takes_overrides = self._takes_source = False
 
-    def add_source(self, image_size: str = "of a checkpoint's model; default 224") -> None:
+    def add_source(
+        self, image_size: str = "of a checkpoint's model; default 224", optional: bool = True
+    ) -> None:
         """Adds SOURCE, --model and --image_size, which name the model.
 
         Args:
             image_size: help of --image_size.
+            optional: whether SOURCE may be left out, and be given in the older spellings.
         """
-        self._takes_source = True
+        self._takes_source = optional
         self.add_argument(
             "source",
             metavar="SOURCE",
-            nargs="?",
-            help="run directory, .keras file, directory of a TF-Hub module, or with --model the "
-            "file or published name of a checkpoint",
+            nargs="?" if optional else None,
+            help="run directory, .keras file, directory of a TF-Hub module, .tflite file, "
+            "published name, or with --model the file or published name of a checkpoint",
         )
         self.add_argument("--model", metavar="NAME", help="of a checkpoint, such as ViT-B/16")
         self.add_argument("--image_size", metavar="PIXELS", type=int, help=image_size)
-        # The older spelling of SOURCE.
-        self.add_argument("--checkpoint", help=argparse.SUPPRESS)
+        if optional:
+            self.add_argument("--checkpoint", help=argparse.SUPPRESS)
 
     def add_dataset(self, several: bool = True) -> None:
         """Adds the options of which images are read: data sets, or one that is optional."""

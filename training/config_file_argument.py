@@ -1,6 +1,6 @@
 """What follows the colon of `--config=FILE:MODEL,DATASET[,KEY=VALUE…]`, parsed for every config."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 
@@ -31,15 +31,20 @@ def parse_argument(
             f"Received: {text!r}."
         )
     model, dataset, *rest = parts
+    return model, dataset, parse_options(rest, defaults)
+
+
+def parse_options(parts: Iterable[str], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns {KEY: value} of parts `KEY=VALUE`; the arguments are as in `parse_argument`."""
     options = dict(defaults)
-    for part in rest:
+    for part in parts:
         key, _, value = part.partition("=")
         if key not in options or not value:
             raise ValueError(
                 f"Expected KEY=VALUE with KEY one of {', '.join(options)}. Received: {part!r}."
             )
         options[key] = _converted(key, value, defaults[key])
-    return model, dataset, options
+    return options
 
 
 def _converted(key, value, default):

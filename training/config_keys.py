@@ -91,6 +91,12 @@ KEYS = (
     ),
     Key("checkpoint", "", "file or published name of the weights to start from; empty starts anew"),
     Key(
+        "expects_checkpoint",
+        False,
+        "whether the recipe fine-tunes, so that a run without a checkpoint warns",
+        resumable=True,
+    ),
+    Key(
         "checkpoint_head",
         "new",
         "an untrained head, as transfer has it, or that of the checkpoint",

@@ -59,6 +59,7 @@ def _export(options):
         labels=class_names(options, source),
         batch_sizes=options.batch_sizes,
         feature_vector=options.feature_vector,
+        activation=source.activation,
     )
     if not options.all:
         return verify_written(options, source, options.output)

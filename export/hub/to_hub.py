@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from export.labels import checked_labels
+from export import interface
+from export.labels import checked_labels, labels_of_model
 from export.portable_model import image_size, num_classes, portable
+from training.data.preprocessing.preprocess import Preprocess
 from training.io.atomic import whole_directory
 
 ACTIVATIONS = {"softmax": tf.nn.softmax, "sigmoid": tf.nn.sigmoid}
@@ -37,9 +39,10 @@ def to_hub(
       `model.endpoints`, and `block_00/attention` (batch, heads, tokens, tokens).
     - `serve` and `serve_train`: endpoints for Keras 3's `TFSMLayer`.
     - signatures `serving_default` (images), `serving_uint8` (uint8 images) and
-      `serving_bytes` (encoded JPEG, PNG, GIF or BMP), returning logits and
-      probabilities, or the representation.
-    - `labels`, where given: the asset labels.txt.
+      `serving_bytes` (encoded JPEG, PNG, GIF or BMP, prepared as `model.preprocessing`
+      says or else resized), returning logits and probabilities, or the representation.
+    - `labels`, where known: the asset labels.txt; `interface`: the asset interface.json, the
+      size, range and preprocessing of images, and the activation.
 
     Every weight is stored once, in float32. The directory appears whole or not at
     all; one written by an earlier export is replaced.
@@ -47,7 +50,7 @@ def to_hub(
     Args:
         model: of this package, one of `export.portable_model.MODELS`.
         directory: where to write.
-        labels: class names in the order of the logits, or None.
+        labels: class names in the order of the logits; None takes `model.class_names`.
         resolution: "fixed" (the model's image size) or "any" (position embeddings
             are interpolated in the graph, corners aligned).
         output: "logits" or "representation": what calling the module returns.
@@ -71,19 +74,26 @@ def to_hub(
     _check("output", output, OUTPUTS)
     if output == "logits" and num_classes(model) is None:
         raise ValueError('Expected output="representation": the model has no head.')
-    if labels is not None:
-        labels = checked_labels(labels, num_classes(model) if output == "logits" else None)
+    if output == "logits":
+        labels = labels_of_model(labels, model)
+    elif labels is not None:
+        labels = checked_labels(labels, None)
     directory = pathlib.Path(directory)
     with whole_directory(directory, marker="saved_model.pb") as written:
         root, signatures = _module(model, output, resolution, ACTIVATIONS[activation])
-        if labels is None:
-            tf.saved_model.save(root, str(written), signatures=signatures)
-        else:
-            file = written.parent / "labels.txt"
-            file.write_text("".join(f"{label}\n" for label in labels), encoding="utf-8")
-            root.labels = tf.saved_model.Asset(str(file))
-            tf.saved_model.save(root, str(written), signatures=signatures)
+        shown = activation if output == "logits" else None
+        content = interface.interface_json(model, shown)
+        root.interface = _asset(written.parent / interface.FILE, content)
+        if labels is not None:
+            lines = "".join(f"{label}\n" for label in labels)
+            root.labels = _asset(written.parent / "labels.txt", lines)
+        tf.saved_model.save(root, str(written), signatures=signatures)
     return directory
+
+
+def _asset(file, text):
+    file.write_text(text, encoding="utf-8")
+    return tf.saved_model.Asset(str(file))
 
 
 def _check(name, value, allowed):
@@ -104,7 +114,9 @@ def _module(model, output, resolution, activation):
     root.serve_train = tf.function(
         lambda images: call(images, training=True), input_signature=[spec]
     )
-    return root, _signatures(call, output, spec.shape, image_size(model), activation)
+    return root, _signatures(
+        call, output, spec.shape, interface.model_operations(model), activation
+    )
 
 
 def _sub_model(model, output, resolution):
@@ -160,7 +172,9 @@ def _regularization_loss(variable):
     return tf.function(lambda: variable.regularizer(variable.value), input_signature=[])
 
 
-def _signatures(call, output, shape, native_size, activation):
+def _signatures(call, output, shape, operations, activation):
+    prepare = Preprocess(operations, graph_only=True)
+
     def answer(images):
         result = call(images, training=False)
         if output == "logits":
@@ -175,11 +189,9 @@ def _signatures(call, output, shape, native_size, activation):
     def from_uint8(images):
         return answer(tf.image.convert_image_dtype(images, tf.float32))
 
+    @tf.autograph.experimental.do_not_convert
     def decode(encoded):
-        image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
-        image = tf.image.convert_image_dtype(image, tf.float32)
-        image = tf.image.resize(image, native_size, antialias=True)
-        return tf.ensure_shape(image, (*native_size, 3))
+        return (prepare.on_device(prepare(encoded, (0, 0))) + 1) / 2
 
     @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name="image_bytes")])
     def from_bytes(image_bytes):

@@ -54,22 +54,12 @@ def add_metadata(
     tree.metadata = [*(tree.metadata or []), entry]
 
 
-def append_labels(path: str | os.PathLike, labels: Sequence[str]) -> None:
-    """Appends to a TFLite file a zip archive of its labels."""
+def append_texts(path: str | os.PathLike, texts: Mapping[str, str]) -> None:
+    """Appends to a TFLite file a zip archive of texts, such as its labels, by their names."""
     with zipfile.ZipFile(path, "a", zipfile.ZIP_STORED) as archive:
-        # A fixed date keeps equal exports equal.
-        entry = zipfile.ZipInfo(LABELS_FILE, date_time=(1980, 1, 1, 0, 0, 0))
-        archive.writestr(entry, "".join(f"{label}\n" for label in labels))
-
-
-def labels_of(path: str | os.PathLike) -> list[str] | None:
-    """Returns the labels inside a TFLite file, or None if it has none."""
-    if not zipfile.is_zipfile(path):
-        return None
-    with zipfile.ZipFile(path) as archive:
-        if LABELS_FILE not in archive.namelist():
-            return None
-        return archive.read(LABELS_FILE).decode("utf-8").splitlines()
+        for name, text in texts.items():
+            # A fixed date keeps equal exports equal.
+            archive.writestr(zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0)), text)
 
 
 def _metadata(name, description, inputs, outputs, labels):

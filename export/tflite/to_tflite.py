@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import keras
 import tensorflow as tf
 
-from export.labels import checked_labels
+from export import interface
+from export.labels import labels_of_model
 from export.portable_model import image_size, num_classes, portable
 from export.tflite.calibration import calibration_images
 from export.tflite.flatbuffer_tree import pack, share_equal_weights, unpack
-from export.tflite.mediapipe_metadata import add_metadata, append_labels
+from export.tflite.mediapipe_metadata import LABELS_FILE, add_metadata, append_texts
 from export.tflite.quantization import CALIBRATED, QUANTIZATIONS, quantize
 from keras_vit.typing import Tensor
 from training.io.atomic import whole_file
@@ -34,6 +35,7 @@ def to_tflite(
     labels: Sequence[str] | None = None,
     batch_sizes: Sequence[int] = (),
     feature_vector: bool = False,
+    activation: str = "softmax",
 ) -> pathlib.Path:
     """Writes a model as a TFLite file.
 
@@ -58,10 +60,11 @@ def to_tflite(
         calibration: images like those of the application, RGB in [0, 1]: an array
             (n, height, width, 3) or an iterable of images or batches. The first
             200 are used.
-        labels: class names in the order of the logits, or None.
+        labels: class names in the order of the logits; None takes `model.class_names`.
         batch_sizes: each adds a signature "batch_N" on the same weights.
         feature_vector: whether to add a signature "feature_vector" that gives
             the `representation`.
+        activation: "softmax" or "sigmoid", which the file says that its logits want.
 
     Returns:
         The file.
@@ -78,6 +81,7 @@ def to_tflite(
         labels=labels,
         batch_sizes=batch_sizes,
         feature_vector=feature_vector,
+        activation=activation,
     )
     return written
 
@@ -90,6 +94,7 @@ def to_tflite_files(
     labels: Sequence[str] | None = None,
     batch_sizes: Sequence[int] = (),
     feature_vector: bool = False,
+    activation: str = "softmax",
 ) -> list[pathlib.Path]:
     """Writes several quantizations of a model, which is converted once.
 
@@ -104,8 +109,7 @@ def to_tflite_files(
     for quantization in files:
         _check_quantization(quantization, calibration)
     model = portable(model)
-    if labels is not None:
-        labels = checked_labels(labels, num_classes(model))
+    labels = labels_of_model(labels, model)
     signatures = _signatures(model, batch_sizes, feature_vector)
     samples = None
     if calibration is not None and any(name in CALIBRATED for name in files):
@@ -119,8 +123,11 @@ def to_tflite_files(
             if quantization != "none":
                 result = quantize(content, quantization, samples)
             temporary.write_bytes(result)
+            shown = None if num_classes(model) is None else activation
+            texts = {interface.FILE: interface.interface_json(model, shown)}
             if labels is not None:
-                append_labels(temporary, labels)
+                texts[LABELS_FILE] = "".join(f"{label}\n" for label in labels)
+            append_texts(temporary, texts)
     return [pathlib.Path(file) for file in files.values()]
 
 
@@ -147,7 +154,8 @@ def _float_content(model, signatures, labels):
     add_metadata(
         tree,
         name=model.name,
-        description="Vision model. Input: RGB image in [0, 1].",
+        description="Vision model. Input: RGB image in [0, 1]. How a photo becomes one: "
+        f"{interface.exported_operations(model)}",
         inputs=["image"],
         outputs=[signatures[MAIN_SIGNATURE][2]],
         labels=labels is not None,

@@ -50,6 +50,7 @@ def verify(
     images = _checked_images(images, image_size(model))
     with unpacked(path) as usable:
         artifact = open_artifact(usable, model)
+        _check_size(path, artifact.image_size, image_size(model))
         result = artifact.run(images)
         reference = _reference(model, artifact.output, images)
         if result.shape != reference.shape:
@@ -86,6 +87,14 @@ def _checked_images(images, size):
         )
     check_range(images)
     return images
+
+
+def _check_size(path, size, expected):
+    if size and size != expected:
+        raise ExportError(
+            f"Expected an artifact for images of {expected[0]} x {expected[1]} pixels, as the "
+            f"model takes. Received: {path}, for {size[0]} x {size[1]}. It came from another model."
+        )
 
 
 def _reference(model, output, images):

@@ -14,9 +14,11 @@ from keras_vit.checkpoints.formats import FORMATS
 from keras_vit.checkpoints.normalization import normalization_of
 from keras_vit.checkpoints.patch_kernel import convert_patches
 from keras_vit.checkpoints.published import find_checkpoint, published
+from keras_vit.checkpoints.published_classifiers import published_classifier
 from keras_vit.checkpoints.published_table import PERMISSIVE
 from keras_vit.checkpoints.resize import grid_of_table, resize_grid, resize_line, resize_table
 from keras_vit.checkpoints.variable_names import weights_of
+from keras_vit.imagenet_classes import imagenet_classes
 
 # What comes after the encoder.
 _OPTIONAL = ("head", "pre_logits")
@@ -70,6 +72,8 @@ def load_checkpoint(
     """
     source, layout, flexible = _open(model, path, position_grid, mean, std, flexible)
     _assign(model, source, layout, _as_names(skip), position_grid or source.grid, flexible)
+    if "head" not in skip:
+        _name_classes(model, path)
 
 
 def load_weights(model: keras.Model, path: str | os.PathLike) -> None:
@@ -93,6 +97,8 @@ def load_weights(model: keras.Model, path: str | os.PathLike) -> None:
         if not fits and (part == "head" or not mine):
             skip.append(part)
     _assign(model, source, layout, tuple(skip), source.grid, flexible)
+    if "head" not in skip:
+        _name_classes(model, path)
 
 
 def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
@@ -134,6 +140,12 @@ def _tell(model, name, row):
             "loaded, but the model computes slightly other numbers unless it is built with it.",
             stacklevel=5,
         )
+
+
+def _name_classes(model, path):
+    """Gives a model the names of its classes, where a published name says which they are."""
+    if model.arguments.get("num_classes") and published_classifier(path):
+        model.class_names = imagenet_classes()
 
 
 def _as_names(skip):

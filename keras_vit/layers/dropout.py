@@ -4,7 +4,6 @@ from typing import Any
 
 import keras
 
-from keras_vit.layers.batch_random import batch_random
 from keras_vit.layers.remat import RepeatableSeeds
 from keras_vit.typing import Tensor
 
@@ -44,7 +43,7 @@ class Dropout(keras.layers.Layer):
         if not training or self.rate == 0:
             return inputs
         shape = self.noise_shape(inputs)
-        return batch_random().dropout(inputs, self.rate, shape, seed=self.seed_generator)
+        return keras.random.dropout(inputs, self.rate, shape, seed=self.seed_generator)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return input_shape

@@ -1,15 +1,15 @@
 """Which layers of a model are frozen, as a part of its configuration."""
 
-from collections.abc import Iterator
-
 import keras
+
+from keras_vit.models.nested_layers import nested_layers
 
 
 def trainability(model: keras.Model) -> dict[str, bool]:
     """Returns `trainable` of every layer that differs from the layer around it, by path."""
     return {
         path: layer.trainable
-        for path, layer, outer in _layers(model)
+        for path, layer, outer in nested_layers(model)
         if layer.trainable != outer.trainable
     }
 
@@ -20,7 +20,7 @@ def apply_trainability(model: keras.Model, changes: dict[str, bool]) -> None:
     Raises:
         ValueError: if a path names no layer of the model.
     """
-    layers = {path: layer for path, layer, _ in _layers(model)}
+    layers = {path: layer for path, layer, _ in nested_layers(model)}
     unknown = sorted(set(changes) - set(layers))
     if unknown:
         raise ValueError(
@@ -31,13 +31,3 @@ def apply_trainability(model: keras.Model, changes: dict[str, bool]) -> None:
     for path, layer in layers.items():
         if path in changes:
             layer.trainable = changes[path]
-
-
-def _layers(
-    layer: keras.layers.Layer, prefix: str = ""
-) -> Iterator[tuple[str, keras.layers.Layer, keras.layers.Layer]]:
-    """Yields (path, layer, the layer around it), outer layers before inner ones."""
-    for inner in layer._flatten_layers(include_self=False, recursive=False):
-        path = f"{prefix}{inner.name}"
-        yield path, inner, layer
-        yield from _layers(inner, f"{path}/")

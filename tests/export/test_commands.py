@@ -12,7 +12,7 @@ import tensorflow_hub as hub
 
 import keras_vit
 from export import __main__ as program
-from export.tflite.mediapipe_metadata import labels_of
+from training.io.exported_texts import labels_of
 
 
 def run(*arguments):

@@ -48,6 +48,16 @@ def test_the_page_has_the_keys_and_facts_that_tf_hub_asks_for(model, module_repo
     assert f"| parameters | {model.count_params():,} |" in text
 
 
+def test_the_page_says_which_classes_and_how_photos_are_prepared(make_vit, module_report, tmp_path):
+    model = make_vit(num_layers=1, num_classes=30)
+    model.class_names = [f"bird {number}" for number in range(30)]
+    model.preprocessing = "decode|resize(32)|value_range(-1,1)"
+    page, *_ = write_card(model, module_report, Handle.parse("me/tiny_vit/2"), tmp_path)
+    text = page.read_text(encoding="utf-8")
+    assert "Classes: bird 0, bird 1, " in text and "bird 19 and 10 more." in text
+    assert "`decode|resize(32)|value_range(0,1)`" in text
+
+
 def test_every_figure_comes_from_the_verifier(model, lite_report, tmp_path):
     page, *_ = write_card(model, lite_report, Handle.parse("me/tiny/1"), tmp_path)
     text = page.read_text(encoding="utf-8")

@@ -26,9 +26,9 @@ def list_command(data_dir: str | None = None) -> int:
     return 0
 
 
-def check_command(name: str, data_dir: str | None = None) -> int:
+def check_command(name: str, data_dir: str | None = None, every_image: bool = False) -> int:
     """Prints what a check of the data set finds; returns 1 if something is wrong, else 0."""
-    found = check_dataset.check(name, data_dir)
+    found = check_dataset.check(name, data_dir, every_image)
     if found.location:
         print(f"{name}: {found.location}")
     for split, size in found.spec.sizes.items():
@@ -42,6 +42,9 @@ def check_command(name: str, data_dir: str | None = None) -> int:
     failed, tried = len(found.unreadable), found.tried
     count = f"{tried - failed} of {tried}" if failed else str(tried)
     print(f"  {count} images decoded: {'see above' if found.problems else 'all well'}")
+    left = sum(found.spec.sizes.values()) - tried
+    if left:
+        print(f"  {left:,} images not looked at: --all decodes every one")
     return 1 if found.problems else 0
 
 
@@ -71,6 +74,9 @@ def _parser():
         if command != "list":
             sub.add_argument("name", help="such as cifar10, vtab/dtd or tfds:name/config")
         sub.add_data_dir()
+        if command == "check":
+            text = "decode every image"
+            sub.add_argument("--all", action="store_true", dest="every_image", help=text)
         if command == "prepare":
             sub.add_argument("--manual_dir", metavar="DIR", help="folder of files got by hand")
     return parser

@@ -58,7 +58,7 @@ def _evaluate(options):
             model.logits, track(batches, f"evaluating {dataset}"), loss=options.loss
         )
         confusion = result.pop("confusion")
-        classes = per_class(confusion, spec.class_names)
+        classes = per_class(confusion, spec.class_names or model.class_names)
         metrics[dataset] = {**result, "split": options.split, "preprocess": preprocess}
         rows.append(
             (

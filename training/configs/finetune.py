@@ -17,6 +17,7 @@ Everything else is overridden as usual, for example `--config.optimizer.base_lr=
 """
 
 import pathlib
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -38,7 +39,7 @@ def get_config(arg: str) -> ConfigDict:
     """Returns the config; see the module's text for `arg`."""
     defaults = {"size": 0, "steps": 0, "crop": "", "table2": False}
     model, dataset, options = parse_argument(arg, "finetune.py", defaults)
-    architecture, checkpoint = _architecture(model)
+    architecture, checkpoint = architecture_of(model)
     in_vtab = dataset.startswith("vtab/")
     row = row_of_table_4(dataset)
 
@@ -55,6 +56,7 @@ def get_config(arg: str) -> ConfigDict:
     config.update(
         {
             "checkpoint": checkpoint,
+            "expects_checkpoint": True,
             "model": {**architecture, "image_size": size},
             "dataset": dataset,
             "train_split": "train800val200" if in_vtab else "train",
@@ -111,8 +113,8 @@ def preprocessing(size: int, crop: str, flip: bool) -> tuple[str, str]:
     )
 
 
-def _architecture(model):
-    """Returns (the `model` part of the config, the checkpoint) that MODEL stands for."""
+def architecture_of(model: str) -> tuple[dict[str, Any], str]:
+    """Returns (the `model` part of a config, its checkpoint) of a name, run or `.keras` file."""
     architecture = saved_arguments(model)
     if architecture is None:
         return {"name": model} | _dropout(model), ""

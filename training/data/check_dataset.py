@@ -8,6 +8,7 @@ import rich.progress
 
 from training.data import dataset_lookup
 from training.data.dataset_spec import DatasetSpec
+from training.io.quiet_tensorflow import import_tensorflow
 
 MAX_DECODED = 100
 
@@ -32,12 +33,13 @@ class Findings(NamedTuple):
     problems: list[str]
 
 
-def check(name: str, data_dir: str | None = None) -> Findings:
+def check(name: str, data_dir: str | None = None, every_image: bool = False) -> Findings:
     """Checks sizes and classes of a copy and decodes images spread over its splits.
 
     Args:
         name: of a data set, see `training.data.dataset_lookup`.
         data_dir: folder of prepared data sets; empty or None is the default of TFDS.
+        every_image: whether to decode all of them rather than `MAX_DECODED`.
 
     Raises:
         NotPreparedError: if there is no copy; the message says how to get it.
@@ -53,7 +55,8 @@ def check(name: str, data_dir: str | None = None) -> Findings:
         for split, size in spec.sizes.items()
         if not size
     ]
-    chosen = spread({split: size for split, size in spec.sizes.items() if size}, MAX_DECODED)
+    sizes = {split: size for split, size in spec.sizes.items() if size}
+    chosen = spread(sizes, len(sizes) * max(sizes.values()) if every_image else MAX_DECODED)
     classes, unreadable = _decode(name, data_dir, chosen)
     problems = empty + unreadable
     outside = sorted(label for label in classes if not 0 <= label < spec.num_classes)
@@ -76,14 +79,12 @@ def _decode(
     name: str, data_dir: str | None, chosen: Sequence[tuple[str, int]]
 ) -> tuple[set[int], list[str]]:
     # Here, so that data that is missing is reported without waiting for TensorFlow.
-    import tensorflow as tf
-
+    tf = import_tensorflow()
     from training.data import random_access
-    from training.data.preprocessing.preprocess import Preprocess
 
     splits = dict.fromkeys(split for split, _ in chosen)
     opened = {split: random_access.open_source(name, split, data_dir) for split in splits}
-    decode = Preprocess("decode")
+    decode = {split: source.preprocess("decode") for split, source in opened.items()}
     classes, unreadable = set(), []
     console = rich.console.Console(stderr=True)
     with rich.progress.Progress(transient=True, console=console) as progress:
@@ -91,8 +92,10 @@ def _decode(
             source = opened[split]
             try:
                 example = source.read(tf.constant(index, tf.int64))
-                decode(example["image"], (0, 0))
+                decode[split](example["image"], (0, 0))
                 classes.update(tf.reshape(example["label"], [-1]).numpy().tolist())
             except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
                 unreadable.append(f"{split} {source.example_id(index)}: {error.message}")
+            except ValueError as error:  # of Pillow, which is not in a graph here
+                unreadable.append(f"{split} {source.example_id(index)}: {error}")
     return classes, unreadable

@@ -48,6 +48,14 @@ class DatasetSpec:
     note: str = ""
     folder: str = ""
 
+    @property
+    def upright(self) -> bool:
+        """Whether photos are turned as their EXIF orientation says.
+
+        Those of TFDS are read as they are stored: published numbers were computed so.
+        """
+        return bool(self.folder)
+
     def ranges(self, split: str) -> list[Range]:
         """Returns the ranges of native splits that the text `split` names."""
         return splits.resolve(split, self.sizes, self.aliases)

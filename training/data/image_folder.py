@@ -25,7 +25,7 @@ from training.io import image_files
 _warn_once = functools.cache(logging.getLogger(__name__).warning)
 
 SPLIT_NAMES = ("train", "validation", "valid", "val", "dev", "test")
-UNREADABLE = (".avif", ".heic", ".heif", ".tif", ".tiff", ".webp")
+UNREADABLE = (".avif", ".heic", ".heif")
 
 
 class ImageFolder(NamedTuple):

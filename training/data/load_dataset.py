@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from training.data import random_access, unreadable_examples
 from training.data.preprocessing.operations import labels
-from training.data.preprocessing.preprocess import Preprocess
 from training.data.skip_counter import SkipCounter
 
 
@@ -53,7 +52,7 @@ def load_dataset(
     """
     skipped = unreadable_examples.counter_for(on_error, skip_counter)
     source = random_access.open_source(name, split, data_dir)
-    process = Preprocess(preprocess, pixel_scale=source.spec.pixel_scale)
+    process = source.preprocess(preprocess)
     if process.batch_operations:
         raise ValueError(f"Expected no mixup outside training. Received: {preprocess!r}.")
 

@@ -67,7 +67,7 @@ def train_dataset(
     share = _share(batch_size, num_input_pipelines, input_pipeline_id)
     skipped = unreadable_examples.counter_for(on_error, skip_counter)
     source = random_access.open_source(name, split, data_dir)
-    process = Preprocess(preprocess, pixel_scale=source.spec.pixel_scale)
+    process = source.preprocess(preprocess)
     batch_operations = list(process.batch_operations)
     if mixup_p:
         batch_operations += parse(f"mixup({mixup_p})")
@@ -129,7 +129,7 @@ def eval_dataset(
     share = _share(batch_size, num_input_pipelines, input_pipeline_id)
     skipped = unreadable_examples.counter_for(on_error, skip_counter)
     source = random_access.open_source(name, split, data_dir)
-    process = Preprocess(preprocess, pixel_scale=source.spec.pixel_scale)
+    process = source.preprocess(preprocess)
     if process.batch_operations:
         raise ValueError(f"Expected no mixup in evaluation. Received: {preprocess!r}.")
     load = _loader(source, process, num_classes or source.spec.num_classes)

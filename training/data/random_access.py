@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from training.data import dataset_lookup, image_folder, tfrecords, vtab_labels
 from training.data.dataset_spec import DatasetSpec
+from training.data.preprocessing.preprocess import Preprocess
 from training.data.tfds_folder import Prepared
 
 
@@ -28,6 +29,10 @@ class Source:
     num_examples: int
     read: Callable[[tf.Tensor], dict[str, tf.Tensor]]
     example_id: Callable[[int], str]
+
+    def preprocess(self, text: str) -> Preprocess:
+        """Returns the operations of `text`, with what the data set's images need."""
+        return Preprocess(text, pixel_scale=self.spec.pixel_scale, upright=self.spec.upright)
 
 
 def open_source(name: str, split: str, data_dir: str | os.PathLike | None = None) -> Source:

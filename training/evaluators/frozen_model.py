@@ -1,6 +1,7 @@
 """A model that is evaluated and not trained: logits and features as functions of images."""
 
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -12,7 +13,7 @@ import keras
 import numpy as np
 
 from keras_vit.typing import Tensor
-from training.io import model_source
+from training.io import exported_texts, model_source
 
 TF_HUB_RANGE = (0.0, 1.0)
 # Side of the images whose pixels are compared with features.
@@ -33,6 +34,10 @@ class FrozenModel:
         image_range: smallest and largest value of the images that it takes.
         preprocess: operations that make such images of files: those of the run's evaluation, or
             `training.io.model_source.resizing`.
+        class_names: of the logits, or None where they are not known.
+        activation: "softmax" or "sigmoid", from logits to probabilities; None without a head.
+        rollout: images -> (batch, rows, columns) in [0, 1], where the model looks; None where
+            that cannot be followed.
     """
 
     name: str
@@ -43,15 +48,19 @@ class FrozenModel:
     image_size: tuple[int, int]
     image_range: tuple[float, float]
     preprocess: str
+    class_names: list[str] | None = None
+    activation: str | None = "softmax"
+    rollout: Callable[[Tensor], np.ndarray] | None = None
 
 
 def load_frozen(
     source: str | os.PathLike, *, layer: str | None = None, **checkpoint: Any
 ) -> FrozenModel:
-    """Loads a model from wherever `training.io.model_source` finds one, or a TF-Hub module.
+    """Loads a model from wherever `training.io.model_source` finds one, or what was exported.
 
     Args:
-        source: of a Keras model, or the directory of a module, which holds `saved_model.pb`.
+        source: of a Keras model, the directory of a TF-Hub module, which holds
+            `saved_model.pb`, or a .tflite file.
         layer: the output used as features: an endpoint or layer of a Keras model, or an attribute
             of a module. None takes `endpoints["representation"]`, or `module.feature_vector`,
             where there is one, and what the model returns otherwise.
@@ -63,9 +72,16 @@ def load_frozen(
     """
     if model_source.is_hub_module(source):
         return _freeze_module(pathlib.Path(source), layer)
+    if pathlib.Path(source).suffix == ".tflite":
+        return _freeze_tflite(pathlib.Path(source))
     loaded = model_source.load_model(source, **checkpoint)
     frozen = freeze(loaded.model, loaded.name, layer=layer)
-    return dataclasses.replace(frozen, preprocess=loaded.preprocess)
+    return dataclasses.replace(
+        frozen,
+        preprocess=loaded.preprocess,
+        class_names=loaded.class_names,
+        activation=loaded.activation if frozen.activation else None,
+    )
 
 
 def untrained(source: str | os.PathLike, *, layer: str | None = None) -> FrozenModel:
@@ -119,7 +135,20 @@ def freeze(
         image_size=image_size,
         image_range=model_source.KERAS_RANGE,
         preprocess=model_source.resizing(image_size),
+        activation="softmax" if getattr(model, "arguments", {}).get("num_classes") else None,
+        rollout=rollout_of(model),
     )
+
+
+def rollout_of(model: keras.Model) -> Callable[[Tensor], np.ndarray] | None:
+    """Returns the attention rollout of a model as a function of images, or None if it has none."""
+    import keras_vit
+
+    if not isinstance(model, keras_vit.VisionTransformer):
+        return None
+    if model.arguments["attention"] != "global":
+        return None
+    return functools.partial(keras_vit.analysis.attention_rollout, model)
 
 
 def inference_function(model: Callable) -> Callable[[Tensor], np.ndarray]:
@@ -178,6 +207,7 @@ def _freeze_module(path, layer):
         digest.update(str(file.relative_to(path)).encode())
         digest.update(file.read_bytes())
     image_size = _module_image_size(module)
+    interface = exported_texts.interface_of(path)
     return FrozenModel(
         name=str(path),
         logits=inference_function(module),
@@ -186,7 +216,44 @@ def _freeze_module(path, layer):
         identity=digest.hexdigest(),
         image_size=image_size,
         image_range=TF_HUB_RANGE,
-        preprocess=model_source.resizing(image_size, TF_HUB_RANGE),
+        preprocess=interface.get("preprocessing")
+        or model_source.resizing(image_size, TF_HUB_RANGE),
+        class_names=exported_texts.labels_of(path),
+        activation=interface.get("activation", "softmax"),
+    )
+
+
+def _freeze_tflite(path):
+    from ai_edge_litert.interpreter import Interpreter
+
+    try:
+        runner = Interpreter(str(path)).get_signature_runner()
+        (image,) = runner.get_input_details().values()
+        (output,) = runner.get_output_details()
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(
+            "Expected a TFLite file with a signature from one image to one output, as `python -m "
+            f"export tflite` writes. Received: {path} ({' '.join(str(error).split())[:200]})"
+        ) from error
+
+    def infer(images: Tensor) -> np.ndarray:
+        each = np.asarray(images, "float32")
+        return np.concatenate([runner(**{"image": one[None]})[output] for one in each])
+
+    image_size = model_source.image_size_of(image["shape"])
+    interface = exported_texts.interface_of(path)
+    return FrozenModel(
+        name=str(path),
+        logits=infer,
+        features=infer,
+        feature_name=output,
+        identity=hashlib.sha256(path.read_bytes()).hexdigest(),
+        image_size=tuple(map(int, image_size)),
+        image_range=TF_HUB_RANGE,
+        preprocess=interface.get("preprocessing")
+        or model_source.resizing(tuple(map(int, image_size)), TF_HUB_RANGE),
+        class_names=exported_texts.labels_of(path),
+        activation=None if output == "representation" else interface.get("activation", "softmax"),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-EXTENSIONS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
+EXTENSIONS = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 SYSTEM_FOLDERS = ("__MACOSX", "__pycache__", "$RECYCLE.BIN", "System Volume Information")
 
 
@@ -46,7 +46,7 @@ def list_images(paths: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
 
 
 def read_images(files: Sequence[pathlib.Path], preprocess: str) -> np.ndarray:
-    """Returns the images of `files`, (images, height, width, channels).
+    """Returns the images of `files`, (images, height, width, channels), photos turned upright.
 
     Args:
         files: image files; their content decides the format, not their extension.
@@ -64,8 +64,8 @@ def read_images(files: Sequence[pathlib.Path], preprocess: str) -> np.ndarray:
     images = []
     for file in files:
         try:
-            images.append(process(tf.constant(file.read_bytes()), tf.constant([0, 0])).numpy())
-        except tf.errors.InvalidArgumentError as error:
+            images.append(process(tf.constant(file.read_bytes()), tf.constant([0, 0])))
+        except (tf.errors.InvalidArgumentError, ValueError) as error:
             reason = str(error).splitlines()[0][:200]
             raise ValueError(f"{file} cannot be read as an image: {reason}") from error
-    return np.stack(images)
+    return process.on_device(tf.stack(images)).numpy()

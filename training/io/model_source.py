@@ -15,7 +15,15 @@ if typing.TYPE_CHECKING:
 # Of the models of this package and of Google's checkpoints.
 KERAS_RANGE = (-1.0, 1.0)
 # What Keras adds to the arguments of a saved model.
-_KERAS_KEYS = ("name", "trainable", "trainable_layers", "dtype")
+_KERAS_KEYS = (
+    "name",
+    "trainable",
+    "trainable_layers",
+    "quantized_layers",
+    "dtype",
+    "class_names",
+    "preprocessing",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,14 +47,20 @@ class SourceModel:
 
     @property
     def class_names(self) -> list[str] | None:
-        """The names of the run's classes in the order of the logits, where they are known."""
-        if not self.run.get("dataset"):
-            return None
+        """What the classes are called in the order of the logits, where that is known."""
+        names = getattr(self.model, "class_names", None)
+        if names or not self.run.get("dataset"):
+            return list(names) if names else None
+        # A run from before models knew their classes.
         from training.data import dataset_lookup
 
-        names = dataset_lookup.get(self.run["dataset"], self.run.get("data_dir")).class_names or ()
+        try:
+            spec = dataset_lookup.get(self.run["dataset"], self.run.get("data_dir"))
+        except FileNotFoundError:
+            return None
         expected = getattr(self.model, "arguments", {}).get("num_classes")
-        return list(names) if names and len(names) == expected else None
+        names = spec.class_names or ()
+        return list(names) if len(names) == expected else None
 
     @property
     def image_size(self) -> tuple[int, int]:
@@ -55,8 +69,9 @@ class SourceModel:
 
     @property
     def preprocess(self) -> str:
-        """The operations that the run was evaluated with, or those of `resizing`."""
-        return self.run.get("eval_preprocess") or resizing(self.image_size)
+        """The operations that it was evaluated with, or those of `resizing`."""
+        known = getattr(self.model, "preprocessing", None)
+        return self.run.get("eval_preprocess") or known or resizing(self.image_size)
 
 
 def load_model(
@@ -70,8 +85,9 @@ def load_model(
     """Loads a Keras model. Nothing in the file is executed.
 
     Args:
-        source: a run directory with `model.keras`, a `.keras` file, or, with `name`, a
-            checkpoint: the path or published name of an .npz or safetensors file.
+        source: a run directory with `model.keras`, a `.keras` file, the published name of a
+            classifier of ImageNet's 1,000 classes, or, with `name`, a checkpoint: the path or
+            published name of an .npz or safetensors file.
         name: of a checkpoint's model, such as "ViT-B/16", which the file does not say.
         num_classes: of a checkpoint's head, which must fit; None leaves out the head and
             pre-training's hidden layer.
@@ -84,8 +100,15 @@ def load_model(
         ValueError: if it is damaged, or of another kind.
     """
     import keras_vit
+    from keras_vit.checkpoints.published_classifiers import published_classifier
+    from keras_vit.imagenet_classes import imagenet_classes
 
     path = pathlib.Path(source)
+    classifier = None if name or path.exists() else published_classifier(str(source))
+    if classifier:
+        name, num_classes = classifier.model, len(imagenet_classes())
+        image_size = image_size or classifier.image_size
+        arguments = {**classifier.arguments, **arguments}
     if name is not None:
         model = keras_vit.create_model(
             name, num_classes=num_classes, image_size=image_size, **arguments

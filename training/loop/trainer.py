@@ -10,6 +10,7 @@ import keras
 import numpy as np
 from ml_collections import ConfigDict
 
+from keras_vit.imagenet_classes import imagenet_classes
 from training import config_keys
 from training.data import pipeline, random_access
 from training.data.preprocessing.preprocess import Preprocess
@@ -88,6 +89,11 @@ class _Run:
         config_keys.derive_steps(config, source.num_examples)
         self.directory = directory
         self.directory.check()
+        if config.expects_checkpoint and not config.checkpoint:
+            logger.warning(
+                "This recipe fine-tunes, and the model starts from random weights. Name some with "
+                "--config.checkpoint=…, or train from scratch: --config=own_photos:FOLDER."
+            )
         self.profile = _profile_range(config.profile)
         self._profiling = False
         self.skip_counter = SkipCounter()
@@ -96,7 +102,7 @@ class _Run:
         keras.utils.set_random_seed(config.seed)
         loss = MeanOutput() if config.masked.target else build_loss(config.loss)
         self.engine.build(
-            lambda: build_model(config, source.spec.num_classes),
+            lambda: build_model(config, source.spec.num_classes, _class_names(source.spec)),
             lambda: build_optimizer(config.optimizer.to_dict() | {"ema_decay": config.ema_decay}),
             loss,
             Preprocess(config.train_preprocess).on_device,
@@ -262,6 +268,12 @@ class _Run:
         if self._profiling:
             self.engine.stop_profile()
             self._profiling = False
+
+
+def _class_names(spec):
+    if spec.name.startswith("imagenet") and spec.num_classes == len(imagenet_classes()):
+        return imagenet_classes()
+    return spec.class_names
 
 
 def _profile_range(text):

@@ -1,6 +1,7 @@
 """The model of a config, with the weights that it starts from."""
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -10,7 +11,9 @@ import keras_vit
 from training.errors import UsageError
 
 
-def build_model(config: ConfigDict, num_classes: int) -> keras.Model:
+def build_model(
+    config: ConfigDict, num_classes: int, class_names: Sequence[str] | None = None
+) -> keras.Model:
     """Returns the model of `config.model`, with the weights of `config.checkpoint` if any.
 
     Transfer removes the whole head, two layers after pre-training, for a single new one (appendix
@@ -19,6 +22,7 @@ def build_model(config: ConfigDict, num_classes: int) -> keras.Model:
     Args:
         config: a complete config.
         num_classes: of the head, unless `config.model` says otherwise.
+        class_names: what the model is told that its classes are called, if it has as many.
 
     Raises:
         UsageError: for an argument that the model does not take.
@@ -37,6 +41,9 @@ def build_model(config: ConfigDict, num_classes: int) -> keras.Model:
         head = ("head",) if config.model.get("representation_size") else ("head", "pre_logits")
         skip = () if config.checkpoint_head == "keep" else head
         keras_vit.load_checkpoint(model, config.checkpoint, skip=skip)
+    model.preprocessing = config.eval_preprocess or None
+    if class_names and len(class_names) == model.arguments["num_classes"]:
+        model.class_names = class_names
     if config.masked.target:
         return keras_vit.MaskedPatchPrediction(model, **config.masked.to_dict())
     return model

@@ -1,12 +1,15 @@
 """The page of a run: one file of HTML that loads nothing from elsewhere."""
 
-import base64
 import html
 import io
+import urllib.parse
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from training.evaluators.metrics import per_class
+from training.reporting.html_page import html_page, image_pair
 
 # Blue for what was trained on, orange for what was held out: apart for every kind of color vision.
 TRAIN_COLOR, EVAL_COLOR = "#2b6cb0", "#c05621"
@@ -17,50 +20,10 @@ PANELS = {
     "learning rate": (("learning_rate", "", TRAIN_COLOR),),
 }
 
-PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light; --line: #d5dbe3; --soft: #5a6675; }}
-body {{ font: 16px/1.5 system-ui, sans-serif; color: #1d2733; background: #fff;
-  max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }}
-h1 {{ margin-bottom: .2rem; }}
-h2 {{ margin-top: 2.2rem; border-bottom: 1px solid var(--line); }}
-p.note, figcaption {{ color: var(--soft); }}
-.tiles {{ display: flex; flex-wrap: wrap; gap: 1rem; }}
-.tile {{ border: 1px solid var(--line); border-radius: .5rem; padding: .6rem 1rem; }}
-.tile b {{ display: block; font-size: 1.5rem; }}
-.curves svg {{ width: 100%; height: auto; }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
-.scroll {{ overflow-x: auto; }}
-td, th {{ padding: .25rem .5rem; text-align: right; border: 1px solid var(--line); }}
-th {{ font-weight: 600; background: #f4f6f9; }}
-.examples {{ display: grid; gap: 1rem;
-  grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); }}
-.examples figure {{ margin: 0; }}
-.examples .pair {{ display: flex; gap: .25rem; }}
-.examples img {{ width: 50%; image-rendering: pixelated; border-radius: .25rem; }}
-.wrong figcaption {{ color: #b83232; font-weight: 600; }}
-pre {{ background: #f4f6f9; padding: 1rem; overflow-x: auto; border-radius: .5rem; }}
-</style>
-</head>
-<body>
-<h1>{title}</h1>
-<p class="note">{subtitle}</p>
-<div class="tiles">{tiles}</div>
-<h2 id="curves">Training</h2>
-<figure class="curves">{curves}
-<figcaption>Each point is one row of <code>metrics.csv</code>.</figcaption></figure>
-{confusion}
-{examples}
-<h2 id="config">Configuration</h2>
-<pre>{config}</pre>
-</body>
-</html>
-"""
+# A matrix of more classes is not read but searched: then the most frequent confusions stand here.
+MATRIX_CLASSES = 40
+WORST_CLASSES = 50
+CONFUSIONS = 20
 
 
 class Example(NamedTuple):
@@ -88,6 +51,7 @@ def report_html(
     confusion: np.ndarray | None = None,
     names: Sequence[str] = (),
     examples: Sequence[Example] = (),
+    files: Mapping[str, str] | None = None,
 ) -> str:
     """Returns the page.
 
@@ -99,18 +63,26 @@ def report_html(
         confusion: (classes, classes) counts, row the label, or None.
         names: of the classes.
         examples: shown in this order.
+        files: {path relative to the page: what it is} to link to.
     """
-    return PAGE.format(
-        title=html.escape(title),
-        subtitle=html.escape(subtitle),
-        tiles="".join(
-            f'<div class="tile"><b>{html.escape(text)}</b>{html.escape(label)}</div>'
-            for label, text in tiles.items()
-        ),
-        curves=_curves(series),
-        confusion=_confusion(confusion, names),
-        examples=_examples(examples, names),
-        config=html.escape(config),
+    sections = [
+        f'<div class="tiles">{_tiles(tiles)}</div>',
+        '<h2 id="curves">Training</h2>'
+        f'<figure class="curves">{_curves(series)}'
+        "<figcaption>Each point is one row of <code>metrics.csv</code>.</figcaption></figure>",
+        _classes(confusion, names),
+        _confusion(confusion, names),
+        _examples(examples, names),
+        _files(files),
+        f'<h2 id="config">Configuration</h2><pre>{html.escape(config)}</pre>',
+    ]
+    return html_page(title, subtitle, "\n".join(filter(None, sections)))
+
+
+def _tiles(tiles):
+    return "".join(
+        f'<div class="tile"><b>{html.escape(text)}</b>{html.escape(label)}</div>'
+        for label, text in tiles.items()
     )
 
 
@@ -141,15 +113,59 @@ def _curves(series):
             if len(lines) > 1:
                 axis.legend(frameon=False)
         text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None})
+        figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)
     svg = text.getvalue()
-    return svg[svg.index("<svg") :]
+    # Axes and numbers are as light or dark as the text around them.
+    return svg[svg.index("<svg") :].replace("#000000", "currentColor")
+
+
+def _classes(confusion, names):
+    """Precision and recall of each class, the worst recall first."""
+    if confusion is None or not len(confusion):
+        return ""
+    table = per_class(confusion, names)
+    recall = np.diag(confusion) / np.maximum(confusion.sum(axis=1), 1)
+    seen = np.flatnonzero(confusion.sum(axis=1))
+    worst = seen[np.argsort(recall[seen], kind="stable")]
+    shown = [table.rows[i] for i in worst[:WORST_CLASSES]]
+    note = "Worst recall first."
+    if len(confusion) > len(shown):
+        note += (
+            f" {len(shown)} of {len(confusion):,} classes, {len(seen):,} of which have images here."
+        )
+    return (
+        f'<h2 id="classes">Classes</h2><p class="note">{note}</p>'
+        f'<div class="scroll">{_table(table.columns, shown)}</div>'
+    )
+
+
+def _table(columns, rows, text_columns=(4,)):
+    """Returns a table whose first column names its rows."""
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in columns)
+    lines = []
+    for name, *cells in rows:
+        shown = "".join(
+            f'<td class="text" title="{html.escape(str(cell))}">{html.escape(str(cell))}</td>'
+            if position in text_columns
+            else f"<td>{html.escape(str(cell))}</td>"
+            for position, cell in enumerate(cells, start=1)
+        )
+        lines.append(f"<tr>{_row_head(name)}{shown}</tr>")
+    return f"<table><tr>{head}</tr>{''.join(lines)}</table>"
+
+
+def _row_head(name):
+    return f'<th scope="row" title="{html.escape(name)}">{html.escape(name)}</th>'
 
 
 def _confusion(confusion, names):
-    if confusion is None or len(confusion) > 40:
+    if confusion is None:
         return ""
-    head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in names)
+    if len(confusion) > MATRIX_CLASSES:
+        return _frequent_confusions(confusion, names)
+    head = "".join(
+        f'<th scope="col" title="{html.escape(name)}">{html.escape(name)}</th>' for name in names
+    )
     rows = []
     for name, counts in zip(names, confusion, strict=True):
         total = max(int(counts.sum()), 1)
@@ -158,52 +174,38 @@ def _confusion(confusion, names):
             f'color:{"#fff" if count / total > 0.5 else "inherit"}">{int(count) or ""}</td>'
             for count in counts
         )
-        rows.append(f"<tr><th scope='row'>{html.escape(name)}</th>{cells}</tr>")
+        rows.append(f"<tr>{_row_head(name)}{cells}</tr>")
     return (
         '<h2 id="confusion">Confusion matrix</h2><p class="note">Row: the label. Column: the '
-        f'prediction.</p><div class="scroll"><table><tr><th></th>{head}</tr>{"".join(rows)}'
-        "</table></div>"
+        f'prediction.</p><div class="scroll"><table class="matrix"><tr><th></th>{head}</tr>'
+        f"{''.join(rows)}</table></div>"
     )
 
 
-def _png(pixels, side=96):
-    from PIL import Image
-
-    image = Image.fromarray(np.clip(np.rint(pixels), 0, 255).astype(np.uint8))
-    width = max(1, round(side * image.width / image.height))
-    if image.height < side:
-        image = image.resize((width, side), Image.Resampling.NEAREST)
-    else:
-        image = image.resize((width, side), Image.Resampling.BILINEAR)
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG")
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
-
-
-def _overlay(image, attention):
-    from PIL import Image
-
-    height, width, _ = image.shape
-    mask = Image.fromarray(np.float32(attention)).resize((width, height), Image.Resampling.BILINEAR)
-    return image * np.clip(np.asarray(mask), 0, 1)[..., None]
+def _frequent_confusions(confusion, names):
+    mistakes = confusion * (1 - np.eye(len(confusion), dtype=confusion.dtype))
+    order = np.argsort(-mistakes, axis=None, kind="stable")[:CONFUSIONS]
+    pairs = zip(*np.unravel_index(order, mistakes.shape), strict=True)
+    rows = [
+        (names[label], names[prediction], int(mistakes[label, prediction]))
+        for label, prediction in pairs
+        if mistakes[label, prediction]
+    ]
+    if not rows:
+        return ""
+    table = _table(("label", "taken for", "images"), rows, text_columns=(1,))
+    return f'<h2 id="confusion">Most frequent confusions</h2><div class="scroll">{table}</div>'
 
 
 def _examples(examples, names):
     figures = []
     for image, true, predicted, attention in examples:
-        label = html.escape(names[true])
         right = true == predicted
-        caption = label if right else f"{label}, taken for {html.escape(names[predicted])}"
-        pictures = {"image": image}
-        if attention is not None:
-            pictures["attention"] = _overlay(image, attention)
-        pair = "".join(
-            f'<img alt="{kind} of {label}" src="{_png(pixels)}">'
-            for kind, pixels in pictures.items()
-        )
+        label = names[true] if right else f"{names[true]}, taken for {names[predicted]}"
         figures.append(
-            f'<figure class="{"right" if right else "wrong"}"><div class="pair">{pair}</div>'
-            f"<figcaption>{caption}</figcaption></figure>"
+            f'<figure class="{"right" if right else "wrong"}">'
+            f"{image_pair(image, attention, names[true])}"
+            f"<figcaption>{html.escape(label)}</figcaption></figure>"
         )
     if not figures:
         return ""
@@ -213,3 +215,14 @@ def _examples(examples, names):
         "the class token's attention down through all layers. Mistakes come first.</p>"
         f'<div class="examples">{"".join(figures)}</div>'
     )
+
+
+def _files(files):
+    if not files:
+        return ""
+    lines = "".join(
+        f'<li><a href="{urllib.parse.quote(path)}">{html.escape(path)}</a>, '
+        f"{html.escape(what)}</li>"
+        for path, what in files.items()
+    )
+    return f'<h2 id="files">Files</h2><ul>{lines}</ul>'

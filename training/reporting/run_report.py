@@ -6,7 +6,9 @@ import pathlib
 
 import numpy as np
 
-from training.io.atomic import write_text
+from training.evaluators.frozen_model import rollout_of
+from training.io.atomic import whole_file, write_text
+from training.io.model_source import load_model
 from training.reporting.read_metrics import read_metrics
 from training.reporting.report_html import Example, report_html
 
@@ -14,6 +16,18 @@ from training.reporting.report_html import Example, report_html
 MAX_IMAGES = 2000
 MAX_EXAMPLES = 18
 MAX_MISTAKES = 6
+# Of more classes only those that occur are counted: the matrix would not fit into memory.
+MAX_CLASSES = 4096
+# What the page shows of the evaluation split, so that it can be drawn without its images.
+EVALUATION = "evaluation.npz"
+_KINDS = {
+    ".keras": "a Keras model",
+    ".tflite": "a TFLite file",
+    ".npz": "a checkpoint in the official layout",
+    ".csv": "numbers",
+    ".gz": "a TF-Hub module, packed",
+}
+_NO_EXPORTS = ("checkpoints", "tensorboard", "assets", "variables")
 
 
 def report_run(run: str | os.PathLike, *, data_dir: str | None = None) -> pathlib.Path:
@@ -24,7 +38,8 @@ def report_run(run: str | os.PathLike, *, data_dir: str | None = None) -> pathli
         data_dir: where the evaluation split is now; None is where the run found it.
 
     Raises:
-        FileNotFoundError: if `run` holds no finished run, or its data is gone.
+        FileNotFoundError: if `run` holds no finished run, or its data is gone and no page was
+            drawn before.
     """
     run = pathlib.Path(run)
     absent = [n for n in ("config.json", "metrics.csv", "model.keras") if not (run / n).exists()]
@@ -36,38 +51,77 @@ def report_run(run: str | os.PathLike, *, data_dir: str | None = None) -> pathli
     config = json.loads((run / "config.json").read_text())
     config["data_dir"] = data_dir or config["data_dir"]
     series = read_metrics(run / "metrics.csv")
-    evaluated = _evaluated(run, config) if config["eval_split"] else {}
+    source = load_model(run)
+    evaluated = _evaluated(run, source, config) if config["eval_split"] else {}
     page = report_html(
         title=f"{run.resolve().name}: {config['dataset']}",
         subtitle=_subtitle(config, evaluated),
         series=series,
         tiles=_tiles(series, config),
         config=json.dumps(config, indent=2, sort_keys=True),
+        files=_files(run),
         **evaluated,
     )
     write_text(run / "report.html", page)
     return run / "report.html"
 
 
-def _evaluated(run, config):
-    """Returns what the page shows of the evaluation split."""
-    from training.data import dataset_lookup
-    from training.io.model_source import load_model
-
-    model = load_model(run).model
-    spec = dataset_lookup.get(config["dataset"], config["data_dir"] or None)
-    names = spec.class_names or [str(i) for i in range(spec.num_classes)]
-    images, labels = _images(config)
-    predictions = model.predict(images, batch_size=32, verbose=0).argmax(axis=-1)
-    confusion = np.zeros((len(names), len(names)), np.int64)
+def _evaluated(run, source, config):
+    """Returns what the page shows of the evaluation split, kept for when its data is gone."""
+    file = run / EVALUATION
+    try:
+        results = _results(source.model, config)
+        with whole_file(file) as temporary, temporary.open("wb") as stream:
+            np.savez_compressed(stream, **results)
+    except FileNotFoundError:
+        if not file.exists():
+            raise
+        with np.load(file) as kept:
+            results = dict(kept)
+    classes = np.arange(int(results["num_classes"]))
+    names = source.class_names or list(map(str, classes))
+    if len(classes) > MAX_CLASSES:
+        classes = np.unique(np.concatenate([results["labels"], results["predictions"]]))
+    names = [names[number] for number in classes]
+    labels = np.searchsorted(classes, results["labels"])
+    predictions = np.searchsorted(classes, results["predictions"])
+    confusion = np.zeros((len(classes), len(classes)), np.int64)
     np.add.at(confusion, (labels, predictions), 1)
-    examples = _examples(model, images, labels, predictions)
+    attention = results["attention"] if len(results["attention"]) else None
+    examples = [
+        Example(
+            image=results["images"][position],
+            label=int(labels[index]),
+            prediction=int(predictions[index]),
+            attention=None if attention is None else attention[position],
+        )
+        for position, index in enumerate(results["chosen"])
+    ]
     return {"confusion": confusion, "names": names, "examples": examples}
+
+
+def _results(model, config):
+    """Returns the arrays of `EVALUATION`: of all images labels and predictions, of some more."""
+    images, labels = _images(config)
+    logits = model.predict(images, batch_size=32, verbose=0)
+    predictions = logits.argmax(axis=-1)
+    chosen = _chosen(labels, predictions)
+    look = rollout_of(model)
+    return {
+        "num_classes": np.array(logits.shape[-1]),
+        "labels": labels,
+        "predictions": predictions,
+        "chosen": chosen,
+        "images": np.rint((images[chosen] + 1) * 127.5).clip(0, 255).astype(np.uint8),
+        "attention": look(images[chosen]) if look and len(chosen) else np.zeros(0),
+    }
 
 
 def _images(config):
     from training.data import pipeline
+    from training.data.preprocessing.preprocess import Preprocess
 
+    on_device = Preprocess(config["eval_preprocess"]).on_device
     dataset = pipeline.eval_dataset(
         name=config["dataset"],
         split=config["eval_split"],
@@ -79,29 +133,18 @@ def _images(config):
     images, labels = [], []
     for batch in dataset:
         real = np.asarray(batch["mask"]) > 0
-        images.append(np.asarray(batch["image"])[real])
+        images.append(np.asarray(on_device(batch["image"]))[real])
         labels.append(np.asarray(batch["label"])[real].argmax(axis=-1))
         if sum(map(len, images)) >= MAX_IMAGES:
             break
     return np.concatenate(images)[:MAX_IMAGES], np.concatenate(labels)[:MAX_IMAGES]
 
 
-def _examples(model, images, labels, predictions):
+def _chosen(labels, predictions):
+    """Returns which images are shown: some mistakes, then one of each class."""
     wrong = np.flatnonzero(labels != predictions)[:MAX_MISTAKES]
     right = _one_of_each(labels, np.flatnonzero(labels == predictions))
-    chosen = np.concatenate([wrong, right])[:MAX_EXAMPLES].astype(int)
-    if not len(chosen):
-        return []
-    attention = _attention(model, images[chosen])
-    return [
-        Example(
-            image=(images[index] + 1) * 127.5,
-            label=int(labels[index]),
-            prediction=int(predictions[index]),
-            attention=None if attention is None else attention[position],
-        )
-        for position, index in enumerate(chosen)
-    ]
+    return np.concatenate([wrong, right])[:MAX_EXAMPLES].astype(int)
 
 
 def _one_of_each(labels, candidates):
@@ -110,15 +153,18 @@ def _one_of_each(labels, candidates):
     return candidates[first]
 
 
-def _attention(model, images):
-    import keras_vit
-    from keras_vit.analysis import attention_rollout
-
-    if not isinstance(model, keras_vit.VisionTransformer):
-        return None
-    if model.arguments["attention"] != "global":
-        return None
-    return attention_rollout(model, images)
+def _files(run):
+    """Returns {path in the run: what it is} of what the run and its exports wrote."""
+    found = {}
+    for path in sorted(run.rglob("*")):
+        parents = path.relative_to(run).parts[:-1]
+        if any(part.startswith(".") or part in _NO_EXPORTS for part in parents):
+            continue
+        if path.name == "saved_model.pb":
+            found[path.parent.relative_to(run).as_posix() + "/"] = "a TF-Hub module"
+        elif path.suffix in _KINDS and path.name != EVALUATION:
+            found[path.relative_to(run).as_posix()] = _KINDS[path.suffix]
+    return found
 
 
 def _subtitle(config, evaluated):
@@ -136,6 +182,9 @@ def _tiles(series, config):
     if "eval_top1" in last:
         tiles["top-1 accuracy"] = f"{100 * last['eval_top1']:.2f} %"
         tiles["images evaluated"] = f"{int(last['eval_count']):,}"
+        best, accuracy = max(series["eval_top1"], key=lambda row: row[1])
+        if len(series["eval_top1"]) > 1:
+            tiles[f"best top-1 accuracy, at step {best:,}"] = f"{100 * accuracy:.2f} %"
     if "loss" in last:
         tiles["training loss"] = f"{last['loss']:.4f}"
     tiles["steps"] = f"{config['total_steps']:,}"

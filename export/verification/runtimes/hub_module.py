@@ -26,7 +26,8 @@ class HubModule:
         self._path = path
         try:
             self._module = tensorflow_hub.load(str(path))
-            outputs = self._module.signatures["serving_default"].structured_outputs
+            signature = self._module.signatures["serving_default"]
+            outputs = signature.structured_outputs
         except Exception as error:
             # Damage shows as any of a dozen errors, depending on which file has it.
             raise ExportError(
@@ -39,6 +40,9 @@ class HubModule:
                 "with signatures only. `python -m export hub` writes callable ones."
             )
         self.output = "logits" if "logits" in outputs else "representation"
+        (images,) = signature.structured_input_signature[1].values()
+        sides = tuple(images.shape)[1:3]
+        self.image_size: tuple[int, int] | None = sides if all(sides) else None
 
     def run(self, images: np.ndarray) -> np.ndarray:
         return in_batches(self._module, images)

@@ -21,6 +21,7 @@ class NpzCheckpoint:
 
     kind = "npz"
     flex_operations: list[str] | None = None
+    image_size: tuple[int, int] | None = None
 
     def __init__(self, path: str | os.PathLike, model: keras.Model):
         self._model = type(model).from_config(model.get_config())

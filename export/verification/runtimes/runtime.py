@@ -24,10 +24,12 @@ class Runtime(Protocol):
         output: what it computes, "logits" or "representation".
         flex_operations: names of operations that need TensorFlow itself on a phone; None where
             that is no question.
+        image_size: (height, width) that it takes; None for any, or where the model says it.
     """
 
     kind: str
     output: str
+    image_size: tuple[int, int] | None
     flex_operations: list[str] | None
 
     def run(self, images: np.ndarray) -> np.ndarray:

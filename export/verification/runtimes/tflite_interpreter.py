@@ -40,6 +40,8 @@ class TFLiteInterpreter:
                 "`python -m export tflite`."
             )
         (self.output,) = outputs
+        _, height, width, _ = map(int, self._runner.get_input_details()["image"]["shape"])
+        self.image_size: tuple[int, int] | None = (height, width)
 
     def run(self, images: np.ndarray) -> np.ndarray:
         results = [self._runner(image=image[None])[self.output] for image in images]

@@ -3,9 +3,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_hub as hub
+from PIL import Image
 
 import export.hub.to_hub
 import keras_vit
+from keras_vit.photos import prepare_photo
+from training.io.exported_texts import interface_of, labels_of
 
 LABELS = ["cat", "dog", "tench", "château", "a b"]
 
@@ -109,11 +112,38 @@ def test_signatures_take_floats_integers_and_files(model, module, images):
 
 def test_bytes_of_another_size_are_resized(model, module):
     image = np.random.default_rng(2).integers(0, 256, (50, 41, 3)).astype("uint8")
-    resized = tf.image.resize(image / np.float32(255), (32, 32), antialias=True)
+    resized = tf.image.resize(image / np.float32(255), (32, 32))
     answer = module.signatures["serving_bytes"](
         image_bytes=tf.constant([tf.io.encode_png(image).numpy()])
     )
     np.testing.assert_allclose(answer["logits"], expected(model, resized[None].numpy()), atol=1e-5)
+
+
+def test_a_model_that_knows_its_classes_and_photos_hands_them_over(make_vit, tmp_path):
+    model = make_vit()
+    model.class_names = LABELS
+    model.preprocessing = "decode|resize_small(40)|central_crop(32)|value_range(-1, 1)"
+    path = export.to_hub(model, tmp_path / "m", activation="sigmoid")
+    assert labels_of(path) == LABELS
+    assert interface_of(path) == {
+        "image_size": [32, 32],
+        "image_range": [0, 1],
+        "preprocessing": "decode|resize_small(40)|central_crop(32)|value_range(0,1)",
+        "activation": "sigmoid",
+    }
+    # The module prepares encoded photos by itself, one that was taken sideways too.
+    pixels = np.random.default_rng(2).integers(0, 256, (50, 41, 3)).astype("uint8")
+    exif = Image.Exif()
+    exif[0x0112] = 8
+    Image.fromarray(pixels).save(tmp_path / "photo.png", exif=exif)
+    answer = hub.load(str(path)).signatures["serving_bytes"](
+        image_bytes=tf.constant([(tmp_path / "photo.png").read_bytes()])
+    )
+    prepared = prepare_photo(np.rot90(pixels), model.preprocessing)[None]
+    logits = keras.ops.convert_to_numpy(model(prepared, training=False))
+    np.testing.assert_allclose(answer["logits"], logits, atol=1e-4)
+    features = export.to_hub(model, tmp_path / "f", output="representation")
+    assert labels_of(features) is None and interface_of(features)["activation"] is None
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from ai_edge_litert.compiled_model import CompiledModel
 from ai_edge_litert.interpreter import Interpreter
 
 import export
-from export.tflite.mediapipe_metadata import labels_of
 from export.tflite.to_tflite import to_tflite_files
+from training.io.exported_texts import interface_of, labels_of
 
 LABELS = ["cat", "dog", "tench", "château", "a b"]
 # Largest error of logits whose standard deviation is about 1.
@@ -198,10 +198,34 @@ def test_metadata_names_pixels_and_labels(files, quantization):
 
     assert labels_of(files[quantization]) == LABELS
     with zipfile.ZipFile(files[quantization]) as archive:
-        assert archive.testzip() is None and archive.namelist() == ["labels.txt"]
+        assert archive.testzip() is None and archive.namelist() == ["interface.json", "labels.txt"]
 
 
-def test_equal_exports_are_equal_and_without_labels_nothing_is_appended(model, plain, tmp_path):
+def test_a_model_that_knows_its_classes_and_photos_hands_them_over(make_vit, images, tmp_path):
+    model = make_vit()
+    model.class_names = LABELS
+    model.preprocessing = "decode|resize_small(40)|central_crop(32)|value_range(-1, 1)"
+    file = export.to_tflite(model, tmp_path / "m.tflite", activation="sigmoid")
+    assert labels_of(file) == LABELS
+    expected = "decode|resize_small(40)|central_crop(32)|value_range(0,1)"
+    assert interface_of(file) == {
+        "image_size": [32, 32],
+        "image_range": [0, 1],
+        "preprocessing": expected,
+        "activation": "sigmoid",
+    }
+    assert expected.encode() in file.read_bytes().split(b"interface.json")[0]
+    features = make_vit(num_classes=None)
+    file = export.to_tflite(features, tmp_path / "f.tflite")
+    assert labels_of(file) is None and interface_of(file)["activation"] is None
+    np.testing.assert_allclose(
+        Interpreter(str(file)).get_signature_runner()(image=images[:1])["representation"],
+        keras.ops.convert_to_numpy(features(images[:1] * 2 - 1)),
+        atol=1e-4,
+    )
+
+
+def test_equal_exports_are_equal_and_plain_ones_have_no_labels(model, plain, tmp_path):
     again = export.to_tflite(model, tmp_path / "m.tflite")
     assert again.read_bytes() == plain.read_bytes()
     assert labels_of(plain) is None

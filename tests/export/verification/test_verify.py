@@ -188,6 +188,14 @@ def test_an_artifact_of_another_model_is_refused(make_vit, module, tflite, image
             verify(model, artifact, images)
 
 
+def test_a_model_of_another_size_is_told_in_pixels(make_vit, module, tflite):
+    larger = make_vit(num_layers=1, image_size=(64, 32))
+    images = np.zeros((2, 64, 32, 3), "float32")
+    for path in (module, tflite):
+        with pytest.raises(ExportError, match=r"of 64 x 32 pixels.*for 32 x 32"):
+            verify(larger, path, images)
+
+
 def test_missing_damaged_and_foreign_artifacts(model, module, tflite, images, tmp_path):
     with pytest.raises(FileNotFoundError, match="nothing at"):
         verify(model, tmp_path / "none.tflite", images)

@@ -118,3 +118,37 @@ def test_global_policy_is_followed(make_vit):
         keras.config.set_dtype_policy(before)
     assert model.blocks[0].compute_dtype == "bfloat16"
     assert model.get_layer("head").compute_dtype == "float32"
+
+
+def test_models_keep_what_they_are_told_of_classes_and_photos(make_vit, tmp_path):
+    model = make_vit(num_classes=3)
+    assert model.class_names is None and "class_names" not in model.get_config()
+    model.class_names = ["crow", "finch", "château d'eau"]
+    model.preprocessing = "decode|resize(16)|value_range(-1, 1)"
+    model.save(tmp_path / "m.keras")
+    for copy in (
+        keras.saving.load_model(tmp_path / "m.keras"),
+        type(model).from_config(model.get_config()),
+    ):
+        assert copy.class_names == ("crow", "finch", "château d'eau")
+        assert copy.preprocessing == model.preprocessing
+        assert copy.get_config() == model.get_config()
+    with pytest.raises(ValueError, match="each of the model's 3 classes"):
+        model.class_names = ["crow", "finch"]
+    with pytest.raises(ValueError, match="each of the model's 0 classes"):
+        make_vit(num_classes=None).class_names = ["crow"]
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_a_quantized_model_opens_again(make_vit, tmp_path, mode):
+    model = make_vit(num_layers=1, representation_size=12)
+    model.quantize(mode)
+    model.save(tmp_path / "m.keras")
+    copy = keras.saving.load_model(tmp_path / "m.keras")
+    images = np.random.default_rng(0).uniform(-1, 1, (2, 16, 16, 3)).astype("float32")
+    np.testing.assert_array_equal(
+        keras.ops.convert_to_numpy(copy(images)), keras.ops.convert_to_numpy(model(images))
+    )
+    kinds = {str(weight.dtype) for weight in copy.weights}
+    assert "int8" in kinds
+    assert copy.get_config() == model.get_config()

@@ -35,6 +35,30 @@ def test_check_reports_sizes_classes_and_decoding(digits_dir, capsys):
     assert "train: 1,438 examples" in output
     assert "10 classes, 10 of them among the images decoded" in output
     assert "100 images decoded: all well" in output
+    assert "1,697 images not looked at: --all decodes every one" in output
+
+
+def test_all_decodes_every_image(tmp_path, capsys):
+    write_images(tmp_path, [f"{kind}/{number}.png" for kind in "ab" for number in range(60)])
+    found = sorted(tmp_path.glob("*/*"))
+    for file in found[7], found[80]:
+        file.write_bytes(b"no image")
+    assert main(["check", f"folder:{tmp_path}", "--all"]) == 1
+    output = capsys.readouterr().out
+    assert "118 of 120 images decoded: see above" in output and "not looked at" not in output
+    assert all(
+        f"problem: train {file.relative_to(tmp_path)}" in output for file in (found[7], found[80])
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["check"], ["chek", "digits"], ["check", "no_such_set"], ["check", "digits", "--al"]],
+)
+def test_bad_use_is_one_line_and_status_2(arguments, capsys):
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1
 
 
 def write_images(root, names):

@@ -106,7 +106,7 @@ def test_folders_of_systems_are_neither_classes_nor_splits(tmp_path, caplog):
             ["train/a/1.png", "train/b/1.png", "test/a/1.png", "test/d/1.png"],
             "1 of 3 classes have no image in the split test: b",
         ),
-        (["a/1.png", "b/1.png", "b/2.webp", "b/3.TIFF"], "1 .tiff, 1 .webp, which are not read"),
+        (["a/1.png", "b/1.png", "b/2.avif", "b/3.HEIC"], "1 .avif, 1 .heic, which are not read"),
     ],
 )
 def test_what_trains_another_model_than_one_thinks_is_logged(tmp_path, caplog, names, message):
@@ -116,6 +116,6 @@ def test_what_trains_another_model_than_one_thinks_is_logged(tmp_path, caplog, n
 
 
 def test_formats_that_are_not_read_are_named(tmp_path):
-    fill(tmp_path, ["a/1.webp", "b/2.webp"])
-    with pytest.raises(ValueError, match=r"Found none below .*, but 2 \.webp\."):
+    fill(tmp_path, ["a/1.heic", "b/2.heic"])
+    with pytest.raises(ValueError, match=r"Found none below .*, but 2 \.heic\."):
         image_folder.scan(tmp_path)

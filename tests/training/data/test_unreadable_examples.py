@@ -127,7 +127,7 @@ def test_a_pipeline_that_fails_everywhere_raises_its_own_error(digits_dir):
         list(dataset.take(1))
 
 
-@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "GIF", "BMP"])
+@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF"])
 def test_fuzzed_bytes_decode_or_raise(file_format):
     rng = random.Random(0)
     seeds = [encode(90, file_format, (17, 23))]

@@ -84,3 +84,35 @@ def test_arguments_of_a_saved_model_build_its_like(tmp_path):
     keras.Sequential([keras.Input((4,))]).save(tmp_path / "foreign.keras")
     with pytest.raises(ValueError, match=r"VisionTransformer.*foreign\.keras, a Sequential"):
         saved_arguments(tmp_path / "foreign.keras")
+
+
+def test_a_published_classifier_needs_its_name_alone(tmp_path, monkeypatch):
+    whole = keras_vit.create_model("ViT-Ti/16", image_size=32)
+    keras_vit.save_checkpoint(whole, tmp_path / "whole.npz")
+    asked = []
+
+    def find(name):
+        asked.append(name)
+        return tmp_path / "whole.npz"
+
+    monkeypatch.setattr("keras_vit.checkpoints.load.find_checkpoint", find)
+    source = load_model("augreg/Ti_16-imagenet2012", image_size=32)
+    assert asked == ["augreg/Ti_16-imagenet2012"]
+    assert source.class_names[:2] == ["tench", "goldfish"]
+    assert source.model.arguments["num_classes"] == 1000 and source.image_size == (32, 32)
+
+
+def test_a_run_says_what_its_model_says_and_not_what_its_folder_would(tmp_path):
+    model = small(num_classes=2)
+    model.class_names, model.preprocessing = ("crow", "finch"), "decode|resize(16)"
+    model.save(tmp_path / "model.keras")
+    config = {**CONFIG, "dataset": f"folder:{tmp_path / 'gone'}"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert load_model(tmp_path).class_names == ["crow", "finch"]
+    assert load_model(tmp_path).preprocess == CONFIG["eval_preprocess"]
+    assert load_model(tmp_path / "model.keras").preprocess == "decode|resize(16)"
+    # One from before models knew their classes.
+    model.class_names = None
+    model.save(tmp_path / "model.keras")
+    assert load_model(tmp_path).class_names is None
+    assert saved_arguments(tmp_path / "model.keras") == model.arguments

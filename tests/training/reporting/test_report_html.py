@@ -93,6 +93,53 @@ def test_reads_metrics_without_blank_cells(report):
     assert series["eval_top1"] == [(20, 0.75)]
 
 
+def page_of(**arguments):
+    defaults = {"title": "t", "subtitle": "s", "series": {}, "tiles": {}, "config": ""}
+    return Page(report_html(**{**defaults, **arguments}))
+
+
+def test_classes_have_recall_and_precision_the_worst_first():
+    confusion = np.array([[3, 1, 0], [0, 4, 0], [2, 0, 0]])
+    page = page_of(confusion=confusion, names=["cat", "dog", "a <very> long name"])
+    text = "|".join(page.text)
+    start = text[text.index("Worst recall first.") :]
+    assert start.index("a <very> long name") < start.index("cat") < start.index("dog")
+    assert "cat|4|75.00|60.00|dog (1)" in text
+    assert {"classes", "confusion"} <= page.ids
+    titles = [attributes.get("title") for tag, attributes in page.tags if tag == "th"]
+    assert titles.count("a <very> long name") == 3
+
+
+def test_thousands_of_classes_are_a_page_still():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3000, 2000)
+    predictions = np.where(rng.uniform(size=2000) < 0.5, labels, (labels + 7) % 3000)
+    confusion = np.zeros((3000, 3000), np.int64)
+    np.add.at(confusion, (labels, predictions), 1)
+    names = [f"class {number}" for number in range(3000)]
+    page = page_of(confusion=confusion, names=names)
+    text = "|".join(page.text)
+    assert f"50 of 3,000 classes, {len(set(labels)):,} of which have images here" in text
+    rows = [attributes for tag, attributes in page.tags if tag == "tr"]
+    assert len(rows) == 1 + 50 + 1 + 20
+    assert "Most frequent confusions" in text and "Confusion matrix" not in text
+    assert len(text) < 20_000
+
+
+def test_files_are_linked_relative_to_the_page():
+    page = page_of(files={"hub/": "a TF-Hub module", "my model.tflite": "a TFLite file"})
+    links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
+    assert links == ["hub/", "my%20model.tflite"]
+
+
+def test_the_page_has_a_dark_side(report):
+    text = report.read_text()
+    assert "prefers-color-scheme: dark" in text and "color-scheme: light dark" in text
+    svg = text[text.index("<svg") : text.index("</svg>")]
+    # Lines and numbers of the axes take the color of the text, and nothing is painted beneath.
+    assert "currentColor" in svg and "#000000" not in svg and "#ffffff" not in svg
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed to render the page")
 def test_chromium_renders_it(report, tmp_path):
     flags = [

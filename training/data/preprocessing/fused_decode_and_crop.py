@@ -73,7 +73,7 @@ class _DecodeAndCrop:
 
         # What a branch not taken holds still costs time, so this one knows that it has no JPEG.
         return tf.cond(
-            tf.io.is_jpeg(image),
+            self.decode.is_upright_jpeg(image),
             of_jpeg,
-            lambda: self.crop.cut(self.decode.other_than_jpeg(image), seed),
+            lambda: self.crop.cut(self.decode.other_than_upright_jpeg(image), seed),
         )

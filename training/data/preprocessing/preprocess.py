@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from training.data.preprocessing.fused_decode_and_crop import fuse
 from training.data.preprocessing.operation import MAX_OPERATIONS, Operation
+from training.data.preprocessing.operations.decoding import Decode
 from training.data.preprocessing.parser import parse
 
 
@@ -17,12 +18,21 @@ class Preprocess:
         device_operations: operations after `on_device`, for the training step to apply.
     """
 
-    def __init__(self, text: str, *, pixel_scale: int = 1):
+    def __init__(
+        self,
+        text: str,
+        *,
+        pixel_scale: int = 1,
+        upright: bool = True,
+        graph_only: bool = False,
+    ):
         """Parses `text`.
 
         Args:
             text: operations, see `training.data.preprocessing.parser`.
             pixel_scale: factor on the pixels as they are stored.
+            upright: whether `decode` turns photos as their EXIF orientation says.
+            graph_only: whether `decode` keeps to operations of TensorFlow; see `Decode`.
 
         Raises:
             ValueError: for a malformed text, an unknown operation or wrong arguments.
@@ -35,6 +45,10 @@ class Preprocess:
         self.batch_operations = [op for op in host if op.stage == "batch"]
         self.label_operations = [op for op in host if op.stage == "label"]
         operations = [op for op in host if op.stage == "image"]
+        for op in operations:
+            if isinstance(op.apply, Decode):
+                op.apply.upright = op.apply.upright and upright
+                op.apply.graph_only = graph_only
         if pixel_scale != 1:
             position = 1 if operations and operations[0].name == "decode" else 0
             operations.insert(position, Operation("pixel_scale", _scale(pixel_scale)))

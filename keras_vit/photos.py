@@ -1,0 +1,138 @@
+"""Photos as files have them, made into images of a model with NumPy and Pillow alone.
+
+`training.data.preprocessing` does the same in TensorFlow, for whole data sets and with more
+operations.
+"""
+
+import ast
+import os
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from keras_vit.typing import Tensor
+
+
+def read_photo(file: str | os.PathLike | BinaryIO, upright: bool = True) -> np.ndarray:
+    """Returns a photo as people see it.
+
+    Gray, palette and CMYK become RGB; of 16 bits the upper 8 are kept; transparency is dropped,
+    which shows the colors beneath it; of an animation the first frame is taken.
+
+    Args:
+        file: JPEG, PNG, WebP, TIFF, BMP, GIF or whatever else Pillow reads.
+        upright: whether to turn it as its EXIF orientation says.
+
+    Returns:
+        (height, width, 3) uint8 RGB.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it cannot be read as an image.
+    """
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    try:
+        with Image.open(file) as photo:
+            turned = ImageOps.exif_transpose(photo) if upright else photo
+            if turned.mode.startswith("I"):
+                turned = Image.fromarray((np.asarray(turned) >> 8).astype(np.uint8))
+            return np.asarray(turned.convert("RGB"))
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno:
+            raise
+        # What is damaged fails in many ways, depending on which byte it is.
+        named = isinstance(file, str | os.PathLike)
+        reason = "an unknown format" if isinstance(error, UnidentifiedImageError) else str(error)
+        said = f"{file} cannot be read as an image" if named else "Pillow cannot read it"
+        raise ValueError(f"{said}: {reason}") from error
+
+
+def prepare_photo(photo: Tensor, operations: str) -> np.ndarray:
+    """Applies a text of operations that makes a photo into an image of a model.
+
+    Args:
+        photo: (height, width, 3) uint8.
+        operations: as `model.preprocessing`: `decode`, `resize`, `resize_small`, `central_crop`,
+            `value_range`, `to_uint8` and `on_device`, joined by `|`; see docs/data.md.
+
+    Returns:
+        float32, of the size and range that the operations say.
+
+    Raises:
+        ValueError: for another operation, or a way of resizing other than bilinear and area.
+    """
+    image = np.asarray(photo)
+    for part in operations.split("|"):
+        call = ast.parse(part.strip(), mode="eval").body
+        name = getattr(getattr(call, "func", call), "id", "")
+        arguments = [ast.literal_eval(each) for each in getattr(call, "args", ())]
+        keywords = {str(k.arg): ast.literal_eval(k.value) for k in getattr(call, "keywords", ())}
+        if name not in _OPERATIONS:
+            raise ValueError(
+                f"Expected operations among {', '.join(_OPERATIONS)}. Received: {part!r} in "
+                f"{operations!r}. `python -m training predict` has all of them; or pass images "
+                "that are prepared, in [-1, 1]."
+            )
+        image = _OPERATIONS[name](image, *arguments, **keywords)
+    return np.asarray(image, "float32")
+
+
+def _resize(image, size, method="bilinear", antialias=False):
+    height, width = (size, size) if isinstance(size, int) else size
+    if antialias or method not in _WEIGHTS:
+        raise ValueError(
+            f"Expected to resize without anti-aliasing, by {' or '.join(_WEIGHTS)}. Received: "
+            f"{method!r}, antialias={antialias}. `python -m training predict` has all methods."
+        )
+    rows = _WEIGHTS[method](height, image.shape[0])
+    columns = _WEIGHTS[method](width, image.shape[1])
+    return np.einsum("hr,rcx,wc->hwx", rows, image, columns, optimize=True)
+
+
+def _resize_small(image, size, method="area", antialias=False):
+    height, width = image.shape[:2]
+    factor = size / min(height, width)
+    return _resize(image, (round(height * factor), round(width * factor)), method, antialias)
+
+
+def _central_crop(image, size):
+    height, width = (size, size) if isinstance(size, int) else size
+    top, left = (image.shape[0] - height) // 2, (image.shape[1] - width) // 2
+    if min(top, left) < 0:
+        raise ValueError(
+            f"central_crop of {height}×{width} needs an image at least that large; resize before "
+            f"it. Received the shape: {image.shape}"
+        )
+    return image[top : top + height, left : left + width]
+
+
+def _value_range(image, low=-1.0, high=1.0, in_low=0.0, in_high=255.0):
+    return (np.asarray(image, "float32") - in_low) * ((high - low) / (in_high - in_low)) + low
+
+
+def _bilinear(new, old):
+    """Returns (new, old) float32: half-pixel centers, without anti-aliasing."""
+    centers = ((np.arange(new) + 0.5) * (old / new) - 0.5).clip(0, old - 1)
+    return np.maximum(0, 1 - np.abs(centers[:, None] - np.arange(old))).astype("float32")
+
+
+def _area(new, old):
+    """Returns (new, old) float32: the part of each old pixel in each new one."""
+    scale = old / new
+    start, pixel = np.arange(new)[:, None] * scale, np.arange(old)
+    overlap = np.minimum(start + scale, pixel + 1) - np.maximum(start, pixel)
+    return (overlap.clip(0) / scale).astype("float32")
+
+
+_WEIGHTS: dict[str, Callable[[int, int], np.ndarray]] = {"bilinear": _bilinear, "area": _area}
+_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "decode": lambda image, **_: image,
+    "resize": _resize,
+    "resize_small": _resize_small,
+    "central_crop": _central_crop,
+    "value_range": _value_range,
+    "to_uint8": lambda image: np.rint(image).clip(0, 255).astype(np.uint8),
+    "on_device": lambda image: image,
+}

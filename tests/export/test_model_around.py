@@ -1,0 +1,106 @@
+"""A user's Sequential around one of our models goes through the exporters."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow_hub as hub
+
+import export
+from export.__main__ import main
+from export.errors import ExportError
+
+
+@pytest.fixture(scope="module")
+def core(make_vit):
+    return make_vit(num_classes=None, num_layers=1)
+
+
+def sequential(*layers, size=(40, 36, 3)):
+    model = keras.Sequential([keras.Input(size), *layers])
+    for weight in model.layers[-1].weights:
+        weight.assign(keras.random.normal(weight.shape, seed=3))
+    return model
+
+
+def users_model(core, activation=None):
+    keras.utils.set_random_seed(0)
+    return sequential(
+        keras.layers.RandomFlip("horizontal"),
+        keras.layers.Resizing(32, 32),
+        keras.layers.Rescaling(1 / 127.5, offset=-1),
+        core,
+        keras.layers.Dropout(0.5),
+        keras.layers.Dense(3, activation=activation),
+    )
+
+
+@pytest.fixture(scope="module")
+def photos():
+    """(4, 40, 36, 3) float32 in [0, 1]."""
+    return np.random.default_rng(0).uniform(0, 1, (4, 40, 36, 3)).astype("float32")
+
+
+def test_everything_before_and_after_is_handed_over(core, photos, tmp_path):
+    model = users_model(core)
+    expected = keras.ops.convert_to_numpy(model(photos * 255, training=False))
+    module = hub.load(str(export.to_hub(model, tmp_path / "m", labels=["a", "b", "c"])))
+    np.testing.assert_allclose(module(photos), expected, atol=1e-4)
+    assert module.feature_vector(photos).shape == (4, 32)
+    file = export.to_tflite(model, tmp_path / "m.tflite")
+    for path in (tmp_path / "m", file):
+        report = export.verify(model, path, photos, costs=False)
+        assert report.ok and not report.flex_operations, str(report)
+    # The module trains: the model inside, and the head.
+    assert len(module.trainable_variables) == len(core.weights) + 2
+
+
+def test_probabilities_become_logits_again(core, photos, tmp_path):
+    model = users_model(core, activation="softmax")
+    expected = keras.ops.convert_to_numpy(model(photos * 255, training=False))
+    module = hub.load(str(export.to_hub(model, tmp_path / "m")))
+    answer = module.signatures["serving_default"](images=keras.ops.convert_to_tensor(photos))
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
+    assert np.abs(answer["logits"] - expected).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    "rescaling, low, high", [((2.0, -1.0), 0, 1), ((1 / 127.5, -1.0), 0, 255), (None, -1, 1)]
+)
+def test_the_range_of_images_is_found(core, photos, tmp_path, rescaling, low, high):
+    before = [keras.layers.Rescaling(rescaling[0], offset=rescaling[1])] if rescaling else []
+    model = sequential(*before, core, keras.layers.Dense(3), size=(32, 32, 3))
+    images = photos[:, :32, :32]
+    expected = keras.ops.convert_to_numpy(model(images * (high - low) + low, training=False))
+    module = hub.load(str(export.to_hub(model, tmp_path / "m")))
+    np.testing.assert_allclose(module(images), expected, atol=1e-4)
+
+
+def test_a_saved_one_on_the_command_line(core, photos, tmp_path, capsys):
+    users_model(core).save(tmp_path / "m.keras")
+    np.savez(tmp_path / "photos.npz", images=photos)
+    source, file = tmp_path / "m.keras", tmp_path / "m.tflite"
+    options = [f"--output={file}", f"--dataset={tmp_path / 'photos.npz'}", "--quantization=none"]
+    assert main(["tflite", str(source), *options]) == 0
+    assert "good" in capsys.readouterr().out
+
+
+def test_what_cannot_be_handed_over_is_said(core, make_vit, tmp_path):
+    wrong_range = sequential(
+        keras.layers.Rescaling(1 / 255), core, keras.layers.Dense(3), size=(32, 32, 3)
+    )
+    any_size = keras.Sequential(
+        [keras.Input((None, None, 3)), keras.layers.Resizing(32, 32), core, keras.layers.Dense(3)]
+    )
+    no_head = sequential(core, keras.layers.Dense(3), keras.layers.ReLU(), size=(32, 32, 3))
+    relu = sequential(core, keras.layers.Dense(3, activation="relu"), size=(32, 32, 3))
+    foreign = sequential(keras.layers.Flatten(), keras.layers.Dense(3), size=(32, 32, 3))
+    for model, message in (
+        (wrong_range, r"bring images of .* to \[-1, 1\]"),
+        (any_size, "Expected images of one size"),
+        (no_head, "ends with a Dense layer"),
+        (relu, "with softmax or with sigmoid"),
+        (foreign, r"Expected one of .* or a keras\.Sequential around one"),
+    ):
+        with pytest.raises(ExportError, match=message):
+            export.to_hub(model, tmp_path / "m")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,104 @@
+"""Photos to names."""
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+import keras_vit
+from keras_vit.imagenet_classes import imagenet_classes
+
+NAMES = ("crow", "finch", "great tit")
+
+
+@pytest.fixture
+def model(make_vit):
+    model = make_vit(num_classes=3)
+    for weight in model.get_layer("head").weights:
+        weight.assign(keras.random.normal(weight.shape, seed=1))
+    model.class_names = NAMES
+    return model
+
+
+@pytest.fixture
+def photos():
+    """(3, 20, 30, 3) uint8."""
+    return np.random.default_rng(0).integers(0, 256, (3, 20, 30, 3)).astype(np.uint8)
+
+
+def expected(model, images):
+    logits = keras.ops.convert_to_numpy(model(images, training=False))
+    return keras.ops.convert_to_numpy(keras.ops.softmax(logits))
+
+
+def test_the_most_probable_come_first_under_their_names(model):
+    size = model.input_shape[1:3]
+    images = np.random.default_rng(1).uniform(-1, 1, (4, *size, 3)).astype("float32")
+    probabilities = expected(model, images)
+    predictions = keras_vit.predict(model, images, top=2)
+    for row, classes in zip(probabilities, predictions, strict=True):
+        order = np.argsort(-row)[:2]
+        assert [name for name, _ in classes] == [NAMES[i] for i in order]
+        np.testing.assert_allclose([p for _, p in classes], row[order], atol=1e-6)
+    assert keras_vit.predict(model, images[0]) == [
+        [(name, pytest.approx(p, abs=1e-6)) for name, p in keras_vit.predict(model, images)[0]]
+    ]
+    sigmoid = keras_vit.predict(model, images, top=3, activation="sigmoid")
+    assert sum(p for _, p in sigmoid[0]) != pytest.approx(1)
+    model.class_names = None
+    assert {name for name, _ in keras_vit.predict(model, images)[0]} == {"0", "1", "2"}
+
+
+def test_files_and_bytes_are_photos(model, photos, tmp_path):
+    files = [tmp_path / f"{number}.png" for number in range(3)]
+    for file, photo in zip(files, photos, strict=True):
+        Image.fromarray(photo).save(file)
+    of_bytes = keras_vit.predict(model, photos, top=3)
+    assert keras_vit.predict(model, files, top=3) == of_bytes
+    (alone,) = keras_vit.predict(model, str(files[1]), top=3)
+    assert alone == [(name, pytest.approx(value, abs=1e-6)) for name, value in of_bytes[1]]
+    height, width = model.input_shape[1:3]
+    model.preprocessing = f"decode|resize([{height},{width}])|value_range(-1,1)"
+    assert keras_vit.predict(model, photos, top=3) == of_bytes
+    model.preprocessing = (
+        f"decode|resize_small(18)|central_crop([{height},{width}])|value_range(-1,1)"
+    )
+    assert keras_vit.predict(model, photos, top=3) != of_bytes
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda images: images * 255, r"in \[-1, 1\].*in \[0, 255\].*uint8; else pass"),
+        (lambda images: images * np.nan, r"in \[-1, 1\].*nan"),
+        (lambda images: (images * 300).astype(int), "in 0..255"),
+        (lambda images: images[:, :8], "Expected images of 16 x 16 pixels"),
+        (lambda images: images[..., :1], r"shape \(batch, height, width, 3\)"),
+        (lambda images: images[:0], "at least one"),
+    ],
+)
+def test_other_sizes_and_ranges_are_refused(model, change, message):
+    images = np.zeros((2, 16, 16, 3), "float32")
+    images[:, 3] = 1
+    assert len(keras_vit.predict(model, images)) == 2
+    with pytest.raises(ValueError, match=message):
+        keras_vit.predict(model, change(images))
+
+
+def test_bad_use(model, make_vit):
+    images = np.zeros((1, 16, 16, 3), "float32")
+    for arguments in ({"top": 0}, {"top": 1.5}, {"activation": "relu"}):
+        with pytest.raises(ValueError, match=next(iter(arguments))):
+            keras_vit.predict(model, images, **arguments)
+    with pytest.raises(ValueError, match="a model of keras_vit with a head"):
+        keras_vit.predict(make_vit(num_classes=None), images)
+    with pytest.raises(FileNotFoundError):
+        keras_vit.predict(model, "nowhere.jpg")
+
+
+def test_imagenets_names():
+    names = imagenet_classes()
+    assert len(set(names)) == 1000
+    expected = {0: "tench", 1: "goldfish", 134: "crane (bird)", 517: "crane (machine)"}
+    expected |= {281: "tabby", 639: "maillot, tank suit", 999: "toilet tissue"}
+    assert {index: names[index] for index in expected} == expected

@@ -1,0 +1,84 @@
+"""The tutorial does what it says: its commands one after the other, its Python, its notebook."""
+
+import json
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+ROOT = pathlib.Path(__file__).parents[1]
+TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
+SHORT = ["--config.total_steps=6", "--config.optimizer.warmup_steps=2", "--config.batch_size=8"]
+
+
+def run(*arguments, cwd):
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); sys.argv[0] = 'keras-vit'; "
+    code += "from export.console_script import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, str(ROOT), *arguments]
+    result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=500)
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    return result.stdout + result.stderr
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder beside no code, with photos of two classes, one of them taken sideways."""
+    rng = np.random.default_rng(0)
+    for label, name in enumerate(("crow", "finch")):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(15):
+            pixels = rng.integers(0, 60, (30, 40, 3)) + 150 * label
+            exif = Image.Exif()
+            exif[0x0112] = 1 + 5 * (number == 0)
+            image = Image.fromarray(pixels.astype(np.uint8))
+            image.save(tmp_path / "photos" / name / f"{number}.jpg", exif=exif)
+    image.save(tmp_path / "new_photo.jpg")
+    return tmp_path
+
+
+@pytest.mark.long
+def test_commands_one_after_the_other(place):
+    blocks = re.findall(r"```\n(keras-vit .*?)```", TUTORIAL, re.DOTALL)
+    lines = [line for block in blocks for line in block.strip().splitlines()]
+    assert len(lines) == 10
+    outputs = {}
+    for line in lines:
+        _, *arguments = shlex.split(line)
+        if "model=augreg/Ti_16" in line:
+            continue  # it downloads
+        if arguments[0] == "train":
+            arguments += SHORT
+        outputs[line] = run(*arguments, cwd=place)
+    assert len(outputs) == 9
+    texts = list(outputs.values())
+    assert "30 images decoded: all well" in texts[0]
+    assert "new_photo.jpg" in texts[2] and {"crow", "finch"} <= set(texts[2].split())
+    assert texts[3].startswith("file,rank,class,probability\n") and texts[3].count("\n") == 31
+    assert (place / "runs/predictions.html").read_text().count("attention of") == 30
+    assert "result" in texts[5] and "good" in texts[5]
+    page = (place / "runs/photos/report.html").read_text()
+    assert 'href="phone.tflite"' in page and 'href="module/"' in page
+    # The Python below it, on the run that the commands left.
+    (example,) = re.findall(r"```python\n(.*?)```", TUTORIAL, re.DOTALL)
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{example}"
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True)
+    assert "'finch'" in result.stdout
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_from_top_to_bottom(tmp_path):
+    notebook = json.loads((ROOT / "docs" / "tutorial.ipynb").read_text())
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    cells += ["print('accuracy', metrics['eval_top1'], 'ok', report.ok)"]
+    code = "\n\n".join([f"import sys; sys.path.insert(0, {str(ROOT)!r})", *cells])
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=900)
+    assert result.returncode == 0, result.stderr[-3000:]
+    accuracy = float(re.search(r"accuracy ([\d.]+) ok True", result.stdout)[1])
+    assert accuracy > 0.8

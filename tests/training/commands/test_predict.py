@@ -1,0 +1,135 @@
+"""`predict`: one answer from a run and all that is made of it."""
+
+import csv
+import io
+import json
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+import export
+import keras_vit
+from training.commands import predict
+
+NAMES = ["crow", "great <tit>"]
+PREPROCESS = "decode|resize_small(20)|central_crop(16)|value_range(-1,1)"
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(0)
+    model = keras_vit.VisionTransformer(
+        image_size=16,
+        patch_size=8,
+        hidden_size=16,
+        mlp_dim=32,
+        num_heads=2,
+        num_layers=2,
+        num_classes=2,
+    )
+    model.get_layer("head").kernel.assign(keras.random.normal((16, 2), seed=1))
+    model.class_names, model.preprocessing = NAMES, PREPROCESS
+    return model
+
+
+@pytest.fixture(scope="module")
+def sources(model, tmp_path_factory):
+    """A run whose data is gone, and everything that is made of it."""
+    root = tmp_path_factory.mktemp("sources")
+    run = root / "run"
+    run.mkdir()
+    model.save(run / "model.keras")
+    config = {"dataset": "folder:/gone", "data_dir": "", "eval_preprocess": PREPROCESS}
+    (run / "config.json").write_text(json.dumps({**config, "loss": "softmax"}))
+    model.save(root / "m.keras")
+    export.to_hub(model, root / "module")
+    export.to_tflite(model, root / "m.tflite")
+    return {path.name: path for path in (run, root / "m.keras", root / "module", root / "m.tflite")}
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("photos")
+    rng = np.random.default_rng(0)
+    for number in range(3):
+        pixels = rng.integers(0, 256, (24, 36, 3)).astype(np.uint8)
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        Image.fromarray(pixels).save(folder / f"{number}.png", exif=exif)
+    return folder
+
+
+def answers(capsys, *arguments):
+    assert predict.main([*map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", ["run", "m.keras", "module", "m.tflite"])
+def test_every_source_gives_the_models_answer(name, sources, photos, model, capsys):
+    found = answers(capsys, sources[name], photos)
+    files = sorted(photos.iterdir())
+    assert [each["file"] for each in found] == list(map(str, files))
+    expected = keras_vit.predict(model, files)
+    for each, classes in zip(found, expected, strict=True):
+        assert [one["class"] for one in each["classes"]] == [name for name, _ in classes]
+        probabilities = [one["probability"] for one in each["classes"]]
+        np.testing.assert_allclose(probabilities, [p for _, p in classes], atol=1e-4)
+        assert sum(probabilities) == pytest.approx(1, abs=1e-5)
+
+
+def test_tables_csv_and_other_names(sources, photos, tmp_path, capsys):
+    photo = photos / "1.png"
+    assert predict.main([str(sources["run"]), str(photo), "--top=1", "--csv"]) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert row["file"] == str(photo) and row["rank"] == "1" and row["class"] in NAMES
+    labels = tmp_path / "labels.txt"
+    labels.write_text("uno\ndue\n")
+    assert predict.main([str(sources["run"]), str(photo), f"--labels={labels}"]) == 0
+    assert {"uno", "due"} <= set(capsys.readouterr().out.split())
+
+
+def test_a_page_with_the_rollout_beside_each_photo(sources, photos, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    assert predict.main([str(sources["run"]), str(photos), f"--output={page}"]) == 0
+    text = page.read_text()
+    assert text.count('alt="image of') == text.count('alt="attention of') == 3
+    assert "great &lt;tit&gt;" in text and "<tit>" not in text
+    assert "http" not in text
+    assert predict.main([str(sources["m.tflite"]), str(photos), f"--output={page}"]) == 0
+    assert 'alt="attention of' not in page.read_text()
+
+
+def test_bad_use_is_one_line(sources, photos, tmp_path, capsys):
+    (tmp_path / "notes.jpg").write_text("no image")
+    (tmp_path / "labels.txt").write_text("one\n")
+    (tmp_path / "broken.tflite").write_text("no model")
+    run = sources["run"]
+    for arguments, message in (
+        ([run], "PHOTO"),
+        ([run, tmp_path / "nowhere.jpg"], "nowhere.jpg"),
+        ([run, tmp_path / "notes.jpg"], "notes.jpg cannot be read as an image"),
+        ([run, photos, "--top=0"], "--top"),
+        ([run, photos, f"--labels={tmp_path / 'labels.txt'}"], "a name for each of 2 classes"),
+        ([tmp_path / "nothing", photos], "Expected a run directory"),
+        ([tmp_path / "broken.tflite", photos], "broken.tflite"),
+        (["x.npz", photos, "--model=ViT-B/16"], "--num_classes"),
+        ([run, photos, "--json", "--csv"], "not allowed"),
+    ):
+        assert predict.main(list(map(str, arguments))) == 2, arguments
+        error = capsys.readouterr().err
+        assert message in error and error.startswith("error: ") and error.count("\n") == 1, error
+
+
+def test_a_model_without_a_head_is_refused(photos, tmp_path, capsys):
+    features = keras_vit.VisionTransformer(
+        image_size=16, patch_size=8, hidden_size=8, mlp_dim=8, num_heads=1, num_layers=1,
+        num_classes=None,
+    )  # fmt: skip
+    features.save(tmp_path / "features.keras")
+    export.to_hub(features, tmp_path / "module")
+    export.to_tflite(features, tmp_path / "features.tflite")
+    for name in ("features.keras", "module", "features.tflite"):
+        assert predict.main([str(tmp_path / name), str(photos)]) == 2, name
+        assert "Expected a model with a head" in capsys.readouterr().err

@@ -1,0 +1,76 @@
+"""The recipe for one's own photos."""
+
+import logging
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from training.config_keys import complete
+from training.configs import finetune, own_photos
+from training.loop import trainer
+from training.loop.run_directory import RunDirectory
+
+
+def fill(root, folders):
+    for number, folder in enumerate(folders):
+        (root / folder).mkdir(parents=True)
+        pixels = np.full((20, 30, 3), 60 * number, np.uint8)
+        Image.fromarray(pixels).save(root / folder / "1.png")
+
+
+def test_a_fifth_is_held_out_unless_there_are_splits(tmp_path):
+    fill(tmp_path / "one", ["crow", "finch"])
+    config = complete(own_photos.get_config(str(tmp_path / "one")))
+    assert config.dataset == f"folder:{tmp_path / 'one'}"
+    assert (config.train_split, config.eval_split) == ("train[:80%]", "train[80%:]")
+    fill(tmp_path / "two", ["train/crow", "val/crow", "train/finch", "val/finch"])
+    config = own_photos.get_config(f"{tmp_path / 'two'},size=48,steps=50")
+    assert (config.train_split, config.eval_split) == ("train", "val")
+    assert (config.total_steps, config.optimizer.warmup_steps) == (50, 5)
+    assert config.model.image_size == 48
+    assert "inception_crop(48," in config.train_preprocess
+    assert config.eval_preprocess == "decode|resize(48)|value_range(-1,1)"
+
+
+def test_the_folder_is_found_from_any_place(tmp_path, monkeypatch):
+    fill(tmp_path, ["crow", "finch"])
+    monkeypatch.chdir(tmp_path.parent)
+    assert own_photos.get_config(tmp_path.name).dataset == f"folder:{tmp_path}"
+    for wrong in ("", "nowhere", "nowhere,size=3"):
+        with pytest.raises(ValueError, match="Expected own_photos:FOLDER"):
+            own_photos.get_config(wrong)
+    with pytest.raises(ValueError, match="KEY one of model, size, steps"):
+        own_photos.get_config(f"{tmp_path},epochs=3")
+
+
+def test_from_a_checkpoint_the_rest_is_fine_tuning(tmp_path):
+    fill(tmp_path, ["crow", "finch"])
+    config = complete(own_photos.get_config(f"{tmp_path},model=ViT-Ti/16"))
+    assert config.model.name == "ViT-Ti/16" and config.model.image_size == 224
+    assert (config.optimizer.name, config.optimizer.base_lr) == ("sgd", 0.003)
+    assert config.expects_checkpoint and not config.checkpoint
+    config = complete(own_photos.get_config(f"{tmp_path},model=augreg/Ti_16,size=64"))
+    assert (config.model.name, config.checkpoint) == ("ViT-Ti/16", "augreg/Ti_16")
+    assert config.model.image_size == 64
+
+
+def test_fine_tuning_from_random_weights_warns(tmp_path, caplog, tiny, monkeypatch):
+    class Enough(Exception):
+        pass
+
+    def stop(self):
+        raise Enough
+
+    monkeypatch.setattr(trainer._Run, "__enter__", stop)
+    monkeypatch.setattr(RunDirectory, "close", lambda self: None)
+
+    def warnings_of(**changes):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "training"), pytest.raises(Enough):
+            trainer.train(tiny(**changes), tmp_path / "run")
+        return caplog.text
+
+    assert finetune.get_config("ViT-B/16,cifar10").expects_checkpoint
+    assert "starts from random weights" in warnings_of(expects_checkpoint=True)
+    assert "random weights" not in warnings_of()

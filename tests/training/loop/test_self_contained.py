@@ -1,0 +1,69 @@
+"""A run says all of itself when the folder it was trained on is gone."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from export.__main__ import main as export_main
+from training.commands import predict, report
+from training.io.exported_texts import labels_of
+from training.io.model_source import load_model
+from training.loop import trainer
+
+NAMES = ["crow", "great tit", "finch of the far north"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 6), ("test", 3)):
+        for label, name in enumerate(sorted(NAMES)):
+            (tmp_path / "photos" / split / name).mkdir(parents=True)
+            for number in range(count):
+                pixels = rng.integers(0, 40, (20, 24, 3)) + 100 * label
+                file = tmp_path / "photos" / split / name / f"{number}.png"
+                Image.fromarray(pixels.astype(np.uint8)).save(file)
+    return tmp_path / "photos"
+
+
+def test_a_run_whose_folder_is_gone(folder, tiny, tmp_path, capsys):
+    run, photo = tmp_path / "run", tmp_path / "photo.png"
+    config = tiny(
+        dataset=f"folder:{folder}",
+        eval_split="test",
+        total_steps=8,
+        eval_every_steps=4,
+        mixup_p=0.0,
+    )
+    trainer.train(config, run)
+    shutil.copy(next((folder / "test" / "crow").iterdir()), photo)
+    first = (run / "report.html").read_text()
+    shutil.rmtree(folder)
+
+    for source in (run, run / "best.keras"):
+        assert load_model(source).class_names == sorted(NAMES)
+        assert load_model(source).preprocess == config.eval_preprocess
+        assert predict.main([str(source), str(photo), "--json"]) == 0
+        (found,) = json.loads(capsys.readouterr().out)
+        assert {each["class"] for each in found["classes"]} == set(NAMES)
+
+    module = run / "module"
+    assert export_main(["hub", str(run), f"--output={module}"]) == 0
+    assert "not verified: the run's images are gone" in capsys.readouterr().out
+    assert labels_of(module) == sorted(NAMES)
+
+    assert report.main([str(run)]) == 0
+    again = (run / "report.html").read_text()
+    assert 'href="module/"' in again and 'href="module/"' not in first
+    # The rest is as it was, images included.
+    start, end = 'id="classes"', 'id="files"'
+    assert (
+        again[again.index(start) : again.index(end)] == first[first.index(start) : first.index(end)]
+    )
+    (run / "evaluation.npz").unlink()
+    capsys.readouterr()
+    assert report.main([str(run)]) == 2
+    assert "does not exist" in capsys.readouterr().err

@@ -1,0 +1,98 @@
+"""Your own photos, some dozens to some thousands: `--config=own_photos:FOLDER[,KEY=VALUE…]`.
+
+FOLDER holds one sub-folder of photos for each class. A fifth of them is held out for evaluation,
+unless there are folders train/ and test/ (or validation/, val/, dev/) above the classes.
+
+Keys:
+    model: what to start from: a published name such as `augreg/Ti_16`, which is downloaded, a run
+        directory or `.keras` file, or the name of a model such as `ViT-Ti/16`, with its weights
+        given by `--config.checkpoint=FILE`. Without it, a small model trains from scratch, which
+        is for trying things out: a few hundred photos teach it little.
+    size: image size in pixels, 96 from scratch and 224 from a checkpoint unless said otherwise.
+    steps: number of updates, 1,000 from scratch and 200 from a checkpoint.
+
+Everything else is overridden as usual, for example `--config.batch_size=16`.
+"""
+
+import pathlib
+
+from ml_collections import ConfigDict
+
+from keras_vit.checkpoints.published import published
+from training import paper
+from training.config_file_argument import parse_options
+from training.config_keys import default_config
+from training.configs import finetune
+
+HELD_OUT = ("test", "validation", "valid", "val", "dev")
+# For batches of 32, of the rates that the paper's sweeps try.
+FINE_TUNING_LR = 0.003
+
+
+def get_config(arg: str = "") -> ConfigDict:
+    """Returns the config; see the module's text for `arg`."""
+    folder, *rest = (part.strip() for part in arg.split(","))
+    options = parse_options(rest, {"model": "", "size": 0, "steps": 0})
+    path = pathlib.Path(folder.removeprefix("folder:")).expanduser().absolute()
+    if not folder or not path.is_dir():
+        raise ValueError(
+            "Expected own_photos:FOLDER, with FOLDER holding one sub-folder of photos for each "
+            f"class. Received: {arg!r}."
+        )
+    config = default_config()
+    config.dataset = f"folder:{path}"
+    splits = [name for name in HELD_OUT if (path / "train").is_dir() and (path / name).is_dir()]
+    config.train_split, config.eval_split = ("train", splits[0]) if splits else _shares()
+    config.batch_size = 32
+    config.log_every_steps = 20
+    config.eval_every_steps = 100
+    config.on_error = "skip"
+    config.optimizer.clip_norm = 1.0
+    if options["model"]:
+        _fine_tuning(config, options["model"])
+    else:
+        _from_scratch(config)
+    size = options["size"] or config.model.image_size
+    config.model.image_size = size
+    config.total_steps = options["steps"] or config.total_steps
+    config.optimizer.warmup_steps = config.total_steps // 10
+    config.train_preprocess = (
+        f"decode|inception_crop({size}, area_min=0.2)|flip_lr|value_range(-1,1)"
+    )
+    config.eval_preprocess = f"decode|resize({size})|value_range(-1,1)"
+    return config
+
+
+def _shares():
+    # Photos are in the order of a hash of their names, so that both shares hold every class.
+    return "train[:80%]", "train[80%:]"
+
+
+def _from_scratch(config):
+    config.model = {
+        "name": "",
+        "image_size": 96,
+        "patch_size": 12,
+        "hidden_size": 128,
+        "mlp_dim": 256,
+        "num_heads": 4,
+        "num_layers": 4,
+        "position_embedding": "sincos_2d",
+    }
+    config.total_steps = 1000
+    config.optimizer.base_lr = 1e-3
+    config.optimizer.weight_decay = 0.1
+
+
+def _fine_tuning(config, model):
+    row = published(model)
+    if row:
+        architecture, config.checkpoint = {"name": row.model, **row.arguments}, model
+    else:
+        architecture, config.checkpoint = finetune.architecture_of(model)
+    config.model = {**architecture, "image_size": 224}
+    config.expects_checkpoint = True
+    config.total_steps = 200
+    config.optimizer.name = "sgd"
+    config.optimizer.base_lr = FINE_TUNING_LR
+    config.optimizer.momentum = paper.TABLE_4_MOMENTUM

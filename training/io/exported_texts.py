@@ -1,0 +1,29 @@
+"""The texts inside of what `export` writes: class names, and what goes in and comes out."""
+
+import json
+import os
+import pathlib
+import zipfile
+from typing import Any
+
+
+def labels_of(path: str | os.PathLike) -> list[str] | None:
+    """Returns the class names inside of a TF-Hub module or TFLite file, or None without any."""
+    text = _text(path, "labels.txt")
+    return None if text is None else text.splitlines()
+
+
+def interface_of(path: str | os.PathLike) -> dict[str, Any]:
+    """Returns what `export.interface` wrote into a module or TFLite file, or {}."""
+    return json.loads(_text(path, "interface.json") or "{}")
+
+
+def _text(path, name):
+    path = pathlib.Path(path)
+    if path.is_dir():
+        file = path / "assets" / name
+        return file.read_text(encoding="utf-8") if file.is_file() else None
+    if not zipfile.is_zipfile(path):
+        return None
+    with zipfile.ZipFile(path) as archive:
+        return archive.read(name).decode("utf-8") if name in archive.namelist() else None

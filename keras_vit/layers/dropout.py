@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 
+from keras_vit.layers.batch_random import batch_random
 from keras_vit.layers.remat import RepeatableSeeds
 from keras_vit.typing import Tensor
 
@@ -43,7 +44,7 @@ class Dropout(keras.layers.Layer):
         if not training or self.rate == 0:
             return inputs
         shape = self.noise_shape(inputs)
-        return keras.random.dropout(inputs, self.rate, shape, seed=self.seed_generator)
+        return batch_random().dropout(inputs, self.rate, shape, seed=self.seed_generator)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return input_shape

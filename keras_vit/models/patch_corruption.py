@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from keras_vit.layers.batch_random import batch_random
 from keras_vit.typing import Tensor
 
 
@@ -71,8 +72,9 @@ class PatchCorruption(keras.layers.Layer):
         batch, rows, columns, channels = ops.shape(stem)
         tokens = ops.reshape(stem, (-1, self.patches, channels))
         shape = (batch, self.patches)
-        order = ops.argsort(keras.random.uniform(shape, seed=self.seed_generator), axis=-1)
-        offset = keras.random.randint(shape, 1, self.patches, seed=self.seed_generator)
+        draws = batch_random()
+        order = ops.argsort(draws.uniform(shape, seed=self.seed_generator), axis=-1)
+        offset = draws.randint(shape, 1, self.patches, seed=self.seed_generator)
         other = (ops.arange(self.patches) + offset) % self.patches
         others = ops.take_along_axis(tokens, other[..., None], axis=1)
 

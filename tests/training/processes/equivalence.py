@@ -24,8 +24,10 @@ STEPS, BATCH, CLASSES = 30, 16, 5
 CASES = {
     "sgd": {"name": "sgd", "base_lr": 0.05, "clip_norm": 0.5, "ema_decay": 0.9},
     "adamw": {"name": "adamw", "base_lr": 1e-3, "weight_decay": 0.1},
+    "random": {"name": "sgd", "base_lr": 0.05, "clip_norm": 0.5},
 }
-ACCUMULATION = {"sgd": 2, "adamw": 1}
+ACCUMULATION = {"sgd": 2, "adamw": 1, "random": 2}
+RATES = ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate")
 
 rng = np.random.default_rng(0)
 IMAGES = rng.normal(size=(64, 16, 16, 3)).astype("float32")
@@ -55,7 +57,8 @@ def eval_dataset(pipelines, pipeline):
 def make(strategy, case):
     keras.utils.set_random_seed(1)
     with strategy.scope():
-        model = tiny_vit(num_layers=1)
+        rates = dict.fromkeys(RATES if case == "random" else (), 0.2)
+        model = tiny_vit(num_layers=1, **rates)
         optimizer = build_optimizer({"total_steps": 40, "warmup_steps": 3} | CASES[case])
         optimizer.build(model.trainable_variables)
     return TrainSteps(
@@ -88,13 +91,13 @@ def run(strategy, case):
     }
 
 
-def move(before, after, directory):
+def move(before, after, case, directory):
     """Trains 20 steps under one strategy and 10 more, from its checkpoint, under another."""
-    steps = make(before, "sgd")
+    steps = make(before, case)
     steps(iter(strategies.distribute(before, train_dataset)), 20)
     Checkpoints(directory, {"model": steps.model, "optimizer": steps.optimizer}).save()
 
-    steps = make(after, "sgd")
+    steps = make(after, case)
     step = Checkpoints(directory, {"model": steps.model, "optimizer": steps.optimizer}).restore()
 
     def rest(*worker):
@@ -119,13 +122,14 @@ def main(output, names):
         results[f"{name}/replicas"] = strategy.num_replicas_in_sync
         for case in CASES:
             results |= {f"{name}/{k}": v for k, v in run(strategy, case).items()}
-        strategies.agree(strategy, 0)
+        strategies.gather(strategy, "")
         if watch:
             watch.stop()
     if {"one", "mirrored"} <= used.keys():
         one, mirrored = used["one"], used["mirrored"]
-        results["moved_up"] = move(one, mirrored, f"{output}-up")
-        results["moved_down"] = move(mirrored, one, f"{output}-down")
+        for case in ("sgd", "random"):
+            results[f"moved_up/{case}"] = move(one, mirrored, case, f"{output}-{case}-up")
+            results[f"moved_down/{case}"] = move(mirrored, one, case, f"{output}-{case}-down")
     np.savez(output, **results)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from keras_vit.backends.tensorflow.batch_part import seeds_of_part
 from keras_vit.typing import Tensor
 from training.engines.base import PrepareImages, Report
 
@@ -17,7 +18,7 @@ class TrainSteps:
 
     Each update sums `loss / batch_size` over the examples of a replica, all-reduces the gradients
     of all variables at once, and only then clips and applies them, so that any number of replicas
-    computes what one does. Dropout masks are functions of (seed, step, replica, micro-batch).
+    computes what one does. Masks are functions of (seed, step, position in the batch).
 
     Args:
         strategy: `tf.distribute.Strategy` in whose scope `model` and `optimizer` were made.
@@ -83,12 +84,13 @@ class TrainSteps:
     def dropout_seeds(self, replica: Tensor, micro_batch: int) -> Tensor:
         """Returns the state of every seed generator of the model, (generators, 2) int64."""
         key = tf.stack([tf.constant(self.seed, tf.int64), self.optimizer.iterations.value])
-        part = tf.cast(replica, tf.int32) * self.accumulation_steps + micro_batch
-        key = tf.random.experimental.stateless_fold_in(key, tf.cast(part, tf.int64))
+        # So that runs which began when this was the number of the part keep their masks.
+        key = tf.random.experimental.stateless_fold_in(key, tf.constant(0, tf.int64))
         seeds = tf.random.stateless_uniform(
             [len(self.seed_states), 2], key, maxval=tf.int32.max, dtype=tf.int32
         )
-        return tf.cast(seeds, tf.int64)
+        part = tf.cast(replica, tf.int64) * self.accumulation_steps + micro_batch
+        return seeds_of_part(tf.cast(seeds, tf.int64), part)
 
     def gradients(
         self, images: Tensor, labels: Tensor, replica: Tensor

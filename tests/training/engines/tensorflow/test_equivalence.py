@@ -27,7 +27,7 @@ def test_strategies_agree(launch, cluster, tmp_path):
     for name in worker.files:
         np.testing.assert_array_equal(worker[name], other[name])
 
-    for case in ("sgd", "adamw"):
+    for case in ("sgd", "adamw", "random"):
         expected = {key: local[f"one/{case}/{key}"] for key in ("losses", "count", "evaluation")}
         assert expected["count"] == 53
         assert expected["losses"][-1] < expected["losses"][0]
@@ -39,11 +39,13 @@ def test_strategies_agree(launch, cluster, tmp_path):
             )
             assert results[f"{prefix}/count"] == 53
     # Key biases have no gradient but rounding, which Adam turns into steps: SGD only.
-    np.testing.assert_allclose(local["mirrored/sgd/weights"], local["one/sgd/weights"], atol=1e-5)
-    np.testing.assert_allclose(
-        worker["multiworker/sgd/weights"], local["one/sgd/weights"], atol=1e-5
-    )
+    for case in ("sgd", "random"):
+        expected = local[f"one/{case}/weights"]
+        np.testing.assert_allclose(local[f"mirrored/{case}/weights"], expected, atol=1e-5)
+        np.testing.assert_allclose(worker[f"multiworker/{case}/weights"], expected, atol=1e-5)
 
     # A checkpoint of one device resumes on two, and the other way round.
-    for moved in ("moved_up", "moved_down"):
-        np.testing.assert_allclose(local[moved], local["one/sgd/losses"][10:], atol=1e-5)
+    for case in ("sgd", "random"):
+        for moved in ("moved_up", "moved_down"):
+            expected = local[f"one/{case}/losses"][10:]
+            np.testing.assert_allclose(local[f"{moved}/{case}"], expected, atol=1e-5)

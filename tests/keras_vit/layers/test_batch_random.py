@@ -1,0 +1,112 @@
+"""Parts of a batch draw what the whole batch would draw there."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit.layers import Dropout, StochasticDepth
+from keras_vit.models.patch_corruption import PatchCorruption
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="JAX divides random numbers by itself"
+)
+
+SHAPES = [(48, 4), (48, 5), (48, 3, 3), (48, 1)]
+
+
+def drawn(draw, part):
+    from keras_vit.backends.tensorflow.batch_part import seeds_of_part
+
+    seeds = keras.random.SeedGenerator(7)
+    seeds.state.assign(seeds_of_part(seeds.state.value, part))
+    return draw(seeds)
+
+
+def in_parts(draw, parts):
+    return np.concatenate([drawn(lambda seeds: draw(parts, seeds), part) for part in range(parts)])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "compiled, parts", [(False, 2), (False, 3), (False, 16), (False, 48), (True, 3)]
+)
+def test_uniform_and_randint(shape, compiled, parts):
+    import tensorflow as tf
+
+    from keras_vit.backends.tensorflow import batch_part
+
+    def uniform(parts, seeds):
+        share = (shape[0] // parts, *shape[1:])
+        function = tf.function(lambda: batch_part.uniform(share, seed=seeds), jit_compile=compiled)
+        return function()
+
+    def randint(parts, seeds):
+        return batch_part.randint((shape[0] // parts, *shape[1:]), 1, 1000, seed=seeds)
+
+    np.testing.assert_array_equal(in_parts(uniform, parts), in_parts(uniform, 1))
+    np.testing.assert_array_equal(in_parts(randint, parts), in_parts(randint, 1))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("make", [Dropout, StochasticDepth])
+def test_dropout(make, shape, dtype):
+    def dropped(parts, seeds):
+        layer = make(0.5, dtype=dtype)
+        layer.seed_generator.state.assign(seeds.state)
+        ones = np.ones((shape[0] // parts, *shape[1:]), "float32")
+        return keras.ops.cast(layer(ones, training=True), "float32")
+
+    whole = in_parts(dropped, 1)
+    assert 0.2 < (whole == 0).mean() < 0.8
+    for parts in (2, 3, 48):
+        np.testing.assert_array_equal(in_parts(dropped, parts), whole)
+
+
+def test_corrupted_patches():
+    stem = np.random.default_rng(0).normal(size=(12, 3, 3, 4)).astype("float32")
+
+    def corrupted(parts, seeds):
+        layer = PatchCorruption(0.5)
+        layer.build((None, 3, 3, 4))
+        layer.mask.assign(np.ones(4))
+        layer.seed_generator.state.assign(seeds.state)
+        size, part = len(stem) // parts, int(seeds.state[1]) >> 32
+        tokens, positions = layer(stem[part * size : (part + 1) * size])
+        return np.concatenate([np.reshape(tokens, (size, -1)), positions], axis=-1)
+
+    whole = in_parts(corrupted, 1)
+    for parts in (2, 3, 12):
+        np.testing.assert_array_equal(in_parts(corrupted, parts), whole)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_undivided_batch_draws_what_keras_draws(shape):
+    from keras_vit.backends.tensorflow import batch_part
+
+    for seed in (1, 2**40 + 3, -5):
+        ours, its = keras.random.SeedGenerator(seed), keras.random.SeedGenerator(seed)
+        for _ in range(2):
+            np.testing.assert_array_equal(
+                batch_part.uniform(shape, seed=ours), keras.random.uniform(shape, seed=its)
+            )
+            np.testing.assert_array_equal(
+                batch_part.randint(shape, 1, 9, seed=ours),
+                keras.random.randint(shape, 1, 9, seed=its),
+            )
+            x = np.ones(shape, "float32")
+            np.testing.assert_array_equal(
+                batch_part.dropout(x, 0.3, seed=ours), keras.random.dropout(x, 0.3, seed=its)
+            )
+
+
+def test_batches_of_unknown_size_drop_as_known_ones():
+    import tensorflow as tf
+
+    def dropped(known):
+        layer = StochasticDepth(0.5, seed=3)
+        spec = tf.TensorSpec((8 if known else None, 4), tf.float32)
+        function = tf.function(lambda x: layer(x, training=True), input_signature=[spec])
+        return function(tf.ones((8, 4)))
+
+    np.testing.assert_array_equal(dropped(True), dropped(False))

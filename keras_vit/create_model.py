@@ -77,8 +77,8 @@ def _which_weights(name, weights):
         return "Expected None for a random initialization. Received: weights=False"
     own = variants.TIMM_NAMES[name][0] if name in variants.TIMM_NAMES else name
     fitting = [published for published, row in TABLE.items() if own == row.model]
-    names = ", ".join(fitting) or "none that keras_vit.list_weights() knows more of than a name"
+    hint = f" For {name}: {', '.join(fitting)}." if fitting else ""
     return (
         "Expected the path or the published name of a checkpoint, since a model has several. "
-        f"Received: weights=True. For {name}: {names}."
+        f"Received: weights=True.{hint} keras_vit.list_weights() lists every name."
     )

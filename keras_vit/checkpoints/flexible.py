@@ -9,7 +9,8 @@ def half_pixel_weights(source: int, target: int, antialias: bool = False) -> np.
     Sample i of `target` lies at (i + 1/2) source / target - 1/2.
 
     Args:
-        source, target: ints, the lengths.
+        source: int, the length.
+        target: int, the new length.
         antialias: bool, whether shrinking averages over all that a sample stands for.
     """
     scale = source / target
@@ -28,7 +29,8 @@ def resize_kernel(kernel: np.ndarray, rows: int, columns: int) -> np.ndarray:
 
     Args:
         kernel: (source rows, source columns, channels, width) float array.
-        rows, columns: ints, the new size in pixels.
+        rows: int, the new height in pixels.
+        columns: int, the new width in pixels.
 
     Returns:
         (rows, columns, channels, width) float64 array.
@@ -45,7 +47,8 @@ def resize_positions(grid: np.ndarray, rows: int, columns: int) -> np.ndarray:
 
     Args:
         grid: (source rows, source columns, channels) float array.
-        rows, columns: ints, the new size in patches.
+        rows: int, the new height in patches.
+        columns: int, the new width in patches.
 
     Returns:
         (rows, columns, channels) array of the grid's dtype.

@@ -21,6 +21,7 @@ MODELS = {
     "hybrid, root alone": {"resnet": {"num_layers": ()}, "patch_size": 4},
     "axial": {"attention": "axial", "classifier": "gap"},
     "map": {"classifier": "map"},
+    "token beside the mean": {"classifier": "token_gap", "register_tokens": 2},
     "relative": {"position_embedding": "relative", "classifier": "gap"},
     "pre-training head": {"representation_size": 16, "gelu": "erf"},
 }

@@ -45,6 +45,7 @@ def images_of(model, number):
         {},
         {"classifier": "gap"},
         {"classifier": "map"},
+        {"classifier": "token_gap", "register_tokens": 2, "in_channels": 4},
         {"gelu": "erf"},
         {"num_classes": None},
         {"representation_size": 24},

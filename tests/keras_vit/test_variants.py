@@ -268,6 +268,8 @@ def test_weights_true_names_the_choice():
     for name in ("ViT-B/16", "deit_base_patch16_224"):
         with pytest.raises(ValueError, match=r"timm/deit_base_patch16_224\.fb_in1k"):
             keras_vit.create_model(name, weights=True)
+    with pytest.raises(ValueError, match=r"weights=True\. keras_vit\.list_weights\(\)"):
+        keras_vit.create_model("BiT-R50x1", weights=True)
     with pytest.raises(ValueError, match="Expected None"):
         keras_vit.create_model("ViT-B/16", weights=False)
 

@@ -34,13 +34,16 @@ def test_logits_are_the_references(
     assert np.abs(logits - expected).max() < 2e-5 * expected.std()
 
 
-@pytest.mark.parametrize("name", (*NPZ_CASES, "bv_s16"))
+@pytest.mark.parametrize("name", (*NPZ_CASES, "bv_s16", "bv_siglip"))
 def test_npz_is_written_back_bit_for_bit(name, cases, golden, build_case, write_case, tmp_path):
     case = cases[name]
     model = build_case(case)
     keras_vit.load_checkpoint(model, write_case(case, tmp_path))
     keras_vit.save_checkpoint(model, tmp_path / "back.npz")
-    written, expected = np.load(tmp_path / "back.npz"), golden.checkpoint(case)
+    written = np.load(tmp_path / "back.npz")
+    # Of SigLIP's two towers that of images.
+    text = "params/t"
+    expected = {n: a for n, a in golden.checkpoint(case).items() if not n.startswith(text)}
     assert set(written.files) == set(expected)
     for array, value in expected.items():
         assert written[array].dtype == value.dtype == np.float32

@@ -1,6 +1,5 @@
 """Hugging Face's safetensors of `ViTModel` and `ViTForImageClassification`."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,7 +7,7 @@ from typing import ClassVar
 from keras_vit.checkpoints.array_files import Source
 from keras_vit.checkpoints.formats.file_array import FileArray
 from keras_vit.checkpoints.formats.file_layout import FileLayout
-from keras_vit.checkpoints.formats.torch_layout import file_array, refuse_distilled, torch_name
+from keras_vit.checkpoints.formats.torch_layout import refuse_distilled, separate_arrays
 from keras_vit.checkpoints.variable_names import Weight
 
 MODULES = {
@@ -80,10 +79,5 @@ class HuggingFaceLayout(FileLayout):
         modules = {published: self.prefix + theirs for published, theirs in MODULES.items()}
         modules["head"] = "classifier"
         blocks = self.prefix + ("layers" if self.renamed else "encoder.layer")
-        arrays = []
-        for weight in weights:
-            block_modules = RENAMED_BLOCK if self.renamed else BLOCK
-            name = torch_name(weight, modules, blocks, block_modules, self.title)
-            projected = re.search(r"/(query|key|value)/", weight.name)
-            arrays.append(file_array(name, weight, 2 if projected else 1))
-        return arrays
+        block_modules = RENAMED_BLOCK if self.renamed else BLOCK
+        return separate_arrays(weights, modules, blocks, block_modules, self.title)

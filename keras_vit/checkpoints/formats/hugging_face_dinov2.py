@@ -9,7 +9,7 @@ from keras_vit.checkpoints.array_files import Source
 from keras_vit.checkpoints.formats.file_array import FileArray
 from keras_vit.checkpoints.formats.file_layout import FileLayout
 from keras_vit.checkpoints.formats.folded_source import fold_layer_scale
-from keras_vit.checkpoints.formats.torch_layout import file_array, refuse_gated_mlp, torch_name
+from keras_vit.checkpoints.formats.torch_layout import refuse_gated_mlp, separate_arrays
 from keras_vit.checkpoints.variable_names import Weight
 
 MODULES = {
@@ -90,9 +90,5 @@ class HuggingFaceDINOv2Layout(FileLayout):
         modules = {published: self.prefix + theirs for published, theirs in MODULES.items()}
         modules["head"] = "classifier"
         block = RENAMED_BLOCK if self.renamed else BLOCK
-        arrays = []
-        for weight in weights:
-            name = torch_name(weight, modules, f"{self.prefix}encoder.layer", block, self.title)
-            projected = re.search(r"/(query|key|value)/", weight.name)
-            arrays.append(file_array(name, weight, 2 if projected else 1))
-        return arrays
+        blocks = f"{self.prefix}encoder.layer"
+        return separate_arrays(weights, modules, blocks, block, self.title)

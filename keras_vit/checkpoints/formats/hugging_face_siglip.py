@@ -9,7 +9,7 @@ from keras_vit.checkpoints.errors import CheckpointError
 from keras_vit.checkpoints.formats.file_array import FileArray
 from keras_vit.checkpoints.formats.file_layout import FileLayout
 from keras_vit.checkpoints.formats.folded_source import FoldedSource
-from keras_vit.checkpoints.formats.torch_layout import LEAVES, file_array, joint_array, torch_name
+from keras_vit.checkpoints.formats.torch_layout import LEAVES, joint_array, separate_arrays
 from keras_vit.checkpoints.variable_names import POSITION_TABLE, Weight
 
 POSITIONS = "embeddings.position_embedding.weight"
@@ -94,16 +94,17 @@ class HuggingFaceSigLIPLayout(FileLayout):
             )
         modules = {published: self.prefix + theirs for published, theirs in MODULES.items()}
         modules["head"] = "classifier"
-        arrays: list[FileArray] = []
+        separate: list[Weight] = []
         joint: dict[str, list[Weight]] = {}
         for weight in weights:
             match = JOINT.fullmatch(weight.name)
             if match:
-                leaf = LEAVES[match[1]]
-                joint.setdefault(f"{self.prefix}head.attention.in_proj_{leaf}", []).append(weight)
+                name = f"{self.prefix}head.attention.in_proj_{LEAVES[match[1]]}"
+                joint.setdefault(name, []).append(weight)
             else:
-                blocks = f"{self.prefix}encoder.layers"
-                name = torch_name(weight, modules, blocks, BLOCK, self.title)
-                projected = re.search(r"/(query|key|value)/", weight.name)
-                arrays.append(file_array(name, weight, 2 if projected else 1))
-        return arrays + [joint_array(name, parts) for name, parts in joint.items()]
+                separate.append(weight)
+        blocks = f"{self.prefix}encoder.layers"
+        return [
+            *separate_arrays(separate, modules, blocks, BLOCK, self.title),
+            *(joint_array(name, parts) for name, parts in joint.items()),
+        ]

@@ -111,6 +111,30 @@ def file_array(name: str, weight: Weight, outputs: int = 1) -> FileArray:
     return FileArray(name, flat, (weight,), transpose_dense)
 
 
+def separate_arrays(
+    weights: Sequence[Weight],
+    modules: Mapping[str, str],
+    blocks: str,
+    block_modules: Mapping[str, str],
+    title: str,
+) -> list[FileArray]:
+    """Returns a `FileArray` of each weight, where queries, keys and values have their own.
+
+    Args:
+        weights: of the model.
+        modules: as of `torch_name`, and so are the others.
+        blocks: the format's name of the list of blocks.
+        block_modules: of a block.
+        title: of the format.
+    """
+    arrays = []
+    for weight in weights:
+        name = torch_name(weight, modules, blocks, block_modules, title)
+        projected = re.search(r"/(query|key|value)/", weight.name)
+        arrays.append(file_array(name, weight, 2 if projected else 1))
+    return arrays
+
+
 def joint_array(name: str, parts: Sequence[Weight]) -> FileArray:
     """Returns the `FileArray` of projections that share an array, one after the other."""
     width = len(parts) * parts[0].shape[-1] * parts[0].shape[-2]

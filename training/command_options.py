@@ -65,12 +65,17 @@ class CommandParser(argparse.ArgumentParser):
         if optional:
             self.add_argument("--checkpoint", help=argparse.SUPPRESS)
 
-    def add_dataset(self, several: bool = True) -> None:
-        """Adds the options of which images are read: data sets, or one that is optional."""
+    def add_dataset(self, several: bool = True, required: bool | None = None) -> None:
+        """Adds the options of which images are read: data sets, or one that is optional.
+
+        Args:
+            several: whether there may be several.
+            required: whether there must be one; None is `several`.
+        """
         self.add_argument(
             "--dataset",
             metavar="NAME",
-            required=several,
+            required=several if required is None else required,
             type=list_of(str) if several else str,
             help="data sets, separated by commas" if several else "data set to take images from",
         )

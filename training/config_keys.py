@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
+from training.config_rules import check_together
 from training.data import tfds_folder
 from training.errors import UsageError
 from training.reporting.table import Table
@@ -134,6 +135,19 @@ KEYS = (
     ),
     Key("loss", "softmax", "of a classifier", choices=("softmax", "sigmoid")),
     Key(
+        "label_smoothing",
+        0.0,
+        "of the training loss: the part of a label that is spread over all classes",
+        least=0,
+        below=1,
+    ),
+    Key(
+        "class_weights",
+        "",
+        "of the training loss: `balanced`, or a number for each class, separated by commas; empty "
+        "counts all images alike",
+    ),
+    Key(
         "masked.target",
         "",
         "masked patch prediction of mean_color, downsized or pixels; empty trains a classifier",
@@ -211,6 +225,49 @@ KEYS = (
         choices=("float32", "bfloat16"),
     ),
     Key(
+        "optimizer.layer_decay",
+        1.0,
+        "factor of the rate from each block to the one before; embeddings are lowest, the head "
+        "has the whole rate; 1 is off",
+        least=0,
+        greatest=1,
+    ),
+    Key(
+        "freeze.layers",
+        "",
+        "layers whose weights stay as they are: names or patterns such as `encoder_block_0?`, "
+        "separated by commas; empty freezes none",
+    ),
+    Key(
+        "freeze.blocks",
+        0,
+        "blocks that stay as they are, from the first, with all that comes before them",
+        least=0,
+        special="0 is none",
+    ),
+    Key("freeze.head_only", False, "whether all but the head stay as they are"),
+    Key(
+        "freeze.until_step",
+        0,
+        "update from which what is frozen trains as well",
+        least=0,
+        special="0 is never",
+    ),
+    Key(
+        "lora.rank",
+        0,
+        "of the factors that train in place of the encoder's kernels (LoRA), with the head",
+        least=0,
+        special="0 is off",
+    ),
+    Key(
+        "lora.alpha",
+        0.0,
+        "scale of the factors' product, times the rank; 0 is the rank",
+        least=0,
+        greatest=FLOAT32,
+    ),
+    Key(
         "ema_decay",
         0.0,
         "of the moving average of the weights, which is evaluated and saved; 0 is off",
@@ -254,6 +311,19 @@ KEYS = (
         "updates between evaluations",
         least=0,
         special="0 evaluates after the last step only",
+    ),
+    Key(
+        "early_stopping.patience",
+        0,
+        "evaluations without a better one after which the run ends",
+        least=0,
+        special="0 is off",
+    ),
+    Key(
+        "early_stopping.metric",
+        "eval_top1",
+        "that says which evaluation is better, and best.keras",
+        choices=("eval_top1", "eval_top5", "eval_loss"),
     ),
     Key("few_shot.datasets", "", "names, separated by commas, for few-shot accuracy; empty is off"),
     Key("few_shot.shots", (1, 5, 10, 25), "images per class"),
@@ -311,29 +381,13 @@ def complete(config: ConfigDict | Mapping[str, Any]) -> ConfigDict:
     """Returns a copy of `config` with defaults for the keys it does not give.
 
     Raises:
-        UsageError: for an unknown key or a value out of range.
+        UsageError: for an unknown key, a value out of range, or values that contradict.
     """
     result = default_config()
     _merge(result, config, "")
     _check_values(result)
     tfds_folder.resolve_data_dir(result.data_dir)
-    if not result.dataset:
-        raise UsageError("config.dataset: expected the name of a data set. Received: ''.")
-    if result.total_steps < 1 and result.epochs <= 0:
-        raise UsageError(
-            "Expected config.total_steps or config.epochs to be positive. "
-            f"Received: {result.total_steps} and {result.epochs}."
-        )
-    if result.batch_size % result.accumulation_steps:
-        raise UsageError(
-            "config.batch_size must be a multiple of config.accumulation_steps. "
-            f"Received: {result.batch_size} and {result.accumulation_steps}."
-        )
-    if result.masked.target and result.eval_split:
-        raise UsageError(
-            "Masked patch prediction has no accuracy to evaluate: leave config.eval_split empty. "
-            f"Received: {result.eval_split!r}."
-        )
+    check_together(result)
     result.eval_batch_size = result.eval_batch_size or result.batch_size
     return result
 

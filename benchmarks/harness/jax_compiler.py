@@ -72,7 +72,9 @@ def lower(
     }
     count = array((), jnp.int32, replicated(grid))
     requests = array((len(devices), 2), jnp.float32, sharding)
-    return steps.function.trace(state, (batch,), count, requests).lower(lowering_platforms=("tpu",))
+    return steps.function.trace(state, [], (batch,), count, requests).lower(
+        lowering_platforms=("tpu",)
+    )
 
 
 def measure(lowered: jax.stages.Lowered) -> dict[str, Any]:

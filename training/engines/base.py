@@ -116,7 +116,7 @@ class Engine(abc.ABC):
     def build(
         self,
         make_model: Callable[[], keras.Model],
-        make_optimizer: Callable[[], keras.optimizers.Optimizer],
+        make_optimizer: Callable[[keras.Model], keras.optimizers.Optimizer],
         loss: keras.losses.Loss,
         prepare_images: PrepareImages | None = None,
     ) -> None:
@@ -129,7 +129,8 @@ class Engine(abc.ABC):
         Args:
             make_model: returns the model, images to logits, with its first weights; the global
                 seed is set before.
-            make_optimizer: returns an optimizer of `training.recipes.optimizers`, not built.
+            make_optimizer: returns an optimizer of `training.recipes.optimizers` for the model,
+                not built.
             loss: of `training.recipes.losses`.
             prepare_images: applied to the images of training; None leaves them as they are.
 

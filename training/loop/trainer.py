@@ -20,12 +20,14 @@ from training.errors import Diverged, Interrupted, TrainingError, UsageError
 from training.evaluators.base import Evaluator, create_evaluators
 from training.io.folder_lock import FolderLock
 from training.loop import job
+from training.loop.early_stopping import BestEvaluation
 from training.loop.interruption import StopRequest
 from training.loop.progress import Progress
 from training.loop.run_directory import RunDirectory
+from training.recipes.class_weights import class_weights
 from training.recipes.losses import MeanOutput, build_loss
 from training.recipes.models import build_model
-from training.recipes.optimizers import build_optimizer
+from training.recipes.optimizers import optimizer_of
 from training.reporting.run_report import report_run
 
 logger = logging.getLogger("training")
@@ -100,19 +102,28 @@ class _Run:
         self._skipped = 0
 
         keras.utils.set_random_seed(config.seed)
-        loss = MeanOutput() if config.masked.target else build_loss(config.loss)
+        loss, eval_loss = self._losses(source)
         self.engine.build(
             lambda: build_model(config, source.spec.num_classes, _class_names(source.spec)),
-            lambda: build_optimizer(config.optimizer.to_dict() | {"ema_decay": config.ema_decay}),
+            lambda model: optimizer_of(config, model),
             loss,
             Preprocess(config.train_preprocess).on_device,
         )
         restored = self.engine.restore(self.directory.checkpoints)
         job.check_step(self.engine, self.directory.checkpoints)
-        # The best top-1 accuracy; updates, losses and gradient norms since the last row of metrics.
-        self.numbers = restored or {"best": np.array(-1.0), "sums": np.zeros(3)}
-        self.evaluators = create_evaluators(config, self.engine, loss, self.skip_counter)
+        self.best = BestEvaluation(config.early_stopping.metric, config.early_stopping.patience)
+        # And updates, losses and gradient norms since the last row of metrics.
+        self.numbers = {**self.best.start(), "sums": np.zeros(3)} | (restored or {})
+        self.evaluators = create_evaluators(config, self.engine, eval_loss, self.skip_counter)
         self.batches = self.engine.make_batches(self._train_dataset)
+
+    def _losses(self, source: random_access.Source) -> tuple[keras.losses.Loss, keras.losses.Loss]:
+        """Returns the loss of training, and that of evaluation: of the labels as they are."""
+        config = self.config
+        if config.masked.target:
+            return MeanOutput(), MeanOutput()
+        weights = class_weights(config.class_weights, source)
+        return build_loss(config.loss, config.label_smoothing, weights), build_loss(config.loss)
 
     def _train_dataset(self, num_input_pipelines: int, input_pipeline_id: int) -> Any:
         config = self.config
@@ -157,7 +168,7 @@ class _Run:
         with Progress(
             config.total_steps, engine.step, config.batch_size, engine.is_chief
         ) as progress:
-            while engine.step < config.total_steps:
+            while not self._is_over():
                 count = self._next_boundary() - engine.step
                 wants_save = time.monotonic() - last_save > 60 * config.checkpoint_every_minutes
                 self._profile()
@@ -176,6 +187,9 @@ class _Run:
                 due = [each for each in self.evaluators if self._is_due(each.every_steps)]
                 if due or self._is_due(config.log_every_steps):
                     metrics = self._summary(progress.images_per_second()) | self._evaluate(due)
+                    # These may have ended the run, after which others are due as well.
+                    late = [each for each in self.evaluators if self._is_due(each.every_steps)]
+                    metrics |= self._evaluate([each for each in late if each not in due])
                     progress.log(metrics)
                     self._report_skipped()
                     if engine.is_chief:
@@ -188,6 +202,11 @@ class _Run:
                         f"Stopped on request after step {engine.step} of {config.total_steps}, "
                         "with the state saved. Run the same command again to resume."
                     )
+        if engine.step < config.total_steps:
+            logger.info(
+                "The run ends after step %d of %d: %s was not better in %d evaluations.",
+                *(engine.step, config.total_steps, self.best.metric, self.best.patience),
+            )
         self._finish()
         return {"step": engine.step, **metrics}
 
@@ -201,8 +220,10 @@ class _Run:
         return min(step + config.steps_per_call, config.total_steps, *ends)
 
     def _is_due(self, every_steps):
-        step = self.engine.step
-        return step == self.config.total_steps or (every_steps > 0 and step % every_steps == 0)
+        return self._is_over() or (every_steps > 0 and self.engine.step % every_steps == 0)
+
+    def _is_over(self):
+        return self.engine.step >= self.config.total_steps or self.best.is_over(self.numbers)
 
     def _check(self, report: Report):
         if report.bad_step < 0:
@@ -239,10 +260,8 @@ class _Run:
             for evaluator in evaluators:
                 if evaluator.distributed or self.engine.is_chief:
                     values |= evaluator.run(model)
-            if values.get("eval_top1", -1.0) > self.numbers["best"]:
-                self.numbers["best"] = np.array(values["eval_top1"])
-                if self.engine.is_chief:
-                    self.directory.save_model(model, "best.keras")
+            if self.best.update(self.numbers, values) and self.engine.is_chief:
+                self.directory.save_model(model, "best.keras")
         return values
 
     def _finish(self):

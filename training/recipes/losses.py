@@ -4,6 +4,8 @@ Labels are `(batch, classes)` floats, logits `(batch, classes)`; both losses are
 float32 whatever the precision of the logits, and averaged over the batch.
 """
 
+import abc
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -12,31 +14,68 @@ from keras import ops
 from keras_vit.typing import Tensor
 
 
-@keras.saving.register_keras_serializable("keras_vit")
-class SoftmaxCrossentropy(keras.losses.Loss):
-    """Softmax cross-entropy, `-sum_c y_c log softmax(z)_c`: fine-tuning."""
+class _Crossentropy(keras.losses.Loss):
+    """What both losses share: label smoothing, and weights of the classes.
 
-    def __init__(self, name: str = "softmax_crossentropy", **kwargs: Any) -> None:
+    Args:
+        label_smoothing: e in [0, 1); labels y of K classes become `(1 - e) y + e / K`.
+        class_weights: a number for each class, or None. The loss of an image is multiplied by that
+            of its class, with several labels or soft ones by their mean.
+        name: of the loss.
+        **kwargs: of `keras.losses.Loss`.
+    """
+
+    def __init__(
+        self,
+        label_smoothing: float = 0.0,
+        class_weights: Sequence[float] | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(name=name, **kwargs)
+        self.label_smoothing = label_smoothing
+        self.class_weights = None if class_weights is None else tuple(class_weights)
+
+    @abc.abstractmethod
+    def crossentropy(self, labels: Tensor, logits: Tensor) -> Tensor:
+        """Returns the loss of each image, (batch,), from float32 labels and logits."""
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         labels, logits = ops.cast(y_true, "float32"), ops.cast(y_pred, "float32")
+        smoothed = labels
+        if self.label_smoothing:
+            even = self.label_smoothing / labels.shape[-1]
+            smoothed = (1.0 - self.label_smoothing) * labels + even
+        losses = self.crossentropy(smoothed, logits)
+        if self.class_weights is not None:
+            weights = ops.matmul(labels, ops.convert_to_tensor(self.class_weights, "float32"))
+            losses = losses * weights / ops.maximum(ops.sum(labels, axis=-1), 1e-6)
+        return losses
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {
+            "label_smoothing": self.label_smoothing,
+            "class_weights": self.class_weights,
+        }
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class SoftmaxCrossentropy(_Crossentropy):
+    """Softmax cross-entropy, `-sum_c y_c log softmax(z)_c`: fine-tuning."""
+
+    def crossentropy(self, labels: Tensor, logits: Tensor) -> Tensor:
         return -ops.sum(labels * ops.log_softmax(logits, axis=-1), axis=-1)
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class SigmoidCrossentropy(keras.losses.Loss):
+class SigmoidCrossentropy(_Crossentropy):
     """Sigmoid cross-entropy summed over classes: pre-training.
 
     `-sum_c [y_c log sigmoid(z_c) + (1 - y_c) log(1 - sigmoid(z_c))]`, so that the value grows
     with the number of classes; start such a head from a negative bias.
     """
 
-    def __init__(self, name: str = "sigmoid_crossentropy", **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
-
-    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        labels, logits = ops.cast(y_true, "float32"), ops.cast(y_pred, "float32")
+    def crossentropy(self, labels: Tensor, logits: Tensor) -> Tensor:
         return -ops.sum(
             labels * ops.log_sigmoid(logits) + (1.0 - labels) * ops.log_sigmoid(-logits), axis=-1
         )
@@ -56,12 +95,19 @@ class MeanOutput(keras.losses.Loss):
 LOSSES = {"softmax": SoftmaxCrossentropy, "sigmoid": SigmoidCrossentropy}
 
 
-def build_loss(name: str) -> keras.losses.Loss:
+def build_loss(
+    name: str, label_smoothing: float = 0.0, class_weights: Sequence[float] | None = None
+) -> keras.losses.Loss:
     """Returns the loss called `name`, a key of `LOSSES`, as a `keras.losses.Loss`.
+
+    Args:
+        name: `"softmax"` or `"sigmoid"`.
+        label_smoothing: e in [0, 1); labels y of K classes become `(1 - e) y + e / K`.
+        class_weights: a number for each class, by which the loss of its images is multiplied.
 
     Raises:
         ValueError: if there is no loss of this name.
     """
     if name not in LOSSES:
         raise ValueError(f"Loss: expected one of {', '.join(LOSSES)}. Received: {name!r}.")
-    return LOSSES[name]()
+    return LOSSES[name](label_smoothing, class_weights)

@@ -9,6 +9,7 @@ from ml_collections import ConfigDict
 
 import keras_vit
 from training.errors import UsageError
+from training.recipes import freezing, low_rank
 
 
 def build_model(
@@ -17,7 +18,8 @@ def build_model(
     """Returns the model of `config.model`, with the weights of `config.checkpoint` if any.
 
     Transfer removes the whole head, two layers after pre-training, for a single new one (appendix
-    B.1.1), unless `config.checkpoint_head` is `"keep"`.
+    B.1.1), unless `config.checkpoint_head` is `"keep"`. What `config.freeze` and `config.lora` name
+    to the end of the run is no longer among the model's trainable variables.
 
     Args:
         config: a complete config.
@@ -46,6 +48,9 @@ def build_model(
         model.class_names = class_names
     if config.masked.target:
         return keras_vit.MaskedPatchPrediction(model, **config.masked.to_dict())
+    if config.lora.rank:
+        low_rank.adapt(model, config.lora.rank, config.lora.alpha)
+    freezing.freeze_for_good(model, config.freeze)
     return model
 
 

@@ -55,6 +55,6 @@ class Table(NamedTuple):
     def _numeric(self):
         """For each column, whether its entries are numbers, or missing."""
         return [
-            all(str(row[i])[:1] in "0123456789-–" for row in self.rows)
+            all(str(row[i])[:1] in "0123456789-+–" for row in self.rows)
             for i in range(len(self.columns))
         ]

@@ -69,7 +69,7 @@ def test_trajectory(name, golden, tmp_path):
     options = {"total_steps": case["steps"], "warmup_steps": 5, "clip_norm": 1.0}
     engine.build(
         lambda: start_model(case, golden, tmp_path),
-        lambda: build_optimizer(recipe | options),
+        lambda _: build_optimizer(recipe | options),
         build_loss(loss),
     )
     images, labels = zip(

@@ -74,7 +74,7 @@ def make_engine(case, mesh, processes, directory):
     keras.utils.set_random_seed(1)
     engine.build(
         make_model,
-        lambda: build_optimizer(
+        lambda _: build_optimizer(
             {"total_steps": 40, "warmup_steps": 3, "ema_decay": config.ema_decay} | RECIPES[case]
         ),
         build_loss("softmax"),

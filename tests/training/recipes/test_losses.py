@@ -1,5 +1,6 @@
 import math
 
+import keras
 import numpy as np
 import pytest
 
@@ -40,6 +41,32 @@ def test_half_precision_logits_are_summed_in_float32():
     labels = np.eye(1000, dtype="float32")[:1]
     loss = build_loss("softmax")(labels, np.zeros((1, 1000), "float16"))
     assert float(loss) == pytest.approx(math.log(1000), rel=1e-6)
+
+
+LABELS = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.25, 0.0, 0.75]], "float32")
+LOGITS = np.array([[0.5, -1.0, 2.0, 0.0], [1.0, 0.0, -0.5, 3.0]], "float32")
+
+
+@pytest.mark.parametrize("name", ["softmax", "sigmoid"])
+def test_label_smoothing_spreads_a_part_of_the_labels(name):
+    smoothed = 0.9 * LABELS + 0.1 / 4
+    expected = build_loss(name).call(smoothed, LOGITS)
+    np.testing.assert_allclose(build_loss(name, 0.1).call(LABELS, LOGITS), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["softmax", "sigmoid"])
+def test_a_loss_is_weighted_by_the_class_of_its_image(name):
+    weighted = build_loss(name, class_weights=(2.0, 4.0, 1.0, 0.5)).call(LABELS, LOGITS)
+    # Of the second image 0.25 * 4 + 0.75 * 0.5.
+    expected = np.array(build_loss(name).call(LABELS, LOGITS)) * [2.0, 1.375]
+    np.testing.assert_allclose(weighted, expected, rtol=1e-6)
+
+
+def test_a_configured_loss_is_saved_with_its_settings():
+    loss = build_loss("softmax", 0.1, (1.0, 2.0))
+    copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
+    assert copy.get_config() == loss.get_config()
+    assert (copy.label_smoothing, copy.class_weights) == (0.1, (1.0, 2.0))
 
 
 def test_unknown_loss():

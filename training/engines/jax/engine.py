@@ -20,6 +20,7 @@ from training.engines.base import (
     PrepareImages,
     Report,
 )
+from training.engines.frozen_weights import frozen_weights
 from training.engines.jax import processes, tensorflow_states
 from training.engines.jax.batches import DeviceBatches, to_devices
 from training.engines.jax.checkpoints import Checkpoints
@@ -56,7 +57,7 @@ class JaxEngine(Engine):
     def build(
         self,
         make_model: Callable[[], keras.Model],
-        make_optimizer: Callable[[], keras.optimizers.Optimizer],
+        make_optimizer: Callable[[keras.Model], keras.optimizers.Optimizer],
         loss: keras.losses.Loss,
         prepare_images: PrepareImages | None = None,
     ) -> None:
@@ -64,7 +65,7 @@ class JaxEngine(Engine):
         # On the host: the memory of a device holds its share of the state, no whole ones.
         with jax.default_device(_host()):
             self.model = make_model()
-            self.optimizer = make_optimizer()
+            self.optimizer = make_optimizer(self.model)
             self.optimizer.build(self.model.trainable_variables)
         self._steps = TrainSteps(
             self.mesh,
@@ -82,19 +83,22 @@ class JaxEngine(Engine):
         self._whole = jax.jit(lambda arrays: arrays, out_shardings=replicated(self.mesh))
         self._place(
             [variable.value for variable in self.model.trainable_variables],
+            [variable.value for variable in self._frozen_variables],
             [variable.value for variable in self.optimizer.variables],
         )
 
-    def _place(self, weights: Sequence, optimizer: Sequence) -> None:
+    @property
+    def _frozen_variables(self) -> list[keras.Variable]:
+        return frozen_weights(self.model)
+
+    def _place(self, weights: Sequence, frozen: Sequence, optimizer: Sequence) -> None:
         def place(array, sharding):
             array = np.asarray(array)
             return jax.make_array_from_callback(array.shape, sharding, array.__getitem__)
 
-        self._state = jax.tree.map(place, State(list(weights), list(optimizer)), self._shardings)
-
-    @property
-    def _shardings(self):
-        return self._steps.shardings
+        steps = self._steps
+        self._state = jax.tree.map(place, State(list(weights), list(optimizer)), steps.shardings)
+        self._frozen = jax.tree.map(place, list(frozen), steps.frozen_shardings)
 
     def _restore(self, directory: str | os.PathLike) -> dict[str, np.ndarray] | None:
         self._checkpoints = Checkpoints(directory, self.config.keep_checkpoints, self.is_chief)
@@ -104,25 +108,29 @@ class JaxEngine(Engine):
             return self._restore_from_tensorflow(directory)
         if step is None:
             return None
-        named = self._named(self._state)
+        named = self._named_arrays()
         target = jax.tree.map(
             lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding),
             named,
         )
         arrays = self._checkpoints.restore(step, target)
         # JAX sorts the keys of dicts.
-        self._state = State(
-            *([arrays[part][name] for name in named[part]] for part in ("weights", "optimizer"))
+        weights, optimizer = (
+            [arrays[part][name] for name in named[part]] for part in ("weights", "optimizer")
         )
+        trained = len(self._state.weights)
+        self._state = State(weights[:trained], optimizer)
+        self._frozen = weights[trained:]
         self.step = self.saved_step = self._checkpoints.saved_step = step
         return arrays["numbers"]
 
-    def _named(self, state: State) -> dict[str, dict[str, Any]]:
-        weights = [variable.path for variable in self.model.trainable_variables]
-        optimizer = [variable.name for variable in self.optimizer.variables]
+    def _named_arrays(self) -> dict[str, dict[str, Any]]:
+        weights = self.model.trainable_variables + self._frozen_variables
+        values = self._state.weights + self._frozen
+        names = [variable.name for variable in self.optimizer.variables]
         return {
-            "weights": dict(zip(weights, state.weights, strict=True)),
-            "optimizer": dict(zip(optimizer, state.optimizer, strict=True)),
+            "weights": {w.path: value for w, value in zip(weights, values, strict=True)},
+            "optimizer": dict(zip(names, self._state.optimizer, strict=True)),
         }
 
     def _restore_from_tensorflow(self, directory):
@@ -132,13 +140,13 @@ class JaxEngine(Engine):
                 f"None of the checkpoints in {directory} can be read. "
                 "Move the folder away to start anew."
             )
-        self._place(state.weights, state.optimizer)
+        self._place(state.weights, state.frozen, state.optimizer)
         self.step = self.saved_step = state.step
         return state.numbers
 
     def save(self, numbers: Numbers, *, wait: bool = True) -> None:
         arrays = {
-            **self._named(self._state),
+            **self._named_arrays(),
             "numbers": {k: np.array(v) for k, v in numbers.items()},
         }
         self._checkpoints.save(self.step, arrays)
@@ -164,7 +172,7 @@ class JaxEngine(Engine):
         asked = np.tile(np.array([save, stop], np.float32), (self.mesh.local_mesh.size, 1))
         requests = to_devices({"requests": asked}, batch_sharding(self.mesh))["requests"]
         self._state, outcome = self._steps.function(
-            self._state, tuple(used), np.int32(count), requests
+            self._state, self._frozen, tuple(used), np.int32(count), requests
         )
         # Devices compute already; what they need next is on its way meanwhile.
         batches.fill()
@@ -193,7 +201,7 @@ class JaxEngine(Engine):
         sums = SplitSums(
             self.mesh, self.model, batch_sums, self._prepared(make_dataset, prepare_images)
         )
-        return lambda: sums(self._weights(self._averaging))
+        return lambda: sums(self._weights(self._averaging), self._frozen)
 
     def _weights(self, averaged: bool) -> list[jax.Array]:
         """Returns the weights of the last update, or their averages if there are any."""
@@ -207,9 +215,10 @@ class JaxEngine(Engine):
 
     @contextlib.contextmanager
     def averaged_weights(self) -> Iterator[keras.Model]:
-        variables = self.model.trainable_variables
+        variables = self.model.trainable_variables + self._frozen_variables
         before = [variable.value for variable in variables]
-        for variable, array in zip(variables, self._whole(self._weights(True)), strict=True):
+        arrays = self._whole([*self._weights(True), *self._frozen])
+        for variable, array in zip(variables, arrays, strict=True):
             variable.assign(array.addressable_data(0))
         self._averaging = True
         try:

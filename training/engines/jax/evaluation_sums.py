@@ -10,9 +10,10 @@ import numpy as np
 from jax.sharding import Mesh
 
 from training.engines.base import BatchSums
+from training.engines.frozen_weights import is_seed
 from training.engines.jax.batches import DeviceBatches
 from training.engines.jax.mesh import ActivationLayout, batch_sharding, gather_on, replicated
-from training.engines.jax.train_step import Batch
+from training.engines.jax.train_step import Batch, constants
 
 
 class SplitSums:
@@ -33,27 +34,30 @@ class SplitSums:
         self._gather = gather_on(mesh)
         self._dataset = dataset
         # Masks are not applied outside of training: any state of the generators will do.
-        self._seeds = [np.asarray(v.value) for v in model.non_trainable_variables]
+        self._seeds = [np.asarray(v.value) for v in model.non_trainable_variables if is_seed(v)]
         self._function = jax.jit(self._sum, out_shardings=replicated(mesh))
 
-    def _sum(self, weights: Sequence[jax.Array], batch: Batch) -> jax.Array:
+    def _sum(
+        self, weights: Sequence[jax.Array], frozen: Sequence[jax.Array], batch: Batch
+    ) -> jax.Array:
         with self._layout.scope():
             logits, _ = self._model.stateless_call(
                 [self._gather(weight) for weight in weights],
-                self._seeds,
+                constants(self._model, self._seeds, [self._gather(weight) for weight in frozen]),
                 batch["image"],
                 training=False,
             )
         return self._batch_sums(logits.astype(jnp.float32), batch)
 
-    def __call__(self, weights: Sequence[jax.Array]) -> np.ndarray:
+    def __call__(self, weights: Sequence[jax.Array], frozen: Sequence[jax.Array]) -> np.ndarray:
         """Returns the float64 sums over all batches of all processes.
 
         Args:
             weights: of the model's trainable variables, laid out as in training.
+            frozen: the weights that do not train.
         """
         sums = []
         batches = DeviceBatches(self._dataset, self._sharding, ahead=2)
         while batches.fill():
-            sums.append(self._function(weights, next(batches)))
+            sums.append(self._function(weights, frozen, next(batches)))
         return np.sum([np.asarray(each, np.float64) for each in sums], axis=0)

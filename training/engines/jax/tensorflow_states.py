@@ -19,12 +19,14 @@ class TensorFlowState(NamedTuple):
     Attributes:
         step: updates done.
         weights: of `model.trainable_variables`.
+        frozen: of the weights that do not train.
         optimizer: of `optimizer.variables`.
         numbers: float64 arrays of the loop, by name.
     """
 
     step: int
     weights: list[np.ndarray]
+    frozen: list[np.ndarray]
     optimizer: list[np.ndarray]
     numbers: dict[str, np.ndarray]
 
@@ -64,6 +66,7 @@ def read_newest(directory: str | os.PathLike) -> TensorFlowState | None:
         return TensorFlowState(
             int(values["optimizer/_iterations"]),
             _in_order(values, "optimizer/_trainable_variables/"),
+            _in_order(values, "frozen/"),
             _in_order(values, "optimizer/_variables/"),
             {
                 name: np.asarray(value, np.float64)

@@ -1,6 +1,6 @@
 """One update as a pure function of arrays, and many of them per call from the host."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -9,6 +9,7 @@ import keras
 from jax.sharding import Mesh
 
 from keras_vit.typing import Tensor
+from training.engines.frozen_weights import frozen_weights, is_seed
 from training.engines.jax.mesh import (
     ActivationLayout,
     batch_sharding,
@@ -46,6 +47,14 @@ class Outcome(NamedTuple):
     gradient_norm: Tensor
     bad_step: Tensor
     requests: Tensor
+
+
+def constants(
+    model: keras.Model, seeds: Iterable[Tensor], frozen: Iterable[Tensor]
+) -> list[Tensor]:
+    """Returns values of `model.non_trainable_variables`: seeds, and frozen weights among them."""
+    seeds, frozen = iter(seeds), iter(frozen)
+    return [next(seeds if is_seed(each) else frozen) for each in model.non_trainable_variables]
 
 
 class TrainSteps:
@@ -95,6 +104,9 @@ class TrainSteps:
             [state_sharding(mesh, variable.shape) for variable in model.trainable_variables],
             [state_sharding(mesh, variable.shape) for variable in optimizer.variables],
         )
+        self.frozen_shardings = [
+            state_sharding(mesh, variable.shape) for variable in frozen_weights(model)
+        ]
         self._layout = ActivationLayout(mesh)
         self._gather = gather_on(mesh)
         self.function = jax.jit(
@@ -105,7 +117,7 @@ class TrainSteps:
 
     def masks(self, step: jax.Array, micro_batch: jax.Array | int) -> list[jax.Array]:
         """Returns the state of every seed generator of the model, (2,) each."""
-        count = len(self.model.non_trainable_variables)
+        count = sum(map(is_seed, self.model.non_trainable_variables))
         if not count:
             return []
         key = jax.random.fold_in(jax.random.key(self.seed), step)
@@ -113,14 +125,21 @@ class TrainSteps:
         return list(bits)
 
     def gradients(
-        self, weights: Sequence[jax.Array], step: jax.Array, batch: Batch
+        self,
+        weights: Sequence[jax.Array],
+        frozen: Sequence[jax.Array],
+        step: jax.Array,
+        batch: Batch,
     ) -> tuple[jax.Array, list[jax.Array]]:
         """Returns the loss of a batch, a float32 scalar, and its gradients, laid out as weights."""
 
         def loss_of(weights, images, labels, seeds):
             with self._layout.scope():
                 logits, _ = self.model.stateless_call(
-                    [self._gather(weight) for weight in weights], seeds, images, training=True
+                    [self._gather(weight) for weight in weights],
+                    constants(self.model, seeds, [self._gather(weight) for weight in frozen]),
+                    images,
+                    training=True,
                 )
             return jnp.sum(self.loss.call(labels, logits)) / self.batch_size
 
@@ -152,7 +171,9 @@ class TrainSteps:
         zeros = jax.lax.with_sharding_constraint(zeros, self.shardings.weights)
         return jax.lax.fori_loop(0, self.accumulation_steps, accumulate, (jnp.float32(0), zeros))
 
-    def update(self, state: State, batch: Batch) -> tuple[State, jax.Array, jax.Array, jax.Array]:
+    def update(
+        self, state: State, frozen: Sequence[jax.Array], batch: Batch
+    ) -> tuple[State, jax.Array, jax.Array, jax.Array]:
         """Returns the state after one update, its number, the loss and the gradients' norm."""
         weights, optimizer = self.model.trainable_variables, self.optimizer
         mapping = [
@@ -161,7 +182,7 @@ class TrainSteps:
         ]
         with keras.StatelessScope(state_mapping=mapping) as scope:
             step = optimizer.iterations.value
-            loss, gradients = self.gradients(state.weights, step, batch)
+            loss, gradients = self.gradients(state.weights, frozen, step, batch)
             norm = optimizer.apply_reduced(gradients)
         after = State(
             [scope.get_current_value(variable) for variable in weights],
@@ -170,12 +191,18 @@ class TrainSteps:
         return jax.lax.with_sharding_constraint(after, self.shardings), step, loss, norm
 
     def run(
-        self, state: State, batches: tuple[Batch, ...], count: jax.Array, requests: jax.Array
+        self,
+        state: State,
+        frozen: Sequence[jax.Array],
+        batches: tuple[Batch, ...],
+        count: jax.Array,
+        requests: jax.Array,
     ) -> tuple[State, Outcome]:
         """Runs the first `count` of `steps_per_call` batches; compiled as `function`.
 
         Args:
             state: donated.
+            frozen: the weights that do not train, laid out as `frozen_shardings`.
             batches: `steps_per_call` batches `{"image", "label"}`.
             count: int32 scalar; one program serves every count, with the same numbers.
             requests: float32 (devices, 2), a row per device: its process asks for a checkpoint,
@@ -188,7 +215,7 @@ class TrainSteps:
                 key: jax.lax.dynamic_index_in_dim(array, index, keepdims=False)
                 for key, array in stacked.items()
             }
-            state, step, loss, norm = self.update(state, batch)
+            state, step, loss, norm = self.update(state, frozen, batch)
             usable = (loss < self.loss_limit) & jnp.isfinite(norm)
             bad_step = jnp.where(usable | (bad_step >= 0), bad_step, step.astype(jnp.int32))
             return state, loss_sum + loss, norm_sum + norm, bad_step

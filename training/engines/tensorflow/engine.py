@@ -18,6 +18,7 @@ from training.engines.base import (
     PrepareImages,
     Report,
 )
+from training.engines.frozen_weights import frozen_weights
 from training.engines.tensorflow import jax_states, strategies
 from training.engines.tensorflow.checkpoints import Checkpoints
 from training.engines.tensorflow.evaluation_sums import SplitSums
@@ -43,14 +44,14 @@ class TensorFlowEngine(Engine):
     def build(
         self,
         make_model: Callable[[], keras.Model],
-        make_optimizer: Callable[[], keras.optimizers.Optimizer],
+        make_optimizer: Callable[[keras.Model], keras.optimizers.Optimizer],
         loss: keras.losses.Loss,
         prepare_images: PrepareImages | None = None,
     ) -> None:
         config = self.config
         with self.strategy.scope():
             self.model = make_model()
-            self.optimizer = make_optimizer()
+            self.optimizer = make_optimizer(self.model)
             self.optimizer.build(self.model.trainable_variables)
         self._steps = TrainSteps(
             self.strategy,
@@ -66,9 +67,13 @@ class TensorFlowEngine(Engine):
         )
 
     def _restore(self, directory: str | os.PathLike) -> dict[str, np.ndarray] | None:
+        state = {"model": self.model, "optimizer": self.optimizer}
+        if frozen := frozen_weights(self.model):
+            # A list, which names them by their place, as the optimizer does all others.
+            state["frozen"] = frozen
         self._checkpoints = Checkpoints(
             directory,
-            {"model": self.model, "optimizer": self.optimizer},
+            state,
             keep=self.config.keep_checkpoints,
             writes=self.is_chief,
         )

@@ -7,6 +7,7 @@ from typing import cast
 import keras
 import numpy as np
 
+from training.engines.frozen_weights import frozen_weights
 from training.errors import TrainingError
 
 
@@ -40,7 +41,7 @@ def restore_newest(
     step = cast(int, checkpoints.Checkpoints(directory).newest())
     arrays = checkpoints.read_arrays(directory, step)
     try:
-        for variable in model.trainable_variables:
+        for variable in model.trainable_variables + frozen_weights(model):
             variable.assign(arrays["weights"][variable.path])
         for variable in optimizer.variables:
             variable.assign(arrays["optimizer"][variable.name])

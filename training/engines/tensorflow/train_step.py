@@ -9,8 +9,7 @@ import tensorflow as tf
 from keras_vit.backends.tensorflow.batch_part import seeds_of_part
 from keras_vit.typing import Tensor
 from training.engines.base import PrepareImages, Report
-
-SEED_STATE = "seed_generator_state"
+from training.engines.frozen_weights import frozen_weights, is_seed
 
 
 class TrainSteps:
@@ -56,13 +55,8 @@ class TrainSteps:
         self.accumulation_steps = accumulation_steps
         self.loss_limit = loss_limit
         self.prepare_images = prepare_images or (lambda images: images)
-        self.seed_states = [v for v in model.non_trainable_variables if v.name == SEED_STATE]
-        others = [v.path for v in model.non_trainable_variables if v.name != SEED_STATE]
-        if others:
-            raise ValueError(
-                "The trainer updates trainable variables only; expected a model without running "
-                f"statistics. Received non-trainable variables: {', '.join(others)}."
-            )
+        frozen_weights(model)
+        self.seed_states = [each for each in model.non_trainable_variables if is_seed(each)]
         with strategy.scope():
             # Every replica holds the same sums, so that reading them needs no communication.
             self._sums = tf.Variable(tf.zeros([4]), trainable=False)

@@ -1,0 +1,125 @@
+"""A published checkpoint's accuracy beside its published one, on data sets as ImageNet's are."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+import keras_vit
+from training.commands import evaluate as command
+from training.data import dataset_table
+
+NAME = (
+    "Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0--imagenet2012-steps_20k-lr_0.03-res"
+    "_224"
+)
+IMAGES, CLASSES = 20, 1000
+
+
+def prepare(data_dir, name, version, features, examples):
+    """Writes a data set of the given features as TFDS would, with one split, validation."""
+    with tfds.core.registered.skip_registration():
+
+        class Planted(tfds.core.GeneratorBasedBuilder):
+            VERSION = tfds.core.Version(version)
+
+            def _info(self):
+                return tfds.core.DatasetInfo(
+                    builder=self, features=tfds.features.FeaturesDict(features)
+                )
+
+            def _split_generators(self, dl_manager):
+                return {"validation": iter(enumerate(examples))}
+
+            def _generate_examples(self):
+                raise NotImplementedError
+
+    Planted.name = name
+    tfds.disable_progress_bar()
+    Planted(data_dir=data_dir).download_and_prepare()
+
+
+@pytest.fixture
+def imagenet(tmp_path, monkeypatch):
+    """ImageNet and its ReaL labels of 20 images, and a checkpoint that is right on some.
+
+    16 of 20 on ImageNet's labels; of ReaL's 16 images with labels, 12.
+    """
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    keras.utils.set_random_seed(0)
+    model = keras_vit.create_model("ViT-Ti/16", num_classes=CLASSES, image_size=224)
+    kernel = model.get_layer("head").kernel
+    kernel.assign(keras.random.normal(kernel.shape, seed=1))
+    folder = tmp_path / "keras_vit" / "augreg"
+    folder.mkdir(parents=True)
+    keras_vit.save_checkpoint(model, folder / f"{NAME}.npz")
+
+    rng = np.random.default_rng(0)
+    coarse = rng.integers(0, 256, (IMAGES, 14, 14, 3), np.uint8)
+    images = coarse.repeat(16, axis=1).repeat(16, axis=2)
+    logits = np.array(model(images / np.float32(127.5) - 1))
+    best = np.sort(logits, axis=1)[:, -2:]
+    assert (best[:, 1] - best[:, 0]).min() > 1e-3
+    predicted = logits.argmax(1)
+    labels = [int(c) if i < 16 else int(c + 1) % CLASSES for i, c in enumerate(predicted)]
+    several = [[] if i < 4 else [label, 7] for i, label in enumerate(labels)]
+
+    label = tfds.features.ClassLabel(num_classes=CLASSES)
+    image = tfds.features.Image(shape=(224, 224, 3), encoding_format="png")
+    for name, version, features, key, values in (
+        ("imagenet2012", "5.1.0", {"label": label}, "label", labels),
+        (
+            "imagenet2012_real",
+            "1.0.0",
+            {"original_label": label, "real_label": tfds.features.Sequence(label)},
+            "real_label",
+            several,
+        ),
+    ):
+        examples = [
+            {"image": one, "original_label": labels[i], key: values[i]}
+            for i, one in enumerate(images)
+        ]
+        if name == "imagenet2012":
+            examples = [{"image": each["image"], "label": each["label"]} for each in examples]
+        prepare(tmp_path, name, version, {"image": image, **features}, examples)
+        row = dataset_table.DATASETS[name]
+        small = dataclasses.replace(row, sizes={"validation": IMAGES})
+        monkeypatch.setitem(dataset_table.DATASETS, name, small)
+    (folder / "index.csv").write_text(
+        "ds,filename,final_test,adapt_ds,adapt_filename,adapt_final_test\n"
+        f"i21k,{NAME.partition('--')[0]},0.1,imagenet2012,{NAME},0.75\n"
+    )
+    return tmp_path
+
+
+def cells_of(text, name):
+    (line,) = (line for line in text.splitlines() if line.startswith(f"│ {name} "))
+    return [cell.strip() for cell in line.strip("│").split("│")]
+
+
+def test_measured_published_and_difference(imagenet, capsys):
+    arguments = ["imagenet2012", f"--weights=augreg/{NAME}", f"--data_dir={imagenet}"]
+    assert command.main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert f"Accuracy of augreg/{NAME} at 224 pixels" in printed
+    assert cells_of(printed, "imagenet2012")[1:] == ["20", "80.00", "75.00", "+5.00"]
+    assert cells_of(printed, "imagenet2012_real")[1:] == ["16", "75.00", "–", "–"]
+    assert cells_of(printed, "imagenet_v2")[2:] == ["not prepared", "–", "–"]
+    assert f"Published: {imagenet / 'keras_vit' / 'augreg' / 'index.csv'}." in printed
+    assert "python -m training data prepare imagenet_v2" in printed
+    assert "Images: decode|resize([224,224])|value_range(-1,1)" in printed
+
+
+def test_bad_use(imagenet, tmp_path, capsys):
+    weights = f"--weights=augreg/{NAME}"
+    for arguments, message in (
+        (["imagenet2012", "--weights=augreg/B_15"], "Expected the name of a published checkpoint"),
+        (["imagenet2012", weights, "--index=other.csv"], "index other.csv cannot be read"),
+        (["cifar10", weights, f"--data_dir={tmp_path}"], "data prepare cifar10"),
+        (["runs/some"], "Expected --dataset=NAME"),
+    ):
+        assert command.main(arguments) == 2
+        assert message in capsys.readouterr().err

@@ -1,0 +1,96 @@
+"""A run ends when its evaluations get no better, also if it was stopped meanwhile."""
+
+import csv
+
+import keras
+import numpy as np
+import pytest
+
+from training.loop import trainer
+from training.loop.early_stopping import BestEvaluation
+
+
+def test_evaluations_are_counted_since_the_best():
+    best = BestEvaluation("eval_top1", patience=2)
+    numbers = best.start()
+    found = []
+    for value in (0.5, 0.4, 0.6, 0.6, 0.5):
+        better = best.update(numbers, {"eval_top1": value, "eval_loss": 1 - value})
+        found.append((better, best.is_over(numbers)))
+    assert [better for better, _ in found] == [True, False, True, False, False]
+    assert [over for _, over in found] == [False, False, False, False, True]
+    assert not best.update(numbers, {"few_shot/digits_5": 1.0}) and numbers["stale"] == 2
+
+
+def test_less_loss_is_better_and_no_patience_never_ends():
+    best = BestEvaluation("eval_loss")
+    numbers = best.start()
+    values = (2.0, 1.0, 3.0, float("nan"))
+    assert [best.update(numbers, {"eval_loss": v}) for v in values] == [True, True, False, False]
+    assert not best.is_over(numbers)
+
+
+@pytest.fixture(scope="module")
+def config(tiny):
+    # The rate makes the loss worse at once.
+    result = tiny(total_steps=100, eval_every_steps=5, log_every_steps=50, ema_decay=0.0)
+    result.early_stopping.update(patience=3, metric="eval_loss")
+    result.optimizer.update(name="sgd", base_lr=1.0, clip_norm=1.0)
+    result.checkpoint_every_steps = 0
+    return result
+
+
+@pytest.fixture(scope="module")
+def run(config, tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("run")
+    return workdir, trainer.train(config, workdir)
+
+
+def rows_of(workdir):
+    with (workdir / "metrics.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    return [{k: v for k, v in row.items() if k != "images_per_second"} for row in rows]
+
+
+def test_the_run_ends_after_so_many_evaluations(run):
+    workdir, metrics = run
+    rows = rows_of(workdir)
+    losses = [float(row["eval_loss"]) for row in rows]
+    assert metrics["step"] == int(rows[-1]["step"]) == 5 * len(rows) < 100
+    assert len(losses) - 1 - int(np.argmin(losses)) == 3
+    last, best = (keras.saving.load_model(workdir / f"{n}.keras") for n in ("model", "best"))
+    assert not np.array_equal(last.get_layer("head").kernel, best.get_layer("head").kernel)
+
+
+def test_a_run_that_ended_is_not_trained_again(run, config):
+    workdir, metrics = run
+    before = (workdir / "metrics.csv").read_text()
+    assert trainer.train(config, workdir)["step"] == metrics["step"]
+    assert (workdir / "metrics.csv").read_text() == before
+
+
+def test_a_resumed_run_ends_where_it_would_have(
+    run, config, tmp_path, monkeypatch, final_state, assert_same
+):
+    from training.engines.tensorflow.engine import TensorFlowEngine
+
+    workdir, metrics = run
+    train = TensorFlowEngine.train
+
+    class Killed(Exception):
+        """Stands for the end of the process."""
+
+    def die_in_patience(engine, batches, count, **requests):
+        if engine.step == metrics["step"] - 4:
+            raise Killed
+        return train(engine, batches, count, **requests)
+
+    often = config.copy_and_resolve_references()
+    often.checkpoint_every_steps = 1
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(TensorFlowEngine, "train", die_in_patience)
+        often.steps_per_call = 1
+        trainer.train(often, tmp_path)
+    assert trainer.train(config, tmp_path)["step"] == metrics["step"]
+    assert rows_of(tmp_path) == rows_of(workdir)
+    assert_same(final_state(tmp_path), final_state(workdir))

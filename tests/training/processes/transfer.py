@@ -1,0 +1,216 @@
+"""Fine-tunes a small model in every way there is, and asserts which weights move and how far.
+
+Run as a process of its own, on the backend of its environment: `transfer.py FOLDER [STATE]`. The
+folder gets the state of a run with LoRA, and `lora.npz`, what is in it; STATE is such a folder of
+the other backend, from which a run goes on.
+"""
+
+import pathlib
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import keras_vit
+from training import config_keys
+from training.engines.base import create_engine
+from training.engines.frozen_weights import frozen_weights
+from training.recipes.layer_decay import depths
+from training.recipes.losses import build_loss
+from training.recipes.models import build_model
+from training.recipes.optimizers import optimizer_of
+
+CLASSES, BATCH, LAYERS = 5, 16, 2
+MODEL = {
+    "image_size": 16,
+    "patch_size": 8,
+    "hidden_size": 16,
+    "mlp_dim": 32,
+    "num_heads": 2,
+    "num_layers": LAYERS,
+    "num_classes": CLASSES,
+}
+RNG = np.random.default_rng(0)
+IMAGES = RNG.normal(size=(4, BATCH, 16, 16, 3)).astype("float32")
+LABELS = np.eye(CLASSES, dtype="float32")[RNG.integers(0, CLASSES, (4, BATCH))]
+# Rates that move weights by much more than their last bit.
+SGD = {"name": "sgd", "base_lr": 5.0, "total_steps": 100}
+
+
+class Run:
+    """A run from the weights of a file; `weights` are its own by path, whole."""
+
+    def __init__(self, folder, directory, **changes):
+        recipe = changes.pop("optimizer", {})
+        self.config = config_keys.complete(
+            {
+                "dataset": "digits",
+                "batch_size": BATCH,
+                "total_steps": 4,
+                "model": MODEL,
+                "checkpoint": str(folder / "start.keras"),
+                "checkpoint_head": "keep",
+                "optimizer": SGD | recipe,
+                **changes,
+            }
+        )
+        keras.utils.set_random_seed(1)
+        self.engine = create_engine(self.config)
+        self.engine.build(
+            lambda: build_model(self.config, CLASSES),
+            lambda model: optimizer_of(self.config, model),
+            build_loss("softmax"),
+        )
+        self.restored = self.engine.restore(directory)
+        data = {"image": IMAGES, "label": LABELS}
+        self.batches = self.engine.make_batches(
+            lambda *_: tf.data.Dataset.from_tensor_slices(data).skip(self.engine.step)
+        )
+
+    def update(self, count=1):
+        for _ in range(count):
+            self.engine.train(self.batches, 1)
+        return self
+
+    @property
+    def weights(self):
+        with self.engine.averaged_weights() as model:
+            variables = model.trainable_variables + frozen_weights(model)
+            return {each.path: keras.ops.convert_to_numpy(each) for each in variables}
+
+    @property
+    def trained(self):
+        return {each.path for each in self.engine.model.trainable_variables}
+
+
+def same(weights, others):
+    """Returns the paths of the weights that are the same, bit for bit."""
+    return {path for path in weights if np.array_equal(weights[path], others[path])}
+
+
+def without_key_biases(paths):
+    """Leaves out what has no gradient but rounding: softmax does not see it."""
+    return {path for path in paths if not path.endswith("key/bias")}
+
+
+def layer_decay(folder):
+    plain, decayed = (
+        Run(folder, folder / "none", optimizer={"layer_decay": decay}) for decay in (1.0, 0.5)
+    )
+    before = plain.weights
+    after, slower = plain.update().weights, decayed.update().weights
+    depth_of = depths(plain.engine.model)
+    assert {depth_of[path] for path in before} == set(range(LAYERS + 2))
+    for path in without_key_biases(before):
+        step, scaled = after[path] - before[path], slower[path] - before[path]
+        ratio = np.vdot(scaled, step) / np.vdot(step, step)
+        expected = 0.5 ** (LAYERS + 1 - depth_of[path])
+        np.testing.assert_allclose(ratio, expected, rtol=1e-5, err_msg=path)
+    assert before.keys() == decayed.trained
+
+
+def freezing(folder):
+    for freeze, moving in (
+        ({"head_only": True}, lambda path: path.startswith("head/")),
+        ({"blocks": 1}, lambda path: path.startswith(("encoder_block_01/", "encoder_n", "head/"))),
+        ({"layers": "encoder_block_0?/mlp, embedding"}, lambda path: "/mlp/" not in path),
+    ):
+        run = Run(folder, folder / "none", freeze=freeze, ema_decay=0.9)
+        before = run.weights
+        expected = {path for path in before if moving(path) and not path.startswith("embedding/")}
+        assert run.trained == expected, freeze
+        assert len(run.engine.optimizer.first_moments) == len(expected)
+        after = run.update(2).weights
+        assert without_key_biases(same(before, after)) == without_key_biases(
+            before.keys() - expected
+        ), freeze
+
+
+def until_step(folder):
+    for optimizer, clip_norm in (("sgd", 0.1), ("adamw", 0.0)):
+        recipe = {
+            "optimizer": {"name": optimizer, "clip_norm": clip_norm, "base_lr": 0.1},
+            "ema_decay": 0.5,
+        }
+        head = {"freeze": {"head_only": True}}
+        forever = Run(folder, folder / "none", **recipe, **head)
+        run = Run(folder, folder / "none", **recipe, freeze={"head_only": True, "until_step": 2})
+        before, after, expected = run.weights, run.update(2).weights, forever.update(2).weights
+        assert len(run.trained) == len(before) > len(forever.trained)
+        assert same(before, after) == {path for path in before if not path.startswith("head/")}
+        # The head trains as if nothing else were there, clipped to the norm of its own gradient.
+        np.testing.assert_allclose(after["head/kernel"], expected["head/kernel"], atol=1e-6)
+        last = run.update().weights
+        assert not without_key_biases(same(after, last))
+        if optimizer == "adamw":
+            # The first update of Adam is the rate in every direction, whenever it comes, and half
+            # of that in the average.
+            rate = run.config.optimizer.base_lr * np.cos(np.pi * 2 / 200) ** 2
+            path = "embedding/projection/kernel"
+            step = np.abs(last[path] - after[path])
+            np.testing.assert_allclose(np.median(step), rate / 2, rtol=1e-3)
+
+
+def lora(folder, other):
+    changes = {"lora": {"rank": 2, "alpha": 4.0}, "checkpoint_head": "keep"}
+    run = Run(folder, folder / "lora", **changes)
+    before = run.weights
+    factors = {path for path in before if path.split("/")[-1] in ("lora_kernel_a", "lora_kernel_b")}
+    assert len(factors) == 2 * 6 * LAYERS
+    moving = factors | {"head/kernel", "head/bias"}
+    assert run.trained == moving
+    with run.engine.averaged_weights() as model:
+        start = keras.saving.load_model(folder / "start.keras")
+        np.testing.assert_allclose(model(IMAGES[0]), start(IMAGES[0]), atol=1e-5)
+    # The gradient of A is 0 as long as B is.
+    first = run.update().weights
+    still = {path for path in factors if path.endswith("_a")}
+    assert same(before, first) & moving == still
+    # The keys' factors have a gradient: only their bias has none.
+    run.update()
+    assert same(before, run.weights) == before.keys() - moving
+    run.engine.save({})
+    np.savez(folder / "lora.npz", **run.weights)
+
+    with run.engine.averaged_weights() as model:
+        model.save(folder / "merged.keras")
+        merged = keras.saving.load_model(folder / "merged.keras")
+        logits = np.array(model(IMAGES[0]))
+        np.testing.assert_allclose(merged(IMAGES[0]), logits, atol=1e-5 * np.abs(logits).max())
+        dense = model.get_layer("encoder_block_01").mlp.hidden_dense
+        product = 2.0 * np.array(dense.lora_kernel_a) @ np.array(dense.lora_kernel_b)
+    path = "encoder_block_01/mlp/hidden_dense/kernel"
+    found = {each.path: keras.ops.convert_to_numpy(each) for each in merged.trainable_variables}
+    assert found.keys() == before.keys() - factors
+    np.testing.assert_allclose(found[path], before[path] + product, atol=1e-5)
+
+    # All of it goes on from the state, and nothing from the file that the run started from.
+    keras_vit.VisionTransformer(**MODEL).save(folder / "start.keras")
+    resumed = Run(folder, folder / "lora", **changes)
+    assert resumed.engine.step == 2
+    assert same(resumed.weights, run.weights) == before.keys()
+    assert same(resumed.update(2).weights, run.update(2).weights) == before.keys()
+    if other:
+        moved = Run(folder, other / "lora", **changes)
+        assert moved.engine.step == 2
+        with np.load(other / "lora.npz") as saved:
+            assert same(moved.weights, saved) == before.keys()
+
+
+def main(folder, other=None):
+    folder = pathlib.Path(folder)
+    keras.utils.set_random_seed(0)
+    start = keras_vit.VisionTransformer(**MODEL)
+    for variable in start.trainable_variables:
+        # No weight is 0, where nothing could be seen of a factor.
+        variable.assign(variable + 0.1 * keras.random.normal(variable.shape))
+    start.save(folder / "start.keras")
+    layer_decay(folder)
+    freezing(folder)
+    until_step(folder)
+    lora(folder, other and pathlib.Path(other))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

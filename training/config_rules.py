@@ -1,0 +1,80 @@
+"""What the keys of a config must be to one another."""
+
+from ml_collections import ConfigDict
+
+from training.errors import UsageError
+
+
+def check_together(config: ConfigDict) -> None:
+    """Checks the rules between the keys of a config whose values are right each for itself.
+
+    Raises:
+        UsageError: for the first rule that is broken.
+    """
+    for broken, message in _rules(config):
+        if broken:
+            raise UsageError(message)
+
+
+def _rules(config):
+    """Yields (whether it is broken, what to say then) of every rule."""
+    yield (
+        not config.dataset,
+        "config.dataset: expected the name of a data set. Received: ''.",
+    )
+    yield (
+        config.total_steps < 1 and config.epochs <= 0,
+        "Expected config.total_steps or config.epochs to be positive. "
+        f"Received: {config.total_steps} and {config.epochs}.",
+    )
+    yield (
+        config.batch_size % config.accumulation_steps != 0,
+        "config.batch_size must be a multiple of config.accumulation_steps. "
+        f"Received: {config.batch_size} and {config.accumulation_steps}.",
+    )
+    yield (
+        bool(config.masked.target and config.eval_split),
+        "Masked patch prediction has no accuracy to evaluate: leave config.eval_split empty. "
+        f"Received: {config.eval_split!r}.",
+    )
+    yield (
+        bool(
+            config.early_stopping.patience and not (config.eval_split and config.eval_every_steps)
+        ),
+        "config.early_stopping.patience: expected evaluations to compare. Set config.eval_split "
+        "and config.eval_every_steps. "
+        f"Received: {config.eval_split!r} and {config.eval_every_steps}.",
+    )
+    yield from _rules_of_transfer(config)
+
+
+def _rules_of_transfer(config):
+    freeze, rank = config.freeze, config.lora.rank
+    frozen = bool(freeze.layers or freeze.blocks or freeze.head_only)
+    yield (
+        bool(freeze.until_step and not frozen),
+        "config.freeze.until_step: expected config.freeze.layers, config.freeze.blocks or "
+        f"config.freeze.head_only to say what is frozen. Received: {freeze.until_step} alone.",
+    )
+    yield (
+        bool(rank and frozen),
+        "config.lora.rank: LoRA freezes all weights but the head by itself. Leave config.freeze.* "
+        f"out. Received: {rank} and {freeze.to_dict()}.",
+    )
+    yield (
+        bool(config.lora.alpha and not rank),
+        "config.lora.alpha: expected config.lora.rank beside it. "
+        f"Received: {config.lora.alpha:g} alone.",
+    )
+    yield (
+        bool((rank or freeze.head_only) and not config.checkpoint),
+        "config.checkpoint: expected the weights that LoRA or config.freeze.head_only leaves as "
+        "they are; an untrained model would stay one. Received: ''.",
+    )
+    changes = rank or frozen or config.optimizer.layer_decay != 1.0
+    yield (
+        bool(config.masked.target and (changes or config.label_smoothing or config.class_weights)),
+        "Masked patch prediction trains the whole encoder, without labels: leave config.freeze.*, "
+        "config.lora.*, config.optimizer.layer_decay, config.label_smoothing and "
+        "config.class_weights as they are.",
+    )

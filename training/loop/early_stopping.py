@@ -1,0 +1,45 @@
+"""Which evaluation of a run is the best so far, and when none better is to be expected."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+
+class BestEvaluation:
+    """Compares the evaluations of a run by one metric.
+
+    Args:
+        metric: `"eval_loss"`, of which less is better, or an accuracy.
+        patience: evaluations without a better one after which the run is over; 0 never ends it.
+    """
+
+    def __init__(self, metric: str, patience: int = 0):
+        self.metric = metric
+        self.patience = patience
+        self._sign = -1.0 if metric == "eval_loss" else 1.0
+
+    @staticmethod
+    def start() -> dict[str, np.ndarray]:
+        """Returns the numbers of a run without evaluations, which are saved with its state."""
+        return {"best": np.array(-np.inf), "stale": np.array(0.0)}
+
+    def update(self, numbers: dict[str, np.ndarray], values: Mapping[str, float]) -> bool:
+        """Counts an evaluation, and returns whether it is the best so far.
+
+        Args:
+            numbers: of `start`, changed in place: `best`, the metric where more is better, and
+                `stale`, the evaluations since.
+            values: {name of a metric: value}; nothing is counted without `metric` among them.
+        """
+        if self.metric not in values:
+            return False
+        score = self._sign * values[self.metric]
+        better = score > numbers["best"]
+        numbers["stale"] = np.array(0.0 if better else numbers["stale"] + 1.0)
+        if better:
+            numbers["best"] = np.array(score)
+        return bool(better)
+
+    def is_over(self, numbers: Mapping[str, np.ndarray]) -> bool:
+        """Whether the run is to end before its last step."""
+        return bool(self.patience and numbers["stale"] >= self.patience)

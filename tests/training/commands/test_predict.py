@@ -11,6 +11,7 @@ from PIL import Image
 
 import export
 import keras_vit
+from tests.training.tiny_vit import tiny_vit
 from training.commands import predict
 
 NAMES = ["crow", "great <tit>"]
@@ -20,15 +21,7 @@ PREPROCESS = "decode|resize_small(20)|central_crop(16)|value_range(-1,1)"
 @pytest.fixture(scope="module")
 def model():
     keras.utils.set_random_seed(0)
-    model = keras_vit.VisionTransformer(
-        image_size=16,
-        patch_size=8,
-        hidden_size=16,
-        mlp_dim=32,
-        num_heads=2,
-        num_layers=2,
-        num_classes=2,
-    )
+    model = tiny_vit(patch_size=8, num_classes=2)
     model.get_layer("head").kernel.assign(keras.random.normal((16, 2), seed=1))
     model.class_names, model.preprocessing = NAMES, PREPROCESS
     return model
@@ -123,10 +116,7 @@ def test_bad_use_is_one_line(sources, photos, tmp_path, capsys):
 
 
 def test_a_model_without_a_head_is_refused(photos, tmp_path, capsys):
-    features = keras_vit.VisionTransformer(
-        image_size=16, patch_size=8, hidden_size=8, mlp_dim=8, num_heads=1, num_layers=1,
-        num_classes=None,
-    )  # fmt: skip
+    features = tiny_vit(patch_size=8, num_classes=None)
     features.save(tmp_path / "features.keras")
     export.to_hub(features, tmp_path / "module")
     export.to_tflite(features, tmp_path / "features.tflite")

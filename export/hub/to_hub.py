@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from export import interface
+from export.image_range import BYTES_FROM
 from export.labels import checked_labels, labels_of_model
 from export.portable_model import image_size, num_classes, portable
 from training.data.preprocessing.preprocess import Preprocess
@@ -38,7 +39,7 @@ def to_hub(
     - `module.endpoints(images)`: dict of every intermediate result by the names of
       `model.endpoints`, and `block_00/attention` (batch, heads, tokens, tokens).
     - `serve` and `serve_train`: endpoints for Keras 3's `TFSMLayer`.
-    - signatures `serving_default` (images), `serving_uint8` (uint8 images) and
+    - signatures `serving_default` (images; [0, 255] is refused), `serving_uint8` (uint8 images) and
       `serving_bytes` (encoded JPEG, PNG, GIF or BMP, prepared as `model.preprocessing`
       says or else resized), returning logits and probabilities, or the representation.
     - `labels`, where known: the asset labels.txt; `interface`: the asset interface.json, the
@@ -183,7 +184,14 @@ def _signatures(call, output, shape, operations, activation):
 
     @tf.function(input_signature=[tf.TensorSpec(shape, tf.float32, name="images")])
     def from_float(images):
-        return answer(images)
+        refused = tf.debugging.assert_less(
+            tf.reduce_max(images),
+            BYTES_FROM,
+            "Expected images in [0, 1]. These look like [0, 255]: divide by 255, or call "
+            "serving_uint8.",
+        )
+        with tf.control_dependencies([refused]):
+            return answer(tf.identity(images))
 
     @tf.function(input_signature=[tf.TensorSpec(shape, tf.uint8, name="images")])
     def from_uint8(images):

@@ -100,6 +100,9 @@ def test_signatures_take_floats_integers_and_files(model, module, images):
     np.testing.assert_allclose(answer["logits"], logits, atol=1e-5)
     np.testing.assert_allclose(answer["probabilities"], tf.nn.softmax(logits), atol=1e-5)
 
+    with pytest.raises(tf.errors.InvalidArgumentError, match="divide by 255"):
+        module.signatures["serving_default"](images=tf.constant(images * 255))
+
     pixels = np.round(images * 255).astype("uint8")
     logits = expected(model, pixels / np.float32(255))
     answer = module.signatures["serving_uint8"](images=tf.constant(pixels))

@@ -81,4 +81,4 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path):
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=900)
     assert result.returncode == 0, result.stderr[-3000:]
     accuracy = float(re.search(r"accuracy ([\d.]+) ok True", result.stdout)[1])
-    assert accuracy > 0.8
+    assert accuracy > 0.9

@@ -38,7 +38,7 @@ setup(
     python_requires=">=3.10,<3.14",
     packages=find_packages(include=[f"{name}*" for name in PACKAGES]),
     package_data={name: ["py.typed", "imagenet_classes.txt"] for name in PACKAGES},
-    entry_points={"console_scripts": ["keras-vit = export.console_script:main"]},
+    entry_points={"console_scripts": ["keras-vit = export.console_script:script"]},
     install_requires=[
         "absl-py",
         "ai-edge-litert>=2.0",

@@ -6,6 +6,8 @@ import re
 import sys
 from collections.abc import Sequence
 
+from training.exit_status import exit_process
+
 COMMANDS = {
     "compare_libraries": "inference or training step, against other libraries",
     "compare_exporters": "exported files for phones, against other exporters",
@@ -53,7 +55,11 @@ def main(argv: Sequence[str]) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Options are spelled with underscores, as everywhere; hyphens work too.
     options = [re.sub(r"^--[\w-]+", _underscores, option) for option in options]
-    return importlib.import_module(f"benchmarks.{command}").main(options)
+    try:
+        return importlib.import_module(f"benchmarks.{command}").main(options)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
 
 
 def _underscores(match):
@@ -61,4 +67,4 @@ def _underscores(match):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    exit_process(lambda: main(sys.argv[1:]))

@@ -17,6 +17,7 @@ from benchmarks.harness import interleaved, machine, options
 from benchmarks.harness.case import Case
 from benchmarks.harness.process import Process
 from training.command_options import list_of
+from training.errors import UsageError
 from training.io import atomic
 from training.reporting.table import Table
 
@@ -115,13 +116,13 @@ def _exporters(text, files):
     names = list(EXPORTERS) if text == "all" else [name.strip() for name in text.split(";")]
     unknown = [name for name in names if name not in EXPORTERS]
     if unknown:
-        raise SystemExit(
+        raise UsageError(
             f"Expected --exporters of: {'; '.join(EXPORTERS)}. Received: {'; '.join(unknown)}"
         )
     absent = {name: _missing(name) for name in names if _missing(name) and not files}
     if absent and text != "all":
         packages = sorted({package for each in absent.values() for package in each})
-        raise SystemExit(
+        raise UsageError(
             f"Expected {', '.join(packages)} to be installed. Install the other libraries with: "
             "pip install 'keras-vit-16x16[bench]', or choose other --exporters"
         )

@@ -11,6 +11,7 @@ from benchmarks.harness.case import PRECISIONS, Case
 from benchmarks.harness.library_steps import Result
 from benchmarks.harness.process import ProcessError
 from benchmarks.libraries import PACKAGES
+from training.errors import UsageError
 from training.reporting.table import Table
 
 OURS = ("keras_vit", "keras_vit.inference_function")
@@ -56,7 +57,7 @@ def _names(text, known, option):
     names = [name for name in text.split(",") if name and name != "none"]
     unknown = set(names) - set(known)
     if unknown:
-        raise SystemExit(
+        raise UsageError(
             f"Expected --{option} to name some of {', '.join(known)}. "
             f"Received: {', '.join(sorted(unknown))}"
         )
@@ -69,7 +70,7 @@ def cases_of(chosen: argparse.Namespace) -> list[Case]:
 
     class_name, arguments = arguments_of(chosen.model)
     if class_name != "VisionTransformer" or set(arguments) != SIZES:
-        raise SystemExit(f"Expected a ViT that the other libraries have. Received: {chosen.model}")
+        raise UsageError(f"Expected a ViT that the other libraries have. Received: {chosen.model}")
     arguments = {**arguments, "image_size": chosen.image_size, "num_classes": 1000}
     competitors = _names(chosen.libraries, COMPETITORS, "libraries")
     products = [f"{module}.matrix_product" for module in ("keras_step", "timm")]
@@ -78,7 +79,7 @@ def cases_of(chosen: argparse.Namespace) -> list[Case]:
     packages = {each for name in models for each in PACKAGES[name.partition(".")[0]]}
     missing = sorted(each for each in packages if importlib.util.find_spec(each) is None)
     if missing:
-        raise SystemExit(
+        raise UsageError(
             f"Expected {', '.join(missing)} to be installed. Install the other libraries with: "
             "pip install 'keras-vit-16x16[bench]', or choose others with --libraries"
         )

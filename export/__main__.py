@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from training.command_options import as_called
+from training.exit_status import exit_process
 
 COMMANDS = {
     "hub": "a TF2 SavedModel for TF-Hub",
@@ -55,4 +56,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_process(main)

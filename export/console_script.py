@@ -8,9 +8,11 @@ import pathlib
 import runpy
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from export import __main__ as export_command
 from training import __main__ as training_command
+from training.exit_status import exit_process
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,3 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name in ("--help", "-h", "help"):
         print("\n`keras-vit export --help` names the commands that hand a model over.")
     return status
+
+
+def script() -> NoReturn:
+    """Is what the installed script calls: `main`, and the end of the process."""
+    exit_process(main)

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from training.command_options import as_called
+from training.exit_status import exit_process
 
 COMMANDS = {
     "train": "train a model, or resume a run (the default: the word may be left out)",
@@ -54,4 +55,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_process(main)

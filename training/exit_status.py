@@ -1,14 +1,16 @@
 """Running a command: its log, and the status that its process exits with.
 
 0 after success, 1 after a failure, 2 for what the person at the keyboard has to change, 130 and
-143 after being interrupted.
+143 after being interrupted, 141 where nobody reads on what is printed.
 """
 
 import argparse
 import contextlib
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import NoReturn
 
 from training.command_options import as_called
 from training.errors import TrainingError
@@ -44,6 +46,8 @@ def command_main(
             message, status = str(error), error.exit_code
         except _BAD_USE as error:
             message, status = str(error), 2
+        except BrokenPipeError:
+            raise
         except OSError as error:
             message, status = str(error), 1
         except KeyboardInterrupt:
@@ -52,6 +56,24 @@ def command_main(
         return status
 
     return main
+
+
+def exit_process(main: Callable[[], int]) -> NoReturn:
+    """Ends the process with the status of `main`; without a word where its output is closed.
+
+    A reader may leave early, as `head` does.
+    """
+    try:
+        try:
+            status = main()
+        except SystemExit as stop:
+            status = stop.code  # type: ignore[assignment]
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python prints what is left when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 141
+    sys.exit(status)
 
 
 class _StderrHandler(logging.Handler):

@@ -27,3 +27,9 @@ def test_options_may_be_spelled_with_hyphens(monkeypatch):
     monkeypatch.setattr(command, "main", lambda options: received.extend(options) or 0)
     assert main(["loop_overhead", "--steps-per-call", "1-2", "--a-b=c-d"]) == 0
     assert received == ["--steps_per_call", "1-2", "--a_b=c-d"]
+
+
+@pytest.mark.parametrize("command", ["compare_libraries", "model"])
+def test_a_model_that_there_is_not_is_bad_use(command, capsys):
+    assert main([command, "--model", "ViT-Q/16"]) == 2
+    assert capsys.readouterr().err.startswith("error: Expected a model's name, one of ViT-Ti/16")

@@ -5,6 +5,7 @@ import pytest
 from benchmarks import compare_libraries
 from benchmarks.harness.case import Case
 from benchmarks.harness.library_steps import Result
+from training.errors import UsageError
 
 MODEL = {"parameters": 7, "macs": 1e9, "executed_macs": 0.5e9}
 
@@ -43,5 +44,5 @@ def test_models_of_other_sizes_are_refused():
 
 
 def test_unknown_libraries_end_with_a_message():
-    with pytest.raises(SystemExit, match="Expected --libraries to name some of keras_hub"):
+    with pytest.raises(UsageError, match="Expected --libraries to name some of keras_hub"):
         compare_libraries.main(["--libraries=tim"])

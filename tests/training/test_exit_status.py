@@ -2,6 +2,10 @@
 
 import argparse
 import logging
+import os
+import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -59,3 +63,29 @@ def test_the_log_is_shown_once_and_only_meanwhile(capsys):
         output = capsys.readouterr().err
         assert output.count("task 3") == 1 and output.endswith(" task 3\n")
     assert (logger.handlers, logger.level, logger.propagate) == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["-m", "training", "--help"],
+        ["-m", "training", "train", "--help"],
+        ["-m", "export", "--help"],
+        ["-m", "benchmarks", "--help"],
+        ["-c", "from export.console_script import script; script()", "--help"],
+    ],
+    ids=" ".join,
+)
+def test_a_reader_that_leaves_is_no_error(command):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as closed:
+        result = subprocess.run(
+            [sys.executable, *command],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=pathlib.Path(__file__).parents[2],
+        )
+    # argparse itself is silent of a help that it cannot print, and ends well.
+    assert result.stderr == "" and result.returncode in (0, 141)

@@ -3,12 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import rich.console
-import rich.progress
-
 from training.data import dataset_lookup
 from training.data.dataset_spec import DatasetSpec
 from training.io.quiet_tensorflow import import_tensorflow
+from training.io.track import track
 
 MAX_DECODED = 100
 
@@ -86,16 +84,14 @@ def _decode(
     opened = {split: random_access.open_source(name, split, data_dir) for split in splits}
     decode = {split: source.preprocess("decode") for split, source in opened.items()}
     classes, unreadable = set(), []
-    console = rich.console.Console(stderr=True)
-    with rich.progress.Progress(transient=True, console=console) as progress:
-        for split, index in progress.track(chosen, description="decoding"):
-            source = opened[split]
-            try:
-                example = source.read(tf.constant(index, tf.int64))
-                decode[split](example["image"], (0, 0))
-                classes.update(tf.reshape(example["label"], [-1]).numpy().tolist())
-            except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
-                unreadable.append(f"{split} {source.example_id(index)}: {error.message}")
-            except ValueError as error:  # of Pillow, which is not in a graph here
-                unreadable.append(f"{split} {source.example_id(index)}: {error}")
+    for split, index in track(chosen, "decoding"):
+        source = opened[split]
+        try:
+            example = source.read(tf.constant(index, tf.int64))
+            decode[split](example["image"], (0, 0))
+            classes.update(tf.reshape(example["label"], [-1]).numpy().tolist())
+        except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
+            unreadable.append(f"{split} {source.example_id(index)}: {error.message}")
+        except ValueError as error:  # of Pillow, which is not in a graph here
+            unreadable.append(f"{split} {source.example_id(index)}: {error}")
     return classes, unreadable

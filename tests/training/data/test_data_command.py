@@ -1,3 +1,5 @@
+import os
+import pathlib
 import subprocess
 import sys
 
@@ -59,6 +61,23 @@ def test_bad_use_is_one_line_and_status_2(arguments, capsys):
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["digits", "folder"])
+def test_check_prints_nothing_of_tensorflow(name, digits_dir, tmp_path):
+    if name == "folder":
+        write_images(tmp_path, ["a/1.png", "b/1.png"])
+        name = f"folder:{tmp_path}"
+    options = ["data", "check", name, f"--data_dir={digits_dir}"]
+    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    result = subprocess.run(
+        [sys.executable, "-m", "training", *options],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=pathlib.Path(__file__).parents[3],
+    )
+    assert "all well" in result.stdout and result.stderr == ""
 
 
 def write_images(root, names):

@@ -1,5 +1,8 @@
 """Failures that end a run with one line for the person who started it."""
 
+import errno
+import os
+
 
 class TrainingError(Exception):
     """A failure whose message says what happened and what to do next.
@@ -29,3 +32,25 @@ class Interrupted(TrainingError):
     """A run that was asked to stop, and stopped with its state saved."""
 
     exit_code = 143
+
+
+# What a file system says of itself, wherever in a message of several hundred characters.
+_OF_FILE_SYSTEMS = [
+    os.strerror(code)
+    for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
+]
+
+
+def first_line(error: object, longest: int = 200) -> str:
+    """Returns the beginning of what an error says, and what a file system said in the rest of it.
+
+    Args:
+        error: of a runtime, whose messages are long.
+        longest: characters of the beginning.
+    """
+    text = str(error).strip() or type(error).__name__
+    line = text.splitlines()[0]
+    line = line if len(line) <= longest else f"{line[:longest]} …"
+    return ": ".join(
+        [line, *(each for each in _OF_FILE_SYSTEMS if each in text and each not in line)]
+    )

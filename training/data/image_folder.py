@@ -47,8 +47,8 @@ def scan(root: str | os.PathLike) -> ImageFolder:
 
     Raises:
         FileNotFoundError: if `root` does not exist.
-        ValueError: if `root` is empty, if splits and other folders lie side by side, or if there
-            are no class sub-folders with images.
+        ValueError: if `root` is empty, if splits and other folders lie side by side, if there
+            are no class sub-folders with images, or if the name of a class is not text.
     """
     if not os.fspath(root).strip():
         raise ValueError(
@@ -80,6 +80,12 @@ def scan(root: str | os.PathLike) -> ImageFolder:
     class_names = tuple(
         sorted({name for path in split_roots.values() for name in _sub_folders(path)})
     )
+    for name in class_names:
+        if name != name.encode(errors="replace").decode():
+            raise ValueError(
+                f"Expected names of classes in UTF-8. Received: {name!r} in {root}. Rename that "
+                "folder."
+            )
     labels = {name: label for label, name in enumerate(class_names)}
     splits = {
         split: sorted(
@@ -88,7 +94,8 @@ def scan(root: str | os.PathLike) -> ImageFolder:
                 for name in _sub_folders(path)
                 for file in image_files.images_below(path / name)
             ),
-            key=lambda item: hashlib.sha256(item[0].encode()).digest(),
+            # Any bytes can be a name.
+            key=lambda item: hashlib.sha256(os.fsencode(item[0])).digest(),
         )
         for split, path in split_roots.items()
     }

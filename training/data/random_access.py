@@ -123,8 +123,8 @@ def _open_folder(spec: DatasetSpec, split: str) -> Source:
         for part in spec.ranges(split)
         for item in contents.splits[part.split][part.start : part.stop]
     ]
-    names = tf.constant([name for name, _ in items])
-    paths = tf.constant([os.path.join(spec.folder, name) for name, _ in items])
+    names = tf.constant([os.fsencode(name) for name, _ in items])
+    paths = tf.constant([os.fsencode(os.path.join(spec.folder, name)) for name, _ in items])
     classes = tf.constant([label for _, label in items], tf.int64)
 
     def read(index):
@@ -134,4 +134,8 @@ def _open_folder(spec: DatasetSpec, split: str) -> Source:
             "id": tf.gather(names, index),
         }
 
-    return Source(spec, len(items), read, lambda index: items[index][0])
+    def example_id(index):
+        # A name that is not UTF-8 can be printed as well.
+        return os.fsencode(items[index][0]).decode(errors="backslashreplace")
+
+    return Source(spec, len(items), read, example_id)

@@ -18,7 +18,7 @@ from ml_collections import ConfigDict
 
 from keras_vit.typing import Tensor
 from training.engines.worker_watch import SECONDS_TO_NAME_THE_LOST, Watch
-from training.errors import TrainingError, UsageError
+from training.errors import TrainingError, UsageError, first_line
 
 # (num_input_pipelines, input_pipeline_id) -> `tf.data.Dataset` of batches with static shapes.
 # Pipeline i of n yields the i-th of n equal parts of every global batch, so that all of them
@@ -252,17 +252,20 @@ class Engine(abc.ABC):
         """Returns what the backend's runtime and its input raise when they fail."""
 
     @contextlib.contextmanager
-    def translated_errors(self) -> Iterator[None]:
+    def translated_errors(self, explain: Callable[[], str] = str) -> Iterator[None]:
         """Enters a context that raises the failures of the backend's runtime as `TrainingError`.
 
         The message names the last step, the reason without the backend's stack of frames, and the
         last good checkpoint. Where another process was lost, it says so, and that all processes
         are to be started again.
+
+        Args:
+            explain: called after a failure; returns a sentence that is added to the reason, or "".
         """
         try:
             yield
         except self.runtime_errors() as error:
-            message = reason(error)
+            message = " ".join(filter(None, (reason(error), explain())))
             if self.watch:
                 time.sleep(SECONDS_TO_NAME_THE_LOST)
                 raise TrainingError(
@@ -300,7 +303,7 @@ def reason(error: Exception) -> str:
     places = ("Graph execution error", "Detected at node", "<stack", "File ", "[[", "  ")
     lines = (line.strip() for line in str(getattr(error, "message", error)).splitlines())
     said = [line for line in lines if line and not line.startswith(places)]
-    return (said or [type(error).__name__])[0][:300]
+    return first_line("\n".join(said) or type(error).__name__, 300)
 
 
 def create_engine(config: ConfigDict) -> Engine:

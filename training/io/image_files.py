@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from training.errors import first_line
+
 EXTENSIONS = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 SYSTEM_FOLDERS = ("__MACOSX", "__pycache__", "$RECYCLE.BIN", "System Volume Information")
 
@@ -15,14 +17,22 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or name in SYSTEM_FOLDERS
 
 
-def files_below(folder: str | os.PathLike) -> Iterator[pathlib.Path]:
-    """Yields the files in `folder` and its sub-folders but hidden ones, in any order."""
-    for parent, folders, names in os.walk(os.fspath(folder)):
-        folders[:] = [name for name in folders if not is_hidden(name)]
-        yield from (pathlib.Path(parent, name) for name in names if not is_hidden(name))
+def files_below(folder: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
+    """Yields the files in `folder` and its sub-folders but hidden ones, in any order.
+
+    Pipes and devices, which may keep a reader waiting for ever, are no files.
+    """
+    with os.scandir(os.fspath(folder)) as entries:
+        for entry in entries:
+            if is_hidden(entry.name):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from files_below(entry.path)
+            elif entry.is_file():
+                yield pathlib.Path(entry.path)
 
 
-def images_below(folder: str | os.PathLike) -> Iterator[pathlib.Path]:
+def images_below(folder: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
     """Yields the image files in `folder` and its sub-folders but hidden ones, in any order."""
     return (file for file in files_below(folder) if file.suffix.lower() in EXTENSIONS)
 
@@ -32,12 +42,14 @@ def list_images(paths: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
 
     Raises:
         FileNotFoundError: if one of `paths` does not exist.
-        ValueError: if there are no images below a folder.
+        ValueError: if there are no images below a folder, or it is a pipe or a device.
     """
     found = []
     for path in map(pathlib.Path, paths):
         if not path.exists():
             raise FileNotFoundError(f"Expected an image or a folder of images. Received: {path}")
+        if not (path.is_dir() or path.is_file()):
+            raise ValueError(f"Expected an image or a folder of images. Received: {path}, no file")
         files = sorted(images_below(path)) if path.is_dir() else [path]
         if not files:
             raise ValueError(f"Expected images ({', '.join(EXTENSIONS)}) in {path}. Received: none")
@@ -66,6 +78,5 @@ def read_images(files: Sequence[pathlib.Path], preprocess: str) -> np.ndarray:
         try:
             images.append(process(tf.constant(file.read_bytes()), tf.constant([0, 0])))
         except (tf.errors.InvalidArgumentError, ValueError) as error:
-            reason = str(error).splitlines()[0][:200]
-            raise ValueError(f"{file} cannot be read as an image: {reason}") from error
+            raise ValueError(f"{file} cannot be read as an image: {first_line(error)}") from error
     return process.on_device(tf.stack(images)).numpy()

@@ -125,7 +125,24 @@ class _Run:
         weights = class_weights(config.class_weights, source)
         return build_loss(config.loss, config.label_smoothing, weights), build_loss(config.loss)
 
-    def _train_dataset(self, num_input_pipelines: int, input_pipeline_id: int) -> Any:
+    def _unreadable(self):
+        """Returns a sentence with the images of the next steps that cannot be decoded, or ""."""
+        counter = SkipCounter()
+        inputs = {"on_error": "skip", "skip_counter": counter}
+        with contextlib.suppress(*self.engine.runtime_errors()):
+            if self.config.on_error == "raise":
+                for _ in self._train_dataset(1, 0, **inputs).take(self.config.steps_per_call):
+                    pass
+        if not counter.examples:
+            return ""
+        return (
+            f"What cannot be decoded: {', '.join(sorted(counter.examples))}. Remove it, or set "
+            "config.on_error=skip."
+        )
+
+    def _train_dataset(
+        self, num_input_pipelines: int, input_pipeline_id: int, **changes: Any
+    ) -> Any:
         config = self.config
         return pipeline.train_dataset(
             name=config.dataset,
@@ -138,8 +155,7 @@ class _Run:
             num_input_pipelines=num_input_pipelines,
             input_pipeline_id=input_pipeline_id,
             mixup_p=config.mixup_p,
-            on_error=config.on_error,
-            skip_counter=self.skip_counter,
+            **{"on_error": config.on_error, "skip_counter": self.skip_counter} | changes,
         )
 
     def __enter__(self):
@@ -151,7 +167,7 @@ class _Run:
 
     def train(self, stop_request: StopRequest) -> dict[str, float]:
         try:
-            with self.engine.translated_errors():
+            with self.engine.translated_errors(self._unreadable):
                 return self._train(stop_request)
         except OSError as error:
             raise TrainingError(

@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -23,6 +25,18 @@ def test_sub_folders_are_classes_in_sorted_order(tmp_path):
         for one in load_dataset.load_dataset(f"folder:{tmp_path}", "train", with_ids=True)
     }
     assert labels == {"crow/b.png": 1, "crow/deep/a.PNG": 1, "Finch/1.png": 0}
+
+
+def test_names_of_any_bytes(tmp_path):
+    fill(tmp_path, ["crow/a.png", "finch/b.png"])
+    os.rename(tmp_path / "crow" / "a.png", os.fsencode(tmp_path / "crow") + b"/\xe9\xff.png")
+    name = f"folder:{tmp_path}"
+    assert sorted(load_dataset.example_ids(name, "train")) == ["crow/\\xe9\\xff.png", "finch/b.png"]
+    ids = {one["id"].numpy() for one in load_dataset.load_dataset(name, "train", with_ids=True)}
+    assert ids == {b"crow/\xe9\xff.png", b"finch/b.png"}
+    os.rename(tmp_path / "crow", os.fsencode(tmp_path) + b"/\xe9")
+    with pytest.raises(ValueError, match="Expected names of classes in UTF-8"):
+        image_folder.scan(tmp_path)
 
 
 def test_split_folders_are_splits_with_the_same_classes(tmp_path):

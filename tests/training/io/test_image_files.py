@@ -1,3 +1,6 @@
+import os
+import struct
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -27,6 +30,21 @@ def test_images_are_read_in_order_and_preprocessed(folder):
     images = image_files.read_images(files, "decode|resize([2, 3])")
     assert images.dtype == np.float32
     np.testing.assert_array_equal(images, np.ones((3, 2, 3, 3)) * [[[[1]]], [[[0]]], [[[2]]]])
+
+
+def test_pipes_are_no_images(folder):
+    os.mkfifo(folder / "pipe.jpg")
+    assert len(image_files.list_images([folder])) == 3
+    with pytest.raises(ValueError, match=r"pipe\.jpg, no file"):
+        image_files.list_images([folder / "pipe.jpg"])
+
+
+def test_an_image_of_too_many_pixels_is_named(folder):
+    file = folder / "b.png"
+    content = file.read_bytes()
+    file.write_bytes(content[:16] + struct.pack(">II", 20_000, 20_000) + content[24:])
+    with pytest.raises(ValueError, match=r"b\.png cannot be read as an image: .* pixels"):
+        image_files.read_images([file], "decode|resize(2)")
 
 
 def test_what_is_missing_or_broken_is_named(folder):

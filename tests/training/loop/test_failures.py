@@ -107,7 +107,11 @@ def broken_data(data_dir, tmp_path):
 
 
 def test_unreadable_image_names_the_step(tiny, broken_data, tmp_path):
-    with pytest.raises(TrainingError, match=r"after step \d+: .*record.* There is no earlier"):
+    expected = (
+        r"after step \d+: .*record.* What cannot be decoded: sklearn_digits-train\S+__\d+"
+        r".* config\.on_error=skip\. There is no earlier"
+    )
+    with pytest.raises(TrainingError, match=expected):
         trainer.train(tiny(data_dir=broken_data), tmp_path / "run")
 
 

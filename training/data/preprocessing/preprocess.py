@@ -6,6 +6,7 @@ from training.data.preprocessing.fused_decode_and_crop import fuse
 from training.data.preprocessing.operation import MAX_OPERATIONS, Operation
 from training.data.preprocessing.operations.decoding import Decode
 from training.data.preprocessing.parser import parse
+from training.data.preprocessing.pixel_limit import within_pixel_limit
 
 
 class Preprocess:
@@ -68,6 +69,8 @@ class Preprocess:
             seed: integers (2,), different for every image of a run; see `operation_seed`.
         """
         seed = tf.cast(seed, tf.int64)
+        if image.dtype == tf.string:
+            image = within_pixel_limit(image)
         for step in self._steps:
             image = step(image, seed)
         return image

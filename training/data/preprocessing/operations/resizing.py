@@ -9,10 +9,7 @@ import tensorflow as tf
 
 from training.data import require_in_graph
 from training.data.preprocessing.operation import operation
-
-# An image larger than this is an error of its file or of the text, not a photograph: without a
-# limit, resize_small of a 1×5000 image would ask for gigabytes.
-MAX_PIXELS = 1 << 27
+from training.data.preprocessing.pixel_limit import MAX_PIXELS
 
 
 @operation("resize")

@@ -1,0 +1,65 @@
+"""Images that claim more pixels than anybody means are refused by their header."""
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from training.data.preprocessing import pixel_limit
+from training.data.preprocessing.preprocess import Preprocess
+
+FORMATS = ("JPEG", "PNG", "GIF", "BMP")
+
+
+def encode(kind, width=40, height=30):
+    buffer = io.BytesIO()
+    Image.new("RGB", (width, height), (9, 99, 199)).save(buffer, kind)
+    return buffer.getvalue()
+
+
+def claiming(kind, width, height):
+    """A small image whose header claims another size."""
+    content = encode(kind)
+    if kind == "PNG":
+        header = b"IHDR" + struct.pack(">II", width, height) + content[24:29]
+        return content[:12] + header + struct.pack(">I", zlib.crc32(header)) + content[33:]
+    if kind == "GIF":
+        return content[:6] + struct.pack("<HH", width, height) + content[10:]
+    if kind == "BMP":
+        return content[:18] + struct.pack("<ii", width, -height) + content[26:]
+    place = content.index(b"\xff\xc0") + 5
+    return content[:place] + struct.pack(">HH", height, width) + content[place + 4 :]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("text", ["decode|resize(8)", "decode|inception_crop(8)"])
+def test_the_size_is_looked_up_before_decoding(kind, text, monkeypatch):
+    monkeypatch.setattr(pixel_limit, "MAX_PIXELS", 1200)
+    eager = Preprocess(text)
+    graph = tf.function(Preprocess(text))
+    for process in (eager, graph):
+        assert process(tf.constant(encode(kind)), tf.constant([0, 0])).shape == (8, 8, 3)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="at most 1200 pixels"):
+            process(tf.constant(encode(kind, 41, 30)), tf.constant([0, 0]))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_what_claims_gigabytes_is_refused_at_once(kind):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Expected an image of at most"):
+        pixel_limit.within_pixel_limit(tf.constant(claiming(kind, 20_000, 20_000)))
+
+
+@pytest.mark.parametrize("content", [b"", b"\x89PNG", b"GIF89a", b"BM", b"no image" * 9])
+def test_what_is_no_image_is_left_to_the_decoder(content):
+    # Pillow's errors are Python's outside of a graph.
+    with pytest.raises((tf.errors.InvalidArgumentError, ValueError)):
+        Preprocess("decode|resize(8)")(tf.constant(content), tf.constant([0, 0]))
+
+
+def test_images_of_arrays_are_left_alone():
+    image = np.zeros((4, 4, 3), np.uint8)
+    np.testing.assert_array_equal(Preprocess("decode")(tf.constant(image), (0, 0)), image)

@@ -400,9 +400,10 @@ def _check_values(config):
             raise UsageError(
                 f"config.{key.name}: expected one of {', '.join(key.choices)}. Received: {value!r}."
             )
-        if value is None:
+        # Python takes True for a number.
+        if value is None or isinstance(value, bool) != isinstance(key.default, bool):
             kind = type(key.default).__name__
-            raise UsageError(f"config.{key.name}: expected a {kind}. Received: None.")
+            raise UsageError(f"config.{key.name}: expected a {kind}. Received: {value!r}.")
         # Written so that NaN is refused as well.
         if key.least is not None and not value >= key.least:
             note = f" ({key.special})" if key.special else ""
@@ -434,16 +435,14 @@ def _merge(result, config, prefix):
             )
         if isinstance(value, (dict, ConfigDict)) and isinstance(result.get(key), ConfigDict):
             _merge(result[key], value, f"{prefix}{key}.")
-        elif key in result:
+        else:
             try:
                 result[key] = value
-            except (TypeError, OverflowError) as error:
+            except (TypeError, ValueError, OverflowError) as error:
+                kind = type(result[key]).__name__ if key in result else "value of one line"
                 raise UsageError(
-                    f"config.{prefix}{key}: expected a {type(result[key]).__name__}. "
-                    f"Received: {value!r}."
+                    f"config.{prefix}{key}: expected a {kind}. Received: {value!r}."
                 ) from error
-        else:
-            result[key] = value
 
 
 def derive_steps(config: ConfigDict, examples: int) -> None:
@@ -496,6 +495,26 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
         for key in sorted(set(before) | set(after))
         if key not in free and before.get(key) != after.get(key)
     ]
+
+
+def wrong_type(config: Any) -> str:
+    """Returns what is wrong with a config that was read from JSON, or "" if all types are right."""
+    if not isinstance(config, dict):
+        return f"expected an object, received a {type(config).__name__}"
+    if "model" not in config:
+        return "it has no model"
+    for key in KEYS:
+        *sections, last = key.name.split(".")
+        owner = config
+        for number, section in enumerate(sections):
+            owner = owner.get(section, {})
+            if not isinstance(owner, dict):
+                return f"{'.'.join(sections[: number + 1])} is {owner!r}"
+        value, kind = owner.get(last, key.default), type(key.default)
+        # JSON knows no tuples, and writes 1.0 as one likes.
+        if not isinstance(value, {float: (int, float), tuple: (list, tuple)}.get(kind, kind)):
+            return f"{key.name} is {value!r}, expected a {kind.__name__}"
+    return ""
 
 
 def shared_by_processes(config: ConfigDict) -> dict[str, Any]:

@@ -125,11 +125,17 @@ def test_a_length_that_is_no_number_is_refused():
         ("total_steps", 10**30),
         ("epochs", float("inf")),
         ("epochs", 10**400),
+        ("eval_batch_size", False),
     ],
 )
 def test_senseless_numbers_are_refused(key, value):
     with pytest.raises(UsageError, match=rf"config\.{key}: expected .* Received: "):
         config_keys.complete(ConfigDict(minimal(epochs=1.0) | nested(key, value)))
+
+
+def test_a_section_in_place_of_a_number_is_refused():
+    with pytest.raises(UsageError, match=r"config\.steps_per_call: expected a int"):
+        config_keys.complete(minimal() | {"steps_per_call": {".": 0}})
 
 
 def test_every_number_has_bounds_and_none_may_be_none():

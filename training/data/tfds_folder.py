@@ -90,18 +90,30 @@ def configs(builder: str, data_dir: str | os.PathLike | None = None) -> list[str
 
 
 def read(directory: pathlib.Path) -> Prepared:
-    """Reads the description of the data set prepared in `directory` (a version's folder)."""
-    info = json.loads((directory / "dataset_info.json").read_text(encoding="utf-8"))
-    return Prepared(
-        directory=directory,
-        name="/".join(part for part in (info["name"], info.get("configName")) if part),
-        version=info["version"],
-        file_format=info.get("fileFormat", "tfrecord"),
-        sizes={
-            split["name"]: sum(int(length) for length in split.get("shardLengths", ()))
-            for split in info.get("splits", ())
-        },
-    )
+    """Reads the description of the data set prepared in `directory` (a version's folder).
+
+    Raises:
+        ValueError: if it is damaged.
+        OSError: if it cannot be read.
+    """
+    file = directory / "dataset_info.json"
+    try:
+        info = json.loads(file.read_text(encoding="utf-8"))
+        return Prepared(
+            directory=directory,
+            name="/".join(part for part in (info["name"], info.get("configName")) if part),
+            version=info["version"],
+            file_format=info.get("fileFormat", "tfrecord"),
+            sizes={
+                split["name"]: sum(int(length) for length in split.get("shardLengths", ()))
+                for split in info.get("splits", ())
+            },
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(
+            f"Expected the description of a data set. {file} is damaged "
+            f"({type(error).__name__}: {error}). Prepare the data set again."
+        ) from error
 
 
 def class_names(directory: pathlib.Path, label: str = "label") -> tuple[str, ...] | None:

@@ -3,10 +3,13 @@
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
+
+_UNFINISHED = re.compile(r"\.[0-9a-f]{8}\.part\.")
 
 
 @contextlib.contextmanager
@@ -27,7 +30,7 @@ def whole_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     if path.is_dir():
         raise IsADirectoryError(f"Expected the name of a file to write. Received: {path}")
     # A name of its own, not a file of `tempfile`: those are for their owner alone to read.
-    temporary = path.with_name(f".{uuid.uuid4().hex[:8]}.{path.name}")
+    temporary = path.with_name(f".{uuid.uuid4().hex[:8]}.part.{path.name}")
     try:
         yield temporary
         os.replace(temporary, path)
@@ -69,6 +72,17 @@ def whole_directory(path: str | os.PathLike, marker: str) -> Iterator[pathlib.Pa
         if replaced.exists() and not path.exists():
             os.replace(replaced, path)
         shutil.rmtree(temporary)
+
+
+def remove_unfinished(folder: str | os.PathLike) -> None:
+    """Removes what killed processes left of files that they had not finished.
+
+    Args:
+        folder: in which `whole_file` wrote, and no other process writes now.
+    """
+    for file in pathlib.Path(folder).iterdir():
+        if _UNFINISHED.match(file.name):
+            file.unlink()
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:

@@ -9,6 +9,8 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from training.io.run_config import read_run_config
+
 if typing.TYPE_CHECKING:
     import keras
 
@@ -124,7 +126,7 @@ def load_model(
             "such as --model=ViT-B/16."
         )
     config = path / "config.json"
-    run = json.loads(config.read_text()) if config.is_file() else {}
+    run = read_run_config(config) if config.is_file() else {}
     return SourceModel(str(source), _load_keras(file), run)
 
 
@@ -181,17 +183,33 @@ def saved_arguments(source: str | os.PathLike) -> dict[str, Any] | None:
     """
     path = pathlib.Path(source)
     if (path / "config.json").is_file():
-        return json.loads((path / "config.json").read_text())["model"]
+        return read_run_config(path / "config.json")["model"]
     if path.suffix != ".keras" or not path.is_file():
         return None
-    with zipfile.ZipFile(path) as archive:
-        saved = json.loads(archive.read("config.json"))
+    saved = _saved_config(path)
     if saved.get("registered_name") != "keras_vit>VisionTransformer":
         raise ValueError(
             f"Expected a saved keras_vit.VisionTransformer. Received: {path}, "
             f"a {saved.get('registered_name') or saved.get('class_name')}."
         )
     return {key: value for key, value in saved["config"].items() if key not in _KERAS_KEYS}
+
+
+def _saved_config(file: pathlib.Path) -> dict[str, Any]:
+    """Returns the `config.json` in a `.keras` file."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            saved = json.loads(archive.read("config.json"))
+        if isinstance(saved["config"], dict):
+            return saved
+        error: Exception = TypeError("its config is no object")
+    except Exception as damage:
+        # A damaged archive fails in many ways, depending on which byte it is.
+        error = damage
+    raise ValueError(
+        f"Expected a .keras file, which is a zip archive with a config.json. {file} is damaged or "
+        f"of another kind ({type(error).__name__}: {error}). Save the model again."
+    ) from error
 
 
 def image_size_of(shape: Sequence[int | None]) -> tuple[int, int]:

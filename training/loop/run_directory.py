@@ -13,8 +13,11 @@ from ml_collections import ConfigDict
 from training import config_keys
 from training.errors import UsageError
 from training.evaluators.classification import ClassificationEvaluator
-from training.io.atomic import whole_file, write_text
+from training.io.atomic import remove_unfinished, whole_file, write_text
 from training.io.local_path import local_path
+from training.io.run_config import read_run_config
+from training.loop import tensorboard_events
+from training.reporting.read_metrics import metric_rows
 
 METRICS = (
     "step",
@@ -58,19 +61,23 @@ class RunDirectory:
         Raises:
             UsageError: otherwise.
         """
+        if self.tensorboard.exists() and not self.tensorboard.is_dir():
+            raise UsageError(f"Expected {self.tensorboard} to be a folder: it is a file. Move it.")
+        self._metric_rows()
         file = self.path / "config.json"
         if not file.exists():
             return
-        try:
-            before = json.loads(file.read_text())
-        except (OSError, ValueError) as error:
-            raise UsageError(f"{file} cannot be read ({error}). Use another --workdir.") from error
+        before = read_run_config(file)
         changes = config_keys.differences(before, json.loads(config_keys.to_json(self.config)))
         if changes:
             raise UsageError(
                 f"{self.path} holds a run of another config ({'; '.join(changes)}). "
                 "Use another --workdir, or the values of its config.json to resume it."
             )
+
+    def _metric_rows(self):
+        file = self.path / "metrics.csv"
+        return metric_rows(file) if file.exists() else []
 
     def open(self, step: int, names: Iterable[str]) -> None:
         """Creates the directory, writes the config and drops what was logged after `step`.
@@ -82,23 +89,18 @@ class RunDirectory:
         import tensorflow as tf
 
         columns = list(dict.fromkeys((*METRICS, *names)))
+        remove_unfinished(self.path)
         write_text(self.path / "config.json", config_keys.to_json(self.config))
         file = self.path / "metrics.csv"
-        rows = []
-        if file.exists():
-            with file.open(newline="") as stream:
-                # A killed process may leave half a row at the end.
-                rows = [
-                    row
-                    for row in csv.DictReader(stream)
-                    if None not in row.values() and int(row["step"]) <= step
-                ]
+        rows = [row for row in self._metric_rows() if int(row["step"]) <= step]
+        columns += [name for row in rows[:1] for name in row if name not in columns]
         with whole_file(file) as temporary, temporary.open("w", newline="") as stream:
             writer = csv.DictWriter(stream, columns)
             writer.writeheader()
             writer.writerows(rows)
         self._metrics = file.open("a", newline="")
         self._rows = csv.DictWriter(self._metrics, columns)
+        tensorboard_events.drop_after(self.tensorboard, step)
         self._events = tf.summary.create_file_writer(str(self.tensorboard))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:

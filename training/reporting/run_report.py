@@ -9,6 +9,7 @@ import numpy as np
 from training.evaluators.frozen_model import rollout_of
 from training.io.atomic import whole_file, write_text
 from training.io.model_source import load_model
+from training.io.run_config import read_run_config
 from training.reporting.read_metrics import read_metrics
 from training.reporting.report_html import Example, report_html
 
@@ -48,7 +49,7 @@ def report_run(run: str | os.PathLike, *, data_dir: str | None = None) -> pathli
             f"Expected the directory of a finished run. Received: {run}, without "
             f"{', '.join(absent)}; the same command that began a run ends it."
         )
-    config = json.loads((run / "config.json").read_text())
+    config = read_run_config(run / "config.json")
     config["data_dir"] = data_dir or config["data_dir"]
     series = read_metrics(run / "metrics.csv")
     source = load_model(run)

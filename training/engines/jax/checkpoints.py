@@ -19,7 +19,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
-from training.errors import TrainingError
+from training.errors import TrainingError, first_line
 
 logger = logging.getLogger("training")
 
@@ -57,7 +57,8 @@ class Checkpoints:
     def newest(self) -> int | None:
         """Returns the step of the newest state whose files are as they were written.
 
-        The chief sets damaged states aside under another name, with a line in the log.
+        The chief sets damaged states aside under another name, with a line in the log, and
+        removes what a killed process left of states that it had not finished.
 
         Raises:
             TrainingError: if there are states and each is damaged.
@@ -73,6 +74,8 @@ class Checkpoints:
         return None if step < 0 else step
 
     def _newest_whole(self):
+        for unfinished in self.directory.glob(f".{PREFIX}*"):
+            shutil.rmtree(unfinished)
         damaged = []
         for step in reversed(steps(self.directory)):
             path = self._path(step)
@@ -104,8 +107,7 @@ class Checkpoints:
             return self._checkpointer.restore(path, {**target, "numbers": numbers})
         except (ValueError, KeyError, OSError) as error:
             raise TrainingError(
-                f"The checkpoint {self._path(step)} does not fit this run: "
-                f"{str(error).splitlines()[0][:200]}."
+                f"The checkpoint {self._path(step)} does not fit this run: {first_line(error)}."
             ) from error
 
     def save(self, step: int, arrays: Arrays) -> None:
@@ -156,7 +158,7 @@ class Checkpoints:
     def _failure(self, step, error):
         return TrainingError(
             f"The checkpoint of step {step} cannot be written to {self.directory}: "
-            f"{str(error).splitlines()[0][:200]}. Make room and run the same command again."
+            f"{first_line(error)}. Make room and run the same command again."
         )
 
     def _path(self, step):
@@ -207,6 +209,6 @@ def _damage(path):
         written = json.loads((path / _DIGESTS).read_text())
         found = _digests(path)
     except (OSError, ValueError) as error:
-        return str(error)[:200]
+        return first_line(error)
     wrong = [name for name in written if found.get(name) != written[name]]
     return f"{wrong[0]} is not as it was written" if wrong else ""

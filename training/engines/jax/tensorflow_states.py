@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from training.errors import first_line
 from training.io.pattern_free import pattern_free
 
 logger = logging.getLogger("training")
@@ -48,17 +49,20 @@ def _paths(directory):
 
 def read_newest(directory: str | os.PathLike) -> TensorFlowState | None:
     """Returns the newest state that can be read, or None."""
-    import tensorflow as tf
+    from training.io.tensorflow_values import read_values
 
     for path in reversed(_paths(directory)):
         try:
-            reader = tf.train.load_checkpoint(path)
-            names = [name for name in reader.get_variable_to_shape_map() if name.endswith(_VALUE)]
-            values = {name.removesuffix(_VALUE): reader.get_tensor(name) for name in names}
-        except (tf.errors.OpError, ValueError) as error:
-            first_line = str(error).split("\n", 1)[0][:200]
+            values = {
+                name.removesuffix(_VALUE): value
+                for name, value in read_values(path).items()
+                if name.endswith(_VALUE)
+            }
+        except ValueError as error:
             logger.error(
-                "The checkpoint %s cannot be read (%s). Using the one before.", path, first_line
+                "The checkpoint %s cannot be read (%s). Using the one before.",
+                path,
+                first_line(error),
             )
             continue
         # Variable 0 of an optimizer is the number of its updates.

@@ -3,6 +3,8 @@
 import glob
 import logging
 import os
+import pathlib
+import re
 import shutil
 from collections.abc import Mapping
 from typing import Any
@@ -11,12 +13,18 @@ import numpy as np
 import tensorflow as tf
 
 from training.engines.base import Numbers, last_good
-from training.errors import TrainingError
+from training.errors import TrainingError, first_line
 from training.io.pattern_free import pattern_free
+from training.io.tensorflow_values import read_values
 
 logger = logging.getLogger("training")
 
 PREFIX = "checkpoint"
+# Where TensorFlow collects the parts of a state, which become visible at the end.
+_FOLDER = re.compile(rf"{PREFIX}-\d+_temp")
+_PART = re.compile(
+    rf"(?P<state>{PREFIX}-\d+)\.(index|data-\d+-of-\d+)(?P<unfinished>\.tempstate\d+)?"
+)
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
@@ -76,19 +84,21 @@ class Checkpoints:
             path = paths[-1]
             try:
                 # Reading all of it first leaves the variables as they are if it is damaged.
-                values = _read_all(path)
+                values = read_values(path)
                 restored = tf.train.Checkpoint(**self._state).restore(path)
                 restored.assert_existing_objects_matched().expect_partial()
             except (tf.errors.OpError, ValueError, AssertionError) as error:
                 logger.error(
                     "The checkpoint %s cannot be read (%s). Using the one before.",
                     os.path.join(self.directory, os.path.basename(path)),
-                    str(error).split("\n", 1)[0][:200],
+                    first_line(error),
                 )
                 damaged.append(paths.pop())
                 continue
             if damaged and self.writes:
                 self._set_aside(damaged, paths)
+            if self.writes:
+                self._remove_unfinished(paths)
             self.saved_step = self.step
             self.numbers = {
                 name: np.asarray(values[name + _VALUE], np.float64)
@@ -114,6 +124,16 @@ class Checkpoints:
             self._folder, names[-1], all_model_checkpoint_paths=names
         )
 
+    def _remove_unfinished(self, paths):
+        """Removes what a killed process left of states that it had not finished."""
+        kept = {os.path.basename(path) for path in paths}
+        for file in pathlib.Path(self.directory).iterdir():
+            part = _PART.fullmatch(file.name)
+            if file.is_dir() and _FOLDER.fullmatch(file.name):
+                shutil.rmtree(file)
+            elif part and (part["unfinished"] or part["state"] not in kept):
+                file.unlink()
+
     def save(self, numbers: Numbers | None = None) -> None:
         """Saves the current state, unless this very step is saved already.
 
@@ -133,7 +153,7 @@ class Checkpoints:
                 self._remove_remains(step)
                 raise TrainingError(
                     f"The checkpoint of step {step} cannot be written to {self.directory}: "
-                    f"{str(error).split(chr(10), 1)[0][:200]}. {last_good(self.saved_step)} "
+                    f"{first_line(error)}. {last_good(self.saved_step)} "
                     "Make room and run the same command again."
                 ) from error
         self.saved_step = step
@@ -157,9 +177,3 @@ class Checkpoints:
     def _remove_remains(self, step):
         for path in glob.glob(os.path.join(glob.escape(self.directory), f"{PREFIX}-{step}[._]*")):
             shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
-
-
-def _read_all(path):
-    """Returns every value of a checkpoint by its key."""
-    reader = tf.train.load_checkpoint(path)
-    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}

@@ -44,6 +44,37 @@ def test_full_disk_keeps_the_checkpoint_before(no_room, tmp_path):
     assert not list(tmp_path.glob("checkpoint-2*"))
 
 
+def test_full_disk_is_named_though_the_path_is_long(no_room, tmp_path):
+    folder = tmp_path / ("long" * 50) / ("longer" * 30)
+    state = state_of(0)
+    checkpoints = Checkpoints(folder, state)
+    advance(state)
+    no_room()
+    with pytest.raises(TrainingError, match="File too large"):
+        checkpoints.save()
+
+
+def test_remains_of_a_killed_process_are_removed(tmp_path):
+    state = state_of(0)
+    checkpoints = Checkpoints(tmp_path, state)
+    for _ in range(2):
+        advance(state)
+        checkpoints.save()
+    files = sorted(tmp_path.iterdir())
+    (tmp_path / "checkpoint-60_temp").mkdir()
+    (tmp_path / "checkpoint-60_temp" / "part-00000-of-00001.index").touch()
+    for name in ("60.index", "60.data-00000-of-00001", "2.index.tempstate123"):
+        (tmp_path / f"checkpoint-{name}").touch()
+    # Of JAX's engine, and of a state that was set aside.
+    for kept in ("checkpoint-9", "damaged-checkpoint-1.index"):
+        (tmp_path / kept).mkdir()
+        files.append(tmp_path / kept)
+    assert Checkpoints(tmp_path, state_of(0), writes=False).restore() == 2
+    assert (tmp_path / "checkpoint-60_temp").exists()
+    assert Checkpoints(tmp_path, state_of(0)).restore() == 2
+    assert sorted(tmp_path.iterdir()) == sorted(files)
+
+
 def test_only_the_newest_checkpoints_are_kept(tmp_path):
     state = state_of(0)
     checkpoints = Checkpoints(tmp_path, state, keep=2)

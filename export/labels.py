@@ -18,9 +18,10 @@ def checked_labels(labels: Iterable[str], expected: int | None) -> list[str]:
     """Returns `labels` as a list of strings, one for each logit.
 
     Raises:
-        ValueError: if their number is not `expected`, or one is empty or has a line break.
+        ValueError: if their number is not `expected`, or one is no text, empty, or has a line
+            break or the character 0.
     """
-    labels = [str(label) for label in labels]
+    labels = list(labels)
     if expected is None:
         raise ValueError("Expected no labels for a model without a head. Pass labels=None.")
     if len(labels) != expected:
@@ -29,6 +30,9 @@ def checked_labels(labels: Iterable[str], expected: int | None) -> list[str]:
             f"Received: {len(labels)} labels."
         )
     for label in labels:
-        if not label.strip() or len(label.splitlines()) != 1:
+        # A line break at its end, too, makes another line in a file of labels.
+        if not isinstance(label, str) or not label.strip() or label.splitlines() != [label]:
             raise ValueError(f"Expected labels of one line each. Received: {label!r}")
+        if "\0" in label:
+            raise ValueError(f"Expected labels without the character 0. Received: {label!r}")
     return labels

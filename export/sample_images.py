@@ -41,9 +41,16 @@ def load_images(
     preprocess = preprocess or resizing(size)
     path = pathlib.Path(str(data))
     if path.suffix == ".npz" and path.exists():
-        with np.load(path, allow_pickle=False) as arrays:
-            labels = arrays["labels"][:limit] if "labels" in arrays else None
-            return np.asarray(arrays["images"][:limit], "float32"), labels
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                labels = arrays["labels"][:limit] if "labels" in arrays else None
+                return np.asarray(arrays["images"][:limit], "float32"), labels
+        except Exception as error:
+            # A damaged archive fails in many ways, depending on which byte it is.
+            raise ExportError(
+                f"Expected a .npz file with the array `images`. {path} cannot be read: "
+                f"{type(error).__name__}: {error}."
+            ) from error
     if path.is_dir():
         return _unit(read_images(list_images([path])[:limit], preprocess)), None
     return _from_registry(str(data), size, split, data_dir, preprocess, limit)

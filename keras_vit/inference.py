@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.models.argument_checks import as_int
 from keras_vit.typing import Tensor
 
 _LIMIT = 2**31
@@ -49,7 +50,7 @@ def inference_function(
             "inference_function needs Keras on TensorFlow. Received: backend "
             f"{keras.backend.backend()!r}. Set KERAS_BACKEND=tensorflow, or use model.predict()."
         )
-    if not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
+    if isinstance(batch_size, bool) or as_int(batch_size) is None or batch_size < 1:
         raise ValueError(f"`batch_size` must be a positive int. Received: {batch_size!r}")
     if constants is None:
         constants = keras.dtype_policies.get(model.dtype_policy).compute_dtype == "bfloat16"

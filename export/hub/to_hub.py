@@ -11,6 +11,7 @@ from export import interface
 from export.image_range import BYTES_FROM
 from export.labels import checked_labels, labels_of_model
 from export.portable_model import image_size, num_classes, portable
+from export.saved_model import write_saved_model
 from training.data.preprocessing.preprocess import Preprocess
 from training.io.atomic import whole_directory
 
@@ -88,7 +89,7 @@ def to_hub(
         if labels is not None:
             lines = "".join(f"{label}\n" for label in labels)
             root.labels = _asset(written.parent / "labels.txt", lines)
-        tf.saved_model.save(root, str(written), signatures=signatures)
+        write_saved_model(root, written, signatures=signatures)
     return directory
 
 

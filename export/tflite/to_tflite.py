@@ -13,6 +13,7 @@ import tensorflow as tf
 from export import interface
 from export.labels import labels_of_model
 from export.portable_model import image_size, num_classes, portable
+from export.saved_model import write_saved_model
 from export.tflite.calibration import calibration_images
 from export.tflite.flatbuffer_tree import pack, share_equal_weights, unpack
 from export.tflite.mediapipe_metadata import LABELS_FILE, add_metadata, append_texts
@@ -202,7 +203,7 @@ def _save(model, signatures, directory):
         _sortable(index): _function(graph, (batch_size, *image_size(model), 3), output)
         for index, (graph, batch_size, output) in enumerate(signatures.values())
     }
-    tf.saved_model.save(root, directory, signatures=functions)
+    write_saved_model(root, directory, signatures=functions)
 
 
 def _sortable(index):

@@ -64,8 +64,10 @@ def attention_rollout(model: keras.Model, images: Tensor, batch_size: int = 8) -
         map is divided by its maximum, so that it lies in [0, 1].
 
     Raises:
-        ValueError: if the model's attention is axial.
+        ValueError: if the model's attention is axial, or there is no image.
     """
+    if len(images) == 0:
+        raise ValueError("Expected at least one image. Received: 0 images.")
     classifier, first = model.arguments["classifier"], model.num_prefix_tokens
     attention = [ops.mean(tensor, axis=1) for tensor in attention_tensors(model)]
     outputs = {"attention": ops.stack(attention)}

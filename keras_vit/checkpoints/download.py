@@ -1,6 +1,7 @@
 """Downloads of checkpoints into a cache, never half-written."""
 
 import base64
+import binascii
 import contextlib
 import hashlib
 import http.client
@@ -101,7 +102,8 @@ def _locked(file):
 
 
 def _receive(url, response, file, timeout):
-    size = int(response.headers.get("Content-Length") or 0)
+    stated = response.headers.get("Content-Length", "")
+    size = int(stated) if stated.isdigit() else 0
     done = file.seek(0, os.SEEK_END)
     if done and done == size:
         return
@@ -121,6 +123,8 @@ def _copy(response, file, done, size):
         done += len(chunk)
         progress.update(done)
     file.flush()
+    if not done:
+        raise ConnectionError("the server sends an empty file")
     if size and done != size:
         raise ConnectionError(f"the connection ended after {done} of {size} bytes")
 
@@ -143,10 +147,14 @@ def _check(partial, headers, size_range):
     stated = re.search(r"md5=([\w+/=]+)", ",".join(headers.get_all("x-goog-hash") or ()))
     if not stated:
         return
+    try:
+        expected = base64.b64decode(stated[1])
+    except binascii.Error as error:
+        raise ConnectionError(f"the server's checksum {stated[1]} cannot be read") from error
     digest = hashlib.md5(usedforsecurity=False)
     with open(partial, "rb") as file:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
-    if digest.digest() != base64.b64decode(stated[1]):
+    if digest.digest() != expected:
         partial.unlink()
         raise ConnectionError("the data differs from the server's checksum; try again")

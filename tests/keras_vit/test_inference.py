@@ -173,6 +173,8 @@ def test_wrong_arguments_are_explained():
     model = model_of()
     with pytest.raises(ValueError, match="positive int"):
         keras_vit.inference_function(model, batch_size=0)
+    with pytest.raises(ValueError, match="batch_size"):
+        keras_vit.inference_function(model, batch_size=True)
     for other in (
         model.any_resolution(),
         keras.Model(model.input, [model.output, model.endpoints["representation"]]),

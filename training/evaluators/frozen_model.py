@@ -14,6 +14,7 @@ import numpy as np
 
 from keras_vit.typing import Tensor
 from training.io import exported_texts, model_source
+from training.io.tflite_runners import runner_of_thread
 
 TF_HUB_RANGE = (0.0, 1.0)
 # Side of the images whose pixels are compared with features.
@@ -224,10 +225,9 @@ def _freeze_module(path, layer):
 
 
 def _freeze_tflite(path):
-    from ai_edge_litert.interpreter import Interpreter
-
+    runner_of = runner_of_thread(path)
     try:
-        runner = Interpreter(str(path)).get_signature_runner()
+        runner = runner_of()
         (image,) = runner.get_input_details().values()
         (output,) = runner.get_output_details()
     except (ValueError, RuntimeError) as error:
@@ -237,7 +237,7 @@ def _freeze_tflite(path):
         ) from error
 
     def infer(images: Tensor) -> np.ndarray:
-        each = np.asarray(images, "float32")
+        each, runner = np.asarray(images, "float32"), runner_of()
         return np.concatenate([runner(**{"image": one[None]})[output] for one in each])
 
     image_size = model_source.image_size_of(image["shape"])

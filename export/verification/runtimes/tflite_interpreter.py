@@ -4,15 +4,17 @@ import os
 from typing import Any
 
 import numpy as np
-from ai_edge_litert.interpreter import Interpreter
 
 from export.errors import ExportError
 from export.tflite.inspection import TFLiteFile
 from export.verification import latency_and_memory
+from training.io.tflite_runners import runner_of_thread
 
 
 class TFLiteInterpreter:
     """The runtime of a .tflite file, one image at a time on one thread; see `Runtime`.
+
+    Several threads may call `run` at once.
 
     Raises:
         ExportError: if it cannot be run, or is not from `image` to one output.
@@ -23,16 +25,16 @@ class TFLiteInterpreter:
         file = TFLiteFile(path)
         self.kind = file.quantization
         self.flex_operations: list[str] | None = file.flex_operations
+        self._runner = runner_of_thread(path, "serving_default", num_threads=1)
         try:
-            self._interpreter = Interpreter(str(path), num_threads=1)
-            self._runner = self._interpreter.get_signature_runner("serving_default")
+            runner = self._runner()
         except (ValueError, RuntimeError) as error:
             raise ExportError(
                 f"{path} cannot be run by LiteRT: {' '.join(str(error).split())[:500]}. Export the "
                 "model again."
             ) from error
-        inputs = list(self._runner.get_input_details())
-        outputs = list(self._runner.get_output_details())
+        inputs = list(runner.get_input_details())
+        outputs = list(runner.get_output_details())
         if inputs != ["image"] or len(outputs) != 1:
             raise ExportError(
                 "Expected a signature from `image` to one output. Received: "
@@ -40,12 +42,12 @@ class TFLiteInterpreter:
                 "`python -m export tflite`."
             )
         (self.output,) = outputs
-        _, height, width, _ = map(int, self._runner.get_input_details()["image"]["shape"])
+        _, height, width, _ = map(int, runner.get_input_details()["image"]["shape"])
         self.image_size: tuple[int, int] | None = (height, width)
 
     def run(self, images: np.ndarray) -> np.ndarray:
-        results = [self._runner(image=image[None])[self.output] for image in images]
-        return np.concatenate(results)
+        runner = self._runner()
+        return np.concatenate([runner(image=image[None])[self.output] for image in images])
 
     def costs(self, threads: int, image_size: tuple[int, int]) -> dict[str, Any]:
         return latency_and_memory.measure(self._path, threads, image_size)

@@ -223,6 +223,9 @@ def test_labels_must_fit_the_head(model, tmp_path):
         export.to_hub(model, tmp_path / "m", labels=LABELS[:4])
     with pytest.raises(ValueError, match="one line"):
         export.to_hub(model, tmp_path / "m", labels=[*LABELS[:4], "two\nlines"])
+    for label in (None, "a\0", "a\r", "", 5):
+        with pytest.raises(ValueError, match="Expected labels"):
+            export.to_hub(model, tmp_path / "m", labels=[*LABELS[:4], label])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,5 +1,7 @@
+import concurrent.futures
 import dataclasses
 import json
+import threading
 
 import keras
 import numpy as np
@@ -10,6 +12,7 @@ import export
 import keras_vit
 from export.errors import ExportError
 from export.hub import tar_archive
+from export.verification.runtimes.tflite_interpreter import TFLiteInterpreter
 from export.verification.thresholds import THRESHOLDS, Thresholds
 
 
@@ -108,6 +111,21 @@ def test_quantized_files_are_recognized_and_held_to_their_own_limits(model, imag
         assert report.kind == kind
         assert report.max_error <= THRESHOLDS[kind].max_error * report.scale
         assert report.cosine >= THRESHOLDS[kind].cosine
+
+
+def test_every_thread_has_an_interpreter_of_its_own(tflite, images):
+    runtime = TFLiteInterpreter(tflite)
+    expected = runtime.run(images)
+    together = threading.Barrier(8)
+
+    def run(_):
+        together.wait(60)
+        return runtime._runner(), [runtime.run(images) for _ in range(10)]
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        runners, answers = zip(*pool.map(run, range(8)), strict=True)
+    assert len(set(map(id, runners))) == 8
+    np.testing.assert_array_equal(answers, np.broadcast_to(expected, (8, 10, *expected.shape)))
 
 
 def test_costs_are_measured_apart(model, tflite, images):

@@ -87,3 +87,8 @@ def test_attention_pooling_weighs_the_tokens(make_model, images, to_numpy):
 def test_axial_attention_is_refused(make_model, images):
     with pytest.raises(ValueError, match="one map for every row and column"):
         attention_rollout(make_model(attention="axial", classifier="gap"), images)
+
+
+def test_no_images(make_model, images):
+    with pytest.raises(ValueError, match="at least one image"):
+        attention_rollout(make_model(), images[:0])

@@ -148,6 +148,21 @@ def test_resumed_download_of_the_published_size(server, tmp_path):
     assert server.requests[2] is not None
 
 
+@pytest.mark.parametrize("stated", ["A", "===", "AAAA="])
+def test_checksum_that_cannot_be_read(stated, server, tmp_path):
+    server.checksum = stated
+    with pytest.raises(DownloadError, match=r"checksum .* cannot be read|differs"):
+        download(server.url, tmp_path / "model.npz")
+    assert not (tmp_path / "model.npz").exists()
+
+
+def test_empty_files_are_not_kept(server, tmp_path):
+    server.content = b""
+    with pytest.raises(DownloadError, match="empty"):
+        download(server.url, tmp_path / "model.npz")
+    assert not (tmp_path / "model.npz").exists()
+
+
 def test_several_processes_share_a_download(server, tmp_path):
     path = tmp_path / "model.npz"
     threads = [threading.Thread(target=download, args=(server.url, path)) for _ in range(4)]

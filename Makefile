@@ -9,7 +9,8 @@ PYTEST := $(RUN) -m pytest -n $(WORKERS) --dist worksteal
 JAX_TESTS := tests/training/engines/jax
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help quickstart test lint test-all test-jax test-jax-all test-slow legacy tpu docs clean
+.PHONY: help quickstart test lint test-all test-jax test-jax-all test-slow test-fuzz test-kills
+.PHONY: legacy tpu docs clean
 
 help: ## Name the commands.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -35,6 +36,9 @@ test-jax: $(VENV)/jax-installed ## The library's tests on Keras's JAX backend, a
 test-jax-all: test-jax ## And the JAX engine's kills, processes and meshes, which compile for long.
 	$(PYTEST) -m "long and not slow" $(JAX_TESTS)
 
+test-kills: $(VENV)/jax-installed ## Thirty kills at random moments, both engines, one and two processes.
+	$(RUN) -m pytest -m slow $(JAX_TESTS) tests/training/loop/test_resume.py tests/training/engines/tensorflow/test_multiworker.py
+
 test-slow: $(VENV)/installed ## Longest checks: ten kill points, a full quickstart.
 	$(RUN) -m pytest -m slow
 
@@ -43,6 +47,9 @@ docs: $(VENV)/docs-installed ## The site in build/site; a broken link or a missi
 	@mkdir -p build
 	$(VENV)/bin/zensical build --clean --strict 2>&1 | tee build/docs.log
 	@! grep -q '^griffe' build/docs.log || (echo "The docstrings above differ from their signatures." && exit 1)
+
+test-fuzz: $(VENV)/installed ## Mutations of every file that is read, odd configs and paths, failing disks.
+	FUZZ=$${FUZZ:-2} FUZZ_SEED=$${FUZZ_SEED:-$$RANDOM} $(RUN) -m pytest -m "not slow" tests/fuzz
 
 legacy: $(VENV)/installed ## Fine-tune an exported module under TF 2.15 and tensorflow-addons.
 	$(RUN) -m tests.legacy

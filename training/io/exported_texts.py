@@ -8,14 +8,32 @@ from typing import Any
 
 
 def labels_of(path: str | os.PathLike) -> list[str] | None:
-    """Returns the class names inside of a TF-Hub module or TFLite file, or None without any."""
+    """Returns the class names inside of a TF-Hub module or TFLite file, or None without any.
+
+    Raises:
+        ValueError: if they are damaged.
+    """
     text = _text(path, "labels.txt")
     return None if text is None else text.splitlines()
 
 
 def interface_of(path: str | os.PathLike) -> dict[str, Any]:
-    """Returns what `export.interface` wrote into a module or TFLite file, or {}."""
-    return json.loads(_text(path, "interface.json") or "{}")
+    """Returns what `export.interface` wrote into a module or TFLite file, or {}.
+
+    Raises:
+        ValueError: if it is damaged.
+    """
+    try:
+        interface = json.loads(_text(path, "interface.json") or "{}")
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, error) from error
+    if not isinstance(interface, dict):
+        raise _damaged(path, "its interface.json is no object")
+    return interface
+
+
+def _damaged(path, reason):
+    return ValueError(f"The texts inside of {path} are damaged: {reason}. Export the model again.")
 
 
 def _text(path, name):
@@ -25,5 +43,9 @@ def _text(path, name):
         return file.read_text(encoding="utf-8") if file.is_file() else None
     if not zipfile.is_zipfile(path):
         return None
-    with zipfile.ZipFile(path) as archive:
-        return archive.read(name).decode("utf-8") if name in archive.namelist() else None
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.read(name).decode("utf-8") if name in archive.namelist() else None
+    except Exception as error:
+        # A damaged archive fails in many ways, depending on which byte it is.
+        raise _damaged(path, f"{type(error).__name__}: {error}") from error

@@ -18,9 +18,11 @@ def local_path(name: str | os.PathLike) -> pathlib.Path:
 
     Raises:
         UsageError: for a path with another scheme, such as `gs://bucket/run`, which would become
-            a folder of that name.
+            a folder of that name, or one that is not UTF-8, which TensorFlow cannot read.
     """
     text = os.fspath(name)
+    if text != text.encode(errors="replace").decode():
+        raise UsageError(f"Expected a path in UTF-8. Received: {text!r}.")
     scheme = _SCHEME.match(text)
     if scheme and scheme[1].lower() == "file":
         address = urllib.parse.urlsplit(text)

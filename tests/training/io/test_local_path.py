@@ -73,3 +73,8 @@ def test_data_sets_may_lie_in_a_bucket():
     for remote in ("http://host/tfds", "memory://tfds"):
         with pytest.raises(UsageError, match=remote):
             config_keys.complete(config | {"data_dir": remote})
+
+
+def test_names_that_are_not_utf_8_are_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"Expected a path in UTF-8\. Received: '.*udcff'"):
+        local_path(tmp_path / "\udcff")

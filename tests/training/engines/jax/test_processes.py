@@ -1,6 +1,7 @@
 """Two real processes of four devices: stopped, bereaved, restarted, back to the same weights."""
 
 import os
+import random
 import signal
 import socket
 import time
@@ -52,6 +53,24 @@ def test_stop_loss_and_resumption(start, finish, wait_for, tmp_path, last_state,
     assert message.startswith("error: Lost worker 1 (")
     assert message.endswith("Start all workers again with the same command and workdir.")
 
+    for process in start(workdir):
+        finish(process)
+    assert_same(last_state(workdir), last_state(expected))
+
+
+@pytest.mark.slow
+def test_killed_five_times(start, finish, wait_for, tmp_path, last_state, assert_same):
+    expected, workdir = tmp_path / "uninterrupted", tmp_path / "interrupted"
+    for process in start(expected):
+        finish(process)
+    rng = random.Random(5)
+    for number in range(5):
+        jobs = start(workdir)
+        wait_for(workdir, 10 + 20 * number, *jobs)
+        time.sleep(rng.uniform(0.0, 0.05))
+        lost = number % 2
+        jobs[lost].kill()
+        finish(jobs[1 - lost], status=1)
     for process in start(workdir):
         finish(process)
     assert_same(last_state(workdir), last_state(expected))

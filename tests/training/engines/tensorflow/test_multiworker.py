@@ -1,6 +1,7 @@
 """Two real worker processes: stopped, bereaved, restarted, and back to the same weights."""
 
 import os
+import random
 import signal
 import time
 
@@ -93,3 +94,20 @@ def test_directory_of_a_run_that_goes_on(start, tmp_path):
     assert status == 2
     assert message.startswith(f"error: {tmp_path} is in use by process {os.getpid()} on ")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2400)
+def test_killed_five_times(start, tmp_path, final_state, assert_same):
+    expected, workdir = tmp_path / "uninterrupted", tmp_path / "interrupted"
+    assert [status for status, _ in finish(start(expected))] == [0, 0]
+    rng = random.Random(5)
+    for number in range(5):
+        processes = start(workdir)
+        wait_for(workdir, 10 + 20 * number, processes)
+        time.sleep(rng.uniform(0.0, 0.05))
+        lost = number % 2
+        processes[lost].kill()
+        assert finish(processes)[1 - lost][0] == 1
+    assert [status for status, _ in finish(start(workdir))] == [0, 0]
+    assert_same(final_state(workdir), final_state(expected))

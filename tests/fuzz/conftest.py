@@ -1,0 +1,140 @@
+"""Hostile input by the thousand: mutations with seeds that can be repeated, counted at the end.
+
+`make test` runs a few of each with a fixed seed; `make test-fuzz` runs many with a new one, which
+it prints: `FUZZ_SEED=… FUZZ=…` in the environment repeat them.
+"""
+
+import collections
+import os
+import pathlib
+import random
+import resource
+import struct
+import time
+
+import pytest
+
+SEED = int(os.environ.get("FUZZ_SEED", "0"))
+# How many times the mutations that `make test` runs.
+FACTOR = float(os.environ.get("FUZZ", "0.05"))
+# What Python and a runtime take for themselves, beside what a file asks of them.
+SLACK = 96 * 2**20
+
+TINY = pathlib.Path(__file__).parents[1] / "training" / "processes" / "tiny.py"
+_INTEGERS = (0, 1, -1, 127, 255, 2**15, 2**16 - 1, 2**31 - 1, -(2**31), 2**32 - 1, 2**62, -(2**63))
+_counts: dict[str, collections.Counter] = {}
+
+
+def mutate(rng: random.Random, content: bytes) -> bytes:
+    """Returns `content` with one to four changes: of bits, bytes, numbers or its length."""
+    data = bytearray(content)
+    for _ in range(rng.choice((1, 1, 1, 2, 4))):
+        place = rng.randrange(len(data)) if data else 0
+        length = rng.choice((1, 2, 4, 16, rng.randrange(1, 1 + max(1, len(data) // 4))))
+        match rng.randrange(8):
+            case 0 if data:
+                data[place] ^= 1 << rng.randrange(8)
+            case 1:
+                data[place : place + length] = rng.randbytes(length)
+            case 2:
+                del data[place:]
+            case 3:
+                del data[place : place + length]
+            case 4:
+                data[place:place] = data[place : place + length]
+            case 5:
+                data[place : place + length] = bytes(length)
+            case 6:
+                value = struct.pack("<q", rng.choice(_INTEGERS))[: rng.choice((2, 4, 8))]
+                data[place : place + len(value)] = value[:: rng.choice((1, -1))]
+            case _:
+                digits = [i for i, byte in enumerate(data[:4096]) if 48 <= byte < 58]
+                if digits:
+                    place = rng.choice(digits)
+                    number = str(rng.choice(_INTEGERS)).encode()
+                    data[place : place + rng.choice((0, 1))] = number
+    return bytes(data)
+
+
+@pytest.fixture
+def attack():
+    """Returns a function that reads mutations, and checks how that ends.
+
+    `attack(name, count, content, read, errors)` calls `read` with `count` mutations of `content`
+    (times the lane's factor). It may succeed, or raise one of `errors` with a message; memory may
+    grow by twice `size` and some slack.
+    """
+
+    def run(name, count, content, read, errors, size=0):
+        counter = _counts.setdefault(name, collections.Counter())
+        for number in range(max(1, int(count * FACTOR))):
+            rng = random.Random(f"{SEED}/{name}/{number}")
+            changed = mutate(rng, content)
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            start = time.monotonic()
+            try:
+                read(changed)
+                counter["read"] += 1
+            except errors as error:
+                assert str(error).strip(), f"{type(error)} says nothing: {name} {SEED} {number}"
+                counter["refused"] += 1
+            except BaseException:
+                print(f"FUZZ_SEED={SEED}: mutation {number} of {name}")
+                raise
+            seconds = time.monotonic() - start
+            grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+            assert grown <= 2 * max(len(changed), size) + SLACK, (name, SEED, number, grown)
+            counter["mutations"] += 1
+            counter["ms"] = max(counter["ms"], int(1000 * seconds))
+            counter["MiB"] = max(counter["MiB"], grown // 2**20)
+
+    return run
+
+
+@pytest.fixture
+def times():
+    """Returns how many times something is done in this lane, of how many in `make test`."""
+    return lambda count: max(1, int(count * FACTOR))
+
+
+@pytest.fixture
+def tally():
+    """Returns a function that counts something under a name, for the table at the end."""
+
+    def add(name, outcome):
+        counter = _counts.setdefault(name, collections.Counter())
+        counter["mutations"] += 1
+        counter[outcome] += 1
+
+    return add
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    """Returns the config of a small run on digits with the values given changed."""
+    from training import config_command_line
+    from training.data import digits
+
+    folder = tmp_path_factory.mktemp("data")
+    digits.prepare(folder)
+
+    def config(**changes):
+        result = config_command_line.load_config(str(TINY))
+        result.data_dir = str(folder)
+        result.update(changes)
+        return result
+
+    return config
+
+
+def pytest_terminal_summary(terminalreporter):
+    if not _counts:
+        return
+    write = terminalreporter.write_line
+    write(f"FUZZ_SEED={SEED} FUZZ={FACTOR:g}")
+    row = "{:<28}{:>10}{:>10}{:>10}{:>12}{:>14}"
+    write(row.format("what", "tried", "read", "refused", "slowest ms", "most MiB more"))
+    total = sum(_counts.values(), collections.Counter())
+    for name, counter in [*sorted(_counts.items()), ("all", total)]:
+        numbers = [counter[key] for key in ("mutations", "read", "refused", "ms", "MiB")]
+        write(row.format(name, *(numbers if name != "all" else [*numbers[:3], "", ""])))

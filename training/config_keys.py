@@ -249,7 +249,7 @@ KEYS = (
     Key(
         "freeze.until_step",
         0,
-        "update from which what is frozen trains as well",
+        "update after which what is frozen trains as well",
         least=0,
         special="0 is never",
     ),
@@ -501,8 +501,8 @@ def wrong_type(config: Any) -> str:
     """Returns what is wrong with a config that was read from JSON, or "" if all types are right."""
     if not isinstance(config, dict):
         return f"expected an object, received a {type(config).__name__}"
-    if "model" not in config:
-        return "it has no model"
+    if not set(default_config()) & set(config):
+        return "it has no key of a config"
     for key in KEYS:
         *sections, last = key.name.split(".")
         owner = config

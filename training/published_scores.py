@@ -69,7 +69,10 @@ def published_scores(name: str, index: str | os.PathLike | None = None) -> Score
             "Expected the name of a checkpoint that has one."
         )
     if row and row.score:
-        return Scores({"imagenet2012": row.score}, "its publisher, see docs/checkpoints.md")
+        return Scores(
+            {"imagenet2012": row.score},
+            "keras_vit/checkpoints/published_table.py, with its sources",
+        )
     if folder == _TRANSFERRED and file in _AT_224:
         return Scores({"imagenet2012": _AT_224[file]}, "README of google-research")
     accuracies = paper.TABLE_5.get((file.replace("_", "/"), "imagenet21k"), {})

@@ -44,6 +44,9 @@ DAMAGE = (
 # Deflate makes nothing smaller than this part of it.
 COMPRESSION_LIMIT = 1032
 
+# Arguments of a model that no array's shape shows.
+STATED = ("num_heads", "gelu", "layer_norm_epsilon")
+
 # The grid of position embeddings that are not square, in the archive's comment.
 GRID_COMMENT = re.compile(rb"position grid (\d+)x(\d+)")
 
@@ -55,7 +58,7 @@ class Source(Protocol):
         path: of the file.
         shapes: {name: shape}.
         grid: (rows, columns) of its position embeddings if it states them.
-        config: what its config.json holds.
+        config: what its config.json holds, or of a saved model its `STATED` arguments.
     """
 
     path: Path
@@ -190,8 +193,6 @@ class SafetensorsSource(Source):
 class KerasSource(Source):
     """The weights of a model saved with `model.save`, under their published names."""
 
-    config: Mapping[str, Any] = {}
-
     def __init__(self, path: Path) -> None:
         import keras
 
@@ -205,6 +206,7 @@ class KerasSource(Source):
         self._weights = {weight.name: weight for weight in weights_of(model)}
         self.shapes = {name: tuple(weight.shape) for name, weight in self._weights.items()}
         self.grid = getattr(model, "grid_size", None)
+        self.config = {name: model.arguments[name] for name in STATED if name in model.arguments}
 
     def is_numeric(self, name: str) -> bool:
         return True

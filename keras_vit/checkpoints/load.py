@@ -17,11 +17,13 @@ from keras_vit.checkpoints.published import find_checkpoint, published
 from keras_vit.checkpoints.published_classifiers import published_classifier
 from keras_vit.checkpoints.published_table import PERMISSIVE
 from keras_vit.checkpoints.resize import grid_of_table, resize_grid, resize_line, resize_table
+from keras_vit.checkpoints.stated_arguments import compare_stated_arguments
 from keras_vit.checkpoints.variable_names import weights_of
 from keras_vit.imagenet_classes import imagenet_classes
 
 # What comes after the encoder.
 _OPTIONAL = ("head", "pre_logits")
+_HEADS = {"head/kernel", "resnet/head/conv2d/kernel"}
 
 
 def load_checkpoint(
@@ -71,9 +73,7 @@ def load_checkpoint(
         >>> keras_vit.load_checkpoint(model, "ViT-B_16.npz", skip=("head", "pre_logits"))
     """
     source, layout, flexible = _open(model, path, position_grid, mean, std, flexible)
-    _assign(model, source, layout, _as_names(skip), position_grid or source.grid, flexible)
-    if "head" not in skip:
-        _name_classes(model, path)
+    _assign(model, source, layout, _as_names(skip), position_grid or source.grid, flexible, path)
 
 
 def load_weights(model: keras.Model, path: str | os.PathLike) -> None:
@@ -96,9 +96,7 @@ def load_weights(model: keras.Model, path: str | os.PathLike) -> None:
         fits = mine and all(source.shapes.get(a.name) == tuple(a.shape) for a in mine)
         if not fits and (part == "head" or not mine):
             skip.append(part)
-    _assign(model, source, layout, tuple(skip), source.grid, flexible)
-    if "head" not in skip:
-        _name_classes(model, path)
+    _assign(model, source, layout, tuple(skip), source.grid, flexible, path)
 
 
 def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
@@ -106,11 +104,12 @@ def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
     row = published(path)
     source = open_source(find_checkpoint(path))
     if row:
-        _tell(model, path, row)
+        _tell_license(path, row)
         if mean is None and std is None:
             mean, std = row.mean, row.std
         flexible = flexible or row.flexible
     layout = _layout_of(source, position_grid)
+    compare_stated_arguments(model, source, row)
     source = layout.folded(source)
     normalization = None
     if layout.is_torch:
@@ -125,27 +124,13 @@ def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
     return source, layout, flexible
 
 
-def _tell(model, name, row):
-    """Warns of what no array's shape shows: the license, and another GELU."""
+def _tell_license(name, row):
     if row.license not in PERMISSIVE:
         warnings.warn(
             f"The weights {name} are published under {row.license}, which does not allow every "
             "use. Read it before you build on them.",
-            stacklevel=5,
+            stacklevel=4,
         )
-    gelu, own = row.arguments.get("gelu", "tanh"), model.arguments.get("gelu")
-    if own is not None and own != gelu:
-        warnings.warn(
-            f"{name} was published for gelu={gelu!r}, the model has {own!r}. The weights are "
-            "loaded, but the model computes slightly other numbers unless it is built with it.",
-            stacklevel=5,
-        )
-
-
-def _name_classes(model, path):
-    """Gives a model the names of its classes, where a published name says which they are."""
-    if model.arguments.get("num_classes") and published_classifier(path):
-        model.class_names = imagenet_classes()
 
 
 def _as_names(skip):
@@ -166,9 +151,8 @@ def _layout_of(source, position_grid):
     )
 
 
-def _assign(model, source, layout, skip, grid, flexible):
+def _assign(model, source, layout, skip, grid, flexible, path):
     weights = weights_of(model)
-    _check_config(model, source)
     every = layout.file_arrays(weights)
     _check_skip(source, layout, skip, every)
     arrays = [array for array in every if not _is_skipped(_names_of(array), skip, layout)]
@@ -186,6 +170,10 @@ def _assign(model, source, layout, skip, grid, flexible):
         for weight, part in zip(array.weights, array.unpack(value, *array.weights), strict=True):
             weight.variable.assign(np.reshape(part, weight.variable.shape))
     model.checkpoint_layout = layout
+    loaded = {weight.name for array in arrays for weight in array.weights}
+    classes = imagenet_classes() if _HEADS & loaded and published_classifier(path) else ()
+    if classes and len(classes) == model.arguments["num_classes"]:
+        model.class_names = classes
 
 
 def _check_skip(source, layout, skip, arrays):
@@ -299,28 +287,3 @@ def _resizer(array, shape, grid, flexible):
 
 def _unchanged(array):
     return array
-
-
-def _check_config(model, source):
-    """Compares what a Hugging Face config.json says and no array's shape shows."""
-    config = source.config.get("vision_config", source.config)
-    heads, own = config.get("num_attention_heads"), model.arguments.get("num_heads")
-    if heads is not None and own is not None and heads != own:
-        raise CheckpointError(
-            f"The config.json beside {source.path} says num_attention_heads={heads}, the model "
-            f"has num_heads={own}. Build the model with num_heads={heads}. Nothing was loaded."
-        )
-    said = {}
-    flavor = {"gelu": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
-    if str(config.get("hidden_act")) in flavor:
-        said["gelu"] = flavor[config["hidden_act"]]
-    if "layer_norm_eps" in config:
-        said["layer_norm_epsilon"] = config["layer_norm_eps"]
-    differing = {k: v for k, v in said.items() if model.arguments.get(k, v) != v}
-    if differing:
-        spelled = ", ".join(f"{name}={value!r}" for name, value in differing.items())
-        warnings.warn(
-            f"The config.json beside {source.path} asks for {spelled}. The weights are loaded, "
-            "but the model computes slightly other numbers unless it is built with them.",
-            stacklevel=4,
-        )

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.array_files import Source
+from keras_vit.checkpoints.errors import CheckpointError
 from keras_vit.checkpoints.flexible import resize_kernel
 from keras_vit.checkpoints.formats.file_layout import FileLayout
 from keras_vit.checkpoints.formats.folded_source import Fold, FoldedSource
@@ -46,6 +47,9 @@ def convert_patches(
         model: what it is loaded into.
         normalization: of the images that the file was made for; None if they are in [-1, 1].
         flexible: bool, whether a kernel of another patch size is resized.
+
+    Raises:
+        CheckpointError: for a normalization and a kernel that is not of color images.
     """
     weight, bias, axes = layout.patch_arrays()
     shape = source.shapes.get(weight, ())
@@ -53,8 +57,15 @@ def convert_patches(
     if len(shape) != 4 or not targets or not source.is_numeric(weight):
         return source
     rows, columns, channels, width = (shape[axis] for axis in axes)
-    if channels != 3 or model.arguments["resnet"]:
+    if model.arguments["resnet"]:
         return source
+    if channels != 3:
+        if normalization is None:
+            return source
+        raise CheckpointError(
+            f"{source.path} is not of color images: expected a kernel of 3 channels, whose "
+            f"normalization is known. Received: {weight} of {channels}. Nothing was loaded."
+        )
     size = targets[0][:2] if flexible else (rows, columns)
     target = (*size, targets[0][2], width)
     if target == (rows, columns, channels, width) and normalization is None:

@@ -80,14 +80,13 @@ def grid_of_table(
             f"{stated[1]} columns, with or without a class token. Pass the table's own "
             "`position_grid`."
         )
-    side = math.isqrt(max(entries - own, 0))
-    if side and side * side + own == entries:
-        return side, side, own
+    # Squares first: n * n entries are also a class token and (n + 1) * (n - 1).
+    for first in (own, other):
+        side = math.isqrt(max(entries - first, 0))
+        if side and side * side + first == entries:
+            return side, side, first
     if grid_size[0] * grid_size[1] + own == entries:
         return (*grid_size, own)
-    side = math.isqrt(max(entries - other, 0))
-    if side and side * side + other == entries:
-        return side, side, other
     raise CheckpointError(
         f"A table of {entries} position embeddings is neither a square grid nor the model's, "
         f"{grid_size[0]} rows and {grid_size[1]} columns. Pass its grid as "

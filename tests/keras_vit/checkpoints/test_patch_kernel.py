@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 import keras_vit
 from keras_vit.checkpoints import CheckpointError
@@ -71,6 +72,15 @@ def test_what_is_not_color_is_refused(make_vit, tmp_path):
         with pytest.raises(CheckpointError) as error:
             keras_vit.load_checkpoint(make_vit(in_channels=channels), tmp_path / "a.npz")
         assert error.value.mis_shaped == ("embedding/kernel",)
+
+
+def test_a_normalization_is_of_three_colors(cases, golden, build_case, tmp_path):
+    arrays = golden.checkpoint(cases["deit"])
+    arrays["patch_embed.proj.weight"] = arrays["patch_embed.proj.weight"][:, :1].copy()
+    save_file(arrays, tmp_path / "gray.safetensors")
+    model = build_case(cases["deit"], in_channels=1)
+    with pytest.raises(CheckpointError, match="not of color images"):
+        keras_vit.load_checkpoint(model, tmp_path / "gray.safetensors", mean=MEAN, std=STD)
 
 
 def test_standardized_kernels_are_refused(make_vit, make_resnet, tmp_path):

@@ -62,5 +62,7 @@ def test_a_published_head_brings_its_names(tmp_path, monkeypatch):
     assert keras_vit.create_model("ViT-Ti/32", num_classes=7, **arguments).class_names is None
     keras_vit.load_checkpoint(whole, published, skip=["head"])
     assert whole.class_names is None
+    keras_vit.load_checkpoint(whole, published, skip=["head/kernel", "head/bias"])
+    assert whole.class_names is None
     keras_vit.load_checkpoint(whole, published)
     assert whole.class_names == model.class_names

@@ -86,6 +86,8 @@ def test_same_size_is_the_same_bits():
         # 18 x 32 has as many cells as 24 x 24: a published table is the square one.
         (577, True, (18, 32), None, (24, 24, 1)),
         (577, True, (18, 32), (18, 32), (18, 32, 1)),
+        # And 14 x 14 without a class token is 13 x 15 with one.
+        (196, True, (13, 15), None, (14, 14, 0)),
         (7, True, (2, 3), None, (2, 3, 1)),
         (6, False, (2, 3), None, (2, 3, 0)),
         (13, True, (5, 5), (3, 4), (3, 4, 1)),

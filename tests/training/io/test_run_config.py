@@ -33,7 +33,7 @@ def changed(name, value):
     [
         (b"[]", "expected an object, received a list"),
         (b"null", "expected an object, received a NoneType"),
-        (b"{}", "it has no model"),
+        (b"{}", "it has no key of a config"),
         (b"[" * 200_000, "recursion"),
         (b'{"model": ' * 20_000 + b"1" + b"}" * 20_000, "recursion"),
         (b"{", "Expecting property name"),

@@ -40,7 +40,8 @@ def test_a_file_of_the_user_comes_first(path, tmp_path, monkeypatch):
 def test_configs_that_are_not_there(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     message = (
-        f"The config {path} cannot be read: .* one of .*, finetune, masked, pretrain, quickstart"
+        f"The config {path} cannot be read: .* one of .*, finetune, masked, own_photos, pretrain, "
+        "quickstart"
     )
     with pytest.raises(UsageError, match=message):
         load_config(path)

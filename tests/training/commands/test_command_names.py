@@ -62,4 +62,4 @@ def test_help_names_every_command(tmp_path):
 @pytest.mark.parametrize("arguments", [[], ["trian"], ["command_options"]])
 def test_other_words_are_refused(arguments, capsys):
     assert main(arguments) == 2
-    assert "Expected a command, one of train, evaluate" in capsys.readouterr().err
+    assert "Expected a command, one of train, predict, evaluate" in capsys.readouterr().err

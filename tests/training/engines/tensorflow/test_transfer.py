@@ -2,9 +2,12 @@
 
 import pathlib
 
+import pytest
+
 SCRIPT = pathlib.Path(__file__).parents[2] / "processes" / "transfer.py"
 
 
+@pytest.mark.long
 def test_which_weights_move_and_how_far(launch, tmp_path):
     process = launch(SCRIPT, tmp_path)
     output, _ = process.communicate(timeout=500)

@@ -116,7 +116,7 @@ def main(output, names):
     results, used = {}, {}
     for name in names:
         strategy, watch = strategies.create_strategy(
-            ConfigDict({"strategy": name, "peer_timeout": 40})
+            ConfigDict({"strategy": name, "peer_timeout": 40, "jit_compile": False})
         )
         used[name] = strategy
         results[f"{name}/replicas"] = strategy.num_replicas_in_sync

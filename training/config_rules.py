@@ -48,9 +48,14 @@ def _rules(config):
     yield from _rules_of_transfer(config)
 
 
+def freezes(freeze: ConfigDict) -> bool:
+    """Whether the keys `freeze.*` of a config freeze anything."""
+    return bool(freeze.layers or freeze.blocks or freeze.head_only)
+
+
 def _rules_of_transfer(config):
     freeze, rank = config.freeze, config.lora.rank
-    frozen = bool(freeze.layers or freeze.blocks or freeze.head_only)
+    frozen = freezes(freeze)
     yield (
         bool(freeze.until_step and not frozen),
         "config.freeze.until_step: expected config.freeze.layers, config.freeze.blocks or "

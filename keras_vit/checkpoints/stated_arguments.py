@@ -1,5 +1,6 @@
 """What no array's shape shows of a file's model: its heads, its GELU, its epsilon."""
 
+import inspect
 import warnings
 from typing import Any
 
@@ -8,12 +9,13 @@ import keras
 from keras_vit.checkpoints.array_files import STATED, Source
 from keras_vit.checkpoints.errors import CheckpointError
 from keras_vit.checkpoints.published_table import Published
+from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.timm_names import TIMM_NAMES
 from keras_vit.variants import arguments_of
 
 _HUGGING_FACE_GELU = {"gelu": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
-# As `VisionTransformer` has them where nothing else is said.
-_DEFAULTS = {"gelu": "tanh", "layer_norm_epsilon": 1e-6}
+_PARAMETERS = inspect.signature(VisionTransformer).parameters
+_DEFAULTS = {name: _PARAMETERS[name].default for name in ("gelu", "layer_norm_epsilon")}
 
 
 def compare_stated_arguments(model: keras.Model, source: Source, row: Published | None) -> None:

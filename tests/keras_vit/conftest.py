@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import keras_vit
+from tests.tiny_vit import tiny_vit
 
 if keras.backend.backend() == "jax":
     import jax
@@ -35,17 +36,7 @@ def make_vit():
     """Returns a function that builds a small Vision Transformer with random weights."""
 
     def make(seed=0, **overrides):
-        arguments = {
-            "image_size": 16,
-            "patch_size": 4,
-            "hidden_size": 16,
-            "mlp_dim": 32,
-            "num_heads": 2,
-            "num_layers": 2,
-            "num_classes": 5,
-            **overrides,
-        }
-        return randomize(keras_vit.VisionTransformer(**arguments), seed)
+        return randomize(tiny_vit(**overrides), seed)
 
     return make
 

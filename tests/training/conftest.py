@@ -147,7 +147,7 @@ def vit():
     """A ViT of three classes for 16x16 images, with a head that is not zero."""
     import keras
 
-    from tests.training.tiny_vit import tiny_vit
+    from tests.tiny_vit import tiny_vit
 
     keras.utils.set_random_seed(0)
     model = tiny_vit(patch_size=8, num_classes=3)

@@ -5,13 +5,9 @@ import fnmatch
 import keras
 from ml_collections import ConfigDict
 
+from training.config_rules import freezes
 from training.errors import UsageError
 from training.recipes.layer_decay import depths
-
-
-def freezes(freeze: ConfigDict) -> bool:
-    """Whether the keys `freeze.*` of a config freeze anything."""
-    return bool(freeze.layers or freeze.blocks or freeze.head_only)
 
 
 def chosen_weights(model: keras.Model, freeze: ConfigDict) -> list[keras.Variable]:

@@ -7,7 +7,11 @@ from typing import ClassVar
 from keras_vit.checkpoints.array_files import Source
 from keras_vit.checkpoints.formats.file_array import FileArray
 from keras_vit.checkpoints.formats.file_layout import FileLayout
-from keras_vit.checkpoints.formats.torch_layout import refuse_distilled, separate_arrays
+from keras_vit.checkpoints.formats.torch_layout import (
+    modules_after,
+    refuse_distilled,
+    separate_arrays,
+)
 from keras_vit.checkpoints.variable_names import Weight
 
 MODULES = {
@@ -76,8 +80,7 @@ class HuggingFaceLayout(FileLayout):
         return source
 
     def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
-        modules = {published: self.prefix + theirs for published, theirs in MODULES.items()}
-        modules["head"] = "classifier"
+        modules = modules_after(self.prefix, MODULES)
         blocks = self.prefix + ("layers" if self.renamed else "encoder.layer")
         block_modules = RENAMED_BLOCK if self.renamed else BLOCK
         return separate_arrays(weights, modules, blocks, block_modules, self.title)

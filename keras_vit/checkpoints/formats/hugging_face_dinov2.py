@@ -9,7 +9,12 @@ from keras_vit.checkpoints.array_files import Source
 from keras_vit.checkpoints.formats.file_array import FileArray
 from keras_vit.checkpoints.formats.file_layout import FileLayout
 from keras_vit.checkpoints.formats.folded_source import fold_layer_scale
-from keras_vit.checkpoints.formats.torch_layout import refuse_gated_mlp, separate_arrays
+from keras_vit.checkpoints.formats.hugging_face import BLOCK, RENAMED_BLOCK
+from keras_vit.checkpoints.formats.torch_layout import (
+    modules_after,
+    refuse_gated_mlp,
+    separate_arrays,
+)
 from keras_vit.checkpoints.variable_names import Weight
 
 MODULES = {
@@ -20,24 +25,12 @@ MODULES = {
     "Transformer/encoder_norm": "layernorm",
 }
 
-BLOCK = {
+# Attention has the names of Hugging Face's ViT, transformers 5's in memory too.
+OWN = {
     "LayerNorm_0": "norm1",
     "LayerNorm_2": "norm2",
-    "MultiHeadDotProductAttention_1/query": "attention.attention.query",
-    "MultiHeadDotProductAttention_1/key": "attention.attention.key",
-    "MultiHeadDotProductAttention_1/value": "attention.attention.value",
-    "MultiHeadDotProductAttention_1/out": "attention.output.dense",
     "MlpBlock_3/Dense_0": "mlp.fc1",
     "MlpBlock_3/Dense_1": "mlp.fc2",
-}
-
-# What transformers 5 calls the same modules in memory.
-RENAMED_BLOCK = {
-    **BLOCK,
-    "MultiHeadDotProductAttention_1/query": "attention.q_proj",
-    "MultiHeadDotProductAttention_1/key": "attention.k_proj",
-    "MultiHeadDotProductAttention_1/value": "attention.v_proj",
-    "MultiHeadDotProductAttention_1/out": "attention.o_proj",
 }
 
 LAYER_SCALE = re.compile(r"(.+)\.layer_scale([12])\.lambda1")
@@ -78,17 +71,18 @@ class HuggingFaceDINOv2Layout(FileLayout):
 
     def folded(self, source: Source) -> Source:
         refuse_gated_mlp(source, "mlp.fc1.weight", "mlp.fc2.weight")
-        block = RENAMED_BLOCK if self.renamed else BLOCK
         scaled = {
-            "1": block["MultiHeadDotProductAttention_1/out"],
-            "2": block["MlpBlock_3/Dense_1"],
+            "1": self._block["MultiHeadDotProductAttention_1/out"],
+            "2": self._block["MlpBlock_3/Dense_1"],
         }
         gammas = filter(None, map(LAYER_SCALE.fullmatch, source.shapes))
         return fold_layer_scale(source, {g[0]: f"{g[1]}.{scaled[g[2]]}" for g in gammas})
 
     def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
-        modules = {published: self.prefix + theirs for published, theirs in MODULES.items()}
-        modules["head"] = "classifier"
-        block = RENAMED_BLOCK if self.renamed else BLOCK
+        modules = modules_after(self.prefix, MODULES)
         blocks = f"{self.prefix}encoder.layer"
-        return separate_arrays(weights, modules, blocks, block, self.title)
+        return separate_arrays(weights, modules, blocks, self._block, self.title)
+
+    @property
+    def _block(self):
+        return {**(RENAMED_BLOCK if self.renamed else BLOCK), **OWN}

@@ -9,7 +9,12 @@ from keras_vit.checkpoints.errors import CheckpointError
 from keras_vit.checkpoints.formats.file_array import FileArray
 from keras_vit.checkpoints.formats.file_layout import FileLayout
 from keras_vit.checkpoints.formats.folded_source import FoldedSource
-from keras_vit.checkpoints.formats.torch_layout import LEAVES, joint_array, separate_arrays
+from keras_vit.checkpoints.formats.torch_layout import (
+    LEAVES,
+    joint_array,
+    modules_after,
+    separate_arrays,
+)
 from keras_vit.checkpoints.variable_names import POSITION_TABLE, Weight
 
 POSITIONS = "embeddings.position_embedding.weight"
@@ -92,8 +97,7 @@ class HuggingFaceSigLIPLayout(FileLayout):
                 'attention pooling in its file unused. Build the model with classifier="gap". '
                 "Nothing was loaded."
             )
-        modules = {published: self.prefix + theirs for published, theirs in MODULES.items()}
-        modules["head"] = "classifier"
+        modules = modules_after(self.prefix, MODULES)
         separate: list[Weight] = []
         joint: dict[str, list[Weight]] = {}
         for weight in weights:

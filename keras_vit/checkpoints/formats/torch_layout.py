@@ -80,6 +80,16 @@ def torch_name(
     return f"{theirs}.{LEAVES[leaf]}"
 
 
+def modules_after(prefix: str, modules: Mapping[str, str]) -> dict[str, str]:
+    """Returns the names of modules in a file of Hugging Face, whose classifier has no prefix.
+
+    Args:
+        prefix: of the encoder.
+        modules: {published name: the format's, without prefix}.
+    """
+    return {**{published: prefix + own for published, own in modules.items()}, "head": "classifier"}
+
+
 def transpose_dense(array: np.ndarray, weight: Weight) -> list[np.ndarray]:
     """Unpacks a linear layer's (out, in) weight."""
     return [np.reshape(np.ascontiguousarray(array.T), weight.shape)]

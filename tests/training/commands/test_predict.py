@@ -11,7 +11,7 @@ from PIL import Image
 
 import export
 import keras_vit
-from tests.training.tiny_vit import tiny_vit
+from tests.tiny_vit import tiny_vit
 from training.commands import predict
 
 NAMES = ["crow", "great <tit>"]

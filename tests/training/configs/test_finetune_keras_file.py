@@ -1,5 +1,5 @@
 import keras_vit
-from tests.training.tiny_vit import tiny_vit
+from tests.tiny_vit import tiny_vit
 from training.configs import finetune
 
 

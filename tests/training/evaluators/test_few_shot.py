@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from tests.training.tiny_vit import tiny_vit
+from tests.tiny_vit import tiny_vit
 from training.commands import few_shot as command
 from training.config_keys import default_config
 from training.data import pipeline

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from ml_collections import ConfigDict
 
-from tests.training.tiny_vit import tiny_vit
+from tests.tiny_vit import tiny_vit
 from training.engines.tensorflow import strategies
 from training.engines.tensorflow.checkpoints import Checkpoints
 from training.engines.tensorflow.evaluation_sums import SplitSums

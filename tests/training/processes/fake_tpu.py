@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.python.client import session
 from tensorflow.python.tpu import tpu_system_metadata
 
-from tests.training.tiny_vit import tiny_vit
+from tests.tiny_vit import tiny_vit
 from training.engines.tensorflow import strategies
 from training.engines.tensorflow.evaluation_sums import SplitSums
 from training.engines.tensorflow.train_step import TrainSteps

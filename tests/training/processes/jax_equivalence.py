@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import tensorflow as tf
 
-from tests.training.tiny_vit import tiny_vit
+from tests.tiny_vit import tiny_vit
 from training import config_keys
 from training.engines.base import create_engine
 from training.evaluators import metrics

@@ -6,7 +6,7 @@ import json
 import keras
 import numpy as np
 
-from tests.training.tiny_vit import tiny_vit
+from tests.tiny_vit import tiny_vit
 
 rng = np.random.default_rng(0)
 IMAGES = rng.normal(size=(64, 16, 16, 3)).astype("float32")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.training.tiny_vit import tiny_vit
+from tests.tiny_vit import tiny_vit
 from training.engines.tensorflow.train_step import TrainSteps
 from training.recipes.losses import build_loss
 from training.recipes.optimizers import build_optimizer

@@ -1,4 +1,4 @@
-"""The model that most tests of training train."""
+"""The model that most tests build."""
 
 from typing import Any
 

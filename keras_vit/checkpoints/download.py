@@ -63,7 +63,7 @@ def download(
     try:
         with urllib.request.urlopen(url, timeout=timeout) as response:
             # Before the download, if the server tells, and again after it.
-            _check_size(response.headers.get("Content-Length"), size_range)
+            _check_size(_stated_size(response), size_range)
             version = hashlib.sha256(_version(response.headers).encode()).hexdigest()[:16]
             partial = path.with_name(f".{path.name}.{version}.part")
             with open(partial, "ab") as file, _locked(file):
@@ -101,9 +101,14 @@ def _locked(file):
     yield
 
 
-def _receive(url, response, file, timeout):
+def _stated_size(response):
+    """Returns the bytes that the server says it sends, or None if it says none."""
     stated = response.headers.get("Content-Length", "")
-    size = int(stated) if stated.isdigit() else 0
+    return int(stated) if stated.isdigit() else None
+
+
+def _receive(url, response, file, timeout):
+    size = _stated_size(response) or 0
     done = file.seek(0, os.SEEK_END)
     if done and done == size:
         return
@@ -131,9 +136,9 @@ def _copy(response, file, done, size):
 
 def _check_size(size, size_range):
     least, most = size_range or (0, None)
-    if size is not None and not least <= int(size) <= (int(size) if most is None else most):
+    if size is not None and not least <= size <= (size if most is None else most):
         raise ConnectionError(
-            f"the server has {int(size)} bytes, and the published file has {least} to "
+            f"the server has {size} bytes, and the published file has {least} to "
             f"{'more' if most is None else most}"
         )
 

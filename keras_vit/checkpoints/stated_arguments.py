@@ -2,6 +2,7 @@
 
 import inspect
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -56,9 +57,10 @@ def _of_row(row) -> dict[str, Any]:
 
 def _of_config(config) -> dict[str, Any]:
     """Returns what a configuration says: ours, timm's or one of Hugging Face's."""
-    if config.get("architecture") in TIMM_NAMES:
-        return _chosen({**_DEFAULTS, **arguments_of(config["architecture"])[1]})
-    config = config.get("vision_config", config)
+    architecture, tower = str(config.get("architecture")), config.get("vision_config")
+    if architecture in TIMM_NAMES:
+        return _chosen({**_DEFAULTS, **arguments_of(architecture)[1]})
+    config = tower if isinstance(tower, Mapping) else config
     stated = _chosen(config)
     if "num_attention_heads" in config:
         stated["num_heads"] = config["num_attention_heads"]

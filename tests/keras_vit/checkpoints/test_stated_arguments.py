@@ -46,6 +46,13 @@ def test_another_function_is_told(origin, states):
         states[origin](layer_norm_epsilon=1e-3)
 
 
+@pytest.mark.parametrize("config", [{"architecture": []}, {"vision_config": [3]}])
+def test_what_says_nothing_is_not_compared(config, cases, build_case, write_case, tmp_path):
+    path = write_case(cases["deit"], tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    keras_vit.load_checkpoint(build_case(cases["deit"]), path, mean=(0.5,) * 3, std=(0.5,) * 3)
+
+
 @pytest.mark.parametrize("origin", ["keras", "timm", "name"])
 def test_other_heads_are_refused(origin, states):
     with pytest.raises(CheckpointError, match="the model has num_heads=4"):

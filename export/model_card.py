@@ -202,14 +202,14 @@ result = runner(image=image[None])                    # one image in [0, 1]
 
 
 def _fine_tuning():
-    from training import paper
+    from training import paper_tables
 
     return (
         "All variables are trainable, and dropout, where the model has it, is applied with "
         "`training=True`. The paper's setting is SGD with momentum "
-        f"{paper.TABLE_4_MOMENTUM:g}, batches of {paper.TABLE_4_BATCH_SIZE}, gradients "
-        f"clipped to norm {paper.TABLE_4_CLIP_NORM:g}, no weight decay, cosine decay of the "
-        "learning rate, and a new head that starts at zero."
+        f"{paper_tables.TABLE_4_MOMENTUM:g}, batches of {paper_tables.TABLE_4_BATCH_SIZE}, "
+        f"gradients clipped to norm {paper_tables.TABLE_4_CLIP_NORM:g}, no weight decay, "
+        "cosine decay of the learning rate, and a new head that starts at zero."
     )
 
 

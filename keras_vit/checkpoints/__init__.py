@@ -5,7 +5,7 @@ from keras_vit.checkpoints.errors import CheckpointError
 from keras_vit.checkpoints.formats import BiTLayout, Layout
 from keras_vit.checkpoints.load import load_checkpoint, load_weights
 from keras_vit.checkpoints.published import find_checkpoint, list_weights, published
-from keras_vit.checkpoints.save import save_checkpoint
+from keras_vit.checkpoints.save_npz import save_checkpoint
 
 __all__ = [
     "BiTLayout",

@@ -20,8 +20,8 @@ from export.verification.runtimes.hub_module import HubModule
 from training import config_keys
 from training.data import digits, load_dataset, splits, tfds_folder
 from training.data.preprocessing.preprocess import Preprocess
-from training.engines.tensorflow.checkpoints import Checkpoints
 from training.engines.tensorflow.tf_config import read_cluster
+from training.engines.tensorflow.training_checkpoints import Checkpoints
 from training.errors import TrainingError
 from training.io.exported_texts import interface_of, labels_of
 from training.io.image_files import read_images

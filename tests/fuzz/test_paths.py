@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.engines.tensorflow.checkpoints import Checkpoints
+from training.engines.tensorflow.training_checkpoints import Checkpoints
 from training.errors import UsageError
 from training.io.folder_lock import FolderLock
 from training.io.local_path import local_path

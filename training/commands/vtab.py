@@ -52,7 +52,7 @@ def _parser():
 def _vtab(options):
     from training.data.vtab_tasks import TASKS
     from training.errors import UsageError
-    from training.paper import TABLE_4
+    from training.paper_tables import TABLE_4
     from training.protocols import vtab_suite
 
     # Every config is made before any run, so that a wrong option ends the command at once.

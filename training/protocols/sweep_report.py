@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 
 from training.io.atomic import write_text
-from training.paper import TABLE_2, TABLE_5, TABLE_6, UPSTREAM
+from training.paper_tables import TABLE_2, TABLE_5, TABLE_6, UPSTREAM
 from training.protocols.learning_rate_sweep import Transfer
 from training.reporting.mean_deviation import MeanDeviation
 from training.reporting.png_figure import new_figure, write_png

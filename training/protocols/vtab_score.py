@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from training.paper import TABLE_2, TABLE_9, VTAB_GROUPS, VTAB_TASKS
+from training.paper_tables import TABLE_2, TABLE_9, VTAB_GROUPS, VTAB_TASKS
 from training.reporting.mean_deviation import MeanDeviation
 from training.reporting.png_figure import new_figure
 from training.reporting.table import Table

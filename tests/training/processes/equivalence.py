@@ -13,9 +13,9 @@ from ml_collections import ConfigDict
 
 from tests.tiny_vit import tiny_vit
 from training.engines.tensorflow import strategies
-from training.engines.tensorflow.checkpoints import Checkpoints
 from training.engines.tensorflow.evaluation_sums import SplitSums
 from training.engines.tensorflow.train_step import TrainSteps
+from training.engines.tensorflow.training_checkpoints import Checkpoints
 from training.evaluators import metrics
 from training.recipes.losses import build_loss
 from training.recipes.optimizers import build_optimizer

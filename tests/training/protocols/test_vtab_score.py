@@ -2,7 +2,7 @@
 
 import pytest
 
-from training.paper import TABLE_2, TABLE_9, TABLE_9_MEANS, VTAB_TASKS
+from training.paper_tables import TABLE_2, TABLE_9, TABLE_9_MEANS, VTAB_TASKS
 from training.protocols import vtab_score
 
 

@@ -23,10 +23,10 @@ from training.engines.base import (
 from training.engines.frozen_weights import frozen_weights
 from training.engines.jax import processes, tensorflow_states
 from training.engines.jax.batches import DeviceBatches, to_devices
-from training.engines.jax.checkpoints import Checkpoints
 from training.engines.jax.evaluation_sums import SplitSums
 from training.engines.jax.mesh import batch_sharding, create_mesh, replicated
 from training.engines.jax.train_step import State, TrainSteps
+from training.engines.jax.training_checkpoints import Checkpoints
 from training.errors import Disagreement, Diverged, Interrupted, TrainingError, UsageError
 
 

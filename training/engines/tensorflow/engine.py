@@ -20,9 +20,9 @@ from training.engines.base import (
 )
 from training.engines.frozen_weights import frozen_weights
 from training.engines.tensorflow import jax_states, strategies
-from training.engines.tensorflow.checkpoints import Checkpoints
 from training.engines.tensorflow.evaluation_sums import SplitSums
 from training.engines.tensorflow.train_step import TrainSteps
+from training.engines.tensorflow.training_checkpoints import Checkpoints
 
 
 class TensorFlowEngine(Engine):

@@ -31,15 +31,15 @@ def restore_newest(
     # JAX only reads here: the accelerators are TensorFlow's.
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     try:
-        from training.engines.jax import checkpoints
+        from training.engines.jax import training_checkpoints
     except ModuleNotFoundError as error:
         raise TrainingError(
             f"The newest checkpoint in {directory} is of JAX's engine: reading it needs "
             f"{error.name}, which is not installed."
         ) from error
 
-    step = cast(int, checkpoints.Checkpoints(directory).newest())
-    arrays = checkpoints.read_arrays(directory, step)
+    step = cast(int, training_checkpoints.Checkpoints(directory).newest())
+    arrays = training_checkpoints.read_arrays(directory, step)
     try:
         for variable in model.trainable_variables + frozen_weights(model):
             variable.assign(arrays["weights"][variable.path])

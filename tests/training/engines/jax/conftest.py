@@ -87,7 +87,7 @@ def kill():
 def last_state():
     """Returns a function that reads {name: array} of the last checkpoint of a run."""
     checkpoints = pytest.importorskip(
-        "training.engines.jax.checkpoints",
+        "training.engines.jax.training_checkpoints",
         reason="make test-jax installs it",
     )
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from training.engines.jax import tensorflow_states
-from training.engines.tensorflow.checkpoints import Checkpoints
+from training.engines.tensorflow.training_checkpoints import Checkpoints
 from training.errors import TrainingError
 
 

@@ -4,9 +4,11 @@ Runs an artifact in its real consumer, on real images, and prints its errors aga
 accuracy, size, latency and memory. The exit status is 1 if it misses a threshold.
 
   python -m export verify digits.tflite --against=runs/quickstart
+  python -m export verify digits.tflite --against=runs/quickstart --runtime=gpu
 """
 
 from export.command_options import ExportParser
+from export.verification.runtimes.runtime_table import RUNTIMES
 from training.exit_status import command_main
 from training.io.quiet_tensorflow import import_tensorflow
 
@@ -14,6 +16,11 @@ from training.io.quiet_tensorflow import import_tensorflow
 def _parser():
     parser = ExportParser("python -m export verify", __doc__)
     parser.add_artifact("directory, .tar.gz, .tflite or .npz")
+    parser.add_argument(
+        "--runtime",
+        choices=RUNTIMES,
+        help="what runs it; default: the interpreter for .tflite files",
+    )
     parser.add_images()
     return parser
 
@@ -24,7 +31,8 @@ def _verify(options):
     from export.verification.verify import verify
 
     source = load_source(options)
-    return show(options, verify(source.model, options.artifact, *images(options, source)))
+    samples = images(options, source)
+    return show(options, verify(source.model, options.artifact, *samples, runtime=options.runtime))
 
 
 main = command_main(_parser, _verify)

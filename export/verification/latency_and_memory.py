@@ -12,11 +12,12 @@ import os
 import pathlib
 import resource
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from typing import Any
+
+from export.verification.own_process import run_module
 
 MODULE = "export.verification.latency_and_memory"
 ROUNDS = 25
@@ -41,15 +42,8 @@ def measure(
     Raises:
         RuntimeError: if the artifact does not run.
     """
-    # Without the current folder, where a file of the user's may be called training.py.
-    start = f"import sys; sys.path[:] = filter(None, sys.path); from {MODULE} import main; main()"
-    command = [sys.executable, "-c", start, str(path)]
-    command += [f"--threads={threads}", f"--rounds={rounds}"]
-    command += ["--image_size", *map(str, image_size)]
-    root = str(pathlib.Path(__file__).parents[2])
-    search_path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, "PYTHONPATH": search_path}
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    sizes = [f"--threads={threads}", f"--rounds={rounds}", "--image_size", *map(str, image_size)]
+    result = run_module(MODULE, [str(path), *sizes])
     if result.returncode:
         raise RuntimeError(f"{path} does not run:\n{result.stderr[-2000:]}")
     return json.loads(result.stdout.splitlines()[-1])
@@ -118,7 +112,7 @@ def _open_tflite(path, threads, image_size):
             name: np.full(detail["shape"], 0.5, detail["dtype"])
             for name, detail in runner.get_input_details().items()
         }
-        return (lambda: runner(**inputs)), (lambda: _delegation(interpreter))
+        return (lambda: runner(**inputs)), (lambda: delegation(interpreter))
 
     return prepare, load
 
@@ -147,12 +141,17 @@ def _open_module(path, threads, image_size):
     return prepare, load
 
 
-def _delegation(interpreter):
+def delegation(interpreter: Any) -> dict[str, Any]:
     """Counts the delegate's partitions and the operations that it left to the interpreter.
 
-    A delegate's node stays in the list beside the operations that it replaces: those
-    between its outputs and its inputs.
+    Args:
+        interpreter: a LiteRT `Interpreter` whose tensors are allocated.
+
+    Returns:
+        dict of "partitions", an int, and "operations_outside_delegate", of names to counts.
     """
+    # A delegate's node stays in the list beside the operations that it replaces: those
+    # between its outputs and its inputs.
     nodes = interpreter._get_ops_details()
     partitions = [node for node in nodes if node["op_name"] == "DELEGATE"]
     plain = [node for node in nodes if node["op_name"] != "DELEGATE"]

@@ -12,6 +12,7 @@ class Report:
     Attributes:
         artifact: its path.
         kind: "hub", "npz" or the quantization of a TFLite file; key of `THRESHOLDS`.
+        runtime: what ran it, key of `export.verification.runtimes.runtime_table.RUNTIMES`.
         output: the output that was compared, "logits" or "representation".
         images: how many.
         max_error, mean_error: of the outputs, absolute.
@@ -25,11 +26,16 @@ class Report:
         partitions: of XNNPACK in the graph; None if it is not a TFLite file.
         operations_outside_delegate: dict of name to count; None likewise.
         flex_operations: names; None likewise.
+        device: of an accelerator, in its own words; None where none ran it, as the next three.
+        fully_delegated: whether the accelerator ran the whole graph.
+        fallbacks: the operations that it did not run, each "NAME: why".
+        float16_error: largest, absolute, of its arithmetic in float16; None also where it has none.
         failures: the thresholds that were missed, in words; empty if it is good.
     """
 
     artifact: str
     kind: str
+    runtime: str
     output: str
     images: int
     max_error: float
@@ -47,6 +53,10 @@ class Report:
     partitions: int | None = None
     operations_outside_delegate: dict[str, int] | None = None
     flex_operations: list[str] | None = None
+    device: str | None = None
+    fully_delegated: bool | None = None
+    fallbacks: tuple[str, ...] | None = None
+    float16_error: float | None = None
     failures: tuple[str, ...] = ()
 
     @property
@@ -68,6 +78,7 @@ class Report:
         measured = vars(self)
         rows = [
             ("artifact", f"{self.artifact} ({self.kind})"),
+            ("runtime", f"{self.runtime}" + (f" on {self.device}" if self.device else "")),
             ("images", f"{self.images}"),
             (f"largest error of {self.output}", f"{self.max_error:.2e}"),
             ("mean error", f"{self.mean_error:.2e}"),
@@ -91,6 +102,14 @@ class Report:
             outside = sum(measured["operations_outside_delegate"].values())
             rows.append(("XNNPACK partitions", f"{self.partitions}"))
             rows.append(("operations outside XNNPACK", f"{outside}"))
+        if self.fully_delegated is not None:
+            outside = "; ".join(measured["fallbacks"]) or "unknown operations"
+            rows.append(("delegated", "fully" if self.fully_delegated else f"not fully: {outside}"))
+        if self.device:
+            half = self.float16_error
+            rows.append(
+                ("largest error in float16", "not computed" if half is None else f"{half:.2e}")
+            )
         rows.append(("result", "good" if self.ok else "; ".join(self.failures)))
         return rows
 

@@ -12,7 +12,8 @@ from export.hub.tar_archive import unpacked
 from export.image_range import check_range
 from export.portable_model import image_size, portable
 from export.verification.report import Report
-from export.verification.runtimes.runtime import in_batches, open_artifact
+from export.verification.runtimes.open_artifact import open_artifact
+from export.verification.runtimes.runtime import in_batches
 from export.verification.thresholds import THRESHOLDS, Thresholds
 
 THREADS = (1, 2)
@@ -24,6 +25,7 @@ def verify(
     images: np.ndarray,
     labels: Sequence[int] | np.ndarray | None = None,
     *,
+    runtime: str | None = None,
     thresholds: Thresholds | None = None,
     costs: bool = True,
 ) -> Report:
@@ -35,6 +37,9 @@ def verify(
             official .npz checkpoint.
         images: (n, height, width, 3) float32 RGB in [0, 1], of the model's size.
         labels: (n,) int classes, to compare accuracies, or None.
+        runtime: what runs it, key of `export.verification.runtimes.runtime_table.RUNTIMES`:
+            for a .tflite file "interpreter", LiteRT's `CompiledModel` on this processor,
+            "compiled", or on the GPU, "gpu". None takes the first that opens such a file.
         thresholds: None takes those of `THRESHOLDS`.
         costs: whether to measure loading, latency and memory in processes of
             their own.
@@ -45,11 +50,12 @@ def verify(
     Raises:
         FileNotFoundError: if there is no artifact.
         ExportError: if it is damaged, or the images are not what the model takes.
+        RuntimeMissing: if the runtime is not on this machine.
     """
     model = portable(model)
     images = _checked_images(images, image_size(model))
     with unpacked(path) as usable:
-        artifact = open_artifact(usable, model)
+        name, artifact = open_artifact(usable, model, runtime)
         _check_size(path, artifact.image_size, image_size(model))
         result = artifact.run(images)
         reference = _reference(model, artifact.output, images)
@@ -60,9 +66,11 @@ def verify(
             )
         values = _compare(artifact.output, reference, result, labels)
         values.update(_costs(artifact, image_size(model)) if costs else {})
+        values.update(_accelerator(artifact, images, reference))
         size = _size(pathlib.Path(path))
         limits = thresholds or THRESHOLDS[artifact.kind]
         failures = limits.missed(values)
+        failures.extend(_float16_failures(values))
         if artifact.flex_operations:
             failures.append(f"needs Flex: {', '.join(artifact.flex_operations)}")
         if failures:
@@ -70,6 +78,7 @@ def verify(
     return Report(
         artifact=str(path),
         kind=artifact.kind,
+        runtime=name,
         output=artifact.output,
         images=len(images),
         size_bytes=size,
@@ -143,6 +152,28 @@ def _costs(artifact, size):
         **first,
         "latency_ms": {threads: found["latency_ms"] for threads, found in costs.items()},
     }
+
+
+def _accelerator(artifact, images, reference):
+    """Returns what an accelerator took of the graph, and the error of its float16."""
+    found = artifact.delegation
+    if found is None:
+        return {}
+    half = artifact.run_float16(images)
+    return {
+        "device": found.device,
+        "fully_delegated": found.complete,
+        "fallbacks": found.fallbacks,
+        "float16_error": None if half is None else float(np.abs(half - reference).max()),
+    }
+
+
+def _float16_failures(values):
+    error = values.get("float16_error")
+    limit = THRESHOLDS["float16"].max_error
+    if error is None or error / values["scale"] <= limit:
+        return []
+    return [f"largest error in float16 {error / values['scale']:.2e} above {limit:g}"]
 
 
 def _range_hint(artifact, reference, images):

@@ -3,14 +3,15 @@
 import os
 from typing import Any
 
+import keras
 import numpy as np
 
 from export.errors import ExportError
 from export.verification import latency_and_memory
-from export.verification.runtimes.runtime import in_batches
+from export.verification.runtimes.runtime import Runtime, in_batches
 
 
-class HubModule:
+class HubModule(Runtime):
     """The runtime of a TF-Hub module's directory; see `Runtime`.
 
     Raises:
@@ -18,9 +19,8 @@ class HubModule:
     """
 
     kind = "hub"
-    flex_operations: list[str] | None = None
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: str | os.PathLike, model: keras.Model | None = None):
         import tensorflow_hub
 
         self._path = path
@@ -42,7 +42,7 @@ class HubModule:
         self.output = "logits" if "logits" in outputs else "representation"
         (images,) = signature.structured_input_signature[1].values()
         sides = tuple(images.shape)[1:3]
-        self.image_size: tuple[int, int] | None = sides if all(sides) else None
+        self.image_size = sides if all(sides) else None
 
     def run(self, images: np.ndarray) -> np.ndarray:
         return in_batches(self._module, images)

@@ -1,17 +1,16 @@
 """An official .npz file, loaded into a new model of the same architecture."""
 
 import os
-from typing import Any
 
 import keras
 import numpy as np
 
 import keras_vit
 from export.portable_model import num_classes
-from export.verification.runtimes.runtime import in_batches
+from export.verification.runtimes.runtime import Runtime, in_batches
 
 
-class NpzCheckpoint:
+class NpzCheckpoint(Runtime):
     """The runtime of a checkpoint: Keras itself; see `Runtime`.
 
     Args:
@@ -20,8 +19,6 @@ class NpzCheckpoint:
     """
 
     kind = "npz"
-    flex_operations: list[str] | None = None
-    image_size: tuple[int, int] | None = None
 
     def __init__(self, path: str | os.PathLike, model: keras.Model):
         self._model = type(model).from_config(model.get_config())
@@ -32,6 +29,3 @@ class NpzCheckpoint:
 
     def run(self, images: np.ndarray) -> np.ndarray:
         return in_batches(lambda batch: self._model(batch * 2 - 1, training=False), images)
-
-    def costs(self, threads: int, image_size: tuple[int, int]) -> dict[str, Any]:
-        return {}

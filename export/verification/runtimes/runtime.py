@@ -1,23 +1,42 @@
-"""What every runtime of exported files has in common, and which runs which file."""
+"""What every runtime of exported files has in common."""
 
+import dataclasses
 import os
-import pathlib
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 import numpy as np
 
-from export.errors import ExportError
 from keras_vit.typing import Tensor
 
 BATCH = 8
 
 
-class Runtime(Protocol):
+@dataclasses.dataclass(frozen=True)
+class Delegation:
+    """How much of a graph an accelerator took.
+
+    Attributes:
+        device: what it is, in its own words.
+        complete: whether all of the graph runs there.
+        fallbacks: the operations that do not, each "NAME: why".
+    """
+
+    device: str
+    complete: bool
+    fallbacks: tuple[str, ...] = ()
+
+
+class Runtime:
     """An exported file, opened by what will run it in the end.
 
-    A new runtime is a class with these members in a file of its own, and a line in `open_artifact`.
+    A new runtime is a class with these members in a file of its own, and a row in
+    `export.verification.runtimes.runtime_table.RUNTIMES`.
+
+    Args:
+        path: the file or directory.
+        model: the model that it came from.
 
     Attributes:
         kind: key of `export.verification.thresholds.THRESHOLDS`.
@@ -25,48 +44,33 @@ class Runtime(Protocol):
         flex_operations: names of operations that need TensorFlow itself on a phone; None where
             that is no question.
         image_size: (height, width) that it takes; None for any, or where the model says it.
+        delegation: what an accelerator took of the last `run`; None where there is none.
+
+    Raises:
+        ExportError: if the file is damaged or of another kind.
+        RuntimeMissing: if the runtime is not on this machine.
     """
 
     kind: str
     output: str
-    image_size: tuple[int, int] | None
-    flex_operations: list[str] | None
+    flex_operations: list[str] | None = None
+    image_size: tuple[int, int] | None = None
+    delegation: Delegation | None = None
+
+    def __init__(self, path: str | os.PathLike, model: keras.Model):
+        raise NotImplementedError
 
     def run(self, images: np.ndarray) -> np.ndarray:
         """Returns the outputs (n, …) of images (n, height, width, 3) float32 in [0, 1]."""
+        raise NotImplementedError
+
+    def run_float16(self, images: np.ndarray) -> np.ndarray | None:
+        """Returns what `run` does in the accelerator's float16 arithmetic, if it has any."""
+        return None
 
     def costs(self, threads: int, image_size: tuple[int, int]) -> dict[str, Any]:
         """Returns what `latency_and_memory.measure` does; empty for what is not run by itself."""
-
-
-def open_artifact(path: str | os.PathLike, model: keras.Model) -> Runtime:
-    """Opens an exported file or directory.
-
-    Args:
-        path: directory of a SavedModel, .tflite file or .npz checkpoint.
-        model: the model that it came from.
-
-    Raises:
-        FileNotFoundError: if there is nothing.
-        ExportError: if it is damaged or of another kind.
-    """
-    from export.verification.runtimes.hub_module import HubModule
-    from export.verification.runtimes.npz_checkpoint import NpzCheckpoint
-    from export.verification.runtimes.tflite_interpreter import TFLiteInterpreter
-
-    path = pathlib.Path(path)
-    if (path / "saved_model.pb").is_file():
-        return HubModule(path)
-    if path.is_file() and path.suffix == ".tflite":
-        return TFLiteInterpreter(path)
-    if path.is_file() and path.suffix == ".npz":
-        return NpzCheckpoint(path, model)
-    if not path.exists():
-        raise FileNotFoundError(f"Expected an exported model. There is nothing at {path}.")
-    raise ExportError(
-        "Expected the directory of a SavedModel, its .tar.gz, a .tflite file or an .npz "
-        f"checkpoint. Received: {path}"
-    )
+        return {}
 
 
 def in_batches(function: Callable[[np.ndarray], Tensor], images: np.ndarray) -> np.ndarray:

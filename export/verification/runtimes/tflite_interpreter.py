@@ -3,15 +3,17 @@
 import os
 from typing import Any
 
+import keras
 import numpy as np
 
 from export.errors import ExportError
 from export.tflite.inspection import TFLiteFile
 from export.verification import latency_and_memory
+from export.verification.runtimes.runtime import Runtime
 from training.io.tflite_runners import runner_of_thread
 
 
-class TFLiteInterpreter:
+class TFLiteInterpreter(Runtime):
     """The runtime of a .tflite file, one image at a time on one thread; see `Runtime`.
 
     Several threads may call `run` at once.
@@ -20,11 +22,11 @@ class TFLiteInterpreter:
         ExportError: if it cannot be run, or is not from `image` to one output.
     """
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: str | os.PathLike, model: keras.Model | None = None):
         self._path = path
         file = TFLiteFile(path)
         self.kind = file.quantization
-        self.flex_operations: list[str] | None = file.flex_operations
+        self.flex_operations = file.flex_operations
         self._runner = runner_of_thread(path, "serving_default", num_threads=1)
         try:
             runner = self._runner()
@@ -43,7 +45,7 @@ class TFLiteInterpreter:
             )
         (self.output,) = outputs
         _, height, width, _ = map(int, runner.get_input_details()["image"]["shape"])
-        self.image_size: tuple[int, int] | None = (height, width)
+        self.image_size = (height, width)
 
     def run(self, images: np.ndarray) -> np.ndarray:
         runner = self._runner()

@@ -116,6 +116,13 @@ KEYS = (
     Key("eval_split", "", "split of the data set; empty never evaluates"),
     Key("train_preprocess", "", "operations, separated by |"),
     Key("eval_preprocess", "", "operations, separated by |"),
+    Key(
+        "shuffle",
+        "auto",
+        "of an epoch: full permutes it in constant memory; sorted, as runs before this key, in "
+        "memory for several numbers per image; auto is full, and the run's own when it resumes",
+        choices=("auto", "full", "sorted"),
+    ),
     Key("batch_size", 0, "images per update, over all devices", least=1),
     Key(
         "eval_batch_size",
@@ -483,10 +490,13 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
     Args:
         before, after: nested dicts, as read from `config.json`.
     """
-    # A run from before a key existed is one with its default.
-    before = _flatten(default_config().to_dict()) | _flatten(before)
+    # A run from before a key existed is one with its default, but for the order.
+    defaults = _flatten(default_config().to_dict()) | {"shuffle": shuffle_of(before)}
+    before = defaults | _flatten(before)
     after = _flatten(after)
     free = {key.name for key in KEYS if key.resumable}
+    if after.get("shuffle") == "auto":
+        free.add("shuffle")
     if after.get("masked.target"):
         # It has no part in masked patch prediction.
         free.add("loss")
@@ -495,6 +505,11 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
         for key in sorted(set(before) | set(after))
         if key not in free and before.get(key) != after.get(key)
     ]
+
+
+def shuffle_of(config: Mapping[str, Any]) -> str:
+    """Returns how a run orders its epochs, given the config that it was begun with."""
+    return config.get("shuffle", "sorted")
 
 
 def wrong_type(config: Any) -> str:

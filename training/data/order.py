@@ -1,41 +1,28 @@
 """The order of the examples: which of them stands at which position of a run.
 
 Position g of a run lies in epoch g // N at place g % N, N being the number of examples, and every
-epoch visits every example once in an order of its own. `examples_at` is that order, a function
-of (seed, epoch, place) alone; whatever replaces it must be a permutation of the places, too.
+epoch visits every example once in an order of its own, a function of (seed, epoch, place) alone.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
+import numpy as np
 import tensorflow as tf
 
+from training.data.permutation import permute
+
 _FOREVER = 2**62
-
-
-def examples_at(places: tf.Tensor, *, epoch: tf.Tensor, num_examples: int, seed: int) -> tf.Tensor:
-    """Returns the indices of the examples at `places` of an epoch, int64 (n,).
-
-    The permutation sorts random numbers, which any TensorFlow computes alike. It takes memory
-    for three numbers per example.
-
-    Args:
-        places: places in the epoch, int64 (n,) in 0..num_examples-1.
-        epoch: the epoch, int64 scalar.
-        num_examples: number of examples.
-        seed: any integer.
-    """
-    keys = tf.random.stateless_uniform(
-        (num_examples,),
-        tf.stack([tf.constant(seed, tf.int64), epoch]),
-        minval=None,
-        maxval=None,
-        dtype=tf.int64,
-    )
-    return tf.gather(tf.cast(tf.argsort(keys, stable=True), tf.int64), places)
+# Positions that are ordered in one call: enough for TensorFlow's calls to cost nothing each.
+_CHUNK = 4096
 
 
 def example_order(
-    num_examples: int, seed: int, start: int, batch_size: int, slots: Collection[int]
+    num_examples: int,
+    seed: int,
+    start: int,
+    batch_size: int,
+    slots: Collection[int],
+    shuffle: str = "full",
 ) -> tf.data.Dataset:
     """Returns (position, index of the example), int64 both, of every position to be read.
 
@@ -45,19 +32,63 @@ def example_order(
         start: first position.
         batch_size: global batch size.
         slots: which positions within a batch are to be read, in 0..batch_size-1.
+        shuffle: a name of `ORDERS`.
+
+    Raises:
+        ValueError: for another `shuffle`.
     """
+    if shuffle not in ORDERS:
+        raise ValueError(
+            f"Expected shuffle to be one of {', '.join(ORDERS)}. Received: {shuffle!r}."
+        )
+    order = ORDERS[shuffle](num_examples, seed, start, batch_size, sorted(slots))
+    return order.prefetch(1).flat_map(
+        _convert(lambda *pair: tf.data.Dataset.from_tensor_slices(pair))
+    )
+
+
+def _permuted(num_examples, seed, start, batch_size, slots):
+    """Orders the positions of some steps at a time, wherever epochs end among them."""
+    steps = max(1, _CHUNK // len(slots))
+    offsets = (np.arange(steps)[:, None] * batch_size + slots).reshape(-1)
+
+    def of_chunk(first):
+        positions = first + tf.constant(offsets, tf.int64)
+        positions = tf.boolean_mask(positions, positions >= start)
+        places, epoch = positions % num_examples, positions // num_examples
+        return positions, permute(places, epoch=epoch, num_examples=num_examples, seed=seed)
+
+    first = start // batch_size * batch_size
+    firsts = tf.data.Dataset.range(first, _FOREVER, steps * batch_size)
+    return firsts.map(_convert(of_chunk), num_parallel_calls=1)
+
+
+def _sorted(num_examples, seed, start, batch_size, slots):
+    """Orders an epoch at a time, in memory for several numbers per example."""
     wanted = tf.constant([slot in slots for slot in range(batch_size)])
 
     def of_epoch(epoch):
-        places = tf.range(num_examples, dtype=tf.int64)
-        positions = epoch * num_examples + places
-        kept = (positions >= start) & tf.gather(wanted, positions % batch_size)
-        indices = examples_at(
-            tf.boolean_mask(places, kept), epoch=epoch, num_examples=num_examples, seed=seed
+        positions = epoch * num_examples + tf.range(num_examples, dtype=tf.int64)
+        keys = tf.random.stateless_uniform(
+            (num_examples,),
+            tf.stack([tf.constant(seed, tf.int64), epoch]),
+            minval=None,
+            maxval=None,
+            dtype=tf.int64,
         )
-        return tf.boolean_mask(positions, kept), indices
+        indices = tf.cast(tf.argsort(keys, stable=True), tf.int64)
+        kept = (positions >= start) & tf.gather(wanted, positions % batch_size)
+        return tf.boolean_mask(positions, kept), tf.boolean_mask(indices, kept)
 
-    convert = tf.autograph.experimental.do_not_convert
     epochs = tf.data.Dataset.range(start // num_examples, _FOREVER)
-    epochs = epochs.map(convert(of_epoch), num_parallel_calls=1).prefetch(1)
-    return epochs.flat_map(convert(lambda *pair: tf.data.Dataset.from_tensor_slices(pair)))
+    return epochs.map(_convert(of_epoch), num_parallel_calls=1)
+
+
+def _convert(function):
+    # Converting Python control flow takes seconds, and there is none to convert.
+    return tf.autograph.experimental.do_not_convert(function)
+
+
+# "full" permutes an epoch in memory that does not grow with it. "sorted", by random numbers, is how
+# runs were ordered before there was a choice, and how they are when they resume.
+ORDERS: dict[str, Callable[..., tf.data.Dataset]] = {"full": _permuted, "sorted": _sorted}

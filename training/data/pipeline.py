@@ -37,6 +37,7 @@ def train_dataset(
     mixup_p: float = 0.0,
     on_error: str = "raise",
     skip_counter: SkipCounter | None = None,
+    shuffle: str = "full",
 ) -> tf.data.Dataset:
     """Returns the infinite training data of this worker.
 
@@ -59,6 +60,7 @@ def train_dataset(
         mixup_p: parameter of mixup's Beta distribution, 0 for none.
         on_error: "raise", or "skip" to train on the next example in place of an unreadable one.
         skip_counter: counts what is skipped.
+        shuffle: how epochs are ordered, a name of `training.data.order.ORDERS`.
 
     Raises:
         NotPreparedError: if the data set is not on disk; the message says how to get it.
@@ -88,7 +90,8 @@ def train_dataset(
         # Each image is blended with the one before it in the global batch. That of a share's
         # first image belongs to another worker, so this worker reads it as well.
         slots = sorted({*slots, (share.start - 1) % batch_size})
-    dataset = example_order(source.num_examples, seed, start_step * batch_size, batch_size, slots)
+    start = start_step * batch_size
+    dataset = example_order(source.num_examples, seed, start, batch_size, slots, shuffle)
     dataset = _map(dataset, example)
     _check_static(dataset.element_spec["image"].shape, preprocess)
     dataset = dataset.batch(len(slots), drop_remainder=True)

@@ -75,6 +75,13 @@ class RunDirectory:
                 "Use another --workdir, or the values of its config.json to resume it."
             )
 
+    def shuffle(self) -> str:
+        """Returns how epochs are ordered: "auto" is the order of the run here, or of new ones."""
+        file = self.path / "config.json"
+        if self.config.shuffle != "auto":
+            return self.config.shuffle
+        return config_keys.shuffle_of(read_run_config(file)) if file.exists() else "full"
+
     def _metric_rows(self):
         file = self.path / "metrics.csv"
         return metric_rows(file) if file.exists() else []

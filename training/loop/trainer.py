@@ -91,6 +91,7 @@ class _Run:
         config_keys.derive_steps(config, source.num_examples)
         self.directory = directory
         self.directory.check()
+        config.shuffle = self.directory.shuffle()
         if config.expects_checkpoint and not config.checkpoint:
             logger.warning(
                 "This recipe fine-tunes, and the model starts from random weights. Name some with "
@@ -155,6 +156,7 @@ class _Run:
             num_input_pipelines=num_input_pipelines,
             input_pipeline_id=input_pipeline_id,
             mixup_p=config.mixup_p,
+            shuffle=config.shuffle,
             **{"on_error": config.on_error, "skip_counter": self.skip_counter} | changes,
         )
 

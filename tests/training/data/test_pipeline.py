@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 
 from training.data import load_dataset, pipeline, tfrecords
+from training.data.order import ORDERS
 
 RANDOM = "decode|resize(12)|random_crop(10)|flip_lr|value_range(-1,1)"
 PLAIN = "decode|resize((8, 8))|value_range(0,255)"
@@ -70,11 +71,13 @@ def test_images_keep_their_labels(train, digits_dir):
             np.testing.assert_array_equal(labels[image.tobytes()], label)
 
 
+@pytest.mark.parametrize("shuffle", sorted(ORDERS))
 @pytest.mark.parametrize("mixup_p", [0.0, 0.3])
 @pytest.mark.parametrize("start_step", [1, 10])
-def test_starting_at_a_step_continues_the_run(train, start_step, mixup_p):
-    whole = take(train(mixup_p=mixup_p), start_step + 3)
-    assert_equal(take(train(mixup_p=mixup_p, start_step=start_step), 3), whole[start_step:])
+def test_starting_at_a_step_continues_the_run(train, start_step, mixup_p, shuffle):
+    options = {"mixup_p": mixup_p, "shuffle": shuffle}
+    whole = take(train(**options), start_step + 3)
+    assert_equal(take(train(**options, start_step=start_step), 3), whole[start_step:])
 
 
 @pytest.fixture
@@ -140,15 +143,17 @@ def test_reading_ahead_begins_at_the_step(train, reads):
     assert 64 <= len(reads) < 1438
 
 
+@pytest.mark.parametrize("shuffle", sorted(ORDERS))
 @pytest.mark.parametrize("mixup_p", [0.0, 0.3])
 @pytest.mark.parametrize("workers", [2, 8])
-def test_shares_of_any_number_of_workers_make_up_the_batch(train, workers, mixup_p):
-    whole = take(train(mixup_p=mixup_p, start_step=2), 3)
+def test_shares_of_any_number_of_workers_make_up_the_batch(train, workers, mixup_p, shuffle):
+    whole = take(train(mixup_p=mixup_p, start_step=2, shuffle=shuffle), 3)
     shares = [
         take(
             train(
                 mixup_p=mixup_p,
                 start_step=2,
+                shuffle=shuffle,
                 num_input_pipelines=workers,
                 input_pipeline_id=worker,
             ),
@@ -200,6 +205,7 @@ def test_num_classes_widens_the_labels(train):
         ({"batch_size": 30, "num_input_pipelines": 4}, "multiple of num_input_pipelines"),
         ({"num_input_pipelines": 2, "input_pipeline_id": 2}, "input_pipeline_id"),
         ({"on_error": "ignore"}, "one of"),
+        ({"shuffle": "halves"}, "one of full, sorted"),
         ({"preprocess": "decode|value_range"}, "add a resize or a crop"),
         ({"name": "diggits"}, "Unknown data set"),
         ({"split": "train[:9999]"}, "beyond the 1438 examples"),
@@ -288,3 +294,13 @@ def test_a_pipeline_feeds_a_mirrored_strategy(train):
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
     distributed = strategy.experimental_distribute_dataset(train())
     assert_equal(take(train(), 1), [{k: v.numpy() for k, v in next(iter(distributed)).items()}])
+
+
+@pytest.mark.parametrize("start_step", [0, 10**9])
+def test_three_hundred_million_examples_take_no_table(launch, start_step):
+    process = launch("-m", "tests.training.processes.large_dataset", start_step)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    seconds, gigabytes = map(float, output.split()[-2:])
+    assert seconds < 10
+    assert gigabytes < 1

@@ -1,12 +1,16 @@
 """Runs that are killed or stopped end as if they had not been."""
 
+import json
+import os
 import random
 import signal
 import time
 
 import pytest
 
+from training.errors import Interrupted, UsageError
 from training.loop import trainer
+from training.loop.run_directory import RunDirectory
 
 
 @pytest.fixture(scope="module")
@@ -85,3 +89,43 @@ def test_stopped_by_a_scheduler(
     assert (tmp_path / "checkpoints" / f"checkpoint-{step}.index").exists()
     trainer.train(tiny(), tmp_path)
     assert_same(final_state(tmp_path), final_state(uninterrupted))
+
+
+def stop_after(step, monkeypatch):
+    """Makes runs receive SIGTERM when they log that step."""
+    log = RunDirectory.log
+
+    def stopping(self, at, values):
+        log(self, at, values)
+        if at == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(RunDirectory, "log", stopping)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_run_keeps_the_order_that_it_was_begun_with(
+    tiny, tmp_path, final_state, assert_same, monkeypatch, recorded
+):
+    # Digits have 1438 images: the third step of a batch of 512 begins another epoch.
+    options = {"total_steps": 8, "batch_size": 512, "log_every_steps": 2, "steps_per_call": 1}
+    expected, workdir = tmp_path / "uninterrupted", tmp_path / "interrupted"
+    trainer.train(tiny(**options, shuffle="sorted"), expected)
+    with monkeypatch.context() as patch:
+        stop_after(2, patch)
+        with pytest.raises(Interrupted):
+            trainer.train(tiny(**options, shuffle="sorted"), workdir)
+
+    file = workdir / "config.json"
+    config = json.loads(file.read_text())
+    assert config["shuffle"] == "sorted"
+    if not recorded:
+        # As runs from before there was a choice.
+        del config["shuffle"]
+        file.write_text(json.dumps(config))
+    with pytest.raises(UsageError, match="shuffle: 'sorted' -> 'full'"):
+        trainer.train(tiny(**options, shuffle="full"), workdir)
+    trainer.train(tiny(**options), workdir)
+    assert_same(final_state(workdir), final_state(expected))
+    assert json.loads(file.read_text())["shuffle"] == "sorted"

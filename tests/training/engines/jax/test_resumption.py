@@ -1,5 +1,6 @@
 """Runs that are killed, stopped or moved end as if they had not been."""
 
+import json
 import random
 import signal
 import time
@@ -52,6 +53,26 @@ def test_killed(kills, start, finish, kill, wait_for, tmp_path, last_state, asse
     assert_same(last_state(workdir), last_state(expected))
     assert rows(workdir) == rows(expected)
     assert len(rows(workdir)) == 1 + 200 // 20
+
+
+@pytest.mark.long
+def test_a_run_keeps_the_order_that_it_was_begun_with(
+    start, finish, wait_for, tmp_path, last_state, assert_same
+):
+    expected, workdir = tmp_path / "uninterrupted", tmp_path / "interrupted"
+    finish(start(expected, "--config.shuffle=sorted", devices=1))
+    process = start(workdir, "--config.shuffle=sorted", devices=1)
+    wait_for(workdir, 30, process)
+    process.send_signal(signal.SIGTERM)
+    finish(process, status=143)
+    # As runs from before there was a choice.
+    file = workdir / "config.json"
+    config = json.loads(file.read_text())
+    del config["shuffle"]
+    file.write_text(json.dumps(config))
+    finish(start(workdir, devices=1))
+    assert_same(last_state(workdir), last_state(expected))
+    assert rows(workdir) == rows(expected)
 
 
 @pytest.mark.long

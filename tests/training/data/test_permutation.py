@@ -1,0 +1,141 @@
+"""The permutation against its definition in whole numbers, and against chance.
+
+The statistics are of fixed seeds, so they are the same numbers everywhere; each is within four
+standard deviations of what a permutation drawn at random has.
+"""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training.data.permutation import permute
+
+
+def permuted(places, epochs, num_examples, seed=0):
+    places, epochs = np.broadcast_arrays(places, epochs)
+    result = permute(
+        tf.constant(places.reshape(-1), tf.int64),
+        epoch=tf.constant(epochs.reshape(-1), tf.int64),
+        num_examples=num_examples,
+        seed=seed,
+    )
+    return result.numpy().reshape(places.shape)
+
+
+def epochs_of(num_examples, count, seed=0):
+    return permuted(np.arange(num_examples), np.arange(count)[:, None], num_examples, seed)
+
+
+def by_definition(place, epoch, num_examples, seed):
+    mask = 2**64 - 1
+
+    def mix(number):
+        number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & mask
+        number = (number ^ number >> 27) * 0x94D049BB133111EB & mask
+        return number ^ number >> 31
+
+    rights = math.isqrt(num_examples - 1) + 1
+    lefts = -(-num_examples // rights)
+    key = mix(mix(epoch + 0x9E3779B97F4A7C15 & mask) + seed & mask)
+    number = place
+    while True:
+        left, right = divmod(number, rights)
+        for turn in range(0, 16, 2):
+            left = (left + mix(key ^ (turn << 32) + right)) % lefts
+            right = (right + mix(key ^ (turn + 1 << 32) + left)) % rights
+        number = left * rights + right
+        if number < num_examples:
+            return number
+
+
+@pytest.mark.parametrize("num_examples", [1, 2, 3, 50, 1_281_167, 300_000_000, 2**61 + 1])
+def test_is_what_its_definition_says(num_examples):
+    rng = np.random.default_rng(0)
+    for seed in (0, 7, -1, 2**62):
+        places = rng.integers(0, num_examples, 20)
+        epochs = rng.integers(0, 1000, 20)
+        expected = [
+            by_definition(int(place), int(epoch), num_examples, seed)
+            for place, epoch in zip(places, epochs, strict=True)
+        ]
+        assert permuted(places, epochs, num_examples, seed).tolist() == expected
+
+
+def test_every_size_is_permuted():
+    for num_examples in (*range(1, 70), 1000, 4095, 4096, 4097, 99_991):
+        order = epochs_of(num_examples, 1)[0]
+        np.testing.assert_array_equal(np.sort(order), np.arange(num_examples))
+
+
+def deviation(observed, expected):
+    """Returns chi-square in standard deviations from its mean."""
+    freedom = observed.size - 1
+    return (((observed - expected) ** 2 / expected).sum() - freedom) / math.sqrt(2 * freedom)
+
+
+@pytest.mark.parametrize("num_examples", [7, 24, 50])
+def test_every_example_stands_everywhere_equally_often(num_examples):
+    count = 20_000
+    orders = epochs_of(num_examples, count)
+    counts = np.stack([np.bincount(column, minlength=num_examples) for column in orders.T])
+    # A permutation's counts have (n-1)^2 degrees of freedom.
+    freedom = (num_examples - 1) ** 2
+    expected = count / num_examples
+    chi_square = ((counts - expected) ** 2 / expected).sum()
+    assert abs(chi_square - freedom) / math.sqrt(2 * freedom) < 4
+
+
+def test_all_orders_of_four_are_equally_frequent():
+    orders = epochs_of(4, 24_000) @ np.array([64, 16, 4, 1])
+    names = [np.dot(each, [64, 16, 4, 1]) for each in itertools.permutations(range(4))]
+    counts = np.array([(orders == name).sum() for name in names])
+    assert counts.sum() == 24_000
+    assert abs(deviation(counts, 1000)) < 4
+
+
+def within(values, mean, variance):
+    """Whether the mean of independent values is as near as four standard deviations."""
+    return abs(np.mean(values) - mean) < 4 * math.sqrt(variance / len(values))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("num_examples", [100, 1000, 1021])
+def test_an_epoch_is_like_one_drawn_at_random(num_examples, seed):
+    n, orders = num_examples, epochs_of(num_examples, 400, seed)
+    steps = np.diff(orders, axis=1)
+    # Examples where they are stored, and neighbors in storage that stay neighbors: Poisson.
+    assert within((orders == np.arange(n)).sum(1), 1, 1)
+    assert within((np.abs(steps) == 1).sum(1), 2 * (n - 1) / n, 2)
+    # Ascents, and the distance of an example from where it is stored.
+    assert within((steps > 0).sum(1), (n - 1) / 2, (n + 1) / 12)
+    distances = np.abs(orders - np.arange(n)).mean(1)
+    assert within(distances, (n * n - 1) / (3 * n), n * 2 / 45)
+    # Each epoch's order says nothing of the next one's.
+    correlation = [np.corrcoef(*pair)[0, 1] for pair in itertools.pairwise(orders)]
+    assert within(correlation, 0, 1 / (n - 1))
+
+
+@pytest.mark.parametrize("num_examples", [4, 6, 9, 12, 50])
+def test_neighbors_are_any_two_examples(num_examples):
+    n = num_examples
+    orders = epochs_of(n, 20_000)
+    for one, other in ((0, 1), (0, n - 1), (1, n // 2)):
+        pairs = np.bincount(orders[:, one] * n + orders[:, other], minlength=n * n)
+        counts = pairs.reshape(n, n)
+        assert not counts.diagonal().any()
+        unequal = counts[~np.eye(n, dtype=bool)]
+        assert abs(deviation(unequal, unequal.mean())) < 4
+
+
+def test_a_stretch_of_a_large_set_is_spread_evenly():
+    n = 300_000_000
+    stretch = permuted(np.arange(10**6, 10**6 + 2**16), 5, n)
+    assert len(np.unique(stretch)) == 2**16
+    # In 256 parts of the set, and in 256 classes of remainders.
+    for cells in (stretch * 256 // n, stretch % 256):
+        assert abs(deviation(np.bincount(cells, minlength=256), 256)) < 4
+    later = np.corrcoef(stretch[:-1], stretch[1:])[0, 1]
+    assert abs(later) * 2**8 < 4

@@ -1,0 +1,70 @@
+"""An epoch's order without a table: a keyed permutation of the examples, one place at a time.
+
+A Feistel network maps pairs of digits (left, right) of a mixed-radix number to pairs, and adds to
+each digit in turn a hash of the other: whatever the hash, that can be undone, so it permutes. The
+numbers beyond the examples that the pairs can write are followed until an example comes out
+("cycle walking"; Black and Rogaway, "Ciphers with arbitrary finite domains", 2002), which leaves
+a permutation of the examples. The arithmetic is that of whole numbers modulo 2^64, so that every
+machine and version computes the same.
+"""
+
+import math
+
+import tensorflow as tf
+
+# Each digit changes at every second. Neighbors of six examples are independent from 16 on, those of
+# a hundred already from six on.
+_ROUNDS = 16
+_GOLDEN_RATIO = 0x9E3779B97F4A7C15
+
+
+def permute(places: tf.Tensor, *, epoch: tf.Tensor, num_examples: int, seed: int) -> tf.Tensor:
+    """Returns the examples at `places` of epochs, each in time and memory that `places` takes.
+
+    Args:
+        places: places in an epoch, int64 (n,) in 0..num_examples-1.
+        epoch: the epoch of each place, int64 (n,).
+        num_examples: number of examples, at most 2^62.
+        seed: any integer.
+
+    Returns:
+        Indices of examples, int64 (n,); over all places of an epoch, a permutation.
+    """
+    rights = math.isqrt(num_examples - 1) + 1
+    lefts = -(-num_examples // rights)
+    key = _mix(_mix(tf.cast(epoch, tf.uint64) + _number(_GOLDEN_RATIO)) + _number(seed))
+
+    def network(numbers):
+        left, right = numbers // _number(rights), numbers % _number(rights)
+        for turn in range(0, _ROUNDS, 2):
+            left = (left + _hash(key, turn, right) % _number(lefts)) % _number(lefts)
+            right = (right + _hash(key, turn + 1, left) % _number(rights)) % _number(rights)
+        return left * _number(rights) + right
+
+    beyond = _number(num_examples)
+    (walked,) = tf.while_loop(
+        lambda numbers: tf.reduce_any(numbers >= beyond),
+        lambda numbers: (tf.where(numbers >= beyond, network(numbers), numbers),),
+        (network(tf.cast(places, tf.uint64)),),
+    )
+    return tf.cast(walked, tf.int64)
+
+
+def _hash(key: tf.Tensor, turn: int, digit: tf.Tensor) -> tf.Tensor:
+    # A digit has 31 bits: turn and digit are one number, and no two of an epoch are the same.
+    return _mix(tf.bitwise.bitwise_xor(key, _number(turn << 32) + digit))
+
+
+def _mix(numbers: tf.Tensor) -> tf.Tensor:
+    """The finalizer of SplitMix64: every bit of the result depends on every bit of a number."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        numbers = _folded(numbers, shift) * _number(factor)
+    return _folded(numbers, 31)
+
+
+def _folded(numbers: tf.Tensor, shift: int) -> tf.Tensor:
+    return tf.bitwise.bitwise_xor(numbers, tf.bitwise.right_shift(numbers, _number(shift)))
+
+
+def _number(value: int) -> tf.Tensor:
+    return tf.constant(value % 2**64, tf.uint64)

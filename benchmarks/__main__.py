@@ -1,12 +1,12 @@
 """`python -m benchmarks COMMAND …`: measures this package, and other libraries beside it."""
 
 import importlib
-import os
 import re
 import sys
 from collections.abc import Sequence
 
 from training.exit_status import exit_process
+from training.io.quiet_tensorflow import quiet_start
 
 COMMANDS = {
     "compare_libraries": "inference or training step, against other libraries",
@@ -52,11 +52,15 @@ def main(argv: Sequence[str]) -> int:
     if command not in COMMANDS:
         print(f"{usage()}\n\nExpected a command. Received: {received}", file=sys.stderr)
         return 2
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Options are spelled with underscores, as everywhere; hyphens work too.
     options = [re.sub(r"^--[\w-]+", _underscores, option) for option in options]
     try:
-        return importlib.import_module(f"benchmarks.{command}").main(options)
+        # Names and sizes of models are looked up here, and Keras begins with TensorFlow.
+        with quiet_start():
+            module = importlib.import_module(f"benchmarks.{command}")
+            if not {"-h", "--help"} & set(options):
+                importlib.import_module("keras_vit")
+        return module.main(options)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

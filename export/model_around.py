@@ -1,7 +1,8 @@
 """A user's model around one of ours, as a model that can be exported.
 
-`keras.Sequential([Rescaling(1 / 127.5, offset=-1), keras_vit…, Dense(5)])` and its like: layers of
-Keras that prepare images, a model of `keras_vit`, and a new head.
+`keras.Sequential([Rescaling(1 / 127.5, offset=-1), keras_vit…, Dense(5)])`, the same as a
+functional model, and their like: operations of Keras that prepare images, a model of `keras_vit`,
+and a new head.
 """
 
 from collections.abc import Callable
@@ -26,62 +27,91 @@ def model_around(
     [0, 1], [0, 255] and [-1, 1] which arrives as it.
 
     Args:
-        model: `keras.Sequential`, of layers that are on (batch, height, width, 3), one of our
-            models, and a head that ends with a `Dense` layer.
+        model: `keras.Sequential` or a functional model, from (batch, height, width, 3) through one
+            of our models to a head that ends with a `Dense` layer.
         portable: makes the model inside the one that is handed over.
 
     Raises:
         ExportError: if no range arrives as [-1, 1], if the images have no size, or the last
             layer is not `Dense`.
     """
-    layers = list(getattr(model, "layers", ()))
-    ours = [index for index, layer in enumerate(layers) if isinstance(layer, ImageModel)]
-    if not isinstance(model, keras.Sequential) or len(ours) != 1:
+    ours = [each for each in getattr(model, "layers", ()) if isinstance(each, ImageModel)]
+    if len(ours) != 1 or len(getattr(model, "inputs", ())) != 1 or len(model.outputs) != 1:
         return None
-    before, (core, *head) = layers[: ours[0]], layers[ours[0] :]
+    (core,) = ours
     size = tuple(model.input_shape[1:])
     if len(size) != 3 or None in size:
         raise ExportError(
             "Expected images of one size: begin with keras.Input((height, width, 3)). Received: "
             f"{model.name}, for {size}."
         )
-    if head and not isinstance(head[-1], keras.layers.Dense):
+    graph = keras.Model(model.inputs, model.outputs)
+    last = graph.operations[-1]
+    if last is not core and not isinstance(last, keras.layers.Dense):
         raise ExportError(
             "Expected a model that ends with a Dense layer, its head. Received: "
-            f"{model.name}, which ends with {head[-1].name}."
+            f"{model.name}, which ends with {last.name}."
         )
-    low, high = _image_range(model, before, size)
     images = keras.Input(size, dtype="float32", name="images")
-    scale = keras.layers.Rescaling((high - low) / 2, (high + low) / 2, dtype="float32")
-    x = images if (low, high) == (-1.0, 1.0) else scale(images)
-    core = portable(core)
-    for layer in (*before, core, *head[:-1]):
-        x = layer(x)
-    endpoints = {"representation": x}
-    if head:
-        endpoints["logits"] = _without_activation(head[-1])(x)
-    elif core.arguments.get("num_classes") is not None:
-        endpoints = {"logits": x}
-    units = next(iter(reversed(endpoints.values()))).shape[-1] if "logits" in endpoints else None
+    prepared, endpoints = _handed_over(graph, core, portable(core), last, images)
+    low, high = _image_range(model.name, images, prepared)
+    if (low, high) != (-1.0, 1.0):
+        scale = keras.layers.Rescaling((high - low) / 2, (high + low) / 2, dtype="float32")
+        whole = keras.Model(images, endpoints)
+        images = keras.Input(size, dtype="float32", name="images")
+        endpoints = whole(scale(images))
+    units = endpoints["logits"].shape[-1] if "logits" in endpoints else None
     around = ImageModel(images, endpoints, {"num_classes": units}, policy_of("float32"), model.name)
-    if not head:
+    if last is core:
         around.class_names = core.class_names
     return around
 
 
-def _image_range(model, before, size):
-    """Returns the (low, high) of the model's images."""
-    if not before:
+def _handed_over(graph, core, portable_core, last, images):
+    """Returns what reaches our model, and {name: tensor} of the representation and the logits."""
+    prepared, endpoints = [], {}
+    names = [name for name in ("representation", "logits") if name in portable_core.endpoints]
+    outputs_of_core = keras.Model(
+        portable_core.input, {name: portable_core.endpoints[name] for name in names}
+    )
+
+    def call(operation, *args, **kwargs):
+        if operation is core:
+            prepared.append(args[0])
+            if core is last:
+                endpoints.update(outputs_of_core(*args, **kwargs))
+                return endpoints[list(endpoints)[-1]]
+            operation = portable_core
+        elif operation is last:
+            endpoints["representation"] = args[0]
+            operation = _without_activation(last)
+        return operation(*args, **kwargs)
+
+    copy = keras.models.clone_model(
+        graph, input_tensors=[images], clone_function=lambda layer: layer, call_function=call
+    )
+    if len(prepared) != 1:
+        raise ExportError(
+            f"Expected images to pass through {core.name} once. Received: {graph.name}, which "
+            f"calls it {len(prepared)} times."
+        )
+    if core is not last:
+        endpoints["logits"] = copy.outputs[0]
+    return prepared[0], endpoints
+
+
+def _image_range(name, images, prepared):
+    """Returns the (low, high) of images that our model gets in [-1, 1]."""
+    if prepared is images:
         return RANGES["[-1, 1]"]
+    before = keras.Model(images, prepared)
     for low, high in RANGES.values():
-        ends = np.stack([np.full(size, value, "float32") for value in (low, high)])
-        for layer in before:
-            ends = layer(ends, training=False)
-        found = keras.ops.convert_to_numpy(ends)
+        ends = np.stack([np.full(images.shape[1:], value, "float32") for value in (low, high)])
+        found = keras.ops.convert_to_numpy(before(ends, training=False))
         if np.abs(found - np.array([-1, 1]).reshape(2, 1, 1, 1)).max() < _TOLERANCE:
             return low, high
     raise ExportError(
-        f"Expected layers of {model.name} that bring images of {', '.join(RANGES)} to [-1, 1], "
+        f"Expected layers of {name} that bring images of {', '.join(RANGES)} to [-1, 1], "
         "which keras_vit's models take, such as keras.layers.Rescaling(1 / 127.5, offset=-1)."
     )
 

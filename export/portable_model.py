@@ -7,6 +7,7 @@ from export.errors import ExportError
 from export.model_around import model_around
 from keras_vit.checkpoints.finite_weights import require_finite
 from keras_vit.models.base import ImageModel
+from keras_vit.models.quantized_layers import require_unquantized
 
 CLASSIFIERS = (keras_vit.VisionTransformer, keras_vit.ResNetV2, keras_vit.AxialResNet)
 MODELS = (*CLASSIFIERS, keras_vit.MaskedPatchPrediction)
@@ -25,15 +26,16 @@ def portable(model: keras.Model) -> keras.Model:
     head, the hidden layer before it and the attention pooling, which took no part
     in the training.
 
-    Of a `keras.Sequential` around one of `MODELS` it is all of it, as `model_around` has it.
+    Of a Sequential or functional model around one of `MODELS` it is all of it, as `model_around`
+    has it.
 
     Args:
-        model: one of `MODELS`, or a `keras.Sequential` around one.
+        model: one of `MODELS`, or a Sequential or functional model around one.
 
     Raises:
         ExportError: if it is another kind of model, or if Keras runs on another
             backend than TensorFlow.
-        ValueError: if a weight is NaN or infinite.
+        ValueError: if a weight is NaN or infinite, or the model was quantized.
     """
     if keras.backend.backend() != "tensorflow":
         raise ExportError(
@@ -44,6 +46,7 @@ def portable(model: keras.Model) -> keras.Model:
         model = model_around(model, portable) or model
     if isinstance(model, ImageModel):
         require_finite(model)
+        require_unquantized(model)
         if model.input_shape[-1] != 3:
             raise ExportError(
                 "What is exported takes images in red, green and blue. Received: a model with "
@@ -63,7 +66,8 @@ def portable(model: keras.Model) -> keras.Model:
     if not isinstance(model, CLASSIFIERS):
         raise ExportError(
             f"Expected one of {', '.join(kind.__name__ for kind in MODELS)} of keras_vit, whose "
-            "inputs are known to be images in [-1, 1], or a keras.Sequential around one. "
+            "inputs are known to be images in [-1, 1], or a model of Keras that calls one, such as "
+            "keras.Sequential([…, model, Dense(5)]) or keras.Model(x, Dense(5)(model(x))). "
             f"Received: {type(model).__module__}.{type(model).__name__}. "
             "Another model can be exported by its own graph with model.export()."
         )

@@ -1,6 +1,7 @@
 """Photos to names: the most probable classes of each."""
 
 import os
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +29,8 @@ def predict(
 
     Photos, which are files and images of integers, are prepared as `model.preprocessing` says, or
     else resized to the model's size, bilinearly and not keeping the aspect. Floats are taken for
-    images that are prepared, of the model's size and in [-1, 1]; other values are refused.
+    images that are prepared, of the model's size and in [-1, 1]; other values are refused, and
+    images without a value below 0, which look like [0, 1], are warned of.
 
     Args:
         model: a `VisionTransformer`, `ResNetV2` or `AxialResNet` with a head.
@@ -102,7 +104,14 @@ def _prepared(model, images_or_paths) -> np.ndarray:
                 f"paths of image files. Received: {array.shape}"
             )
         if not np.issubdtype(photos.dtype, np.integer):
-            return _checked(photos.astype("float32"), (height, width))
+            images = _checked(photos.astype("float32"), (height, width))
+            if images.min() >= 0 and images.any():
+                warnings.warn(
+                    "Expected images in [-1, 1]. Received: no value below 0. If they are pixels "
+                    "of [0, 1], pass images * 2 - 1.",
+                    stacklevel=3,
+                )
+            return images
         if photos.min() < 0 or photos.max() > 255:
             raise ValueError(
                 f"Expected photos in 0..255. Received: integers in {photos.min()}..{photos.max()}."

@@ -1,6 +1,7 @@
 """The tutorial does what it says: its commands one after the other, its Python, its notebook."""
 
 import json
+import os
 import pathlib
 import re
 import shlex
@@ -20,9 +21,15 @@ def run(*arguments, cwd):
     code = "import sys; sys.path.insert(0, sys.argv.pop(1)); sys.argv[0] = 'keras-vit'; "
     code += "from export.console_script import main; sys.exit(main())"
     command = [sys.executable, "-c", code, str(ROOT), *arguments]
-    result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=500)
+    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    result = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=500
+    )
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
-    return result.stdout + result.stderr
+    output = result.stdout + result.stderr
+    noise = re.findall(r"^(?:WARNING|INFO|[IWE]0000|To enable) .*", output, re.MULTILINE)
+    assert not noise
+    return output
 
 
 @pytest.fixture

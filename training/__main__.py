@@ -45,8 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         print(
             as_called(
-                f"error: Expected a command, one of {', '.join(COMMANDS)}. Received: {name}. "
-                "See python -m training --help"
+                f"error: Expected a command, one of {', '.join(COMMANDS)}. Received: "
+                f"{name or 'none'}. See python -m training --help"
             ),
             file=sys.stderr,
         )

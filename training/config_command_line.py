@@ -33,10 +33,11 @@ def load_config(text: str) -> ConfigDict:
     """
     path, _, argument = text.partition(":")
     try:
-        module = runpy.run_path(_file_of(path))
-        if "get_config" not in module:
-            raise UsageError(f"The config {path} defines no function get_config.")
-        config = module["get_config"](*([argument] if argument else []))
+        with quiet_start():
+            module = runpy.run_path(_file_of(path))
+            if "get_config" not in module:
+                raise UsageError(f"The config {path} defines no function get_config.")
+            config = module["get_config"](*([argument] if argument else []))
     except UsageError:
         raise
     except Exception as error:

@@ -54,7 +54,9 @@ def predict_files(
     """
     if model.activation is None:
         raise ValueError(
-            f"Expected a model with a head. Received: {model.name}, which gives features."
+            f"Expected a model with a head. Received: {model.name}, which gives features. "
+            "A model of Keras around one is exported first, by python -m export hub: its module "
+            "predicts."
         )
     names = class_names or model.class_names
     low, high = model.image_range

@@ -12,6 +12,7 @@ from keras_vit.checkpoints.finite_weights import require_finite
 from keras_vit.checkpoints.formats.bit_npz import BiTLayout
 from keras_vit.checkpoints.formats.official_npz import Layout
 from keras_vit.checkpoints.variable_names import weights_of
+from keras_vit.models.quantized_layers import require_unquantized
 from keras_vit.models.vision_transformer import VisionTransformer
 
 
@@ -31,10 +32,11 @@ def save_checkpoint(
             the file the model was loaded from, or else the original's.
 
     Raises:
-        ValueError: if a weight is NaN or infinite; nothing is written.
+        ValueError: if a weight is NaN or infinite, or the model was quantized; nothing is written.
         OSError: if the file cannot be written.
     """
     require_finite(model)
+    require_unquantized(model)
     weights = weights_of(model)
     layout = layout or _layout_of(model)
     grid = getattr(model, "grid_size", None)

@@ -18,6 +18,17 @@ def quantize_layers(model: keras.Model, modes: dict[str, str]) -> None:
             layer.quantize(modes[path])
 
 
+def require_unquantized(model: keras.Model) -> None:
+    """Raises ValueError if a layer is quantized: its kernel alone, without scales, says nothing."""
+    modes = set(quantized_layers(model).values())
+    if modes:
+        raise ValueError(
+            f"Expected a model as it was trained. Received: {model.name}, which model.quantize("
+            f"{min(modes)!r}) changed. Take it from before that; its .keras file holds it whole, "
+            "and TFLite files are quantized when they are written."
+        )
+
+
 def _mode(layer):
     # Layers around quantized ones have a map of policies, which has no mode.
     return getattr(layer.dtype_policy, "quantization_mode", None)

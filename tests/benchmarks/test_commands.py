@@ -1,6 +1,9 @@
 """Every command answers, by its name and by those it had before."""
 
 import importlib
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -33,3 +36,11 @@ def test_options_may_be_spelled_with_hyphens(monkeypatch):
 def test_a_model_that_there_is_not_is_bad_use(command, capsys):
     assert main([command, "--model", "ViT-Q/16"]) == 2
     assert capsys.readouterr().err.startswith("error: Expected a model's name, one of ViT-Ti/16")
+
+
+def test_bad_use_is_one_line_without_tensorflows():
+    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    command = [sys.executable, "-m", "benchmarks", "model", "--model", "ViT-Q/16"]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1, result.stderr

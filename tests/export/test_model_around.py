@@ -1,4 +1,4 @@
-"""A user's Sequential around one of our models goes through the exporters."""
+"""A user's model around one of ours, Sequential or functional, goes through the exporters."""
 
 import keras
 import numpy as np
@@ -84,6 +84,36 @@ def test_a_saved_one_on_the_command_line(core, photos, tmp_path, capsys):
     assert "good" in capsys.readouterr().out
 
 
+def test_functional_models_are_handed_over(core, photos, tmp_path):
+    inputs = keras.Input((40, 36, 3))
+    x = keras.layers.Resizing(32, 32)(inputs) / 127.5 - 1.0
+    seen = core(x, training=False)
+    both = keras.layers.Concatenate()([seen, keras.layers.GlobalAveragePooling2D()(x)])
+    model = keras.Model(inputs, keras.layers.Dense(3, activation="softmax")(both))
+    keras.utils.set_random_seed(0)
+    for weight in model.layers[-1].weights:
+        weight.assign(keras.random.normal(weight.shape, seed=3))
+    expected = keras.ops.convert_to_numpy(model(photos * 255, training=False))
+    module = hub.load(str(export.to_hub(model, tmp_path / "m", labels=["a", "b", "c"])))
+    answer = module.signatures["serving_default"](images=keras.ops.convert_to_tensor(photos))
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
+    assert module.feature_vector(photos).shape == (4, 35)
+    file = export.to_tflite(model, tmp_path / "m.tflite")
+    for path in (tmp_path / "m", file):
+        report = export.verify(model, path, photos, costs=False)
+        assert report.ok and not report.flex_operations, str(report)
+
+
+def test_a_model_with_its_own_head_inside(make_vit, photos, tmp_path):
+    core = make_vit(num_layers=1, num_classes=3)
+    core.class_names = ["a", "b", "c"]
+    inputs = keras.Input((32, 32, 3))
+    model = keras.Model(inputs, core(keras.layers.Rescaling(2.0, offset=-1.0)(inputs)))
+    images = photos[:, :32, :32]
+    module = hub.load(str(export.to_hub(model, tmp_path / "m")))
+    np.testing.assert_allclose(module(images), core(images * 2 - 1, training=False), atol=1e-5)
+
+
 def test_what_cannot_be_handed_over_is_said(core, make_vit, tmp_path):
     wrong_range = sequential(
         keras.layers.Rescaling(1 / 255), core, keras.layers.Dense(3), size=(32, 32, 3)
@@ -93,13 +123,16 @@ def test_what_cannot_be_handed_over_is_said(core, make_vit, tmp_path):
     )
     no_head = sequential(core, keras.layers.Dense(3), keras.layers.ReLU(), size=(32, 32, 3))
     relu = sequential(core, keras.layers.Dense(3, activation="relu"), size=(32, 32, 3))
+    images = keras.Input((32, 32, 3))
+    twice = keras.Model(images, keras.layers.Dense(3)(core(images) - core(-images)))
     foreign = sequential(keras.layers.Flatten(), keras.layers.Dense(3), size=(32, 32, 3))
     for model, message in (
         (wrong_range, r"bring images of .* to \[-1, 1\]"),
         (any_size, "Expected images of one size"),
         (no_head, "ends with a Dense layer"),
         (relu, "with softmax or with sigmoid"),
-        (foreign, r"Expected one of .* or a keras\.Sequential around one"),
+        (twice, "which calls it 2 times"),
+        (foreign, r"Expected one of .* or a model of Keras that calls one"),
     ):
         with pytest.raises(ExportError, match=message):
             export.to_hub(model, tmp_path / "m")

@@ -40,3 +40,13 @@ def test_the_command_says_so(diverged, tmp_path, capsys):
 def test_other_channels_than_colors_are_refused(make_vit):
     with pytest.raises(ExportError, match="in_channels=1"):
         portable(make_vit(in_channels=1, num_layers=1))
+
+
+@pytest.mark.parametrize("mode", ["int8", "float8"])
+def test_a_quantized_model_is_refused(make_vit, mode, tmp_path):
+    model = make_vit(num_layers=1)
+    model.quantize(mode)
+    for write in (to_hub, to_tflite, keras_vit.save_checkpoint):
+        with pytest.raises(ValueError, match=rf"model\.quantize\('{mode}'\) changed"):
+            write(model, tmp_path / "out")
+    assert not list(tmp_path.iterdir())

@@ -85,6 +85,14 @@ def test_other_sizes_and_ranges_are_refused(model, change, message):
         keras_vit.predict(model, change(images))
 
 
+def test_pixels_between_0_and_1_are_warned_of(model, recwarn):
+    images = np.random.default_rng(0).uniform(0, 1, (1, 16, 16, 3))
+    keras_vit.predict(model, images * 2 - 1)
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match=r"pass images \* 2 - 1"):
+        keras_vit.predict(model, images)
+
+
 def test_bad_use(model, make_vit):
     images = np.zeros((1, 16, 16, 3), "float32")
     for arguments in ({"top": 0}, {"top": 1.5}, {"activation": "relu"}):

@@ -36,6 +36,14 @@ def test_a_file_of_the_user_comes_first(path, tmp_path, monkeypatch):
     assert load_config(path).dataset == "mine"
 
 
+def test_what_tensorflow_says_when_a_config_imports_it_is_kept_back(tmp_path, capfd):
+    lines = ["I0000 00:00:1 port.cc:153] oneDNN custom operations are on.", "of the user"]
+    text = "\n".join(f"import os; os.write(2, b'{line}\\n')" for line in lines)
+    (tmp_path / "mine.py").write_text(text + OWN_FILE)
+    assert load_config(str(tmp_path / "mine.py")).dataset == "mine"
+    assert capfd.readouterr().err == "of the user\n"
+
+
 @pytest.mark.parametrize("path", ["quickstrat", "other/quickstart.py", "quickstart.py", "../x"])
 def test_configs_that_are_not_there(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

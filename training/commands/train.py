@@ -8,8 +8,8 @@ The same command resumes a run that was stopped or killed, at exactly the step i
   python -m training --config=training/configs/pretrain.py:MODEL,DATASET --workdir=DIR \\
       --config.batch_size=256 --config.optimizer.base_lr=0.003 --config.strategy=mirrored
 
-The run directory gets config.json, metrics.csv, tensorboard/, checkpoints/, model.keras and
-report.html.
+The run directory gets config.json, metrics.csv, checkpoints/, model.keras, report.html and, for the
+program that `pip install tensorboard` brings, tensorboard/.
 """
 
 import sys
@@ -33,7 +33,9 @@ def _train(options):
     from training.loop import trainer
 
     trainer.train(config, options.workdir)
-    print(f"The model is in {options.workdir}/model.keras")
+    print(
+        f"The model is in {options.workdir}/model.keras, its page in {options.workdir}/report.html"
+    )
 
 
 main = command_main(_parser, _train)

@@ -31,10 +31,14 @@ FINE_TUNING_LR = 0.003
 
 def get_config(arg: str = "") -> ConfigDict:
     """Returns the config; see the module's text for `arg`."""
-    folder, *rest = (part.strip() for part in arg.split(","))
+    # A comma may also be one in the folder's name.
+    parts = arg.split(",")
+    folders = (",".join(parts[:end]) for end in range(len(parts), 0, -1))
+    folder = next((each for each in folders if _path_of(each).is_dir()), parts[0])
+    rest = [part.strip() for part in parts[1 + folder.count(",") :]]
     options = parse_options(rest, {"model": "", "size": 0, "steps": 0})
-    path = pathlib.Path(folder.removeprefix("folder:")).expanduser().absolute()
-    if not folder or not path.is_dir():
+    path = _path_of(folder)
+    if not folder.strip() or not path.is_dir():
         raise ValueError(
             "Expected own_photos:FOLDER, with FOLDER holding one sub-folder of photos for each "
             f"class. Received: {arg!r}."
@@ -61,6 +65,10 @@ def get_config(arg: str = "") -> ConfigDict:
     )
     config.eval_preprocess = f"decode|resize({size})|value_range(-1,1)"
     return config
+
+
+def _path_of(folder):
+    return pathlib.Path(folder.strip().removeprefix("folder:")).expanduser().absolute()
 
 
 def _shares():

@@ -21,7 +21,6 @@ from ml_collections import ConfigDict
 from training import paper_tables
 from training.config_file_argument import parse_argument
 from training.config_keys import default_config
-from training.io.quiet_tensorflow import quiet_start
 from training.recipes import augreg_strengths
 
 _SPLITS = {
@@ -117,8 +116,7 @@ def _row(model, dataset, options):
 
 def _transformer(model, row):
     """Returns the arguments that only a Transformer has."""
-    with quiet_start():
-        from keras_vit import variants
+    from keras_vit import variants
 
     class_name, arguments = variants.arguments_of(model)
     if class_name != "VisionTransformer":

@@ -25,7 +25,9 @@ from training.io import image_files
 _warn_once = functools.cache(logging.getLogger(__name__).warning)
 
 SPLIT_NAMES = ("train", "validation", "valid", "val", "dev", "test")
-UNREADABLE = (".avif", ".heic", ".heif")
+# Or nearly so: read as classes, these would train a model that tells splits apart.
+_LIKE_SPLITS = (*SPLIT_NAMES, "training", "testing", "eval", "evaluation")
+UNREADABLE = (".arw", ".avif", ".cr2", ".cr3", ".dng", ".heic", ".heif", ".jxl", ".nef")
 
 
 class ImageFolder(NamedTuple):
@@ -48,7 +50,7 @@ def scan(root: str | os.PathLike) -> ImageFolder:
     Raises:
         FileNotFoundError: if `root` does not exist.
         ValueError: if `root` is empty, if splits and other folders lie side by side, if there
-            are no class sub-folders with images, or if the name of a class is not text.
+            are no class sub-folders with images, or if the name of a class is not a line of text.
     """
     if not os.fspath(root).strip():
         raise ValueError(
@@ -60,6 +62,11 @@ def scan(root: str | os.PathLike) -> ImageFolder:
         raise FileNotFoundError(f"Expected a folder of images. {root} does not exist.")
     names = _sub_folders(root)
     others = [name for name in names if name not in SPLIT_NAMES]
+    if others and all(name.lower() in _LIKE_SPLITS for name in names):
+        raise ValueError(
+            f"Expected splits to be called {', '.join(SPLIT_NAMES)}. Found {', '.join(others)} in "
+            f"{root}. Rename them."
+        )
     like_splits = [name for name in names if name in SPLIT_NAMES]
     if others and "train" in names:
         raise ValueError(
@@ -81,10 +88,11 @@ def scan(root: str | os.PathLike) -> ImageFolder:
         sorted({name for path in split_roots.values() for name in _sub_folders(path)})
     )
     for name in class_names:
-        if name != name.encode(errors="replace").decode():
+        text = name.encode(errors="replace").decode()
+        if text != name or not name.strip() or name.splitlines() != [name]:
             raise ValueError(
-                f"Expected names of classes in UTF-8. Received: {name!r} in {root}. Rename that "
-                "folder."
+                "Expected names of classes in UTF-8 and of one line. Received: "
+                f"{name!r} in {root}. Rename that folder."
             )
     labels = {name: label for label, name in enumerate(class_names)}
     splits = {
@@ -110,6 +118,7 @@ def scan(root: str | os.PathLike) -> ImageFolder:
         _warn_once(
             "%s holds %s, which are not read: convert them to .jpg or .png.", root, unreadable
         )
+    _warn_of_places(root, split_roots)
     _warn_of_classes(root, class_names, splits)
     return ImageFolder(root, class_names, splits)
 
@@ -127,6 +136,37 @@ def _unreadable_below(root: pathlib.Path) -> str:
     suffixes = (file.suffix.lower() for file in image_files.files_below(root))
     counts = collections.Counter(suffix for suffix in suffixes if suffix in UNREADABLE)
     return ", ".join(f"{count} {suffix}" for suffix, count in sorted(counts.items()))
+
+
+def _warn_of_places(root, split_roots):
+    for path in split_roots.values():
+        loose = _images_in(path)
+        if loose:
+            _warn_once(
+                "%s: %d images beside the folders of classes, such as %s, are not read.",
+                *(path, len(loose), loose[0]),
+            )
+    first, *others = [path / name for path in split_roots.values() for name in _sub_folders(path)]
+    below = _sub_folders(first)
+    if not (below and others and all(_sub_folders(other) == below for other in others)):
+        return
+    if not any(map(_images_in, [first, *others])):
+        _warn_once(
+            "%s: every class, such as %s, holds the folders %s. If these are the classes, move "
+            "them up.",
+            *(root, first.name, ", ".join(below[:5])),
+        )
+
+
+def _images_in(path: pathlib.Path) -> list[str]:
+    """Returns the names of the images in a folder itself."""
+    return [
+        child.name
+        for child in path.iterdir()
+        if child.suffix.lower() in image_files.EXTENSIONS
+        and not image_files.is_hidden(child.name)
+        and child.is_file()
+    ]
 
 
 def _warn_of_classes(root, class_names, splits):

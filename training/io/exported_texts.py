@@ -42,6 +42,9 @@ def _text(path, name):
         file = path / "assets" / name
         return file.read_text(encoding="utf-8") if file.is_file() else None
     if not zipfile.is_zipfile(path):
+        # The texts are an archive behind the model, and their names outlive its end.
+        if any(each in path.read_bytes() for each in (b"labels.txt", b"interface.json")):
+            raise _damaged(path, "the end of the file is missing")
         return None
     try:
         with zipfile.ZipFile(path) as archive:

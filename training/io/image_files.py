@@ -8,7 +8,8 @@ import numpy as np
 
 from training.errors import first_line
 
-EXTENSIONS = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+_JPEG = (".jfif", ".jpe", ".jpeg", ".jpg")
+EXTENSIONS = (".bmp", ".gif", *_JPEG, ".png", ".tif", ".tiff", ".webp")
 SYSTEM_FOLDERS = ("__MACOSX", "__pycache__", "$RECYCLE.BIN", "System Volume Information")
 
 

@@ -21,15 +21,17 @@ CHATTER = re.compile(
 def quiet_start() -> Iterator[None]:
     """Holds back what the process prints to standard error, and drops the known chatter.
 
-    For the import of TensorFlow alone: native libraries write to the file
-    descriptor, so it is redirected for the whole process. Lines that are not
-    chatter are printed at the end, also if the import fails.
+    For imports and the start of an interpreter alone: native libraries write to
+    the file descriptor, so it is redirected for the whole process. Lines that are
+    not chatter are printed at the end, also after an error.
 
     Examples:
         >>> with quiet_start():
         ...     import tensorflow as tf
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # What it logs as an error later, such as of a processor without AVX-512, is none; what fails
+    # raises.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     stderr: Any = sys.__stderr__
     try:
         descriptor = stderr.fileno()

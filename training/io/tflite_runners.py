@@ -5,6 +5,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from training.io.quiet_tensorflow import quiet_start
+
+_STARTING = threading.Lock()
+
 
 def runner_of_thread(
     path: str | os.PathLike, signature: str | None = None, num_threads: int | None = None
@@ -28,9 +32,11 @@ def runner_of_thread(
 
     def runner():
         if not hasattr(own, "runner"):
-            # Kept, as its runner does not keep it.
-            own.interpreter = Interpreter(str(path), num_threads=num_threads)
-            own.runner = own.interpreter.get_signature_runner(signature)
+            # One at a time, as LiteRT's greeting is held back for the whole process.
+            with _STARTING, quiet_start():
+                # Kept, as its runner does not keep it.
+                own.interpreter = Interpreter(str(path), num_threads=num_threads)
+                own.runner = own.interpreter.get_signature_runner(signature)
         return own.runner
 
     return runner

@@ -26,8 +26,8 @@ p.note, figcaption {{ color: var(--soft); }}
 .tiles {{ display: flex; flex-wrap: wrap; gap: 1rem; }}
 .tile {{ border: 1px solid var(--line); border-radius: .5rem; padding: .6rem 1rem; }}
 .tile b {{ display: block; font-size: 1.5rem; }}
-.curves {{ margin: 0; }}
-.curves svg {{ width: 100%; height: auto; }}
+.curves {{ margin: 0; overflow-x: auto; }}
+.curves svg {{ width: 100%; min-width: 48rem; height: auto; }}
 .curves svg text {{ fill: currentColor; }}
 table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
 .scroll {{ overflow-x: auto; }}
@@ -50,6 +50,7 @@ figcaption {{ overflow-wrap: anywhere; }}
 .bars td {{ border: 0; padding: .1rem .4rem; color: var(--ink); white-space: nowrap; }}
 .bars td.text {{ width: 100%; max-width: 9rem;
   background: linear-gradient(var(--bar), var(--bar)) left bottom / var(--share) 3px no-repeat; }}
+summary {{ color: var(--link); cursor: pointer; }}
 pre {{ background: var(--shade); padding: 1rem; overflow-x: auto; border-radius: .5rem; }}
 </style>
 </head>

@@ -74,7 +74,8 @@ def report_html(
         _confusion(confusion, names),
         _examples(examples, names),
         _files(files),
-        f'<h2 id="config">Configuration</h2><pre>{html.escape(config)}</pre>',
+        '<h2 id="config">Configuration</h2><details><summary>config.json</summary>'
+        f"<pre>{html.escape(config)}</pre></details>",
     ]
     return html_page(title, subtitle, "\n".join(filter(None, sections)))
 

@@ -28,6 +28,10 @@ _KINDS = {
     ".csv": "numbers",
     ".gz": "a TF-Hub module, packed",
 }
+_OF_THE_RUN = {
+    "model.keras": "the Keras model after the last step",
+    "best.keras": "the Keras model of the best evaluation",
+}
 _NO_EXPORTS = ("checkpoints", "tensorboard", "assets", "variables")
 
 
@@ -164,7 +168,8 @@ def _files(run):
         if path.name == "saved_model.pb":
             found[path.parent.relative_to(run).as_posix() + "/"] = "a TF-Hub module"
         elif path.suffix in _KINDS and path.name != EVALUATION:
-            found[path.relative_to(run).as_posix()] = _KINDS[path.suffix]
+            name = path.relative_to(run).as_posix()
+            found[name] = _OF_THE_RUN.get(name, _KINDS[path.suffix])
     return found
 
 

@@ -120,6 +120,13 @@ def test_global_policy_is_followed(make_vit):
     assert model.get_layer("head").compute_dtype == "float32"
 
 
+@pytest.mark.parametrize("dtype", ["float8", "half", 3])
+def test_a_policy_that_there_is_not_is_explained(make_vit, dtype):
+    message = rf"Expected `dtype` to be a dtype policy of Keras.* Received: {dtype!r}\. .*quantize"
+    with pytest.raises(ValueError, match=message):
+        make_vit(dtype=dtype)
+
+
 def test_models_keep_what_they_are_told_of_classes_and_photos(make_vit, tmp_path):
     model = make_vit(num_classes=3)
     assert model.class_names is None and "class_names" not in model.get_config()
@@ -139,7 +146,7 @@ def test_models_keep_what_they_are_told_of_classes_and_photos(make_vit, tmp_path
         make_vit(num_classes=None).class_names = ["crow"]
 
 
-@pytest.mark.parametrize("mode", ["int8", "int4"])
+@pytest.mark.parametrize("mode", ["int8", "int4", "float8"])
 def test_a_quantized_model_opens_again(make_vit, tmp_path, mode):
     model = make_vit(num_layers=1, representation_size=12)
     model.quantize(mode)
@@ -150,5 +157,5 @@ def test_a_quantized_model_opens_again(make_vit, tmp_path, mode):
         keras.ops.convert_to_numpy(copy(images)), keras.ops.convert_to_numpy(model(images))
     )
     kinds = {str(weight.dtype) for weight in copy.weights}
-    assert "int8" in kinds
+    assert ("int8" in kinds) == (mode != "float8")
     assert copy.get_config() == model.get_config()

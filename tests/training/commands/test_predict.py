@@ -98,6 +98,9 @@ def test_bad_use_is_one_line(sources, photos, tmp_path, capsys):
     (tmp_path / "notes.jpg").write_text("no image")
     (tmp_path / "labels.txt").write_text("one\n")
     (tmp_path / "broken.tflite").write_text("no model")
+    whole = sources["m.tflite"].read_bytes()
+    for name, part in (("half", 0.5), ("end", 0.9999)):
+        (tmp_path / f"{name}.tflite").write_bytes(whole[: int(part * len(whole))])
     run = sources["run"]
     for arguments, message in (
         ([run], "PHOTO"),
@@ -107,6 +110,8 @@ def test_bad_use_is_one_line(sources, photos, tmp_path, capsys):
         ([run, photos, f"--labels={tmp_path / 'labels.txt'}"], "a name for each of 2 classes"),
         ([tmp_path / "nothing", photos], "Expected a run directory"),
         ([tmp_path / "broken.tflite", photos], "broken.tflite"),
+        ([tmp_path / "half.tflite", photos], "Expected a TFLite file with a signature"),
+        ([tmp_path / "end.tflite", photos], "the end of the file is missing"),
         (["x.npz", photos, "--model=ViT-B/16"], "--num_classes"),
         ([run, photos, "--json", "--csv"], "not allowed"),
     ):

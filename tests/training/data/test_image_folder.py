@@ -96,6 +96,25 @@ def test_splits_beside_other_folders_are_refused(tmp_path):
         image_folder.scan(tmp_path)
 
 
+@pytest.mark.parametrize("names", [("Train", "Test"), ("training", "testing"), ("train", "Valid")])
+def test_what_is_nearly_called_a_split_is_refused(tmp_path, names):
+    fill(tmp_path, [f"{split}/{name}/1.png" for split in names for name in "ab"])
+    with pytest.raises(ValueError, match=rf"to be called train, .* Found .*{names[1]}.* Rename"):
+        image_folder.scan(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["two\nlines", " ", "carriage\r"])
+def test_names_that_no_file_of_labels_can_hold_are_refused_before_training(tmp_path, name):
+    fill(tmp_path, ["a/1.png", f"{name}/1.png"])
+    with pytest.raises(ValueError, match="in UTF-8 and of one line"):
+        image_folder.scan(tmp_path)
+
+
+def test_other_names_of_jpeg_files_are_read(tmp_path):
+    fill(tmp_path, ["a/1.jfif", "a/2.JPE", "b/1.png"])
+    assert len(image_folder.scan(tmp_path).splits["train"]) == 3
+
+
 def test_folders_of_systems_are_neither_classes_nor_splits(tmp_path, caplog):
     names = ["__MACOSX/1.png", ".ipynb_checkpoints/1.png", "__pycache__/1.png"]
     fill(tmp_path, ["train/a/1.png", "train/b/1.png", *names])
@@ -121,6 +140,11 @@ def test_folders_of_systems_are_neither_classes_nor_splits(tmp_path, caplog):
             "1 of 3 classes have no image in the split test: b",
         ),
         (["a/1.png", "b/1.png", "b/2.avif", "b/3.HEIC"], "1 .avif, 1 .heic, which are not read"),
+        (["a/1.png", "b/1.png", "2.png"], "1 images beside the folders of classes, such as 2.png"),
+        (
+            ["2023/a/1.png", "2023/b/1.png", "2024/a/1.png", "2024/b/1.png"],
+            "every class, such as 2023, holds the folders a, b. If these are the classes, move",
+        ),
     ],
 )
 def test_what_trains_another_model_than_one_thinks_is_logged(tmp_path, caplog, names, message):

@@ -1,5 +1,7 @@
 """A run is trained once; its result is kept."""
 
+import logging
+
 import pytest
 
 from training.configs import finetune
@@ -44,6 +46,16 @@ def test_a_finished_run_is_not_trained_again(trainer, tmp_path):
     config.optimizer.base_lr = 0.5
     with pytest.raises(UsageError, match=r"another config \(optimizer\.base_lr: 0\.01 -> 0\.5\)"):
         train_run(config, tmp_path / "run")
+
+
+def test_of_tensorflows_warnings_only_that_of_retracing_is_kept_back():
+    messages = [
+        "5 out of the last 5 calls to <f> triggered tf.function retracing. Tracing is expensive",
+        "Gradients do not exist for variables ['v']",
+    ]
+    records = [logging.makeLogRecord({"msg": text}) for text in messages]
+    logger = logging.getLogger("tensorflow")
+    assert [bool(logger.filter(record)) for record in records] == [False, True]
 
 
 def test_divergence_is_a_result_and_other_failures_are_not(trainer, tmp_path):

@@ -34,7 +34,7 @@ test-jax: $(VENV)/jax-installed ## The library's tests on Keras's JAX backend, a
 	$(PYTEST) -m "not slow and not long" $(JAX_TESTS)
 
 test-jax-all: test-jax ## And the JAX engine's kills, processes and meshes, which compile for long.
-	$(PYTEST) -m "long and not slow" $(JAX_TESTS)
+	$(PYTEST) -m "long and not slow" $(JAX_TESTS) tests/benchmarks/libraries
 
 test-kills: $(VENV)/jax-installed ## Thirty kills at random moments, both engines, one and two processes.
 	$(RUN) -m pytest -m slow $(JAX_TESTS) tests/training/loop/test_resume.py tests/training/engines/tensorflow/test_multiworker.py

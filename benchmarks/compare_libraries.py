@@ -2,9 +2,9 @@
 
 import argparse
 import importlib.util
-import statistics
 import sys
 from collections.abc import Sequence
+from statistics import median
 
 from benchmarks.harness import interleaved, library_steps, machine, options
 from benchmarks.harness.case import PRECISIONS, Case
@@ -14,11 +14,17 @@ from benchmarks.libraries import PACKAGES
 from training.errors import UsageError
 from training.reporting.table import Table
 
-OURS = ("keras_vit", "keras_vit.inference_function")
+# The ways to run our model, by backend and mode.
+OURS = {
+    ("tensorflow", "infer"): ("keras_vit", "keras_vit.inference_function"),
+    ("tensorflow", "train"): ("keras_vit",),
+    ("jax", "infer"): ("keras_vit", "keras_vit.flash_attention"),
+    ("jax", "train"): tuple(
+        f"keras_vit{way}" for way in ("", ".flash_attention", ".remat", ".undonated")
+    ),
+}
 COMPETITORS = ("keras_hub", "timm", "jax")
-# These come in one form only: XLA compiles what JAX runs, and never oneDNN's kernels.
-COMPILED = {"jax": (True,), "keras_vit.inference_function": (False,)}
-COMPILERS = {"keras_vit": "XLA", "keras_hub": "XLA", "timm": "inductor", "jax": "XLA"}
+COMPILERS = {"timm": "inductor"}
 # An update runs the model forward and, at twice that cost, backward.
 PASSES = {"infer": 1, "train": 3}
 SIZES = {"patch_size", "hidden_size", "mlp_dim", "num_heads", "num_layers"}
@@ -32,7 +38,6 @@ def parser() -> argparse.ArgumentParser:
         "own, one at a time, in interleaved rounds. Prints Markdown.",
         model="ViT-B/16",
         mode="infer",
-        batch_size=8,
         image_size=224,
         rounds=7,
         seconds=1.0,
@@ -42,6 +47,20 @@ def parser() -> argparse.ArgumentParser:
         "--libraries",
         default=",".join(COMPETITORS),
         help="to compare with, separated by commas, or none",
+    )
+    ways = ", ".join(dict.fromkeys(way for ways in OURS.values() for way in ways))
+    parser.add_argument("--ours", help=f"of {ways}; by default those of the backend and mode")
+    parser.add_argument(
+        "--batch_size",
+        type=int,
+        nargs="+",
+        default=[8],
+        help="images per step; of several, each library is shown at its best",
+    )
+    parser.add_argument(
+        "--alone",
+        action="store_true",
+        help="hold one model in memory at a time, for GPUs; what takes too much is left out",
     )
     parser.add_argument("--precision", default=",".join(PRECISIONS), help="separated by commas")
     parser.add_argument(
@@ -66,6 +85,8 @@ def _names(text, known, option):
 
 def cases_of(chosen: argparse.Namespace) -> list[Case]:
     """Returns the cases of all libraries, the matrix products last in each precision."""
+    import keras
+
     from keras_vit.variants import arguments_of
 
     class_name, arguments = arguments_of(chosen.model)
@@ -75,7 +96,9 @@ def cases_of(chosen: argparse.Namespace) -> list[Case]:
     competitors = _names(chosen.libraries, COMPETITORS, "libraries")
     products = [f"{module}.matrix_product" for module in ("keras_step", "timm")]
     products = products[: 2 if "timm" in competitors else 1]
-    models = [*OURS[: 2 if chosen.mode == "infer" else 1], *competitors]
+    backend = keras.config.backend()
+    ways = OURS[backend, chosen.mode]
+    models = [*(_names(chosen.ours, ways, "ours") if chosen.ours else ways), *competitors]
     packages = {each for name in models for each in PACKAGES[name.partition(".")[0]]}
     missing = sorted(each for each in packages if importlib.util.find_spec(each) is None)
     if missing:
@@ -84,12 +107,34 @@ def cases_of(chosen: argparse.Namespace) -> list[Case]:
             "pip install 'keras-vit-16x16[bench]', or choose others with --libraries"
         )
     compiled = {"both": (False, True), "on": (True,), "off": (False,)}[chosen.compile]
+
+    def choices(name):
+        # XLA never compiles oneDNN's kernels, and always what JAX runs.
+        if name in [*products, "keras_vit.inference_function"]:
+            return (False,)
+        return (True,) if name == "jax" or (backend == "jax" and name != "timm") else compiled
+
     return [
-        Case(name, arguments, chosen.mode, chosen.batch_size, precision, choice)
+        Case(name, arguments, chosen.mode, batch_size, precision, choice)
+        for batch_size in chosen.batch_size
         for precision in _names(chosen.precision, PRECISIONS, "precision")
-        for name in [*models, *products]
-        for choice in ((False,) if name in products else COMPILED.get(name, compiled))
+        for name in [*models, *(products if batch_size == chosen.batch_size[0] else [])]
+        for choice in choices(name)
     ]
+
+
+def is_ours(case: Case) -> bool:
+    """Whether a case runs this package's model."""
+    return case.library.partition(".")[0] == "keras_vit"
+
+
+def at_best_batch(results: Sequence[Result]) -> list[Result]:
+    """Returns the result of each library at the batch size of the least time per image."""
+    best: dict[tuple, Result] = {}
+    for result in sorted(results, key=lambda r: median(r.per_image)):
+        case = result.case
+        best.setdefault((case.library, case.precision, case.compiled), result)
+    return [result for result in results if result in best.values()]
 
 
 def peaks(results: Sequence[Result]) -> list[float]:
@@ -109,43 +154,47 @@ def check_parameters(results: Sequence[Result]) -> None:
 
 def _rows(results):
     """Returns the rows of one precision."""
-    ours = min((r for r in results if r.case.library in OURS), key=lambda r: r.seconds)
     best = peaks(results)
+    ours = min((r for r in results if is_ours(r.case)), key=lambda r: median(r.per_image))
     for result in results:
         if "flops" in result.facts:
             continue
         case = result.case
         # Ours computes only the class token in its last block: fewer operations, counted as such.
-        macs = ours.facts["executed_macs" if case.library in OURS else "macs"]
+        macs = ours.facts["executed_macs" if is_ours(case) else "macs"]
         flops = 2 * macs * case.batch_size * PASSES[case.mode]
-        share = statistics.median(
+        share = median(
             flops / seconds / peak for seconds, peak in zip(result.rounds, best, strict=True)
         )
-        ratio = interleaved.ratio(result.rounds, ours.rounds)
+        ratio = interleaved.ratio(result.per_image, ours.per_image)
         yield [
             case.library,
             case.precision,
-            COMPILERS[case.library] if case.compiled else "no",
-            f"{1000 * result.seconds / case.batch_size:.2f}",
+            COMPILERS.get(case.library, "XLA") if case.compiled else "no",
+            f"{1000 * median(result.per_image):.2f}",
             f"{ratio.median:.2f}",
             f"{ratio.lower:.2f} to {ratio.upper:.2f}",
             f"{100 * share:.0f} %",
             f"{result.memory / 2**20:.0f}",
+            case.batch_size,
         ]
 
 
 def report(results: Sequence[Result]) -> str:
     """Returns the table of all precisions and their peaks, in Markdown."""
     check_parameters(results)
-    rows: list[list[str]] = []
+    rows: list[list] = []
     lines = []
     for precision in dict.fromkeys(r.case.precision for r in results):
         group = [r for r in results if r.case.precision == precision]
         rows += _rows(group)
-        peak = statistics.median(peaks(group)) / 1e9
+        peak = median(peaks(group)) / 1e9
         lines.append(f"Peak of a {precision} matrix product: {peak:.0f} GFLOP/s (median).")
     columns = ["library", "precision", "compiled", "ms per image", "× keras_vit", "quartiles"]
-    table = Table([*columns, "of peak", "peak MiB"], rows)
+    columns += ["of peak", "peak MiB", "batch"]
+    if len({row[-1] for row in rows}) == 1:
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    table = Table(columns, rows)
     return "\n".join([table.markdown(), *lines])
 
 
@@ -153,16 +202,19 @@ def main(argv: Sequence[str]) -> int:
     """Runs the benchmark; returns the exit code."""
     chosen = parser().parse_args(argv)
     cases = cases_of(chosen)
+    batches = " or ".join(map(str, chosen.batch_size))
+    rounds = "rounds" if chosen.alone else "interleaved rounds"
+    measure = library_steps.measure_alone if chosen.alone else library_steps.measure
     print(
-        f"{chosen.model}, {chosen.mode}, batch {chosen.batch_size}, {chosen.image_size} px; "
-        f"medians of {chosen.rounds} interleaved rounds of {chosen.seconds:g} s.\n"
+        f"{chosen.model}, {chosen.mode}, batch {batches}, {chosen.image_size} px; "
+        f"medians of {chosen.rounds} {rounds} of {chosen.seconds:g} s.\n"
         f"{machine.describe(chosen.threads)}\n",
         flush=True,
     )
     try:
-        results = library_steps.measure(cases, chosen.rounds, chosen.seconds, chosen.threads)
+        results = measure(cases, chosen.rounds, chosen.seconds, chosen.threads)
     except ProcessError as error:
         print(error, file=sys.stderr)
         return 1
-    print(report(results))
+    print(report(at_best_batch(results)))
     return 0

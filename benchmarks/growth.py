@@ -74,7 +74,7 @@ def _table(column: str, values: Sequence[int], results: Sequence[Result]) -> str
             [
                 value,
                 tokens(arguments),
-                f"{1000 * result.seconds / batch_size:.2f}",
+                f"{1000 * statistics.median(result.per_image):.2f}",
                 f"{rate / 1e9:.0f}",
                 f"{100 * attention_share(arguments):.0f} %",
                 f"{result.memory / 2**20:.0f}",

@@ -108,6 +108,8 @@ def run_compiler(python: str, program: str, *arguments: object) -> dict[str, Any
             "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]),
             "JAX_PLATFORMS": "cpu",
             "TF_CPP_MIN_LOG_LEVEL": "1",
+            # No TPU is shared: several may compile at once.
+            "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
             "TPU_SKIP_MDS_QUERY": "1",
             "TPU_ACCELERATOR_TYPE": "v5litepod-4",
             "TPU_WORKER_HOSTNAMES": "localhost",
@@ -147,6 +149,9 @@ def main(argv: Sequence[str]) -> int:
         "--mesh", type=parse_mesh, default=parse_mesh(""), help="of jax: data=NUMBER,fsdp=NUMBER"
     )
     parser.add_argument("--remat", action="store_true", help="of jax: recompute activations")
+    parser.add_argument(
+        "--accumulation_steps", type=int, default=1, help="of jax: micro-batches per step"
+    )
     parser.add_argument("--precision", default="mixed_bfloat16")
     parser.add_argument("--python", default=sys.executable, help="interpreter with jax and libtpu")
     chosen = parser.parse_args(argv)
@@ -159,9 +164,9 @@ def main(argv: Sequence[str]) -> int:
         except RuntimeError as error:
             print(error, file=sys.stderr)
             return 1
-        rows.append([model, topology, chosen.batch_size, *_cells(found)])
+        rows.append([model, topology, *_asked(chosen), *_cells(found)])
         print(*rows[-1], sep=", ", file=sys.stderr)
-    columns = ["model", "topology", "images per chip", "compiled in", "TFLOP per step", "moved"]
+    columns = ["model", "topology", "mesh", "images per chip", "compiled in", "TFLOP", "moved"]
     print(Table([*columns, "arguments", "temporaries", "collectives"], rows).markdown())
     return 0
 
@@ -169,14 +174,22 @@ def main(argv: Sequence[str]) -> int:
 def _compile(model, topology, chosen):
     if chosen.engine == "jax":
         mesh = chosen.mesh["data"], chosen.mesh["fsdp"]
-        step = (model, topology, *mesh, chosen.batch_size, chosen.precision, chosen.remat)
-        return run_compiler(chosen.python, "jax_compiler.py", *step)
+        step = (chosen.batch_size, chosen.accumulation_steps, chosen.precision, chosen.remat)
+        return run_compiler(chosen.python, "jax_compiler.py", model, topology, *mesh, *step)
     dimensions = topology.partition(":")[2].split("x")
     replicas = math.prod(int(size) for size in dimensions)
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "step.stablehlo"
         lower(model, chosen.batch_size, replicas, chosen.precision, file)
         return run_compiler(chosen.python, "stablehlo_compiler.py", file, topology, replicas)
+
+
+def _asked(chosen):
+    mesh = {name: size for name, size in chosen.mesh.items() if size != 1} or {"data": 1}
+    mesh = ",".join(f"{name}={size}" for name, size in mesh.items())
+    parts, remat = chosen.accumulation_steps, ", remat" if chosen.remat else ""
+    images = chosen.batch_size if parts == 1 else f"{parts} × {chosen.batch_size // parts}"
+    return [mesh, f"{images}{remat}"]
 
 
 def _cells(found):

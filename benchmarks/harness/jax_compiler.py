@@ -1,6 +1,7 @@
 """Compiles the JAX engine's own step for a TPU topology and prints JSON.
 
-`jax_compiler.py MODEL TOPOLOGY DATA FSDP IMAGES_PER_CHIP PRECISION REMAT`, with KERAS_BACKEND=jax.
+`jax_compiler.py MODEL TOPOLOGY DATA FSDP IMAGES_PER_CHIP ACCUMULATION_STEPS PRECISION REMAT`, with
+KERAS_BACKEND=jax.
 A program of its own, because TensorFlow and libtpu do not share a process well.
 """
 
@@ -29,6 +30,7 @@ def lower(
     topology: str,
     mesh: tuple[int, int],
     images: int,
+    accumulation_steps: int,
     precision: str,
     remat: bool,
 ) -> jax.stages.Lowered:
@@ -39,7 +41,8 @@ def lower(
         optimizer: of `training.recipes.optimizers`, not built.
         topology: such as "v5e:2x2".
         mesh: (data, fsdp).
-        images: per chip.
+        images: per chip and step.
+        accumulation_steps: micro-batches that these are divided into.
         precision: "float32" or "mixed_bfloat16".
         remat: whether blocks recompute their activations.
     """
@@ -49,7 +52,14 @@ def lower(
     model = keras_vit.create_model(name, num_classes=1000, dropout_rate=0.1, remat=remat)
     optimizer.build(model.trainable_variables)
     batch_size = images * len(devices)
-    steps = TrainSteps(grid, model, optimizer, build_loss("softmax"), batch_size=batch_size)
+    steps = TrainSteps(
+        grid,
+        model,
+        optimizer,
+        build_loss("softmax"),
+        batch_size=batch_size,
+        accumulation_steps=accumulation_steps,
+    )
 
     def array(shape, dtype, sharding):
         return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
@@ -89,7 +99,14 @@ def measure(lowered: jax.stages.Lowered) -> dict[str, Any]:
 
 
 def main(
-    name: str, topology: str, data: str, fsdp: str, images: str, precision: str, remat: str
+    name: str,
+    topology: str,
+    data: str,
+    fsdp: str,
+    images: str,
+    accumulation_steps: str,
+    precision: str,
+    remat: str,
 ) -> None:
     """Compiles the step of a model for a topology, and prints what `measure` found as JSON."""
     optimizer = build_optimizer(
@@ -103,6 +120,7 @@ def main(
             topology,
             (int(data), int(fsdp)),
             int(images),
+            int(accumulation_steps),
             precision,
             remat == "True",
         )

@@ -5,13 +5,14 @@ import dataclasses
 import functools
 import importlib
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.harness import interleaved
 from benchmarks.harness.case import Case
-from benchmarks.harness.process import Process
+from benchmarks.harness.process import Process, ProcessError
 from benchmarks.harness.progress import track
 
 WARM_UP_STEPS = 2
@@ -35,9 +36,9 @@ class Result:
     memory: int
 
     @property
-    def seconds(self) -> float:
-        """Median over rounds of the seconds per step."""
-        return statistics.median(self.rounds)
+    def per_image(self) -> list[float]:
+        """The seconds per image of each round."""
+        return [seconds / self.case.batch_size for seconds in self.rounds]
 
 
 def measure(cases: Sequence[Case], rounds: int, seconds: float, threads: int) -> list[Result]:
@@ -66,14 +67,35 @@ def measure(cases: Sequence[Case], rounds: int, seconds: float, threads: int) ->
         }
         answers = interleaved.measure(calls, rounds)
         return [
-            Result(
-                case,
-                process.facts,
-                [statistics.median(turn["times"]) for turn in turns],
-                turns[-1]["memory"],
-            )
+            _result(case, process, turns)
             for case, process, turns in zip(cases, processes, answers.values(), strict=True)
         ]
+
+
+def measure_alone(cases: Sequence[Case], rounds: int, seconds: float, threads: int) -> list[Result]:
+    """Measures the cases one after the other, each in its process while there is no other.
+
+    For the memory of a GPU, which does not hold all of them. What takes more than that is named on
+    stderr and left out.
+
+    Args, Raises: as `measure`.
+    """
+    results = []
+    for case in track(cases, lambda case: f"{case.library}, batch {case.batch_size}"):
+        try:
+            with start(case, threads) as process:
+                turns = [process.ask(seconds=seconds) for _ in range(rounds)]
+                results.append(_result(case, process, turns))
+        except ProcessError as error:
+            if not error.out_of_memory:
+                raise
+            print(f"{case.library}, batch {case.batch_size}: out of memory", file=sys.stderr)
+    return results
+
+
+def _result(case, process, turns):
+    times = [statistics.median(turn["times"]) for turn in turns]
+    return Result(case, process.facts, times, turns[-1]["memory"])
 
 
 def start(case: Case, threads: int) -> Process:

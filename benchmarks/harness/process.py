@@ -14,6 +14,8 @@ from typing import Any
 
 # How a process ends that asked for too much: killed, by us or the system, or aborted by malloc.
 _OUT_OF_MEMORY = (-signal.SIGKILL, -signal.SIGABRT)
+# And what JAX and PyTorch say of a GPU's memory.
+_MESSAGES = ("RESOURCE_EXHAUSTED", "OutOfMemoryError")
 _ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
@@ -27,7 +29,8 @@ class ProcessError(RuntimeError):
     """A measured process ended before it answered.
 
     Attributes:
-        out_of_memory: whether it was killed or aborted, as happens to one that takes too much.
+        out_of_memory: whether it was killed or aborted, as happens to one that takes too much, or
+            said so itself.
     """
 
     def __init__(self, message: str, out_of_memory: bool) -> None:
@@ -104,7 +107,7 @@ class Process(contextlib.AbstractContextManager):
         raise ProcessError(
             f"Expected {' '.join(self._task)} to answer; its process ended with "
             f"status {status}. The end of its messages:\n{end or '(none)'}",
-            status in _OUT_OF_MEMORY,
+            status in _OUT_OF_MEMORY or any(message in end for message in _MESSAGES),
         )
 
     def _watch(self, memory: int) -> None:

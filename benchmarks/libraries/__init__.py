@@ -8,11 +8,10 @@ Functions named `to_…` take a case and a folder, and write the library's own f
 `float32` and, where the library quantizes by itself, `int8`, with the suffix of their format.
 """
 
-# What has to be installed for each module.
+# What has to be installed for each module, beside Keras's backend.
 PACKAGES = {
-    "keras_step": ("tensorflow",),
-    "keras_vit": ("tensorflow",),
-    "keras_hub": ("tensorflow", "keras_hub"),
+    "keras_vit": (),
+    "keras_hub": ("keras_hub",),
     "timm": ("torch", "timm"),
     "jax": ("jax", "flax", "optax"),
 }

@@ -1,4 +1,4 @@
-"""keras-hub's ViT on TensorFlow."""
+"""keras-hub's ViT, on Keras's backend."""
 
 import pathlib
 from collections.abc import Callable

@@ -6,17 +6,16 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
-import export
 import keras_vit
 from benchmarks.harness.case import Case
 from benchmarks.libraries import keras_step
 
 
-def _build(case):
+def _build(case, **arguments):
     keras.utils.set_random_seed(0)
-    model = keras_vit.VisionTransformer(**case.arguments, dtype=keras_step.policy(case))
+    arguments |= case.arguments
+    model = keras_vit.VisionTransformer(**arguments, dtype=keras_step.policy(case))
     count = keras_vit.costs(model)
     return model, {
         "parameters": keras_step.parameters(model),
@@ -31,8 +30,28 @@ def prepare(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
     return keras_step.step_of(model, case), facts
 
 
+def remat(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
+    """The model that recomputes its blocks' activations."""
+    model, facts = _build(case, remat=True)
+    return keras_step.step_of(model, case), facts
+
+
+def flash_attention(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
+    """The model with fused attention, where JAX has it."""
+    model, facts = _build(case, flash_attention=True)
+    return keras_step.step_of(model, case), facts
+
+
+def undonated(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
+    """The model whose updates leave the old weights in memory: JAX."""
+    model, facts = _build(case)
+    return keras_step.step_of(model, case, donate=False), facts
+
+
 def inference_function(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
-    """`keras_vit.inference_function` of the model."""
+    """`keras_vit.inference_function` of the model: TensorFlow."""
+    import tensorflow as tf
+
     model, facts = _build(case)
     for variable in model.variables:
         # As training leaves them: multiplying by ones and adding zeros is optimized away.
@@ -44,6 +63,8 @@ def inference_function(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
 
 def to_tflite(case: Case, folder: pathlib.Path) -> None:
     """`export.to_tflite`, in int8 with dynamic quantization."""
+    import export
+
     model, _ = _build(case)
     export.to_tflite(model, folder / "float32.tflite", quantization="none")
     export.to_tflite(model, folder / "int8.tflite", quantization="dynamic")
@@ -51,6 +72,8 @@ def to_tflite(case: Case, folder: pathlib.Path) -> None:
 
 def to_calibrated_tflite(case: Case, folder: pathlib.Path) -> None:
     """`export.to_tflite`, its activations calibrated on noise, which times like any images."""
+    import export
+
     noise = np.random.default_rng(0).uniform(0, 1, (4, *case.image_shape)).astype("float32")
     file = folder / "int8.tflite"
     export.to_tflite(_build(case)[0], file, quantization="int8", calibration=noise)

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.dropout import Dropout
+from keras_vit.layers.flash_attention import flash_attention
 from keras_vit.layers.relative_position import RelativePosition
 from keras_vit.typing import Tensor
 
@@ -64,9 +65,15 @@ class MultiHeadAttention(keras.layers.Layer):
     def gather(self, probabilities: Tensor, tokens: Tensor) -> Tensor:
         """Returns the projected heads A v of equations 7 and 8, (batch, queries, channels)."""
         value = self.project(self.value, tokens)
-        heads = ops.matmul(ops.cast(probabilities, self.compute_dtype), value)
+        return self.merge(ops.matmul(ops.cast(probabilities, self.compute_dtype), value))
+
+    def merge(self, heads: Tensor) -> Tensor:
+        """Returns equation 8, (batch, queries, channels).
+
+        `heads` is (batch, heads, queries, head_size), equation 7.
+        """
         _, _, length, _ = ops.shape(heads)
-        channels = tokens.shape[-1]
+        channels = self.num_heads * self.head_size
         rows = self.out(ops.reshape(ops.transpose(heads, (0, 2, 1, 3)), (-1, channels)))
         return ops.reshape(rows, (-1, length, channels))
 
@@ -84,6 +91,9 @@ class MultiHeadSelfAttention(MultiHeadAttention):
             published configuration).
         relative_positions: bool, whether queries also meet a learned embedding
             of their distance to each key (appendix D.3).
+        flash_attention: bool, whether a fused kernel computes attention where
+            `keras_vit.layers.flash_attention` has one and nothing needs the
+            probabilities: no relative positions, and no dropout of them.
 
     Call arguments:
         tokens: (batch, tokens, channels).
@@ -100,11 +110,13 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         num_heads: int,
         dropout_rate: float = 0.0,
         relative_positions: bool = False,
+        flash_attention: bool = False,
         **kwargs: Any,
     ):
         super().__init__(num_heads, **kwargs)
         self.dropout_rate = dropout_rate
         self.relative_positions = relative_positions
+        self.flash_attention = flash_attention
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape: tuple) -> None:
@@ -122,6 +134,14 @@ class MultiHeadSelfAttention(MultiHeadAttention):
     def call(
         self, tokens: Tensor, training: bool = False, first_token_only: bool = False
     ) -> Tensor:
+        dropping = training and self.dropout_rate > 0
+        if self.flash_attention and not (first_token_only or self.relative_positions or dropping):
+            kernel = flash_attention(self.compute_dtype, self.head_size)
+            if kernel:
+                query, key, value = (
+                    self.project(dense, tokens) for dense in (self.query, self.key, self.value)
+                )
+                return self.merge(kernel(query * self.scale, key, value))
         queries = tokens[:, :1] if first_token_only else tokens
         probabilities = self.probabilities(tokens, queries)
         return self.gather(self.dropout(probabilities, training=training), tokens)
@@ -138,4 +158,5 @@ class MultiHeadSelfAttention(MultiHeadAttention):
             **super().get_config(),
             "dropout_rate": self.dropout_rate,
             "relative_positions": self.relative_positions,
+            "flash_attention": self.flash_attention,
         }

@@ -25,7 +25,7 @@ class EncoderBlock(keras.layers.Layer):
         stochastic_depth_rate: float, probability that an example skips a branch.
         gelu: "tanh" or "erf".
         layer_norm_epsilon: float.
-        relative_positions: bool, see `MultiHeadSelfAttention`.
+        relative_positions, flash_attention: bool, see `MultiHeadSelfAttention`.
         remat: bool, whether training recomputes the block's activations in the
             backward pass instead of keeping them.
 
@@ -50,6 +50,7 @@ class EncoderBlock(keras.layers.Layer):
         gelu: str = "tanh",
         layer_norm_epsilon: float = 1e-6,
         relative_positions: bool = False,
+        flash_attention: bool = False,
         remat: bool = False,
         **kwargs: Any,
     ):
@@ -62,6 +63,7 @@ class EncoderBlock(keras.layers.Layer):
         self.gelu = gelu
         self.layer_norm_epsilon = layer_norm_epsilon
         self.relative_positions = relative_positions
+        self.flash_attention = flash_attention
         self.remat = remat
 
         policy = {"dtype": self.dtype_policy}
@@ -69,7 +71,12 @@ class EncoderBlock(keras.layers.Layer):
             layer_norm_epsilon, name="attention_norm", **policy
         )
         self.attention = MultiHeadSelfAttention(
-            num_heads, attention_dropout_rate, relative_positions, name="attention", **policy
+            num_heads,
+            attention_dropout_rate,
+            relative_positions,
+            flash_attention,
+            name="attention",
+            **policy,
         )
         self.attention_dropout = Dropout(dropout_rate, name="attention_dropout", **policy)
         self.mlp_norm = LayerNormalization(layer_norm_epsilon, name="mlp_norm", **policy)
@@ -124,5 +131,6 @@ class EncoderBlock(keras.layers.Layer):
             "gelu": self.gelu,
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "relative_positions": self.relative_positions,
+            "flash_attention": self.flash_attention,
             "remat": self.remat,
         }

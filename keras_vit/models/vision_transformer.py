@@ -87,6 +87,9 @@ class VisionTransformer(ImageModel):
         head_bias_init: float, the initial bias of the head; its kernel is zero.
         remat: bool, whether training recomputes the activations inside each
             block rather than keep them.
+        flash_attention: bool, whether cuDNN's fused kernel computes attention where JAX has it: on
+            NVIDIA's GPUs, in 16 bits. Elsewhere, and where something needs the probabilities,
+            attention is computed plainly. Its speed has not been measured.
         in_channels: int, of the images. Checkpoints of color images are converted: see
             `keras_vit.checkpoints.patch_kernel`.
 
@@ -123,6 +126,7 @@ class VisionTransformer(ImageModel):
         layer_norm_epsilon: float = 1e-6,
         head_bias_init: float = 0.0,
         remat: bool = False,
+        flash_attention: bool = False,
         in_channels: int = 3,
         name: str = "vision_transformer",
         trainable: bool = True,
@@ -152,6 +156,7 @@ class VisionTransformer(ImageModel):
             "layer_norm_epsilon": as_positive("layer_norm_epsilon", layer_norm_epsilon),
             "head_bias_init": head_bias_init,
             "remat": remat,
+            "flash_attention": flash_attention,
             "in_channels": as_positive_int("in_channels", in_channels),
         }
         if hidden_size % num_heads:
@@ -319,6 +324,7 @@ def _forward(images: Tensor, layer: LayersByName, a: SimpleNamespace):
             layer_norm_epsilon=a.layer_norm_epsilon,
             relative_positions=a.position_embedding == "relative",
             remat=a.remat,
+            flash_attention=a.flash_attention,
         )
         x = block(x)  # equations 2 and 3
         endpoints[f"block_{index:02d}"] = x

@@ -1,5 +1,7 @@
 """The table of libraries, from results that need no library."""
 
+import dataclasses
+
 import pytest
 
 from benchmarks import compare_libraries
@@ -34,6 +36,28 @@ def test_ratios_are_medians_within_rounds_to_our_fastest_way():
     assert lines[3][3:7] == ["50.00", "1.00", "1.00 to 1.00", "20 %"]
     assert lines[7][1] == "bfloat16"
     assert text.endswith("Peak of a bfloat16 matrix product: 100 GFLOP/s (median).")
+
+
+def test_each_library_is_shown_at_its_best_batch():
+    slower = [
+        dataclasses.replace(r, case=dataclasses.replace(r.case, batch_size=1))
+        for r in results("float32")
+        if "flops" not in r.facts and r.case.library != "timm"
+    ]
+    faster = dataclasses.replace(
+        results("float32")[2], case=Case("timm", {}, batch_size=4, compiled=True)
+    )
+    best = compare_libraries.at_best_batch([*slower, *results("float32"), faster])
+    assert [(r.case.library, r.case.batch_size) for r in best] == [
+        ("keras_vit", 2),
+        ("keras_vit.inference_function", 2),
+        ("keras_step.matrix_product", 2),
+        ("timm.matrix_product", 2),
+        ("timm", 4),
+    ]
+    timm = compare_libraries.report(best).splitlines()[4].strip("| ").split(" | ")
+    assert timm[3:6] == ["25.00", "0.50", "0.38 to 0.75"]
+    assert timm[-1] == "4"
 
 
 def test_models_of_other_sizes_are_refused():

@@ -47,6 +47,7 @@ KEYS = sorted(
             "layer_norm_epsilon",
             "attention",
             "remat",
+            "flash_attention",
         )
     }
 )

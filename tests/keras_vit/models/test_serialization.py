@@ -25,6 +25,7 @@ FAMILIES = {
     "shared": {"position_placement": "shared"},
     "augreg": {"dropout_rate": 0.1, "stochastic_depth_rate": 0.1, "attention_dropout_rate": 0.1},
     "remat": {"remat": True},
+    "flash_attention": {"flash_attention": True},
     "erf": {"gelu": "erf", "layer_norm_epsilon": 1e-12},
     "resnet_v2": {"pool_padding": "zero", "image_size": 32},
 }

@@ -14,17 +14,24 @@ from tests.tiny_vit import tiny_vit
 from training import config_keys
 from training.engines.base import create_engine
 from training.evaluators import metrics
+from training.recipes import freezing, low_rank
 from training.recipes.losses import build_loss
-from training.recipes.optimizers import build_optimizer
+from training.recipes.optimizers import optimizer_of
 
 STEPS, BATCH, CLASSES = 30, 16, 5
-RECIPES = {
-    "sgd": {"name": "sgd", "base_lr": 0.05, "clip_norm": 0.5},
-    "adamw": {"name": "adamw", "base_lr": 1e-3, "weight_decay": 0.1},
-    "random": {"name": "sgd", "base_lr": 0.05, "clip_norm": 0.5},
+SGD = {"name": "sgd", "base_lr": 0.05, "clip_norm": 0.5}
+FINE_TUNING = {"optimizer": SGD | {"layer_decay": 0.5}, "label_smoothing": 0.1}
+CONFIGS = {
+    "sgd": {"optimizer": SGD, "accumulation_steps": 2, "ema_decay": 0.9},
+    "adamw": {"optimizer": {"name": "adamw", "base_lr": 1e-3, "weight_decay": 0.1}},
+    "random": {"optimizer": SGD},
+    "frozen": {**FINE_TUNING, "freeze": {"blocks": 1}},
+    "lora": FINE_TUNING,
 }
-CONFIGS = {"sgd": {"accumulation_steps": 2, "ema_decay": 0.9}, "adamw": {}, "random": {}}
-RATES = ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate")
+MODELS = {
+    "random": {"dropout_rate": 0.2, "attention_dropout_rate": 0.2, "stochastic_depth_rate": 0.2},
+    "lora": {"remat": True},
+}
 
 rng = np.random.default_rng(0)
 IMAGES = rng.normal(size=(64, 16, 16, 3)).astype("float32")
@@ -64,20 +71,23 @@ def make_engine(case, mesh, processes, directory):
             **CONFIGS[case],
         }
     )
+    config.optimizer.update(total_steps=40, warmup_steps=3)
     engine = create_engine(config)
 
     def make_model():
-        return tiny_vit(**dict.fromkeys(RATES if case == "random" else (), 0.2))
+        model = tiny_vit(**MODELS.get(case, {}))
+        if case == "lora":
+            low_rank.adapt(model, rank=2)
+        freezing.freeze_for_good(model, config.freeze)
+        return model
 
     import keras
 
     keras.utils.set_random_seed(1)
     engine.build(
         make_model,
-        lambda _: build_optimizer(
-            {"total_steps": 40, "warmup_steps": 3, "ema_decay": config.ema_decay} | RECIPES[case]
-        ),
-        build_loss("softmax"),
+        lambda model: optimizer_of(config, model),
+        build_loss("softmax", config.label_smoothing),
     )
     engine.restore(directory)
     return engine

@@ -12,8 +12,9 @@ from jax.sharding import Mesh
 from training.engines.base import BatchSums
 from training.engines.frozen_weights import is_seed
 from training.engines.jax.batches import DeviceBatches
-from training.engines.jax.mesh import ActivationLayout, batch_sharding, gather_on, replicated
-from training.engines.jax.train_step import Batch, constants
+from training.engines.jax.forward import Forward
+from training.engines.jax.mesh import batch_sharding, replicated
+from training.engines.jax.train_step import Batch
 
 
 class SplitSums:
@@ -27,11 +28,9 @@ class SplitSums:
     """
 
     def __init__(self, mesh: Mesh, model: keras.Model, batch_sums: BatchSums, dataset: Any):
-        self._model = model
+        self._forward = Forward(mesh, model)
         self._batch_sums = batch_sums
         self._sharding = batch_sharding(mesh)
-        self._layout = ActivationLayout(mesh)
-        self._gather = gather_on(mesh)
         self._dataset = dataset
         # Masks are not applied outside of training: any state of the generators will do.
         self._seeds = [np.asarray(v.value) for v in model.non_trainable_variables if is_seed(v)]
@@ -40,13 +39,7 @@ class SplitSums:
     def _sum(
         self, weights: Sequence[jax.Array], frozen: Sequence[jax.Array], batch: Batch
     ) -> jax.Array:
-        with self._layout.scope():
-            logits, _ = self._model.stateless_call(
-                [self._gather(weight) for weight in weights],
-                constants(self._model, self._seeds, [self._gather(weight) for weight in frozen]),
-                batch["image"],
-                training=False,
-            )
+        logits = self._forward(weights, frozen, self._seeds, batch["image"], training=False)
         return self._batch_sums(logits.astype(jnp.float32), batch)
 
     def __call__(self, weights: Sequence[jax.Array], frozen: Sequence[jax.Array]) -> np.ndarray:

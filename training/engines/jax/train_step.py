@@ -1,6 +1,6 @@
 """One update as a pure function of arrays, and many of them per call from the host."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -10,13 +10,8 @@ from jax.sharding import Mesh
 
 from keras_vit.typing import Tensor
 from training.engines.frozen_weights import frozen_weights, is_seed
-from training.engines.jax.mesh import (
-    ActivationLayout,
-    batch_sharding,
-    gather_on,
-    replicated,
-    state_sharding,
-)
+from training.engines.jax.forward import Forward
+from training.engines.jax.mesh import batch_sharding, replicated, state_sharding
 
 Batch = dict[str, jax.Array]
 
@@ -47,14 +42,6 @@ class Outcome(NamedTuple):
     gradient_norm: Tensor
     bad_step: Tensor
     requests: Tensor
-
-
-def constants(
-    model: keras.Model, seeds: Iterable[Tensor], frozen: Iterable[Tensor]
-) -> list[Tensor]:
-    """Returns values of `model.non_trainable_variables`: seeds, and frozen weights among them."""
-    seeds, frozen = iter(seeds), iter(frozen)
-    return [next(seeds if is_seed(each) else frozen) for each in model.non_trainable_variables]
 
 
 class TrainSteps:
@@ -107,8 +94,7 @@ class TrainSteps:
         self.frozen_shardings = [
             state_sharding(mesh, variable.shape) for variable in frozen_weights(model)
         ]
-        self._layout = ActivationLayout(mesh)
-        self._gather = gather_on(mesh)
+        self._forward = Forward(mesh, model)
         self.function = jax.jit(
             self.run,
             donate_argnums=0,
@@ -134,13 +120,7 @@ class TrainSteps:
         """Returns the loss of a batch, a float32 scalar, and its gradients, laid out as weights."""
 
         def loss_of(weights, images, labels, seeds):
-            with self._layout.scope():
-                logits, _ = self.model.stateless_call(
-                    [self._gather(weight) for weight in weights],
-                    constants(self.model, seeds, [self._gather(weight) for weight in frozen]),
-                    images,
-                    training=True,
-                )
+            logits = self._forward(weights, frozen, seeds, images, training=True)
             return jnp.sum(self.loss.call(labels, logits)) / self.batch_size
 
         def part(micro_batch, images, labels):

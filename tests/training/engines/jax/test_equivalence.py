@@ -41,7 +41,7 @@ def test_meshes_and_processes_agree(launch, tmp_path):
     alone, worker, other = (np.load(file) for file in files)
     for name in worker.files:
         np.testing.assert_array_equal(worker[name], other[name])
-    for case in ("sgd", "adamw", "random"):
+    for case in ("sgd", "adamw", "random", "frozen", "lora"):
         expected = {
             key: alone[f"one/{case}/{key}"]
             for key in ("losses", "count", "evaluation", "weights", "rate")

@@ -1,0 +1,108 @@
+"""cuDNN's attention where there is no GPU: as a program for one, and with JAX's plain kernel."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit.layers.attention import MultiHeadSelfAttention
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "jax", reason="KERAS_BACKEND=jax, which make test-jax sets"
+)
+KERNEL = "__cudnn$fmha"
+
+
+@pytest.fixture
+def nvidia(monkeypatch):
+    """Lets the layers believe that there is a GPU, for which JAX lowers programs anywhere."""
+    from jax._src.cudnn import fused_attention_stablehlo
+
+    from keras_vit.backends.jax import cudnn
+
+    monkeypatch.setattr(cudnn, "_on_nvidia", lambda: True)
+    monkeypatch.setattr(fused_attention_stablehlo, "check_cudnn_version", lambda: 91200)
+
+
+def program(
+    dtype="bfloat16", training=True, first_token_only=False, channels=32, length=5, **arguments
+):
+    """Returns the text of attention and its gradient for NVIDIA's GPUs."""
+    import jax
+
+    layer = MultiHeadSelfAttention(2, dtype=dtype, **{"flash_attention": True} | arguments)
+    tokens = np.zeros((2, length, channels), dtype)
+    layer.build(tokens.shape)
+    weights = [variable.value for variable in layer.trainable_variables]
+    state = [variable.value for variable in layer.non_trainable_variables]
+
+    def loss(weights, tokens):
+        options = {"training": training, "first_token_only": first_token_only}
+        return layer.stateless_call(weights, state, tokens, **options)[0].sum()
+
+    lowered = jax.jit(jax.grad(loss)).trace(weights, tokens).lower(lowering_platforms=("cuda",))
+    return lowered.as_text()
+
+
+@pytest.mark.usefixtures("nvidia")
+@pytest.mark.parametrize("length", [4, 5])
+def test_gpus_call_the_kernel_both_ways(length):
+    text = program(length=length)
+    assert f"{KERNEL}Softmax(" in text
+    assert f"{KERNEL}SoftmaxBackward(" in text
+    assert KERNEL in program(dropout_rate=0.1, training=False)
+
+
+@pytest.mark.usefixtures("nvidia")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"flash_attention": False},
+        {"dtype": "float32"},
+        {"dropout_rate": 0.1},
+        {"relative_positions": True},
+        {"first_token_only": True},
+        {"channels": 24},
+        {"channels": 2 * 136},
+    ],
+)
+def test_plain_where_something_needs_the_probabilities(arguments):
+    assert KERNEL not in program(**arguments)
+
+
+def test_plain_without_a_gpu():
+    assert KERNEL not in program()
+
+
+@pytest.mark.usefixtures("nvidia")
+@pytest.mark.parametrize("classifier", ["gap", "token_gap"])  # 16 tokens, and 17
+def test_model_computes_the_same(
+    classifier, make_vit, random_images, forward, gradients, monkeypatch
+):
+    import jax
+
+    called = []
+
+    def instead(*arrays, implementation, **options):
+        called.append(implementation)
+        return attention(*arrays, **options, implementation="xla")
+
+    attention = jax.nn.dot_product_attention
+    monkeypatch.setattr(jax.nn, "dot_product_attention", instead)
+    arguments = {"dtype": "bfloat16", "classifier": classifier}
+    plain, fused = make_vit(**arguments), make_vit(flash_attention=True, **arguments)
+    images = random_images()
+    expected = forward(plain, images).astype("float32")
+    assert not called
+    np.testing.assert_allclose(
+        forward(fused, images).astype("float32"), expected, atol=0.02 * np.abs(expected).max()
+    )
+    assert called == ["cudnn"] * 2
+    expected, found = gradients(plain, images), gradients(fused, images)
+    for name, gradient in expected.items():
+        if name.endswith("key/bias"):
+            # No gradient but rounding.
+            continue
+        gradient = gradient.astype("float32")
+        np.testing.assert_allclose(
+            found[name].astype("float32"), gradient, atol=0.1 * np.abs(gradient).max(), err_msg=name
+        )

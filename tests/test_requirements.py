@@ -1,0 +1,24 @@
+"""What an installation brings."""
+
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).parents[1]
+OF_JAX = {"jax", "jaxlib", "orbax-checkpoint", "libtpu"}
+
+
+def test_the_default_installation_is_without_jax():
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    names = {re.split(r"[=<> ;\[]", line)[0] for line in lines}
+    assert "tensorflow" in names
+    assert not names & OF_JAX
+
+
+def test_only_what_runs_on_jax_imports_it():
+    found = {
+        str(path.relative_to(ROOT).parent)
+        for package in ("keras_vit", "training", "export")
+        for path in (ROOT / package).rglob("*.py")
+        if re.search(r"^\s*(import|from) (jax|orbax)\b", path.read_text(), re.M)
+    }
+    assert found == {"keras_vit/backends/jax", "training/engines/jax"}

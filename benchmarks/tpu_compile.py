@@ -8,8 +8,13 @@ chip, whether it fits its memory, and what its gradients' sums become. It does n
 `--mesh data=…,fsdp=…`. `--engine tensorflow` compiles not the program that `TPUStrategy` traces,
 but the same step lowered by TensorFlow for one replica, with the all-reduces put in.
 
+`--against vit_jax` compiles the same step without dropout, data parallel, and that of the
+original's model in Flax beside it, with the least time of each at the chip's peaks: of its
+arithmetic, and of what it moves to and from main memory.
+
 Needs `pip install jax==0.10.2 libtpu==0.0.52` (half a gigabyte), here or, with `--python`, in
-an environment of its own, which for `--engine jax` has keras and ml_collections as well.
+an environment of its own, which for `--engine jax` has keras and ml_collections as well, and
+for `--against` flax and optax.
 """
 
 import itertools
@@ -23,7 +28,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.harness import options
+from benchmarks.harness import options, roofline
 from benchmarks.harness.progress import track
 from training.reporting.table import Table
 
@@ -152,29 +157,65 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--accumulation_steps", type=int, default=1, help="of jax: micro-batches per step"
     )
+    parser.add_argument("--against", choices=["vit_jax"], help="the original's step beside ours")
     parser.add_argument("--precision", default="mixed_bfloat16")
     parser.add_argument("--python", default=sys.executable, help="interpreter with jax and libtpu")
     chosen = parser.parse_args(argv)
 
-    rows = []
     pairs = list(itertools.product(chosen.model, chosen.topology))
-    for model, topology in track(pairs, " for ".join):
-        try:
-            found = _compile(model, topology, chosen)
-        except RuntimeError as error:
-            print(error, file=sys.stderr)
-            return 1
-        rows.append([model, topology, *_asked(chosen), *_cells(found)])
+    table = _comparison if chosen.against else _slices
+    try:
+        print(table(track(pairs, " for ".join), chosen).markdown())
+    except (RuntimeError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _slices(pairs, chosen):
+    """Returns the table of what a step is on every topology."""
+    rows = []
+    for model, topology in pairs:
+        rows.append([model, topology, *_asked(chosen), *_cells(_compile(model, topology, chosen))])
         print(*rows[-1], sep=", ", file=sys.stderr)
     columns = ["model", "topology", "mesh", "images per chip", "compiled in", "TFLOP", "moved"]
-    print(Table([*columns, "arguments", "temporaries", "collectives"], rows).markdown())
-    return 0
+    return Table([*columns, "arguments", "temporaries", "collectives"], rows)
+
+
+def _comparison(pairs, chosen):
+    """Returns the table of our step and the original's."""
+    rows = []
+    for model, topology in pairs:
+        ours = (-1, 1, chosen.batch_size, 1, chosen.precision, chosen.remat, 0.0)
+        for name, program, arguments in [
+            ("keras_vit", "jax_compiler.py", ours),
+            (chosen.against, "flax_compiler.py", (chosen.batch_size, chosen.precision)),
+        ]:
+            found = run_compiler(chosen.python, program, model, topology, *arguments)
+            rows.append([model, topology, chosen.batch_size, name, *_roofline(topology, found)])
+            print(*rows[-1], sep=", ", file=sys.stderr)
+    columns = ["model", "topology", "images per chip", "program", "TFLOP", "counted", "HBM"]
+    return Table([*columns, "temporaries", "arithmetic", "traffic"], rows)
+
+
+def _roofline(topology, found):
+    if "error" in found:
+        return [found["error"], *[""] * 5]
+    arithmetic, traffic = roofline.least_seconds(topology, found["flops"], found["hbm_bytes"])
+    return [
+        f"{found['flops'] / 1e12:.2f}",
+        f"{found['bytes'] / 1e9:.1f} GB",
+        f"{found['hbm_bytes'] / 1e9:.1f} GB",
+        f"{found['temporaries'] / 1e9:.2f} GB",
+        f"{arithmetic * 1e3:.1f} ms",
+        f"{traffic * 1e3:.1f} ms",
+    ]
 
 
 def _compile(model, topology, chosen):
     if chosen.engine == "jax":
         mesh = chosen.mesh["data"], chosen.mesh["fsdp"]
-        step = (chosen.batch_size, chosen.accumulation_steps, chosen.precision, chosen.remat)
+        step = (chosen.batch_size, chosen.accumulation_steps, chosen.precision, chosen.remat, 0.1)
         return run_compiler(chosen.python, "jax_compiler.py", model, topology, *mesh, *step)
     dimensions = topology.partition(":")[2].split("x")
     replicas = math.prod(int(size) for size in dimensions)

@@ -4,13 +4,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from benchmarks.harness.hbm_traffic import hbm_bytes
+
 _COLLECTIVE = re.compile(
     r"= .* (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
 )
 
 
 def describe(cost: Mapping[str, float] | list, memory: Any, text: str) -> dict[str, Any]:
-    """Returns `flops`, `bytes`, `arguments`, `temporaries` (bytes) and `collectives`.
+    """Returns `flops`, `bytes`, `hbm_bytes`, `arguments`, `temporaries` and `collectives`.
 
     Args:
         cost: of the program's `cost_analysis`.
@@ -21,6 +23,7 @@ def describe(cost: Mapping[str, float] | list, memory: Any, text: str) -> dict[s
     return {
         "flops": cost["flops"],
         "bytes": cost["bytes accessed"],
+        "hbm_bytes": hbm_bytes(text),
         "arguments": memory.argument_size_in_bytes,
         "temporaries": memory.temp_size_in_bytes,
         "collectives": collectives(text),

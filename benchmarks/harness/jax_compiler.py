@@ -1,7 +1,7 @@
 """Compiles the JAX engine's own step for a TPU topology and prints JSON.
 
-`jax_compiler.py MODEL TOPOLOGY DATA FSDP IMAGES_PER_CHIP ACCUMULATION_STEPS PRECISION REMAT`, with
-KERAS_BACKEND=jax.
+`jax_compiler.py MODEL TOPOLOGY DATA FSDP IMAGES_PER_CHIP ACCUMULATION_STEPS PRECISION REMAT
+DROPOUT_RATE`, with KERAS_BACKEND=jax.
 A program of its own, because TensorFlow and libtpu do not share a process well.
 """
 
@@ -33,6 +33,7 @@ def lower(
     accumulation_steps: int,
     precision: str,
     remat: bool,
+    dropout_rate: float,
 ) -> jax.stages.Lowered:
     """Returns the step of a model, lowered for a topology; its weights are never made.
 
@@ -45,11 +46,12 @@ def lower(
         accumulation_steps: micro-batches that these are divided into.
         precision: "float32" or "mixed_bfloat16".
         remat: whether blocks recompute their activations.
+        dropout_rate: of the model.
     """
     devices = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
     grid = create_mesh(*mesh, devices)
     keras.config.set_dtype_policy(precision)
-    model = keras_vit.create_model(name, num_classes=1000, dropout_rate=0.1, remat=remat)
+    model = keras_vit.create_model(name, num_classes=1000, dropout_rate=dropout_rate, remat=remat)
     optimizer.build(model.trainable_variables)
     batch_size = images * len(devices)
     steps = TrainSteps(
@@ -107,6 +109,7 @@ def main(
     accumulation_steps: str,
     precision: str,
     remat: str,
+    dropout_rate: str,
 ) -> None:
     """Compiles the step of a model for a topology, and prints what `measure` found as JSON."""
     optimizer = build_optimizer(
@@ -123,6 +126,7 @@ def main(
             int(accumulation_steps),
             precision,
             remat == "True",
+            float(dropout_rate),
         )
         print(json.dumps(measure(lowered)), flush=True)
         # Leaving the scope would make them.

@@ -16,7 +16,7 @@ import optax
 
 from benchmarks.harness.case import LEARNING_RATE, MOMENTUM, Case
 
-_SIZES = ("patch_size", "hidden_size", "mlp_dim", "num_heads", "num_layers", "num_classes")
+SIZES = ("patch_size", "hidden_size", "mlp_dim", "num_heads", "num_layers", "num_classes")
 
 
 class MlpBlock(nn.Module):
@@ -83,7 +83,7 @@ class VisionTransformer(nn.Module):
 def prepare(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
     """The model."""
     dtype = jnp.dtype(case.precision)
-    model = VisionTransformer(**{name: case.arguments[name] for name in _SIZES}, dtype=dtype)
+    model = VisionTransformer(**{name: case.arguments[name] for name in SIZES}, dtype=dtype)
     images = jnp.asarray(case.images())
     weights = jax.jit(model.init)(jax.random.key(0), images[:1])
     facts = {"parameters": sum(x.size for x in jax.tree.leaves(weights))}

@@ -1,0 +1,42 @@
+from benchmarks.harness.hbm_traffic import hbm_bytes
+
+# As the TPU compiler writes them: S(1) is the memory on the chip.
+PROGRAM = """HloModule step
+
+%fused (p: f32[8,4]) -> f32[8,4] {
+  %p = f32[8,4]{1,0} parameter(0)
+  ROOT %n = f32[8,4]{1,0} negate(%p)
+}
+
+%body (state: (f32[8,4])) -> (f32[8,4]) {
+  %state = (f32[8,4]{1,0:T(8,128)}) parameter(0)
+  %x = f32[8,4]{1,0:T(8,128)} get-tuple-element(%state), index=0
+  %near = bf16[8,4]{1,0:T(8,128)(2,1)S(1)} fusion(%x), kind=kLoop, calls=%fused
+  %twice = bf16[8,4]{1,0:T(8,128)(2,1)S(1)} add(%near, %near)
+  %far = f32[8,4]{1,0:T(8,128)} fusion(%twice), kind=kLoop, calls=%fused
+  ROOT %next = (f32[8,4]{1,0:T(8,128)}) tuple(%far)
+}
+
+ENTRY %main (a: f32[8,4]) -> f32[8,4] {
+  %a = f32[8,4]{1,0:T(8,128)} parameter(0)
+  %copy = (f32[8,4]{1,0:T(8,128)S(1)}, f32[8,4]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(%a)
+  %done = f32[8,4]{1,0:T(8,128)S(1)} copy-done(%copy)
+  %slice = ((f32[8,4]{1,0:T(8,128)}), f32[2,4]{1,0:T(8,128)S(1)}, s32[]{:S(2)}) slice-start(%a)
+  %start = (f32[8,4]{1,0:T(8,128)}) tuple(%a)
+  %loop = (f32[8,4]{1,0:T(8,128)}) while(%start), condition=%until, body=%body
+  ROOT %out = f32[8,4]{1,0:T(8,128)} get-tuple-element(%loop), index=0
+}
+"""
+ARRAY, PART = 8 * 4 * 4, 2 * 4 * 4
+
+
+def test_what_stays_on_the_chip_is_not_counted():
+    # The copy's source, the part that is fetched, what the loop's body reads and writes.
+    assert hbm_bytes(PROGRAM) == ARRAY + PART + 2 * ARRAY
+
+
+def test_without_memory_spaces_every_operand_counts():
+    text = PROGRAM.replace("S(1)", "")
+    half = ARRAY // 2
+    body = (ARRAY + half) + 3 * half + (half + ARRAY)
+    assert hbm_bytes(text) == 2 * ARRAY + 2 * PART + body

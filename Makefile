@@ -9,7 +9,7 @@ PYTEST := $(RUN) -m pytest -n $(WORKERS) --dist worksteal
 JAX_TESTS := tests/training/engines/jax
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help quickstart test lint test-all test-jax test-jax-all test-slow test-fuzz test-kills
+.PHONY: help quickstart test lint test-all test-jax test-jax-all test-slow test-fuzz test-kills test-changes
 .PHONY: legacy tpu docs clean
 
 help: ## Name the commands.
@@ -39,8 +39,11 @@ test-jax-all: test-jax ## And the JAX engine's kills, processes and meshes, whic
 test-kills: $(VENV)/jax-installed ## Thirty kills at random moments, both engines, one and two processes.
 	$(RUN) -m pytest -m slow $(JAX_TESTS) tests/training/loop/test_resume.py tests/training/engines/tensorflow/test_multiworker.py
 
+test-changes: $(VENV)/jax-installed ## Kills and failures at every change of a file, in runs and exports: long.
+	$(PYTEST) -m slow tests/fuzz/test_every_change.py
+
 test-slow: $(VENV)/installed ## Longest checks: ten kill points, a full quickstart.
-	$(RUN) -m pytest -m slow
+	$(RUN) -m pytest -m slow --ignore=tests/fuzz/test_every_change.py
 
 docs: $(VENV)/docs-installed ## The site in build/site; a broken link or a missing docstring fails.
 	$(RUN) -m pytest tests/test_public_interface.py

@@ -6,12 +6,17 @@ operations.
 
 import ast
 import os
+import stat
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from keras_vit.typing import Tensor
+
+# An image larger than this is an error of its file, not a photograph: a few kilobytes may claim
+# gigabytes. `training.data.preprocessing.pixel_limit`, which needs no Keras, has the same.
+MAX_PIXELS = 1 << 27
 
 
 def read_photo(file: str | os.PathLike | BinaryIO, upright: bool = True) -> np.ndarray:
@@ -29,12 +34,19 @@ def read_photo(file: str | os.PathLike | BinaryIO, upright: bool = True) -> np.n
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it cannot be read as an image.
+        ValueError: if it cannot be read as an image, has more than `MAX_PIXELS`, which its header
+            says, or is a pipe or a device.
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
+        if isinstance(file, str | os.PathLike) and not stat.S_ISREG(os.stat(file).st_mode):
+            raise ValueError("it is no regular file")
         with Image.open(file) as photo:
+            if photo.width * photo.height > MAX_PIXELS:
+                raise ValueError(
+                    f"expected at most {MAX_PIXELS} pixels, received {photo.width} x {photo.height}"
+                )
             turned = ImageOps.exif_transpose(photo) if upright else photo
             if turned.mode.startswith("I"):
                 turned = Image.fromarray((np.asarray(turned) >> 8).astype(np.uint8))

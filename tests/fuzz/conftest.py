@@ -5,11 +5,15 @@ it prints: `FUZZ_SEED=… FUZZ=…` in the environment repeat them.
 """
 
 import collections
+import json
 import os
 import pathlib
 import random
 import resource
+import shutil
 import struct
+import subprocess
+import sys
 import time
 
 import pytest
@@ -20,6 +24,7 @@ FACTOR = float(os.environ.get("FUZZ", "0.05"))
 # What Python and a runtime take for themselves, beside what a file asks of them.
 SLACK = 96 * 2**20
 
+ROOT = pathlib.Path(__file__).parents[2]
 TINY = pathlib.Path(__file__).parents[1] / "training" / "processes" / "tiny.py"
 _INTEGERS = (0, 1, -1, 127, 255, 2**15, 2**16 - 1, 2**31 - 1, -(2**31), 2**32 - 1, 2**62, -(2**63))
 _counts: dict[str, collections.Counter] = {}
@@ -60,13 +65,14 @@ def mutate(rng: random.Random, content: bytes) -> bytes:
 def attack():
     """Returns a function that reads mutations, and checks how that ends.
 
-    `attack(name, count, content, read, errors)` calls `read` with `count` mutations of `content`
-    (times the lane's factor). It may succeed, or raise one of `errors` with a message; memory may
-    grow by twice `size` and some slack.
+    `attack(name, count, content, read, errors)` calls `read` with `content`, which has to succeed,
+    and with `count` mutations of it (times the lane's factor), which may succeed, or raise one of
+    `errors` with a message; memory may grow by twice `size` and some slack.
     """
 
     def run(name, count, content, read, errors, size=0):
         counter = _counts.setdefault(name, collections.Counter())
+        read(content)
         for number in range(max(1, int(count * FACTOR))):
             rng = random.Random(f"{SEED}/{name}/{number}")
             changed = mutate(rng, content)
@@ -89,6 +95,56 @@ def attack():
             counter["MiB"] = max(counter["MiB"], grown // 2**20)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def file_faults(tmp_path_factory):
+    """The library of `file_faults.c`."""
+    compiler = shutil.which("cc")
+    if sys.platform != "linux" or not compiler:
+        pytest.skip("needs Linux and a compiler of C")
+    library = tmp_path_factory.mktemp("file_faults") / "file_faults.so"
+    source = pathlib.Path(__file__).with_name("file_faults.c")
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", library, source, "-ldl"],
+        check=True,
+    )
+    return library
+
+
+@pytest.fixture
+def faulty(file_faults, tmp_path):
+    """Returns a function that starts `faulty_process.py`, in an environment, to import modules.
+
+    What that returns runs `main` of a module once: (folder, fault, number, module, arguments) ->
+    exit status and output. Faults in the folder are "kill", "fail", "slow" and "none".
+    """
+    processes = []
+
+    def start(environment, *modules):
+        process = subprocess.Popen(
+            [sys.executable, pathlib.Path(__file__).with_name("faulty_process.py"), *modules],
+            cwd=ROOT,
+            env=os.environ
+            | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+            | {"LD_PRELOAD": str(file_faults), **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        processes.append(process)
+        log = tmp_path / "output.txt"
+
+        def run(folder, fault, number, module, arguments):
+            job = [str(folder), fault, number, str(log), module, arguments]
+            print(json.dumps(job), file=process.stdin, flush=True)
+            return int(process.stdout.readline()), log.read_text()
+
+        return run
+
+    yield start
+    for process in processes:
+        process.communicate()
 
 
 @pytest.fixture

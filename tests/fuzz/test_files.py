@@ -17,17 +17,23 @@ from export.labels import checked_labels
 from export.sample_images import load_images
 from export.tflite.inspection import TFLiteFile
 from export.verification.runtimes.hub_module import HubModule
+from keras_vit.photos import read_photo
 from training import config_keys
-from training.data import digits, load_dataset, splits, tfds_folder
+from training.data import dataset_lookup, digits, load_dataset, splits, tfds_folder, tfrecords
 from training.data.preprocessing.preprocess import Preprocess
 from training.engines.tensorflow.tf_config import read_cluster
 from training.engines.tensorflow.training_checkpoints import Checkpoints
 from training.errors import TrainingError
+from training.evaluators import features
+from training.evaluators.frozen_model import load_frozen
 from training.io.exported_texts import interface_of, labels_of
 from training.io.image_files import read_images
 from training.io.model_source import load_model, saved_arguments
 from training.io.run_config import read_run_config
+from training.io.text_lines import read_lines
 from training.loop.tensorboard_events import drop_after
+from training.protocols.run_result import computed_once
+from training.reporting import run_report
 from training.reporting.read_metrics import read_metrics
 
 # What a command prints as one line.
@@ -48,6 +54,8 @@ def model():
     )
     for weight in model.weights:
         weight.assign(np.random.default_rng(0).normal(size=weight.shape))
+    model.class_names = ["crow", "finch"]
+    model.preprocessing = "decode|resize(8)|value_range(-1,1)"
     return model
 
 
@@ -94,23 +102,23 @@ def test_npz(attack, reads, model, tmp_path):
     )
 
 
-def test_safetensors_and_their_json(attack, reads, tmp_path):
+def test_safetensors_and_their_json(attack, reads, cases, golden, build_case, load_case, tmp_path):
     from safetensors.numpy import save
 
-    vit = keras_vit.create_model("ViT-Ti/16", image_size=32, num_classes=2, num_layers=1)
-    keras_vit.save_checkpoint(vit, tmp_path / "good.npz")
-    arrays = {"pos_embed": np.zeros((1, 5, 192), "float32"), "norm.weight": np.ones(192, "float32")}
-    read = reads("timm/model.safetensors", lambda file: keras_vit.load_checkpoint(vit, file))
-    attack("safetensors", 60, save(arrays), read, CLEAR)
+    case = cases["timm"]
+    timm = build_case(case)
+    read = reads("timm/model.safetensors", lambda file: load_case(timm, case, file))
+    attack("safetensors", 60, save(golden.checkpoint(case)), read, CLEAR)
 
-    folder = tmp_path / "hf"
+    case, folder = cases["hf"], tmp_path / "hf"
+    arrays, hugging_face = golden.checkpoint(case), build_case(case)
     folder.mkdir()
     (folder / "part.safetensors").write_bytes(save(arrays))
     index = {"weight_map": dict.fromkeys(arrays, "part.safetensors")}
-    config = {"model_type": "vit", "hidden_size": 192, "num_hidden_layers": 1}
+    config = {"model_type": "vit", "hidden_size": 48, "num_hidden_layers": 3}
 
     def load(_):
-        return keras_vit.load_checkpoint(vit, folder)
+        load_case(hugging_face, case, folder)
 
     name = "hf/model.safetensors.index.json"
     attack("safetensors index", 60, json.dumps(index).encode(), reads(name, load), CLEAR)
@@ -124,6 +132,8 @@ def test_keras_files(attack, reads, model, tmp_path):
     content = (tmp_path / "good.keras").read_bytes()
     read = reads("model.keras", load_model)
     attack("keras", 12, content, read, CLEAR)
+    load = reads("model.keras", lambda file: keras_vit.load_checkpoint(model, file))
+    attack("keras, as a checkpoint", 6, content, load, CLEAR)
     arguments = reads("model.keras", saved_arguments)
     attack("keras, arguments", 40, content, arguments, CLEAR)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -145,6 +155,24 @@ def test_files_of_a_run(attack, reads, tmp_path):
     attack("config.json", 400, content, reads("config.json", read_run_config), CLEAR)
     rows = b"step,loss,eval_top1\r\n" + b"".join(b"%d,0.%d,\r\n" % (i, i) for i in range(50))
     attack("metrics.csv", 400, rows, reads("metrics.csv", read_metrics), CLEAR)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, labels=np.arange(200) % 3, num_classes=np.array(3))
+    kept = reads("evaluation.npz", run_report.kept_evaluation)
+    attack("evaluation.npz", 200, buffer.getvalue(), kept, CLEAR)
+
+
+def test_what_protocols_keep(attack, reads):
+    result = json.dumps({"config": {}, "result": {"top1": 0.5, "count": 10}}).encode()
+    read = reads("result.json", lambda file: computed_once(file, dict))
+    attack("result.json", 200, result, read, CLEAR)
+    buffer = io.BytesIO()
+    np.savez(buffer, features=np.ones((20, 4), "float32"), labels=np.arange(20))
+    read = reads("features.npz", features.kept)
+    attack("cached features", 100, buffer.getvalue(), read, CLEAR)
+    buffer = io.BytesIO()
+    np.save(buffer, np.arange(50))
+    read = reads("offsets.npy", lambda file: tfrecords.kept(file, 50))
+    attack("cached offsets", 200, buffer.getvalue(), read, CLEAR)
 
 
 def test_tensorboard_events(attack, reads, tmp_path):
@@ -173,12 +201,37 @@ def test_checkpoints_of_a_run(attack, reads, tmp_path):
         (tmp_path / "checkpoints" / name).write_bytes(content)
 
 
+def test_checkpoints_of_jax(attack, reads, tmp_path):
+    jax_checkpoints = pytest.importorskip("training.engines.jax.training_checkpoints")
+    folder = tmp_path / "checkpoints"
+    saver = jax_checkpoints.Checkpoints(folder)
+    saver.save(1, {"numbers": {"a": np.ones(500)}})
+    saver.wait()
+
+    def newest(_):
+        return jax_checkpoints.read_arrays(folder, jax_checkpoints.Checkpoints(folder).newest())
+
+    for name in ("files.json", "_METADATA", "manifest.ocdbt"):
+        file = folder / "checkpoint-1" / name
+        content = file.read_bytes()
+        read = reads(file.relative_to(tmp_path), newest)
+        attack(f"run's {name} of JAX", 60, content, read, CLEAR)
+        file.write_bytes(content)
+
+
 def test_modules(attack, reads, model, tmp_path):
     directory = export.to_hub(model, tmp_path / "module", labels=["a", "b"])
     content = (directory / "saved_model.pb").read_bytes()
     load = reads("module/saved_model.pb", lambda file: HubModule(file.parent))
     attack("saved_model.pb", 2, content, load, CLEAR)
+    load = reads("module/saved_model.pb", lambda file: load_frozen(file.parent))
+    attack("saved_model.pb, predicting", 2, content, load, CLEAR)
     (directory / "saved_model.pb").write_bytes(content)
+    for name, count in (("labels.txt", 60), ("interface.json", 200)):
+        content = (directory / "assets" / name).read_bytes()
+        texts = reads(f"module/assets/{name}", lambda file: exported(file.parents[1]))
+        attack(f"hub's {name}", count, content, texts, CLEAR)
+        (directory / "assets" / name).write_bytes(content)
     archive = tar_archive.pack(directory, tmp_path / "module.tar.gz").read_bytes()
 
     def unpack(file):
@@ -194,9 +247,17 @@ def test_modules(attack, reads, model, tmp_path):
 def test_tflite(attack, reads, model, tmp_path):
     content = export.to_tflite(model, tmp_path / "good.tflite").read_bytes()
     attack("tflite, inspected", 200, content, reads("model.tflite", TFLiteFile), CLEAR)
-    texts = reads("model.tflite", lambda file: (labels_of(file), interface_of(file)))
+    infer = reads("model.tflite", lambda file: load_frozen(file).logits(np.zeros((1, 8, 8, 3))))
+    attack("tflite, predicting", 60, content, infer, CLEAR)
+    texts = reads("model.tflite", exported)
     attack("tflite, its texts", 100, content, texts, CLEAR)
     attack("tflite, the end of its texts", 100, content[-600:], texts, CLEAR)
+
+
+def exported(path):
+    """Reads the texts inside of what is exported, as predicting does."""
+    labels_of(path)
+    Preprocess(interface_of(path).get("preprocessing") or "decode")
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF"])
@@ -208,6 +269,8 @@ def test_images(kind, attack, reads):
     Image.fromarray(pixels).save(buffer, kind)
     read = reads("image", lambda file: read_images([file], "decode|resize(8)"))
     attack(kind, 60, buffer.getvalue(), read, CLEAR, size=2**29)
+    photo = reads("photo", read_photo)
+    attack(f"{kind}, by Pillow", 60, buffer.getvalue(), photo, CLEAR, size=2**29)
 
 
 def test_folders_and_arrays_of_images(attack, reads, tmp_path):
@@ -225,6 +288,15 @@ def test_data_sets(attack, reads, tmp_path):
     read = reads(name, lambda file: tfds_folder.read(file.parent))
     attack("dataset_info.json", 200, content, read, CLEAR)
     info.write_bytes(content)
+    info.with_name("label.labels.txt").write_text("".join(f"{digit}\n" for digit in range(10)))
+    for file in (info.with_name("features.json"), info.with_name("label.labels.txt")):
+        content = file.read_bytes()
+        read = reads(
+            file.relative_to(tmp_path),
+            lambda _: dataset_lookup.get("tfds:sklearn_digits", tmp_path),
+        )
+        attack(file.name, 200, content, read, CLEAR)
+        file.write_bytes(content)
     records = sorted(tmp_path.rglob("*test.tfrecord*"))[0]
 
     def examples(_):
@@ -233,14 +305,14 @@ def test_data_sets(attack, reads, tmp_path):
 
     errors = (*CLEAR, tf.errors.OpError)
     read = reads(records.relative_to(tmp_path), examples)
-    attack("tfrecords", 6, records.read_bytes()[:20_000], read, errors)
+    attack("tfrecords", 6, records.read_bytes(), read, errors)
 
 
 def test_texts(attack, reads):
     def text(function):
         return lambda content: function(content.decode("utf-8", "replace"))
 
-    operations = b"decode|inception_crop(8)|flip_lr|randaug(2,15)|value_range(-1,1)|onehot(10)"
+    operations = b"decode|inception_crop(8)|flip_lr|randaugment(2,15)|value_range(-1,1)|one_hot(10)"
     attack("preprocessing", 300, operations, text(Preprocess), CLEAR)
     attack(
         "splits",
@@ -254,3 +326,4 @@ def test_texts(attack, reads):
     attack("TF_CONFIG", 300, json.dumps(job).encode(), cluster, CLEAR)
     labels = text(lambda value: checked_labels(value.split("\n")[:3], 3))
     attack("labels", 300, b"crow\nfinch\njay\n", labels, CLEAR)
+    attack("labels in a file", 100, b"crow\nfinch\njay\n", reads("labels.txt", read_lines), CLEAR)

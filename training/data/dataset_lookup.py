@@ -14,6 +14,7 @@ import os
 from training.data import image_folder, tfds_folder
 from training.data.dataset_spec import DatasetSpec
 from training.data.dataset_table import DATASETS, SHORT_NAMES
+from training.io.text_lines import read_text
 
 
 def get(name: str, data_dir: str | os.PathLike | None = None) -> DatasetSpec:
@@ -113,13 +114,20 @@ def _from_tfds(name: str, data_dir: str | os.PathLike | None) -> DatasetSpec:
 
 
 def _label_facts(found: tfds_folder.Prepared) -> tuple[int, tuple[str, ...] | None]:
-    features = json.loads((found.directory / "features.json").read_text(encoding="utf-8"))
-    members = features.get("featuresDict", {}).get("features", {})
-    label = members.get("label", {})
-    label = label.get("sequence", {}).get("feature", label)
-    if "image" not in members or "classLabel" not in label:
+    file = found.directory / "features.json"
+    try:
+        members = json.loads(read_text(file)).get("featuresDict", {}).get("features", {})
+        label = members.get("label", {})
+        label = label.get("sequence", {}).get("feature", label)
+        num_classes = int(label["classLabel"]["numClasses"]) if "classLabel" in label else 0
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(
+            f"Expected the features of a data set. {file} is damaged ({type(error).__name__}: "
+            f"{error}). Prepare the data set again."
+        ) from error
+    if "image" not in members or num_classes < 1:
         raise ValueError(
             f"Expected {found.name} to have the features `image` and `label` (a ClassLabel or a "
             f"sequence of them). Found: {', '.join(members)}."
         )
-    return int(label["classLabel"]["numClasses"]), tfds_folder.class_names(found.directory)
+    return num_classes, tfds_folder.class_names(found.directory)

@@ -11,6 +11,7 @@ import pathlib
 from typing import NamedTuple
 
 from training.io.local_path import local_path
+from training.io.text_lines import read_text
 
 
 class NotPreparedError(FileNotFoundError):
@@ -121,7 +122,7 @@ def class_names(directory: pathlib.Path, label: str = "label") -> tuple[str, ...
     file = directory / f"{label}.labels.txt"
     if not file.is_file():
         return None
-    return tuple(file.read_text(encoding="utf-8").splitlines())
+    return tuple(read_text(file).splitlines())
 
 
 def _version_key(text: str) -> tuple[int, ...] | None:

@@ -12,6 +12,7 @@ import hashlib
 import os
 import pathlib
 import struct
+import tokenize
 from collections.abc import Sequence
 
 import numpy as np
@@ -58,9 +59,8 @@ def read_record(path: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
 def _offsets(path: str, length: int) -> np.ndarray:
     stat = tf.io.gfile.stat(path)
     cache = _cache_file(path, stat) if stat.length >= _CACHE_FROM_BYTES else None
-    if cache and cache.is_file():
-        found = np.load(cache)
-    else:
+    found = kept(cache, length) if cache else None
+    if found is None:
         found = _scan(path, stat.length)
         if cache:
             _save(cache, found)
@@ -95,6 +95,15 @@ def _cache_file(path: str, stat) -> pathlib.Path:
     root = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     key = hashlib.sha256(f"{path}\0{stat.length}\0{stat.mtime_nsec}".encode()).hexdigest()
     return pathlib.Path(root, "keras_vit", "record_offsets", f"{key}.npy")
+
+
+def kept(cache: pathlib.Path, length: int) -> np.ndarray | None:
+    """Returns the offsets that were kept, or None if there are none, or they are damaged."""
+    try:
+        found = np.load(cache)
+    except (OSError, ValueError, EOFError, MemoryError, tokenize.TokenError):
+        return None
+    return found if found.shape == (length,) and found.dtype == np.int64 else None
 
 
 def _save(cache: pathlib.Path, found: np.ndarray) -> None:

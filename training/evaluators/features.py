@@ -4,11 +4,11 @@ import hashlib
 import json
 import os
 import pathlib
-import zipfile
 from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
+from keras_vit.checkpoints.array_files import DAMAGE
 from training.io.atomic import whole_file
 
 
@@ -63,7 +63,7 @@ def cached(
     directory = pathlib.Path(directory)
     text = json.dumps(key, sort_keys=True)
     path = directory / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.npz"
-    stored = _read(path)
+    stored = kept(path)
     if stored is not None:
         return stored
     features, labels = compute()
@@ -72,9 +72,10 @@ def cached(
     return features, labels
 
 
-def _read(path):
+def kept(path: os.PathLike) -> tuple[np.ndarray, np.ndarray] | None:
+    """Returns the features and labels of a file of `cached`; None without one, or if damaged."""
     try:
         with np.load(path) as file:
             return file["features"], file["labels"]
-    except (FileNotFoundError, zipfile.BadZipFile, EOFError, ValueError, KeyError):
+    except DAMAGE:
         return None

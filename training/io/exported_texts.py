@@ -6,6 +6,9 @@ import pathlib
 import zipfile
 from typing import Any
 
+from keras_vit.predict import ACTIVATIONS
+from training.io.text_lines import read_text
+
 
 def labels_of(path: str | os.PathLike) -> list[str] | None:
     """Returns the class names inside of a TF-Hub module or TFLite file, or None without any.
@@ -29,6 +32,10 @@ def interface_of(path: str | os.PathLike) -> dict[str, Any]:
         raise _damaged(path, error) from error
     if not isinstance(interface, dict):
         raise _damaged(path, "its interface.json is no object")
+    if not isinstance(interface.get("preprocessing", ""), str):
+        raise _damaged(path, f"its preprocessing is {interface['preprocessing']!r}")
+    if interface.get("activation") not in (None, *ACTIVATIONS):
+        raise _damaged(path, f"its activation is {interface['activation']!r}")
     return interface
 
 
@@ -40,7 +47,7 @@ def _text(path, name):
     path = pathlib.Path(path)
     if path.is_dir():
         file = path / "assets" / name
-        return file.read_text(encoding="utf-8") if file.is_file() else None
+        return read_text(file) if file.is_file() else None
     if not zipfile.is_zipfile(path):
         # The texts are an archive behind the model, and their names outlive its end.
         if any(each in path.read_bytes() for each in (b"labels.txt", b"interface.json")):

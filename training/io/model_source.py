@@ -158,11 +158,18 @@ def load_hub_module(directory: str | os.PathLike) -> Callable:
     """Loads a TF-Hub module: it can be called on images in [0, 1].
 
     Raises:
-        ValueError: if it is a SavedModel with signatures only.
+        ValueError: if it is damaged, or a SavedModel with signatures only.
     """
     import tensorflow as tf
 
-    module = tf.saved_model.load(str(directory))
+    try:
+        module = tf.saved_model.load(str(directory))
+    except Exception as error:
+        # Damage shows as any of a dozen errors, depending on which file has it.
+        raise ValueError(
+            f"{directory} cannot be loaded as a TF-Hub module: {type(error).__name__}: "
+            f"{' '.join(str(error).split())[:500]}. Export the model again."
+        ) from error
     if not callable(module):
         raise ValueError(
             f"Expected a TF-Hub module that can be called on images. Received: {directory}, a "

@@ -1,10 +1,26 @@
-"""Text files of one thing a line, such as class names."""
+"""Text files, and those of one thing a line, such as class names."""
 
 import os
 import pathlib
 
 
+def read_text(path: str | os.PathLike) -> str:
+    """Returns the text of a file in UTF-8.
+
+    Raises:
+        ValueError: naming it, if it is not in UTF-8.
+        OSError: if it cannot be read.
+    """
+    try:
+        return pathlib.Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"Expected a text in UTF-8. Received: {path} ({error})") from error
+
+
 def read_lines(path: str | os.PathLike) -> list[str]:
-    """Returns the lines of a text file in UTF-8 that are not blank, without space around them."""
-    lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
-    return [line.strip() for line in lines if line.strip()]
+    """Returns the lines of a text file in UTF-8 that are not blank, without space around them.
+
+    Raises:
+        ValueError, OSError: as `read_text`.
+    """
+    return [line.strip() for line in read_text(path).splitlines() if line.strip()]

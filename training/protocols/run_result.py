@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 
 from training.errors import Diverged, UsageError
 from training.io.atomic import write_text
+from training.io.text_lines import read_text
 from training.reporting.read_metrics import read_metrics
 
 RESULT = "result.json"
@@ -89,10 +90,21 @@ def train_run(config: ConfigDict, workdir: pathlib.Path) -> RunResult:
 
 
 def computed_once(file: pathlib.Path, compute: Callable[[], dict]) -> dict:
-    """Returns the JSON of `file`, which is what `compute` returns where there is none yet."""
+    """Returns the JSON of `file`, which is what `compute` returns where there is none yet.
+
+    Raises:
+        ValueError: if the file is damaged.
+    """
     if not file.exists():
         write_text(file, json.dumps(compute(), indent=2, sort_keys=True) + "\n")
-    return json.loads(file.read_text())
+    try:
+        found = json.loads(read_text(file))
+        if isinstance(found, dict):
+            return found
+        error: Exception = TypeError(f"it holds a {type(found).__name__}")
+    except (ValueError, RecursionError) as damage:
+        error = damage
+    raise ValueError(f"{file} is damaged ({error}). Delete it to compute it again.") from error
 
 
 def _last_scores(workdir: pathlib.Path) -> RunResult:

@@ -6,6 +6,7 @@ import pathlib
 
 import numpy as np
 
+from keras_vit.checkpoints.array_files import DAMAGE
 from training.evaluators.frozen_model import rollout_of
 from training.io.atomic import whole_file, write_text
 from training.io.model_source import load_model
@@ -81,8 +82,7 @@ def _evaluated(run, source, config):
     except FileNotFoundError:
         if not file.exists():
             raise
-        with np.load(file) as kept:
-            results = dict(kept)
+        results = kept_evaluation(file)
     classes = np.arange(int(results["num_classes"]))
     names = source.class_names or list(map(str, classes))
     if len(classes) > MAX_CLASSES:
@@ -103,6 +103,22 @@ def _evaluated(run, source, config):
         for position, index in enumerate(results["chosen"])
     ]
     return {"confusion": confusion, "names": names, "examples": examples}
+
+
+def kept_evaluation(file: pathlib.Path) -> dict[str, np.ndarray]:
+    """Returns the arrays of `EVALUATION`.
+
+    Raises:
+        ValueError: if the file is damaged.
+    """
+    try:
+        with np.load(file) as kept:
+            return dict(kept)
+    except DAMAGE as error:
+        raise ValueError(
+            f"{file} is damaged ({type(error).__name__}: {error}). It is written again where the "
+            "evaluation split is: name its folder with --data_dir."
+        ) from error
 
 
 def _results(model, config):

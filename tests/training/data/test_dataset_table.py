@@ -81,3 +81,15 @@ def test_tfds_names_that_are_missing(tmp_path):
 def test_the_table_needs_no_tensorflow():
     code = "import sys, training.data.dataset_lookup; assert 'tensorflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"\xff", b'{"featuresDict": 3}', b'{"featuresDict": {"features": []}}']
+)
+def test_damaged_features_are_named(content, tmp_path):
+    folder = tmp_path / "my_set" / "1.0.0"
+    folder.mkdir(parents=True)
+    (folder / "dataset_info.json").write_text('{"name": "my_set", "version": "1.0.0"}')
+    (folder / "features.json").write_bytes(content)
+    with pytest.raises(ValueError, match=r"features\.json is damaged .* Prepare the data set"):
+        dataset_lookup.get("tfds:my_set", tmp_path)

@@ -67,3 +67,14 @@ def test_a_cache_that_cannot_be_written_is_no_error(file, tmp_path, monkeypatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(tfrecords, "_CACHE_FROM_BYTES", 1)
     assert len(tfrecords.offsets([str(file)], [5])[0]) == 5
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"no array"])
+def test_a_damaged_cache_is_written_again(content, file, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(tfrecords, "_CACHE_FROM_BYTES", 1)
+    (first,) = tfrecords.offsets([str(file)], [5])
+    (kept,) = (tmp_path / "cache").rglob("*.npy")
+    kept.write_bytes(content)
+    np.testing.assert_array_equal(tfrecords.offsets([str(file)], [5])[0], first)
+    np.testing.assert_array_equal(np.load(kept), first)

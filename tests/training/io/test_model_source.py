@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 
 import keras_vit
-from training.io.model_source import load_model, resizing, saved_arguments
+from training.io.model_source import (
+    load_hub_module,
+    load_model,
+    resizing,
+    saved_arguments,
+)
 
 CONFIG = {
     "dataset": "digits",
@@ -116,3 +121,10 @@ def test_a_run_says_what_its_model_says_and_not_what_its_folder_would(tmp_path):
     model.save(tmp_path / "model.keras")
     assert load_model(tmp_path).class_names is None
     assert saved_arguments(tmp_path / "model.keras") == model.arguments
+
+
+@pytest.mark.parametrize("content", [b"", b"\x08\x01", b"no module"])
+def test_a_damaged_module_is_named(content, tmp_path):
+    (tmp_path / "saved_model.pb").write_bytes(content)
+    with pytest.raises(ValueError, match=r"loaded as a TF-Hub module: .*Export the model again"):
+        load_hub_module(tmp_path)

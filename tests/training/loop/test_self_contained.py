@@ -63,7 +63,10 @@ def test_a_run_whose_folder_is_gone(folder, tiny, tmp_path, capsys):
     assert (
         again[again.index(start) : again.index(end)] == first[first.index(start) : first.index(end)]
     )
-    (run / "evaluation.npz").unlink()
     capsys.readouterr()
+    (run / "evaluation.npz").write_bytes((run / "evaluation.npz").read_bytes()[:100])
+    assert report.main([str(run)]) == 2
+    assert "evaluation.npz is damaged (" in capsys.readouterr().err
+    (run / "evaluation.npz").unlink()
     assert report.main([str(run)]) == 2
     assert "does not exist" in capsys.readouterr().err

@@ -6,7 +6,7 @@ import pytest
 
 from training.configs import finetune
 from training.errors import Diverged, TrainingError, UsageError
-from training.protocols.run_result import RunResult, train_run
+from training.protocols.run_result import RunResult, computed_once, train_run
 
 
 @pytest.fixture
@@ -69,3 +69,11 @@ def test_divergence_is_a_result_and_other_failures_are_not(trainer, tmp_path):
     with pytest.raises(TrainingError, match="worker"):
         train_run(config, tmp_path / "other")
     assert not (tmp_path / "other" / "result.json").exists()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "[" * 10_000, "\udcff"])
+def test_a_damaged_result_is_named(content, tmp_path):
+    file = tmp_path / "result.json"
+    file.write_text(content, errors="surrogateescape")
+    with pytest.raises(ValueError, match=r"result\.json is damaged .* Delete it to compute it"):
+        computed_once(file, dict)

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from training.errors import first_line
-from training.io.pattern_free import pattern_free
 
 logger = logging.getLogger("training")
 
@@ -34,24 +33,18 @@ class TensorFlowState(NamedTuple):
 
 def newest_step(directory: str | os.PathLike) -> int | None:
     """Returns the step of the newest state in a folder, readable or not, or None."""
-    paths = _paths(directory)
+    # Not above, as it brings TensorFlow.
+    from training.io.tensorflow_values import state_paths
+
+    paths = state_paths(directory)
     return int(paths[-1].rpartition("-")[2]) if paths else None
-
-
-def _paths(directory):
-    if not os.path.exists(os.path.join(directory, "checkpoint")):
-        return []
-    import tensorflow as tf
-
-    state = tf.train.get_checkpoint_state(pattern_free(os.path.abspath(directory)))
-    return list(state.all_model_checkpoint_paths) if state else []
 
 
 def read_newest(directory: str | os.PathLike) -> TensorFlowState | None:
     """Returns the newest state that can be read, or None."""
-    from training.io.tensorflow_values import read_values
+    from training.io.tensorflow_values import read_values, state_paths
 
-    for path in reversed(_paths(directory)):
+    for path in reversed(state_paths(directory)):
         try:
             values = {
                 name.removesuffix(_VALUE): value

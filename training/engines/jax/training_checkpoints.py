@@ -82,7 +82,10 @@ class Checkpoints:
             reason = _damage(path)
             if not reason:
                 for old in damaged:
-                    old.rename(old.with_name(f"damaged-{old.name}"))
+                    aside = old.with_name(f"damaged-{old.name}")
+                    # Of the same step, when that was damaged before.
+                    shutil.rmtree(aside, ignore_errors=True)
+                    old.rename(aside)
                 return step
             logger.error(
                 "The checkpoint %s cannot be read (%s). Using the one before.", path, reason
@@ -206,9 +209,9 @@ def _digests(path):
 def _damage(path):
     """Returns what is wrong with the files of a state, or nothing."""
     try:
-        written = json.loads((path / _DIGESTS).read_text())
+        written = dict(json.loads((path / _DIGESTS).read_text()))
         found = _digests(path)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         return first_line(error)
     wrong = [name for name in written if found.get(name) != written[name]]
     return f"{wrong[0]} is not as it was written" if wrong else ""

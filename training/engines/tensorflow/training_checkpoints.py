@@ -15,7 +15,7 @@ import tensorflow as tf
 from training.engines.base import Numbers, last_good
 from training.errors import TrainingError, first_line
 from training.io.pattern_free import pattern_free
-from training.io.tensorflow_values import read_values
+from training.io.tensorflow_values import listed_paths, read_values, state_paths
 
 logger = logging.getLogger("training")
 
@@ -25,6 +25,8 @@ _FOLDER = re.compile(rf"{PREFIX}-\d+_temp")
 _PART = re.compile(
     rf"(?P<state>{PREFIX}-\d+)\.(index|data-\d+-of-\d+)(?P<unfinished>\.tempstate\d+)?"
 )
+# The list of states, before it has its name.
+_LIST = re.compile(r"checkpoint\.tmp[0-9a-f]+")
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
@@ -77,9 +79,8 @@ class Checkpoints:
         Raises:
             TrainingError: if there are states and none can be read.
         """
-        state = tf.train.get_checkpoint_state(self._folder)
-        paths = list(state.all_model_checkpoint_paths) if state else []
-        damaged = []
+        paths = state_paths(self.directory)
+        damaged: list[str] = []
         while paths:
             path = paths[-1]
             try:
@@ -95,9 +96,9 @@ class Checkpoints:
                 )
                 damaged.append(paths.pop())
                 continue
-            if damaged and self.writes:
-                self._set_aside(damaged, paths)
             if self.writes:
+                self._set_aside(damaged)
+                self._list(paths)
                 self._remove_unfinished(paths)
             self.saved_step = self.step
             self.numbers = {
@@ -111,17 +112,28 @@ class Checkpoints:
                 f"None of the checkpoints in {self.directory} can be read: "
                 f"{', '.join(map(os.path.basename, damaged))}. Move the folder away to start anew."
             )
+        if self.writes and os.path.isdir(self.directory):
+            self._remove_unfinished([])
         return None
 
-    def _set_aside(self, damaged, kept):
+    def _set_aside(self, damaged):
         for path in damaged:
             for file in glob.glob(glob.escape(path) + ".*"):
                 folder, name = os.path.split(file)
                 os.replace(file, os.path.join(folder, f"damaged-{name}"))
+
+    def _list(self, paths):
+        """Writes which states there are, if that is not what the folder says."""
+        if listed_paths(self.directory) == paths:
+            return
         # Without folders, so that the run can be moved.
-        names = [os.path.basename(path) for path in kept]
+        names = [os.path.basename(path) for path in paths]
         tf.compat.v1.train.update_checkpoint_state(
-            self._folder, names[-1], all_model_checkpoint_paths=names
+            self._folder,
+            names[-1],
+            all_model_checkpoint_paths=names,
+            # Of any time: states without one would be kept for ever.
+            all_model_checkpoint_timestamps=[1.0] * len(names),
         )
 
     def _remove_unfinished(self, paths):
@@ -131,7 +143,9 @@ class Checkpoints:
             part = _PART.fullmatch(file.name)
             if file.is_dir() and _FOLDER.fullmatch(file.name):
                 shutil.rmtree(file)
-            elif part and (part["unfinished"] or part["state"] not in kept):
+            elif _LIST.fullmatch(file.name) or (
+                part and (part["unfinished"] or part["state"] not in kept)
+            ):
                 file.unlink()
 
     def save(self, numbers: Numbers | None = None) -> None:

@@ -1,6 +1,7 @@
 """Images that claim more pixels than anybody means are refused by their header."""
 
 import io
+import os
 import struct
 import zlib
 
@@ -9,6 +10,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from keras_vit import photos
 from training.data.preprocessing import pixel_limit
 from training.data.preprocessing.preprocess import Preprocess
 
@@ -63,3 +65,18 @@ def test_what_is_no_image_is_left_to_the_decoder(content):
 def test_images_of_arrays_are_left_alone():
     image = np.zeros((4, 4, 3), np.uint8)
     np.testing.assert_array_equal(Preprocess("decode")(tf.constant(image), (0, 0)), image)
+
+
+@pytest.mark.parametrize("kind", [*FORMATS, "TIFF", "WEBP"])
+def test_pillow_is_held_to_the_same_limit(kind, monkeypatch):
+    assert photos.MAX_PIXELS == pixel_limit.MAX_PIXELS
+    monkeypatch.setattr(photos, "MAX_PIXELS", 1200)
+    assert photos.read_photo(io.BytesIO(encode(kind))).shape == (30, 40, 3)
+    with pytest.raises(ValueError, match="at most 1200 pixels, received 41 x 30"):
+        photos.read_photo(io.BytesIO(encode(kind, 41, 30)))
+
+
+def test_a_pipe_is_no_photo(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jpg")
+    with pytest.raises(ValueError, match=r"pipe\.jpg cannot be .* it is no regular file"):
+        photos.read_photo(tmp_path / "pipe.jpg")

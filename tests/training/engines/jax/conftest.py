@@ -14,14 +14,23 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.timeout(2400))
 
 
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory):
+    """Where processes keep what they compile, so that the next one need not."""
+    return tmp_path_factory.mktemp("compiled")
+
+
 @pytest.fixture
-def jax_environment():
+def jax_environment(compiled):
     """Returns the environment of a process with so many simulated devices."""
 
     def environment(devices=1):
         return {
             "KERAS_BACKEND": "jax",
             "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+            "JAX_COMPILATION_CACHE_DIR": str(compiled),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         }
 
     return environment

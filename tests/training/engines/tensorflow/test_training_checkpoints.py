@@ -63,8 +63,8 @@ def test_remains_of_a_killed_process_are_removed(tmp_path):
     files = sorted(tmp_path.iterdir())
     (tmp_path / "checkpoint-60_temp").mkdir()
     (tmp_path / "checkpoint-60_temp" / "part-00000-of-00001.index").touch()
-    for name in ("60.index", "60.data-00000-of-00001", "2.index.tempstate123"):
-        (tmp_path / f"checkpoint-{name}").touch()
+    for name in ("-60.index", "-60.data-00000-of-00001", "-2.index.tempstate123", ".tmp12ab"):
+        (tmp_path / f"checkpoint{name}").touch()
     # Of JAX's engine, and of a state that was set aside.
     for kept in ("checkpoint-9", "damaged-checkpoint-1.index"):
         (tmp_path / kept).mkdir()
@@ -73,6 +73,39 @@ def test_remains_of_a_killed_process_are_removed(tmp_path):
     assert (tmp_path / "checkpoint-60_temp").exists()
     assert Checkpoints(tmp_path, state_of(0)).restore() == 2
     assert sorted(tmp_path.iterdir()) == sorted(files)
+
+
+def test_remains_of_the_first_state_are_removed(tmp_path):
+    (tmp_path / "checkpoint-60_temp").mkdir()
+    (tmp_path / "checkpoint-60.data-00000-of-00001").touch()
+    (tmp_path / "checkpoint-60.index.tempstate1").touch()
+    assert Checkpoints(tmp_path, state_of(0)).restore() is None
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("content", [None, b"", b"model_checkpoint_path: 5", b"\xff{"])
+def test_the_list_of_states_is_missing_or_damaged(content, tmp_path):
+    state = state_of(0)
+    checkpoints = Checkpoints(tmp_path, state)
+    # In the order of steps, not of names.
+    state["optimizer"].iterations.assign(8)
+    for _ in range(2):
+        advance(state)
+        checkpoints.save()
+    listed = tmp_path / "checkpoint"
+    listed.unlink() if content is None else listed.write_bytes(content)
+    assert tensorflow_states.newest_step(tmp_path) == 10
+    again = state_of(0)
+    restored = Checkpoints(tmp_path, again)
+    assert restored.restore() == 10
+    np.testing.assert_array_equal(again["weights"], np.full(30_000, 2.0))
+    # What was saved before is still pushed out.
+    advance(again)
+    restored.save()
+    assert sorted(file.name for file in tmp_path.glob("*.index")) == [
+        "checkpoint-10.index",
+        "checkpoint-11.index",
+    ]
 
 
 def test_only_the_newest_checkpoints_are_kept(tmp_path):

@@ -1,0 +1,175 @@
+"""Killed, or failed by the file system, at each change of a file in turn: nothing is lost.
+
+What is opened, written, renamed and removed is counted below Python, where TensorFlow, HDF5 and
+JAX's checkpoints write as well.
+"""
+
+import os
+import pathlib
+import random
+import shutil
+import signal
+
+import keras
+import numpy as np
+import pytest
+
+from export.verification.runtimes.hub_module import HubModule
+from tests.tiny_vit import tiny_vit
+
+SEED = int(os.environ.get("FUZZ_SEED", "0"))
+TINY = pathlib.Path(__file__).parents[1] / "training" / "processes" / "tiny.py"
+OPTIONS = (
+    "total_steps=8",
+    "steps_per_call=2",
+    "log_every_steps=2",
+    "eval_every_steps=4",
+    "checkpoint_every_steps=4",
+    "eval_split=test[:16]",
+)
+# How many of the changes are tried, times the lane's factor; all are for `make test-changes`.
+SOME = pytest.param(4, marks=pytest.mark.long, id="some")
+ALL = pytest.param(None, marks=[pytest.mark.slow, pytest.mark.timeout(3600)], id="all")
+
+
+@pytest.fixture(params=["tensorflow", "jax"])
+def train(request, faulty, tiny, tmp_path):
+    """Returns a function that trains in a folder and returns status and output."""
+    modules = ["training.commands.train", "training.io.quiet_tensorflow", "tensorflow"]
+    if request.param == "jax":
+        pytest.importorskip("orbax.checkpoint")
+    modules += ["training.loop.trainer", f"training.engines.{request.param}.engine"]
+    # What a killed process compiled, the next one need not.
+    environment = {
+        "KERAS_BACKEND": request.param,
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "compiled"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+    run = faulty(environment, *modules)
+    options = [f"--config.{each}" for each in (*OPTIONS, f"data_dir={tiny().data_dir}")]
+
+    def start(folder, fault="none", number=0):
+        arguments = [f"--config={TINY}", f"--workdir={folder}", *options]
+        return run(folder, fault, number, "training.commands.train", arguments)
+
+    return start
+
+
+@pytest.fixture
+def chosen(request, times):
+    """Returns the changes that are tried, of as many as an undisturbed process has printed."""
+
+    def numbers(some, output):
+        every = range(1, 1 + int(output.split()[-2]))
+        rng = random.Random(f"{SEED}/{request.node.name}")
+        return sorted(rng.sample(every, min(times(some), len(every)))) if some else every
+
+    return numbers
+
+
+def files(folder):
+    """Returns what is in the folder of a run, without names that are others each time."""
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
+    return sorted(name for name in names if "tfevents" not in name and "/d/" not in name)
+
+
+def rows(folder):
+    """Returns the rows of `metrics.csv` without speed, the one column that two runs differ in."""
+    lines = (folder / "metrics.csv").read_text().splitlines()
+    return [[value for i, value in enumerate(line.split(",")) if i != 4] for line in lines]
+
+
+def assert_same_models(folder, other, said):
+    for name in ("model.keras", "best.keras"):
+        models = [keras.saving.load_model(each / name, compile=False) for each in (folder, other)]
+        for weights in zip(*(model.get_weights() for model in models), strict=True):
+            np.testing.assert_array_equal(*weights, err_msg=f"{name}: {said}")
+
+
+@pytest.mark.parametrize("fault", ["kill", "fail"])
+@pytest.mark.parametrize("some", [SOME, ALL])
+def test_training(some, fault, train, chosen, tally, tmp_path):
+    undisturbed = tmp_path / "undisturbed"
+    status, output = train(undisturbed)
+    assert status == 0, output
+    for number in chosen(some, output):
+        workdir = tmp_path / str(number)
+        status, output = train(workdir, fault, number)
+        said = f"{fault} {number}: {output}"
+        if fault == "kill":
+            assert status in (0, -signal.SIGKILL), said
+        else:
+            # What is only tidied up may fail.
+            assert status in (0, 1, 2), said
+            # The last line but the number of changes; JAX's checkpoints log more of their own.
+            assert status == 0 or output.splitlines()[-2].startswith("error: "), said
+        status, output = train(workdir)
+        assert status == 0, said + output
+        assert_same_models(workdir, undisturbed, said)
+        assert rows(workdir) == rows(undisturbed), said
+        assert files(workdir) == files(undisturbed), said
+        shutil.rmtree(workdir)
+        tally(f"training, {fault} at a change", "refused" if status else "read")
+
+
+@pytest.mark.long
+def test_training_is_the_same_where_files_are_slow(train, tmp_path):
+    for name, fault in (("quick", "none"), ("slow", "slow")):
+        status, output = train(tmp_path / name, fault)
+        assert status == 0, output
+    assert_same_models(tmp_path / "slow", tmp_path / "quick", output)
+    assert files(tmp_path / "slow") == files(tmp_path / "quick")
+
+
+@pytest.fixture
+def export(faulty, tmp_path):
+    """Returns a function that exports a small model and returns status and output."""
+    keras.utils.set_random_seed(0)
+    tiny_vit(num_layers=1).save(tmp_path / "source.keras")
+    run = faulty({}, "tests.fuzz.export_process")
+
+    def start(name, target, fault="none", number=0):
+        arguments = [name, str(tmp_path / "source.keras"), str(target)]
+        return run(target.parent, fault, number, "tests.fuzz.export_process", arguments)
+
+    return start
+
+
+def content(path):
+    """Returns {name: bytes} of a file, or of the files in a folder."""
+    found = [path, *path.rglob("*")]
+    return {str(each.relative_to(path)): each.read_bytes() for each in found if each.is_file()}
+
+
+def is_whole(target, before):
+    """Whether a file or folder is the one before, or a new one that is as good."""
+    now = content(target)
+    return now == before or (target.is_dir() and now.keys() == before.keys() and HubModule(target))
+
+
+@pytest.mark.parametrize("fault", ["kill", "fail"])
+@pytest.mark.parametrize("name", ["npz", "tflite", "hub"])
+@pytest.mark.parametrize("some", [SOME, ALL])
+def test_exports(some, name, fault, export, chosen, tally, tmp_path):
+    target = tmp_path / "exports" / f"model.{name}"
+    for _ in range(2):
+        status, output = export(name, target)
+        assert status == 0, output
+    before = content(target)
+    for number in chosen(some, output):
+        status, output = export(name, target, fault, number)
+        said = f"{fault} {number}: {status} {output}"
+        beside = [each for each in target.parent.iterdir() if each != target]
+        if fault == "fail":
+            assert not beside, said
+        for each in beside:
+            # A killed process leaves hidden what it had not finished, and in the moment between
+            # two renames of a folder the one before as well.
+            assert each.name.startswith("."), said
+            if not target.exists():
+                (each / "old").rename(target)
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+        assert is_whole(target, before), said
+        before = content(target)
+        tally(f"export {name}, {fault} at a change", "refused" if status else "read")

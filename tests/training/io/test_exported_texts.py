@@ -1,0 +1,47 @@
+"""Texts inside of what was exported: right, or refused by the name of the file."""
+
+import json
+
+import pytest
+
+from training.io.exported_texts import interface_of, labels_of
+
+
+@pytest.fixture
+def module(tmp_path):
+    (tmp_path / "assets").mkdir()
+    return tmp_path
+
+
+def test_nothing_known(module):
+    assert labels_of(module) is None
+    assert interface_of(module) == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"\xff", "UTF-8"),
+        (b"[]", "no object"),
+        (b"{", "Expecting property name"),
+        (b'{"preprocessing": 5}', "its preprocessing is 5"),
+        (b'{"activation": ["softmax"]}', r"its activation is \['softmax'\]"),
+    ],
+)
+def test_damaged_interfaces(content, reason, module):
+    (module / "assets" / "interface.json").write_bytes(content)
+    with pytest.raises(ValueError, match=f"damaged: .*{reason}.*Export the model again"):
+        interface_of(module)
+
+
+@pytest.mark.parametrize("activation", ["softmax", "sigmoid", None])
+def test_what_export_writes(activation, module):
+    written = {"preprocessing": "decode|resize(8)", "activation": activation}
+    (module / "assets" / "interface.json").write_text(json.dumps(written))
+    assert interface_of(module) == written
+
+
+def test_labels_that_are_no_text(module):
+    (module / "assets" / "labels.txt").write_bytes(b"crow\n\xe9\n")
+    with pytest.raises(ValueError, match=r"Expected a text in UTF-8. Received: .*labels\.txt"):
+        labels_of(module)

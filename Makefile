@@ -10,7 +10,7 @@ JAX_TESTS := tests/training/engines/jax
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .PHONY: help quickstart test lint test-all test-jax test-jax-all test-slow test-fuzz test-kills test-changes
-.PHONY: legacy tpu docs clean
+.PHONY: test-runtimes legacy tpu docs clean
 
 help: ## Name the commands.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -35,6 +35,9 @@ test-jax: $(VENV)/jax-installed ## The library's tests on Keras's JAX backend, a
 
 test-jax-all: test-jax ## And the JAX engine's kills, processes and meshes, which compile for long.
 	$(PYTEST) -m "long and not slow" $(JAX_TESTS) tests/benchmarks/libraries
+
+test-runtimes: $(VENV)/runtimes-installed ## Exports in a real Chromium, which it installs.
+	$(RUN) -m pytest -m "not slow" tests/export/web tests/export/verification
 
 test-kills: $(VENV)/jax-installed ## Thirty kills at random moments, both engines, one and two processes.
 	$(RUN) -m pytest -m slow $(JAX_TESTS) tests/training/loop/test_resume.py tests/training/engines/tensorflow/test_multiworker.py
@@ -70,6 +73,11 @@ $(VENV)/installed: requirements.lock setup.py
 
 $(VENV)/jax-installed: $(VENV)/installed requirements-jax.lock
 	@$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements-jax.lock
+	@touch $@
+
+$(VENV)/runtimes-installed: $(VENV)/installed requirements-runtimes.lock
+	@$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements-runtimes.lock
+	@command -v chromium google-chrome >/dev/null || $(RUN) -m playwright install --with-deps chromium
 	@touch $@
 
 $(VENV)/docs-installed: $(VENV)/installed requirements-docs.lock

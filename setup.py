@@ -37,7 +37,7 @@ setup(
     },
     python_requires=">=3.10,<3.14",
     packages=find_packages(include=[f"{name}*" for name in PACKAGES]),
-    package_data={name: ["py.typed", "imagenet_classes.txt"] for name in PACKAGES},
+    package_data={name: ["py.typed", "imagenet_classes.txt", "web/page/*"] for name in PACKAGES},
     entry_points={"console_scripts": ["keras-vit = export.console_script:script"]},
     install_requires=[
         "absl-py",
@@ -66,6 +66,7 @@ setup(
         "jax": JAX,
         "jax-cuda": [*JAX, "jax[cuda13]"],
         "jax-tpu": [*JAX, "jax[tpu]"],
+        "browser": ["playwright"],
         "bench": ["keras-hub", "timm", "torch", "jax", "flax", "onnxruntime"],
         "vtab": ["h5py", "opencv-python-headless"],
     },

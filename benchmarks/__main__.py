@@ -19,6 +19,7 @@ COMMANDS = {
     "startup": "import, build, load a checkpoint",
     "table_6_exaflops": "compute of the paper's training runs, or of one model",
     "tpu_compile": "the training step, compiled ahead of time for TPUs",
+    "web_page": "loading and answers of web pages, in a real Chromium",
 }
 ALIASES = {
     "cost": "table_6_exaflops",

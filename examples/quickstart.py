@@ -3,7 +3,8 @@
     python examples/quickstart.py [--workdir runs/quickstart] [--config.seed=0 …]
 
 Trains a small Vision Transformer on scikit-learn's handwritten digits, hands it over as a TF-Hub
-module and as TFLite files, and runs each of them in its real consumer on the test images.
+module and as TFLite files, and runs each of them in its real consumer on the test images. Last it
+writes a page that runs the model in a browser.
 """
 
 import argparse
@@ -32,6 +33,7 @@ def quickstart(workdir, overrides):
     import export
     from training.io.model_source import load_model
     from training.io.quiet_tensorflow import quiet_start
+    from training.reporting.run_report import report_run
 
     source = load_model(workdir)
     model, names = source.model, source.class_names
@@ -51,7 +53,10 @@ def quickstart(workdir, overrides):
             reports[f"TFLite {name}"] = verified(model, file, images, labels)
         keras_layer_error = error_in_hub_keras_layer(model, module, images)
 
-    show(workdir, reports, keras_layer_error)
+    of_each = [images[labels == digit][0] for digit in range(10)]
+    page = written_page(model, workdir / "web.html", names, of_each)
+    report_run(workdir)  # again: it links what was exported
+    show(workdir, reports, keras_layer_error, page)
     return 0 if all(report.ok for report in reports.values()) else 1
 
 
@@ -77,6 +82,19 @@ def verified(model, artifact, images, labels):
     return report
 
 
+def written_page(model, file, names, examples):
+    """Writes a page that runs the model in a browser, and returns its path or why there is none."""
+    import export
+
+    try:
+        return export.to_web(
+            model, file, labels=names, title="Handwritten digits", examples=examples,
+            single_file=True,
+        )  # fmt: skip
+    except (ValueError, OSError) as error:
+        return f"not written: {error}"
+
+
 def error_in_hub_keras_layer(model, module, images):
     """Returns the largest difference between the model and `hub.KerasLayer`, its usual consumer."""
     import numpy as np
@@ -92,7 +110,7 @@ def announce(text):
     Console().rule(f"[bold]{text}", align="left")
 
 
-def show(workdir, reports, keras_layer_error):
+def show(workdir, reports, keras_layer_error, page):
     from rich.console import Console
 
     from training.reporting.table import Table
@@ -124,6 +142,7 @@ def show(workdir, reports, keras_layer_error):
         "TFLite files": "*.tflite",
     }.items():
         console.print(f"  {label:<14} {workdir / file}")
+    console.print(f"  {'In a browser':<14} {page}")
     for name, report in reports.items():
         for failure in report.failures:
             console.print(f"[red]{name}: {failure}")

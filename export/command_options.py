@@ -3,6 +3,7 @@
 SOURCE          the model: a run directory, a .keras file, or with --model=NAME a checkpoint;
                 --against where an artifact comes first
 --output        what is written
+--calibration   images that ranges of activations are determined with
 --labels        class names, where they are not those of the run
 --dataset, --split, --data_dir, --count         the images that an artifact is verified on
 --json          where its report is written, besides the terminal
@@ -56,6 +57,15 @@ class ExportParser(CommandParser):
             metavar="FILE",
             type=local_path,
             help="text with a class name a line; default: those of the run's data set",
+        )
+
+    def add_calibration(self) -> None:
+        """Adds --calibration."""
+        self.add_argument(
+            "--calibration",
+            metavar="NAME",
+            help="images for int8, as --dataset; default: the run's training images, else "
+            "--dataset",
         )
 
     def add_images(self) -> None:

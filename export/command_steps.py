@@ -76,6 +76,14 @@ def images(
     )
 
 
+def calibration(options: argparse.Namespace, source: SourceModel) -> np.ndarray:
+    """Returns images to determine ranges with: training images, so that the test stays unseen."""
+    split = source.run.get("train_split")
+    if options.calibration or options.dataset or not split:
+        return images(options, source, dataset=options.calibration)[0]
+    return images(options, source, split=split)[0]
+
+
 def verify_written(
     options: argparse.Namespace, source: SourceModel, artifact: str | os.PathLike
 ) -> int:

@@ -5,6 +5,7 @@ operations.
 """
 
 import ast
+import inspect
 import os
 import stat
 from collections.abc import Callable
@@ -76,10 +77,22 @@ def prepare_photo(photo: Tensor, operations: str) -> np.ndarray:
         ValueError: for another operation, or a way of resizing other than bilinear and area.
     """
     image = np.asarray(photo)
+    for name, arguments in parsed_operations(operations):
+        image = _OPERATIONS[name](image, **arguments)
+    return np.asarray(image, "float32")
+
+
+def parsed_operations(operations: str) -> list[tuple[str, dict[str, Any]]]:
+    """Returns the operations of `prepare_photo`, each by its name and all of its arguments.
+
+    Raises:
+        ValueError: for another operation.
+    """
+    parsed = []
     for part in operations.split("|"):
         call = ast.parse(part.strip(), mode="eval").body
         name = getattr(getattr(call, "func", call), "id", "")
-        arguments = [ast.literal_eval(each) for each in getattr(call, "args", ())]
+        values = [ast.literal_eval(each) for each in getattr(call, "args", ())]
         keywords = {str(k.arg): ast.literal_eval(k.value) for k in getattr(call, "keywords", ())}
         if name not in _OPERATIONS:
             raise ValueError(
@@ -87,8 +100,11 @@ def prepare_photo(photo: Tensor, operations: str) -> np.ndarray:
                 f"{operations!r}. `python -m training predict` has all of them; or pass images "
                 "that are prepared, in [-1, 1]."
             )
-        image = _OPERATIONS[name](image, *arguments, **keywords)
-    return np.asarray(image, "float32")
+        bound = inspect.signature(_OPERATIONS[name]).bind(None, *values, **keywords)
+        bound.apply_defaults()
+        _, *arguments = bound.arguments.items()
+        parsed.append((name, dict(arguments)))
+    return parsed
 
 
 def _resize(image, size, method="bilinear", antialias=False):
@@ -140,7 +156,7 @@ def _area(new, old):
 
 _WEIGHTS: dict[str, Callable[[int, int], np.ndarray]] = {"bilinear": _bilinear, "area": _area}
 _OPERATIONS: dict[str, Callable[..., Any]] = {
-    "decode": lambda image, **_: image,
+    "decode": lambda image, channels=3: image,
     "resize": _resize,
     "resize_small": _resize_small,
     "central_crop": _central_crop,

@@ -29,11 +29,7 @@ def _parser():
     parser.add_argument(
         "--feature_vector", action="store_true", help="add a signature for the representation"
     )
-    parser.add_argument(
-        "--calibration",
-        metavar="NAME",
-        help="images for int8, as --dataset; default: the run's training images, else --dataset",
-    )
+    parser.add_calibration()
     parser.add_labels()
     parser.add_images()
     return parser
@@ -41,7 +37,14 @@ def _parser():
 
 def _export(options):
     import_tensorflow()
-    from export.command_steps import class_names, images, load_source, verify_written, write_json
+    from export.command_steps import (
+        calibration,
+        class_names,
+        images,
+        load_source,
+        verify_written,
+        write_json,
+    )
     from export.tflite.to_tflite import to_tflite_files
     from export.verification.verify import verify
 
@@ -55,7 +58,7 @@ def _export(options):
     to_tflite_files(
         source.model,
         files,
-        calibration=_calibration(options, source) if calibrated else None,
+        calibration=calibration(options, source) if calibrated else None,
         labels=class_names(options, source),
         batch_sizes=options.batch_sizes,
         feature_vector=options.feature_vector,
@@ -67,16 +70,6 @@ def _export(options):
     _table(reports).show()
     write_json(options.json, [report.to_dict() for report in reports])
     return 0 if all(report.ok for report in reports) else 1
-
-
-def _calibration(options, source):
-    """Returns images to determine ranges with: training images, so that the test stays unseen."""
-    from export.command_steps import images
-
-    split = source.run.get("train_split")
-    if options.calibration or options.dataset or not split:
-        return images(options, source, dataset=options.calibration)[0]
-    return images(options, source, split=split)[0]
 
 
 def _table(reports):

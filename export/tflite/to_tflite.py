@@ -18,11 +18,13 @@ from export.tflite.calibration import calibration_images
 from export.tflite.flatbuffer_tree import pack, share_equal_weights, unpack
 from export.tflite.mediapipe_metadata import LABELS_FILE, add_metadata, append_texts
 from export.tflite.quantization import CALIBRATED, QUANTIZATIONS, quantize
+from keras_vit.analysis.attention_rollout import rollout_endpoint
 from keras_vit.typing import Tensor
 from training.io.atomic import whole_file
 
 CALIBRATION_IMAGES = 200
 MAIN_SIGNATURE = "serving_default"
+ROLLOUT_SIGNATURE = "attention_rollout"
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +38,7 @@ def to_tflite(
     labels: Sequence[str] | None = None,
     batch_sizes: Sequence[int] = (),
     feature_vector: bool = False,
+    attention_rollout: bool = False,
     activation: str = "softmax",
 ) -> pathlib.Path:
     """Writes a model as a TFLite file.
@@ -65,6 +68,9 @@ def to_tflite(
         batch_sizes: each adds a signature "batch_N" on the same weights.
         feature_vector: whether to add a signature "feature_vector" that gives
             the `representation`.
+        attention_rollout: whether to add a signature "attention_rollout" that gives
+            `rollout`, (1, rows, columns) in [0, 1]: how much the output draws from
+            each patch, see `keras_vit.analysis.attention_rollout`.
         activation: "softmax" or "sigmoid", which the file says that its logits want.
 
     Returns:
@@ -72,7 +78,8 @@ def to_tflite(
 
     Raises:
         ExportError: if the model is of another package, or the images are not what it takes.
-        ValueError: if an argument is out of its range.
+        ValueError: if an argument is out of its range, or the model's attention, if it has any, is
+            not followed.
         OSError: if the file cannot be written.
     """
     (written,) = to_tflite_files(
@@ -82,6 +89,7 @@ def to_tflite(
         labels=labels,
         batch_sizes=batch_sizes,
         feature_vector=feature_vector,
+        attention_rollout=attention_rollout,
         activation=activation,
     )
     return written
@@ -95,6 +103,7 @@ def to_tflite_files(
     labels: Sequence[str] | None = None,
     batch_sizes: Sequence[int] = (),
     feature_vector: bool = False,
+    attention_rollout: bool = False,
     activation: str = "softmax",
 ) -> list[pathlib.Path]:
     """Writes several quantizations of a model, which is converted once.
@@ -111,7 +120,7 @@ def to_tflite_files(
         _check_quantization(quantization, calibration)
     model = portable(model)
     labels = labels_of_model(labels, model)
-    signatures = _signatures(model, batch_sizes, feature_vector)
+    signatures = _signatures(model, batch_sizes, feature_vector, attention_rollout)
     samples = None
     if calibration is not None and any(name in CALIBRATED for name in files):
         images = calibration_images(calibration, image_size(model), CALIBRATION_IMAGES)
@@ -165,7 +174,7 @@ def _float_content(model, signatures, labels):
     return pack(tree)
 
 
-def _signatures(model, batch_sizes, feature_vector):
+def _signatures(model, batch_sizes, feature_vector, attention_rollout):
     """Returns name -> (graph, batch size, output name)."""
     has_head = num_classes(model) is not None
     output = "logits" if has_head else "representation"
@@ -177,6 +186,9 @@ def _signatures(model, batch_sizes, feature_vector):
     if feature_vector and has_head:
         features = keras.Model(model.input, model.endpoints["representation"])
         signatures["feature_vector"] = (features, 1, "representation")
+    if attention_rollout:
+        maps = keras.Model(model.input, rollout_endpoint(model))
+        signatures[ROLLOUT_SIGNATURE] = (maps, 1, "rollout")
     return signatures
 
 

@@ -15,6 +15,7 @@ from export.verification.report import Report
 from export.verification.runtimes.open_artifact import open_artifact
 from export.verification.runtimes.runtime import in_batches
 from export.verification.thresholds import THRESHOLDS, Thresholds
+from export.web.tflite_of_page import tflite_of_page
 
 THREADS = (1, 2)
 
@@ -34,12 +35,13 @@ def verify(
     Args:
         model: of this package, one of `export.portable_model.MODELS`.
         path: directory of a TF-Hub module, a .tar.gz of one, a .tflite file or an
-            official .npz checkpoint.
+            official .npz checkpoint, or a web page, whose .tflite file is run.
         images: (n, height, width, 3) float32 RGB in [0, 1], of the model's size.
         labels: (n,) int classes, to compare accuracies, or None.
         runtime: what runs it, key of `export.verification.runtimes.runtime_table.RUNTIMES`:
             for a .tflite file "interpreter", LiteRT's `CompiledModel` on this processor,
-            "compiled", or on the GPU, "gpu". None takes the first that opens such a file.
+            "compiled", or on the GPU, "gpu", and LiteRT.js in Chromium, "browser", or on
+            the GPU, "browser-gpu". None takes the first that opens such a file.
         thresholds: None takes those of `THRESHOLDS`.
         costs: whether to measure loading, latency and memory in processes of
             their own.
@@ -54,7 +56,7 @@ def verify(
     """
     model = portable(model)
     images = _checked_images(images, image_size(model))
-    with unpacked(path) as usable:
+    with unpacked(path) as module, tflite_of_page(module) as usable:
         name, artifact = open_artifact(usable, model, runtime)
         _check_size(path, artifact.image_size, image_size(model))
         result = artifact.run(images)

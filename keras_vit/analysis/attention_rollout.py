@@ -46,6 +46,51 @@ def probe_attention(pool: keras.layers.Layer, tokens: Tensor) -> Tensor:
     return ops.mean(pool.probabilities(tokens, pool.probe), axis=1)[:, 0]
 
 
+def rollout_endpoint(model: keras.Model) -> Tensor:
+    """Returns the attention rollout as a tensor of a model's graph.
+
+    The row of the output token alone is followed down through the layers, which takes a product
+    of a vector and a matrix for each instead of one of two matrices.
+
+    Args:
+        model: a `keras_vit.VisionTransformer` with global attention; hybrids too.
+
+    Returns:
+        (batch, rows, columns) float32 Keras tensor, the maps of `attention_rollout`.
+
+    Raises:
+        ValueError: if the model's attention is axial.
+    """
+    layers = [ops.mean(tensor, axis=1) for tensor in attention_tensors(model)]
+    readout, through_last = _readout(model, layers.pop())
+    drawn = (through_last + readout) / 2
+    for layer in reversed(layers):
+        drawn = (drawn + ops.matmul(drawn, layer)) / 2
+    patches = drawn[..., model.num_prefix_tokens :]
+    patches = patches / ops.max(patches, axis=-1, keepdims=True)
+    return ops.reshape(patches, (-1, *model.grid_size))
+
+
+def _readout(model, last):
+    """Returns how much the representation draws from each token after and before the last layer.
+
+    Both are (1 or batch, 1, tokens). The second is the first times `last`, the attention of that
+    layer, without a matrix product: delegates on GPUs take none with a constant on its left.
+    """
+    classifier, first = model.arguments["classifier"], model.num_prefix_tokens
+    count = last.shape[-1]
+    if classifier == "map":
+        pooled = probe_attention(model.get_layer("pool"), model.endpoints["encoded"][:, first:])
+        pooled = ops.pad(ops.expand_dims(pooled, 1), ((0, 0), (0, 0), (first, 0)))
+        return pooled, ops.matmul(pooled, last)
+    token = np.eye(1, count, dtype="float32")[None], last[:, :1]
+    patches = (np.arange(count) >= first).astype("float32") / (count - first)
+    mean = patches[None, None], ops.mean(last[:, first:], axis=1, keepdims=True)
+    if classifier == "token_gap":
+        return tuple((a + b) / 2 for a, b in zip(token, mean, strict=True))
+    return token if classifier == "token" else mean
+
+
 def attention_rollout(model: keras.Model, images: Tensor, batch_size: int = 8) -> np.ndarray:
     """Returns how much the representation draws from each patch of the images.
 
@@ -68,27 +113,7 @@ def attention_rollout(model: keras.Model, images: Tensor, batch_size: int = 8) -
     """
     if len(images) == 0:
         raise ValueError("Expected at least one image. Received: 0 images.")
-    classifier, first = model.arguments["classifier"], model.num_prefix_tokens
-    attention = [ops.mean(tensor, axis=1) for tensor in attention_tensors(model)]
-    outputs = {"attention": ops.stack(attention)}
-    if classifier == "map":
-        outputs["tokens"] = model.endpoints["encoded"][:, first:]
-    extended = keras.Model(model.input, outputs)
-    maps = []
-    for start in range(0, len(images), batch_size):
-        results = extended(images[start : start + batch_size], training=False)
-        rolled = rollout(ops.convert_to_numpy(results["attention"]))
-        if classifier == "token":
-            patches = rolled[:, 0, first:]
-        elif classifier == "map":
-            readout = probe_attention(model.get_layer("pool"), results["tokens"])
-            patches = np.einsum(
-                "bq,bqk->bk", ops.convert_to_numpy(readout), rolled[:, first:, first:]
-            )
-        else:
-            patches = rolled[:, first:, first:].mean(axis=1)
-            if classifier == "token_gap":
-                patches = (rolled[:, 0, first:] + patches) / 2
-        patches = patches / patches.max(axis=-1, keepdims=True)
-        maps.append(patches.reshape(-1, *model.grid_size))
+    extended = keras.Model(model.input, rollout_endpoint(model))
+    batches = (images[start : start + batch_size] for start in range(0, len(images), batch_size))
+    maps = [ops.convert_to_numpy(extended(batch, training=False)) for batch in batches]
     return np.concatenate(maps).astype("float32")

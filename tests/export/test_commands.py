@@ -12,6 +12,8 @@ import tensorflow_hub as hub
 
 import keras_vit
 from export import __main__ as program
+from export.errors import ExportError
+from export.web.litert_js import litert_js
 from training.io.exported_texts import labels_of
 
 
@@ -118,6 +120,25 @@ def test_tflite_from_a_keras_file(run_directory, pictures, data, tmp_path):
 
     signatures = Interpreter(str(file)).get_signature_list()
     assert set(signatures) == {"serving_default", "batch_2", "batch_4", "feature_vector"}
+
+
+def test_a_page_from_a_run_has_its_names_and_images(run_directory, tmp_path, capsys):
+    try:
+        litert_js()
+    except (ExportError, OSError) as error:
+        pytest.skip(str(error))
+    page = tmp_path / "page.html"
+    options = ["--single-file", "--quantization=none", "--examples=2", "--title=Digits < 10"]
+    assert run("web", run_directory, f"--output={page}", *options) == 0
+    out = capsys.readouterr().out
+    assert "top-1 agreement" in out and f"python -m webbrowser {page}" in out
+    text = page.read_text()
+    assert "<h1>Digits &lt; 10</h1>" in text and '"activation": "sigmoid"' in text
+    assert text.count("data:image/png;base64,") == 2
+    assert run("verify", page, f"--against={run_directory}", "--count=20") == 0
+    folder = ["--litert_js=nowhere", f"--output={tmp_path / 'site'}"]
+    assert run("web", run_directory, *folder) == 2
+    assert "npm pack @litertjs/core@" in capsys.readouterr().err
 
 
 def test_without_images_nothing_is_verified(run_directory, tmp_path, capsys):

@@ -33,6 +33,9 @@ _OF_THE_RUN = {
     "model.keras": "the Keras model after the last step",
     "best.keras": "the Keras model of the best evaluation",
 }
+# What a page that runs the model begins with.
+_PAGE = '<meta name="generator" content="keras-vit">'
+_HEAD = 1000
 _NO_EXPORTS = ("checkpoints", "tensorboard", "assets", "variables")
 
 
@@ -183,6 +186,8 @@ def _files(run):
             continue
         if path.name == "saved_model.pb":
             found[path.parent.relative_to(run).as_posix() + "/"] = "a TF-Hub module"
+        elif path.suffix == ".html" and _PAGE in path.read_text("utf-8", "replace")[:_HEAD]:
+            found[path.relative_to(run).as_posix()] = "a page that runs the model in a browser"
         elif path.suffix in _KINDS and path.name != EVALUATION:
             name = path.relative_to(run).as_posix()
             found[name] = _OF_THE_RUN.get(name, _KINDS[path.suffix])

@@ -40,4 +40,6 @@ RUNTIMES = {
     "interpreter": Row(TFLITE, "tflite_interpreter", "TFLiteInterpreter"),
     "compiled": Row(TFLITE, "compiled_model", "CompiledOnCPU"),
     "gpu": Row(TFLITE, "compiled_model", "CompiledOnGPU"),
+    "browser": Row(TFLITE, "browser", "BrowserOnCPU"),
+    "browser-gpu": Row(TFLITE, "browser", "BrowserOnGPU"),
 }

@@ -223,9 +223,9 @@ def test_missing_damaged_and_foreign_artifacts(model, module, tflite, images, tm
     (tmp_path / "half.tflite").write_bytes(tflite.read_bytes()[: tflite.stat().st_size // 2])
     with pytest.raises(ExportError, match=r"half\.tflite"):
         verify(model, tmp_path / "half.tflite", images)
-    (tmp_path / "m.onnx").write_text("…")
+    (tmp_path / "m.pb").write_text("…")
     with pytest.raises(ExportError, match="Expected the directory of a SavedModel"):
-        verify(model, tmp_path / "m.onnx", images)
+        verify(model, tmp_path / "m.pb", images)
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged/saved_model.pb").write_bytes(b"\xff" * 100)
     with pytest.raises(ExportError, match="cannot be loaded as a SavedModel"):

@@ -1,0 +1,96 @@
+"""A TFLite file in LiteRT.js, in a real Chromium, by the code of the page that `to_web` writes."""
+
+import os
+import pathlib
+import tempfile
+
+import keras
+import numpy as np
+
+from export.errors import ExportError
+from export.verification.runtimes.runtime import Delegation
+from export.verification.runtimes.tflite_interpreter import TFLiteInterpreter
+from export.web.chromium import chromium, served
+from export.web.litert_js import litert_js
+from export.web.page_files import write_page
+
+_IMAGES = "images.bin"
+_RUN = """async ([backend, precision, file, count]) => {
+  const runtime = await import("page/runtime");
+  const reason = (await runtime.backends())[backend];
+  if (reason) return { reason };
+  await runtime.open(backend, undefined, precision);
+  const images = new Float32Array(await (await fetch(file)).arrayBuffer());
+  const size = images.length / count;
+  const outputs = [];
+  for (let i = 0; i < count; i++)
+    outputs.push(Array.from((await runtime.run(images.slice(i * size, (i + 1) * size))).values));
+  const adapter = await navigator.gpu?.requestAdapter();
+  return {
+    outputs,
+    complete: runtime.isFullyAccelerated(),
+    adapter: adapter ? `${adapter.info.vendor} ${adapter.info.architecture}`.trim() : "",
+  };
+}"""
+
+
+class BrowserOnCPU(TFLiteInterpreter):
+    """The runtime of a .tflite file in WebAssembly, on one thread; see `Runtime`.
+
+    Raises:
+        RuntimeMissing: if Playwright or Chromium is not installed.
+    """
+
+    backend = "wasm"
+
+    def __init__(self, path: str | os.PathLike, model: keras.Model | None = None):
+        super().__init__(path, model)
+        self._path = pathlib.Path(path)
+
+    def run(self, images: np.ndarray) -> np.ndarray:
+        return self._in_chromium(images, "fp32")
+
+    def costs(self, threads: int, image_size: tuple[int, int]) -> dict:
+        return {}
+
+    def _in_chromium(self, images, precision):
+        settings = {
+            "operations": [],
+            "image_size": list(self.image_size),
+            "activation": "softmax",
+            "examples": [],
+            "facts": {},
+        }
+        with tempfile.TemporaryDirectory() as directory, chromium() as browser:
+            site = pathlib.Path(directory) / "site"
+            write_page(self._path, site, litert_js(), settings=settings, title="", summary="")
+            (site / _IMAGES).write_bytes(np.ascontiguousarray(images, "<f4").tobytes())
+            with served(site) as address:
+                page = browser.new_page()
+                page.goto(address)
+                # The page opens the model too: in WebAssembly, which is there everywhere.
+                page.wait_for_selector("html[data-ready], #error:not([hidden])", state="attached")
+                if error := page.inner_text("#error"):
+                    raise ExportError(f"{self._path} cannot be run by LiteRT.js: {error}")
+                found = page.evaluate(_RUN, [self.backend, precision, _IMAGES, len(images)])
+            if "reason" in found:
+                raise ExportError(f"{self._path} cannot be run by LiteRT.js: {found['reason']}")
+            device = f"Chromium {browser.version}, " + (
+                f"WebGPU on {found['adapter']}" if self.backend == "webgpu" else "WebAssembly"
+            )
+            self.delegation = Delegation(device, found["complete"])
+        shape = self._runner().get_output_details()[self.output]["shape"]
+        return np.asarray(found["outputs"], "float32").reshape(len(images), *shape[1:])
+
+
+class BrowserOnGPU(BrowserOnCPU):
+    """The runtime of a .tflite file in WebGPU; see `Runtime`.
+
+    Raises:
+        RuntimeMissing: if Playwright or Chromium is not installed.
+    """
+
+    backend = "webgpu"
+
+    def run_float16(self, images: np.ndarray) -> np.ndarray | None:
+        return self._in_chromium(images, "fp16")

@@ -1,0 +1,32 @@
+// The part of the photo that the model sees, and over it what its attention covers.
+
+const SIDE = 1024;
+
+export function showImage(canvas, bitmap, [left, top, width, height]) {
+  const [w, h] = [width * bitmap.width, height * bitmap.height];
+  // Small images are enlarged by whole pixels, so that they do not look like a bad photo.
+  const scale = Math.max(w, h) < 128 ? Math.ceil(256 / Math.max(w, h)) : Math.min(1, SIDE / Math.max(w, h));
+  canvas.width = Math.max(1, Math.round(w * scale));
+  canvas.height = Math.max(1, Math.round(h * scale));
+  const context = canvas.getContext("2d");
+  context.imageSmoothingEnabled = scale < 1;
+  context.imageSmoothingQuality = "high";
+  context.drawImage(
+    bitmap, left * bitmap.width, top * bitmap.height, w, h, 0, 0, canvas.width, canvas.height,
+  );
+}
+
+// Darkens what the model draws nothing from. `map` has [rows, columns] values in [0, 1].
+export function showAttention(canvas, image, map, [rows, columns]) {
+  const small = document.createElement("canvas");
+  [small.width, small.height] = [columns, rows];
+  const shade = new ImageData(columns, rows);
+  map.forEach((value, index) => {
+    shade.data[4 * index + 3] = Math.round(255 * 0.92 * (1 - value));
+  });
+  small.getContext("2d").putImageData(shade, 0, 0);
+  [canvas.width, canvas.height] = [image.width, image.height];
+  const context = canvas.getContext("2d");
+  context.imageSmoothingQuality = "high";
+  context.drawImage(small, 0, 0, canvas.width, canvas.height);
+}

@@ -1,0 +1,142 @@
+"""The page of a TFLite file: a folder for a server, or one file that opens by itself."""
+
+import base64
+import gzip
+import hashlib
+import html
+import json
+import os
+import pathlib
+import string
+from collections.abc import Mapping
+from typing import Any
+
+from export.web.litert_js import BUILDS
+from training.io.atomic import whole_directory, write_text
+
+HERE = pathlib.Path(__file__).parent / "page"
+MODEL = "model.tflite"
+LICENSE = "LICENSE-LiteRT.txt"
+# Shows that a folder is a page of this package, which may be replaced.
+MARKER = "code/runtime.js"
+_WORKER = "service-worker.js"
+# A single file has the build that every browser runs: without a server there are no threads.
+_SINGLE = BUILDS[1]
+
+
+def write_page(
+    tflite: str | os.PathLike,
+    path: str | os.PathLike,
+    litert: Mapping[str, bytes],
+    *,
+    settings: Mapping[str, Any],
+    title: str,
+    summary: str,
+    single_file: bool = False,
+) -> pathlib.Path:
+    """Writes the page of a TFLite file.
+
+    Args:
+        tflite: the file.
+        path: the directory to write, or with `single_file` the .html file.
+        litert: the files of LiteRT.js, from `litert_js`.
+        settings: what page/main.js reads of the model: `operations`, `image_size`, `labels`,
+            `activation`, `rollout`, `without_gpu`, `examples` and `facts`.
+        title, summary: plain text.
+        single_file: whether everything goes into one file.
+
+    Returns:
+        The path.
+
+    Raises:
+        FileExistsError: if the directory holds something else.
+    """
+    path = pathlib.Path(path)
+    modules = _modules(litert)
+    builds = (_SINGLE,) if single_file else BUILDS
+    assets = {
+        MODEL: pathlib.Path(tflite).read_bytes(),
+        LICENSE: (HERE / LICENSE).read_bytes(),
+        **{name: litert[name] for build in builds for name in (f"{build}.js", f"{build}.wasm")},
+    }
+    packed = {name: _packed(name, content, single_file) for name, content in assets.items()}
+    suffixes = {name: ".gz" if packed[name] is not assets[name] else "" for name in assets}
+    style = (HERE / "page.css").read_bytes()
+    code = {f"code/{name.split('/')[1]}.js": content for name, content in modules.items()}
+    known = {
+        **settings,
+        "version": _digest(json.dumps(settings).encode(), style, *code.values(), *assets.values()),
+        "files": ["./", "code/page.css", *code],
+        "assets": {
+            name: {"bytes": len(content), "suffix": suffixes[name]}
+            for name, content in packed.items()
+        },
+    }
+    parts = {"title": html.escape(title), "summary": html.escape(summary), "settings": _json(known)}
+    if single_file:
+        page = _page(
+            parts,
+            {name: f"data:text/javascript;base64,{_base64(c)}" for name, c in modules.items()},
+            style=f"<style>\n{style.decode()}</style>",
+            assets="\n".join(
+                f'<script type="text/plain" id="asset:{name}">{_base64(content)}</script>'
+                for name, content in packed.items()
+            ),
+        )
+        write_text(path, page)
+        return path
+    page = _page(
+        parts,
+        {name: f"./{file}" for name, file in zip(modules, code, strict=True)},
+        style='<link rel="stylesheet" href="code/page.css">',
+    )
+    files = {
+        "index.html": page.encode(),
+        _WORKER: (HERE / _WORKER).read_bytes(),
+        "code/page.css": style,
+        **code,
+        **{f"assets/{name}{suffixes[name]}": content for name, content in packed.items()},
+    }
+    with whole_directory(path, MARKER) as temporary:
+        for name, content in files.items():
+            (temporary / name).parent.mkdir(exist_ok=True)
+            (temporary / name).write_bytes(content)
+    return path
+
+
+def _modules(litert: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Returns {name that modules import: content}."""
+    ours = {file for file in HERE.glob("*.js") if file.name != _WORKER}
+    theirs = {name.removesuffix(".js"): text for name, text in litert.items() if name[0] == "@"}
+    return theirs | {f"page/{file.stem}": file.read_bytes() for file in sorted(ours)}
+
+
+def _digest(*contents: bytes) -> str:
+    digest = hashlib.sha256()
+    for content in contents:
+        digest.update(hashlib.sha256(content).digest())
+    return digest.hexdigest()[:16]
+
+
+def _page(
+    parts: Mapping[str, str], modules: Mapping[str, str], style: str, assets: str = ""
+) -> str:
+    imports = f'<script type="importmap">{_json({"imports": modules})}</script>'
+    template = string.Template((HERE / "index.html").read_text(encoding="utf-8"))
+    return template.substitute(parts, style=style, import_map=imports, assets=assets)
+
+
+def _packed(name: str, content: bytes, single_file: bool) -> bytes:
+    """Returns what is stored: servers that compress nothing are the rule for such folders."""
+    if name == LICENSE or (name == MODEL and not single_file):
+        return content
+    return gzip.compress(content, mtime=0)
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    """Returns JSON that ends no element of HTML."""
+    return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()

@@ -1,0 +1,87 @@
+"""A page of a tiny model, and a real Chromium to open it in."""
+
+import contextlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import export
+from export.errors import ExportError
+from export.web.chromium import chromium, served
+from export.web.litert_js import litert_js
+
+OPERATIONS = "decode|resize_small(36)|central_crop(32)|value_range(-1,1)"
+NAMES = ("crow", "finch", "great tit", "a < b", "heron")
+
+
+@pytest.fixture(scope="session")
+def with_litert_js():
+    """Skips what needs LiteRT.js where it cannot be had."""
+    try:
+        litert_js()
+    except (ExportError, OSError) as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real Chromium; skips where there is none."""
+    with contextlib.ExitStack() as stack:
+        try:
+            opened = stack.enter_context(chromium())
+        except ExportError as error:
+            pytest.skip(f"{error} (make test-runtimes)")
+        yield opened
+
+
+@pytest.fixture(scope="package")
+def model(make_vit):
+    model = make_vit()
+    model.preprocessing = OPERATIONS
+    model.class_names = NAMES
+    return model
+
+
+@pytest.fixture(scope="package")
+def example():
+    return np.random.default_rng(3).integers(0, 256, (40, 40, 3)).astype(np.uint8)
+
+
+@pytest.fixture(scope="package")
+def site(model, example, with_litert_js, tmp_path_factory):
+    path = tmp_path_factory.mktemp("web") / "site"
+    return export.to_web(model, path, quantization="none", title="Birds & co", examples=[example])
+
+
+@pytest.fixture(scope="package")
+def address(site):
+    with served(site) as address:
+        yield address
+
+
+@pytest.fixture
+def open_page(browser):
+    """Returns a function that opens an address and waits for the model."""
+    contexts = []
+
+    def open_page(address, **options):
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.goto(address)
+        page.wait_for_selector("html[data-ready]", state="attached")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture(scope="package")
+def photo(tmp_path_factory):
+    """A photo of soft shapes, as a PNG file."""
+    noise = np.random.default_rng(0).integers(0, 256, (9, 7, 3)).astype(np.uint8)
+    file = tmp_path_factory.mktemp("photos") / "photo.png"
+    Image.fromarray(noise).resize((90, 130), Image.Resampling.BICUBIC).save(file)
+    return file

@@ -1,0 +1,264 @@
+"""The page as a stranger uses it, in a real Chromium."""
+
+import contextlib
+import json
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import export
+import keras_vit
+from export.web.chromium import served
+from export.web.page_files import MODEL
+from keras_vit.photos import prepare_photo, read_photo
+from training.io.tflite_runners import runner_of_thread
+
+READY = "html[data-ready]"
+# What LiteRT.js and the interpreter differ by in float32, and what a GPU does.
+ROUNDING, ON_GPU = 2e-5, 1e-3
+
+
+def choose(page, file):
+    """Chooses a file, and returns the logits and the words of the answer."""
+    page.evaluate("delete document.documentElement.dataset.logits")
+    page.set_input_files("#file", file)
+    return answered(page)
+
+
+def answered(page):
+    page.wait_for_selector("html[data-logits]", state="attached")
+    logits = json.loads(page.locator("html").get_attribute("data-logits"))
+    return np.array(logits), page.locator("#bars li").all_inner_texts()
+
+
+def by_interpreter(site, file, signature="serving_default"):
+    operations = "decode|resize_small(36)|central_crop(32)|value_range(0,1)"
+    image = prepare_photo(read_photo(file), operations)
+    runner = runner_of_thread(site / "assets" / MODEL, signature)()
+    (values,) = runner(image=image[None]).values()
+    return values[0]
+
+
+def error_of(page, file):
+    page.evaluate("document.getElementById('error').hidden = true")
+    page.set_input_files("#file", file)
+    page.wait_for_selector("#error:not([hidden])")
+    return page.get_by_role("alert").inner_text()
+
+
+def test_answers_are_those_of_the_interpreter(open_page, address, model, site, photo):
+    page = open_page(address)
+    logits, bars = choose(page, photo)
+    expected = by_interpreter(site, photo)
+    np.testing.assert_allclose(logits, expected, atol=ROUNDING)
+    probabilities = np.exp(expected) / np.exp(expected).sum()
+    order = np.argsort(-probabilities)
+    names = [model.class_names[index] for index in order]
+    assert [bar.split("\n")[0] for bar in bars] == names
+    first = re.search(r"([\d.]+) %", bars[0])
+    assert float(first[1]) == pytest.approx(100 * probabilities.max(), abs=0.51)
+    status = page.get_by_role("status").inner_text()
+    assert status.startswith(f"Most probable: {names[0]}, ")
+    assert re.fullmatch(r"[\d.]+ ms on CPU, \d+ ms to prepare the image", page.inner_text("#times"))
+    assert page.title() == "Birds & co" and page.inner_text("h1") == "Birds & co"
+
+
+@pytest.mark.parametrize("kind", ["gray", "palette", "large", "turned", "wide"])
+def test_photos_are_prepared_as_ours(open_page, address, site, photo, tmp_path, kind):
+    image = Image.open(photo)
+    file = tmp_path / "photo.png"
+    if kind == "gray":
+        image.convert("L").save(file)
+    elif kind == "palette":
+        image.quantize(32).save(file)
+    elif kind == "large":  # read in several strips
+        image.resize((2600, 3700)).save(file)
+    elif kind == "turned":
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        image.save(file, exif=exif)
+    else:
+        image.resize((400, 37)).save(file)
+    logits, _ = choose(open_page(address), file)
+    np.testing.assert_allclose(logits, by_interpreter(site, file), atol=ROUNDING)
+
+
+def test_jpeg_decoders_differ_by_rounding(open_page, address, site, photo, tmp_path):
+    file = tmp_path / "photo.jpg"
+    Image.open(photo).save(file, quality=95)
+    logits, _ = choose(open_page(address), file)
+    expected = by_interpreter(site, file)
+    np.testing.assert_allclose(logits, expected, atol=0.02 * np.abs(expected).max())
+
+
+def test_where_the_model_looks(open_page, address, model, site, photo):
+    page = open_page(address)
+    choose(page, photo)
+    assert page.locator("#attention").is_hidden()
+    page.get_by_role("switch", name="Show where the model looks").check()
+    page.wait_for_selector("html[data-rollout]", state="attached")
+    drawn = np.array(json.loads(page.locator("html").get_attribute("data-rollout")))
+    expected = by_interpreter(site, photo, "attention_rollout")
+    np.testing.assert_allclose(drawn.reshape(expected.shape), expected, atol=ROUNDING)
+    image = prepare_photo(read_photo(photo), model.preprocessing)[None]
+    reference = keras_vit.analysis.attention_rollout(model, image)[0]
+    np.testing.assert_allclose(expected, reference, atol=ROUNDING)
+    page.locator("#attention").wait_for()
+    # Black where nothing is drawn from, clear where most is.
+    alpha = np.array(
+        page.evaluate(
+            """() => { const canvas = document.getElementById("attention");
+            const { width, height } = canvas;
+            const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+            return [width, height, ...data.filter((_, i) => i % 4 == 3)]; }"""
+        )
+    )
+    width, height, shade = int(alpha[0]), int(alpha[1]), alpha[2:]
+    shade = shade.reshape(height, width)
+    centers = shade[height // 8 :: height // 4, width // 8 :: width // 4]
+    assert np.corrcoef(centers.ravel(), 1 - expected.ravel())[0, 1] > 0.95
+
+
+def test_threads_and_gpu_give_the_same(open_page, address, site, photo):
+    page = open_page(address)
+    assert page.get_by_role("radio", name="threads").is_disabled()
+    # The service worker adds the headers that threads need, from the next visit on.
+    page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    page.reload()
+    page.wait_for_selector(READY, state="attached")
+    expected = by_interpreter(site, photo)
+    choose(page, photo)
+    for backend, name, limit in (
+        ("threads", r"CPU, \d threads", ROUNDING),
+        ("webgpu", "GPU", ON_GPU),
+        ("wasm", "CPU", ROUNDING),
+    ):
+        label = page.locator(f".segments label:has([value={backend}])")
+        if label.locator("input").is_disabled():  # one core, or no GPU
+            continue
+        page.evaluate("delete document.documentElement.dataset.logits")
+        label.click()
+        logits, _ = answered(page)
+        np.testing.assert_allclose(logits, expected, atol=limit)
+        assert re.search(rf" ms on {name}, \d", page.inner_text("#times"))
+
+
+def test_files_that_are_no_images_and_images_that_are_too_large(
+    open_page, address, photo, tmp_path
+):
+    page = open_page(address)
+    (tmp_path / "notes.txt").write_text("no image")
+    message = error_of(page, tmp_path / "notes.txt")
+    assert message.startswith("Expected an image") and "notes.txt" in message
+    (tmp_path / "half.png").write_bytes(photo.read_bytes()[:200])
+    assert "half.png cannot be read" in error_of(page, tmp_path / "half.png")
+    Image.new("1", (9000, 9000)).save(tmp_path / "huge.png")
+    message = error_of(page, tmp_path / "huge.png")
+    assert "at most 67 megapixels" in message and "9,000 × 9,000" in message
+    # And the next photo is as good as ever.
+    choose(page, photo)
+    assert page.locator("#error").is_hidden()
+
+
+def test_no_request_leaves_the_page_and_it_needs_no_network(open_page, photo, site):
+    server = contextlib.ExitStack()
+    address = server.enter_context(served(site))
+    page = open_page(address)
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    page.reload()
+    page.wait_for_selector(READY, state="attached")
+    choose(page, photo)
+    assert requests
+    assert [url for url in requests if not url.startswith((address, "blob:", "data:"))] == []
+    refused = page.evaluate(
+        "fetch('https://example.com/').then(() => 'sent', (error) => error.message)"
+    )
+    assert refused != "sent"
+    for _ in range(200):
+        if page.evaluate("caches.match('code/page.css').then(Boolean)"):
+            break
+        page.wait_for_timeout(50)
+    server.close()
+    page.reload()
+    page.wait_for_selector(READY, state="attached")
+    logits, _ = choose(page, photo)
+    np.testing.assert_allclose(logits, by_interpreter(site, photo), atol=ROUNDING)
+
+
+def test_a_single_file_opens_without_a_server(open_page, model, site, photo, tmp_path):
+    file = export.to_web(model, tmp_path / "page.html", quantization="none", single_file=True)
+    page = open_page(file.as_uri())
+    logits, _ = choose(page, photo)
+    np.testing.assert_allclose(logits, by_interpreter(site, photo), atol=ROUNDING)
+    assert page.get_by_role("radio", name="threads").is_disabled()
+
+
+def test_a_folder_that_no_server_gives_out_says_so(browser, site):
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto((site / "index.html").as_uri())
+    assert "python -m http.server" in page.inner_text("#loading")
+    context.close()
+
+
+def test_examples_dropped_and_photographed_images(open_page, address, site, example, tmp_path):
+    page = open_page(address)
+    page.get_by_role("button", name="Example 1").click()
+    logits, _ = answered(page)
+    Image.fromarray(example).save(tmp_path / "example.png")
+    np.testing.assert_allclose(
+        logits, by_interpreter(site, tmp_path / "example.png"), atol=ROUNDING
+    )
+    page.evaluate("delete document.documentElement.dataset.logits")
+    page.evaluate(
+        """async () => {
+        const data = new DataTransfer();
+        const image = document.querySelector("#examples img");
+        const canvas = Object.assign(document.createElement("canvas"), { width: 64, height: 64 });
+        canvas.getContext("2d").drawImage(image, 0, 0, 64, 64);
+        const blob = await new Promise((resolve) => canvas.toBlob(resolve));
+        data.items.add(new File([blob], "dropped.png", { type: "image/png" }));
+        document.body.dispatchEvent(
+          new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+        }"""
+    )
+    dropped, _ = answered(page)
+    assert np.abs(dropped - logits).max() > 1e-4
+    page.evaluate("delete document.documentElement.dataset.logits")
+    page.get_by_role("button", name="Take a photo").click()
+    page.get_by_role("button", name="Take it").click()
+    answered(page)
+    assert page.get_by_role("img", name="photo.png").is_visible()
+
+
+def test_keyboard_alone(open_page, address):
+    page = open_page(address)
+    names = []
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        names.append(
+            page.evaluate(
+                "(document.activeElement.labels?.[0] ?? document.activeElement).innerText"
+                " || document.activeElement.querySelector('img')?.alt"
+            )
+        )
+    assert names[:4] == ["Choose an image", "Take a photo", "Example 1", "CPU"]
+    assert "Model and licenses" in names
+    page.get_by_text("Model and licenses").click()
+    page.get_by_text("Version 2.0, January 2004").wait_for()
+
+
+def test_light_and_dark_and_narrow(open_page, address, photo):
+    backgrounds = set()
+    for scheme in ("light", "dark"):
+        page = open_page(
+            address, color_scheme=scheme, viewport={"width": 320, "height": 640}, is_mobile=True
+        )
+        choose(page, photo)
+        backgrounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    assert len(backgrounds) == 2

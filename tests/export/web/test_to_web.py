@@ -1,0 +1,84 @@
+"""What a page is made of, without opening it."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import export
+from export.errors import ExportError
+from export.web import litert_js
+from training.io.exported_texts import labels_of
+
+
+def settings_of(page):
+    text = re.search(r'id="settings">(.*?)</script>', page.read_text(), re.DOTALL)[1]
+    return json.loads(text)
+
+
+def test_a_folder_has_all_that_the_page_asks_for(site):
+    settings = settings_of(site / "index.html")
+    assert settings["labels"] == ["crow", "finch", "great tit", "a < b", "heron"]
+    assert "a < b" not in (site / "index.html").read_text()
+    assert settings["image_size"] == [32, 32] and settings["rollout"] == [4, 4]
+    assert [each["name"] for each in settings["operations"]] == [
+        "decode", "resize_small", "central_crop", "value_range",
+    ]  # fmt: skip
+    assert settings["operations"][1] == {
+        "name": "resize_small", "size": 36, "method": "area", "antialias": False,
+    }  # fmt: skip
+    for name, asset in settings["assets"].items():
+        file = site / "assets" / f"{name}{asset['suffix']}"
+        assert file.stat().st_size == asset["bytes"]
+    for file in settings["files"]:
+        assert (site / file).exists()
+    assert "Apache License" in (site / "assets/LICENSE-LiteRT.txt").read_text()
+    assert "Birds &amp; co" in (site / "index.html").read_text()
+    assert labels_of(site / "assets/model.tflite") == settings["labels"]
+    addresses = re.findall(r"https?://[^\s'\"]+", (site / "index.html").read_text())
+    assert set(addresses) <= {"http://www.w3.org/2000/svg", "http://localhost:8000."}
+
+
+def test_a_page_is_replaced_but_nothing_else(site, model, tmp_path):
+    before = settings_of(site / "index.html")["version"]
+    path = tmp_path / "site"
+    (path / "code").mkdir(parents=True)
+    (path / "code" / "mine.txt").write_text("mine")
+    with pytest.raises(FileExistsError):
+        export.to_web(model, path, quantization="none")
+    (path / "code" / "mine.txt").rename(path / "code" / "runtime.js")
+    export.to_web(model, path, quantization="none")
+    assert settings_of(path / "index.html")["version"] != before  # it has no examples
+
+
+def test_what_no_page_can_show_is_refused(make_vit, tmp_path):
+    with pytest.raises(ExportError, match="a model with a head"):
+        export.to_web(make_vit(num_classes=None), tmp_path / "site")
+    model = make_vit(num_layers=1)
+    model.preprocessing = "decode|resize(32,method='bicubic')|value_range(-1,1)"
+    with pytest.raises(ExportError, match="cannot prepare images as the model wants"):
+        export.to_web(model, tmp_path / "site")
+    model.preprocessing = "decode|resize(16)|value_range(-1,1)"
+    with pytest.raises(ExportError, match=r"Expected operations that give.*\(16, 16, 3\)"):
+        export.to_web(model, tmp_path / "site")
+    model.preprocessing = None
+    with pytest.raises(ExportError, match=r"look like \[0, 255\]"):
+        export.to_web(model, tmp_path / "site", examples=[np.full((8, 8, 3), 255.0)])
+    assert not (tmp_path / "site").exists()
+
+
+def test_another_litert_js_is_refused(tmp_path):
+    with pytest.raises(ExportError, match="npm pack @litertjs/core@"):
+        litert_js.litert_js(tmp_path)
+    (tmp_path / f"litertjs-core-{litert_js.VERSION}.tgz").write_bytes(b"another")
+    with pytest.raises(ExportError, match="with the hash sha512-"):
+        litert_js.litert_js(tmp_path)
+
+
+def test_models_without_a_map_have_no_switch(make_vit, with_litert_js, tmp_path):
+    axial = make_vit(attention="axial", classifier="gap", num_layers=1)
+    page = export.to_web(axial, tmp_path / "axial.html", single_file=True)
+    settings = settings_of(page)
+    assert settings["rollout"] is None
+    assert "integers" in settings["without_gpu"]

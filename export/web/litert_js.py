@@ -1,7 +1,6 @@
 """LiteRT.js, which runs TFLite files in browsers: one version, by its hashes."""
 
 import base64
-import functools
 import hashlib
 import os
 import pathlib
@@ -28,7 +27,6 @@ _PACKAGES = {
 BUILDS = ("litert_wasm_internal", "litert_wasm_compat_internal", "litert_wasm_threaded_internal")
 
 
-@functools.lru_cache(maxsize=1)
 def litert_js(folder: str | os.PathLike | None = None) -> dict[str, bytes]:
     """Returns {name: content} of the files of LiteRT.js.
 

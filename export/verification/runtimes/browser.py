@@ -16,6 +16,8 @@ from export.web.page_files import write_page
 from training.errors import first_line
 
 _IMAGES = "images.bin"
+# Milliseconds: the largest models have a gigabyte.
+_LOADING = 300_000
 _RUN = """async ([backend, precision, file, count]) => {
   const runtime = await import("page/runtime");
   const reason = (await runtime.backends())[backend];
@@ -70,7 +72,9 @@ class BrowserOnCPU(TFLiteInterpreter):
                 page = browser.new_page()
                 page.goto(address)
                 # The page opens the model too: in WebAssembly, which is there everywhere.
-                page.wait_for_selector("html[data-ready], #error:not([hidden])", state="attached")
+                page.wait_for_selector(
+                    "html[data-ready], #error:not([hidden])", state="attached", timeout=_LOADING
+                )
                 if error := page.inner_text("#error"):
                     raise ExportError(f"{self._path} cannot be run by LiteRT.js: {error}")
                 try:

@@ -156,7 +156,7 @@ def _area(new, old):
 
 _WEIGHTS: dict[str, Callable[[int, int], np.ndarray]] = {"bilinear": _bilinear, "area": _area}
 _OPERATIONS: dict[str, Callable[..., Any]] = {
-    "decode": lambda image, channels=3: image,
+    "decode": lambda image, channels=3, precise=False: image,
     "resize": _resize,
     "resize_small": _resize_small,
     "central_crop": _central_crop,

@@ -75,7 +75,8 @@ def test_commands_one_after_the_other(place):
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{example}"
     command = [sys.executable, "-c", code]
     result = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True)
-    assert "'finch'" in result.stdout
+    answers = [re.search(r"finch\W+([\d.]+)", text)[1] for text in (texts[2], result.stdout)]
+    assert float(answers[0]) == pytest.approx(float(answers[1]), abs=2e-4)
 
 
 @pytest.mark.slow

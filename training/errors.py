@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 
 
 class TrainingError(Exception):
@@ -40,6 +41,12 @@ _OF_FILE_SYSTEMS = [
     for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
 ]
 
+# Which operation of which graph it was, around what TensorFlow says of it.
+_OF_TENSORFLOW = re.compile(
+    r"\{\{.*?\}\} ?| \[Op:\w+\]( name: ?)?"
+    r"|Error in user-defined function passed to \S+ transformation with iterator: \S+ "
+)
+
 
 def first_line(error: object, longest: int = 200) -> str:
     """Returns the beginning of what an error says, and what a file system said in the rest of it.
@@ -48,7 +55,7 @@ def first_line(error: object, longest: int = 200) -> str:
         error: of a runtime, whose messages are long.
         longest: characters of the beginning.
     """
-    text = str(error).strip() or type(error).__name__
+    text = _OF_TENSORFLOW.sub("", str(error)).strip() or type(error).__name__
     line = text.splitlines()[0]
     line = line if len(line) <= longest else f"{line[:longest]} …"
     return ": ".join(

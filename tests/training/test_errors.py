@@ -21,6 +21,14 @@ def test_the_reason_is_kept_wherever_it_stands(code):
     assert first_line(f"{reason} in 1") == f"{reason} in 1"
 
 
+def test_the_names_that_tensorflow_gives_its_operations_are_left_out():
+    text = "{{function_node __wrapped__X_device_/job:a}} Invalid JPEG data [Op:X] name: "
+    assert first_line(text) == "Invalid JPEG data"
+    text = "Error in user-defined function passed to MapDataset:2 transformation with iterator: "
+    assert first_line(f"{text}Iterator::Root[1]::Map: no image") == "no image"
+    assert first_line("no operation [of that name]") == "no operation [of that name]"
+
+
 def test_an_error_that_says_nothing():
     assert first_line("") == "str"
     assert first_line("one\ntwo") == "one"

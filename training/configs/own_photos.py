@@ -8,7 +8,8 @@ Keys:
         directory or `.keras` file, or the name of a model such as `ViT-Ti/16`, with its weights
         given by `--config.checkpoint=FILE`. Without it, a small model trains from scratch, which
         is for trying things out: a few hundred photos teach it little.
-    size: image size in pixels, 96 from scratch and 224 from a checkpoint unless said otherwise.
+    size: image size in pixels; unless given, 96 from scratch, 224 from a published checkpoint, and
+        that of a run or `.keras` file.
     steps: number of updates, 1,000 from scratch and 200 from a checkpoint.
 
 Everything else is overridden as usual, for example `--config.batch_size=16`.
@@ -63,7 +64,8 @@ def get_config(arg: str = "") -> ConfigDict:
     config.train_preprocess = (
         f"decode|inception_crop({size}, area_min=0.2)|flip_lr|value_range(-1,1)"
     )
-    config.eval_preprocess = f"decode|resize({size})|value_range(-1,1)"
+    # As `keras_vit.predict` and phones decode photos: all give the same answer.
+    config.eval_preprocess = f"decode(precise=True)|resize({size})|value_range(-1,1)"
     return config
 
 
@@ -98,7 +100,8 @@ def _fine_tuning(config, model):
         architecture, config.checkpoint = {"name": row.model, **row.arguments}, model
     else:
         architecture, config.checkpoint = finetune.architecture_of(model)
-    config.model = {**architecture, "image_size": 224}
+    # A run or `.keras` file says its own.
+    config.model = {"image_size": 224, **architecture}
     config.expects_checkpoint = True
     config.total_steps = 200
     config.optimizer.name = "sgd"

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from training.data import dataset_lookup
 from training.data.dataset_spec import DatasetSpec
+from training.errors import first_line
 from training.io.quiet_tensorflow import import_tensorflow
 from training.io.track import track
 
@@ -91,7 +92,7 @@ def _decode(
             decode[split](example["image"], (0, 0))
             classes.update(tf.reshape(example["label"], [-1]).numpy().tolist())
         except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
-            unreadable.append(f"{split} {source.example_id(index)}: {error.message}")
+            unreadable.append(f"{split} {source.example_id(index)}: {first_line(error.message)}")
         except ValueError as error:  # of Pillow, which is not in a graph here
             unreadable.append(f"{split} {source.example_id(index)}: {error}")
     return classes, unreadable

@@ -34,8 +34,9 @@ def get(name: str, data_dir: str | os.PathLike | None = None) -> DatasetSpec:
         return _from_tfds(name, data_dir)
     row = DATASETS.get(SHORT_NAMES.get(name, name))
     if row is None:
+        meant = f" Did you mean folder:{name}?" if os.path.isdir(name) else ""
         raise ValueError(
-            f"Unknown data set {name!r}. Expected folder:/path of your own images, "
+            f"Unknown data set {name!r}.{meant} Expected folder:/path of your own images, "
             f"tfds:name/config:version, or one of {', '.join(DATASETS)}."
         )
     return row

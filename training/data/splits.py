@@ -43,7 +43,10 @@ def resolve(
     """
     ranges = [part for term in split.split("+") for part in _resolve_term(term, sizes, aliases)]
     if not sum(part.size for part in ranges):
-        raise ValueError(f"The split {split!r} is empty. Sizes: {dict(sizes)}.")
+        raise ValueError(
+            f"The split {split!r} is empty: expected at least one image in it, of {dict(sizes)}. "
+            "Add images, or name another part."
+        )
     return ranges
 
 

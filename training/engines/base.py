@@ -265,7 +265,7 @@ class Engine(abc.ABC):
         try:
             yield
         except self.runtime_errors() as error:
-            message = " ".join(filter(None, (reason(error), explain())))
+            message = " ".join(filter(None, (f"{reason(error).rstrip('.')}.", explain())))
             if self.watch:
                 time.sleep(SECONDS_TO_NAME_THE_LOST)
                 raise TrainingError(

@@ -34,6 +34,10 @@ def whole_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     try:
         yield temporary
         os.replace(temporary, path)
+    except OSError as error:
+        if str(error.filename) == str(temporary):
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

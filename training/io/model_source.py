@@ -121,9 +121,10 @@ def load_model(
     file = path / "model.keras" if path.is_dir() else path
     if not file.exists() or file.suffix != ".keras":
         raise (ValueError if file.exists() else FileNotFoundError)(
-            "Expected a run directory with model.keras, which a run writes when it ends, or a "
-            f".keras file. Received: {source}. A checkpoint needs the name of its model as well, "
-            "such as --model=ViT-B/16."
+            "Expected a run directory with model.keras, which a run writes when it ends, a .keras "
+            "file, or the published name of a classifier, such as augreg/B_16-imagenet2012. "
+            f"Received: {source}. A checkpoint needs the name of its model as well, such as "
+            "--model=ViT-B/16."
         )
     config = path / "config.json"
     run = read_run_config(config) if config.is_file() else {}

@@ -36,6 +36,7 @@ def runner_of_thread(
             with _STARTING, quiet_start():
                 # Kept, as its runner does not keep it.
                 own.interpreter = Interpreter(str(path), num_threads=num_threads)
+                own.interpreter.allocate_tensors()
                 own.runner = own.interpreter.get_signature_runner(signature)
         return own.runner
 

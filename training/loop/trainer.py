@@ -15,6 +15,7 @@ from training import config_keys
 from training.data import pipeline, random_access
 from training.data.preprocessing.preprocess import Preprocess
 from training.data.skip_counter import SkipCounter
+from training.data.unreadable_examples import ATTEMPTS
 from training.engines.base import Engine, Report, create_engine
 from training.errors import Diverged, Interrupted, TrainingError, UsageError
 from training.evaluators.base import Evaluator, create_evaluators
@@ -130,11 +131,15 @@ class _Run:
         """Returns a sentence with the images of the next steps that cannot be decoded, or ""."""
         counter = SkipCounter()
         inputs = {"on_error": "skip", "skip_counter": counter}
-        with contextlib.suppress(*self.engine.runtime_errors()):
-            if self.config.on_error == "raise":
-                for _ in self._train_dataset(1, 0, **inputs).take(self.config.steps_per_call):
-                    pass
-        if not counter.examples:
+        try:
+            for _ in self._train_dataset(1, 0, **inputs).take(self.config.steps_per_call):
+                pass
+        except self.engine.runtime_errors():
+            return (
+                f"More than {ATTEMPTS} images in a row cannot be read: python -m training data "
+                f"check {self.config.dataset} --all names each."
+            )
+        if self.config.on_error == "skip" or not counter.examples:
             return ""
         return (
             f"What cannot be decoded: {', '.join(sorted(counter.examples))}. Remove it, or set "

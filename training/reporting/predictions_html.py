@@ -1,7 +1,6 @@
 """The page of predictions: each photo, where the model looked, and its most probable classes."""
 
 import html
-import pathlib
 from collections.abc import Sequence
 
 from training.predictions import Prediction
@@ -29,8 +28,7 @@ def predictions_html(model: str, predictions: Sequence[Prediction]) -> str:
 
 
 def _figure(prediction):
-    file = pathlib.Path(prediction.name).name
-    name = html.escape(file)
+    name = html.escape(prediction.file.name)
     rows = "".join(
         f'<tr><td class="text" style="--share:{100 * probability:.1f}%" '
         f'title="{html.escape(label)}">{html.escape(label)}</td>'
@@ -39,7 +37,7 @@ def _figure(prediction):
     )
     # Smaller ones are enlarged by the browser, which smooths them.
     side = min(_SIDE, prediction.image.shape[0])
-    pair = image_pair(prediction.image, prediction.attention, file, side)
+    pair = image_pair(prediction.image, prediction.attention, prediction.file.name, side)
     return (
         f'<figure>{pair}<figcaption>{name}</figcaption><table class="bars">{rows}</table></figure>'
     )

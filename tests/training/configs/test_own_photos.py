@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.tiny_vit import tiny_vit
 from training.config_keys import complete
 from training.configs import finetune, own_photos
 from training.loop import trainer
@@ -30,7 +31,7 @@ def test_a_fifth_is_held_out_unless_there_are_splits(tmp_path):
     assert (config.total_steps, config.optimizer.warmup_steps) == (50, 5)
     assert config.model.image_size == 48
     assert "inception_crop(48," in config.train_preprocess
-    assert config.eval_preprocess == "decode|resize(48)|value_range(-1,1)"
+    assert config.eval_preprocess == "decode(precise=True)|resize(48)|value_range(-1,1)"
 
 
 def test_the_folder_is_found_from_any_place(tmp_path, monkeypatch):
@@ -56,6 +57,9 @@ def test_from_a_checkpoint_the_rest_is_fine_tuning(tmp_path):
     config = complete(own_photos.get_config(f"{tmp_path},model=augreg/Ti_16,size=64"))
     assert (config.model.name, config.checkpoint) == ("ViT-Ti/16", "augreg/Ti_16")
     assert config.model.image_size == 64
+    tiny_vit(patch_size=8, num_classes=2).save(tmp_path / "m.keras")
+    config = complete(own_photos.get_config(f"{tmp_path},model={tmp_path / 'm.keras'}"))
+    assert (config.model.image_size, config.checkpoint) == (16, str(tmp_path / "m.keras"))
 
 
 def test_fine_tuning_from_random_weights_warns(tmp_path, caplog, tiny, monkeypatch):

@@ -50,11 +50,13 @@ def test_imagenets_test_set_is_validation():
     assert dataset_lookup.get("imagenet").ranges("test") == spec.ranges("validation")
 
 
-def test_an_unknown_name_lists_the_known():
+def test_an_unknown_name_lists_the_known(tmp_path):
     with pytest.raises(
         ValueError, match=r"Unknown data set 'cifar'. Expected folder:/path .* one of digits"
     ):
         dataset_lookup.get("cifar")
+    with pytest.raises(ValueError, match=r"Did you mean folder:/.*\? Expected folder:/path"):
+        dataset_lookup.get(str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,10 @@ def test_where_nothing_can_be_written(tmp_path):
         pass
     with pytest.raises(IsADirectoryError, match="name of a file"), whole_file(tmp_path):
         pass
+    with pytest.raises(OSError) as error, whole_file(tmp_path / "gone" / "m.tflite") as temporary:
+        temporary.parent.rmdir()
+        temporary.write_text("")
+    assert error.value.filename == str(tmp_path / "gone" / "m.tflite")
     assert os.listdir(tmp_path) == ["file"]
 
 

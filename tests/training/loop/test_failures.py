@@ -4,6 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from training.commands.train import main
 from training.errors import Diverged, TrainingError, UsageError
@@ -120,3 +121,15 @@ def test_unreadable_images_can_be_skipped(tiny, broken_data, tmp_path, caplog):
     metrics = trainer.train(config, tmp_path / "run")
     assert np.isfinite(metrics["loss"])
     assert "unreadable images are skipped, such as" in caplog.text
+
+
+def test_a_damaged_photo_is_named_and_where_all_are_it_is_said(tiny, tmp_path):
+    for name in "ab":
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        (tmp_path / "photos" / name / "1.png").write_text("no image")
+    photos = {"dataset": f"folder:{tmp_path / 'photos'}", "eval_split": ""}
+    with pytest.raises(TrainingError, match=r"16 images in a row cannot be read: .*data check fol"):
+        trainer.train(tiny(**photos, on_error="skip"), tmp_path / "run")
+    Image.new("L", (8, 8)).save(tmp_path / "photos" / "b" / "1.png")
+    with pytest.raises(TrainingError, match=r"cannot be decoded: a/1\.png\. .*on_error=skip"):
+        trainer.train(tiny(**photos), tmp_path / "other")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 from training.command_options import as_called
-from training.errors import TrainingError
+from training.errors import TrainingError, first_line
 
 _BAD_USE = (
     ValueError,
@@ -52,6 +52,12 @@ def command_main(
             message, status = str(error), 1
         except KeyboardInterrupt:
             message, status = "interrupted", 130
+        except Exception as error:
+            # Such as memory that TensorFlow was asked for and does not have.
+            tensorflow = sys.modules.get("tensorflow")
+            if tensorflow is None or not isinstance(error, tensorflow.errors.OpError):
+                raise
+            message, status = first_line(error), 1
         print(as_called(f"error: {message}"), file=sys.stderr)
         return status
 

@@ -1,6 +1,7 @@
 """What a model says of photos: the most probable classes of each, as rows, JSON and a page."""
 
 import dataclasses
+import os
 import pathlib
 from collections.abc import Iterator, Sequence
 
@@ -30,6 +31,11 @@ class Prediction:
     image: np.ndarray
     attention: np.ndarray | None = None
 
+    @property
+    def name(self) -> str:
+        """The file as texts can have it: bytes of its name that are not UTF-8 are escaped."""
+        return os.fsencode(self.file).decode(errors="backslashreplace")
+
 
 def predict_files(
     model: FrozenModel,
@@ -58,14 +64,14 @@ def predict_files(
             "A model of Keras around one is exported first, by python -m export hub: its module "
             "predicts."
         )
-    names = class_names or model.class_names
+    names = model.class_names if class_names is None else class_names
     low, high = model.image_range
     for start in range(0, len(files), BATCH):
         chosen = files[start : start + BATCH]
         images = read_images(chosen, model.preprocess)
         logits = model.logits(images)
         probabilities = keras.ops.convert_to_numpy(ACTIVATIONS[model.activation](logits))
-        if names and len(names) != probabilities.shape[-1]:
+        if names is not None and len(names) != probabilities.shape[-1]:
             raise ValueError(
                 f"Expected a name for each of {probabilities.shape[-1]} classes. "
                 f"Received: {len(names)} names."

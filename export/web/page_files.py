@@ -1,6 +1,7 @@
 """The page of a TFLite file: a folder for a server, or one file that opens by itself."""
 
 import base64
+import functools
 import gzip
 import hashlib
 import html
@@ -130,6 +131,12 @@ def _packed(name: str, content: bytes, single_file: bool) -> bytes:
     """Returns what is stored: servers that compress nothing are the rule for such folders."""
     if name == LICENSE or (name == MODEL and not single_file):
         return content
+    return _compressed(content) if name != MODEL else gzip.compress(content, mtime=0)
+
+
+@functools.lru_cache(maxsize=2 * len(BUILDS))
+def _compressed(content: bytes) -> bytes:
+    """Returns a file of LiteRT.js as gzip has it, for many pages."""
     return gzip.compress(content, mtime=0)
 
 

@@ -38,6 +38,16 @@ def test_failures_are_one_line(error, status, capsys):
     assert capsys.readouterr().err == "error: wrong\n"
 
 
+def test_what_tensorflow_runs_out_of_is_one_line(capsys):
+    def run(options):
+        import tensorflow as tf
+
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating\nsomething")
+
+    assert status_of(run) == 1
+    assert capsys.readouterr().err == "error: OOM when allocating\n"
+
+
 def test_an_interruption_is_no_error_of_ours(capsys):
     def run(options):
         raise KeyboardInterrupt

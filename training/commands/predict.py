@@ -10,7 +10,6 @@ upright, and prepared as in the model's evaluation.
 """
 
 import json
-import pathlib
 import sys
 
 from training.command_options import CommandParser
@@ -24,7 +23,13 @@ COLUMNS = ("file", "rank", "class", "probability")
 def _parser():
     parser = CommandParser("python -m training predict", __doc__)
     parser.add_source(optional=False)
-    parser.add_argument("photos", metavar="PHOTO", nargs="+", help="image file, or folder of them")
+    parser.add_argument(
+        "photos",
+        metavar="PHOTO",
+        nargs="+",
+        type=local_path,
+        help="image file, or folder of them",
+    )
     parser.add_argument("--num_classes", metavar="N", type=int, help="of a checkpoint's head")
     parser.add_argument("--top", metavar="N", type=int, default=5, help="classes of each photo")
     parser.add_argument(
@@ -57,7 +62,7 @@ def _predict(options):
     from training.reporting.predictions_html import predictions_html
     from training.reporting.table import Table
 
-    files = list_images(list(map(pathlib.Path, options.photos)))
+    files = list_images(options.photos)
     model = load_frozen(
         options.source,
         name=options.model,
@@ -78,7 +83,7 @@ def _predict(options):
         print(json.dumps(list(map(_as_json, predictions)), indent=2, ensure_ascii=False))
         return
     rows = [
-        (each.file, rank, name, f"{probability:.4f}")
+        (each.name, rank, name, f"{probability:.4f}")
         for each in predictions
         for rank, (name, probability) in enumerate(each.classes, start=1)
     ]
@@ -92,7 +97,7 @@ def _predict(options):
 
 def _as_json(prediction):
     classes = [{"class": name, "probability": value} for name, value in prediction.classes]
-    return {"file": str(prediction.file), "classes": classes}
+    return {"file": prediction.name, "classes": classes}
 
 
 main = command_main(_parser, _predict)

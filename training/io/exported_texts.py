@@ -26,8 +26,9 @@ def interface_of(path: str | os.PathLike) -> dict[str, Any]:
     Raises:
         ValueError: if it is damaged.
     """
+    text = _text(path, "interface.json") or "{}"
     try:
-        interface = json.loads(_text(path, "interface.json") or "{}")
+        interface = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _damaged(path, error) from error
     if not isinstance(interface, dict):
@@ -47,7 +48,10 @@ def _text(path, name):
     path = pathlib.Path(path)
     if path.is_dir():
         file = path / "assets" / name
-        return read_text(file) if file.is_file() else None
+        try:
+            return read_text(file) if file.is_file() else None
+        except ValueError as error:
+            raise _damaged(path, error) from error
     if not zipfile.is_zipfile(path):
         # The texts are an archive behind the model, and their names outlive its end.
         if any(each in path.read_bytes() for each in (b"labels.txt", b"interface.json")):

@@ -29,8 +29,16 @@ def files_below(folder: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
                 continue
             if entry.is_dir(follow_symlinks=False):
                 yield from files_below(entry.path)
-            elif entry.is_file():
+            elif _is_file(entry):
                 yield pathlib.Path(entry.path)
+
+
+def _is_file(entry):
+    try:
+        return entry.is_file()
+    except OSError:
+        # A link that leads to itself.
+        return False
 
 
 def images_below(folder: str | os.PathLike[str]) -> Iterator[pathlib.Path]:

@@ -17,10 +17,12 @@ def local_path(name: str | os.PathLike) -> pathlib.Path:
     `~` is the user's home, and `file:///path` is `/path`.
 
     Raises:
-        UsageError: for a path with another scheme, such as `gs://bucket/run`, which would become
-            a folder of that name, or one that is not UTF-8, which TensorFlow cannot read.
+        UsageError: for no path, a path with another scheme, such as `gs://bucket/run`, which would
+            become a folder of that name, or one that is not UTF-8, which TensorFlow cannot read.
     """
     text = os.fspath(name)
+    if not text:
+        raise UsageError("Expected a path. Received: ''.")
     if text != text.encode(errors="replace").decode():
         raise UsageError(f"Expected a path in UTF-8. Received: {text!r}.")
     scheme = _SCHEME.match(text)

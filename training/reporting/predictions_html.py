@@ -1,6 +1,7 @@
 """The page of predictions: each photo, where the model looked, and its most probable classes."""
 
 import html
+import pathlib
 from collections.abc import Sequence
 
 from training.predictions import Prediction
@@ -28,7 +29,8 @@ def predictions_html(model: str, predictions: Sequence[Prediction]) -> str:
 
 
 def _figure(prediction):
-    name = html.escape(prediction.file.name)
+    file = pathlib.Path(prediction.name).name
+    name = html.escape(file)
     rows = "".join(
         f'<tr><td class="text" style="--share:{100 * probability:.1f}%" '
         f'title="{html.escape(label)}">{html.escape(label)}</td>'
@@ -37,7 +39,7 @@ def _figure(prediction):
     )
     # Smaller ones are enlarged by the browser, which smooths them.
     side = min(_SIDE, prediction.image.shape[0])
-    pair = image_pair(prediction.image, prediction.attention, prediction.file.name, side)
+    pair = image_pair(prediction.image, prediction.attention, file, side)
     return (
         f'<figure>{pair}<figcaption>{name}</figcaption><table class="bars">{rows}</table></figure>'
     )

@@ -7,14 +7,17 @@ import tempfile
 import keras
 import numpy as np
 
-from export.errors import ExportError
+from export.errors import ExportError, RuntimeMissing
 from export.verification.runtimes.runtime import Delegation
 from export.verification.runtimes.tflite_interpreter import TFLiteInterpreter
 from export.web.chromium import chromium, served
 from export.web.litert_js import litert_js
 from export.web.page_files import write_page
+from training.errors import first_line
 
 _IMAGES = "images.bin"
+# Milliseconds: the largest models have a gigabyte.
+_LOADING = 300_000
 _RUN = """async ([backend, precision, file, count]) => {
   const runtime = await import("page/runtime");
   const reason = (await runtime.backends())[backend];
@@ -69,12 +72,19 @@ class BrowserOnCPU(TFLiteInterpreter):
                 page = browser.new_page()
                 page.goto(address)
                 # The page opens the model too: in WebAssembly, which is there everywhere.
-                page.wait_for_selector("html[data-ready], #error:not([hidden])", state="attached")
+                page.wait_for_selector(
+                    "html[data-ready], #error:not([hidden])", state="attached", timeout=_LOADING
+                )
                 if error := page.inner_text("#error"):
                     raise ExportError(f"{self._path} cannot be run by LiteRT.js: {error}")
-                found = page.evaluate(_RUN, [self.backend, precision, _IMAGES, len(images)])
+                try:
+                    found = page.evaluate(_RUN, [self.backend, precision, _IMAGES, len(images)])
+                except Exception as error:  # of Playwright, which is imported where it is started
+                    raise ExportError(
+                        f"{self._path} cannot be run by LiteRT.js: {first_line(error)}"
+                    ) from error
             if "reason" in found:
-                raise ExportError(f"{self._path} cannot be run by LiteRT.js: {found['reason']}")
+                raise RuntimeMissing(f"Expected a GPU in Chromium. {found['reason']}")
             device = f"Chromium {browser.version}, " + (
                 f"WebGPU on {found['adapter']}" if self.backend == "webgpu" else "WebAssembly"
             )
@@ -87,7 +97,7 @@ class BrowserOnGPU(BrowserOnCPU):
     """The runtime of a .tflite file in WebGPU; see `Runtime`.
 
     Raises:
-        RuntimeMissing: if Playwright or Chromium is not installed.
+        RuntimeMissing: if Playwright or Chromium is not installed, or Chromium has no GPU.
     """
 
     backend = "webgpu"

@@ -24,7 +24,8 @@ export function topClasses(logits) {
   }));
 }
 
-const percent = (part) => `${(100 * part).toFixed(part > 0.0995 || part === 0 ? 0 : 1)} %`;
+const percent = (part) =>
+  part < 0.0005 ? "< 0.1 %" : `${(100 * part).toFixed(part > 0.0995 ? 0 : 1)} %`;
 
 export function showBars(list, classes) {
   list.replaceChildren(

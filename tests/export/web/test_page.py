@@ -33,6 +33,11 @@ def answered(page):
     return np.array(logits), page.locator("#bars li").all_inner_texts()
 
 
+def rollout_of(page):
+    page.wait_for_selector("html[data-rollout]", state="attached")
+    return np.array(json.loads(page.locator("html").get_attribute("data-rollout")))
+
+
 def by_interpreter(site, file, signature="serving_default"):
     operations = "decode|resize_small(36)|central_crop(32)|value_range(0,1)"
     image = prepare_photo(read_photo(file), operations)
@@ -98,8 +103,7 @@ def test_where_the_model_looks(open_page, address, model, site, photo):
     choose(page, photo)
     assert page.locator("#attention").is_hidden()
     page.get_by_role("switch", name="Show where the model looks").check()
-    page.wait_for_selector("html[data-rollout]", state="attached")
-    drawn = np.array(json.loads(page.locator("html").get_attribute("data-rollout")))
+    drawn = rollout_of(page)
     expected = by_interpreter(site, photo, "attention_rollout")
     np.testing.assert_allclose(drawn.reshape(expected.shape), expected, atol=ROUNDING)
     image = prepare_photo(read_photo(photo), model.preprocessing)[None]
@@ -129,6 +133,8 @@ def test_threads_and_gpu_give_the_same(open_page, address, site, photo):
     page.reload()
     page.wait_for_selector(READY, state="attached")
     expected = by_interpreter(site, photo)
+    looked = by_interpreter(site, photo, "attention_rollout")
+    page.locator("#show-attention").evaluate("(input) => (input.checked = true)")
     choose(page, photo)
     for backend, name, limit in (
         ("threads", r"CPU, \d threads", ROUNDING),
@@ -139,10 +145,12 @@ def test_threads_and_gpu_give_the_same(open_page, address, site, photo):
         if label.locator("input").is_disabled():  # one core, or no GPU
             continue
         page.evaluate("delete document.documentElement.dataset.logits")
+        page.evaluate("delete document.documentElement.dataset.rollout")
         label.click()
         logits, _ = answered(page)
         np.testing.assert_allclose(logits, expected, atol=limit)
         assert re.search(rf" ms on {name}, \d", page.inner_text("#times"))
+        np.testing.assert_allclose(rollout_of(page), looked.ravel(), atol=limit)
 
 
 def test_files_that_are_no_images_and_images_that_are_too_large(

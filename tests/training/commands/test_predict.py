@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import os
+import shutil
 
 import keras
 import numpy as np
@@ -128,3 +130,26 @@ def test_a_model_without_a_head_is_refused(photos, tmp_path, capsys):
     for name in ("features.keras", "module", "features.tflite"):
         assert predict.main([str(tmp_path / name), str(photos)]) == 2, name
         assert "Expected a model with a head" in capsys.readouterr().err
+
+
+def test_names_that_are_not_utf_8(sources, photos, tmp_path, capsys):
+    file = os.fsdecode(os.fsencode(tmp_path) + b"/\xe9.png")
+    shutil.copy(photos / "0.png", file)
+    (found,) = answers(capsys, sources["run"], tmp_path)
+    assert found["file"] == f"{tmp_path}/\\xe9.png"
+    for shown in ("--csv", f"--output={tmp_path}/page.html"):
+        assert predict.main([str(sources["run"]), str(tmp_path), shown]) == 0
+    assert "\\xe9.png" in (tmp_path / "page.html").read_text()
+
+
+def test_no_labels_are_not_those_of_the_model(sources, photos, tmp_path, capsys):
+    (tmp_path / "labels.txt").touch()
+    arguments = [str(sources["run"]), str(photos), f"--labels={tmp_path}/labels.txt"]
+    assert predict.main(arguments) == 2
+    assert "Expected a name for each of 2 classes. Received: 0 names." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("photo", ["", "gs://bucket/photo.jpg"])
+def test_what_is_no_path(photo, sources, capsys):
+    assert predict.main([str(sources["run"]), photo]) == 2
+    assert "Expected a path" in capsys.readouterr().err

@@ -34,6 +34,8 @@ def test_images_are_read_in_order_and_preprocessed(folder):
 
 def test_pipes_are_no_images(folder):
     os.mkfifo(folder / "pipe.jpg")
+    (folder / "loop.jpg").symlink_to("loop.jpg")
+    (folder / "broken.jpg").symlink_to("nowhere.jpg")
     assert len(image_files.list_images([folder])) == 3
     with pytest.raises(ValueError, match=r"pipe\.jpg, no file"):
         image_files.list_images([folder / "pipe.jpg"])

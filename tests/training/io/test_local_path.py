@@ -32,7 +32,9 @@ def test_local_paths(name, path, monkeypatch, tmp_path):
     assert local_path(name) == pathlib.Path(path.format(home=tmp_path))
 
 
-@pytest.mark.parametrize("name", [*REMOTE, pathlib.Path("gs://bucket/run"), "~nobody-of-this/x"])
+@pytest.mark.parametrize(
+    "name", ["", *REMOTE, pathlib.Path("gs://bucket/run"), "~nobody-of-this/x"]
+)
 def test_other_paths_are_refused(name):
     with pytest.raises(UsageError, match="Expected a path"):
         local_path(name)

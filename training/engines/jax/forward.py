@@ -14,9 +14,8 @@ from training.engines.jax.mesh import ActivationLayout, gather_on
 class Forward:
     """Computes logits from weights that are divided over a mesh.
 
-    Each weight is made whole where a layer reads it. A block that recomputes its activations
-    gathers its weights again as well: no device keeps those of all blocks until the backward
-    pass.
+    Each weight is made whole where a layer reads it, in a block that recomputes its activations
+    too. Whether it is then gathered twice or kept is the compiler's choice.
 
     Args:
         mesh: of `training.engines.jax.mesh.create_mesh`.

@@ -1,0 +1,78 @@
+"""Trains the legs of a run one after the other, each under a strategy of its own.
+
+`tour.py TASK DATA_DIR LEG...`, each leg a list in JSON: the run directory, the step to stop after
+or 0, and what its config changes. Run as a process of its own, since devices and workers are fixed
+when the backend starts.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+
+import keras
+
+from training import config_command_line
+from training.configs import masked
+from training.errors import Interrupted
+from training.loop import trainer
+
+TINY = os.path.join(os.path.dirname(__file__), "tiny.py")
+STEPS = 40
+
+
+def config_of(task):
+    config = config_command_line.load_config(TINY)
+    if task == "masked":
+        model = config.model
+        config = masked.get_config(f"small,digits,steps={STEPS},size=16")
+        config.model.update(model)
+        config.batch_size = 16
+    config.model.attention_dropout_rate = config.model.stochastic_depth_rate = 0.1
+    # Adam turns rounding into steps, where a gradient is nothing else.
+    config.optimizer.name = "sgd"
+    config.optimizer.base_lr = 0.05
+    config.steps_per_call = 2
+    config.total_steps = STEPS
+    config.log_every_steps = 10
+    config.eval_every_steps = config.checkpoint_every_steps = 0
+    return config
+
+
+class Stop(logging.Handler):
+    """Asks this process to stop, as a scheduler would, once a step is in the log."""
+
+    def __init__(self, step):
+        super().__init__()
+        self.step = step
+
+    def emit(self, record):
+        if record.getMessage().startswith(f"step {self.step}/"):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main(task, data_dir, *legs):
+    logger = logging.getLogger("training")
+    logger.setLevel(logging.INFO)
+    if keras.backend.backend() == "tensorflow" and "TF_CONFIG" not in os.environ:
+        import tensorflow as tf
+
+        (cpu,) = tf.config.list_physical_devices("CPU")
+        tf.config.set_logical_device_configuration(
+            cpu, [tf.config.LogicalDeviceConfiguration()] * 2
+        )
+    for workdir, stop, changes in map(json.loads, legs):
+        config = config_of(task)
+        config.data_dir = data_dir
+        config.update(changes)
+        handler = Stop(stop)
+        logger.addHandler(handler)
+        with contextlib.suppress(Interrupted) if stop else contextlib.nullcontext():
+            trainer.train(config, workdir)
+        logger.removeHandler(handler)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

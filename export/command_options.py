@@ -12,7 +12,7 @@ SOURCE          the model: a run directory, a .keras file, or with --model=NAME 
 from typing import Any
 
 from training.command_options import CommandParser
-from training.io.local_path import local_path
+from training.io.local_path import any_path
 
 DEFAULT_COUNT = 200
 
@@ -43,19 +43,19 @@ class ExportParser(CommandParser):
 
     def add_artifact(self, text: str) -> None:
         """Adds the artifact, explained by `text`, and the model that it came from."""
-        self.add_argument("artifact", metavar="ARTIFACT", type=local_path, help=text)
+        self.add_argument("artifact", metavar="ARTIFACT", type=any_path, help=text)
         self.add_model("--against", dest="source", required=True)
 
     def add_output(self, text: str) -> None:
         """Adds --output, explained by `text`."""
-        self.add_argument("--output", metavar="PATH", required=True, type=local_path, help=text)
+        self.add_argument("--output", metavar="PATH", required=True, type=any_path, help=text)
 
     def add_labels(self) -> None:
         """Adds --labels."""
         self.add_argument(
             "--labels",
             metavar="FILE",
-            type=local_path,
+            type=any_path,
             help="text with a class name a line; default: those of the run's data set",
         )
 
@@ -88,5 +88,5 @@ class ExportParser(CommandParser):
             help=f"images to verify with; default {DEFAULT_COUNT}",
         )
         self.add_argument(
-            "--json", metavar="FILE", type=local_path, help="also write the report to this file"
+            "--json", metavar="FILE", type=any_path, help="also write the report to this file"
         )

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from ml_collections import ConfigDict
 
 from training.errors import UsageError
-from training.io.local_path import local_path
+from training.io.local_path import any_path, local_path
 
 _OVERRIDE = re.compile(r"--?config\.")
 
@@ -90,21 +90,32 @@ class CommandParser(argparse.ArgumentParser):
         """Adds --data_dir."""
         self.add_argument("--data_dir", metavar="DIR", help="folder of prepared data sets")
 
-    def add_run(self, config: bool = True) -> None:
-        """Adds the options of training; without --config where the command makes the configs."""
+    def add_run(self, config: bool = True, remote: bool = False) -> None:
+        """Adds the options of training.
+
+        Args:
+            config: whether --config names the config; some commands make their own.
+            remote: whether --workdir may be in a store.
+        """
         self._takes_overrides = True
         if config:
             text = "Python file with get_config(ARGUMENT), or the name of one, such as quickstart"
             self.add_argument("--config", required=True, metavar="FILE[:ARGUMENT]", help=text)
             text = "show every key of a config and exit"
             self.add_argument("--helpfull", action=_ShowKeys, nargs=0, help=text)
-        self.add_path("--workdir", "where runs are written", required=True)
+        self.add_argument(
+            "--workdir",
+            metavar="DIR",
+            type=any_path if remote else local_path,
+            required=True,
+            help="where runs are written",
+        )
         self.add_data_dir()
         self.epilog = "--config.KEY=VALUE sets any key of the config."
 
     def add_path(self, name: str, text: str, required: bool = False) -> None:
-        """Adds an option that names a local directory to write, explained by `text`."""
-        self.add_argument(name, metavar="DIR", type=local_path, required=required, help=text)
+        """Adds an option that names a directory to write, explained by `text`."""
+        self.add_argument(name, metavar="DIR", type=any_path, required=required, help=text)
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

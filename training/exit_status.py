@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from training.command_options import as_called
 from training.errors import TrainingError, first_line
+from training.io.remote_options import local_options
 
 _BAD_USE = (
     ValueError,
@@ -41,7 +42,9 @@ def command_main(
     def main(arguments: Sequence[str] | None = None) -> int:
         try:
             with _log_on_stderr():
-                return run(make_parser().parse_args(arguments)) or 0
+                options = make_parser().parse_args(arguments)
+                with local_options(options):
+                    return run(options) or 0
         except TrainingError as error:
             message, status = str(error), error.exit_code
         except _BAD_USE as error:

@@ -14,7 +14,7 @@ import sys
 
 from training.command_options import CommandParser
 from training.exit_status import command_main
-from training.io.local_path import local_path
+from training.io.local_path import any_path
 from training.io.quiet_tensorflow import import_tensorflow
 
 COLUMNS = ("file", "rank", "class", "probability")
@@ -27,19 +27,19 @@ def _parser():
         "photos",
         metavar="PHOTO",
         nargs="+",
-        type=local_path,
+        type=any_path,
         help="image file, or folder of them",
     )
     parser.add_argument("--num_classes", metavar="N", type=int, help="of a checkpoint's head")
     parser.add_argument("--top", metavar="N", type=int, default=5, help="classes of each photo")
     parser.add_argument(
-        "--labels", metavar="FILE", type=local_path, help="text with a class name a line"
+        "--labels", metavar="FILE", type=any_path, help="text with a class name a line"
     )
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--json", action="store_true", help="print JSON instead of a table")
     shown.add_argument("--csv", action="store_true", help="print CSV instead of a table")
     parser.add_argument(
-        "--output", metavar="FILE", type=local_path, help="also write a page of HTML to this file"
+        "--output", metavar="FILE", type=any_path, help="also write a page of HTML to this file"
     )
     return parser
 

@@ -15,6 +15,9 @@ import tempfile
 import numpy as np
 import tensorflow_datasets as tfds
 
+from training.io.folder_copy import sent_to
+from training.io.local_path import any_path, is_remote
+
 NUM_TEST = 359
 SPLIT_SEED = 0
 
@@ -77,10 +80,13 @@ def prepare(data_dir: str | os.PathLike) -> pathlib.Path:
     Several processes may call it at once: each writes to a folder of its own and the first
     to finish moves its result into place.
     """
-    data_dir = pathlib.Path(data_dir).expanduser()
     version = str(SklearnDigits.VERSION)
-    target = data_dir / "sklearn_digits" / version
+    target = any_path(data_dir) / "sklearn_digits" / version
     if (target / "dataset_info.json").exists():
+        return target
+    if is_remote(target):
+        with tempfile.TemporaryDirectory() as scratch, sent_to(target) as folder:
+            shutil.copytree(prepare(scratch), folder)
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = tempfile.mkdtemp(prefix=".incomplete_", dir=target.parent)

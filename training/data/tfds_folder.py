@@ -10,7 +10,7 @@ import os
 import pathlib
 from typing import NamedTuple
 
-from training.io.local_path import local_path
+from training.io.local_path import any_path, is_remote
 from training.io.text_lines import read_text
 
 
@@ -36,16 +36,13 @@ def resolve_data_dir(data_dir: str | os.PathLike | None) -> pathlib.Path:
     A remote folder, `gs://bucket/tfds` or `s3://…`, becomes a path object that behaves alike.
 
     Raises:
-        UsageError: for a path with another scheme.
+        UsageError: as `any_path`.
     """
     data_dir = data_dir or os.environ.get("TFDS_DATA_DIR")
     if not data_dir:
         return pathlib.Path.home() / "tensorflow_datasets"
-    if str(data_dir).startswith(("gs://", "s3://")):
-        from etils import epath
-
-        return epath.Path(data_dir)
-    return local_path(data_dir).absolute()
+    folder = any_path(data_dir)
+    return folder if is_remote(folder) else folder.absolute()
 
 
 def find(

@@ -71,6 +71,7 @@ class Engine(abc.ABC):
     Attributes:
         strategies: values of `config.strategy` that this engine knows.
         is_chief: whether this process writes the files of the run.
+        writes_in_parts: whether all processes write the states, each its part.
         model: the `keras.Model`, from `build` on. Its variables hold the weights of the last
             update only within `averaged_weights`; elsewhere they may be stale.
         step: int, updates done.
@@ -84,6 +85,7 @@ class Engine(abc.ABC):
 
     strategies: ClassVar[tuple[str, ...]]
     is_chief: bool
+    writes_in_parts: ClassVar[bool] = False
     model: keras.Model
     watch: Watch | None = None
 

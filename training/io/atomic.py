@@ -9,6 +9,8 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 
+from training.io.local_path import any_path, is_remote
+
 _UNFINISHED = re.compile(r"\.[0-9a-f]{8}\.part\.")
 
 
@@ -16,8 +18,9 @@ _UNFINISHED = re.compile(r"\.[0-9a-f]{8}\.part\.")
 def whole_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Yields a temporary path in the same folder, with the same suffix; it becomes `path`.
 
-    After an error `path` is what it was before, and nothing of the new file remains. A killed
-    process leaves `path` as it was, and the temporary file beside it.
+    A remote file is written here, and sent at the end. After an error `path` is what it was before,
+    and nothing of the new file remains. A killed process leaves `path` as it was, and the temporary
+    file beside it.
 
     Args:
         path: the file to write. Its folder is made if it does not exist.
@@ -25,6 +28,12 @@ def whole_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     Raises:
         OSError: if the folder cannot be written, or `path` is a directory.
     """
+    if is_remote(path):
+        from training.io.folder_copy import sent_to
+
+        with sent_to(any_path(path)) as temporary:
+            yield temporary
+        return
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():

@@ -1,7 +1,8 @@
 """Text files, and those of one thing a line, such as class names."""
 
 import os
-import pathlib
+
+from training.io.local_path import any_path
 
 
 def read_text(path: str | os.PathLike) -> str:
@@ -12,7 +13,7 @@ def read_text(path: str | os.PathLike) -> str:
         OSError: if it cannot be read.
     """
     try:
-        return pathlib.Path(path).read_text(encoding="utf-8")
+        return any_path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"Expected a text in UTF-8. Received: {path} ({error})") from error
 

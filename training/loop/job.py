@@ -9,7 +9,8 @@ from keras_vit.version import __version__
 from training import config_keys
 from training.engines.base import Engine
 from training.errors import Disagreement, UsageError
-from training.io.folder_lock import FolderLock
+from training.io.local_path import is_remote
+from training.loop.workplace import Lock
 
 
 def check_alike(engine: Engine, config: ConfigDict, workdir: str | os.PathLike) -> None:
@@ -20,7 +21,9 @@ def check_alike(engine: Engine, config: ConfigDict, workdir: str | os.PathLike) 
     """
     shared = config_keys.shared_by_processes(config)
     own = {f"config.{name}": value for name, value in shared.items()}
-    own |= {"--workdir": os.path.abspath(workdir), "the version of keras-vit": __version__}
+    place = os.fspath(workdir)
+    own |= {"--workdir": place if is_remote(place) else os.path.abspath(place)}
+    own |= {"the version of keras-vit": __version__}
     everyone = engine.gather(json.dumps(own))
     first = json.loads(everyone[0])
     for number, text in enumerate(everyone):
@@ -37,7 +40,21 @@ def check_alike(engine: Engine, config: ConfigDict, workdir: str | os.PathLike) 
             )
 
 
-def take(engine: Engine, lock: FolderLock) -> None:
+def check_place(engine: Engine, workdir: str | os.PathLike) -> None:
+    """Checks that the processes of the job can share the run directory.
+
+    Raises:
+        Disagreement: if it is remote and each of several processes writes a part of the states.
+    """
+    parts = engine.writes_in_parts and len(engine.gather("")) > 1
+    if parts and is_remote(os.fspath(workdir)):
+        raise Disagreement(
+            "Expected a folder that all processes see: each of them writes its part of a state. "
+            f"Received: {workdir}. Mount it, as with gcsfuse, and name that folder."
+        )
+
+
+def take(engine: Engine, lock: Lock) -> None:
     """Takes the run directory for the job: its chief does, all others rely on that.
 
     Raises:

@@ -19,12 +19,12 @@ from training.data.unreadable_examples import ATTEMPTS
 from training.engines.base import Engine, Report, create_engine
 from training.errors import Diverged, Interrupted, TrainingError, UsageError
 from training.evaluators.base import Evaluator, create_evaluators
-from training.io.folder_lock import FolderLock
 from training.loop import job
 from training.loop.early_stopping import BestEvaluation
 from training.loop.interruption import StopRequest
 from training.loop.progress import Progress
 from training.loop.run_directory import RunDirectory
+from training.loop.workplace import Workplace, workplace
 from training.recipes.class_weights import class_weights
 from training.recipes.losses import MeanOutput, build_loss
 from training.recipes.models import build_model
@@ -44,7 +44,8 @@ def train(config: ConfigDict | dict, workdir: str | os.PathLike) -> dict[str, fl
     Args:
         config: `ml_collections.ConfigDict` or dict with keys of `config_keys.default_config`.
         workdir: run directory, which no other run may use meanwhile; left only if the config,
-            model and data work.
+            model and data work. One in a store, such as `gs://bucket/run`, has a copy on this
+            machine while it runs.
 
     Returns:
         A dict of the last logged metrics (see `run_directory.METRICS`).
@@ -55,16 +56,19 @@ def train(config: ConfigDict | dict, workdir: str | os.PathLike) -> dict[str, fl
         Interrupted: after SIGTERM or SIGINT, with the state saved.
     """
     config = config_keys.complete(config)
-    directory = RunDirectory(workdir, config)
+    place = workplace(workdir)
+    directory = RunDirectory(place.path, config)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_precision(config.precision))
-        lock = stack.enter_context(FolderLock(directory.path))
+        lock = stack.enter_context(place.entered())
         try:
             engine = create_engine(config)
             stack.callback(engine.close)
-            job.check_alike(engine, config, directory.path)
+            job.check_alike(engine, config, place.address)
+            job.check_place(engine, place.address)
             job.take(engine, lock)
-            run = _Run(config, directory, engine)
+            place.fetch()
+            run = _Run(config, directory, engine, place)
         except (ValueError, OSError) as error:
             raise UsageError(str(error)) from error
         # Only now, because the servers of several processes bring a handler of SIGTERM with them.
@@ -85,8 +89,15 @@ def _precision(policy):
 class _Run:
     """One run, prepared by the constructor, which writes nothing."""
 
-    def __init__(self, config: ConfigDict, directory: RunDirectory, engine: Engine):
+    def __init__(
+        self,
+        config: ConfigDict,
+        directory: RunDirectory,
+        engine: Engine,
+        place: Workplace,
+    ):
         self.config = config
+        self.place = place
         self.engine = engine
         source = random_access.open_source(config.dataset, config.train_split, config.data_dir)
         config_keys.derive_steps(config, source.num_examples)
@@ -187,6 +198,7 @@ class _Run:
         if engine.is_chief:
             names = [name for evaluator in self.evaluators for name in evaluator.names]
             self.directory.open(engine.step, names)
+            self.place.publish()
         last_save = time.monotonic()
         with Progress(
             config.total_steps, engine.step, config.batch_size, engine.is_chief
@@ -218,7 +230,9 @@ class _Run:
                     if engine.is_chief:
                         self.directory.log(engine.step, metrics)
                 if report.save or report.stop or self._is_due(config.checkpoint_every_steps):
+                    self.place.settle()
                     engine.save(self.numbers, wait=report.stop)
+                    self.place.publish(wait=report.stop)
                     last_save = time.monotonic()
                 if report.stop:
                     raise Interrupted(

@@ -9,6 +9,7 @@ from ml_collections import ConfigDict
 
 import keras_vit
 from training.errors import UsageError
+from training.io.remote_options import local_file
 from training.recipes import freezing, low_rank
 
 
@@ -42,7 +43,8 @@ def build_model(
     if config.checkpoint:
         head = ("head",) if config.model.get("representation_size") else ("head", "pre_logits")
         skip = () if config.checkpoint_head == "keep" else head
-        keras_vit.load_checkpoint(model, config.checkpoint, skip=skip)
+        with local_file(config.checkpoint) as file:
+            keras_vit.load_checkpoint(model, file, skip=skip)
     model.preprocessing = config.eval_preprocess or None
     if class_names and len(class_names) == model.arguments["num_classes"]:
         model.class_names = class_names

@@ -39,6 +39,7 @@ class JaxEngine(Engine):
     """
 
     strategies = ("one", "sharded")
+    writes_in_parts = True
 
     def __init__(self, config: ConfigDict):
         super().__init__(config)

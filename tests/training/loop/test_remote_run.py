@@ -1,0 +1,98 @@
+"""A run in a store resumes as one on a disk does, and fails with one line that says what to do."""
+
+import os
+import signal
+
+import pytest
+from etils import epath
+
+from training.errors import Interrupted, TrainingError, UsageError
+from training.io.folder_copy import fetched
+from training.loop import trainer, workplace
+from training.loop.run_directory import RunDirectory
+
+OPTIONS = {"total_steps": 60, "checkpoint_every_steps": 20}
+
+
+@pytest.fixture(scope="module")
+def expected(tiny, tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("uninterrupted")
+    trainer.train(tiny(**OPTIONS), workdir)
+    return workdir
+
+
+@pytest.fixture
+def at_step(monkeypatch):
+    """Has a function called when runs log a step."""
+
+    def call(step, action):
+        log = RunDirectory.log
+
+        def logging(self, at, values):
+            log(self, at, values)
+            if at == step:
+                action()
+
+        monkeypatch.setattr(RunDirectory, "log", logging)
+
+    return call
+
+
+def rows(file):
+    return [line.split(",")[:4] for line in file.read_text().splitlines()]
+
+
+@pytest.mark.long
+def test_stopped_and_resumed(ram, tiny, expected, at_step, monkeypatch, final_state, assert_same):
+    address = epath.Path(ram()) / "run"
+    at_step(40, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(Interrupted):
+        trainer.train(tiny(**OPTIONS), str(address))
+    monkeypatch.undo()
+    assert not (address / ".lock").exists()
+    trainer.train(tiny(**OPTIONS), str(address))
+    assert rows(address / "metrics.csv") == rows(expected / "metrics.csv")
+    with fetched(address) as copy:
+        assert_same(final_state(copy), final_state(expected))
+
+
+@pytest.mark.long
+def test_a_store_that_dies_leaves_the_last_state(
+    ram, tiny, expected, at_step, failing_store, final_state, assert_same
+):
+    address = epath.Path(ram()) / "run"
+
+    died = []
+
+    def die():
+        if not died:
+            died.append(True)
+            failing_store.fails = lambda number: True
+
+    at_step(40, die)
+    with pytest.raises(TrainingError) as caught:
+        trainer.train(tiny(**OPTIONS), str(address))
+    message = str(caught.value)
+    assert message.startswith(f"{address}/")
+    assert "cannot be written in 5 attempts: [Errno 104] Connection reset by peer" in message
+    assert "Run the same command again" in message
+    assert "\n" not in message
+
+    failing_store.fails = lambda number: number % 4 == 0
+    trainer.train(tiny(**OPTIONS), str(address))
+    with fetched(address) as copy:
+        assert_same(final_state(copy), final_state(expected))
+
+
+def test_parts_of_several_processes_need_a_folder(ram):
+    from training.loop import job
+
+    class Engine:
+        writes_in_parts = True
+
+        def gather(self, text):
+            return [text, text]
+
+    with pytest.raises(UsageError, match="Mount it, as with gcsfuse"):
+        job.check_place(Engine(), workplace.workplace(ram()).address)
+    job.check_place(Engine(), "/shared/run")

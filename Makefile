@@ -36,8 +36,8 @@ test-jax: $(VENV)/jax-installed ## The library's tests on Keras's JAX backend, a
 test-jax-all: test-jax ## And the JAX engine's kills, processes and meshes, which compile for long.
 	$(PYTEST) -m "long and not slow" $(JAX_TESTS) tests/benchmarks/libraries
 
-test-runtimes: $(VENV)/runtimes-installed ## Exports in a real Chromium, which it installs.
-	$(RUN) -m pytest -m "not slow" tests/export/web tests/export/verification
+test-runtimes: $(VENV)/runtimes-installed ## Exports in a real Chromium and in ONNX Runtime, which it installs.
+	$(RUN) -m pytest -m "not slow" tests/export/web tests/export/onnx tests/export/verification
 
 test-kills: $(VENV)/jax-installed ## Thirty kills at random moments, both engines, one and two processes.
 	$(RUN) -m pytest -m slow $(JAX_TESTS) tests/training/loop/test_resume.py tests/training/engines/tensorflow/test_multiworker.py

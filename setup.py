@@ -67,6 +67,7 @@ setup(
         "jax-cuda": [*JAX, "jax[cuda13]"],
         "jax-tpu": [*JAX, "jax[tpu]"],
         "browser": ["playwright"],
+        "onnx": ["onnx", "onnxruntime", "tf2onnx"],
         "bench": ["keras-hub", "timm", "torch", "jax", "flax", "onnxruntime"],
         "vtab": ["h5py", "opencv-python-headless"],
     },

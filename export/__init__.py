@@ -1,8 +1,9 @@
-"""Hands models over: TF-Hub, TFLite, web pages, official checkpoints; each is verified.
+"""Hands models over: TF-Hub, TFLite, ONNX, web pages, official checkpoints; each is verified.
 
 ```python
 export.to_hub(model, directory, labels=None)
 export.to_tflite(model, file, quantization="none", calibration=None, labels=None)
+export.to_onnx(model, file, labels=None)
 export.to_web(model, directory, labels=None)
 export.verify(model, path, images)
 ```
@@ -16,6 +17,7 @@ from typing import Any
 _HOMES = {
     "HubLayer": "export.hub.hub_layer",
     "to_hub": "export.hub.to_hub",
+    "to_onnx": "export.onnx.to_onnx",
     "to_tflite": "export.tflite.to_tflite",
     "to_web": "export.web.to_web",
     "verify": "export.verification.verify",

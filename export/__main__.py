@@ -11,6 +11,7 @@ from training.exit_status import exit_process
 COMMANDS = {
     "hub": "a TF2 SavedModel for TF-Hub",
     "tflite": "a file for phones, or one for each quantization",
+    "onnx": "a file for ONNX Runtime",
     "web": "a page that runs a model in a browser",
     "npz": "a checkpoint in the official layout",
     "verify": "compare an artifact with the model that it came from",
@@ -27,6 +28,7 @@ path or published name of a checkpoint. Images in everything exported are RGB in
   python -m export hub    runs/quickstart --output=modules/digits
   python -m export tflite runs/quickstart --output=digits.tflite --quantization=dynamic
   python -m export tflite runs/quickstart --output=tflite/ --all
+  python -m export onnx   runs/quickstart --output=digits.onnx
   python -m export web    runs/quickstart --output=site/
   python -m export npz    runs/quickstart --output=digits.npz
   python -m export verify digits.tflite --against=runs/quickstart

@@ -15,7 +15,7 @@ from training.io.quiet_tensorflow import import_tensorflow
 
 def _parser():
     parser = ExportParser("python -m export verify", __doc__)
-    parser.add_artifact("directory, .tar.gz, .tflite, .npz or a web page")
+    parser.add_artifact("directory, .tar.gz, .tflite, .onnx, .npz or a web page")
     parser.add_argument(
         "--runtime",
         choices=RUNTIMES,

@@ -11,7 +11,7 @@ class Report:
 
     Attributes:
         artifact: its path.
-        kind: "hub", "npz" or the quantization of a TFLite file; key of `THRESHOLDS`.
+        kind: "hub", "npz", "onnx" or the quantization of a TFLite file; key of `THRESHOLDS`.
         runtime: what ran it, key of `export.verification.runtimes.runtime_table.RUNTIMES`.
         output: the output that was compared, "logits" or "representation".
         images: how many.

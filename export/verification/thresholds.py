@@ -39,10 +39,11 @@ class Thresholds:
         return failures
 
 
-# "hub", "npz" and the quantizations of a TFLite file.
+# "hub", "npz", "onnx" and the quantizations of a TFLite file.
 THRESHOLDS = {
     "hub": Thresholds(1e-5, 0.99999, 1.0, 0.0),
     "npz": Thresholds(1e-6, 0.99999, 1.0, 0.0),
+    "onnx": Thresholds(1e-4, 0.99999, 1.0, 0.0),
     "none": Thresholds(1e-4, 0.99999, 1.0, 0.0),
     "float16": Thresholds(2e-2, 0.9999, 0.99, 0.005),
     "dynamic": Thresholds(0.5, 0.99, 0.95, 0.01),

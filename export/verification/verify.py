@@ -35,7 +35,7 @@ def verify(
     Args:
         model: of this package, one of `export.portable_model.MODELS`.
         path: directory of a TF-Hub module, a .tar.gz of one, a .tflite file or an
-            official .npz checkpoint, or a web page, whose .tflite file is run.
+            official .npz checkpoint, an .onnx file, or a web page, whose .tflite file is run.
         images: (n, height, width, 3) float32 RGB in [0, 1], of the model's size.
         labels: (n,) int classes, to compare accuracies, or None.
         runtime: what runs it, key of `export.verification.runtimes.runtime_table.RUNTIMES`:

@@ -27,10 +27,12 @@ def _has_suffix(suffix):
 SAVED_MODEL = "the directory of a SavedModel or its .tar.gz"
 TFLITE = "a .tflite file"
 NPZ = "an .npz checkpoint"
+ONNX = "an .onnx file"
 FORMATS = (
     Format(SAVED_MODEL, lambda path: (path / "saved_model.pb").is_file()),
     Format(TFLITE, _has_suffix(".tflite")),
     Format(NPZ, _has_suffix(".npz")),
+    Format(ONNX, _has_suffix(".onnx")),
 )
 
 # By the names of `--runtime`. The first that opens a format is the format's default.
@@ -42,4 +44,5 @@ RUNTIMES = {
     "gpu": Row(TFLITE, "compiled_model", "CompiledOnGPU"),
     "browser": Row(TFLITE, "browser", "BrowserOnCPU"),
     "browser-gpu": Row(TFLITE, "browser", "BrowserOnGPU"),
+    "onnx": Row(ONNX, "onnx_runtime", "OnnxRuntime"),
 }

@@ -1,0 +1,101 @@
+"""ONNX: models for ONNX Runtime and whatever else reads the format."""
+
+import contextlib
+import importlib.util
+import io
+import logging
+import os
+import pathlib
+import warnings
+from collections.abc import Iterator, Sequence
+
+import keras
+import numpy as np
+
+from export import interface
+from export.errors import RuntimeMissing
+from export.labels import labels_of_model
+from export.portable_model import image_size, num_classes, portable
+from training.io.atomic import whole_file
+
+# GELU is Erf or Tanh, LayerNorm its parts: what every runtime of the last years has.
+OPSET = 17
+
+
+def to_onnx(
+    model: keras.Model,
+    file: str | os.PathLike,
+    *,
+    labels: Sequence[str] | None = None,
+    activation: str = "softmax",
+) -> pathlib.Path:
+    """Writes a model as an ONNX file.
+
+    It takes `image`, (batch, height, width, 3) float32 RGB in [0, 1], any number of them, and
+    gives `logits`, (batch, classes), or `representation` where the model has no head. Its
+    metadata has `labels`, class names by lines, and `interface.json`, which says the size, range
+    and preprocessing of images.
+
+    Args:
+        model: of this package, one of `export.portable_model.MODELS`.
+        file: the file to write; it appears whole or not at all.
+        labels: class names in the order of the logits; None takes `model.class_names`.
+        activation: "softmax" or "sigmoid", which the file says that its logits want.
+
+    Returns:
+        The file.
+
+    Raises:
+        RuntimeMissing: if tf2onnx, which Keras converts with, is not installed.
+        ExportError: if the model is of another package.
+        ValueError: if the labels do not fit.
+        OSError: if the file cannot be written.
+    """
+    if not all(map(importlib.util.find_spec, ("onnx", "tf2onnx"))):
+        raise RuntimeMissing(
+            "Expected tf2onnx, with which Keras writes ONNX. Install it: pip install "
+            "'keras-vit-16x16[onnx]'"
+        )
+    import onnx
+
+    model = portable(model)
+    labels = labels_of_model(labels, model)
+    shown = None if num_classes(model) is None else activation
+    texts = {interface.FILE: interface.interface_json(model, shown)}
+    if labels is not None:
+        texts["labels"] = "".join(f"{label}\n" for label in labels)
+    image = keras.Input((*image_size(model), 3), dtype="float32", name="image")
+    scaled = keras.layers.Rescaling(2.0, -1.0, dtype="float32")(image)
+    graph = keras.Model(image, model(scaled))
+    graph(np.zeros((1, *image.shape[1:]), "float32"))  # Keras exports only what was called
+    with whole_file(file) as temporary, _quiet():
+        graph.export(str(temporary), format="onnx", opset_version=OPSET, verbose=False)
+        content = onnx.load(temporary)
+        _name_output(content.graph, "representation" if shown is None else "logits")
+        content.doc_string = f"{model.name} of keras_vit: RGB images in [0, 1]"
+        onnx.helper.set_model_props(content, texts)
+        onnx.checker.check_model(content)
+        onnx.save(content, temporary)
+    return pathlib.Path(file)
+
+
+def _name_output(graph, name):
+    (output,) = graph.output
+    for node in graph.node:
+        for names in (node.input, node.output):
+            names[:] = [name if each == output.name else each for each in names]
+    output.name = name
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps the converter's progress off the terminal."""
+    logger = logging.getLogger("tf2onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

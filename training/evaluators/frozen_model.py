@@ -238,7 +238,13 @@ def _freeze_tflite(path):
 
     def infer(images: Tensor) -> np.ndarray:
         each, runner = np.asarray(images, "float32"), runner_of()
-        return np.concatenate([runner(**{"image": one[None]})[output] for one in each])
+        try:
+            return np.concatenate([runner(**{"image": one[None]})[output] for one in each])
+        except RuntimeError as error:
+            raise ValueError(
+                f"{path} cannot be run by LiteRT: {' '.join(str(error).split())[:200]}. Export the "
+                "model again."
+            ) from error
 
     image_size = model_source.image_size_of(image["shape"])
     interface = exported_texts.interface_of(path)

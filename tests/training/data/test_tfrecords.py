@@ -69,7 +69,12 @@ def test_a_cache_that_cannot_be_written_is_no_error(file, tmp_path, monkeypatch)
     assert len(tfrecords.offsets([str(file)], [5])[0]) == 5
 
 
-@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"no array"])
+HUGE = b"{'descr': '<i8', 'fortran_order': False, 'shape': (9999999999999999999999,)}\n"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x93NUMPY", b"no array", b"\x93NUMPY\x01\x00" + bytes([len(HUGE), 0]) + HUGE]
+)
 def test_a_damaged_cache_is_written_again(content, file, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(tfrecords, "_CACHE_FROM_BYTES", 1)

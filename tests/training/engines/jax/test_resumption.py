@@ -78,10 +78,12 @@ def test_a_run_keeps_the_order_that_it_was_begun_with(
 @pytest.mark.long
 def test_stopped_damaged_and_moved(start, finish, wait_for, tmp_path, last_state):
     expected, workdir = tmp_path / "uninterrupted", tmp_path / "moved"
-    finish(start(expected, devices=1))
+    # Under SGD rounding stays small for all the steps: Adam scales gradients of noise to its rate.
+    sgd = ("--config.optimizer.name=sgd", "--config.optimizer.base_lr=0.03")
+    finish(start(expected, *sgd, devices=1))
 
     # Stopped on eight devices.
-    process = start(workdir, *SHARDED)
+    process = start(workdir, *sgd, *SHARDED)
     wait_for(workdir, 50, process)
     process.send_signal(signal.SIGTERM)
     message = finish(process, status=143)
@@ -96,8 +98,7 @@ def test_stopped_damaged_and_moved(start, finish, wait_for, tmp_path, last_state
     file.write_bytes(content)
 
     # It goes on from the one before, on two devices, and ends where one device does.
-    two = ("--config.strategy=sharded", "--config.total_steps=200")
-    process = start(workdir, *two, devices=2)
+    process = start(workdir, *sgd, "--config.strategy=sharded", devices=2)
     output, _ = process.communicate(timeout=1500)
     assert process.returncode == 0, output
     assert f"checkpoint-{step} cannot be read" in output

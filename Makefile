@@ -10,7 +10,7 @@ JAX_TESTS := tests/training/engines/jax
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .PHONY: help quickstart test lint test-all test-jax test-jax-all test-slow test-fuzz test-kills test-changes
-.PHONY: test-runtimes legacy tpu docs clean
+.PHONY: test-runtimes test-delegates legacy tpu docs clean
 
 help: ## Name the commands.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -59,6 +59,9 @@ test-fuzz: $(VENV)/installed ## Mutations of every file that is read, odd config
 
 legacy: $(VENV)/installed ## Fine-tune an exported module under TF 2.15 and tensorflow-addons.
 	$(RUN) -m tests.legacy
+
+test-delegates: $(VENV)/installed ## Every kind of model on LiteRT's GPU delegate, on a Vulkan in software.
+	@$(RUN) -m tests.gpu_delegate
 
 tpu: $(VENV)/installed ## Look for a TPU from TensorFlow's last environment for TPUs.
 	$(RUN) -m tests.tpu_strategy

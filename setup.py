@@ -42,10 +42,10 @@ setup(
     install_requires=[
         "absl-py",
         "ai-edge-litert>=2.0",
-        "ai-edge-quantizer>=0.4",
         "flatbuffers",
         "importlib_resources",  # imported by tensorflow-datasets, which does not declare it
         "keras>=3.10",
+        "litert-quantizer>=0.11",
         "matplotlib",
         "ml_collections",
         "numpy",

@@ -16,6 +16,7 @@ COMMANDS = {
     "input_pipeline": "images per second of reading, decoding and augmenting",
     "loop_overhead": "what the training loop adds to its steps",
     "memory": "peak memory of training against the batch, with and without remat",
+    "runtimes": "every family of models in every runtime of exported files",
     "startup": "import, build, load a checkpoint",
     "table_6_exaflops": "compute of the paper's training runs, or of one model",
     "tpu_compile": "the training step, compiled ahead of time for TPUs",

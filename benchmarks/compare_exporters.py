@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from benchmarks.harness import interleaved, machine, options
 from benchmarks.harness.case import Case
 from benchmarks.harness.process import Process
+from export.tflite.quantizer_package import QUANTIZER, quantizer_module
 from training.command_options import list_of
 from training.errors import UsageError
 from training.io import atomic
@@ -41,17 +42,16 @@ class Exporter(NamedTuple):
     quantize: bool = False
 
 
-_QUANTIZER = "ai_edge_quantizer"
 EXPORTERS = {
-    OURS: Exporter("keras_vit.to_tflite", (_QUANTIZER,)),
-    f"{OURS}, calibrated": Exporter("keras_vit.to_calibrated_tflite", (_QUANTIZER,)),
+    OURS: Exporter("keras_vit.to_tflite", (QUANTIZER,)),
+    f"{OURS}, calibrated": Exporter("keras_vit.to_calibrated_tflite", (QUANTIZER,)),
     "keras-hub": Exporter("keras_hub.to_tflite", ("keras_hub",)),
     "keras-hub, one image": Exporter(
-        "keras_hub.to_one_image_tflite", ("keras_hub", _QUANTIZER), quantize=True
+        "keras_hub.to_one_image_tflite", ("keras_hub", QUANTIZER), quantize=True
     ),
     "timm, ONNX Runtime": Exporter("timm.to_onnx", ("timm", "torch", "onnx", "onnxruntime")),
     "timm, litert-torch": Exporter(
-        "timm.to_litert", ("timm", "torch", "litert_torch", _QUANTIZER), quantize=True
+        "timm.to_litert", ("timm", "torch", "litert_torch", QUANTIZER), quantize=True
     ),
 }
 
@@ -161,9 +161,8 @@ def export_files(name: str, case: dict[str, Any], folder: str) -> tuple[dict, No
     library = importlib.import_module(f"benchmarks.libraries.{module}")
     getattr(library, function)(Case(**case), target)
     if exporter.quantize:
-        from ai_edge_quantizer import quantizer, recipe
-
-        tool = quantizer.Quantizer(str(target / "float32.tflite"), recipe.dynamic_wi8_afp32())
+        recipe = quantizer_module("recipe").dynamic_wi8_afp32()
+        tool = quantizer_module("quantizer").Quantizer(str(target / "float32.tflite"), recipe)
         (target / "int8.tflite").write_bytes(tool.quantize().quantized_model)
     return {}, None
 

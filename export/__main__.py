@@ -15,6 +15,7 @@ COMMANDS = {
     "web": "a page that runs a model in a browser",
     "npz": "a checkpoint in the official layout",
     "verify": "compare an artifact with the model that it came from",
+    "inspect": "the error of every layer of a quantized file",
     "card": "texts that publish a module",
 }
 USAGE = """\
@@ -32,6 +33,7 @@ path or published name of a checkpoint. Images in everything exported are RGB in
   python -m export web    runs/quickstart --output=site/
   python -m export npz    runs/quickstart --output=digits.npz
   python -m export verify digits.tflite --against=runs/quickstart
+  python -m export inspect digits.tflite --against=runs/quickstart --output=layers.png
   python -m export card   modules/digits --against=runs/quickstart --handle=me/digits/1 --output=out
 
 Each command answers --help.

@@ -27,6 +27,13 @@ def _parser():
         help="further signatures, such as 4,8",
     )
     parser.add_argument(
+        "--image_sizes",
+        metavar="PIXELS,PIXELS",
+        type=list_of(int),
+        default=(),
+        help="further signatures for other square images, such as 288,384",
+    )
+    parser.add_argument(
         "--feature_vector", action="store_true", help="add a signature for the representation"
     )
     parser.add_calibration()
@@ -61,6 +68,7 @@ def _export(options):
         calibration=calibration(options, source) if calibrated else None,
         labels=class_names(options, source),
         batch_sizes=options.batch_sizes,
+        image_sizes=options.image_sizes,
         feature_vector=options.feature_vector,
         activation=source.activation,
     )
@@ -83,6 +91,7 @@ def _table(reports):
             *(f"{latency:.2f}" for latency in report.latency_ms.values()),
             f"{report.peak_memory_bytes / 2**20:.0f}",
             f"{report.max_error:.1e}",
+            f"{report.relative_error:.4f}",
             _percent(report.agreement),
             _percent(report.artifact_accuracy),
             f"{sum(report.operations_outside_delegate.values())}",
@@ -96,6 +105,7 @@ def _table(reports):
         *(f"ms, {threads} thread(s)" for threads in reports[0].latency_ms),
         "peak MiB",
         "largest error",
+        "RMSE / deviation",
         "agreement %",
         "accuracy %",
         "ops outside XNNPACK",

@@ -11,7 +11,7 @@ from export.errors import ExportError
 
 FLEX = "Flex"
 DAMAGE = (IndexError, TypeError, ValueError, AttributeError, KeyError, struct.error)
-_OPERATIONS = {value: name for name, value in vars(schema.BuiltinOperator).items()}
+OPERATIONS = {value: name for name, value in vars(schema.BuiltinOperator).items()}
 
 
 class TFLiteFile:
@@ -60,7 +60,7 @@ class TFLiteFile:
 def _name(code):
     builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
     custom = code.CustomCode()
-    return custom.decode() if custom else _OPERATIONS[builtin]
+    return custom.decode() if custom else OPERATIONS[builtin]
 
 
 def _quantization(graph, nodes, operations):
@@ -73,13 +73,17 @@ def _quantization(graph, nodes, operations):
             if producers.get(node.Inputs(1)) == "DEQUANTIZE":
                 weights = schema.TensorType.FLOAT16
             types[weights, graph.Tensors(node.Inputs(0)).Type()] += 1
+    if not types:
+        return "none"
     (weights, activations), _ = types.most_common(1)[0]
     if weights == schema.TensorType.FLOAT16:
         return "float16"
     if weights != schema.TensorType.INT8:
         return "none"
-    if activations != schema.TensorType.INT8:
-        return "dynamic"
     sums = [node for node, name in zip(nodes, operations, strict=True) if name == "ADD"]
-    whole = sums and graph.Tensors(sums[0].Outputs(0)).Type() == schema.TensorType.INT8
-    return "int8-full" if whole else "int8"
+    added = graph.Tensors(sums[0].Outputs(0)).Type() if sums else None
+    kinds = {schema.TensorType.INT8: "int8", schema.TensorType.INT16: "int16x8"}
+    kind = kinds.get(activations, "dynamic")
+    if kind == "int8" and added in kinds:
+        return {"int8": "int8-full", "int16x8": "int8-int16"}[kinds[added]]
+    return kind

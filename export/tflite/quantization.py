@@ -6,14 +6,18 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from export.tflite.quantizer_package import quantizer_module
+
 # The operations with weights: nearly all the time of a Transformer, and the only
 # ones whose rounding costs no accuracy to speak of.
 WEIGHTED = ("FULLY_CONNECTED", "CONV_2D")
+# What 16 bits are too few for: the normalizations' sums of squares, and their reciprocal roots.
+WIDE_RANGE = ("MEAN", "MUL", "RSQRT")
+ENDS = ("INPUT", "OUTPUT")  # callers keep floats in every variant
 
 
 def _float16(manager):
-    from ai_edge_quantizer import qtyping, quantizer
-
+    qtyping, quantizer = quantizer_module("qtyping"), quantizer_module("quantizer")
     for operation in WEIGHTED:
         manager.add_quantization_config(
             ".*",
@@ -40,13 +44,24 @@ def _int8(manager):
 
 
 def _int8_full(manager):
-    from ai_edge_quantizer import quantizer
-
     manager.add_static_config(".*", "*", activation_num_bits=8, weight_num_bits=8)
-    for end in ("INPUT", "OUTPUT"):  # callers keep floats in every variant
-        manager.add_quantization_config(
-            ".*", end, algorithm_key=quantizer.AlgorithmName.NO_QUANTIZE
-        )
+    _keep_float(manager, ENDS)
+
+
+def _int16x8(manager):
+    manager.add_static_config(".*", "*", activation_num_bits=16, weight_num_bits=8)
+    _keep_float(manager, (*ENDS, *WIDE_RANGE))
+
+
+def _int8_int16(manager):
+    _int16x8(manager)
+    _int8(manager)
+
+
+def _keep_float(manager, operations):
+    none = quantizer_module("quantizer").AlgorithmName.NO_QUANTIZE
+    for operation in operations:
+        manager.add_quantization_config(".*", operation, algorithm_key=none)
 
 
 RECIPES = {
@@ -54,8 +69,11 @@ RECIPES = {
     "dynamic": _dynamic,
     "int8": _int8,
     "int8-full": _int8_full,
+    "int16x8": _int16x8,
+    "int8-int16": _int8_int16,
 }
-CALIBRATED = ("int8", "int8-full")
+FOR_NPUS = ("int8-full", "int16x8", "int8-int16")
+CALIBRATED = ("int8", *FOR_NPUS)
 QUANTIZATIONS = ("none", *RECIPES)
 
 
@@ -71,10 +89,8 @@ def quantize(
         quantization: a key of `RECIPES`.
         samples: for `CALIBRATED`, for each name of a signature its inputs, arrays by name.
     """
-    from ai_edge_quantizer import calibrator, quantizer, recipe_manager
-    from ai_edge_quantizer.utils import qsv_utils
-
-    manager = recipe_manager.RecipeManager()
+    quantizer, calibrator = quantizer_module("quantizer"), quantizer_module("calibrator")
+    manager = quantizer_module("recipe_manager").RecipeManager()
     RECIPES[quantization](manager)
     with _silence():
         tool = quantizer.Quantizer(bytearray(model), manager.get_quantization_recipe())
@@ -83,7 +99,9 @@ def quantize(
             # The default calibrator keeps a moving average of the extremes, which
             # clips the outliers that Transformers have.
             observer = calibrator.Calibrator(
-                bytes(model), num_threads=1, qsv_update_func=qsv_utils.min_max_update
+                bytes(model),
+                num_threads=1,
+                qsv_update_func=quantizer_module("utils.qsv_utils").min_max_update,
             )
             observer.calibrate(samples, manager)
             result = observer.get_model_qsvs()

@@ -11,20 +11,24 @@ import keras
 import tensorflow as tf
 
 from export import interface
+from export.errors import ExportError
 from export.labels import labels_of_model
 from export.portable_model import image_size, num_classes, portable
 from export.saved_model import write_saved_model
 from export.tflite.calibration import calibration_images
+from export.tflite.delegate_layers import for_delegates
+from export.tflite.delegate_lint import delegate_faults
+from export.tflite.equal_ranks import equalize_ranks
 from export.tflite.flatbuffer_tree import pack, share_equal_weights, unpack
 from export.tflite.mediapipe_metadata import LABELS_FILE, add_metadata, append_texts
-from export.tflite.quantization import CALIBRATED, QUANTIZATIONS, quantize
-from keras_vit.analysis.attention_rollout import rollout_endpoint
-from keras_vit.typing import Tensor
+from export.tflite.quantization import CALIBRATED, FOR_NPUS, QUANTIZATIONS, quantize
+from export.tflite.signatures import MAIN, ROLLOUT, calibration_samples, signatures
+from keras_vit.models import AxialResNet
+from keras_vit.models.base import ImageModel
+from keras_vit.typing import ImageSize, Tensor
 from training.io.atomic import whole_file
 
 CALIBRATION_IMAGES = 200
-MAIN_SIGNATURE = "serving_default"
-ROLLOUT_SIGNATURE = "attention_rollout"
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +41,7 @@ def to_tflite(
     calibration: Iterable[Tensor] | None = None,
     labels: Sequence[str] | None = None,
     batch_sizes: Sequence[int] = (),
+    image_sizes: Sequence[ImageSize] = (),
     feature_vector: bool = False,
     attention_rollout: bool = False,
     activation: str = "softmax",
@@ -61,11 +66,17 @@ def to_tflite(
                 with fixed ranges, which `calibration` determines. The fastest.
             "int8-full": every operation in int8, for accelerators without floats.
                 Slower on CPUs, and less accurate.
+            "int16x8": weights in int8, activations in int16 (A16W8), for NPUs: close to
+                float32. Means, products and reciprocal roots of the normalizations stay in
+                float. Very slow on CPUs.
+            "int8-int16": the same with the inputs of dense and convolutional layers in int8.
         calibration: images like those of the application, RGB in [0, 1]: an array
             (n, height, width, 3) or an iterable of images or batches. The first
             200 are used.
         labels: class names in the order of the logits; None takes `model.class_names`.
         batch_sizes: each adds a signature "batch_N" on the same weights.
+        image_sizes: each, an int or (height, width), adds a signature "size_HEIGHTxWIDTH" on the
+            same weights, with position embeddings resized as `any_resolution` does.
         feature_vector: whether to add a signature "feature_vector" that gives
             the `representation`.
         attention_rollout: whether to add a signature "attention_rollout" that gives
@@ -88,6 +99,7 @@ def to_tflite(
         calibration=calibration,
         labels=labels,
         batch_sizes=batch_sizes,
+        image_sizes=image_sizes,
         feature_vector=feature_vector,
         attention_rollout=attention_rollout,
         activation=activation,
@@ -102,6 +114,7 @@ def to_tflite_files(
     calibration: Iterable[Tensor] | None = None,
     labels: Sequence[str] | None = None,
     batch_sizes: Sequence[int] = (),
+    image_sizes: Sequence[ImageSize] = (),
     feature_vector: bool = False,
     attention_rollout: bool = False,
     activation: str = "softmax",
@@ -120,15 +133,15 @@ def to_tflite_files(
         _check_quantization(quantization, calibration)
     model = portable(model)
     labels = labels_of_model(labels, model)
-    signatures = _signatures(model, batch_sizes, feature_vector, attention_rollout)
+    found = signatures(model, batch_sizes, image_sizes, feature_vector, attention_rollout)
     samples = None
     if calibration is not None and any(name in CALIBRATED for name in files):
         images = calibration_images(calibration, image_size(model), CALIBRATION_IMAGES)
-        samples = _samples(images, signatures)
+        samples = calibration_samples(images, found)
     content = None
     for quantization, file in files.items():
         with whole_file(file) as temporary:
-            content = content or _float_content(model, signatures, labels)
+            content = content or _float_content(model, found, labels)
             result = content
             if quantization != "none":
                 result = quantize(content, quantization, samples)
@@ -151,15 +164,18 @@ def _check_quantization(quantization, calibration):
             f'quantization="{quantization}" needs calibration=images, some 100 images like those '
             "of the application, RGB in [0, 1]. Received: None"
         )
-    if quantization == "int8-full":
+    if quantization in FOR_NPUS:
         log.warning(
-            "int8-full is for accelerators that compute in integers only. On CPUs it is slower "
-            'than float32 and loses accuracy; "int8" is faster and closer to the model.'
+            "%s is for accelerators that compute in integers. On CPUs it is slower than float32; "
+            '"int8" is faster there.',
+            quantization,
         )
 
 
-def _float_content(model, signatures, labels):
-    tree = unpack(_convert(model, signatures))
+def _float_content(model, found, labels):
+    tree = unpack(_convert(model, found))
+    equalize_ranks(tree)
+    _check_for_delegates(model, tree, found)
     share_equal_weights(tree)
     add_metadata(
         tree,
@@ -167,37 +183,35 @@ def _float_content(model, signatures, labels):
         description="Vision model. Input: RGB image in [0, 1]. How a photo becomes one: "
         f"{interface.exported_operations(model)}",
         inputs=["image"],
-        outputs=[signatures[MAIN_SIGNATURE][2]],
+        outputs=[found[MAIN].output],
         labels=labels is not None,
-        signatures={_sortable(i): name for i, name in enumerate(signatures)},
+        signatures={_sortable(i): name for i, name in enumerate(found)},
     )
     return pack(tree)
 
 
-def _signatures(model, batch_sizes, feature_vector, attention_rollout):
-    """Returns name -> (graph, batch size, output name)."""
-    has_head = num_classes(model) is not None
-    output = "logits" if has_head else "representation"
-    signatures = {MAIN_SIGNATURE: (model, 1, output)}
-    for size in batch_sizes:
-        if not isinstance(size, int) or size < 1:
-            raise ValueError(f"`batch_sizes` must be positive ints. Received: {size!r}")
-        signatures[f"batch_{size}"] = (model, size, output)
-    if feature_vector and has_head:
-        features = keras.Model(model.input, model.endpoints["representation"])
-        signatures["feature_vector"] = (features, 1, "representation")
-    if attention_rollout:
-        maps = keras.Model(model.input, rollout_endpoint(model))
-        signatures[ROLLOUT_SIGNATURE] = (maps, 1, "rollout")
-    return signatures
+def _check_for_delegates(model, tree, found):
+    """Raises ExportError unless GPU delegates compute a file of our layers alone, and right."""
+    # The rollout of a MAP head is followed on the processor: its query, a constant, is on the left.
+    graphs = [graph for graph, name in zip(tree.subgraphs, found, strict=True) if name != ROLLOUT]
+    faults = delegate_faults(tree, graphs)
+    # Around an ImageModel are layers of others. AxialResNet's five dimensions are refused, and so
+    # computed by the processor; in four, GPU delegates take all of it and compute it wrong.
+    if faults and type(model) in (ImageModel, AxialResNet):
+        log.warning("GPU delegates will not compute all of this file right: %s", "; ".join(faults))
+    elif faults:
+        raise ExportError(
+            "Expected a graph that every delegate computes right. Received one of which GPU "
+            f"delegates would not, a defect of this exporter: {'; '.join(faults)}"
+        )
 
 
-def _convert(model, signatures):
+def _convert(model, found):
     with tempfile.TemporaryDirectory() as directory:
-        _save(model, signatures, directory)
+        _save(model, found, directory)
         gc.collect()  # graphs refer to themselves
         converter = tf.lite.TFLiteConverter.from_saved_model(
-            directory, signature_keys=[_sortable(index) for index in range(len(signatures))]
+            directory, signature_keys=[_sortable(index) for index in range(len(found))]
         )
         # Weights behind the model instead of in it, which spares the converter two copies of
         # them. Where this has no effect, `unpack` finds them in it.
@@ -206,14 +220,13 @@ def _convert(model, signatures):
         return converter.convert()
 
 
-def _save(model, signatures, directory):
+def _save(model, found, directory):
     root = tf.train.Checkpoint()
     # The variables must be reachable from what is saved: the converter leaves out
     # the weights of others without an error.
     root.variables = [v.value for v in model.variables]
     functions = {
-        _sortable(index): _function(graph, (batch_size, *image_size(model), 3), output)
-        for index, (graph, batch_size, output) in enumerate(signatures.values())
+        _sortable(index): _function(*signature) for index, signature in enumerate(found.values())
     }
     write_saved_model(root, directory, signatures=functions)
 
@@ -224,21 +237,10 @@ def _sortable(index):
 
 
 def _function(graph, shape, output):
+    layers = for_delegates(graph)
+
     @tf.function(input_signature=[tf.TensorSpec(shape, tf.float32, name="image")], autograph=False)
     def infer(image):
-        return {output: graph(image * 2.0 - 1.0, training=False)}
+        return {output: layers(image * 2.0 - 1.0, training=False)}
 
     return infer
-
-
-def _samples(images, signatures):
-    samples = {}
-    for name, (_, size, _) in signatures.items():
-        whole = len(images) // size * size
-        if not whole:
-            raise ValueError(
-                f"Expected at least {size} calibration images for the signature {name}. "
-                f"Received: {len(images)}"
-            )
-        samples[name] = [{"image": images[i : i + size]} for i in range(0, whole, size)]
-    return samples

@@ -16,6 +16,7 @@ class Report:
         output: the output that was compared, "logits" or "representation".
         images: how many.
         max_error, mean_error: of the outputs, absolute.
+        relative_error: root mean square of the errors, in units of the outputs' standard deviation.
         scale: the largest absolute output of the model, at least 1.
         cosine: mean over the images.
         agreement: part of the images with the same top-1 class; None without a head.
@@ -40,6 +41,7 @@ class Report:
     images: int
     max_error: float
     mean_error: float
+    relative_error: float
     scale: float
     cosine: float
     agreement: float | None
@@ -82,6 +84,7 @@ class Report:
             ("images", f"{self.images}"),
             (f"largest error of {self.output}", f"{self.max_error:.2e}"),
             ("mean error", f"{self.mean_error:.2e}"),
+            ("root mean square error / deviation", f"{self.relative_error:.4f}"),
             ("cosine", f"{self.cosine:.6f}"),
         ]
         if self.agreement is not None:

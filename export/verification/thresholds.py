@@ -49,4 +49,6 @@ THRESHOLDS = {
     "dynamic": Thresholds(0.5, 0.99, 0.95, 0.01),
     "int8": Thresholds(0.5, 0.99, 0.95, 0.01),
     "int8-full": Thresholds(1.0, 0.9, 0.75, 0.05),
+    "int16x8": Thresholds(0.3, 0.99, 0.95, 0.01),
+    "int8-int16": Thresholds(0.5, 0.99, 0.95, 0.01),
 }

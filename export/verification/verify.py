@@ -127,6 +127,7 @@ def _compare(output, reference, result, labels):
     values = {
         "max_error": float(error.max()) if np.isfinite(result).all() else float("nan"),
         "mean_error": float(error.mean()),
+        "relative_error": float(np.sqrt(np.mean(error**2)) / max(reference.std(), 1e-30)),
         "scale": max(1.0, float(np.abs(reference).max())),
         "cosine": float(cosines.mean()),
         "agreement": None,

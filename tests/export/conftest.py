@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 import keras_vit
+from export.errors import RuntimeMissing
+from export.verification.runtimes.vulkan_driver import vulkan_environment
 
 
 def _randomize(model, seed=0):
@@ -48,3 +50,12 @@ def make_vit():
 def images():
     """(8, 32, 32, 3) float32 in [0, 1]."""
     return np.random.default_rng(1).uniform(0, 1, (8, 32, 32, 3)).astype("float32")
+
+
+@pytest.fixture(scope="session")
+def gpu():
+    """Skips where there is no Vulkan driver, and says what to install."""
+    try:
+        vulkan_environment()
+    except RuntimeMissing as missing:
+        pytest.skip(str(missing))

@@ -163,6 +163,8 @@ def test_verify_fails_on_another_model(run_directory, make_vit, data, tmp_path, 
     other = make_vit(image_size=16, patch_size=8, num_layers=1, num_classes=10)
     other.get_layer("head").kernel.assign(other.get_layer("head").kernel[:, ::-1])
     other.save(tmp_path / "other.keras")
+    assert run("verify", file, f"--against={run_directory}", f"--data={data}", "--runtime=hub") == 2
+    assert "interpreter, compiled, gpu" in capsys.readouterr().err
     report = tmp_path / "report.json"
     status = run(
         "verify",
@@ -191,15 +193,29 @@ def test_checkpoints_need_their_architecture(tmp_path, data, capsys):
 def test_all_quantizations_and_their_table(run_directory, data, tmp_path, capsys):
     report = tmp_path / "report.json"
     run("tflite", run_directory, "--all", f"--output={tmp_path}", "--count=40", f"--json={report}")
-    names = ["none", "float16", "dynamic", "int8", "int8-full"]
+    names = ["none", "float16", "dynamic", "int8", "int8-full", "int16x8", "int8-int16"]
     assert all((tmp_path / f"{name}.tflite").exists() for name in names)
     reports = json.loads(report.read_text())
     assert [each["kind"] for each in reports] == names
-    assert [each["images"] for each in reports] == [40] * 5
+    assert [each["images"] for each in reports] == [40] * len(names)
     sizes = [each["size_bytes"] for each in reports]
     assert sizes[1] < sizes[0] and sizes[2] < sizes[1]
     table = capsys.readouterr().out
     assert all(name in table for name in names)
+
+
+def test_inspect_shows_the_error_of_every_layer(run_directory, data, tmp_path, capsys):
+    file, picture = tmp_path / "m.tflite", tmp_path / "layers.png"
+    run("tflite", run_directory, f"--output={file}", "--quantization=int8", f"--data={data}")
+    report = tmp_path / "errors.json"
+    arguments = [f"--against={run_directory}", f"--output={picture}", f"--json={report}"]
+    assert run("inspect", file, *arguments) == 0
+    rows = json.loads(report.read_text())
+    assert rows[0]["layer"] == "embedding/projection" and rows[0]["type"] == "int8"
+    assert 0 < rows[-1]["error"] < 0.5
+    table = capsys.readouterr().out
+    assert "encoder_block_00/mlp/hidden_dense" in table
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def damaged(run_directory, tmp_path):

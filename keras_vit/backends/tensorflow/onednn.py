@@ -12,6 +12,7 @@ from keras_vit.layers import (
     LayerNormalization,
 )
 from keras_vit.layers.gelu import GELU_FLAVORS
+from keras_vit.models.substitutes import with_substitutes
 
 
 def function_of(
@@ -28,13 +29,7 @@ def function_of(
     weights = [(variable, tf.convert_to_tensor(variable.value)) for variable in model.variables]
     embed = _constant if constants else tf.identity
     fused = _Fused({id(v): value for v, value in weights}, embed)
-    graph = keras.models.clone_model(
-        keras.Model(model.inputs[0], model.outputs[0]),  # without the optimizer
-        input_tensors=keras.Input(batch_shape=shape, dtype="float32"),
-        clone_function=lambda layer: layer,
-        call_function=fused.call,
-        recursive=True,
-    )
+    graph = with_substitutes(model, fused.layers, shape)
 
     @tf.function(input_signature=signature, autograph=False)
     def infer(images, ones):
@@ -50,22 +45,6 @@ def function_of(
 
 def _constant(value):
     return tf.constant(value.numpy())
-
-
-class _FusedLayer(keras.layers.Layer):
-    """A layer of a model, computed by another function."""
-
-    def __init__(self, layer, function):
-        super().__init__(dtype=layer.dtype_policy, autocast=layer.autocast)
-        self.layer = layer
-        self.function = function
-        self.built = True
-
-    def call(self, inputs, **kwargs):
-        return self.function(self.layer, inputs, **kwargs)
-
-    def compute_output_spec(self, inputs, **kwargs):
-        return self.layer.compute_output_spec(inputs, **kwargs)
 
 
 class _Fused:
@@ -95,11 +74,6 @@ class _Fused:
         """
         self.ones = ones
         self.count = 0
-
-    def call(self, layer, *args, **kwargs):
-        """Calls a layer on Keras tensors, or what computes the same."""
-        function = self.layers.get(type(layer))
-        return (layer if function is None else _FusedLayer(layer, function))(*args, **kwargs)
 
     def layer_normalization(self, layer, inputs):
         """Batch normalization of one example, of which every token is a channel."""

@@ -16,7 +16,15 @@ from training.io.exported_texts import interface_of, labels_of
 
 LABELS = ["cat", "dog", "tench", "château", "a b"]
 # Largest error of logits whose standard deviation is about 1.
-TOLERANCE = {"none": 1e-5, "float16": 5e-3, "dynamic": 0.1, "int8": 0.2, "int8-full": 0.6}
+TOLERANCE = {
+    "none": 1e-5,
+    "float16": 5e-3,
+    "dynamic": 0.1,
+    "int8": 0.2,
+    "int8-full": 0.6,
+    "int16x8": 0.1,
+    "int8-int16": 0.2,
+}
 
 
 def run(file, images, signature="serving_default"):

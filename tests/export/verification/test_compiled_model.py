@@ -24,15 +24,6 @@ def tflite(model, tmp_path_factory):
     )
 
 
-@pytest.fixture
-def gpu():
-    """Skips where there is no Vulkan driver, and says what to install."""
-    try:
-        vulkan_driver.vulkan_environment()
-    except RuntimeMissing as missing:
-        pytest.skip(str(missing))
-
-
 def test_on_the_processor_it_computes_the_interpreters_bits(model, tflite, images):
     np.testing.assert_array_equal(
         CompiledOnCPU(tflite).run(images), TFLiteInterpreter(tflite).run(images)

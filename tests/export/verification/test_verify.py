@@ -77,6 +77,8 @@ def test_figures_are_those_of_the_outputs(model, tflite, images):
     given = keras.ops.convert_to_numpy(model(images * 2 - 1)).astype("float64")
     assert report.max_error == pytest.approx(np.abs(truth - given).max(), abs=1e-4)
     assert report.mean_error == pytest.approx(np.abs(truth - given).mean(), abs=1e-4)
+    error = np.sqrt(((truth - given) ** 2).mean()) / truth.std()
+    assert report.relative_error == pytest.approx(error, rel=1e-3)
     cosine = (truth * given).sum(1) / np.linalg.norm(truth, axis=1) / np.linalg.norm(given, axis=1)
     assert report.cosine == pytest.approx(cosine.mean(), abs=1e-4)
     assert report.agreement == (truth.argmax(1) == given.argmax(1)).mean()
@@ -104,7 +106,7 @@ def test_every_threshold_can_fail(model, tflite, images):
 
 
 def test_quantized_files_are_recognized_and_held_to_their_own_limits(model, images, tmp_path):
-    for kind in ("float16", "dynamic", "int8", "int8-full"):
+    for kind in ("float16", "dynamic", "int8", "int8-full", "int16x8", "int8-int16"):
         file = tmp_path / "m.tflite"
         export.to_tflite(model, file, quantization=kind, calibration=images)
         report = verify(model, file, images)

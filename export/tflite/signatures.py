@@ -1,0 +1,111 @@
+"""The signatures of a TFLite file: for other batches, other image sizes, other outputs."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from export.portable_model import image_size, num_classes
+from keras_vit.analysis.attention_rollout import rollout_endpoint
+from keras_vit.models.argument_checks import as_height_width
+from keras_vit.models.substitutes import with_substitutes
+from keras_vit.typing import ImageSize
+
+MAIN = "serving_default"
+ROLLOUT = "attention_rollout"
+
+
+class Signature(NamedTuple):
+    """One way into a file.
+
+    Attributes:
+        graph: from images to the output, on the model's weights.
+        shape: of its images, (batch, height, width, 3).
+        output: its name.
+    """
+
+    graph: keras.Model
+    shape: tuple[int, int, int, int]
+    output: str
+
+
+def signatures(
+    model: keras.Model,
+    batch_sizes: Iterable[int] = (),
+    image_sizes: Iterable[ImageSize] = (),
+    feature_vector: bool = False,
+    attention_rollout: bool = False,
+) -> dict[str, Signature]:
+    """Returns the signatures by name, the main one first.
+
+    Args:
+        model: that is exported.
+        batch_sizes: each a signature "batch_N".
+        image_sizes: each a signature "size_HEIGHTxWIDTH", for one image.
+        feature_vector: whether there is one that gives the representation.
+        attention_rollout: whether there is one that gives the attention rollout.
+
+    Raises:
+        ValueError: if a size is not positive, or the model is for one image size alone.
+    """
+    has_head = num_classes(model) is not None
+    output = "logits" if has_head else "representation"
+    size = image_size(model)
+    found = {MAIN: Signature(model, (1, *size, 3), output)}
+    for batch in batch_sizes:
+        if not isinstance(batch, int) or batch < 1:
+            raise ValueError(f"`batch_sizes` must be positive ints. Received: {batch!r}")
+        found[f"batch_{batch}"] = Signature(model, (batch, *size, 3), output)
+    for each in image_sizes:
+        height, width = as_height_width(each)
+        graph, shape = _of_size(model, height, width), (1, height, width, 3)
+        found[f"size_{height}x{width}"] = Signature(graph, shape, output)
+    if feature_vector and has_head:
+        features = keras.Model(model.input, model.endpoints["representation"])
+        found["feature_vector"] = Signature(features, (1, *size, 3), "representation")
+    if attention_rollout:
+        maps = keras.Model(model.input, rollout_endpoint(model))
+        found[ROLLOUT] = Signature(maps, (1, *size, 3), "rollout")
+    return found
+
+
+def _of_size(model, height, width):
+    """Returns the graph of a model for images of another size, position embeddings resized."""
+    if hasattr(model, "any_resolution"):
+        return with_substitutes(model.any_resolution(), {}, (None, height, width, 3))
+    try:
+        return with_substitutes(model, {}, (None, height, width, 3))
+    except ValueError as error:
+        raise ValueError(
+            f"Expected a model for images of any size. Received: {model.name}, which cannot take "
+            f"{height} x {width} pixels: {error}"
+        ) from error
+
+
+def calibration_samples(
+    images: np.ndarray, found: Mapping[str, Signature]
+) -> dict[str, list[dict[str, Any]]]:
+    """Returns what each signature is calibrated with, by name.
+
+    Args:
+        images: (n, height, width, 3) float32, of the model's size.
+        found: what `signatures` returned.
+
+    Raises:
+        ValueError: if there are fewer images than a batch has.
+    """
+    samples = {}
+    for name, (_, (batch, *size, _), _) in found.items():
+        whole = len(images) // batch * batch
+        if not whole:
+            raise ValueError(
+                f"Expected at least {batch} calibration images for the signature {name}. "
+                f"Received: {len(images)}"
+            )
+        sized = images
+        if images.shape[1:3] != tuple(size):
+            resized = keras.ops.image.resize(images, size, data_format="channels_last")
+            sized = np.clip(keras.ops.convert_to_numpy(resized), 0, 1)
+        samples[name] = [{"image": sized[i : i + batch]} for i in range(0, whole, batch)]
+    return samples

@@ -1,0 +1,34 @@
+"""The table of runtimes."""
+
+from benchmarks import runtimes
+from benchmarks.__main__ import main
+from export.errors import RuntimeMissing
+from export.verification.verify import verify
+
+
+def row(*options, capsys):
+    status = main(["runtimes", "--family=ViT, class token", *options])
+    output = capsys.readouterr().out
+    (line,) = [line for line in output.splitlines() if line.startswith("| ViT")]
+    return status, [cell.strip() for cell in line.strip("|").split("|")], output
+
+
+def test_a_cell_is_the_error_and_what_was_not_delegated(capsys):
+    status, cells, _ = row("--runtime=interpreter", "--runtime=compiled", capsys=capsys)
+    assert status == 0 and len(cells) == 5
+    assert all(float(cell) < 1e-5 for cell in cells[1:3])
+    assert all(float(cell) < 1e-2 for cell in cells[3:])
+
+
+def test_a_wrong_cell_and_a_missing_runtime_are_told(monkeypatch, capsys):
+    def wrong(model, file, images, runtime, **kwargs):
+        if runtime == "gpu":
+            raise RuntimeMissing("Expected a Vulkan driver.")
+        head = model.get_layer("head")
+        head.bias.assign(head.bias + 1)
+        return verify(model, file, images, runtime=runtime, **kwargs)
+
+    monkeypatch.setattr(runtimes, "verify", wrong)
+    status, cells, output = row("--runtime=interpreter", "--runtime=gpu", capsys=capsys)
+    assert status == 1 and cells[1].startswith("**wrong**") and cells[2] == "–"
+    assert "gpu is not here: Expected a Vulkan driver." in output

@@ -1,0 +1,65 @@
+import numpy as np
+import pytest
+
+import export
+from export.errors import ExportError
+from export.tflite.flatbuffer_tree import pack, unpack
+from export.tflite.layer_errors import layer_errors
+
+
+@pytest.fixture(scope="module")
+def files(make_vit, images, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("tflite")
+    model = make_vit(num_layers=1)
+    reference = export.to_tflite(model, directory / "float32.tflite")
+    quantized = directory / "int8.tflite"
+    export.to_tflite(model, quantized, quantization="int8", calibration=images)
+    return reference, quantized
+
+
+def test_every_operation_that_computes_has_its_layers_name_and_an_error(files, images):
+    rows = layer_errors(*files, images[:2])
+    dense = [row for row in rows if row.operation == "FULLY_CONNECTED"]
+    assert [row.layer for row in dense] == [
+        *(f"encoder_block_00/attention/{name}" for name in ("key", "value", "query", "out")),
+        "encoder_block_00/mlp/hidden_dense",
+        "encoder_block_00/mlp/output_dense",
+        "logits",
+    ]
+    assert {row.type for row in dense} == {"int8"}
+    assert all(0 < row.error < 0.2 for row in dense)
+    assert rows[0].layer == "embedding/projection" and rows[0].inputs_error == 0
+    assert not {"RESHAPE", "TRANSPOSE"} & {row.operation for row in rows}
+
+
+def test_equal_files_have_no_errors(files, images):
+    reference, _ = files
+    assert {row.error for row in layer_errors(reference, reference, images[:1])} == {0.0}
+
+
+def test_a_bad_layer_is_where_the_error_exceeds_that_of_its_inputs(files, images, tmp_path):
+    reference, _ = files
+    tree = unpack(reference.read_bytes())
+    graph = tree.subgraphs[0]
+    (bias,) = [
+        operator.inputs[2]
+        for operator in graph.operators
+        if b"output_dense" in graph.tensors[operator.outputs[0]].name and len(operator.inputs) == 3
+    ]
+    buffer = tree.buffers[graph.tensors[bias].buffer]
+    buffer.data = np.frombuffer((buffer.data.view("float32") + 3).tobytes(), np.uint8)
+    (tmp_path / "bad.tflite").write_bytes(pack(tree))
+    rows = layer_errors(reference, tmp_path / "bad.tflite", images[:2])
+    bad = next(row for row in rows if row.error > 2 * row.inputs_error)
+    assert (bad.layer, bad.operation) == ("encoder_block_00/mlp/output_dense", "FULLY_CONNECTED")
+    assert bad.inputs_error == 0 < bad.error
+
+
+def test_a_file_of_another_model_is_refused(files, images, make_vit, tmp_path):
+    other = export.to_tflite(make_vit(num_layers=1, classifier="gap"), tmp_path / "m.tflite")
+    renamed = unpack(other.read_bytes())
+    for tensor in renamed.subgraphs[0].tensors:
+        tensor.name = b"other/" + tensor.name
+    (tmp_path / "other.tflite").write_bytes(pack(renamed))
+    with pytest.raises(ExportError, match="same model"):
+        layer_errors(files[0], tmp_path / "other.tflite", images[:1])

@@ -1,0 +1,115 @@
+"""TFLite files of a few operations, built by hand: what the exporter never writes."""
+
+import pathlib
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from export.tflite.flatbuffer_tree import pack, unpack
+from export.tflite.graph_nodes import add_constant, add_tensor, opcode
+
+FLOAT = schema.TensorType.FLOAT32
+
+
+class TinyGraph:
+    """A graph from `image` to what the last operation gives, `logits`."""
+
+    def __init__(self, *shape: int):
+        self.tree, self.graph = schema.ModelT(), schema.SubGraphT()
+        self.tree.version, self.tree.operatorCodes = 3, []
+        self.tree.buffers, self.tree.subgraphs = [schema.BufferT()], [self.graph]
+        self.graph.tensors, self.graph.operators = [], []
+        self.image = add_tensor(self.graph, shape, FLOAT, b"image")
+
+    def ints(self, *values) -> int:
+        return add_constant(self.tree, self.graph, np.array(values), b"ints")
+
+    def floats(self, *shape: int) -> int:
+        values = np.random.default_rng(len(self.tree.buffers)).normal(0, 0.5, shape)
+        buffer = schema.BufferT()
+        buffer.data = np.frombuffer(values.astype("float32").tobytes(), np.uint8)
+        self.tree.buffers.append(buffer)
+        return add_tensor(self.graph, shape, FLOAT, b"floats", len(self.tree.buffers) - 1)
+
+    def add(self, name: str, inputs: list[int], shape: tuple, kind: str, **options) -> int:
+        """Adds an operation with options of the schema's `kind`, and returns what it gives."""
+        operation = schema.OperatorT()
+        operation.opcodeIndex = opcode(self.tree, name)
+        operation.inputs = inputs
+        operation.outputs = [add_tensor(self.graph, shape, FLOAT, b"logits")]
+        operation.builtinOptionsType = getattr(schema.BuiltinOptions, kind)
+        operation.builtinOptions = getattr(schema, f"{kind}T")()
+        for option, value in options.items():
+            assert hasattr(operation.builtinOptions, option)
+            setattr(operation.builtinOptions, option, value)
+        self.graph.operators.append(operation)
+        return operation.outputs[0]
+
+    def finished(self) -> schema.ModelT:
+        """Returns the tree, as a file's."""
+        last = self.graph.operators[-1].outputs[0]
+        self.graph.inputs, self.graph.outputs = [self.image], [last]
+        signature = schema.SignatureDefT()
+        signature.signatureKey, signature.subgraphIndex = "serving_default", 0
+        signature.inputs = [_named("image", self.image)]
+        signature.outputs = [_named("logits", last)]
+        self.tree.signatureDefs = [signature]
+        return unpack(bytes(pack(self.tree)))
+
+    def write(self, file: pathlib.Path) -> pathlib.Path:
+        file.write_bytes(pack(self.finished()))
+        return file
+
+
+def _named(name, tensor):
+    entry = schema.TensorMapT()
+    entry.name, entry.tensorIndex = name, tensor
+    return entry
+
+
+def add_of_unequal_ranks() -> TinyGraph:
+    """(17, 8) + a constant of (1, 17, 8)."""
+    graph = TinyGraph(1, 1, 17, 8)
+    inputs = [graph.image, graph.floats(8, 8), graph.floats(8)]
+    rows = graph.add("FULLY_CONNECTED", inputs, (17, 8), "FullyConnectedOptions")
+    graph.add("ADD", [rows, graph.floats(1, 17, 8)], (1, 17, 8), "AddOptions")
+    return graph
+
+
+def padded_maximum() -> TinyGraph:
+    """Zeros around a feature map whose maximum is taken."""
+    graph = TinyGraph(1, 8, 8, 4)
+    pads = graph.ints([0, 0], [1, 1], [1, 1], [0, 0])
+    padded = graph.add("PAD", [graph.image, pads], (1, 10, 10, 4), "PadOptions")
+    pool = {"strideH": 2, "strideW": 2, "filterHeight": 3, "filterWidth": 3, "padding": 1}
+    graph.add("MAX_POOL_2D", [padded], (1, 4, 4, 4), "Pool2DOptions", **pool)
+    return graph
+
+
+def five_dimensions() -> TinyGraph:
+    graph = TinyGraph(1, 4, 4, 4)
+    inputs = [graph.image, graph.ints(1, 2, 2, 4, 4)]
+    high = graph.add("RESHAPE", inputs, (1, 2, 2, 4, 4), "ReshapeOptions", newShape=[1, 2, 2, 4, 4])
+    inputs = [high, graph.ints(1)]
+    graph.add("SUM", inputs, (1, 2, 4, 4), "ReducerOptions", keepDims=False)
+    return graph
+
+
+def shrinking_slice() -> TinyGraph:
+    graph = TinyGraph(1, 4, 8)
+    inputs = [graph.image, graph.ints(0, 0, 0), graph.ints(1, 1, 8), graph.ints(1, 1, 1)]
+    graph.add("STRIDED_SLICE", inputs, (1, 8), "StridedSliceOptions", shrinkAxisMask=2)
+    return graph
+
+
+def constant_left() -> TinyGraph:
+    graph = TinyGraph(1, 8, 4)
+    graph.add("BATCH_MATMUL", [graph.floats(1, 2, 8), graph.image], (1, 2, 4), "BatchMatMulOptions")
+    return graph
+
+
+def symmetric_padding() -> TinyGraph:
+    graph = TinyGraph(1, 4, 4, 2)
+    pads = graph.ints([0, 0], [1, 1], [1, 1], [0, 0])
+    graph.add("MIRROR_PAD", [graph.image, pads], (1, 6, 6, 2), "MirrorPadOptions", mode=1)
+    return graph

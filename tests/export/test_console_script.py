@@ -59,7 +59,7 @@ def test_help_names_commands_as_they_are_called(keras_vit):
     [
         ([], "error: Expected a command, one of train, .* See keras-vit --help"),
         (
-            ["export", "onnx"],
+            ["export", "torch"],
             "error: Expected a command, one of hub, .* See keras-vit export --help",
         ),
         (["--workdir=run"], "required: --config. See keras-vit train --help"),

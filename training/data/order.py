@@ -43,7 +43,7 @@ def example_order(
         )
     order = ORDERS[shuffle](num_examples, seed, start, batch_size, sorted(slots))
     return order.prefetch(1).flat_map(
-        _convert(lambda *pair: tf.data.Dataset.from_tensor_slices(pair))
+        _as_it_stands(lambda *pair: tf.data.Dataset.from_tensor_slices(pair))
     )
 
 
@@ -60,7 +60,7 @@ def _permuted(num_examples, seed, start, batch_size, slots):
 
     first = start // batch_size * batch_size
     firsts = tf.data.Dataset.range(first, _FOREVER, steps * batch_size)
-    return firsts.map(_convert(of_chunk), num_parallel_calls=1)
+    return firsts.map(_as_it_stands(of_chunk), num_parallel_calls=1)
 
 
 def _sorted(num_examples, seed, start, batch_size, slots):
@@ -81,10 +81,10 @@ def _sorted(num_examples, seed, start, batch_size, slots):
         return tf.boolean_mask(positions, kept), tf.boolean_mask(indices, kept)
 
     epochs = tf.data.Dataset.range(start // num_examples, _FOREVER)
-    return epochs.map(_convert(of_epoch), num_parallel_calls=1)
+    return epochs.map(_as_it_stands(of_epoch), num_parallel_calls=1)
 
 
-def _convert(function):
+def _as_it_stands(function):
     # Converting Python control flow takes seconds, and there is none to convert.
     return tf.autograph.experimental.do_not_convert(function)
 

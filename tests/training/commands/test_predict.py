@@ -149,7 +149,7 @@ def test_no_labels_are_not_those_of_the_model(sources, photos, tmp_path, capsys)
     assert "Expected a name for each of 2 classes. Received: 0 names." in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("photo", ["", "gs://bucket/photo.jpg"])
+@pytest.mark.parametrize("photo", ["", "ftp://host/photo.jpg"])
 def test_what_is_no_path(photo, sources, capsys):
     assert predict.main([str(sources["run"]), photo]) == 2
     assert "Expected a path" in capsys.readouterr().err

@@ -13,6 +13,8 @@ from export.tflite.quantizer_package import quantizer_module
 WEIGHTED = ("FULLY_CONNECTED", "CONV_2D")
 # What 16 bits are too few for: the normalizations' sums of squares, and their reciprocal roots.
 WIDE_RANGE = ("MEAN", "MUL", "RSQRT")
+# LiteRT refuses 16-bit differences whose scales happen to be powers of two, as pixels' are.
+REFUSED_IN_16_BITS = ("SUB",)
 ENDS = ("INPUT", "OUTPUT")  # callers keep floats in every variant
 
 
@@ -50,7 +52,7 @@ def _int8_full(manager):
 
 def _int16x8(manager):
     manager.add_static_config(".*", "*", activation_num_bits=16, weight_num_bits=8)
-    _keep_float(manager, (*ENDS, *WIDE_RANGE))
+    _keep_float(manager, (*ENDS, *WIDE_RANGE, *REFUSED_IN_16_BITS))
 
 
 def _int8_int16(manager):

@@ -50,7 +50,8 @@ def test_the_class_tokens_row_is_laid_out_on_the_grid(make_model, images, to_num
         np.testing.assert_allclose(image_map, expected, rtol=1e-4)
     assert maps.shape == (3, 4, 6)
     assert maps.dtype == np.float32
-    np.testing.assert_array_equal(maps.max(axis=(1, 2)), 1)
+    # XLA multiplies by the reciprocal, which may be off by a bit.
+    np.testing.assert_allclose(maps.max(axis=(1, 2)), 1, rtol=2e-7)
     assert maps.min() >= 0
 
 

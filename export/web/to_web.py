@@ -47,7 +47,8 @@ def to_web(
         path: directory to write, for a server of files; with `single_file` the .html file.
         labels: class names in the order of the logits; None takes `model.class_names`.
         title: plain text at the top of the page.
-        quantization, calibration: of the weights, as in `export.to_tflite`.
+        quantization: of the weights, as in `export.to_tflite`.
+        calibration: images, as in `export.to_tflite`.
         examples: images (height, width, 3), uint8 or float in [0, 1], which the page offers to
             try. They become public with it.
         activation: "softmax" or "sigmoid", from logits to probabilities.

@@ -25,7 +25,8 @@ class EncoderBlock(keras.layers.Layer):
         stochastic_depth_rate: float, probability that an example skips a branch.
         gelu: "tanh" or "erf".
         layer_norm_epsilon: float.
-        relative_positions, flash_attention: bool, see `MultiHeadSelfAttention`.
+        relative_positions: bool, see `MultiHeadSelfAttention`.
+        flash_attention: bool, see `MultiHeadSelfAttention`.
         remat: bool, whether training recomputes the block's activations in the
             backward pass instead of keeping them.
 

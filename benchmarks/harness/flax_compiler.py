@@ -15,7 +15,7 @@ from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from benchmarks.harness.jax_compiler import measure
-from benchmarks.libraries.jax import SIZES, VisionTransformer
+from benchmarks.libraries.jax import SIZES, VisionTransformer, update_of
 from keras_vit.variants import arguments_of
 
 
@@ -53,18 +53,7 @@ def lower(name: str, topology: str, images: int, precision: str) -> jax.stages.L
         (weights, jax.eval_shape(optimizer.init, weights)),
     )
 
-    def update(state, images, labels):
-        weights, slots = state
-
-        def loss_of(weights):
-            logits = model.apply(weights, images)
-            return optax.softmax_cross_entropy(logits, labels).mean()
-
-        loss, gradients = jax.value_and_grad(loss_of)(weights)
-        updates, slots = optimizer.update(gradients, slots, weights)
-        return (optax.apply_updates(weights, updates), slots), loss
-
-    step = jax.jit(update, donate_argnums=0)
+    step = update_of(model, optimizer, optax.softmax_cross_entropy)
     return step.trace(state, *batch).lower(lowering_platforms=("tpu",))
 
 

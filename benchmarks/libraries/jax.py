@@ -94,21 +94,37 @@ def prepare(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
     return _updates(model, weights, images, jnp.asarray(case.labels())), facts
 
 
-def _updates(model, weights, images, labels):
-    optimizer = optax.sgd(LEARNING_RATE, momentum=MOMENTUM)
-    state = weights, optimizer.init(weights)
+def update_of(
+    model: nn.Module, optimizer: optax.GradientTransformation, loss: Callable[..., jax.Array]
+) -> jax.stages.Wrapped:
+    """Returns one compiled update, from (state, images, labels) to (state, loss).
+
+    A state is (weights, what the optimizer keeps), and donated.
+
+    Args:
+        model: images to logits.
+        optimizer: of optax.
+        loss: of optax, from logits and labels to (batch,).
+    """
 
     @functools.partial(jax.jit, donate_argnums=0)
     def update(state, images, labels):
         weights, slots = state
 
         def loss_of(weights):
-            logits = model.apply(weights, images)
-            return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+            return loss(model.apply(weights, images), labels).mean()
 
-        loss, gradients = jax.value_and_grad(loss_of)(weights)
-        updates, slots = optimizer.update(gradients, slots)
-        return (optax.apply_updates(weights, updates), slots), loss
+        value, gradients = jax.value_and_grad(loss_of)(weights)
+        updates, slots = optimizer.update(gradients, slots, weights)
+        return (optax.apply_updates(weights, updates), slots), value
+
+    return update
+
+
+def _updates(model, weights, images, labels):
+    optimizer = optax.sgd(LEARNING_RATE, momentum=MOMENTUM)
+    state = weights, optimizer.init(weights)
+    update = update_of(model, optimizer, optax.softmax_cross_entropy_with_integer_labels)
 
     def step():
         nonlocal state

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers import MAPHead, RootPooling
-from keras_vit.models.substitutes import with_substitutes
+from keras_vit.models.replaced_layers import with_replaced_layers
 from keras_vit.typing import Tensor
 
 
@@ -14,7 +14,7 @@ def for_delegates(model: keras.Model) -> keras.Model:
     Args:
         model: a functional model of one input and one output.
     """
-    return with_substitutes(model, {MAPHead: map_head, RootPooling: root_pooling})
+    return with_replaced_layers(model, {MAPHead: map_head, RootPooling: root_pooling})
 
 
 def map_head(layer: MAPHead, tokens: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 from export.portable_model import image_size, num_classes
 from keras_vit.analysis.attention_rollout import rollout_endpoint
 from keras_vit.models.argument_checks import as_height_width
-from keras_vit.models.substitutes import with_substitutes
+from keras_vit.models.replaced_layers import with_replaced_layers
 from keras_vit.typing import ImageSize
 
 MAIN = "serving_default"
@@ -73,9 +73,9 @@ def signatures(
 def _of_size(model, height, width):
     """Returns the graph of a model for images of another size, position embeddings resized."""
     if hasattr(model, "any_resolution"):
-        return with_substitutes(model.any_resolution(), {}, (None, height, width, 3))
+        return with_replaced_layers(model.any_resolution(), {}, (None, height, width, 3))
     try:
-        return with_substitutes(model, {}, (None, height, width, 3))
+        return with_replaced_layers(model, {}, (None, height, width, 3))
     except ValueError as error:
         raise ValueError(
             f"Expected a model for images of any size. Received: {model.name}, which cannot take "

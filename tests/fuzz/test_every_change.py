@@ -38,7 +38,7 @@ def train(request, faulty, tiny, tmp_path):
     """Returns a function that trains in a folder and returns status and output."""
     modules = ["training.commands.train", "training.io.quiet_tensorflow", "tensorflow"]
     if request.param == "jax":
-        pytest.importorskip("orbax.checkpoint")
+        pytest.importorskip("orbax.checkpoint", reason="make test-jax installs it")
     modules += ["training.loop.trainer", f"training.engines.{request.param}.engine"]
     # What a killed process compiled, the next one need not.
     environment = {

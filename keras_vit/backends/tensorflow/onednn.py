@@ -12,7 +12,7 @@ from keras_vit.layers import (
     LayerNormalization,
 )
 from keras_vit.layers.gelu import GELU_FLAVORS
-from keras_vit.models.substitutes import with_substitutes
+from keras_vit.models.replaced_layers import with_replaced_layers
 
 
 def function_of(
@@ -29,7 +29,7 @@ def function_of(
     weights = [(variable, tf.convert_to_tensor(variable.value)) for variable in model.variables]
     embed = _constant if constants else tf.identity
     fused = _Fused({id(v): value for v, value in weights}, embed)
-    graph = with_substitutes(model, fused.layers, shape)
+    graph = with_replaced_layers(model, fused.layers, shape)
 
     @tf.function(input_signature=signature, autograph=False)
     def infer(images, ones):

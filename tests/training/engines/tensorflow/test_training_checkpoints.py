@@ -20,6 +20,14 @@ def advance(state):
     state["weights"].assign_add(tf.ones_like(state["weights"]))
 
 
+def save_twice(folder):
+    state = state_of(0)
+    checkpoints = Checkpoints(folder, state)
+    for _ in range(2):
+        advance(state)
+        checkpoints.save()
+
+
 def damage(workdir, step):
     """Flips the bits of some bytes in the middle of a checkpoint."""
     file = workdir / f"checkpoint-{step}.data-00000-of-00001"
@@ -55,11 +63,7 @@ def test_full_disk_is_named_though_the_path_is_long(no_room, tmp_path):
 
 
 def test_remains_of_a_killed_process_are_removed(tmp_path):
-    state = state_of(0)
-    checkpoints = Checkpoints(tmp_path, state)
-    for _ in range(2):
-        advance(state)
-        checkpoints.save()
+    save_twice(tmp_path)
     files = sorted(tmp_path.iterdir())
     (tmp_path / "checkpoint-60_temp").mkdir()
     (tmp_path / "checkpoint-60_temp" / "part-00000-of-00001.index").touch()
@@ -121,11 +125,7 @@ def test_only_the_newest_checkpoints_are_kept(tmp_path):
 
 
 def test_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, caplog):
-    state = state_of(0)
-    checkpoints = Checkpoints(tmp_path, state)
-    for _ in range(2):
-        advance(state)
-        checkpoints.save()
+    save_twice(tmp_path)
     damage(tmp_path, 2)
     again = state_of(7)
     restored = Checkpoints(tmp_path, again)
@@ -141,11 +141,7 @@ def test_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, caplog):
 
 @pytest.mark.parametrize("missing", [".index", ".data-00000-of-00001"])
 def test_checkpoint_with_a_missing_file(tmp_path, missing):
-    state = state_of(0)
-    checkpoints = Checkpoints(tmp_path, state)
-    for _ in range(2):
-        advance(state)
-        checkpoints.save()
+    save_twice(tmp_path)
     (tmp_path / f"checkpoint-2{missing}").unlink()
     assert Checkpoints(tmp_path, state_of(0)).restore() == 1
 

@@ -9,16 +9,16 @@ import keras
 from keras_vit.typing import Tensor
 
 
-def with_substitutes(
+def with_replaced_layers(
     model: keras.Model,
-    substitutes: Mapping[type[keras.layers.Layer], Callable],
+    replacements: Mapping[type[keras.layers.Layer], Callable],
     batch_shape: tuple[int | None, ...] | None = None,
 ) -> keras.Model:
     """Returns a functional model in which layers of the given types are computed otherwise.
 
     Args:
         model: a functional model of one input and one output, models inside it likewise.
-        substitutes: from a type of layers to a function that is called with the layer and with
+        replacements: from a type of layers to a function that is called with the layer and with
             what the layer would be called with, and returns the same up to rounding.
         batch_shape: of the input; None leaves it as it is.
     """
@@ -26,13 +26,13 @@ def with_substitutes(
     calls: collections.Counter[str] = collections.Counter()
 
     def call(layer: keras.layers.Layer, *args: Any, **kwargs: Any) -> Tensor:
-        function = substitutes.get(type(layer))
+        function = replacements.get(type(layer))
         if function is None:
             return layer(*args, **kwargs)
         calls[layer.name] += 1
         # Of its layer's name, so that equal models have equal graphs; names are for one call.
         name = layer.name if calls[layer.name] == 1 else f"{layer.name}_call_{calls[layer.name]}"
-        return _Substitute(layer, function, name)(*args, **kwargs)
+        return _ReplacedLayer(layer, function, name)(*args, **kwargs)
 
     return keras.models.clone_model(
         keras.Model(images, model.outputs[0], name=model.name),  # without the optimizer
@@ -43,7 +43,7 @@ def with_substitutes(
     )
 
 
-class _Substitute(keras.layers.Layer):
+class _ReplacedLayer(keras.layers.Layer):
     """A layer of a model, computed by another function."""
 
     def __init__(self, layer, function, name):

@@ -50,6 +50,7 @@ setup(
         "ml_collections",
         "numpy",
         "pillow",
+        "pyarrow",
         "rich",
         "safetensors",
         "scikit-learn",

@@ -2,20 +2,30 @@
 
 SOURCE is a run directory, a .keras file, the published name of a classifier of ImageNet, the
 directory of a TF-Hub module or a .tflite file. Photos are files or folders of them; they are turned
-upright, and prepared as in the model's evaluation.
+upright, and prepared as in the model's evaluation. One that cannot be read is named and left out.
 
   python -m training predict runs/birds photo.jpg
   python -m training predict runs/birds photos/ --output=predictions.html
   python -m training predict augreg/B_16-imagenet2012 cat.jpg --json
+
+Of a million photos, or of a data set, --shards=DIR writes Parquet files. Where it was stopped, the
+same command goes on.
+
+  python -m training predict runs/birds gs://bucket/photos --shards=gs://bucket/predictions
+  python -m training predict runs/birds --dataset=cifar10 --split=test --shards=predictions
 """
 
 import json
+import logging
 import sys
 
 from training.command_options import CommandParser
+from training.errors import UsageError
 from training.exit_status import command_main
 from training.io.local_path import any_path
 from training.io.quiet_tensorflow import import_tensorflow
+
+logger = logging.getLogger("training")
 
 COLUMNS = ("file", "rank", "class", "probability")
 
@@ -23,13 +33,15 @@ COLUMNS = ("file", "rank", "class", "probability")
 def _parser():
     parser = CommandParser("python -m training predict", __doc__)
     parser.add_source(optional=False)
-    parser.add_argument(
+    photos = parser.add_argument(
         "photos",
         metavar="PHOTO",
         nargs="+",
         type=any_path,
         help="image file, or folder of them",
     )
+    # A data set may stand in their place; without any, "*" would have them before all options.
+    photos.required = False
     parser.add_argument("--num_classes", metavar="N", type=int, help="of a checkpoint's head")
     parser.add_argument("--top", metavar="N", type=int, default=5, help="classes of each photo")
     parser.add_argument(
@@ -41,10 +53,35 @@ def _parser():
     parser.add_argument(
         "--output", metavar="FILE", type=any_path, help="also write a page of HTML to this file"
     )
+    sharded = parser.add_argument_group("of many images")
+    sharded.add_argument(
+        "--shards", metavar="DIR", type=any_path, help="write Parquet files there, and no table"
+    )
+    sharded.add_argument(
+        "--shard_size", metavar="IMAGES", type=int, default=1_000, help="of a file; default 1000"
+    )
+    sharded.add_argument(
+        "--representation",
+        action="store_true",
+        help="write what the head is put on too, at the price of a second pass",
+    )
+    sharded.add_argument("--dataset", metavar="NAME", help="a data set in place of photos")
+    sharded.add_argument("--split", default="test", help="of the data set; default test")
+    parser.add_data_dir()
     return parser
 
 
-def _predict(options):
+def _check(options):
+    if bool(options.photos) == bool(options.dataset):
+        raise UsageError("Expected either PHOTO… or --dataset=NAME.")
+    if options.dataset and not options.shards:
+        raise UsageError("Expected --shards=DIR, where the predictions of a data set are written.")
+    if options.representation and not options.shards:
+        raise UsageError("Expected --shards=DIR, where representations are written.")
+    if options.shards and (options.output or options.json or options.csv):
+        raise UsageError("Expected --shards=DIR without --output, --json and --csv.")
+    if options.shard_size < 1:
+        raise UsageError(f"Expected --shard_size to be at least 1. Received: {options.shard_size}")
     if options.top < 1:
         raise ValueError(f"Expected --top to be at least 1. Received: {options.top}")
     if options.model and options.num_classes is None:
@@ -52,7 +89,14 @@ def _predict(options):
             "Expected --num_classes with --model: a checkpoint's head is loaded if it is known "
             "how many classes it has, 1000 for ImageNet's."
         )
+
+
+def _predict(options):
+    _check(options)
     import_tensorflow()
+    if options.shards:
+        _write_shards(options)
+        return
     from training.evaluators.frozen_model import load_frozen
     from training.io.atomic import write_text
     from training.io.image_files import list_images
@@ -69,14 +113,20 @@ def _predict(options):
         num_classes=options.num_classes,
         image_size=options.image_size,
     )
-    if options.labels:
-        names = read_lines(options.labels)
-    else:
-        names = None
+    unreadable: list[Exception] = []
     found = predict_files(
-        model, files, top=options.top, class_names=names, attention=bool(options.output)
+        model,
+        files,
+        top=options.top,
+        class_names=read_lines(options.labels) if options.labels else None,
+        attention=bool(options.output),
+        unreadable=unreadable.append,
     )
-    predictions = list(track(found, f"predicting {len(files)} photos"))
+    predictions = list(track(found, f"predicting {len(files)} photos", len(files)))
+    if not predictions:
+        raise unreadable[0]
+    for error in unreadable:
+        logger.warning("Left out: %s", error)
     if options.output:
         write_text(options.output, predictions_html(model.name, predictions))
     if options.json:
@@ -93,6 +143,40 @@ def _predict(options):
     Table(COLUMNS, rows, f"Predictions of {model.name}").show(wrapped=["file"])
     if options.output:
         print(f"Written to {options.output}")
+
+
+def _write_shards(options):
+    from training.io.image_files import list_images
+    from training.io.text_lines import read_lines
+    from training.io.track import track
+    from training.prediction_job import Job
+    from training.prediction_shards import Predictor, entered
+
+    job = Job(
+        source=options.source,
+        directory=str(options.shards),
+        photos=[str(file) for file in list_images(options.photos or ())],
+        dataset=options.dataset or "",
+        split=options.split,
+        data_dir=options.data_dir,
+        checkpoint={
+            "name": options.model,
+            "num_classes": options.num_classes,
+            "image_size": options.image_size,
+        },
+        class_names=read_lines(options.labels) if options.labels else None,
+        top=options.top,
+        shard_size=options.shard_size,
+        representation=options.representation,
+    )
+    predictor = Predictor(job)
+    with entered(predictor, job) as shards:
+        done = map(predictor.write, shards)
+        unreadable = sum(track(done, f"predicting {predictor.count} images", len(shards)))
+    there = len(predictor.shards) - len(shards)
+    print(f"Wrote {len(shards)} shards to {options.shards}; {there} were there already.")
+    if unreadable:
+        logger.warning("%d images cannot be read: the column `error` says why.", unreadable)
 
 
 def _as_json(prediction):

@@ -85,7 +85,7 @@ def _locked_file(path: pathlib.Path) -> IO[str] | None:
             file.seek(0)
             raise UsageError(
                 f"{path.parent} is in use by {file.read() or 'another process'}. Wait until that "
-                "ends, or use another --workdir."
+                "ends, or name another directory."
             ) from error
         except OSError as error:
             if error.errno not in _NO_LOCKS:

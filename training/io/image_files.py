@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from training.errors import first_line
+from training.io.local_path import any_path, is_remote
 
 _JPEG = (".jfif", ".jpe", ".jpeg", ".jpg")
 EXTENSIONS = (".bmp", ".gif", *_JPEG, ".png", ".tif", ".tiff", ".webp")
@@ -49,21 +50,53 @@ def images_below(folder: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
 def list_images(paths: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
     """Returns the files among `paths` as they are, and of folders the images below, by name.
 
+    Args:
+        paths: local, or in a store.
+
     Raises:
         FileNotFoundError: if one of `paths` does not exist.
         ValueError: if there are no images below a folder, or it is a pipe or a device.
+        UsageError, TrainingError: if a store does not answer.
     """
     found = []
-    for path in map(pathlib.Path, paths):
-        if not path.exists():
+    for path in paths:
+        files = _list_store(any_path(path)) if is_remote(path) else _list_disk(pathlib.Path(path))
+        if files is None:
             raise FileNotFoundError(f"Expected an image or a folder of images. Received: {path}")
-        if not (path.is_dir() or path.is_file()):
-            raise ValueError(f"Expected an image or a folder of images. Received: {path}, no file")
-        files = sorted(images_below(path)) if path.is_dir() else [path]
         if not files:
             raise ValueError(f"Expected images ({', '.join(EXTENSIONS)}) in {path}. Received: none")
         found += files
     return found
+
+
+def _list_disk(path):
+    if not path.exists():
+        return None
+    if not (path.is_dir() or path.is_file()):
+        raise ValueError(f"Expected an image or a folder of images. Received: {path}, no file")
+    return sorted(images_below(path)) if path.is_dir() else [path]
+
+
+def _list_store(path):
+    from training.io import remote_files
+
+    def listed():
+        if path.is_dir():
+            return sorted(_images_in_store(path))
+        return [path] if path.exists() else None
+
+    return remote_files.attempt(listed, f"{path} cannot be read")
+
+
+def _images_in_store(folder):
+    for child in folder.iterdir():
+        if is_hidden(child.name):
+            continue
+        # Whether it is a folder would be a request for each of a million.
+        if child.suffix.lower() in EXTENSIONS:
+            yield child
+        elif child.is_dir():
+            yield from _images_in_store(child)
 
 
 def read_images(files: Sequence[pathlib.Path], preprocess: str) -> np.ndarray:

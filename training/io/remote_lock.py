@@ -61,8 +61,8 @@ class RemoteLock:
                 break
             if found != first:
                 raise UsageError(
-                    f"{self._folder} is in use by {found['owner']}. Wait until that ends, or use "
-                    "another --workdir."
+                    f"{self._folder} is in use by {found['owner']}. Wait until that ends, or name "
+                    "another directory."
                 )
         self._write(0)
         self._beating = threading.Thread(target=self._beat, daemon=True)

@@ -12,7 +12,9 @@ from training.io.local_path import any_path, is_remote
 _WRITTEN = ("output", "json")
 _CHANGED = ("run", "cache_dir")
 # What these name is opened where it is.
-_LEFT = ("workdir", "data_dir", "dataset", "config", "overrides")
+_LEFT = ("workdir", "data_dir", "dataset", "config", "overrides", "shards")
+# With --shards these as well: more than a copy could hold, and other machines read them too.
+_LEFT_FOR_SHARDS = ("source", "photos")
 # Of a run, what is large and needed by resumption alone.
 _SKIPPED = ("checkpoints/", "tensorboard/")
 
@@ -31,7 +33,8 @@ def local_options(options: argparse.Namespace) -> Iterator[None]:
     """
     before = dict(vars(options))
     with contextlib.ExitStack() as stack:
-        for name in before.keys() - set(_LEFT):
+        left = (*_LEFT, *_LEFT_FOR_SHARDS) if before.get("shards") else _LEFT
+        for name in before.keys() - set(left):
             setattr(options, name, _local(stack, name, before[name]))
         try:
             yield

@@ -12,14 +12,15 @@ Item = TypeVar("Item")
 LOG_EVERY_SECONDS = 30.0
 
 
-def track(items: Iterable[Item], description: str) -> Iterator[Item]:
+def track(items: Iterable[Item], description: str, total: int | None = None) -> Iterator[Item]:
     """Yields `items` and shows how far they are: a bar on a terminal, now and then a line in a log.
 
     Args:
         items: a sequence, or a `tf.data.Dataset`, whose number may be unknown.
         description: of what is done with them, such as "evaluating cifar10".
+        total: their number, where `items` does not know it.
     """
-    total = _number(items)
+    total = _number(items) if total is None else total
     if sys.stderr.isatty():
         from rich import console, progress
 

@@ -122,6 +122,17 @@ def test_bad_use_is_one_line(sources, photos, tmp_path, capsys):
         assert message in error and error.startswith("error: ") and error.count("\n") == 1, error
 
 
+def test_unreadable_photos_are_named_and_left_out(sources, photos, tmp_path, capsys):
+    for name in ("0.png", "2.png"):
+        shutil.copy(photos / name, tmp_path)
+    (tmp_path / "1.png").write_bytes(b"no image")
+    assert predict.main([str(sources["run"]), str(tmp_path), "--csv", "--top=1"]) == 0
+    captured = capsys.readouterr()
+    rows = csv.DictReader(io.StringIO(captured.out))
+    assert [row["file"] for row in rows] == [str(tmp_path / name) for name in ("0.png", "2.png")]
+    assert f"Left out: {tmp_path / '1.png'} cannot be read as an image" in captured.err
+
+
 def test_a_model_without_a_head_is_refused(photos, tmp_path, capsys):
     features = tiny_vit(patch_size=8, num_classes=None)
     features.save(tmp_path / "features.keras")

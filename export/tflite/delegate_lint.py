@@ -68,6 +68,11 @@ def _constant_left(graph, node: Node, made_by):
         return "a constant left operand is not taken"
 
 
+def _constant_result(graph, node: Node, made_by):
+    if all(int(t) not in made_by and t not in graph.inputs for t in node.operator.inputs):
+        return "the result, always the same, is taken for zeros"
+
+
 RULES = (
     _unequal_ranks,
     _padded_maximum,
@@ -75,4 +80,5 @@ RULES = (
     _high_rank,
     _shrinking_slice,
     _constant_left,
+    _constant_result,
 )

@@ -16,6 +16,7 @@ from export.labels import labels_of_model
 from export.portable_model import image_size, num_classes, portable
 from export.saved_model import write_saved_model
 from export.tflite.calibration import calibration_images
+from export.tflite.constant_folding import fold_constants
 from export.tflite.delegate_layers import for_delegates
 from export.tflite.delegate_lint import delegate_faults
 from export.tflite.equal_ranks import equalize_ranks
@@ -23,7 +24,6 @@ from export.tflite.flatbuffer_tree import pack, share_equal_weights, unpack
 from export.tflite.mediapipe_metadata import LABELS_FILE, add_metadata, append_texts
 from export.tflite.quantization import CALIBRATED, FOR_NPUS, QUANTIZATIONS, quantize
 from export.tflite.signatures import MAIN, ROLLOUT, calibration_samples, signatures
-from keras_vit.models import AxialResNet
 from keras_vit.models.base import ImageModel
 from keras_vit.typing import ImageSize, Tensor
 from training.io.atomic import whole_file
@@ -174,6 +174,7 @@ def _check_quantization(quantization, calibration):
 
 def _float_content(model, found, labels):
     tree = unpack(_convert(model, found))
+    fold_constants(tree)
     equalize_ranks(tree)
     _check_for_delegates(model, tree, found)
     share_equal_weights(tree)
@@ -195,9 +196,8 @@ def _check_for_delegates(model, tree, found):
     # The rollout of a MAP head is followed on the processor: its query, a constant, is on the left.
     graphs = [graph for graph, name in zip(tree.subgraphs, found, strict=True) if name != ROLLOUT]
     faults = delegate_faults(tree, graphs)
-    # Around an ImageModel are layers of others. AxialResNet's five dimensions are refused, and so
-    # computed by the processor; in four, GPU delegates take all of it and compute it wrong.
-    if faults and type(model) in (ImageModel, AxialResNet):
+    # Around an ImageModel are layers of others.
+    if faults and type(model) is ImageModel:
         log.warning("GPU delegates will not compute all of this file right: %s", "; ".join(faults))
     elif faults:
         raise ExportError(

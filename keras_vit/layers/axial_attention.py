@@ -108,8 +108,8 @@ class AxialAttention(keras.layers.Layer):
             axis=1,
         )
         similarity = ops.cast(self.similarity_norm(similarity, training=training), "float32")
-        shape = (-1, 3, self.num_groups, self.length, self.length)
-        logits = ops.sum(ops.reshape(similarity, shape), axis=1)
+        content, from_query, from_key = ops.split(similarity, 3, axis=1)
+        logits = content + from_query + from_key
         weights = ops.cast(ops.softmax(logits, axis=-1), self.compute_dtype)
 
         gathered = ops.concatenate(

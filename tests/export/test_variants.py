@@ -38,7 +38,7 @@ def case(request, make_vit, randomize):
             keras_vit.ResNetV2(num_layers=(1, 1), width_factor=0.5, num_classes=5, image_size=32)
         )
     if name == "axial resnet":
-        arguments = {"num_layers": (1,), "width_factor": 0.5, "num_groups": 4}
+        arguments = {"num_layers": (1, 1), "width_factor": 0.5, "num_groups": 4}
         return name, randomize(keras_vit.AxialResNet(**arguments, num_classes=5, image_size=32))
     if name == "masked":
         encoder = make_vit(num_layers=1, representation_size=16)
@@ -66,12 +66,11 @@ def test_every_kind_of_model_becomes_every_artifact(case, images, tmp_path):
 
 
 def test_every_kind_of_model_is_right_on_a_gpu_and_wholly_there(gpu, case, images, tmp_path):
-    name, model = case
+    _, model = case
     file = export.to_tflite(model, tmp_path / "m.tflite")
     report = export.verify(model, file, images, runtime="gpu", costs=False)
     assert report.ok and report.max_error < 1e-5 * report.scale, report
-    # In four dimensions it would be delegated, and wrong.
-    assert report.fully_delegated or name == "axial resnet", report.fallbacks
+    assert report.fully_delegated, report.fallbacks
 
 
 def test_a_masked_encoder_is_the_encoder_that_was_trained(make_vit, randomize, images, tmp_path):

@@ -4,6 +4,7 @@ import pytest
 
 import export
 from export.errors import ExportError
+from export.tflite.constant_folding import fold_constants
 from export.tflite.delegate_lint import delegate_faults
 from export.tflite.equal_ranks import equalize_ranks
 from export.tflite.flatbuffer_tree import pack
@@ -17,6 +18,7 @@ PLANTED = {
     "five_dimensions": "RESHAPE 'logits': more than 4 dimensions",
     "shrinking_slice": "STRIDED_SLICE 'logits': shrink_axis_mask",
     "constant_left": "BATCH_MATMUL 'logits': a constant left operand",
+    "slice_of_a_constant": "STRIDED_SLICE 'logits': the result, always the same",
     "symmetric_padding": "MIRROR_PAD 'logits': only reflection",
 }
 
@@ -27,7 +29,7 @@ def test_a_planted_fault_is_found(name):
     assert any(fault.startswith(PLANTED[name]) for fault in faults), faults
 
 
-@pytest.mark.parametrize("name", ["add_of_unequal_ranks", "padded_maximum"])
+@pytest.mark.parametrize("name", ["add_of_unequal_ranks", "padded_maximum", "slice_of_a_constant"])
 def test_what_is_found_is_wrong_on_a_gpu(gpu, name, tmp_path):
     file = getattr(tiny_graph, name)().write(tmp_path / "m.tflite")
     interpreter, delegate = TFLiteInterpreter(file), CompiledOnGPU(file)
@@ -40,16 +42,29 @@ def test_what_is_found_is_wrong_on_a_gpu(gpu, name, tmp_path):
     assert delegate.delegation.complete and delegate.delegation.fallbacks == ()
 
 
-def test_equal_ranks_leave_nothing_to_find_and_the_same_bits(tmp_path):
-    graph = tiny_graph.add_of_unequal_ranks()
+@pytest.mark.parametrize(
+    ("mend", "graph", "shape"),
+    [
+        (equalize_ranks, tiny_graph.add_of_unequal_ranks(), (1, 1, 17, 8)),
+        (fold_constants, tiny_graph.slice_of_a_constant(), (1, 2, 3, 8)),
+    ],
+)
+def test_mending_leaves_nothing_to_find_and_the_same_bits(mend, graph, shape, tmp_path):
     before, after = graph.write(tmp_path / "before.tflite"), tmp_path / "after.tflite"
     tree = graph.finished()
-    equalize_ranks(tree)
+    mend(tree)
     assert delegate_faults(tree) == []
     after.write_bytes(pack(tree))
-    image = np.random.default_rng(0).normal(0, 1, (1, 1, 17, 8)).astype("float32")
+    image = np.random.default_rng(0).normal(0, 1, shape).astype("float32")
     expected = TFLiteInterpreter(before).run(image)
     np.testing.assert_array_equal(TFLiteInterpreter(after).run(image), expected)
+
+
+def test_a_constant_is_not_kept_beside_its_part():
+    tree = tiny_graph.slice_of_a_constant().finished()
+    fold_constants(tree)
+    sizes = [len(buffer.data) for buffer in tree.buffers if buffer.data is not None]
+    assert 4 * 2 * 8 * 5 in sizes and 4 * 2 * 8 * 7 not in sizes
 
 
 def test_an_export_that_delegates_compute_wrong_fails(make_vit, monkeypatch, tmp_path):

@@ -108,6 +108,17 @@ def constant_left() -> TinyGraph:
     return graph
 
 
+def slice_of_a_constant() -> TinyGraph:
+    """Two products, each of rows with a part of a constant."""
+    graph = TinyGraph(1, 2, 3, 8)
+    inputs = [graph.image, graph.ints(2, 3, 8)]
+    rows = graph.add("RESHAPE", inputs, (2, 3, 8), "ReshapeOptions", newShape=[2, 3, 8])
+    inputs = [graph.floats(2, 8, 7), graph.ints(0, 0, 1), graph.ints(2, 8, 6), graph.ints(1, 1, 1)]
+    part = graph.add("STRIDED_SLICE", inputs, (2, 8, 5), "StridedSliceOptions")
+    graph.add("BATCH_MATMUL", [rows, part], (2, 3, 5), "BatchMatMulOptions")
+    return graph
+
+
 def symmetric_padding() -> TinyGraph:
     graph = TinyGraph(1, 4, 4, 2)
     pads = graph.ints([0, 0], [1, 1], [1, 1], [0, 0])

@@ -1,7 +1,6 @@
 """Writing models in the layouts in which the originals are published."""
 
 import os
-import uuid
 import zipfile
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from keras_vit.checkpoints.finite_weights import require_finite
 from keras_vit.checkpoints.formats.bit_npz import BiTLayout
 from keras_vit.checkpoints.formats.official_npz import Layout
 from keras_vit.checkpoints.variable_names import weights_of
+from keras_vit.hidden_folder import hidden_folder
 from keras_vit.models.quantized_layers import require_unquantized
 from keras_vit.models.vision_transformer import VisionTransformer
 
@@ -41,8 +41,8 @@ def save_checkpoint(
     layout = layout or _layout_of(model)
     grid = getattr(model, "grid_size", None)
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
+    with hidden_folder(path) as folder:
+        temporary = folder / path.name
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
             for array in sorted(layout.file_arrays(weights), key=lambda array: array.name):
                 value = np.ascontiguousarray(layout.pack(array, weights))
@@ -53,8 +53,6 @@ def save_checkpoint(
                 # The layout has no array for this, and other readers ignore it.
                 archive.comment = f"position grid {grid[0]}x{grid[1]}".encode()
         os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _layout_of(model):

@@ -34,7 +34,7 @@ def test_the_run_is_in_the_store(run):
     }
     assert {"checkpoints/checkpoint", "checkpoints/checkpoint-40.index"} <= {*names}
     assert any(name.startswith("tensorboard/events.out.tfevents.") for name in names)
-    assert not any(name.endswith((".lock", ".part")) for name in names)
+    assert not any(name.endswith((".lock", ".unfinished")) for name in names)
     assert (run / "metrics.csv").read_text().splitlines()[-1].startswith("40,")
     assert str(run.parent / "tfds") in (run / "config.json").read_text()
     assert (run.parent / "tfds" / "sklearn_digits" / "1.0.0" / "dataset_info.json").exists()

@@ -3,24 +3,19 @@
 import contextlib
 import os
 import pathlib
-import re
-import shutil
-import tempfile
-import uuid
 from collections.abc import Iterator
 
+from keras_vit.hidden_folder import REPLACED, hidden_folder
 from training.io.local_path import any_path, is_remote
-
-_UNFINISHED = re.compile(r"\.[0-9a-f]{8}\.part\.")
 
 
 @contextlib.contextmanager
 def whole_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
-    """Yields a temporary path in the same folder, with the same suffix; it becomes `path`.
+    """Yields a path of the same name in a hidden folder beside it; it becomes `path`.
 
     A remote file is written here, and sent at the end. After an error `path` is what it was before,
-    and nothing of the new file remains. A killed process leaves `path` as it was, and the temporary
-    file beside it.
+    and nothing of the new file remains. A killed process leaves `path` as it was, and the hidden
+    folder, which goes when `path` is written again.
 
     Args:
         path: the file to write. Its folder is made if it does not exist.
@@ -38,24 +33,23 @@ def whole_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
         raise IsADirectoryError(f"Expected the name of a file to write. Received: {path}")
-    # A name of its own, not a file of `tempfile`: those are for their owner alone to read.
-    temporary = path.with_name(f".{uuid.uuid4().hex[:8]}.part.{path.name}")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    except OSError as error:
-        if str(error.filename) == str(temporary):
-            error.filename = str(path)
-        raise
-    finally:
-        temporary.unlink(missing_ok=True)
+    with hidden_folder(path) as folder:
+        temporary = folder / path.name
+        try:
+            yield temporary
+            os.replace(temporary, path)
+        except OSError as error:
+            if str(error.filename) == str(temporary):
+                error.filename = str(path)
+            raise
 
 
 @contextlib.contextmanager
 def whole_directory(path: str | os.PathLike, marker: str) -> Iterator[pathlib.Path]:
-    """Yields a temporary directory beside `path`; at the end it takes the place of `path`.
+    """Yields a directory in a hidden one beside `path`; at the end it takes the place of `path`.
 
-    After an error `path` is what it was before.
+    After an error `path` is what it was before. A process that is killed in the moment between two
+    renames leaves nothing under that name: writing it again brings it back first.
 
     Args:
         path: the directory to write. The folder around it is made if it does not exist.
@@ -73,29 +67,17 @@ def whole_directory(path: str | os.PathLike, marker: str) -> Iterator[pathlib.Pa
             f"Expected a new directory, or an earlier one with {marker} to replace. "
             f"Received: {path}, which holds something else. Name another directory."
         )
-    temporary = pathlib.Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    written, replaced = temporary / "new", temporary / "old"
-    try:
-        written.mkdir()
-        yield written
-        if path.exists():
-            os.replace(path, replaced)
-        os.replace(written, path)
-    finally:
-        if replaced.exists() and not path.exists():
-            os.replace(replaced, path)
-        shutil.rmtree(temporary)
-
-
-def remove_unfinished(folder: str | os.PathLike) -> None:
-    """Removes what killed processes left of files that they had not finished.
-
-    Args:
-        folder: in which `whole_file` wrote, and no other process writes now.
-    """
-    for file in pathlib.Path(folder).iterdir():
-        if _UNFINISHED.match(file.name):
-            file.unlink()
+    with hidden_folder(path) as folder:
+        written, replaced = folder / "new", folder / REPLACED
+        try:
+            written.mkdir()
+            yield written
+            if path.exists():
+                os.replace(path, replaced)
+            os.replace(written, path)
+        finally:
+            if replaced.exists() and not path.exists():
+                os.replace(replaced, path)
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:

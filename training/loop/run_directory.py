@@ -10,10 +10,11 @@ from typing import Any
 import keras
 from ml_collections import ConfigDict
 
+from keras_vit.hidden_folder import remove_unfinished
 from training import config_keys
 from training.errors import UsageError
 from training.evaluators.classification import ClassificationEvaluator
-from training.io.atomic import remove_unfinished, whole_file, write_text
+from training.io.atomic import whole_file, write_text
 from training.io.local_path import local_path
 from training.io.run_config import read_run_config
 from training.loop import tensorboard_events

@@ -5,7 +5,8 @@ import pathlib
 
 import tensorflow as tf
 
-from training.io.atomic import remove_unfinished, whole_file
+from keras_vit.hidden_folder import remove_unfinished
+from training.io.atomic import whole_file
 
 
 def drop_after(folder: str | os.PathLike, step: int) -> None:
@@ -18,8 +19,7 @@ def drop_after(folder: str | os.PathLike, step: int) -> None:
         step: number of updates done.
     """
     folder = pathlib.Path(folder)
-    if folder.exists():
-        remove_unfinished(folder)
+    remove_unfinished(folder)
     for file in folder.glob("events.out.tfevents.*"):
         records, whole = _records(file)
         kept = [record for record in records if tf.compat.v1.Event.FromString(record).step <= step]

@@ -1,4 +1,5 @@
 import os
+import shutil
 
 import pytest
 
@@ -9,7 +10,7 @@ def test_a_file_appears_at_the_end(tmp_path):
     file = tmp_path / "new/folder/file.bin"
     with whole_file(file) as temporary:
         temporary.write_bytes(b"content")
-        assert temporary.parent == file.parent and not file.exists()
+        assert temporary.parent.parent == file.parent and not file.exists()
     assert file.read_bytes() == b"content"
     assert os.listdir(file.parent) == ["file.bin"]
     mask = os.umask(0)
@@ -59,18 +60,18 @@ def test_where_nothing_can_be_written(tmp_path):
     with pytest.raises(IsADirectoryError, match="name of a file"), whole_file(tmp_path):
         pass
     with pytest.raises(OSError) as error, whole_file(tmp_path / "gone" / "m.tflite") as temporary:
-        temporary.parent.rmdir()
+        shutil.rmtree(tmp_path / "gone")
         temporary.write_text("")
     assert error.value.filename == str(tmp_path / "gone" / "m.tflite")
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_text_is_utf_8_and_the_temporary_name_has_the_suffix(tmp_path):
+def test_text_is_utf_8_and_the_temporary_file_is_hidden_and_has_the_name(tmp_path):
     write_text(tmp_path / "new/a.csv", "größe\n")
     assert (tmp_path / "new/a.csv").read_bytes() == "größe\n".encode()
     with whole_file(tmp_path / "a.csv") as temporary:
         temporary.touch()
-        assert temporary.suffix == ".csv" and temporary.name.startswith(".")
+        assert temporary.name == "a.csv" and temporary.parent.name.startswith(".")
 
 
 def test_a_directory_comes_back_if_the_process_is_stopped_between_the_renames(

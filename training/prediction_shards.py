@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.hidden_folder import remove_unfinished
 from keras_vit.predict import top_classes
 from keras_vit.typing import Tensor
 from training.errors import UsageError, first_line
 from training.evaluators.frozen_model import load_frozen
 from training.io import remote_files
-from training.io.atomic import remove_unfinished, whole_file, write_text
+from training.io.atomic import whole_file, write_text
 from training.io.folder_lock import FolderLock
 from training.io.local_path import any_path, is_remote
 from training.io.remote_options import local_file

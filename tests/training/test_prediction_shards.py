@@ -105,7 +105,7 @@ def test_a_killed_process_leaves_whole_shards(source, photos, tmp_path, launch):
     assert process.wait() == -signal.SIGKILL
     whole = [file.name for file in (tmp_path / "killed").glob("predictions-*")]
     assert sorted(whole) == [f"predictions-0000{k}-of-00005.parquet" for k in range(2)]
-    assert len(list((tmp_path / "killed").glob(".*.part.*"))) == 1
+    assert len(list((tmp_path / "killed").glob(".*.unfinished"))) == 1
     for folder in ("killed", "whole"):
         assert predict.main(options(tmp_path / folder)) == 0
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")

@@ -75,11 +75,14 @@ def remove_unfinished(folder: str | os.PathLike, name: str | None = None) -> Non
 
 @contextlib.contextmanager
 def _lock(folder: Path, wait: bool = False) -> Iterator[bool]:
-    """Yields whether a folder is locked for this process, which the kernel ends with it."""
-    if fcntl is None:
+    """Yields whether a folder is there and locked for this process, with which the lock ends."""
+    try:
+        file = None if fcntl is None else os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        file = None
+    if file is None:
         yield False
         return
-    file = os.open(folder, os.O_RDONLY)
     try:
         yield _is_locked(file, wait)
     finally:

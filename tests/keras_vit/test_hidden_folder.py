@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -67,6 +68,21 @@ def test_a_living_process_keeps_its_own(holder, tmp_path):
         assert os.listdir(folder) == ["half"]
     assert process.poll() is None
     assert [str(each) for each in tmp_path.iterdir()] == [folder]
+
+
+def test_one_that_another_process_removed_is_made_again(tmp_path, monkeypatch):
+    make = tempfile.mkdtemp
+
+    def make_and_lose(*arguments):
+        monkeypatch.setattr(tempfile, "mkdtemp", make)
+        folder = make(*arguments)
+        os.rmdir(folder)
+        return folder
+
+    monkeypatch.setattr(tempfile, "mkdtemp", make_and_lose)
+    with hidden_folder(tmp_path / "model.npz") as folder:
+        assert folder.is_dir()
+    assert tempfile.mkdtemp is make and not os.listdir(tmp_path)
 
 
 def test_what_was_moved_aside_gets_its_name_back(tmp_path):

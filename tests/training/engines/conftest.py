@@ -24,7 +24,7 @@ def take_the_tour(launch, data_dir, tmp_path):
 
         def end(*started):
             for process in started:
-                output, _ = process.communicate(timeout=900)
+                output, _ = process.communicate(timeout=1500)
                 assert process.returncode == 0, output
 
         one = {"strategy": "one"}

@@ -7,9 +7,21 @@ import pytest
 pytest.importorskip("orbax.checkpoint", reason="make test-jax installs it")
 
 
+@pytest.fixture
+def environment(jax_environment):
+    """Returns the environment of a process whose programs are compiled in less time."""
+
+    def make(devices):
+        flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+        found = jax_environment(devices)
+        return found | {"XLA_FLAGS": f"{found['XLA_FLAGS']} {flags}"}
+
+    return make
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("task", ["classifier", "masked"])
-def test_meshes_and_processes(task, take_the_tour, jax_environment):
+def test_meshes_and_processes(task, take_the_tour, environment):
     with socket.create_server(("localhost", 0)) as server:
         coordinator = f"localhost:{server.getsockname()[1]}"
     processes = [
@@ -19,8 +31,8 @@ def test_meshes_and_processes(task, take_the_tour, jax_environment):
                 "mesh": {"fsdp": 2},
                 "processes": {"coordinator": coordinator, "count": 2, "index": index},
             },
-            jax_environment(1),
+            environment(1),
         )
         for index in range(2)
     ]
-    take_the_tour(task, {"strategy": "sharded"}, processes, jax_environment(2))
+    take_the_tour(task, {"strategy": "sharded"}, processes, environment(2))

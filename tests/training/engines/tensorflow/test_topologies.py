@@ -4,6 +4,7 @@ import pytest
 
 
 @pytest.mark.long
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize("task", ["classifier", "masked"])
 def test_devices_and_workers(task, take_the_tour, cluster):
     workers = [({"strategy": "multiworker"}, environment) for environment in cluster(2)]

@@ -119,9 +119,10 @@ KEYS = (
     Key(
         "shuffle",
         "auto",
-        "of an epoch: full permutes it in constant memory; sorted, as runs before this key, in "
-        "memory for several numbers per image; auto is full, and the run's own when it resumes",
-        choices=("auto", "full", "sorted"),
+        "of an epoch: full permutes it in constant memory; blocks reads neighbors together, for "
+        "buckets; sorted, as runs before this key, takes memory for several numbers per image; "
+        "auto is full, and the run's own when it resumes",
+        choices=("auto", "full", "blocks", "sorted"),
     ),
     Key("batch_size", 0, "images per update, over all devices", least=1),
     Key(

@@ -1,6 +1,7 @@
-"""`python -m training data`: lists, checks and prepares data sets."""
+"""`python -m training data`: lists, checks, prepares and indexes data sets."""
 
 import sys
+from collections.abc import Sequence
 
 from training.command_options import CommandParser, as_called
 from training.data import check_dataset, tfds_folder
@@ -48,10 +49,32 @@ def check_command(name: str, data_dir: str | None = None, every_image: bool = Fa
     return 1 if found.problems else 0
 
 
-def prepare_command(name: str, data_dir: str | None = None, manual_dir: str | None = None) -> int:
-    """Downloads and writes the data set, then checks it."""
-    prepare(name, data_dir, manual_dir)
+def prepare_command(
+    name: str,
+    data_dir: str | None = None,
+    manual_dir: str | None = None,
+    beam: Sequence[str] = (),
+    as_name: str = "",
+    num_shards: int | None = None,
+) -> int:
+    """Downloads and writes the data set, or writes photos as one, then checks it."""
+    if as_name or name.startswith("csv:"):
+        from training.data.prepare_photos import prepare_photos
+
+        name = prepare_photos(name, as_name, data_dir, num_shards)
+        print(f"Written as {name}")
+    else:
+        prepare(name, data_dir, manual_dir, beam)
     return check_command(name, data_dir)
+
+
+def index_command(name: str, data_dir: str | None = None) -> int:
+    """Writes beside the files of a data set where their records begin."""
+    from training.data import record_index
+
+    count = record_index.write_index(name, data_dir)
+    print(f"Wrote the index of {count} files of {name} beside them")
+    return 0
 
 
 def _state(spec: DatasetSpec, data_dir: str | None) -> str:
@@ -63,12 +86,15 @@ def _state(spec: DatasetSpec, data_dir: str | None) -> str:
 
 
 def _parser():
-    parser = CommandParser("python -m training data", "Lists, checks and prepares data sets.")
+    parser = CommandParser(
+        "python -m training data", "Lists, checks, prepares and indexes data sets."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     for command, text in (
         ("list", "show the table of data sets and what is prepared"),
         ("check", "verify a prepared copy: sizes, classes, and up to 100 images decoded"),
         ("prepare", "download and write a data set"),
+        ("index", "write beside the files of a set in a bucket where their records begin"),
     ):
         sub = commands.add_parser(command, help=text, description=text)
         if command != "list":
@@ -79,11 +105,22 @@ def _parser():
             sub.add_argument("--all", action="store_true", dest="every_image", help=text)
         if command == "prepare":
             sub.add_argument("--manual_dir", metavar="DIR", help="folder of files got by hand")
+            text = "of Apache Beam, to write a large set on many machines: --beam=--runner=NAME"
+            sub.add_argument("--beam", metavar="OPTION", action="append", default=[], help=text)
+            text = "write folder:/path or csv:/file.csv (path,label,split) as tfds:NAME"
+            sub.add_argument("--as", metavar="NAME", dest="as_name", default="", help=text)
+            text = "files of each split, with --as"
+            sub.add_argument("--num_shards", metavar="N", type=int, help=text)
     return parser
 
 
 def _run(options):
-    run = {"list": list_command, "check": check_command, "prepare": prepare_command}
+    run = {
+        "list": list_command,
+        "check": check_command,
+        "prepare": prepare_command,
+        "index": index_command,
+    }
     settings = vars(options)
     return run[settings.pop("command")](**settings)
 

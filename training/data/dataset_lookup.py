@@ -111,6 +111,7 @@ def _from_tfds(name: str, data_dir: str | os.PathLike | None) -> DatasetSpec:
         sizes=found.sizes,
         class_names=class_names,
         note=f"prepared in {found.directory}",
+        photos=tfds_folder.holds_photos(found.directory),
     )
 
 

@@ -29,6 +29,7 @@ class DatasetSpec:
         obtain: "embedded", "download", "manual" or "private".
         note: how to get it, in a sentence.
         folder: folder of images, for `folder:` names.
+        photos: whether its images were written from such a folder.
     """
 
     name: str
@@ -47,6 +48,7 @@ class DatasetSpec:
     obtain: str = "download"
     note: str = ""
     folder: str = ""
+    photos: bool = False
 
     @property
     def upright(self) -> bool:
@@ -54,7 +56,7 @@ class DatasetSpec:
 
         Those of TFDS are read as they are stored: published numbers were computed so.
         """
-        return bool(self.folder)
+        return bool(self.folder) or self.photos
 
     def ranges(self, split: str) -> list[Range]:
         """Returns the ranges of native splits that the text `split` names."""

@@ -20,6 +20,7 @@ import pathlib
 from typing import NamedTuple
 
 from training.io import image_files
+from training.io.local_path import local_path
 
 # A run opens a folder several times, and is warned once.
 _warn_once = functools.cache(logging.getLogger(__name__).warning)
@@ -48,7 +49,8 @@ def scan(root: str | os.PathLike) -> ImageFolder:
     """Lists the images below `root`.
 
     Raises:
-        FileNotFoundError: if `root` does not exist.
+        UsageError: if `root` is in a store.
+        FileNotFoundError: if it does not exist.
         ValueError: if `root` is empty, if splits and other folders lie side by side, if there
             are no class sub-folders with images, or if the name of a class is not a line of text.
     """
@@ -57,7 +59,7 @@ def scan(root: str | os.PathLike) -> ImageFolder:
             f"Expected the path of a folder of images. Received: {os.fspath(root)!r}. Name one, "
             "such as folder:/data/birds, or folder:. for the current folder."
         )
-    root = pathlib.Path(root).expanduser().absolute()
+    root = local_path(root).absolute()
     if not root.is_dir():
         raise FileNotFoundError(f"Expected a folder of images. {root} does not exist.")
     names = _sub_folders(root)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 import numpy as np
 import tensorflow as tf
 
+from training.data.blocked_order import examples_at, windows_of
 from training.data.permutation import permute
 
 _FOREVER = 2**62
@@ -23,6 +24,7 @@ def example_order(
     batch_size: int,
     slots: Collection[int],
     shuffle: str = "full",
+    hosts: int = 1,
 ) -> tf.data.Dataset:
     """Returns (position, index of the example), int64 both, of every position to be read.
 
@@ -33,21 +35,34 @@ def example_order(
         batch_size: global batch size.
         slots: which positions within a batch are to be read, in 0..batch_size-1.
         shuffle: a name of `ORDERS`.
+        hosts: that share a batch; of "blocks" only.
 
     Raises:
         ValueError: for another `shuffle`.
     """
+    pieces = order_in_pieces(num_examples, seed, start, batch_size, slots, shuffle, hosts)
+    return pieces.flat_map(_as_it_stands(lambda *pair: tf.data.Dataset.from_tensor_slices(pair)))
+
+
+def order_in_pieces(
+    num_examples: int,
+    seed: int,
+    start: int,
+    batch_size: int,
+    slots: Collection[int],
+    shuffle: str,
+    hosts: int,
+) -> tf.data.Dataset:
+    """Returns the same as `example_order`, as vectors: of a window at a time for "blocks"."""
     if shuffle not in ORDERS:
         raise ValueError(
             f"Expected shuffle to be one of {', '.join(ORDERS)}. Received: {shuffle!r}."
         )
-    order = ORDERS[shuffle](num_examples, seed, start, batch_size, sorted(slots))
-    return order.prefetch(1).flat_map(
-        _as_it_stands(lambda *pair: tf.data.Dataset.from_tensor_slices(pair))
-    )
+    order = ORDERS[shuffle](num_examples, seed, start, batch_size, sorted(slots), hosts)
+    return order.prefetch(1)
 
 
-def _permuted(num_examples, seed, start, batch_size, slots):
+def _permuted(num_examples, seed, start, batch_size, slots, hosts):
     """Orders the positions of some steps at a time, wherever epochs end among them."""
     steps = max(1, _CHUNK // len(slots))
     offsets = (np.arange(steps)[:, None] * batch_size + slots).reshape(-1)
@@ -63,7 +78,7 @@ def _permuted(num_examples, seed, start, batch_size, slots):
     return firsts.map(_as_it_stands(of_chunk), num_parallel_calls=1)
 
 
-def _sorted(num_examples, seed, start, batch_size, slots):
+def _sorted(num_examples, seed, start, batch_size, slots, hosts):
     """Orders an epoch at a time, in memory for several numbers per example."""
     wanted = tf.constant([slot in slots for slot in range(batch_size)])
 
@@ -84,11 +99,37 @@ def _sorted(num_examples, seed, start, batch_size, slots):
     return epochs.map(_as_it_stands(of_epoch), num_parallel_calls=1)
 
 
+def _blocked(num_examples, seed, start, batch_size, slots, hosts):
+    """Orders the positions of a window at a time."""
+    windows = windows_of(num_examples, batch_size, hosts)
+    per_epoch = -(-num_examples // windows.size)
+    wanted = tf.constant([slot in slots for slot in range(batch_size)])
+
+    def of_window(number):
+        begin = number % per_epoch * windows.size
+        end = tf.minimum(begin + windows.size, num_examples)
+        positions = number // per_epoch * num_examples + tf.range(begin, end)
+        kept = (positions >= start) & tf.gather(wanted, positions % batch_size)
+        positions = tf.boolean_mask(positions, kept)
+        return positions, examples_at(
+            positions, num_examples=num_examples, seed=seed, windows=windows
+        )
+
+    first = start // num_examples * per_epoch + start % num_examples // windows.size
+    numbers = tf.data.Dataset.range(first, _FOREVER)
+    return numbers.map(_as_it_stands(of_window), num_parallel_calls=1)
+
+
 def _as_it_stands(function):
     # Converting Python control flow takes seconds, and there is none to convert.
     return tf.autograph.experimental.do_not_convert(function)
 
 
-# "full" permutes an epoch in memory that does not grow with it. "sorted", by random numbers, is how
-# runs were ordered before there was a choice, and how they are when they resume.
-ORDERS: dict[str, Callable[..., tf.data.Dataset]] = {"full": _permuted, "sorted": _sorted}
+# "full" permutes an epoch in memory that does not grow with it; "blocks", see
+# `training.data.blocked_order`, is for storage that is read in large pieces. "sorted", by random
+# numbers, is how runs were ordered before there was a choice, and how they are when they resume.
+ORDERS: dict[str, Callable[..., tf.data.Dataset]] = {
+    "full": _permuted,
+    "blocks": _blocked,
+    "sorted": _sorted,
+}

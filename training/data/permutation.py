@@ -41,13 +41,17 @@ def permute(places: tf.Tensor, *, epoch: tf.Tensor, num_examples: int, seed: int
             right = (right + _hash(key, turn + 1, left) % _number(rights)) % _number(rights)
         return left * _number(rights) + right
 
-    beyond = _number(num_examples)
-    (walked,) = tf.while_loop(
-        lambda numbers: tf.reduce_any(numbers >= beyond),
-        lambda numbers: (tf.where(numbers >= beyond, network(numbers), numbers),),
-        (network(tf.cast(places, tf.uint64)),),
+    def walk(numbers, beyond):
+        numbers = tf.where(beyond, network(numbers), numbers)
+        return numbers, numbers >= _number(num_examples)
+
+    # Once for all, and again for those beyond the examples.
+    numbers, _ = tf.while_loop(
+        lambda _, beyond: tf.reduce_any(beyond),
+        walk,
+        (tf.cast(places, tf.uint64), tf.ones_like(places, tf.bool)),
     )
-    return tf.cast(walked, tf.int64)
+    return tf.cast(numbers, tf.int64)
 
 
 def _hash(key: tf.Tensor, turn: int, digit: tf.Tensor) -> tf.Tensor:

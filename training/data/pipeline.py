@@ -12,8 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from training.data import random_access, unreadable_examples
-from training.data.order import example_order
+from training.data import block_reads, random_access, unreadable_examples
+from training.data.order import example_order, order_in_pieces
 from training.data.preprocessing.operations.labels import one_hot
 from training.data.preprocessing.parser import parse
 from training.data.preprocessing.preprocess import Preprocess
@@ -75,9 +75,14 @@ def train_dataset(
         batch_operations += parse(f"mixup({mixup_p})")
     load = _loader(source, process, num_classes or source.spec.num_classes)
 
-    def example(position, index):
+    def example(position, index, record=None):
         def prepare(one):
-            image, encoded = load(one)
+            if record is None:
+                found = source.record(one)
+            else:
+                given = (one == index) & (record != block_reads.ALONE)
+                found = tf.cond(given, lambda: record, lambda: source.record(one))
+            image, encoded = load(one, found)
             image = process(image, _seed(seed, position))
             return {"image": image, "label": encoded["label"]}
 
@@ -91,7 +96,11 @@ def train_dataset(
         # first image belongs to another worker, so this worker reads it as well.
         slots = sorted({*slots, (share.start - 1) % batch_size})
     start = start_step * batch_size
-    dataset = example_order(source.num_examples, seed, start, batch_size, slots, shuffle)
+    order = (source.num_examples, seed, start, batch_size, slots, shuffle, num_input_pipelines)
+    if shuffle == "blocks" and source.records:
+        dataset = block_reads.with_records(order_in_pieces(*order), source)
+    else:
+        dataset = example_order(*order)
     dataset = _map(dataset, example)
     _check_static(dataset.element_spec["image"].shape, preprocess)
     dataset = dataset.batch(len(slots), drop_remainder=True)
@@ -139,7 +148,7 @@ def eval_dataset(
     total = source.num_examples
 
     def prepare(index):
-        image, encoded = load(index)
+        image, encoded = load(index, source.record(index))
         return {"image": process(image, _seed(0, index)), **encoded}
 
     spec = _map(tf.data.Dataset.range(1), prepare).element_spec
@@ -188,7 +197,7 @@ def _seed(seed: int, number) -> tf.Tensor:
 
 
 def _loader(source: random_access.Source, process: Preprocess, num_classes: int):
-    """Returns a function from an index to the encoded image and its encoded labels."""
+    """Returns a function from an index and its record to the image and its encoded labels."""
     encoders = [op.apply for op in process.label_operations]
     encoders = encoders or [one_hot(num_classes)]
 
@@ -197,8 +206,8 @@ def _loader(source: random_access.Source, process: Preprocess, num_classes: int)
             label = encoder(label)
         return label
 
-    def load(index):
-        example = source.read(index)
+    def load(index, record):
+        example = source.parse(record, index)
         kept = {key: value for key, value in example.items() if key not in ("image", "id")}
         return example["image"], {key: encode(value) for key, value in kept.items()}
 

@@ -4,24 +4,34 @@ import os
 import pathlib
 import socket
 import urllib.parse
+from collections.abc import Sequence
 from typing import Any
 
 from training.data import dataset_lookup, tfds_folder
-from training.errors import TrainingError
+from training.errors import TrainingError, UsageError
 
 
-def prepare(name: str, data_dir: str | None = None, manual_dir: str | None = None) -> None:
+def prepare(
+    name: str,
+    data_dir: str | None = None,
+    manual_dir: str | None = None,
+    beam_options: Sequence[str] = (),
+) -> None:
     """Downloads and writes a data set unless it is there or needs no preparation.
 
     Args:
         name: of a data set, see `training.data.dataset_lookup`.
         data_dir: folder of prepared data sets; empty or None is the default of TFDS.
         manual_dir: folder of files got by hand; by default `downloads/manual` in `data_dir`.
+        beam_options: flags of Apache Beam, such as "--runner=DataflowRunner", for sets that TFDS
+            writes on many machines; empty runs on this one.
 
     Raises:
+        UsageError: for `beam_options` without Apache Beam.
         ValueError: for an unknown name.
         TrainingError: if a server cannot be reached, or files to be got by hand are missing.
     """
+    options = _pipeline_options(beam_options)
     row = None if name.startswith("tfds:") else dataset_lookup.get(name)
     if row and row.obtain == "embedded":
         return
@@ -40,12 +50,24 @@ def prepare(name: str, data_dir: str | None = None, manual_dir: str | None = Non
             f"{', '.join(unreachable)} cannot be reached, so {builder_name} cannot be "
             f"downloaded. Check the network, or put its files into {manual} by hand." + recipe
         )
-    config = tfds.download.DownloadConfig(manual_dir=manual_dir or None)
+    config = tfds.download.DownloadConfig(manual_dir=manual_dir or None, beam_options=options)
     try:
         builder.download_and_prepare(download_config=config)
     except AssertionError as error:
         # TFDS asserts that the files got by hand are there.
         raise TrainingError(f"{error}{recipe}") from error
+
+
+def _pipeline_options(flags: Sequence[str]) -> Any:
+    if not flags:
+        return None
+    try:
+        from apache_beam.options import pipeline_options
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "--beam needs Apache Beam, which is not installed: pip install apache-beam"
+        ) from error
+    return pipeline_options.PipelineOptions(flags=list(flags))
 
 
 def _unreachable_hosts(builder: Any, manual: pathlib.Path) -> list[str]:

@@ -4,12 +4,12 @@ import dataclasses
 import os
 from collections.abc import Callable
 
-import numpy as np
 import tensorflow as tf
 
-from training.data import dataset_lookup, image_folder, tfrecords, vtab_labels
+from training.data import array_records, dataset_lookup, image_folder, tfrecords, vtab_labels
 from training.data.dataset_spec import DatasetSpec
 from training.data.preprocessing.preprocess import Preprocess
+from training.data.record_ranges import record_ranges
 from training.data.tfds_folder import Prepared
 
 
@@ -20,15 +20,24 @@ class Source:
     Attributes:
         spec: the row of the table, with the sizes found on disk.
         num_examples: number of examples.
-        read: maps an int64 index to `{"image": bytes, "label": class or classes, "id": string}`
-            and the spec's extra labels, in a TensorFlow graph. Images are still encoded.
+        record: maps an int64 index to the example's bytes as stored, in a TensorFlow graph.
+        parse: maps a record and its index to `{"image": bytes, "label": class or classes, "id":
+            string}` and the spec's extra labels. Images are still encoded.
         example_id: maps an index to the same id in Python, as TFDS's `add_tfds_id` writes it.
+        records: maps an index and a count to so many records from there on, read together; None
+            where neighbors are files of their own.
     """
 
     spec: DatasetSpec
     num_examples: int
-    read: Callable[[tf.Tensor], dict[str, tf.Tensor]]
+    record: Callable[[tf.Tensor], tf.Tensor]
+    parse: Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]
     example_id: Callable[[int], str]
+    records: Callable[[tf.Tensor, int], tf.Tensor] | None = None
+
+    def read(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the example at an int64 index, as `parse` does, in a TensorFlow graph."""
+        return self.parse(self.record(index), index)
 
     def preprocess(self, text: str) -> Preprocess:
         """Returns the operations of `text`, with what the data set's images need."""
@@ -53,10 +62,10 @@ def _open_tfds(spec: DatasetSpec, split: str, data_dir) -> Source:
     _check_sizes(spec, found)
     spec = spec.with_sizes(found.sizes)
     ranges = spec.ranges(split)
-    if found.file_format != "tfrecord":
+    if found.file_format not in ("tfrecord", "array_record"):
         raise ValueError(
-            f"Expected TFRecord files. {found.directory} holds {found.file_format}: prepare the "
-            "data set again with file_format='tfrecord'."
+            f"Expected TFRecord or ArrayRecord files. {found.directory} holds {found.file_format}: "
+            "prepare the data set again with file_format='tfrecord'."
         )
     builder = tfds.builder_from_directory(found.directory)
     rule = vtab_labels.rule(spec.label)
@@ -65,44 +74,20 @@ def _open_tfds(spec: DatasetSpec, split: str, data_dir) -> Source:
     features = wanted.extract_features(builder.info.features)
     decoders = {"image": tfds.decode.SkipDecoding()}
 
-    files: list[str] = []
-    shards, offsets, numbers = [], [], []
-    for part in ranges:
-        info = builder.info.splits[part.split]
-        instructions = builder.info.splits[f"{part.split}[{part.start}:{part.stop}]"]
-        wanted_files = {str(item.filename): item for item in instructions.file_instructions}
-        paths = [str(path) for path in info.filepaths]
-        used = [k for k, path in enumerate(paths) if path in wanted_files]
-        starts = tfrecords.offsets([paths[k] for k in used], [info.shard_lengths[k] for k in used])
-        for k, found_offsets in zip(used, starts, strict=True):
-            item = wanted_files[paths[k]]
-            chosen = slice(item.skip, item.skip + item.take if item.take >= 0 else None)
-            offsets.append(found_offsets[chosen])
-            numbers.append(np.arange(len(found_offsets))[chosen])
-            shards.append(np.full(len(offsets[-1]), len(files), np.int32))
-            files.append(paths[k])
-    shards, offsets, numbers = map(np.concatenate, (shards, offsets, numbers))
-    names = [os.path.basename(path) for path in files]
-    # Made here and captured below, so that the tables of a large set stay out of the graph.
-    shard_of, offset_of, number_of = map(tf.constant, (shards, offsets, numbers))
-    files, file_names = tf.constant(files), tf.constant(names)
+    stored = record_ranges(builder.info, ranges)
+    of_format = array_records if found.file_format == "array_record" else tfrecords
+    record, records = of_format.reader(stored)
 
-    def read(index):
-        shard = tf.gather(shard_of, index)
-        record = tfrecords.read_record(tf.gather(files, shard), tf.gather(offset_of, index))
+    def parse(record, index):
         example = features.deserialize_example(record, decoders=decoders)
-        number = tf.strings.as_string(tf.gather(number_of, index))
         return {
             "image": example["image"],
             "label": rule.classify(example),
-            "id": tf.strings.join([tf.gather(file_names, shard), number], "__"),
+            "id": stored.id_of(index),
             **{key: example[key] for key in spec.extra_labels},
         }
 
-    def example_id(index):
-        return f"{names[shards[index]]}__{numbers[index]}"
-
-    return Source(spec, len(offsets), read, example_id)
+    return Source(spec, len(stored), record, parse, stored.example_id, records)
 
 
 def _check_sizes(spec: DatasetSpec, found: Prepared) -> None:
@@ -127,9 +112,12 @@ def _open_folder(spec: DatasetSpec, split: str) -> Source:
     paths = tf.constant([os.fsencode(os.path.join(spec.folder, name)) for name, _ in items])
     classes = tf.constant([label for _, label in items], tf.int64)
 
-    def read(index):
+    def record(index):
+        return tf.io.read_file(tf.gather(paths, index))
+
+    def parse(record, index):
         return {
-            "image": tf.io.read_file(tf.gather(paths, index)),
+            "image": record,
             "label": tf.gather(classes, index),
             "id": tf.gather(names, index),
         }
@@ -138,4 +126,4 @@ def _open_folder(spec: DatasetSpec, split: str) -> Source:
         # A name that is not UTF-8 can be printed as well.
         return os.fsencode(items[index][0]).decode(errors="backslashreplace")
 
-    return Source(spec, len(items), read, example_id)
+    return Source(spec, len(items), record, parse, example_id)

@@ -13,6 +13,9 @@ from typing import NamedTuple
 from training.io.local_path import any_path, is_remote
 from training.io.text_lines import read_text
 
+# Key of the metadata of a set whose photos are turned as their EXIF orientation says.
+UPRIGHT = "upright"
+
 
 class NotPreparedError(FileNotFoundError):
     """The data set is not on disk; the message says how to get it."""
@@ -120,6 +123,12 @@ def class_names(directory: pathlib.Path, label: str = "label") -> tuple[str, ...
     if not file.is_file():
         return None
     return tuple(read_text(file).splitlines())
+
+
+def holds_photos(directory: pathlib.Path) -> bool:
+    """Whether `training.data.prepare_photos` wrote the data set prepared in `directory`."""
+    file = directory / "metadata.json"
+    return file.is_file() and UPRIGHT in json.loads(file.read_text(encoding="utf-8"))
 
 
 def _version_key(text: str) -> tuple[int, ...] | None:

@@ -9,24 +9,59 @@ comes before.
 import concurrent.futures
 import contextlib
 import hashlib
+import io
 import os
 import pathlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from training.data.record_ranges import RecordRanges
 from training.io.atomic import whole_file
+from training.io.local_path import any_path
+from training.io.remote_options import local_file
 
 # A record is its length (8 bytes), a checksum (4), the data and another checksum (4).
 _HEADER_BYTES = 8
 _FRAME_BYTES = 16
 _THREADS = 16
+_INDEX = ".offsets.npy"
 # Files below this size are scanned in less time than a cache would take to look up.
 _CACHE_FROM_BYTES = 32 * 2**20
 # One request brings most records in; local files then cost two system calls each.
 _BUFFER_BYTES = 16 * 2**10
+# Of neighboring records: what one request brings at most, and what is left for the last of them.
+_RUN_BYTES = 16 * 2**20
+_LAST_BYTES = 256 * 2**10
+
+
+def reader(
+    ranges: RecordRanges,
+) -> tuple[Callable[[tf.Tensor], tf.Tensor], Callable[[tf.Tensor, int], tf.Tensor]]:
+    """Returns how TFRecord files are read: `record` and `records` of `random_access.Source`.
+
+    Raises:
+        ValueError: if a file is cut short or holds another number of records.
+    """
+    starts = offsets(ranges.files, ranges.lengths)
+    wanted = [
+        each[skip : skip + count]
+        for each, skip, count in zip(starts, ranges.skips, ranges.counts, strict=True)
+    ]
+    # Captured, so that the table of a large set stays out of the graph.
+    offset_of, file_of = tf.constant(np.concatenate(wanted)), tf.constant(ranges.files)
+
+    def record(index):
+        return read_record(tf.gather(file_of, ranges.place(index)[0]), tf.gather(offset_of, index))
+
+    def records(first, count):
+        files, begins, ends = ranges.runs(first, count)
+        places = tf.gather(offset_of, begins), tf.gather(offset_of, ends - 1)
+        return read_runs(tf.gather(file_of, files), *places, ends - begins, count)
+
+    return record, records
 
 
 def offsets(paths: Sequence[str], lengths: Sequence[int]) -> list[np.ndarray]:
@@ -45,29 +80,101 @@ def offsets(paths: Sequence[str], lengths: Sequence[int]) -> list[np.ndarray]:
 
 def read_record(path: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
     """Returns the record, a string scalar, at `offset` of the file `path`; checksums verified."""
-    record = tf.raw_ops.TFRecordDatasetV2(
+    dataset = _dataset(path, offset, tf.constant(_BUFFER_BYTES, tf.int64))
+    return dataset.take(1).get_single_element()
+
+
+def read_runs(
+    paths: tf.Tensor, firsts: tf.Tensor, lasts: tf.Tensor, counts: tf.Tensor, total: int
+) -> tf.Tensor:
+    """Returns neighboring records of files, (total,) strings, in one request a file if they fit.
+
+    Args:
+        paths: strings (files,).
+        firsts: int64 (files,), the offset of the first record wanted of each file.
+        lasts: int64 (files,), of the last one.
+        counts: int64 (files,), records wanted of each; their sum is `total`.
+        total: number of records.
+    """
+
+    def of_file(path, first, last, count):
+        # The last one's length is unknown: that of photos, or another request.
+        size = tf.clip_by_value(last - first + _LAST_BYTES, _BUFFER_BYTES, _RUN_BYTES)
+        return _dataset(path, first, size).take(count)
+
+    files = tf.data.Dataset.from_tensor_slices((paths, firsts, lasts, counts))
+    return files.flat_map(of_file).batch(total).get_single_element()
+
+
+def _dataset(path, offset, buffer_bytes):
+    records = tf.raw_ops.TFRecordDatasetV2(
         filenames=path[None],
         compression_type="",
-        buffer_size=tf.constant(_BUFFER_BYTES, tf.int64),
+        buffer_size=buffer_bytes,
         byte_offsets=offset[None],
     )
-    dataset = tf.data.experimental.from_variant(record, tf.TensorSpec((), tf.string))
-    return dataset.take(1).get_single_element()
+    return tf.data.experimental.from_variant(records, tf.TensorSpec((), tf.string))
+
+
+def write_index(path: str) -> int:
+    """Writes the index of a TFRecord file beside it, and returns its number of records.
+
+    The file is read once from end to end, a remote one into a copy here, so that nobody needs a
+    request for each record again.
+
+    Raises:
+        ValueError: if the file is cut short.
+        UsageError, TrainingError: if it is remote and cannot be read or written.
+    """
+    size = tf.io.gfile.stat(path).length
+    with local_file(path) as local:
+        found = _scan(local, size)
+    with whole_file(any_path(path + _INDEX)) as temporary:
+        np.save(temporary, np.append(found, size))
+    return len(found)
+
+
+def _read_index(path: str, size: int) -> np.ndarray | None:
+    """Returns the offsets that the index beside a file says, or None without one."""
+    if not tf.io.gfile.exists(path + _INDEX):
+        return None
+    with tf.io.gfile.GFile(path + _INDEX, "rb") as file:
+        content = file.read()
+    try:
+        *found, end = np.load(io.BytesIO(content)).tolist()
+    except (ValueError, EOFError, TypeError) as error:
+        raise ValueError(
+            f"Expected the index of records in {path + _INDEX}, which is damaged. Write it again "
+            "with: python -m training data index"
+        ) from error
+    if end != size:
+        raise ValueError(
+            f"Expected {end} bytes in {path}, as its index says. Found {size}. Copy or prepare it "
+            "again, then write its index with: python -m training data index"
+        )
+    return np.asarray(found, np.int64)
 
 
 def _offsets(path: str, length: int) -> np.ndarray:
     stat = tf.io.gfile.stat(path)
+    found = _read_index(path, stat.length)
+    if found is None:
+        found = _scanned(path, stat, length)
+    if len(found) != length:
+        raise ValueError(
+            f"Expected {length} records in {path}. Found {len(found)}. "
+            "The copy is damaged: prepare the data set again."
+        )
+    return found
+
+
+def _scanned(path, stat, length):
     cache = _cache_file(path, stat) if stat.length >= _CACHE_FROM_BYTES else None
     found = kept(cache, length) if cache else None
     if found is None:
         found = _scan(path, stat.length)
         if cache:
             _save(cache, found)
-    if len(found) != length:
-        raise ValueError(
-            f"Expected {length} records in {path}. Found {len(found)}. "
-            "The copy is damaged: prepare the data set again."
-        )
     return found
 
 

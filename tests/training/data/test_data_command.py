@@ -8,7 +8,13 @@ import pytest
 import tensorflow as tf
 
 from training.commands.data import main
-from training.data import check_dataset, dataset_table, prepare_dataset
+from training.data import (
+    check_dataset,
+    dataset_table,
+    load_dataset,
+    prepare_dataset,
+    tfrecords,
+)
 
 
 def test_list_shows_every_row_and_what_is_prepared(digits_dir, capsys, monkeypatch):
@@ -157,3 +163,25 @@ def test_help_names_the_commands(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "prepare" in capsys.readouterr().out
+
+
+def test_an_index_is_written_beside_the_files_of_a_store(ram, capsys, monkeypatch):
+    bucket = ram()
+    expected = load_dataset.example_ids("digits", "train", data_dir=bucket)
+    assert main(["index", "digits", f"--data_dir={bucket}"]) == 0
+    assert "index of 2 files of digits" in capsys.readouterr().out
+    found = tf.io.gfile.glob(f"{bucket}/sklearn_digits/1.0.0/*.offsets.npy")
+    assert len(found) == 2
+    monkeypatch.setattr(tfrecords, "_scan", None)
+    assert load_dataset.example_ids("digits", "train", data_dir=bucket) == expected
+    assert main(["check", "digits", f"--data_dir={bucket}"]) == 0
+    (file,) = tf.io.gfile.glob(f"{bucket}/sklearn_digits/1.0.0/*train.tfrecord-00000-of-00001")
+    content = tf.io.gfile.GFile(file, "rb").read()
+    tf.io.gfile.remove(file)
+    with tf.io.gfile.GFile(file, "wb") as stream:
+        stream.write(content[:-9])
+    capsys.readouterr()
+    assert main(["check", "digits", f"--data_dir={bucket}"]) == 2
+    size = len(content)
+    assert f"Expected {size} bytes in {file}, as its index says" in capsys.readouterr().err
+    assert main(["index", "folder:photos"]) == 2

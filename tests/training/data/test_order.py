@@ -4,6 +4,7 @@ import pytest
 from training.data.order import ORDERS, example_order
 
 FIRST = {
+    "blocks": [15, 45, 41, 14, 21, 30, 4, 12, 25, 18],
     "full": [16, 47, 3, 35, 40, 13, 19, 28, 29, 22],
     "sorted": [4, 48, 31, 23, 5, 26, 17, 43, 0, 2],
 }

@@ -143,7 +143,7 @@ def test_reading_ahead_begins_at_the_step(train, reads):
     assert 64 <= len(reads) < 1438
 
 
-@pytest.mark.parametrize("shuffle", sorted(ORDERS))
+@pytest.mark.parametrize("shuffle", ["full", "sorted"])
 @pytest.mark.parametrize("mixup_p", [0.0, 0.3])
 @pytest.mark.parametrize("workers", [2, 8])
 def test_shares_of_any_number_of_workers_make_up_the_batch(train, workers, mixup_p, shuffle):
@@ -205,7 +205,7 @@ def test_num_classes_widens_the_labels(train):
         ({"batch_size": 30, "num_input_pipelines": 4}, "multiple of num_input_pipelines"),
         ({"num_input_pipelines": 2, "input_pipeline_id": 2}, "input_pipeline_id"),
         ({"on_error": "ignore"}, "one of"),
-        ({"shuffle": "halves"}, "one of full, sorted"),
+        ({"shuffle": "halves"}, "one of full, blocks, sorted"),
         ({"preprocess": "decode|value_range"}, "add a resize or a crop"),
         ({"name": "diggits"}, "Unknown data set"),
         ({"split": "train[:9999]"}, "beyond the 1438 examples"),

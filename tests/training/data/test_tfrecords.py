@@ -83,3 +83,27 @@ def test_a_damaged_cache_is_written_again(content, file, tmp_path, monkeypatch):
     kept.write_bytes(content)
     np.testing.assert_array_equal(tfrecords.offsets([str(file)], [5])[0], first)
     np.testing.assert_array_equal(np.load(kept), first)
+
+
+def test_the_index_beside_a_file_spares_its_reading(file, monkeypatch):
+    (expected,) = tfrecords.offsets([str(file)], [5])
+    assert tfrecords.write_index(str(file)) == 5
+    monkeypatch.setattr(tfrecords, "_scan", None)
+    np.testing.assert_array_equal(tfrecords.offsets([str(file)], [5])[0], expected)
+
+
+def test_a_file_shorter_than_its_index_says_is_explained(file):
+    tfrecords.write_index(str(file))
+    size = file.stat().st_size
+    file.write_bytes(file.read_bytes()[:-5])
+    with pytest.raises(ValueError, match=rf"Expected {size} bytes in .* Found {size - 5}. Copy"):
+        tfrecords.offsets([str(file)], [5])
+
+
+@pytest.mark.parametrize("content", [b"", b"no array", b"\x93NUMPY"])
+def test_a_damaged_index_is_named(content, file):
+    tfrecords.write_index(str(file))
+    (index,) = file.parent.glob("*.offsets.npy")
+    index.write_bytes(content)
+    with pytest.raises(ValueError, match=r"offsets\.npy, which is damaged. Write it again"):
+        tfrecords.offsets([str(file)], [5])

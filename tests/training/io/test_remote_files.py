@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+import tensorflow as tf
 from etils import epath
 
 from training.errors import TrainingError, UsageError
@@ -110,6 +111,32 @@ def test_a_dead_store_leaves_the_state_before_and_the_copy_here(copy, address, f
     found = contents(address)
     assert found["checkpoint"] == "data1"
     assert found["data1"] == "whole"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        tf.errors.PermissionDeniedError(None, None, "403 Forbidden"),
+        tf.errors.NotFoundError(None, None, "404 The specified bucket does not exist"),
+        PermissionError(13, "Permission denied"),
+    ],
+)
+def test_a_store_that_refuses_is_asked_once(copy, address, failing_store, monkeypatch, error):
+    asked = []
+
+    def refuse(path, mode):
+        asked.append(path)
+        raise error
+
+    write(copy, data="1")
+    monkeypatch.setattr(failing_store, "open", refuse, raising=False)
+    with pytest.raises(UsageError) as caught:
+        copy.publish()
+    message = str(caught.value)
+    assert message.startswith(f"{address}/data cannot be written: ")
+    assert "Check the name of the bucket, and that this machine may read and write it" in message
+    assert "\n" not in message
+    assert len(asked) == 1
 
 
 def test_a_file_system_that_is_not_installed_is_named():

@@ -129,3 +129,21 @@ def test_a_run_keeps_the_order_that_it_was_begun_with(
     trainer.train(tiny(**options), workdir)
     assert_same(final_state(workdir), final_state(expected))
     assert json.loads(file.read_text())["shuffle"] == "sorted"
+
+
+@pytest.mark.long
+def test_a_blocked_order_goes_on_from_any_step(
+    tiny, tmp_path, final_state, assert_same, monkeypatch
+):
+    # Digits have 1438 images: a window of blocks, and another from the third step on.
+    options = {"total_steps": 8, "batch_size": 512, "log_every_steps": 1, "steps_per_call": 1}
+    expected, workdir = tmp_path / "uninterrupted", tmp_path / "interrupted"
+    trainer.train(tiny(**options, shuffle="blocks"), expected)
+    for step in (1, 3, 4):
+        with monkeypatch.context() as patch:
+            stop_after(step, patch)
+            with pytest.raises(Interrupted):
+                trainer.train(tiny(**options, shuffle="blocks"), workdir)
+    trainer.train(tiny(**options), workdir)
+    assert_same(final_state(workdir), final_state(expected))
+    assert json.loads((workdir / "config.json").read_text())["shuffle"] == "blocks"

@@ -15,11 +15,14 @@ EXAMPLES = 300_000_000
 def simulated(name, split, data_dir=None):
     spec = dataclasses.replace(random_access.dataset_lookup.get("cifar10"), name=name)
 
-    def read(index):
+    def record(index):
         pixels = tf.zeros((8, 8, 3), tf.uint8) + tf.cast(index % 251, tf.uint8)
-        return {"image": tf.io.encode_png(pixels), "label": index % 10}
+        return tf.io.encode_png(pixels)
 
-    return random_access.Source(spec, EXAMPLES, read, str)
+    def parse(record, index):
+        return {"image": record, "label": index % 10}
+
+    return random_access.Source(spec, EXAMPLES, record, parse, str)
 
 
 random_access.open_source = simulated

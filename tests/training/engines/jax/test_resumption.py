@@ -37,19 +37,23 @@ def column(workdir, name):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.slow)])
-def test_killed(kills, start, finish, kill, wait_for, tmp_path, last_state, assert_same):
+@pytest.mark.parametrize(
+    ("kills", "shuffle"),
+    [(2, "full"), (2, "blocks"), pytest.param(10, "full", marks=pytest.mark.slow)],
+)
+def test_killed(kills, shuffle, start, finish, kill, wait_for, tmp_path, last_state, assert_same):
     expected, workdir = tmp_path / "uninterrupted", tmp_path / "interrupted"
-    finish(start(expected, *SHARDED))
+    options = (*SHARDED, f"--config.shuffle={shuffle}")
+    finish(start(expected, *options))
     rng = random.Random(kills)
     for number in range(kills):
-        process = start(workdir, *SHARDED)
+        process = start(workdir, *options)
         first = 10 * (1 + 15 * number // kills)
         wait_for(workdir, rng.randrange(first, first + 20, 10), process)
         time.sleep(rng.uniform(0.0, 0.05))
         kill(process)
         assert not (workdir / "model.keras").exists()
-    finish(start(workdir, *SHARDED))
+    finish(start(workdir, *options))
     assert_same(last_state(workdir), last_state(expected))
     assert rows(workdir) == rows(expected)
     assert len(rows(workdir)) == 1 + 200 // 20

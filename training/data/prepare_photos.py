@@ -1,0 +1,132 @@
+"""Turns a folder of photos, or a table of paths and labels, into a sharded set of TFRecord files.
+
+A file for each photo suits a disk; a bucket wants few large ones. The photos are written as they
+are, byte for byte, and the set is read as `tfds:NAME`.
+"""
+
+import csv
+import os
+import pathlib
+import re
+
+from training.data import image_folder, tfds_folder
+from training.data.image_folder import ImageFolder
+from training.errors import UsageError
+from training.io.local_path import local_path
+
+VERSION = "1.0.0"
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def prepare_photos(
+    source: str,
+    name: str,
+    data_dir: str | os.PathLike | None = None,
+    num_shards: int | None = None,
+) -> str:
+    """Writes a data set of photos, and returns the name that it is read by.
+
+    Args:
+        source: `folder:/path` with a sub-folder for each class, or `csv:/file.csv` with the columns
+            `path` (relative to the file), `label` and, if there are several splits, `split`.
+        name: of the data set, in lower case.
+        data_dir: folder of prepared data sets; empty or None is the default of TFDS.
+        num_shards: files of each split; by default as many as TFDS takes for its size.
+
+    Raises:
+        UsageError: for a name that cannot be one, or one that is there.
+        ValueError, OSError: if the source cannot be read.
+    """
+    import tensorflow_datasets as tfds
+
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"Expected a name of small letters, digits and underscores. Received: {name!r}."
+        )
+    folder = tfds_folder.resolve_data_dir(data_dir)
+    if tfds_folder.find(name, VERSION, folder):
+        raise UsageError(
+            f"{folder / name / VERSION} is there already. Name another data set, or delete it."
+        )
+    photos = (
+        read_table(source.removeprefix("csv:"))
+        if source.startswith("csv:")
+        else image_folder.scan(source.removeprefix("folder:"))
+    )
+    builder = _builder(photos, name, str(folder))
+    tfds.disable_progress_bar()
+    builder.download_and_prepare(
+        download_config=tfds.download.DownloadConfig(num_shards=num_shards)
+    )
+    return f"tfds:{name}:{VERSION}"
+
+
+def read_table(file: str | os.PathLike) -> ImageFolder:
+    """Reads a table of photos.
+
+    Args:
+        file: CSV with the columns `path`, `label` and perhaps `split`; a label is a name.
+
+    Raises:
+        UsageError: if columns or rows are missing, or a file is not there.
+    """
+    file = local_path(file)
+    splits: dict[str, list[tuple[str, str]]] = {}
+    with file.open(newline="", encoding="utf-8") as stream:
+        reader = csv.DictReader(stream)
+        missing = {"path", "label"} - set(reader.fieldnames or ())
+        if missing:
+            raise UsageError(
+                f"Expected the columns path and label, and perhaps split. {file} has no "
+                f"{' and no '.join(sorted(missing))}."
+            )
+        for row in reader:
+            if not (row["path"] and row["label"] and (file.parent / row["path"]).is_file()):
+                raise UsageError(
+                    f"Expected the path of a photo and its label. Line {reader.line_num} of "
+                    f"{file} has {row['path']!r} and {row['label']!r}."
+                )
+            splits.setdefault(row.get("split") or "train", []).append((row["path"], row["label"]))
+    if not splits:
+        raise UsageError(f"Expected rows of photos. {file} has none.")
+    names = tuple(sorted({label for rows in splits.values() for _, label in rows}))
+    numbers = {label: number for number, label in enumerate(names)}
+    return ImageFolder(
+        file.parent,
+        names,
+        {split: [(path, numbers[label]) for path, label in rows] for split, rows in splits.items()},
+    )
+
+
+def _builder(photos: ImageFolder, name: str, data_dir: str):
+    import tensorflow_datasets as tfds
+
+    with tfds.core.registered.skip_registration():
+
+        class Photos(tfds.core.GeneratorBasedBuilder):
+            VERSION = tfds.core.Version(VERSION)
+
+            def _info(self):
+                return tfds.core.DatasetInfo(
+                    builder=self,
+                    description=f"Photos of {photos.root}.",
+                    features=tfds.features.FeaturesDict(
+                        {
+                            "image": tfds.features.Image(),
+                            "label": tfds.features.ClassLabel(names=list(photos.class_names)),
+                        }
+                    ),
+                    metadata=tfds.core.MetadataDict({tfds_folder.UPRIGHT: True}),
+                )
+
+            def _split_generators(self, dl_manager):
+                return {
+                    split: self._generate_examples(rows) for split, rows in photos.splits.items()
+                }
+
+            def _generate_examples(self, rows):
+                for number, (path, label) in enumerate(rows):
+                    yield number, {"image": str(pathlib.Path(photos.root, path)), "label": label}
+
+    Photos.name = name
+    return Photos(data_dir=data_dir)

@@ -102,8 +102,7 @@ def assert_equal(first, second):
             np.testing.assert_array_equal(one[key], two[key])
 
 
-@pytest.mark.parametrize("mixup_p", [0.0, 0.3])
-@pytest.mark.parametrize("start_step", [0, 7, 50])
+@pytest.mark.parametrize(("start_step", "mixup_p"), [(0, 0.3), (7, 0.0), (50, 0.3)])
 def test_blocks_give_what_single_reads_give(batches, monkeypatch, start_step, mixup_p):
     options = {"start_step": start_step, "mixup_p": mixup_p, "num_input_pipelines": 2}
     read_together = batches(40, **options)

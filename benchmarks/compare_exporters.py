@@ -34,7 +34,8 @@ class Exporter(NamedTuple):
     Attributes:
         function: of a module of `benchmarks.libraries`, "MODULE.FUNCTION".
         packages: what has to be installed.
-        quantize: whether LiteRT's quantizer makes the int8 file from the float32 one.
+        quantize: whether LiteRT's or ONNX Runtime's quantizer makes the int8 file from the
+            float32 one, its activations in int8 as they come.
     """
 
     function: str
@@ -45,11 +46,16 @@ class Exporter(NamedTuple):
 EXPORTERS = {
     OURS: Exporter("keras_vit.to_tflite", (QUANTIZER,)),
     f"{OURS}, calibrated": Exporter("keras_vit.to_calibrated_tflite", (QUANTIZER,)),
+    f"{OURS}, ONNX Runtime": Exporter(
+        "keras_vit.to_onnx", ("onnx", "onnxruntime", "tf2onnx"), quantize=True
+    ),
     "keras-hub": Exporter("keras_hub.to_tflite", ("keras_hub",)),
     "keras-hub, one image": Exporter(
         "keras_hub.to_one_image_tflite", ("keras_hub", QUANTIZER), quantize=True
     ),
-    "timm, ONNX Runtime": Exporter("timm.to_onnx", ("timm", "torch", "onnx", "onnxruntime")),
+    "timm, ONNX Runtime": Exporter(
+        "timm.to_onnx", ("timm", "torch", "onnx", "onnxruntime"), quantize=True
+    ),
     "timm, litert-torch": Exporter(
         "timm.to_litert", ("timm", "torch", "litert_torch", QUANTIZER), quantize=True
     ),
@@ -161,10 +167,22 @@ def export_files(name: str, case: dict[str, Any], folder: str) -> tuple[dict, No
     library = importlib.import_module(f"benchmarks.libraries.{module}")
     getattr(library, function)(Case(**case), target)
     if exporter.quantize:
-        recipe = quantizer_module("recipe").dynamic_wi8_afp32()
-        tool = quantizer_module("quantizer").Quantizer(str(target / "float32.tflite"), recipe)
-        (target / "int8.tflite").write_bytes(tool.quantize().quantized_model)
+        (file,) = target.glob("float32.*")
+        (_quantize_onnx if file.suffix == ".onnx" else _quantize_tflite)(file)
     return {}, None
+
+
+def _quantize_onnx(file):
+    from onnxruntime import quantization
+
+    int8 = quantization.QuantType.QInt8
+    quantization.quantize_dynamic(file, file.with_stem("int8"), weight_type=int8)
+
+
+def _quantize_tflite(file):
+    recipe = quantizer_module("recipe").dynamic_wi8_afp32()
+    tool = quantizer_module("quantizer").Quantizer(str(file), recipe)
+    file.with_stem("int8").write_bytes(tool.quantize().quantized_model)
 
 
 def _timed(file: pathlib.Path, threads: int) -> Callable[[], float]:
@@ -193,7 +211,8 @@ def _onnx_call(file, threads):
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads, settings.inter_op_num_threads = threads, 1
     session = onnxruntime.InferenceSession(file, settings, providers=["CPUExecutionProvider"])
-    image = _noise(session.get_inputs()[0].shape)
+    (details,) = session.get_inputs()
+    image = _noise([1, *details.shape[1:]])
     return functools.partial(session.run, None, {"image": image})
 
 

@@ -77,3 +77,10 @@ def to_calibrated_tflite(case: Case, folder: pathlib.Path) -> None:
     noise = np.random.default_rng(0).uniform(0, 1, (4, *case.image_shape)).astype("float32")
     file = folder / "int8.tflite"
     export.to_tflite(_build(case)[0], file, quantization="int8", calibration=noise)
+
+
+def to_onnx(case: Case, folder: pathlib.Path) -> None:
+    """`export.to_onnx`."""
+    import export
+
+    export.to_onnx(_build(case)[0], folder / "float32.onnx")

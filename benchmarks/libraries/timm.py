@@ -88,14 +88,10 @@ def _model_and_image(case):
 
 
 def to_onnx(case: Case, folder: pathlib.Path) -> None:
-    """The model through torch.onnx, and ONNX Runtime's dynamic quantization."""
-    from onnxruntime import quantization
-
-    file = folder / "float32.onnx"
+    """The model through torch.onnx."""
+    file = str(folder / "float32.onnx")
     names = {"input_names": ["image"], "output_names": ["logits"]}
-    torch.onnx.export(*_model_and_image(case), str(file), dynamo=False, opset_version=17, **names)
-    int8 = quantization.QuantType.QInt8
-    quantization.quantize_dynamic(file, folder / "int8.onnx", weight_type=int8)
+    torch.onnx.export(*_model_and_image(case), file, dynamo=False, opset_version=17, **names)
 
 
 def to_litert(case: Case, folder: pathlib.Path) -> None:

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 
 import keras
-import numpy as np
 
 from export import interface
 from export.errors import RuntimeMissing
@@ -66,17 +65,59 @@ def to_onnx(
         texts["labels"] = "".join(f"{label}\n" for label in labels)
     image = keras.Input((*image_size(model), 3), dtype="float32", name="image")
     scaled = keras.layers.Rescaling(2.0, -1.0, dtype="float32")(image)
-    graph = keras.Model(image, model(scaled))
-    graph(np.zeros((1, *image.shape[1:]), "float32"))  # Keras exports only what was called
+    graph = _WeightsAsInputs(keras.Model(image, model(scaled)))
     with whole_file(file) as temporary, _quiet():
-        graph.export(str(temporary), format="onnx", opset_version=OPSET, verbose=False)
+        graph.export(
+            str(temporary),
+            format="onnx",
+            opset_version=OPSET,
+            verbose=False,
+            input_signature=[graph.specs(image)],
+        )
         content = onnx.load(temporary)
+        _inputs_to_initializers(content.graph, graph.weights_by_name())
         _name_output(content.graph, "representation" if shown is None else "logits")
         content.doc_string = f"{model.name} of keras_vit: RGB images in [0, 1]"
         onnx.helper.set_model_props(content, texts)
         onnx.checker.check_model(content)
         onnx.save(content, temporary)
     return pathlib.Path(file)
+
+
+class _WeightsAsInputs(keras.Model):
+    """A model whose weights are arguments, since the converter copies constants dozens of times."""
+
+    def __init__(self, model):
+        super().__init__(name=model.name)
+        self.model, self.built = model, True
+
+    def call(self, inputs):
+        image, *weights = inputs
+        trainable = len(self.model.trainable_variables)
+        outputs, _ = self.model.stateless_call(
+            weights[:trainable], weights[trainable:], image, training=False
+        )
+        return outputs
+
+    def weights_by_name(self):
+        weights = [*self.model.trainable_variables, *self.model.non_trainable_variables]
+        return {f"weight_{number}": weight for number, weight in enumerate(weights)}
+
+    def specs(self, image):
+        weights = self.weights_by_name().items()
+        return [
+            keras.InputSpec("float32", image.shape, name=image.name),
+            *(keras.InputSpec(weight.dtype, weight.shape, name=name) for name, weight in weights),
+        ]
+
+
+def _inputs_to_initializers(graph, weights):
+    from onnx import numpy_helper
+
+    for each in [each for each in graph.input if each.name in weights]:
+        array = keras.ops.convert_to_numpy(weights[each.name])
+        graph.initializer.append(numpy_helper.from_array(array, each.name))
+        graph.input.remove(each)
 
 
 def _name_output(graph, name):

@@ -40,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
 
 def mixing(shuffle: str, hosts: int, chosen: argparse.Namespace) -> tuple[float, float, float]:
     """Returns the three numbers of an order, of its first epoch."""
-    from training.data.order import order_in_pieces
+    from training.data.example_order import order_in_pieces
 
     n, batch_size = chosen.examples, chosen.batch_size
     pieces = order_in_pieces(n, 0, 0, batch_size, range(batch_size), shuffle, hosts)

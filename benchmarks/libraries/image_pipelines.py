@@ -29,7 +29,7 @@ def _reference(load):
     def make(folder, batch_size):
         import tensorflow as tf
 
-        from training.data.order import example_order
+        from training.data.example_order import example_order
 
         paths = tf.constant([str(path) for path in sorted(folder.rglob("*.jpg"))])
         order = example_order(len(paths), SEED, 0, batch_size, range(batch_size))

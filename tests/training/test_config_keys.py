@@ -2,7 +2,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from training import config_keys
-from training.data import order
+from training.data import example_order
 from training.errors import UsageError
 from training.recipes import losses, optimizers, schedules
 
@@ -206,7 +206,7 @@ def test_a_masked_run_that_named_a_loss_is_the_same_run():
 
 def test_choices_are_what_is_there():
     choices = {key.name: key.choices for key in config_keys.KEYS}
-    assert set(choices["shuffle"]) == {"auto", *order.ORDERS}
+    assert set(choices["shuffle"]) == {"auto", *example_order.ORDERS}
     assert choices["loss"] == tuple(losses.LOSSES)
     assert choices["optimizer.name"] == tuple(optimizers.OPTIMIZERS)
     assert choices["optimizer.schedule"] == schedules.DECAYS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from training.command_options import CommandParser, as_called
 from training.data import check_dataset, tfds_folder
 from training.data.dataset_spec import DatasetSpec
-from training.data.dataset_table import DATASETS
+from training.data.known_datasets import DATASETS
 from training.data.prepare_dataset import prepare
 from training.exit_status import command_main
 from training.reporting.table import Table

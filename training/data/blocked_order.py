@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from training.data.permutation import permute
+from training.data.feistel_permutation import permute
 
 # Neighboring photos enough for a read of megabytes, and few enough for many to mix.
 BLOCK = 16

@@ -2,7 +2,7 @@
 
 `get` answers for four kinds of names:
 
-    cifar10, imagenet2012, digits, …   a row of `dataset_table`
+    cifar10, imagenet2012, digits, …   a row of `known_datasets`
     vtab/clevr_count, …                one of VTAB's 19 tasks
     tfds:name/config:version           anything TFDS has prepared, private builders included
     folder:/path                       a folder of images, a sub-folder for each class
@@ -13,7 +13,7 @@ import os
 
 from training.data import image_folder, tfds_folder
 from training.data.dataset_spec import DatasetSpec
-from training.data.dataset_table import DATASETS, SHORT_NAMES
+from training.data.known_datasets import DATASETS, SHORT_NAMES
 from training.io.text_lines import read_text
 
 

@@ -1,6 +1,6 @@
 """Input pipelines that are pure functions of (seed, step).
 
-The order of the examples is a function of (seed, epoch), see `training.data.order`, and any
+The order of the examples is a function of (seed, epoch), see `training.data.example_order`, and any
 example is read alone, see `training.data.tfrecords`. Position g = step · batch_size + i of the
 run therefore determines the example, its crop and its augmentation, whatever the number of
 hosts or workers, and a run starts at any step without reading what it skips.
@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from training.data import block_reads, random_access, unreadable_examples
-from training.data.order import example_order, order_in_pieces
+from training.data.example_order import example_order, order_in_pieces
 from training.data.preprocessing.operations.labels import one_hot
 from training.data.preprocessing.parser import parse
 from training.data.preprocessing.preprocess import Preprocess
@@ -60,7 +60,7 @@ def train_dataset(
         mixup_p: parameter of mixup's Beta distribution, 0 for none.
         on_error: "raise", or "skip" to train on the next example in place of an unreadable one.
         skip_counter: counts what is skipped.
-        shuffle: how epochs are ordered, a name of `training.data.order.ORDERS`.
+        shuffle: how epochs are ordered, a name of `training.data.example_order.ORDERS`.
 
     Raises:
         NotPreparedError: if the data set is not on disk; the message says how to get it.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import keras
 from ml_collections import ConfigDict
 
-from training.data import dataset_lookup, dataset_table
+from training.data import dataset_lookup, known_datasets
 from training.data.skip_counter import SkipCounter
 from training.engines.base import Engine
 from training.evaluators import features, least_squares
@@ -32,7 +32,7 @@ class Task(NamedTuple):
 
 def task(dataset: str, train_split: str | None = None, test_split: str | None = None) -> Task:
     """Returns a task; splits that are not given are those of the authors' code."""
-    train, test = SPLITS.get(dataset_table.SHORT_NAMES.get(dataset, dataset), ("train", "test"))
+    train, test = SPLITS.get(known_datasets.SHORT_NAMES.get(dataset, dataset), ("train", "test"))
     return Task(dataset, train_split or train, test_split or test)
 
 

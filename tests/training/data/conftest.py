@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from training.data import dataset_table, digits
+from training.data import digits, known_datasets
 
 
 def fake_value(feature, rng):
@@ -75,8 +75,8 @@ def resize_row(monkeypatch):
     """Returns `resize_row(name, sizes)`: the registry then expects these sizes of splits."""
 
     def resize(name, sizes):
-        row = dataset_table.DATASETS[name].with_sizes(sizes)
-        monkeypatch.setitem(dataset_table.DATASETS, name, row)
+        row = known_datasets.DATASETS[name].with_sizes(sizes)
+        monkeypatch.setitem(known_datasets.DATASETS, name, row)
 
     return resize
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from training.commands.data import main
 from training.data import (
     check_dataset,
-    dataset_table,
+    known_datasets,
     load_dataset,
     prepare_dataset,
     tfrecords,
@@ -21,7 +21,7 @@ def test_list_shows_every_row_and_what_is_prepared(digits_dir, capsys, monkeypat
     monkeypatch.setenv("COLUMNS", "100")
     assert main(["list", f"--data_dir={digits_dir}"]) == 0
     output = capsys.readouterr().out
-    for name in dataset_table.DATASETS:
+    for name in known_datasets.DATASETS:
         assert name in output
     (digits,) = (line for line in output.splitlines() if line.lstrip("│ ").startswith("digits "))
     assert "1.0.0" in digits

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from training.data import dataset_lookup, dataset_table, load_dataset, random_access
+from training.data import dataset_lookup, known_datasets, load_dataset, random_access
 
 EDGES = {
     "clevr_distance": (0, 8, 8.5, 9, 9.5, 10, 100),
@@ -35,7 +35,7 @@ RULES = {
     "dsprites_orientation": lambda one: int(one["label_orientation"] / 2.5),
 }
 
-NAMES = [name for name in dataset_table.DATASETS if name not in ("digits", "imagenet21k")]
+NAMES = [name for name in known_datasets.DATASETS if name not in ("digits", "imagenet21k")]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from training.data.blocked_order import examples_at, windows_of
-from training.data.permutation import permute
+from training.data.feistel_permutation import permute
 
 _FOREVER = 2**62
 # Positions that are ordered in one call: enough for TensorFlow's calls to cost nothing each.

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from training.data import dataset_lookup, dataset_table, vtab_tasks
+from training.data import dataset_lookup, known_datasets, vtab_tasks
 from training.data.tfds_folder import NotPreparedError
 
 # (split text, examples) of the paper's fine-tuning protocol, appendix B.1.1.
@@ -26,7 +26,7 @@ FINE_TUNING = {
 
 def test_every_row_has_its_sizes_checked_somewhere():
     vtab_names = {f"vtab/{task.name}" for task in vtab_tasks.TASKS}
-    assert set(dataset_table.DATASETS) == {*FINE_TUNING, *vtab_names, "imagenet21k"}
+    assert set(known_datasets.DATASETS) == {*FINE_TUNING, *vtab_names, "imagenet21k"}
 
 
 @pytest.mark.parametrize("name", FINE_TUNING)

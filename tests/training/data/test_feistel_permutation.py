@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.data.permutation import permute
+from training.data.feistel_permutation import permute
 
 
 def permuted(places, epochs, num_examples, seed=0):

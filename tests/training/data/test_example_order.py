@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from training.data.order import ORDERS, example_order
+from training.data.example_order import ORDERS, example_order
 
 FIRST = {
     "blocks": [15, 45, 41, 14, 21, 30, 4, 12, 25, 18],

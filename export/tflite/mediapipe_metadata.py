@@ -56,7 +56,8 @@ def add_metadata(
 
 def append_texts(path: str | os.PathLike, texts: Mapping[str, str]) -> None:
     """Appends to a TFLite file a zip archive of texts, such as its labels, by their names."""
-    with zipfile.ZipFile(path, "a", zipfile.ZIP_STORED) as archive:
+    # Opened here: an archive that cannot open its file to append makes an empty one in its place.
+    with open(path, "r+b") as file, zipfile.ZipFile(file, "a", zipfile.ZIP_STORED) as archive:
         for name, text in texts.items():
             # A fixed date keeps equal exports equal.
             archive.writestr(zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0)), text)

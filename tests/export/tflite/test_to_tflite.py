@@ -11,6 +11,7 @@ from ai_edge_litert.compiled_model import CompiledModel
 from ai_edge_litert.interpreter import Interpreter
 
 import export
+from export.tflite.mediapipe_metadata import append_texts
 from export.tflite.to_tflite import to_tflite_files
 from training.io.exported_texts import interface_of, labels_of
 
@@ -231,6 +232,12 @@ def test_a_model_that_knows_its_classes_and_photos_hands_them_over(make_vit, ima
         keras.ops.convert_to_numpy(features(images[:1] * 2 - 1)),
         atol=1e-4,
     )
+
+
+def test_texts_are_appended_to_nothing_else(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        append_texts(tmp_path / "none.tflite", {"labels.txt": "crow"})
+    assert not list(tmp_path.iterdir())
 
 
 def test_equal_exports_are_equal_and_plain_ones_have_no_labels(model, plain, tmp_path):

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from training.data.preprocessing.gif_pixels import gif_pixels
 from training.data.require_in_graph import require
 
 # An image larger than this is an error of its file or of the operations, not a photograph: without
@@ -14,8 +15,8 @@ _HEADER = 26
 def within_pixel_limit(encoded: tf.Tensor) -> tf.Tensor:
     """Returns `encoded`, the bytes of an image, if that has at most `MAX_PIXELS`.
 
-    A file of a few kilobytes may claim gigabytes, which decoders take before they read on. Works
-    in graphs and eagerly.
+    A file of a few kilobytes may claim gigabytes, which decoders take before they read on. All
+    images of a GIF count, as its decoder reads them all. Works in graphs and eagerly.
 
     Args:
         encoded: string scalar; a JPEG, PNG, GIF or BMP.
@@ -35,7 +36,7 @@ def _jpeg(encoded):
 
 
 def _other(encoded):
-    """Returns (width, height) of a PNG, GIF or BMP, zeros of anything else."""
+    """Returns (width, height) of a PNG or BMP, (pixels, 1) of a GIF, zeros of anything else."""
     # Zeros after what is cut short: TensorFlow's own error of that holds bytes, which Python cannot
     # read as text.
     head = tf.strings.join([tf.strings.substr(encoded, 0, _HEADER), bytes(_HEADER)])
@@ -43,7 +44,7 @@ def _other(encoded):
     return tf.case(
         [
             (start == b"\x89PNG", lambda: _integers(head, 16, tf.int32, little_endian=False)),
-            (start == b"GIF8", lambda: _integers(head, 6, tf.uint16)),
+            (start == b"GIF8", lambda: tf.stack([gif_pixels(encoded), 1])),
             (tf.strings.substr(start, 0, 2) == b"BM", lambda: _integers(head, 18, tf.int32)),
         ],
         lambda: tf.zeros(2, tf.int64),

@@ -12,6 +12,7 @@ from PIL import Image
 
 from keras_vit import photos
 from training.data.preprocessing import pixel_limit
+from training.data.preprocessing.gif_pixels import gif_pixels
 from training.data.preprocessing.preprocess import Preprocess
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP")
@@ -47,6 +48,33 @@ def test_the_size_is_looked_up_before_decoding(kind, text, monkeypatch):
         assert process(tf.constant(encode(kind)), tf.constant([0, 0])).shape == (8, 8, 3)
         with pytest.raises(tf.errors.InvalidArgumentError, match="at most 1200 pixels"):
             process(tf.constant(encode(kind, 41, 30)), tf.constant([0, 0]))
+
+
+def animated(count, screen=None):
+    """A GIF of so many images of 20 x 20 pixels, on a screen of its own size or another."""
+    noise = np.random.default_rng(0).integers(0, 256, (count, 20, 20), np.uint8)
+    first, *others = map(Image.fromarray, noise)
+    buffer = io.BytesIO()
+    first.save(buffer, "GIF", save_all=True, append_images=others, comment=b"a comment")
+    content = buffer.getvalue()
+    return content[:6] + struct.pack("<HH", *screen) + content[10:] if screen else content
+
+
+@pytest.mark.parametrize("screen", [None, (1, 1)])
+def test_all_images_of_a_gif_count(screen, monkeypatch):
+    for content, pixels in ((animated(1, screen), 400), (animated(3, screen), 1200)):
+        assert gif_pixels(tf.constant(content)) == pixels
+    monkeypatch.setattr(pixel_limit, "MAX_PIXELS", 1200)
+    decode = tf.function(Preprocess("decode|resize(8)"))
+    assert decode(tf.constant(animated(3, screen)), tf.constant([0, 0])).shape == (8, 8, 3)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at most 1200 pixels"):
+        decode(tf.constant(animated(4, screen)), tf.constant([0, 0]))
+
+
+def test_a_gif_that_is_cut_short_counts_as_far_as_it_goes():
+    content = animated(3)
+    counted = [int(gif_pixels(tf.constant(content[:end]))) for end in range(0, len(content), 41)]
+    assert counted == sorted(counted) and counted[0] == 0 and counted[-1] == 1200
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -7,11 +7,13 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from ai_edge_litert.interpreter import Interpreter
 
 import export
 import keras_vit
 from export.errors import ExportError
 from export.hub import tar_archive
+from export.tflite import flatbuffer_tree
 from export.verification.runtimes.tflite_interpreter import TFLiteInterpreter
 from export.verification.thresholds import THRESHOLDS, Thresholds
 
@@ -214,6 +216,21 @@ def test_a_model_of_another_size_is_told_in_pixels(make_vit, module, tflite):
     for path in (module, tflite):
         with pytest.raises(ExportError, match=r"of 64 x 32 pixels.*for 32 x 32"):
             verify(larger, path, images)
+
+
+def test_a_damaged_shape_takes_no_memory(model, tflite, images, tmp_path, monkeypatch):
+    tree = flatbuffer_tree.unpack(tflite.read_bytes())
+    graph = tree.subgraphs[0]
+    tensor = graph.tensors[graph.operators[len(graph.operators) // 2].outputs[0]]
+    tensor.shape = np.array([2**24, *tensor.shape[1:]], np.int32)
+    (tmp_path / "m.tflite").write_bytes(flatbuffer_tree.pack(tree))
+
+    def allocate(interpreter):
+        raise AssertionError("memory was taken")
+
+    monkeypatch.setattr(Interpreter, "allocate_tensors", allocate)
+    with pytest.raises(ExportError, match=r"claims \d+ bytes, the next largest \d+, .*damaged"):
+        verify(model, tmp_path / "m.tflite", images)
 
 
 def test_missing_damaged_and_foreign_artifacts(model, module, tflite, images, tmp_path):

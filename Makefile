@@ -10,7 +10,7 @@ JAX_TESTS := tests/training/engines/jax
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .PHONY: help quickstart test lint test-all test-jax test-jax-all test-slow test-fuzz test-kills test-changes
-.PHONY: test-runtimes test-delegates legacy tpu docs clean
+.PHONY: test-runtimes test-cluster test-delegates legacy tpu docs clean
 
 help: ## Name the commands.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,6 +38,9 @@ test-jax-all: test-jax ## And the JAX engine's kills, processes and meshes, whic
 
 test-runtimes: $(VENV)/runtimes-installed ## Exports in a real Chromium and in ONNX Runtime, which it installs.
 	$(RUN) -m pytest -m "not slow" tests/export/web tests/export/onnx tests/export/verification
+
+test-cluster: $(VENV)/cluster-installed ## Predictions on a Ray cluster of two nodes, of which one is killed; installs Ray.
+	$(RUN) -m pytest tests/training/test_prediction_cluster.py
 
 test-kills: $(VENV)/jax-installed ## Thirty kills at random moments, both engines, one and two processes.
 	$(RUN) -m pytest -m slow $(JAX_TESTS) tests/training/loop/test_resume.py tests/training/engines/tensorflow/test_multiworker.py
@@ -81,6 +84,10 @@ $(VENV)/jax-installed: $(VENV)/installed requirements-jax.lock
 $(VENV)/runtimes-installed: $(VENV)/installed requirements-runtimes.lock
 	@$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements-runtimes.lock
 	@command -v chromium google-chrome >/dev/null || $(RUN) -m playwright install --with-deps chromium
+	@touch $@
+
+$(VENV)/cluster-installed: $(VENV)/installed requirements-cluster.lock
+	@$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements-cluster.lock
 	@touch $@
 
 $(VENV)/docs-installed: $(VENV)/installed requirements-docs.lock

@@ -70,6 +70,7 @@ setup(
         "browser": ["playwright"],
         "onnx": ["onnx", "onnxruntime", "tf2onnx"],
         "bench": ["keras-hub", "timm", "torch", "jax", "flax", "onnxruntime"],
+        "ray": ["ray[data]>=2.55"],
         "vtab": ["h5py", "opencv-python-headless"],
     },
 )

@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ from training.prediction_job import Job, Shard, open_images
 from training.predictions import probabilities_of, require_head
 
 BATCH = 64
-MANIFEST = "predictions.json"
+# Readers of a folder of Parquet files pass over such names.
+MANIFEST = "_predictions.json"
 
 # What a store that does not answer raises, rather than an image that is damaged.
 _OF_STORES = (
@@ -172,9 +173,12 @@ def entered(predictor: Predictor, job: Job) -> Iterator[list[Shard]]:
             remove_unfinished(folder)
         _check_manifest(folder, predictor.manifest)
         yield missing(job, predictor.shards)
+        if not is_remote(folder):
+            # Of workers that died.
+            remove_unfinished(folder)
 
 
-def missing(job: Job, shards: list[Shard]) -> list[Shard]:
+def missing(job: Job, shards: Sequence[Shard]) -> list[Shard]:
     """Returns those of the shards that are not in the directory of the job.
 
     Raises:

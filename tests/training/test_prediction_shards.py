@@ -3,6 +3,7 @@
 import json
 import pathlib
 import signal
+import sys
 
 import keras
 import numpy as np
@@ -17,8 +18,9 @@ from training.errors import TrainingError
 from training.evaluators.frozen_model import load_frozen
 from training.io.folder_lock import FolderLock
 from training.io.image_files import read_images
-from training.prediction_job import Job
-from training.prediction_shards import Predictor, Shard
+from training.prediction_cluster import Worker
+from training.prediction_job import Job, Shard
+from training.prediction_shards import Predictor
 from training.predictions import predict_files
 
 KILLED = pathlib.Path(__file__).parent / "processes" / "killed_predict.py"
@@ -65,6 +67,7 @@ def test_shards_say_what_predictions_say(source, photos, tmp_path, capsys):
     assert "Wrote 3 shards" in captured.out
     assert "2 images cannot be read" in captured.err
     found = rows(tmp_path / "out")
+    assert pyarrow.parquet.read_table(tmp_path / "out").to_pylist() == found
     assert [row["id"] for row in found] == [str(photos / f"{number}.png") for number in range(9)]
     for number, row in enumerate(found):
         readable = number not in (3, 5)
@@ -124,9 +127,9 @@ def test_another_job_is_refused(source, photos, tmp_path, capsys):
         arguments = [*options[:-1], change, options[-1]]
         assert predict.main(arguments) == 2
         assert f"predictions with another {name}. Name" in capsys.readouterr().err
-    (tmp_path / "out" / "predictions.json").write_text("[")
+    (tmp_path / "out" / "_predictions.json").write_text("[")
     assert predict.main(options) == 2
-    assert "predictions.json is damaged" in capsys.readouterr().err
+    assert "_predictions.json is damaged" in capsys.readouterr().err
     with FolderLock(tmp_path / "out") as lock:
         lock.take()
         assert predict.main(options) == 2
@@ -195,6 +198,31 @@ def test_a_store_that_does_not_answer_is_no_damaged_photo(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_cluster_without_ray(source, photos, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    options = [f"--shards={tmp_path / 'out'}", "--cluster=local"]
+    assert predict.main([str(source), str(photos), *options]) == 2
+    assert "pip install 'keras-vit-16x16[ray]'" in capsys.readouterr().err
+
+
+def test_a_worker_on_a_machine_that_sees_something_else(source, photos, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def answer(photo, **changes):
+        job = Job(str(source), str(tmp_path / "out"), [str(photo)])
+        worker = Worker(job, Predictor(job).manifest | changes, str(tmp_path))
+        return worker(Shard("x.parquet", 0, 1)._asdict())
+
+    found = answer(photos / "nothing.png")
+    assert found["bad_use"] and "nothing.png here" in found["error"]
+    found = answer(photos / "0.png", model="another")
+    assert found["bad_use"] and "['model'] are not" in found["error"]
+    assert not (tmp_path / "out").exists()
+    for _ in range(2):
+        assert answer(photos / "3.png") == {"unreadable": 1, "error": "", "bad_use": False}
+        (tmp_path / "out" / "x.parquet").unlink()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -204,6 +232,9 @@ def test_a_store_that_does_not_answer_is_no_damaged_photo(
         (["a.png", "--representation"], "Expected --shards=DIR"),
         (["a.png", "--shards=x", "--csv"], "without --output, --json and --csv"),
         (["a.png", "--shards=x", "--shard_size=0"], "at least 1"),
+        (["a.png", "--cluster=local"], "Expected --shards=DIR"),
+        (["a.png", "--shards=x", "--workers=2"], "Expected --cluster=ADDRESS"),
+        (["a.png", "--shards=x", "--cluster=local", "--workers=0"], "at least 1"),
     ],
 )
 def test_options_that_do_not_fit(arguments, message, capsys):
@@ -214,6 +245,6 @@ def test_options_that_do_not_fit(arguments, message, capsys):
 def test_a_manifest_says_what_rows_depend_on(source, photos, tmp_path):
     file = photos / "0.png"
     assert predict.main([str(source), str(file), f"--shards={tmp_path / 'out'}"]) == 0
-    manifest = json.loads((tmp_path / "out" / "predictions.json").read_text())
+    manifest = json.loads((tmp_path / "out" / "_predictions.json").read_text())
     assert manifest["model"] == load_frozen(source).identity
     assert (manifest["count"], manifest["top"], manifest["shard_size"]) == (1, 5, 1000)

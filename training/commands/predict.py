@@ -13,16 +13,18 @@ same command goes on.
 
   python -m training predict runs/birds gs://bucket/photos --shards=gs://bucket/predictions
   python -m training predict runs/birds --dataset=cifar10 --split=test --shards=predictions
+  python -m training predict runs/birds photos/ --shards=predictions --cluster=10.0.0.1:6379
 """
 
 import json
 import logging
 import sys
+from collections.abc import Iterable
 
 from training.command_options import CommandParser
 from training.errors import UsageError
 from training.exit_status import command_main
-from training.io.local_path import any_path
+from training.io.local_path import any_path, is_remote
 from training.io.quiet_tensorflow import import_tensorflow
 
 logger = logging.getLogger("training")
@@ -68,6 +70,18 @@ def _parser():
     sharded.add_argument("--dataset", metavar="NAME", help="a data set in place of photos")
     sharded.add_argument("--split", default="test", help="of the data set; default test")
     parser.add_data_dir()
+    clustered = parser.add_argument_group("on many machines, with --shards")
+    clustered.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="of a Ray cluster whose machines all see these paths, or local to start one",
+    )
+    clustered.add_argument(
+        "--workers", metavar="N", type=int, help="at once; default one a machine, or a GPU"
+    )
+    clustered.add_argument(
+        "--num_gpus", metavar="N", type=float, default=0, help="of each worker; default none"
+    )
     return parser
 
 
@@ -80,6 +94,12 @@ def _check(options):
         raise UsageError("Expected --shards=DIR, where representations are written.")
     if options.shards and (options.output or options.json or options.csv):
         raise UsageError("Expected --shards=DIR without --output, --json and --csv.")
+    if options.cluster and not options.shards:
+        raise UsageError("Expected --shards=DIR, where a cluster writes predictions.")
+    if (options.workers is not None or options.num_gpus) and not options.cluster:
+        raise UsageError("Expected --cluster=ADDRESS with --workers and --num_gpus.")
+    if (options.workers is not None and options.workers < 1) or options.num_gpus < 0:
+        raise UsageError("Expected --workers of at least 1 and --num_gpus of at least 0.")
     if options.shard_size < 1:
         raise UsageError(f"Expected --shard_size to be at least 1. Received: {options.shard_size}")
     if options.top < 1:
@@ -93,9 +113,9 @@ def _check(options):
 
 def _predict(options):
     _check(options)
-    import_tensorflow()
+    tensorflow = import_tensorflow()
     if options.shards:
-        _write_shards(options)
+        _write_shards(options, tensorflow)
         return
     from training.evaluators.frozen_model import load_frozen
     from training.io.atomic import write_text
@@ -145,7 +165,7 @@ def _predict(options):
         print(f"Written to {options.output}")
 
 
-def _write_shards(options):
+def _write_shards(options, tensorflow):
     from training.io.image_files import list_images
     from training.io.text_lines import read_lines
     from training.io.track import track
@@ -154,7 +174,8 @@ def _write_shards(options):
 
     job = Job(
         source=options.source,
-        directory=str(options.shards),
+        # Where a worker stands on another machine, it is the same.
+        directory=str(options.shards if is_remote(options.shards) else options.shards.absolute()),
         photos=[str(file) for file in list_images(options.photos or ())],
         dataset=options.dataset or "",
         split=options.split,
@@ -169,9 +190,23 @@ def _write_shards(options):
         shard_size=options.shard_size,
         representation=options.representation,
     )
+    if options.cluster:
+        # For the workers, of which one may be on this machine.
+        tensorflow.config.set_visible_devices([], "GPU")
     predictor = Predictor(job)
     with entered(predictor, job) as shards:
-        done = map(predictor.write, shards)
+        done: Iterable[int] = map(predictor.write, shards)
+        if options.cluster:
+            from training.prediction_cluster import write_on_cluster
+
+            done = write_on_cluster(
+                job,
+                predictor.manifest,
+                shards,
+                options.cluster,
+                workers=options.workers,
+                num_gpus=options.num_gpus,
+            )
         unreadable = sum(track(done, f"predicting {predictor.count} images", len(shards)))
     there = len(predictor.shards) - len(shards)
     print(f"Wrote {len(shards)} shards to {options.shards}; {there} were there already.")

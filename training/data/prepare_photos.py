@@ -8,11 +8,13 @@ import csv
 import os
 import pathlib
 import re
+import shutil
+import tempfile
 
 from training.data import image_folder, tfds_folder
 from training.data.image_folder import ImageFolder
 from training.errors import UsageError
-from training.io.local_path import local_path
+from training.io.local_path import is_remote, local_path
 
 VERSION = "1.0.0"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -34,7 +36,8 @@ def prepare_photos(
         num_shards: files of each split; by default as many as TFDS takes for its size.
 
     Raises:
-        UsageError: for a name that cannot be one, or one that is there.
+        UsageError: for a name that cannot be one, or one that is there, or a store that refuses.
+        TrainingError: for a store that fails.
         ValueError, OSError: if the source cannot be read.
     """
     import tensorflow_datasets as tfds
@@ -53,11 +56,15 @@ def prepare_photos(
         if source.startswith("csv:")
         else image_folder.scan(source.removeprefix("folder:"))
     )
-    builder = _builder(photos, name, str(folder))
     tfds.disable_progress_bar()
-    builder.download_and_prepare(
-        download_config=tfds.download.DownloadConfig(num_shards=num_shards)
-    )
+    if is_remote(folder):
+        # Slow to import, and what most commands never need.
+        from training.io.folder_copy import sent_to
+
+        with tempfile.TemporaryDirectory() as scratch, sent_to(folder / name / VERSION) as target:
+            shutil.move(_write(photos, name, scratch, num_shards), target)
+    else:
+        _write(photos, name, str(folder), num_shards)
     return f"tfds:{name}:{VERSION}"
 
 
@@ -98,7 +105,8 @@ def read_table(file: str | os.PathLike) -> ImageFolder:
     )
 
 
-def _builder(photos: ImageFolder, name: str, data_dir: str):
+def _write(photos: ImageFolder, name: str, data_dir: str, num_shards: int | None) -> str:
+    """Writes the data set and returns its folder."""
     import tensorflow_datasets as tfds
 
     with tfds.core.registered.skip_registration():
@@ -129,4 +137,7 @@ def _builder(photos: ImageFolder, name: str, data_dir: str):
                     yield number, {"image": str(pathlib.Path(photos.root, path)), "label": label}
 
     Photos.name = name
-    return Photos(data_dir=data_dir)
+    builder = Photos(data_dir=data_dir)
+    config = tfds.download.DownloadConfig(num_shards=num_shards)
+    builder.download_and_prepare(download_config=config)
+    return str(builder.data_dir)

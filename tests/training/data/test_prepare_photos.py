@@ -44,16 +44,16 @@ def test_a_folder_becomes_a_set(photos, tmp_path, capsys):
     assert "is there already" in capsys.readouterr().err
 
 
-def test_a_table_becomes_a_set(photos, tmp_path):
+def test_a_table_becomes_a_set_in_a_store(photos, ram):
     rows = [
         f"{path.relative_to(photos)},{path.parent.name},{path.parts[-3]}"
         for path in sorted(photos.glob("*/*/*"))
     ]
-    table = photos / "table.csv"
+    table, bucket = photos / "table.csv", ram()
     table.write_text("path,label,split\n" + "\n".join(rows) + "\n")
-    assert main(["prepare", f"csv:{table}", "--as=table", f"--data_dir={tmp_path}"]) == 0
+    assert main(["prepare", f"csv:{table}", "--as=table", f"--data_dir={bucket}"]) == 0
     for split in ("train", "test"):
-        assert contents("tfds:table", split, tmp_path) == contents(f"folder:{photos}", split)
+        assert contents("tfds:table", split, bucket) == contents(f"folder:{photos}", split)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ def jax_environment(compiled):
         return {
             "KERAS_BACKEND": "jax",
             "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+            # Threads, in which simulated devices wait for one another: as many as cores deadlock.
+            "NPROC": "16",
             "JAX_COMPILATION_CACHE_DIR": str(compiled),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",

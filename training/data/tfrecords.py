@@ -80,7 +80,7 @@ def offsets(paths: Sequence[str], lengths: Sequence[int]) -> list[np.ndarray]:
 
 def read_record(path: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
     """Returns the record, a string scalar, at `offset` of the file `path`; checksums verified."""
-    dataset = _dataset(path, offset, tf.constant(_BUFFER_BYTES, tf.int64))
+    dataset = records_from(path, offset, tf.constant(_BUFFER_BYTES, tf.int64))
     return dataset.take(1).get_single_element()
 
 
@@ -100,13 +100,14 @@ def read_runs(
     def of_file(path, first, last, count):
         # The last one's length is unknown: that of photos, or another request.
         size = tf.clip_by_value(last - first + _LAST_BYTES, _BUFFER_BYTES, _RUN_BYTES)
-        return _dataset(path, first, size).take(count)
+        return records_from(path, first, size).take(count)
 
     files = tf.data.Dataset.from_tensor_slices((paths, firsts, lasts, counts))
     return files.flat_map(of_file).batch(total).get_single_element()
 
 
-def _dataset(path, offset, buffer_bytes):
+def records_from(path: tf.Tensor, offset: tf.Tensor, buffer_bytes: tf.Tensor) -> tf.data.Dataset:
+    """Returns the records of the file `path` from `offset` on, read so many bytes at a time."""
     records = tf.raw_ops.TFRecordDatasetV2(
         filenames=path[None],
         compression_type="",

@@ -83,7 +83,9 @@ $(VENV)/jax-installed: $(VENV)/installed requirements-jax.lock
 
 $(VENV)/runtimes-installed: $(VENV)/installed requirements-runtimes.lock
 	@$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements-runtimes.lock
-	@command -v chromium google-chrome >/dev/null || $(RUN) -m playwright install --with-deps chromium
+	@command -v chromium google-chrome >/dev/null || apt-get install -qq chromium \
+		|| $(RUN) -m playwright install --with-deps chromium \
+		|| echo "Skipped: what needs a browser, for no Chromium can be installed here."
 	@touch $@
 
 $(VENV)/cluster-installed: $(VENV)/installed requirements-cluster.lock

@@ -85,20 +85,30 @@ def calibration(options: argparse.Namespace, source: SourceModel) -> np.ndarray:
 
 
 def verify_written(
-    options: argparse.Namespace, source: SourceModel, artifact: str | os.PathLike
+    options: argparse.Namespace,
+    source: SourceModel,
+    artifact: str | os.PathLike,
+    samples: tuple[np.ndarray, np.ndarray | None] | None = None,
 ) -> int:
-    """Says that an artifact was written, and verifies it where there are images."""
+    """Says that an artifact was written, and verifies it where there are images.
+
+    Args:
+        options: of `add_images`.
+        source: the model.
+        artifact: what was written.
+        samples: what `images` returned, where it was asked before.
+    """
     print(f"wrote {artifact}")
     reason = "no images"
-    if options.dataset or source.run.get("dataset"):
+    if samples is None and (options.dataset or source.run.get("dataset")):
         try:
             samples = images(options, source)
         except FileNotFoundError as error:
             if options.dataset:
                 raise
             reason = f"the run's images are gone ({error})"
-        else:
-            return show(options, verify(source.model, artifact, *samples))
+    if samples is not None:
+        return show(options, verify(source.model, artifact, *samples))
     print(
         f"not verified: {reason}. Do it with: python -m export verify {artifact} "
         f"--against={options.source} --dataset=…"

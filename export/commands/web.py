@@ -49,6 +49,7 @@ def _export(options):
 
     source = load_source(options)
     calibrated = options.quantization in CALIBRATED
+    samples = images(options, source) if options.examples else None
     page = to_web(
         source.model,
         options.output,
@@ -56,12 +57,12 @@ def _export(options):
         title=options.title,
         quantization=options.quantization,
         calibration=calibration(options, source) if calibrated else None,
-        examples=images(options, source)[0][: options.examples] if options.examples else (),
+        examples=samples[0][: options.examples] if samples else (),
         activation=source.activation,
         single_file=options.single_file,
         litert_folder=options.litert_js,
     )
-    status = verify_written(options, source, page)
+    status = verify_written(options, source, page, samples)
     if options.single_file:
         print(f"Open it in a browser: python -m webbrowser {page}")
     else:

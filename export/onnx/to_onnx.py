@@ -15,6 +15,7 @@ from export import interface
 from export.errors import RuntimeMissing
 from export.labels import labels_of_model
 from export.portable_model import image_size, num_classes, portable
+from export.tflite.delegate_layers import for_delegates
 from training.io.atomic import whole_file
 
 # GELU is Erf or Tanh, LayerNorm its parts: what every runtime of the last years has.
@@ -65,7 +66,8 @@ def to_onnx(
         texts["labels"] = "".join(f"{label}\n" for label in labels)
     image = keras.Input((*image_size(model), 3), dtype="float32", name="image")
     scaled = keras.layers.Rescaling(2.0, -1.0, dtype="float32")(image)
-    graph = _WeightsAsInputs(keras.Model(image, model(scaled)))
+    # ONNX Runtime, too, takes zeros before a maximum for padding that is never the maximum.
+    graph = _WeightsAsInputs(keras.Model(image, for_delegates(model)(scaled)))
     with whole_file(file) as temporary, _quiet():
         graph.export(
             str(temporary),

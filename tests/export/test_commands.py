@@ -12,7 +12,9 @@ import tensorflow_hub as hub
 
 import keras_vit
 from export import __main__ as program
+from export import command_steps
 from export.errors import ExportError
+from export.sample_images import load_images
 from export.web.litert_js import litert_js
 from training.io.exported_texts import labels_of
 
@@ -122,14 +124,19 @@ def test_tflite_from_a_keras_file(run_directory, pictures, data, tmp_path):
     assert set(signatures) == {"serving_default", "batch_2", "batch_4", "feature_vector"}
 
 
-def test_a_page_from_a_run_has_its_names_and_images(run_directory, tmp_path, capsys):
+def test_a_page_from_a_run_has_its_names_and_images(run_directory, tmp_path, monkeypatch, capsys):
     try:
         litert_js()
     except (ExportError, OSError) as error:
         pytest.skip(str(error))
     page = tmp_path / "page.html"
     options = ["--single-file", "--quantization=none", "--examples=2", "--title=Digits < 10"]
+    read = []
+    monkeypatch.setattr(
+        command_steps, "load_images", lambda *a, **k: read.append(a) or load_images(*a, **k)
+    )
     assert run("web", run_directory, f"--output={page}", *options) == 0
+    assert len(read) == 1  # for the examples and for the verification
     out = capsys.readouterr().out
     assert "top-1 agreement" in out and f"python -m webbrowser {page}" in out
     text = page.read_text()

@@ -45,6 +45,7 @@ def test_residual_and_axial_networks(images, randomize, tmp_path):
     size = {"image_size": 32, "num_classes": 5}
     for model in (
         keras_vit.ResNetV2(num_layers=(1, 1), **size),
+        keras_vit.ResNetV2(num_layers=(1, 1), pool_padding="zero", **size),
         keras_vit.AxialResNet(num_layers=(1, 1), **size),
     ):
         assert verified(randomize(model), tmp_path / "m.onnx", images).ok

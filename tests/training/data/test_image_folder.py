@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from training.data import dataset_lookup, image_folder, load_dataset
+from training.errors import UsageError
 
 
 def fill(root, names):
@@ -157,3 +158,8 @@ def test_formats_that_are_not_read_are_named(tmp_path):
     fill(tmp_path, ["a/1.heic", "b/2.heic"])
     with pytest.raises(ValueError, match=r"Found none below .*, but 2 \.heic\."):
         image_folder.scan(tmp_path)
+
+
+def test_a_folder_in_a_store_is_refused():
+    with pytest.raises(UsageError, match=r"Received: gs://bucket/photos\. Mount what is elsewhere"):
+        image_folder.scan("gs://bucket/photos")

@@ -69,6 +69,37 @@ def cluster():
 
 
 @pytest.fixture(scope="session")
+def bird_model(tmp_path_factory):
+    """The file of a classifier of three birds, of random weights."""
+    import keras
+
+    from tests.tiny_vit import tiny_vit
+
+    keras.utils.set_random_seed(0)
+    model = tiny_vit(patch_size=8, num_classes=3)
+    model.get_layer("head").kernel.assign(keras.random.normal((16, 3), seed=1))
+    model.class_names = ["crow", "finch", "owl"]
+    file = tmp_path_factory.mktemp("model") / "m.keras"
+    model.save(file)
+    return file
+
+
+@pytest.fixture(scope="session")
+def noise_photos(tmp_path_factory):
+    """A folder of photos, 0.png to f.png, of which 3.png is none and 5.png is cut short."""
+    import keras
+
+    folder = tmp_path_factory.mktemp("photos")
+    rng = np.random.default_rng(0)
+    for number in range(16):
+        pixels = rng.integers(0, 256, (20, 24, 3)).astype(np.uint8)
+        keras.utils.save_img(folder / f"{number:x}.png", pixels)
+    (folder / "3.png").write_bytes(b"no image")
+    (folder / "5.png").write_bytes((folder / "5.png").read_bytes()[:200])
+    return folder
+
+
+@pytest.fixture(scope="session")
 def data_dir(tmp_path_factory):
     """A folder with the embedded digits, prepared once."""
     from training.data import digits

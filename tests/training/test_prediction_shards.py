@@ -2,17 +2,16 @@
 
 import json
 import pathlib
+import shutil
 import signal
 import sys
 
-import keras
 import numpy as np
 import pyarrow.parquet
 import pytest
 import tensorflow as tf
 from etils import epath
 
-from tests.tiny_vit import tiny_vit
 from training.commands import predict
 from training.errors import TrainingError
 from training.evaluators.frozen_model import load_frozen
@@ -27,26 +26,16 @@ KILLED = pathlib.Path(__file__).parent / "processes" / "killed_predict.py"
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    keras.utils.set_random_seed(0)
-    model = tiny_vit(patch_size=8, num_classes=3)
-    model.get_layer("head").kernel.assign(keras.random.normal((16, 3), seed=1))
-    model.class_names = ["crow", "finch", "owl"]
-    file = tmp_path_factory.mktemp("model") / "m.keras"
-    model.save(file)
-    return file
+def source(bird_model):
+    return bird_model
 
 
 @pytest.fixture(scope="module")
-def photos(tmp_path_factory):
-    """Nine photos, of which the fourth is none and the sixth is cut short."""
-    folder = tmp_path_factory.mktemp("photos")
-    rng = np.random.default_rng(0)
+def photos(noise_photos, tmp_path_factory):
+    """The first nine."""
+    folder = tmp_path_factory.mktemp("nine")
     for number in range(9):
-        pixels = rng.integers(0, 256, (20, 24, 3)).astype(np.uint8)
-        keras.utils.save_img(folder / f"{number}.png", pixels)
-    (folder / "3.png").write_bytes(b"no image")
-    (folder / "5.png").write_bytes((folder / "5.png").read_bytes()[:200])
+        shutil.copy(noise_photos / f"{number}.png", folder)
     return folder
 
 

@@ -15,6 +15,7 @@ from export import interface
 from export.errors import RuntimeMissing
 from export.labels import labels_of_model
 from export.portable_model import image_size, num_classes, portable
+from export.single_file import require_single_file
 from export.tflite.delegate_layers import for_delegates
 from training.io.atomic import whole_file
 
@@ -47,7 +48,7 @@ def to_onnx(
 
     Raises:
         RuntimeMissing: if tf2onnx, which Keras converts with, is not installed.
-        ExportError: if the model is of another package.
+        ExportError: if the model is of another package, or its weights exceed 2 GiB.
         ValueError: if the labels do not fit.
         OSError: if the file cannot be written.
     """
@@ -59,6 +60,7 @@ def to_onnx(
     import onnx
 
     model = portable(model)
+    require_single_file(model)
     labels = labels_of_model(labels, model)
     shown = None if num_classes(model) is None else activation
     texts = {interface.FILE: interface.interface_json(model, shown)}

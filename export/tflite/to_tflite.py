@@ -15,6 +15,7 @@ from export.errors import ExportError
 from export.labels import labels_of_model
 from export.portable_model import image_size, num_classes, portable
 from export.saved_model import write_saved_model
+from export.single_file import require_single_file
 from export.tflite.calibration import calibration_images
 from export.tflite.constant_folding import fold_constants
 from export.tflite.delegate_layers import for_delegates
@@ -88,7 +89,8 @@ def to_tflite(
         The file.
 
     Raises:
-        ExportError: if the model is of another package, or the images are not what it takes.
+        ExportError: if the model is of another package, its weights exceed 2 GiB, or the images
+            are not what it takes.
         ValueError: if an argument is out of its range, or the model's attention, if it has any, is
             not followed.
         OSError: if the file cannot be written.
@@ -132,6 +134,7 @@ def to_tflite_files(
     for quantization in files:
         _check_quantization(quantization, calibration)
     model = portable(model)
+    require_single_file(model)
     labels = labels_of_model(labels, model)
     found = signatures(model, batch_sizes, image_sizes, feature_vector, attention_rollout)
     samples = None

@@ -92,6 +92,7 @@ def test_everything_exported_is_in_the_reference():
         assert not missing, f"docs/reference has no line ::: for {missing} of {package.__name__}"
 
 
+@pytest.mark.long
 def test_quickstart_exports_what_it_trains(tmp_path):
     workdir = tmp_path / "run"
     script = ROOT / "examples" / "quickstart.py"

@@ -5,7 +5,6 @@ import os
 import pathlib
 from collections.abc import Iterator
 
-from keras_vit.hidden_folder import REPLACED, hidden_folder
 from training.io.local_path import any_path, is_remote
 
 
@@ -29,6 +28,8 @@ def whole_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         with sent_to(any_path(path)) as temporary:
             yield temporary
         return
+    from keras_vit.hidden_folder import hidden_folder  # which starts Keras
+
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
@@ -60,6 +61,8 @@ def whole_directory(path: str | os.PathLike, marker: str) -> Iterator[pathlib.Pa
         FileExistsError: if `path` is a file or a directory of something else.
         OSError: if the folder around it cannot be written.
     """
+    from keras_vit.hidden_folder import REPLACED, hidden_folder
+
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and not _replaceable(path, marker):

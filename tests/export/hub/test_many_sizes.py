@@ -44,6 +44,7 @@ def directory(make_vit, tmp_path_factory):
     return export.to_hub(make_vit(num_layers=1), path, resolution="any")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(
     ("function", "onednn", "most", "traces"),

@@ -100,6 +100,7 @@ def cells_of(text, name):
     return [cell.strip() for cell in line.strip("│").split("│")]
 
 
+@pytest.mark.long
 def test_measured_published_and_difference(imagenet, capsys):
     arguments = ["imagenet2012", f"--weights=augreg/{NAME}", f"--data_dir={imagenet}"]
     assert command.main(arguments) == 0

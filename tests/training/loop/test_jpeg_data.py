@@ -64,6 +64,7 @@ def test_images_are_those_that_tfds_decodes(jpeg_dir):
         assert np.abs(difference).max() <= 2
 
 
+@pytest.mark.long
 def test_a_run_trains_on_jpegs(jpeg_dir, launch, train_command, tmp_path):
     process = launch(
         *train_command(

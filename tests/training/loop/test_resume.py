@@ -65,6 +65,7 @@ def rows(workdir):
     return [[value for i, value in enumerate(line.split(",")) if i != 4] for line in lines]
 
 
+@pytest.mark.long
 def test_killed_twice(interrupt_and_compare):
     interrupt_and_compare(2)
 

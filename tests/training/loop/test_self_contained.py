@@ -29,6 +29,7 @@ def folder(tmp_path):
     return tmp_path / "photos"
 
 
+@pytest.mark.long
 def test_a_run_whose_folder_is_gone(folder, tiny, tmp_path, capsys):
     run, photo = tmp_path / "run", tmp_path / "photo.png"
     config = tiny(

@@ -120,6 +120,7 @@ def test_a_cell_is_a_config_of_the_training_command():
         load_config("training/configs/ablation_position.py:none,huge")
 
 
+@pytest.mark.long
 def test_a_study_is_trained_scored_drawn_and_resumed(tmp_path, capsys):
     arguments = ["head", f"--workdir={tmp_path / 'study'}", "--cells=token,gap", *TINY]
     arguments.append(f"--config.data_dir={tmp_path / 'data'}")

@@ -136,9 +136,9 @@ class RunDirectory:
 
     def close(self) -> None:
         """Closes what `open` opened, if it did."""
-        if self._metrics is not None:
-            self._metrics.close()
-            self._events.close()
+        for opened in (self._metrics, self._events):
+            if opened is not None:
+                opened.close()
 
 
 def _scalar_metadata():

@@ -71,7 +71,8 @@ class Checkpoints:
     def restore(self) -> int | None:
         """Restores the newest state that can be read.
 
-        A damaged state is reported, set aside under another name, and the one before is used.
+        A damaged state is reported, set aside under another name, and the one before is used. One
+        that a killed process had not finished counts for nothing.
 
         Returns:
             Its step, or None in a folder without states.
@@ -89,12 +90,15 @@ class Checkpoints:
                 restored = tf.train.Checkpoint(**self._state).restore(path)
                 restored.assert_existing_objects_matched().expect_partial()
             except (tf.errors.OpError, ValueError, AssertionError) as error:
+                paths.pop()
+                if os.path.isdir(f"{path}_temp"):  # its parts were still being joined
+                    continue
                 logger.error(
                     "The checkpoint %s cannot be read (%s). Using the one before.",
                     os.path.join(self.directory, os.path.basename(path)),
                     first_line(error),
                 )
-                damaged.append(paths.pop())
+                damaged.append(path)
                 continue
             if self.writes:
                 self._set_aside(damaged)

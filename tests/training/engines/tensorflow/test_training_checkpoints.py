@@ -87,6 +87,14 @@ def test_remains_of_the_first_state_are_removed(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_first_state_whose_parts_were_being_joined_is_removed(tmp_path):
+    (tmp_path / "checkpoint-60_temp").mkdir()
+    (tmp_path / "checkpoint-60.data-00000-of-00001").write_bytes(b"whole")
+    (tmp_path / "checkpoint-60.index").write_bytes(b"half")
+    assert Checkpoints(tmp_path, state_of(0)).restore() is None
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("content", [None, b"", b"model_checkpoint_path: 5", b"\xff{"])
 def test_the_list_of_states_is_missing_or_damaged(content, tmp_path):
     state = state_of(0)

@@ -38,6 +38,7 @@ def test_a_model_that_there_is_not_is_bad_use(command, capsys):
     assert capsys.readouterr().err.startswith("error: Expected a model's name, one of ViT-Ti/16")
 
 
+@pytest.mark.long
 def test_bad_use_is_one_line_without_tensorflows():
     environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
     command = [sys.executable, "-m", "benchmarks", "model", "--model", "ViT-Q/16"]

@@ -8,6 +8,7 @@ from benchmarks.libraries.image_pipelines import PIPELINES
 NAMES = [f"{kind}: {name}" for kind, makers in PIPELINES.items() for name in makers]
 
 
+@pytest.mark.long
 def test_the_table_compares_every_pipeline(tmp_path, capsys):
     rng = np.random.default_rng(0)
     for number in range(4):

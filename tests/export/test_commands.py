@@ -82,6 +82,7 @@ def test_help_is_quick_because_it_imports_nothing():
         assert result.stdout.splitlines()[-1] == "[] 0"
 
 
+@pytest.mark.long
 def test_hub_from_a_run_knows_labels_and_loss_and_is_verified(
     run_directory, model, pictures, tmp_path, capsys
 ):
@@ -124,6 +125,7 @@ def test_tflite_from_a_keras_file(run_directory, pictures, data, tmp_path):
     assert set(signatures) == {"serving_default", "batch_2", "batch_4", "feature_vector"}
 
 
+@pytest.mark.long
 def test_a_page_from_a_run_has_its_names_and_images(run_directory, tmp_path, monkeypatch, capsys):
     try:
         litert_js()

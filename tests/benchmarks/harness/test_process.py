@@ -22,6 +22,7 @@ def task():
     }
 
 
+@pytest.mark.long
 def test_a_process_measures_until_it_takes_too_much(task):
     # 2^17 images of 32 pixels are 1.5 GiB before any of them is looked at.
     with Process(BATCH_RATE, {**task, "train": True}, threads=1, memory=3 * 2**29) as process:
@@ -38,6 +39,7 @@ def test_memory_is_that_of_the_process_alone():
         assert 2**22 < process.facts["memory"] < 2**27
 
 
+@pytest.mark.long
 def test_a_process_that_fails_otherwise_says_why(task):
     with pytest.raises(ProcessError, match="ViT-Z/16") as error:
         Process(BATCH_RATE, {**task, "model": "ViT-Z/16"})

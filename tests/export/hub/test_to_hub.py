@@ -122,6 +122,7 @@ def test_bytes_of_another_size_are_resized(model, module):
     np.testing.assert_allclose(answer["logits"], expected(model, resized[None].numpy()), atol=1e-5)
 
 
+@pytest.mark.long
 def test_a_model_that_knows_its_classes_and_photos_hands_them_over(make_vit, tmp_path):
     model = make_vit()
     model.class_names = LABELS

@@ -110,6 +110,7 @@ def test_blocks_give_what_single_reads_give(batches, monkeypatch, start_step, mi
     assert_equal(read_together, batches(40, **options))
 
 
+@pytest.mark.long
 def test_any_step_continues_the_run(batches):
     whole = batches(60)
     for step in (1, 33, 55):
@@ -145,6 +146,7 @@ def test_a_window_takes_a_request_a_block(batches, monkeypatch):
     assert len(singles) <= 3 * 6
 
 
+@pytest.mark.long
 def test_a_damaged_record_costs_its_block_nothing(batches, digits_dir, tmp_path):
     whole = batches(42)
     shutil.copytree(digits_dir, tmp_path, dirs_exist_ok=True)

@@ -296,6 +296,7 @@ def test_a_pipeline_feeds_a_mirrored_strategy(train):
     assert_equal(take(train(), 1), [{k: v.numpy() for k, v in next(iter(distributed)).items()}])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("start_step", [0, 10**9])
 def test_three_hundred_million_examples_take_no_table(launch, start_step):
     process = launch("-m", "tests.training.processes.large_dataset", start_step)

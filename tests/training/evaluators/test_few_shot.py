@@ -101,6 +101,7 @@ def test_evaluator_during_training_sees_the_weights_of_the_moment(data_dir):
     assert dict(evaluator.run(model))["few_shot/digits_25"] == pytest.approx(0.1, abs=0.02)
 
 
+@pytest.mark.long
 def test_a_run_logs_few_shot_accuracy(data_dir, tmp_path):
     config = default_config()
     config.model = {

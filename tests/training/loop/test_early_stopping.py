@@ -69,6 +69,7 @@ def test_a_run_that_ended_is_not_trained_again(run, config):
     assert (workdir / "metrics.csv").read_text() == before
 
 
+@pytest.mark.long
 def test_a_resumed_run_ends_where_it_would_have(
     run, config, tmp_path, monkeypatch, final_state, assert_same
 ):

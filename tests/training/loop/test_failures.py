@@ -116,6 +116,7 @@ def test_unreadable_image_names_the_step(tiny, broken_data, tmp_path):
         trainer.train(tiny(data_dir=broken_data), tmp_path / "run")
 
 
+@pytest.mark.long
 def test_unreadable_images_can_be_skipped(tiny, broken_data, tmp_path, caplog):
     config = tiny(data_dir=broken_data, on_error="skip", total_steps=20)
     metrics = trainer.train(config, tmp_path / "run")
@@ -123,6 +124,7 @@ def test_unreadable_images_can_be_skipped(tiny, broken_data, tmp_path, caplog):
     assert "unreadable images are skipped, such as" in caplog.text
 
 
+@pytest.mark.long
 def test_a_damaged_photo_is_named_and_where_all_are_it_is_said(tiny, tmp_path):
     for name in "ab":
         (tmp_path / "photos" / name).mkdir(parents=True)

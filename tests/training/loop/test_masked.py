@@ -34,6 +34,7 @@ def losses(run):
         return [float(row["loss"]) for row in csv.DictReader(file)]
 
 
+@pytest.mark.long
 def test_a_run_learns_reproducibly_and_is_fine_tuned(tmp_path):
     run = tmp_path / "masked"
     trainer.train(tiny(tmp_path / "data"), run)

@@ -75,6 +75,7 @@ def test_killed_ten_times(interrupt_and_compare):
     interrupt_and_compare(10)
 
 
+@pytest.mark.long
 def test_stopped_by_a_scheduler(
     uninterrupted, tiny, launch, train_command, tmp_path, final_state, assert_same
 ):

@@ -149,6 +149,7 @@ def test_a_study_is_trained_scored_drawn_and_resumed(tmp_path, capsys):
     assert "2/2 gap, seed 0" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_early_stopping_scores_the_best_weights(tmp_path):
     arguments = ["data_size", f"--workdir={tmp_path / 'study'}", "--cells=b_30", *TINY]
     arguments.append(f"--config.data_dir={tmp_path / 'data'}")

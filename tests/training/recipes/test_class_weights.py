@@ -25,6 +25,7 @@ def test_balanced_weights_make_classes_count_alike(source):
     assert class_weights("balanced", source) == (0.75, 1.5)
 
 
+@pytest.mark.long
 def test_balanced_weights_of_a_prepared_data_set(data_dir):
     source = random_access.open_source("digits", "train", data_dir)
     weights = np.array(class_weights("balanced", source))

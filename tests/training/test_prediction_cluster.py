@@ -47,7 +47,7 @@ def contents(folder):
 def test_a_cluster_on_this_machine(command, expected, tmp_path, launch):
     for written in (8, 0):
         process = launch(*command(f"--shards={tmp_path / 'out'}", "--cluster=local"))
-        output, _ = process.communicate(timeout=300)
+        output, _ = process.communicate(timeout=900)
         assert process.returncode == 0, output
         assert f"Wrote {written} shards" in output
         assert contents(tmp_path / "out") == expected
@@ -71,7 +71,7 @@ def test_a_node_that_is_killed_in_the_middle(command, expected, tmp_path, launch
         cluster.add_node(**node("no"))
         cluster.add_node(**node("yes"))
         process = launch(*command(f"--shards={tmp_path / 'out'}", f"--cluster={cluster.address}"))
-        output, _ = process.communicate(timeout=300)
+        output, _ = process.communicate(timeout=900)
     finally:
         cluster.shutdown()
     assert process.returncode == 0, output
@@ -83,6 +83,6 @@ def test_a_node_that_is_killed_in_the_middle(command, expected, tmp_path, launch
 
 def test_what_does_not_answer(command, tmp_path, launch):
     process = launch(*command(f"--shards={tmp_path / 'out'}", "--cluster=127.0.0.1:1"))
-    output, _ = process.communicate(timeout=300)
+    output, _ = process.communicate(timeout=900)
     assert process.returncode == 2
     assert "Nothing answers at 127.0.0.1:1" in output

@@ -6,7 +6,6 @@ the process, a SIGKILL in the third epoch, resumption, evaluation on 50,000 imag
 beside that of the same model on images that the system holds in memory. `--part=50` is a fiftieth.
 """
 
-import csv
 import os
 import pathlib
 import signal
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import planted_classes
 from benchmarks.harness import machine, options
+from training.reporting.read_metrics import metric_rows
 
 TRAIN, VALIDATION, CLASSES, SHARDS = 1_281_167, 50_000, 1000, 1024
 # Few enough that the system holds them.
@@ -140,7 +140,7 @@ def watch(
     seen, peak = [], 0
     with subprocess.Popen([*command, *more]) as process:
         while process.poll() is None:
-            peak = max(peak, _peak(process.pid))
+            peak = max(peak, machine.peak_memory_of(process.pid))
             written = rows(run)
             # A run that resumes drops the rows after its state.
             found = min(found, len(written))
@@ -162,29 +162,17 @@ def rows(run: pathlib.Path) -> list[dict[str, str]]:
     file = run / "metrics.csv"
     if not file.exists():
         return []
-    text = file.read_text()
-    return list(csv.DictReader(text[: text.rfind("\n") + 1].splitlines()))
-
-
-def _peak(process: int) -> int:
-    """Returns the most bytes that a process has held, or 0 once it is gone."""
-    for line in _read(process, "status").splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return 0
+    return metric_rows(file)
 
 
 def _cpu(process: int) -> float:
-    """Returns the seconds of processors that a process has used."""
-    fields = _read(process, "stat").rpartition(")")[2].split()
-    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
-
-
-def _read(process: int, name: str) -> str:
+    """Returns the seconds of processors that a process has used, or 0 once it is gone."""
     try:
-        return pathlib.Path(f"/proc/{process}/{name}").read_text()
+        text = pathlib.Path(f"/proc/{process}/stat").read_text()
     except OSError:
-        return ""
+        return 0.0
+    fields = text.rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def _expect(holds, what):

@@ -54,9 +54,8 @@ def _demand(chosen):
 
     rows = []
     for model in dict.fromkeys(name for row in paper.TABLE_3 for name in row.models):
-        macs = keras_vit.costs(model, num_classes=None).macs
-        # Two operations per multiplication, three passes.
-        operations = 6 * macs * paper.TABLE_3_BATCH_SIZE
+        costs = keras_vit.costs(model, num_classes=None)
+        operations = 1e18 * costs.exaflops(paper.TABLE_3_BATCH_SIZE)
         seconds = operations / (chosen.chips * roofline.CHIPS[chosen.chip].flops)
         images = paper.TABLE_3_BATCH_SIZE / seconds
         rows.append(

@@ -20,7 +20,7 @@ from export.tflite.to_tflite import to_tflite
 from export.verification.report import Report
 from export.verification.runtimes.runtime_table import ONNX, RUNTIMES, TFLITE
 from export.verification.verify import verify
-from training.io.atomic import whole_file
+from training.io.atomic import write_text
 from training.reporting.table import Table
 
 IMAGES = 3
@@ -76,8 +76,7 @@ def _read(file):
 
 def _write(file, cells):
     if file:
-        with whole_file(file) as temporary:
-            temporary.write_text(json.dumps(cells, indent=1))
+        write_text(file, json.dumps(cells, indent=1))
 
 
 def _cells(

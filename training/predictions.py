@@ -116,8 +116,11 @@ def probabilities_of(
 
 def _read(files, preprocess, unreadable):
     """Returns the files that can be read, and their images."""
-    if unreadable is None:
+    try:
         return files, read_images(files, preprocess)
+    except (ValueError, OSError):
+        if unreadable is None:
+            raise
     read, images = [], []
     for file in files:
         try:

@@ -44,10 +44,19 @@ def describe(threads: int | None = None) -> str:
 
 def peak_memory() -> int:
     """Returns the most memory that this process has held, in bytes."""
-    try:
-        with open("/proc/self/status", encoding="utf-8") as file:
-            (peak,) = (line for line in file if line.startswith("VmHWM:"))
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # On Linux `ru_maxrss` would count what the parent held when it started this process.
-    return int(peak.split()[1]) * 1024
+    return peak_memory_of("self") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def peak_memory_of(process: int | str) -> int:
+    """Returns the most memory that a process has held, in bytes: 0 once it is gone, or off Linux.
+
+    Args:
+        process: its number, or "self".
+    """
+    try:
+        with open(f"/proc/{process}/status", encoding="utf-8") as file:
+            peaks = [line for line in file if line.startswith("VmHWM:")]
+    except OSError:
+        return 0
+    return int(peaks[0].split()[1]) * 1024 if peaks else 0

@@ -142,8 +142,9 @@ def _read_index(path: str, size: int) -> np.ndarray | None:
     with tf.io.gfile.GFile(path + _INDEX, "rb") as file:
         content = file.read()
     try:
-        *found, end = np.load(io.BytesIO(content)).tolist()
-    except (ValueError, EOFError, TypeError) as error:
+        found = np.load(io.BytesIO(content))
+        end = int(found[-1])
+    except (ValueError, EOFError, TypeError, IndexError) as error:
         raise ValueError(
             f"Expected the index of records in {path + _INDEX}, which is damaged. Write it again "
             "with: python -m training data index"
@@ -153,7 +154,7 @@ def _read_index(path: str, size: int) -> np.ndarray | None:
             f"Expected {end} bytes in {path}, as its index says. Found {size}. Copy or prepare it "
             "again, then write its index with: python -m training data index"
         )
-    return np.asarray(found, np.int64)
+    return found[:-1].astype(np.int64)
 
 
 def _offsets(path: str, length: int) -> np.ndarray:

@@ -12,6 +12,8 @@ import math
 
 import tensorflow as tf
 
+from training.data.traced_once import traced_once
+
 # Each digit changes at every second. Neighbors of six examples are independent from 16 on, those of
 # a hundred already from six on.
 _ROUNDS = 16
@@ -31,19 +33,27 @@ def permute(places: tf.Tensor, *, epoch: tf.Tensor, num_examples: int, seed: int
         Indices of examples, int64 (n,); over all places of an epoch, a permutation.
     """
     rights = math.isqrt(num_examples - 1) + 1
-    lefts = -(-num_examples // rights)
-    key = _mix(_mix(tf.cast(epoch, tf.uint64) + _number(_GOLDEN_RATIO)) + _number(seed))
+    numbers = (seed, num_examples, -(-num_examples // rights), rights)
+    return _walk(places, epoch, *map(_number, numbers))
+
+
+@traced_once(*[tf.TensorSpec((None,), tf.int64)] * 2, *[tf.TensorSpec((), tf.uint64)] * 4)
+def _walk(places, epoch, seed, num_examples, lefts, rights):
+    key = _mix(_mix(tf.cast(epoch, tf.uint64) + _number(_GOLDEN_RATIO)) + seed)
 
     def network(numbers):
-        left, right = numbers // _number(rights), numbers % _number(rights)
-        for turn in range(0, _ROUNDS, 2):
-            left = (left + _hash(key, turn, right) % _number(lefts)) % _number(lefts)
-            right = (right + _hash(key, turn + 1, left) % _number(rights)) % _number(rights)
-        return left * _number(rights) + right
+        def two_rounds(turn, left, right):
+            left = (left + _hash(key, turn, right) % lefts) % lefts
+            right = (right + _hash(key, turn + _number(1), left) % rights) % rights
+            return turn + _number(2), left, right
+
+        state = (_number(0), numbers // rights, numbers % rights)
+        _, left, right = tf.while_loop(lambda turn, *_: turn < _number(_ROUNDS), two_rounds, state)
+        return left * rights + right
 
     def walk(numbers, beyond):
         numbers = tf.where(beyond, network(numbers), numbers)
-        return numbers, numbers >= _number(num_examples)
+        return numbers, numbers >= num_examples
 
     # Once for all, and again for those beyond the examples.
     numbers, _ = tf.while_loop(
@@ -54,9 +64,9 @@ def permute(places: tf.Tensor, *, epoch: tf.Tensor, num_examples: int, seed: int
     return tf.cast(numbers, tf.int64)
 
 
-def _hash(key: tf.Tensor, turn: int, digit: tf.Tensor) -> tf.Tensor:
+def _hash(key: tf.Tensor, turn: tf.Tensor, digit: tf.Tensor) -> tf.Tensor:
     # A digit has 31 bits: turn and digit are one number, and no two of an epoch are the same.
-    return _mix(tf.bitwise.bitwise_xor(key, _number(turn << 32) + digit))
+    return _mix(tf.bitwise.bitwise_xor(key, tf.bitwise.left_shift(turn, _number(32)) + digit))
 
 
 def _mix(numbers: tf.Tensor) -> tf.Tensor:

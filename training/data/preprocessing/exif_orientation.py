@@ -6,6 +6,8 @@ from 1 to 8 that says how to turn it.
 
 import tensorflow as tf
 
+from training.data.traced_once import traced_once
+
 # Where EXIF stands in the files of cameras, phones and editors: in a segment near the beginning.
 _SEARCHED = 1200
 # The directory of TIFF fields that follows: a count, then 12 bytes each. Field 0x112, one number
@@ -20,6 +22,7 @@ _PATTERN = (
 _TRANSPOSED, _ROWS_REVERSED, _COLUMNS_REVERSED = (5, 6, 7, 8), (3, 4, 7, 8), (2, 3, 6, 7)
 
 
+@traced_once(tf.TensorSpec((), tf.string))
 def exif_orientation(encoded: tf.Tensor) -> tf.Tensor:
     """Returns the orientation of the JPEG or PNG in a string scalar, int32; 1 where it has none."""
     head = tf.strings.substr(encoded, 0, _SEARCHED)
@@ -34,14 +37,18 @@ def turned_upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
     """Returns a photo as it was seen.
 
     Args:
-        image: (height, width, channels).
+        image: uint8 (height, width, channels).
         orientation: int32 scalar, 1 to 8.
     """
 
+    return tf.ensure_shape(_turned_upright(image, orientation), (None, None, image.shape[2]))
+
+
+@traced_once(tf.TensorSpec((None, None, None), tf.uint8), tf.TensorSpec((), tf.int32))
+def _turned_upright(image, orientation):
     def turned(image, numbers, turn):
         wanted = tf.reduce_any(orientation == tf.constant(numbers))
-        result = tf.cond(wanted, lambda: turn(image), lambda: image)
-        return tf.ensure_shape(result, (None, None, image.shape[2]))
+        return tf.cond(wanted, lambda: turn(image), lambda: image)
 
     image = turned(image, _TRANSPOSED, lambda image: tf.transpose(image, (1, 0, 2)))
     image = turned(image, _ROWS_REVERSED, lambda image: image[::-1])

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from training.data.preprocessing.gif_pixels import gif_pixels
 from training.data.require_in_graph import require
+from training.data.traced_once import traced_once
 
 # An image larger than this is an error of its file or of the operations, not a photograph: without
 # a limit, resize_small of a 1×5000 image would ask for gigabytes.
@@ -24,11 +25,16 @@ def within_pixel_limit(encoded: tf.Tensor) -> tf.Tensor:
     Raises:
         tf.errors.InvalidArgumentError: for more pixels. What is no image is left to the decoder.
     """
-    sizes = tf.cond(tf.io.is_jpeg(encoded), lambda: _jpeg(encoded), lambda: _other(encoded))
+    sizes = _sizes(encoded)
     pixels = tf.abs(sizes[0]) * tf.abs(sizes[1])
     message = f"Expected an image of at most {MAX_PIXELS} pixels. Received one of this size:"
     with tf.control_dependencies([require(pixels <= MAX_PIXELS, message, sizes)]):
         return tf.identity(encoded)
+
+
+@traced_once(tf.TensorSpec((), tf.string))
+def _sizes(encoded):
+    return tf.cond(tf.io.is_jpeg(encoded), lambda: _jpeg(encoded), lambda: _other(encoded))
 
 
 def _jpeg(encoded):

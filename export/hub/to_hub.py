@@ -142,10 +142,6 @@ def _endpoint_model(model, resolution):
     return keras.Model(model.input, tensors)
 
 
-def _infer(model, images, training):
-    return model(images * 2.0 - 1.0, training=training)
-
-
 def _reusable(model, spec, modes=(False, True)):
     """Returns an object with the interface of a reusable SavedModel around `model`.
 
@@ -161,8 +157,15 @@ def _reusable(model, spec, modes=(False, True)):
     ]
 
     @tf.function(autograph=False)
+    def infer(images, training):
+        return model(images * 2.0 - 1.0, training=training)
+
+    # Saving traces anew what it saves, which is only a call of these.
+    traced = {training: infer.get_concrete_function(spec, training) for training in modes}
+
+    @tf.function(autograph=False)
     def call(images, training=False):
-        return _infer(model, images, training)
+        return traced[training](images)
 
     for training in modes:
         call.get_concrete_function(spec, training=training)

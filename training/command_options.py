@@ -5,7 +5,7 @@ SOURCE          the model: a run directory, a .keras file, the directory of a TF
                 the file or published name of a checkpoint
 --image_size    in pixels, of a checkpoint's model
 --config        FILE[:ARGUMENT] of what is trained; --config.KEY=VALUE changes one value of it
---workdir       where runs are written, and gone on with when they were interrupted: a local folder
+--workdir       where runs are written, and gone on with when they were interrupted
 --output        where anything else is written
 --dataset, --split, --data_dir, --preprocess, --batch_size      what is read, and how
 """
@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from ml_collections import ConfigDict
 
 from training.errors import UsageError
-from training.io.local_path import any_path, local_path
+from training.io.local_path import any_path
 
 _OVERRIDE = re.compile(r"--?config\.")
 
@@ -90,12 +90,11 @@ class CommandParser(argparse.ArgumentParser):
         """Adds --data_dir."""
         self.add_argument("--data_dir", metavar="DIR", help="folder of prepared data sets")
 
-    def add_run(self, config: bool = True, remote: bool = False) -> None:
+    def add_run(self, config: bool = True) -> None:
         """Adds the options of training.
 
         Args:
             config: whether --config names the config; some commands make their own.
-            remote: whether --workdir may be in a store.
         """
         self._takes_overrides = True
         if config:
@@ -106,7 +105,7 @@ class CommandParser(argparse.ArgumentParser):
         self.add_argument(
             "--workdir",
             metavar="DIR",
-            type=any_path if remote else local_path,
+            type=any_path,
             required=True,
             help="where runs are written",
         )
@@ -136,7 +135,7 @@ class CommandParser(argparse.ArgumentParser):
                     f"Expected one SOURCE. Received: {options.source} and {options.checkpoint}"
                 )
             if options.checkpoint:
-                options.source = options.checkpoint
+                options.source, options.checkpoint = options.checkpoint, None
             elif options.source is None:
                 options.source, options.model = options.model, None
             if not options.source:

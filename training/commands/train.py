@@ -21,7 +21,7 @@ from training.io.quiet_tensorflow import import_tensorflow
 
 def _parser():
     parser = CommandParser("python -m training train", __doc__)
-    parser.add_run(remote=True)
+    parser.add_run()
     return parser
 
 

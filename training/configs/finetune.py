@@ -16,7 +16,6 @@ Everything else is overridden as usual, for example `--config.optimizer.base_lr=
 `--config.accumulation_steps=8` where a batch of 512 does not fit.
 """
 
-import pathlib
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -24,6 +23,7 @@ from ml_collections import ConfigDict
 from training import tables_2_to_9
 from training.config_file_argument import parse_argument
 from training.config_keys import default_config
+from training.io.local_path import any_path
 from training.io.model_source import saved_arguments
 
 # The paper gives no rate per data set; this one is tried on every data set of Table 4.
@@ -119,7 +119,7 @@ def architecture_of(model: str) -> tuple[dict[str, Any], str]:
     if architecture is None:
         return {"name": model} | _dropout(model), ""
     kept = {k: v for k, v in architecture.items() if k not in _PRE_TRAINING_HEAD}
-    return kept | _dropout(kept.get("name", "")), str(pathlib.Path(model))
+    return kept | _dropout(kept.get("name", "")), str(any_path(model))
 
 
 def _dropout(name):

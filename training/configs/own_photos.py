@@ -15,8 +15,6 @@ Keys:
 Everything else is overridden as usual, for example `--config.batch_size=16`.
 """
 
-import pathlib
-
 from ml_collections import ConfigDict
 
 from keras_vit.checkpoints.published import published
@@ -24,6 +22,7 @@ from training import tables_2_to_9
 from training.config_file_argument import parse_options
 from training.config_keys import default_config
 from training.configs import finetune
+from training.io.local_path import any_path, is_remote
 
 HELD_OUT = ("test", "validation", "valid", "val", "dev")
 # For batches of 32, of the rates that the paper's sweeps try.
@@ -70,7 +69,8 @@ def get_config(arg: str = "") -> ConfigDict:
 
 
 def _path_of(folder):
-    return pathlib.Path(folder.strip().removeprefix("folder:")).expanduser().absolute()
+    path = any_path(folder.strip().removeprefix("folder:") or ".")
+    return path if is_remote(path) else path.absolute()
 
 
 def _shares():

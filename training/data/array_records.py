@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from training.data.record_ranges import RecordRanges
-from training.errors import UsageError
+from training.errors import UsageError, first_line
 from training.io.local_path import is_remote
 
 # For single records rather than a file from end to end.
@@ -22,13 +22,15 @@ def reader(
     """Returns how ArrayRecord files are read: `record` and `records` of `random_access.Source`.
 
     Raises:
-        UsageError: if the files are remote, or ArrayRecord is not installed.
-        ValueError: if a file is cut short or holds another number of records.
+        UsageError: if the files are in a store but gs://, or ArrayRecord is not installed.
+        ValueError: if a file cannot be read, is cut short or holds another number of records.
     """
-    if any(map(is_remote, ranges.files)):
+    elsewhere = [path for path in ranges.files if is_remote(path) and not path.startswith("gs://")]
+    if elsewhere:
         raise UsageError(
-            f"Expected ArrayRecord files of this machine. Received: {ranges.files[0]}. Mount the "
-            "bucket, or prepare the data set as TFRecord files."
+            f"Expected ArrayRecord files of this machine or of gs://. Received: {elsewhere[0]}. "
+            "Copy or mount them, or prepare the data set as TFRecord files, for which there is: "
+            "python -m training data index"
         )
     opened: dict[int, Any] = {}
     lock = threading.Lock()
@@ -75,9 +77,28 @@ def _module() -> Any:
 
 def _open(path: str, length: int) -> Any:
     found = _module().ArrayRecordReader(path, options=_OPTIONS)
-    if not found.ok() or found.num_records() != length:
+    if not found.ok():
+        raise ValueError(f"{path} cannot be read: {_failure(found)}. {_what_to_do(path)}")
+    if found.num_records() != length:
         raise ValueError(
             f"Expected {length} records in {path}. Found {found.num_records()}. The copy is "
             "damaged: prepare the data set again."
         )
     return found
+
+
+def _failure(reader: Any) -> str:
+    try:
+        reader.close()
+    except RuntimeError as error:
+        return first_line(error)
+    return "for no known reason"
+
+
+def _what_to_do(path: str) -> str:
+    if is_remote(path):
+        return (
+            "Check the name of the bucket, that this machine may read it, and that array-record is "
+            "0.8.3 or newer, or copy the file."
+        )
+    return "The copy is damaged: prepare the data set again."

@@ -20,7 +20,7 @@ import pathlib
 from typing import NamedTuple
 
 from training.io import image_files
-from training.io.local_path import local_path
+from training.io.local_path import any_path, is_remote
 
 # A run opens a folder several times, and is warned once.
 _warn_once = functools.cache(logging.getLogger(__name__).warning)
@@ -28,7 +28,6 @@ _warn_once = functools.cache(logging.getLogger(__name__).warning)
 SPLIT_NAMES = ("train", "validation", "valid", "val", "dev", "test")
 # Or nearly so: read as classes, these would train a model that tells splits apart.
 _LIKE_SPLITS = (*SPLIT_NAMES, "training", "testing", "eval", "evaluation")
-UNREADABLE = (".arw", ".avif", ".cr2", ".cr3", ".dng", ".heic", ".heif", ".jxl", ".nef")
 
 
 class ImageFolder(NamedTuple):
@@ -49,7 +48,7 @@ def scan(root: str | os.PathLike) -> ImageFolder:
     """Lists the images below `root`.
 
     Raises:
-        UsageError: if `root` is in a store.
+        UsageError, TrainingError: if `root` is in a store that refuses or fails.
         FileNotFoundError: if it does not exist.
         ValueError: if `root` is empty, if splits and other folders lie side by side, if there
             are no class sub-folders with images, or if the name of a class is not a line of text.
@@ -59,10 +58,19 @@ def scan(root: str | os.PathLike) -> ImageFolder:
             f"Expected the path of a folder of images. Received: {os.fspath(root)!r}. Name one, "
             "such as folder:/data/birds, or folder:. for the current folder."
         )
-    root = local_path(root).absolute()
+    root = any_path(root)
+    if is_remote(root):
+        # Slow to import, and what most commands never need.
+        from training.io import remote_files
+
+        return remote_files.attempt(lambda: _scan(root), f"{root} cannot be read")
+    return _scan(root.absolute())
+
+
+def _scan(root: pathlib.Path) -> ImageFolder:
     if not root.is_dir():
         raise FileNotFoundError(f"Expected a folder of images. {root} does not exist.")
-    names = _sub_folders(root)
+    names = image_files.sub_folders(root)
     others = [name for name in names if name not in SPLIT_NAMES]
     if others and all(name.lower() in _LIKE_SPLITS for name in names):
         raise ValueError(
@@ -87,7 +95,7 @@ def scan(root: str | os.PathLike) -> ImageFolder:
     else:
         split_roots = {"train": root}
     class_names = tuple(
-        sorted({name for path in split_roots.values() for name in _sub_folders(path)})
+        sorted({name for path in split_roots.values() for name in image_files.sub_folders(path)})
     )
     for name in class_names:
         text = name.encode(errors="replace").decode()
@@ -101,7 +109,7 @@ def scan(root: str | os.PathLike) -> ImageFolder:
         split: sorted(
             (
                 (file.relative_to(root).as_posix(), labels[name])
-                for name in _sub_folders(path)
+                for name in image_files.sub_folders(path)
                 for file in image_files.images_below(path / name)
             ),
             # Any bytes can be a name.
@@ -125,18 +133,10 @@ def scan(root: str | os.PathLike) -> ImageFolder:
     return ImageFolder(root, class_names, splits)
 
 
-def _sub_folders(path: pathlib.Path) -> list[str]:
-    return sorted(
-        child.name
-        for child in path.iterdir()
-        if child.is_dir() and not image_files.is_hidden(child.name)
-    )
-
-
 def _unreadable_below(root: pathlib.Path) -> str:
     """Returns how many images there are of each format that is not read, "3 .webp", or ""."""
     suffixes = (file.suffix.lower() for file in image_files.files_below(root))
-    counts = collections.Counter(suffix for suffix in suffixes if suffix in UNREADABLE)
+    counts = collections.Counter(suffix for suffix in suffixes if suffix in image_files.UNREADABLE)
     return ", ".join(f"{count} {suffix}" for suffix, count in sorted(counts.items()))
 
 
@@ -148,9 +148,11 @@ def _warn_of_places(root, split_roots):
                 "%s: %d images beside the folders of classes, such as %s, are not read.",
                 *(path, len(loose), loose[0]),
             )
-    first, *others = [path / name for path in split_roots.values() for name in _sub_folders(path)]
-    below = _sub_folders(first)
-    if not (below and others and all(_sub_folders(other) == below for other in others)):
+    first, *others = [
+        path / name for path in split_roots.values() for name in image_files.sub_folders(path)
+    ]
+    below = image_files.sub_folders(first)
+    if not (below and others and all(image_files.sub_folders(other) == below for other in others)):
         return
     if not any(map(_images_in, [first, *others])):
         _warn_once(

@@ -5,6 +5,7 @@ are, byte for byte, and the set is read as `tfds:NAME`.
 """
 
 import csv
+import io
 import os
 import pathlib
 import re
@@ -14,7 +15,8 @@ import tempfile
 from training.data import image_folder, tfds_folder
 from training.data.image_folder import ImageFolder
 from training.errors import UsageError
-from training.io.local_path import is_remote, local_path
+from training.io.local_path import any_path, is_remote
+from training.io.text_lines import read_text
 
 VERSION = "1.0.0"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -30,7 +32,8 @@ def prepare_photos(
 
     Args:
         source: `folder:/path` with a sub-folder for each class, or `csv:/file.csv` with the columns
-            `path` (relative to the file), `label` and, if there are several splits, `split`.
+            `path` (relative to the file, or in a store), `label` and, if there are several splits,
+            `split`. Both may be in a store.
         name: of the data set, in lower case.
         data_dir: folder of prepared data sets; empty or None is the default of TFDS.
         num_shards: files of each split; by default as many as TFDS takes for its size.
@@ -77,9 +80,9 @@ def read_table(file: str | os.PathLike) -> ImageFolder:
     Raises:
         UsageError: if columns or rows are missing, or a file is not there.
     """
-    file = local_path(file)
+    file = any_path(file)
     splits: dict[str, list[tuple[str, str]]] = {}
-    with file.open(newline="", encoding="utf-8") as stream:
+    with io.StringIO(read_text(file), newline="") as stream:
         reader = csv.DictReader(stream)
         missing = {"path", "label"} - set(reader.fieldnames or ())
         if missing:
@@ -88,7 +91,7 @@ def read_table(file: str | os.PathLike) -> ImageFolder:
                 f"{' and no '.join(sorted(missing))}."
             )
         for row in reader:
-            if not (row["path"] and row["label"] and (file.parent / row["path"]).is_file()):
+            if not (row["path"] and row["label"] and _photo(file.parent, row["path"]).is_file()):
                 raise UsageError(
                     f"Expected the path of a photo and its label. Line {reader.line_num} of "
                     f"{file} has {row['path']!r} and {row['label']!r}."
@@ -103,6 +106,11 @@ def read_table(file: str | os.PathLike) -> ImageFolder:
         names,
         {split: [(path, numbers[label]) for path, label in rows] for split, rows in splits.items()},
     )
+
+
+def _photo(folder: pathlib.Path, name: str) -> pathlib.Path:
+    """Returns the path of a photo in `folder`, unless its name is an address in a store."""
+    return any_path(name) if is_remote(name) else folder / name
 
 
 def _write(photos: ImageFolder, name: str, data_dir: str, num_shards: int | None) -> str:
@@ -134,7 +142,7 @@ def _write(photos: ImageFolder, name: str, data_dir: str, num_shards: int | None
 
             def _generate_examples(self, rows):
                 for number, (path, label) in enumerate(rows):
-                    yield number, {"image": str(pathlib.Path(photos.root, path)), "label": label}
+                    yield number, {"image": _photo(photos.root, path), "label": label}
 
     Photos.name = name
     builder = Photos(data_dir=data_dir)

@@ -29,6 +29,11 @@ def write_index(name: str, data_dir: str | os.PathLike | None = None) -> int:
     if spec.folder:
         raise UsageError(f"Expected a prepared data set. Received: {name}, which needs no index.")
     found = dataset_lookup.locate(spec, data_dir)
+    if found.file_format != "tfrecord":
+        raise UsageError(
+            f"Expected TFRecord files. {found.directory} holds {found.file_format}, which needs no "
+            "index."
+        )
     builder = tfds.builder_from_directory(found.directory)
     paths = [str(path) for info in builder.info.splits.values() for path in info.filepaths]
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:

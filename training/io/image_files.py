@@ -11,6 +11,7 @@ from training.io.local_path import any_path, is_remote
 
 _JPEG = (".jfif", ".jpe", ".jpeg", ".jpg")
 EXTENSIONS = (".bmp", ".gif", *_JPEG, ".png", ".tif", ".tiff", ".webp")
+UNREADABLE = (".arw", ".avif", ".cr2", ".cr3", ".dng", ".heic", ".heif", ".jxl", ".nef")
 SYSTEM_FOLDERS = ("__MACOSX", "__pycache__", "$RECYCLE.BIN", "System Volume Information")
 
 
@@ -19,11 +20,31 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or name in SYSTEM_FOLDERS
 
 
+def sub_folders(folder: pathlib.Path) -> list[str]:
+    """Returns the names of the folders in `folder` but hidden ones, sorted."""
+    return sorted(
+        child.name for child in folder.iterdir() if not is_hidden(child.name) and _is_folder(child)
+    )
+
+
+def _is_folder(path):
+    # A store would be asked for each of a million photos.
+    if is_remote(path) and path.suffix.lower() in (*EXTENSIONS, *UNREADABLE):
+        return False
+    return path.is_dir()
+
+
 def files_below(folder: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
     """Yields the files in `folder` and its sub-folders but hidden ones, in any order.
 
     Pipes and devices, which may keep a reader waiting for ever, are no files.
+
+    Args:
+        folder: local, or in a store.
     """
+    if is_remote(folder):
+        yield from _files_in_store(any_path(folder))
+        return
     with os.scandir(os.fspath(folder)) as entries:
         for entry in entries:
             if is_hidden(entry.name):
@@ -40,6 +61,16 @@ def _is_file(entry):
     except OSError:
         # A link that leads to itself.
         return False
+
+
+def _files_in_store(folder):
+    for child in folder.iterdir():
+        if is_hidden(child.name):
+            continue
+        if _is_folder(child):
+            yield from _files_in_store(child)
+        else:
+            yield child
 
 
 def images_below(folder: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
@@ -82,21 +113,10 @@ def _list_store(path):
 
     def listed():
         if path.is_dir():
-            return sorted(_images_in_store(path))
+            return sorted(images_below(path))
         return [path] if path.exists() else None
 
     return remote_files.attempt(listed, f"{path} cannot be read")
-
-
-def _images_in_store(folder):
-    for child in folder.iterdir():
-        if is_hidden(child.name):
-            continue
-        # Whether it is a folder would be a request for each of a million.
-        if child.suffix.lower() in EXTENSIONS:
-            yield child
-        elif child.is_dir():
-            yield from _images_in_store(child)
 
 
 def read_images(files: Sequence[pathlib.Path], preprocess: str) -> np.ndarray:

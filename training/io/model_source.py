@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from training.io.local_path import any_path
 from training.io.run_config import read_run_config
 
 if typing.TYPE_CHECKING:
@@ -189,7 +190,7 @@ def saved_arguments(source: str | os.PathLike) -> dict[str, Any] | None:
     Raises:
         ValueError: if the file holds a model of another class.
     """
-    path = pathlib.Path(source)
+    path = any_path(source)
     if (path / "config.json").is_file():
         return read_run_config(path / "config.json")["model"]
     if path.suffix != ".keras" or not path.is_file():
@@ -206,7 +207,7 @@ def saved_arguments(source: str | os.PathLike) -> dict[str, Any] | None:
 def _saved_config(file: pathlib.Path) -> dict[str, Any]:
     """Returns the `config.json` in a `.keras` file."""
     try:
-        with zipfile.ZipFile(file) as archive:
+        with file.open("rb") as stream, zipfile.ZipFile(stream) as archive:
             saved = json.loads(archive.read("config.json"))
         if isinstance(saved["config"], dict):
             return saved

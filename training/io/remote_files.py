@@ -84,6 +84,15 @@ def remove(file: epath.Path) -> None:
     attempt(lambda: file.unlink(missing_ok=True), f"{file} cannot be removed")
 
 
+def remove_folder(folder: epath.Path) -> None:
+    """Removes a remote folder with all that is in it, unless it is gone.
+
+    Raises:
+        UsageError, TrainingError: as `attempt`.
+    """
+    attempt(lambda: folder.rmtree(missing_ok=True), f"{folder} cannot be removed")
+
+
 def attempt(action: Callable[[], Result], failure: str) -> Result:
     """Returns what `action` returns, tried again after failures that may pass.
 

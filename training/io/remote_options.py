@@ -15,6 +15,8 @@ _CHANGED = ("run", "cache_dir")
 _LEFT = ("workdir", "data_dir", "dataset", "config", "overrides", "shards")
 # With --shards these as well: more than a copy could hold, and other machines read them too.
 _LEFT_FOR_SHARDS = ("source", "photos")
+# With --workdir this too: it goes into configs, which are the same when a run is resumed.
+_LEFT_FOR_RUNS = ("source",)
 # Of a run, what is large and needed by resumption alone.
 _SKIPPED = ("checkpoints/", "tensorboard/")
 
@@ -33,8 +35,10 @@ def local_options(options: argparse.Namespace) -> Iterator[None]:
     """
     before = dict(vars(options))
     with contextlib.ExitStack() as stack:
-        left = (*_LEFT, *_LEFT_FOR_SHARDS) if before.get("shards") else _LEFT
-        for name in before.keys() - set(left):
+        left = {*_LEFT}
+        left.update(_LEFT_FOR_SHARDS if before.get("shards") else ())
+        left.update(_LEFT_FOR_RUNS if before.get("workdir") else ())
+        for name in before.keys() - left:
             setattr(options, name, _local(stack, name, before[name]))
         try:
             yield
@@ -43,8 +47,10 @@ def local_options(options: argparse.Namespace) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def local_file(name: str) -> Iterator[str]:
-    """Yields the path of a local copy of a file, which is `name` itself unless it is remote.
+def local_file(name: str | os.PathLike) -> Iterator[str]:
+    """Yields the path of a local copy of a file or folder: `name` itself unless it is remote.
+
+    States and events of a run are left out.
 
     Raises:
         UsageError, TrainingError: as `training.io.remote_files.attempt`.

@@ -2,10 +2,10 @@
 
 import json
 import os
-import pathlib
 from typing import Any
 
 from training import config_keys
+from training.io.local_path import any_path
 
 
 def read_run_config(file: str | os.PathLike) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def read_run_config(file: str | os.PathLike) -> dict[str, Any]:
         OSError: if it cannot be read.
     """
     try:
-        config = json.loads(pathlib.Path(file).read_text(encoding="utf-8"))
+        config = json.loads(any_path(file).read_text(encoding="utf-8"))
         wrong = config_keys.wrong_type(config)
     except (ValueError, RecursionError) as error:
         wrong = str(error)

@@ -151,8 +151,10 @@ def _score(file, config, few_shot_task):
     from training.evaluators import few_shot, least_squares, speed
     from training.evaluators.frozen_model import freeze
     from training.io.model_source import load_model
+    from training.io.remote_options import local_file
 
-    model = load_model(file).model
+    with local_file(file) as copy:
+        model = load_model(copy).model
     found = few_shot.evaluate(
         freeze(model, model.name, identified=False),
         few_shot.Task(*few_shot_task),

@@ -15,6 +15,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from training.errors import TrainingError
+from training.io.remote_options import local_file
 from training.io.track import track
 from training.protocols.run_result import RunResult, computed_once, train_run
 
@@ -177,7 +178,8 @@ def _score(config, dataset, run):
             data_dir=config.data_dir or None,
         )
         shown = track(batches, f"{run.name} on {dataset}")
-        result = classification.evaluate(load_frozen(run).logits, shown)
+        with local_file(run) as copy:
+            result = classification.evaluate(load_frozen(copy).logits, shown)
         del result["confusion"]
         return result
 

@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 
 from training.errors import Diverged, UsageError
 from training.io.atomic import write_text
+from training.io.local_path import is_remote
 from training.io.text_lines import read_text
 from training.reporting.read_metrics import read_metrics
 
@@ -85,7 +86,7 @@ def train_run(config: ConfigDict, workdir: pathlib.Path) -> RunResult:
             f"{workdir} holds a run of another config ({'; '.join(changes)}). "
             "Use another --workdir."
         )
-    shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
+    _remove_states(workdir / "checkpoints")
     return RunResult(**kept["result"])
 
 
@@ -94,8 +95,9 @@ def computed_once(file: pathlib.Path, compute: Callable[[], dict]) -> dict:
 
     Raises:
         ValueError: if the file is damaged.
+        UsageError, TrainingError: if it is in a store that refuses or fails.
     """
-    if not file.exists():
+    if not _exists(file):
         write_text(file, json.dumps(compute(), indent=2, sort_keys=True) + "\n")
     try:
         found = json.loads(read_text(file))
@@ -105,6 +107,23 @@ def computed_once(file: pathlib.Path, compute: Callable[[], dict]) -> dict:
     except (ValueError, RecursionError) as damage:
         error = damage
     raise ValueError(f"{file} is damaged ({error}). Delete it to compute it again.") from error
+
+
+def _exists(file: pathlib.Path) -> bool:
+    if not is_remote(file):
+        return file.exists()
+    from training.io import remote_files
+
+    return remote_files.attempt(file.exists, f"{file} cannot be read")
+
+
+def _remove_states(folder: pathlib.Path) -> None:
+    if is_remote(folder):
+        from training.io import remote_files
+
+        remote_files.remove_folder(folder)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _last_scores(workdir: pathlib.Path) -> RunResult:

@@ -3,7 +3,8 @@
 import csv
 import io
 import os
-import pathlib
+
+from training.io.local_path import any_path
 
 
 def metric_rows(path: str | os.PathLike) -> list[dict[str, str]]:
@@ -15,7 +16,7 @@ def metric_rows(path: str | os.PathLike) -> list[dict[str, str]]:
         ValueError: naming the line, if it is not a table of numbers with a column `step`.
         OSError: if it cannot be read.
     """
-    content = pathlib.Path(path).read_bytes()
+    content = any_path(path).read_bytes()
     rows: list[dict[str, str]] = []
     try:
         text = content[: content.rfind(b"\n") + 1].decode()

@@ -1,9 +1,16 @@
 """The sweep from the command line."""
 
+import pathlib
+
+import pytest
+from etils import epath
+
 from training.commands import sweep as command
 from training.configs import finetune
 from training.protocols import learning_rate_sweep
 from training.protocols.run_result import RunResult
+
+TINY = pathlib.Path(__file__).parents[1] / "processes" / "tiny.py"
 
 
 def test_command_takes_rates_from_table_4(monkeypatch, tmp_path, capsys):
@@ -31,3 +38,34 @@ def test_command_takes_rates_from_table_4(monkeypatch, tmp_path, capsys):
 
     assert command.main([*arguments, "--config.eval_split="]) == 2
     assert "eval_split" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_a_sweep_in_a_store(ram, data_dir, capsys):
+    address = epath.Path(ram()) / "sweep"
+    arguments = [f"--config={TINY}", f"--workdir={address}", f"--data_dir={data_dir}"]
+    arguments += ["--rates=0.01,0.001", "--seeds=0", "--config.total_steps=8"]
+    assert command.main(arguments) == 0
+    found = {name: (address / name).read_text() for name in ("sweep.md", "sweep.csv")}
+    assert "(chosen)" in found["sweep.md"]
+    assert (address / "sweep.png").read_bytes().startswith(b"\x89PNG")
+    runs = [*(address / "development").iterdir(), address / "test" / "seed_0"]
+    assert {run.name for run in runs} == {"lr_0.01", "lr_0.001", "seed_0"}
+    for run in runs:
+        assert (run / "result.json").exists() and (run / "model.keras").exists()
+        assert not (run / "checkpoints").exists()
+
+    (address / "sweep.csv").unlink()
+    written = [(run / "result.json").stat().mtime for run in runs]
+    assert command.main(arguments) == 0
+    assert (address / "sweep.csv").read_text() == found["sweep.csv"]
+    assert [(run / "result.json").stat().mtime for run in runs] == written
+    assert f"Written to {address}" in capsys.readouterr().out
+
+
+def test_a_store_that_is_not_installed_is_named(data_dir, capsys):
+    arguments = [f"--config={TINY}", "--workdir=s3://bucket/sweep", f"--data_dir={data_dir}"]
+    assert command.main([*arguments, "--rates=0.1", "--seeds=0"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: s3://bucket/sweep/test/seed_0/result.json cannot be read: ")
+    assert "s3:// with tensorflow-io. Install it, or mount the bucket" in error

@@ -1,13 +1,16 @@
 """VTAB from the command line, on tiny data under the names and sizes of two tasks."""
 
 import csv
+import json
 import signal
 import time
 
 import numpy as np
 import pytest
+from etils import epath
 
 from training.commands import vtab as command
+from training.io.atomic import whole_file
 from training.protocols import vtab_suite
 
 TASKS = ("dtd", "oxford_flowers102")
@@ -92,6 +95,26 @@ def test_a_run_killed_in_the_middle_gives_the_table_of_an_uninterrupted_one(
         in (killed / "vtab.md").read_text()
     )
     assert "(2 of 19)" in output and "not comparable" in output
+
+
+@pytest.mark.long
+def test_model_and_runs_in_a_store(arguments, vit, ram, capsys):
+    bucket = epath.Path(ram())
+    with whole_file(bucket / "m.keras") as file:
+        vit.save(file)
+    options = [each for each in arguments(bucket / "vtab") if "checkpoint=" not in each]
+    options += [f"--checkpoint={bucket}/m.keras", "--tasks=dtd"]
+    assert command.main(options) == 0
+    run = bucket / "vtab" / "dtd" / "test" / "seed_3"
+    assert json.loads((run / "config.json").read_text())["checkpoint"] == f"{bucket}/m.keras"
+    assert (bucket / "vtab" / "dtd" / "examples.txt").read_text().count("\n") == 1000
+    assert (bucket / "vtab" / "vtab.png").exists()
+    # A local copy of the model would make another config of it.
+    written = (run / "result.json").stat().mtime
+    table = (bucket / "vtab" / "vtab.md").read_text()
+    assert command.main(options) == 0
+    assert (run / "result.json").stat().mtime == written
+    assert (bucket / "vtab" / "vtab.md").read_text() == table
 
 
 def test_missing_data_is_listed_before_anything_runs(checkpoint, vtab_dir, tmp_path, capsys):

@@ -4,6 +4,7 @@ import logging
 
 import numpy as np
 import pytest
+from etils import epath
 from PIL import Image
 
 from tests.tiny_vit import tiny_vit
@@ -46,6 +47,18 @@ def test_the_folder_is_found_from_any_place(tmp_path, monkeypatch):
             own_photos.get_config(wrong)
     with pytest.raises(ValueError, match="KEY one of model, size, steps"):
         own_photos.get_config(f"{tmp_path},epochs=3")
+
+
+def test_the_folder_may_be_in_a_store(ram, tmp_path):
+    fill(tmp_path, ["train/crow", "val/crow", "train/finch", "val/finch"])
+    address = epath.Path(ram()) / "photos"
+    for file in tmp_path.rglob("*.png"):
+        sent = address / file.relative_to(tmp_path)
+        sent.parent.mkdir(parents=True, exist_ok=True)
+        sent.write_bytes(file.read_bytes())
+    config = own_photos.get_config(f"{address},steps=50")
+    assert config.dataset == f"folder:{address}" and config.total_steps == 50
+    assert (config.train_split, config.eval_split) == ("train", "val")
 
 
 def test_from_a_checkpoint_the_rest_is_fine_tuning(tmp_path):

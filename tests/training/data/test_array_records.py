@@ -1,9 +1,17 @@
 """ArrayRecord files are read as TFRecord files are: the same examples under the same ids."""
 
+import http.server
+import pathlib
+import re
+import threading
+import urllib.parse
+
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_datasets as tfds
 
+from training.commands import data
 from training.data import array_records, digits, load_dataset, pipeline
 from training.data.record_ranges import RecordRanges
 from training.errors import UsageError
@@ -52,9 +60,78 @@ def test_the_same_batches(array_dir, digits_dir, shuffle):
         np.testing.assert_array_equal(one["image"], two["image"])
 
 
-def test_files_that_cannot_be_read_are_explained(array_dir):
+@pytest.fixture
+def bucket(array_dir, monkeypatch):
+    """Serves the files as the bucket of Google's JSON interface; returns its requests' ranges."""
+    files = {file.name: file.read_bytes() for file in array_dir.rglob("*array_record*")}
+    asked = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            name = urllib.parse.unquote(self.path.partition("?")[0]).rpartition("/")[2]
+            if name not in files:
+                self.send_error(404)
+                return
+            content = files[name]
+            asked.append(self.headers["Range"])
+            first, last = re.fullmatch(r"bytes=(\d*)-(\d*)", asked[-1]).groups()
+            begin = int(first) if first else max(0, len(content) - int(last))
+            end = int(last) + 1 if first and last else len(content)
+            part = content[begin:end]
+            self.send_response(206)
+            self.send_header(
+                "Content-Range", f"bytes {begin}-{begin + len(part) - 1}/{len(content)}"
+            )
+            self.send_header("Content-Length", str(len(part)))
+            self.end_headers()
+            self.wfile.write(part)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        endpoint = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", endpoint)
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        yield asked
+        server.shutdown()
+
+
+def test_the_same_records_in_a_bucket(array_dir, bucket):
+    (file,) = array_dir.rglob("*train.array_record*")
+    rows = [1438], [0], [1438]
+    record, records = array_records.reader(RecordRanges([f"gs://bucket/tfds/{file.name}"], *rows))
+    _, expected = array_records.reader(RecordRanges([str(file)], *rows))
+    wanted = expected(tf.constant(700, tf.int64), 16).numpy().tolist()
+    bucket.clear()
+    assert records(tf.constant(700, tf.int64), 16).numpy().tolist() == wanted
+    assert record(tf.constant(703, tf.int64)).numpy() == wanted[3]
+    # A block, and a record, not the whole file.
+    assert 1 <= len(bucket) <= 8
+
+
+def test_what_a_bucket_does_not_have_is_named(bucket):
+    with pytest.raises(
+        ValueError, match=r"gs://bucket/none cannot be read: .*Check the name"
+    ) as error:
+        array_records.reader(RecordRanges(["gs://bucket/none"], [7], [0], [7]))
+    assert "\n" not in str(error.value)
+
+
+def test_there_is_no_index_to_write(array_dir, capsys):
+    assert data.main(["index", "tfds:sklearn_digits", f"--data_dir={array_dir}"]) == 2
+    assert "holds array_record, which needs no index" in capsys.readouterr().err
+
+
+def test_files_that_cannot_be_read_are_explained(array_dir, tmp_path):
     (file,) = map(str, array_dir.rglob("*train.array_record*"))
     with pytest.raises(ValueError, match=r"Expected 7 records .* Found 1438"):
         array_records.reader(RecordRanges([file], [7], [0], [7]))
-    with pytest.raises(UsageError, match="Expected ArrayRecord files of this machine"):
-        array_records.reader(RecordRanges(["gs://bucket/a.array_record"], [7], [0], [7]))
+    with pytest.raises(UsageError, match=r"this machine or of gs://\. .* data index"):
+        array_records.reader(RecordRanges(["s3://bucket/a.array_record"], [7], [0], [7]))
+    (tmp_path / "cut").write_bytes(pathlib.Path(file).read_bytes()[:1000])
+    with pytest.raises(ValueError, match=r"cut cannot be read: .* prepare the data set again"):
+        array_records.reader(RecordRanges([str(tmp_path / "cut")], [7], [0], [7]))

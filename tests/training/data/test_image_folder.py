@@ -3,6 +3,7 @@ import os
 import numpy as np
 import pytest
 import tensorflow as tf
+from etils import epath
 
 from training.data import dataset_lookup, image_folder, load_dataset
 from training.errors import UsageError
@@ -160,6 +161,35 @@ def test_formats_that_are_not_read_are_named(tmp_path):
         image_folder.scan(tmp_path)
 
 
-def test_a_folder_in_a_store_is_refused():
-    with pytest.raises(UsageError, match=r"Received: gs://bucket/photos\. Mount what is elsewhere"):
-        image_folder.scan("gs://bucket/photos")
+def test_a_folder_in_a_store_is_that_of_a_disk(tmp_path, ram, monkeypatch):
+    names = ["train/b/1.png", "train/a/deep/1.png", "train/a/2.JPG", "test/b/1.png"]
+    passed_over = ["train/a/.hidden.png", "train/__MACOSX/1.png", "train/b/notes.txt"]
+    address = epath.Path(ram()) / "photos"
+    for root in (tmp_path, address):
+        fill(root, [*names, *passed_over])
+    local, remote = (image_folder.scan(root) for root in (tmp_path, str(address)))
+    assert remote[1:] == local[1:]
+    for split in ("train", "test"):
+        ours, theirs = (
+            list(load_dataset.load_dataset(f"folder:{root}", split, with_ids=True))
+            for root in (address, tmp_path)
+        )
+        assert len(ours) == len(theirs) == len(local.splits[split])
+        for one, two in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(one["image"], two["image"])
+            assert (one["id"], one["label"]) == (two["id"], two["label"])
+
+    asked = []
+    is_dir = type(address).is_dir
+    monkeypatch.setattr(type(address), "is_dir", lambda path: asked.append(path) or is_dir(path))
+    image_folder.scan(str(address))
+    # A request for each photo would be one for each of a million.
+    assert not [path for path in asked if path.suffix in (".png", ".JPG")]
+
+
+def test_a_folder_that_no_store_has_is_named(ram):
+    with pytest.raises(
+        UsageError, match=r"ram://.*/none cannot be read: .* does not exist"
+    ) as error:
+        image_folder.scan(f"{ram()}/none")
+    assert "\n" not in str(error.value)

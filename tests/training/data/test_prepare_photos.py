@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from etils import epath
 from PIL import Image
 
 from training.commands.data import main
@@ -44,16 +45,47 @@ def test_a_folder_becomes_a_set(photos, tmp_path, capsys):
     assert "is there already" in capsys.readouterr().err
 
 
-def test_a_table_becomes_a_set_in_a_store(photos, ram):
+@pytest.fixture
+def stored_photos(photos, ram):
+    """The address of a copy of the photos in a store."""
+    address = epath.Path(ram()) / "photos"
+    for path in photos.glob("*/*/*"):
+        target = address / path.relative_to(photos)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    return address
+
+
+def test_a_folder_in_a_store_becomes_a_set(photos, stored_photos, tmp_path):
+    options = ["--as=birds", f"--data_dir={tmp_path}"]
+    assert main(["prepare", f"folder:{stored_photos}", *options]) == 0
+    for split in ("train", "test"):
+        assert contents("tfds:birds", split, tmp_path) == contents(f"folder:{photos}", split)
+
+
+@pytest.mark.parametrize("of_table, of_photos", [("local", ""), ("local", "ram"), ("ram", "")])
+def test_a_table_becomes_a_set_in_a_store(
+    of_table, of_photos, photos, stored_photos, tmp_path, ram
+):
     rows = [
-        f"{path.relative_to(photos)},{path.parent.name},{path.parts[-3]}"
+        f"{stored_photos / name if of_photos else name},{path.parent.name},{path.parts[-3]}"
         for path in sorted(photos.glob("*/*/*"))
+        for name in [path.relative_to(photos)]
     ]
-    table, bucket = photos / "table.csv", ram()
+    folder = {"local": tmp_path if of_photos else photos, "ram": stored_photos}[of_table]
+    table, bucket = folder / "table.csv", ram()
     table.write_text("path,label,split\n" + "\n".join(rows) + "\n")
     assert main(["prepare", f"csv:{table}", "--as=table", f"--data_dir={bucket}"]) == 0
     for split in ("train", "test"):
         assert contents("tfds:table", split, bucket) == contents(f"folder:{photos}", split)
+
+
+def test_what_a_store_does_not_have_is_named(stored_photos, tmp_path, capsys):
+    (tmp_path / "t.csv").write_text(f"path,label\n{stored_photos}/none.jpg,crow\n")
+    for source in (f"csv:{tmp_path}/t.csv", f"csv:{stored_photos}/t.csv"):
+        assert main(["prepare", source, "--as=x", f"--data_dir={tmp_path}"]) == 2
+        error = capsys.readouterr().err
+        assert str(stored_photos) in error and error.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,9 @@ def test_other_paths_are_refused(name):
     "command, arguments, remote",
     [
         *((train, ["--config=training/configs/quickstart.py"], each) for each in UNKNOWN),
-        *((sweep, ["--config=training/configs/quickstart.py"], each) for each in REMOTE),
-        *((vtab, ["runs/none"], each) for each in REMOTE),
-        *((ablation, ["head"], each) for each in REMOTE),
+        *((sweep, ["--config=training/configs/quickstart.py"], each) for each in UNKNOWN),
+        *((vtab, ["runs/none"], each) for each in UNKNOWN),
+        *((ablation, ["head"], each) for each in UNKNOWN),
     ],
 )
 def test_commands_refuse_before_any_work(command, arguments, remote, capsys):

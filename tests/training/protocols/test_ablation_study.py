@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from etils import epath
 
 import keras_vit
 from training.commands import ablation as command
@@ -158,6 +159,21 @@ def test_early_stopping_scores_the_best_weights(tmp_path):
     scores = json.loads((run / "scores.json").read_text())
     assert scores["top1"] == max(accuracy for _, accuracy in learning_curve(run))
     assert scores["images"] == 423
+
+
+@pytest.mark.long
+def test_a_study_in_a_store(data_dir, ram):
+    address = epath.Path(ram()) / "study"
+    arguments = ["head", f"--workdir={address}", "--cells=token", *TINY, f"--data_dir={data_dir}"]
+    assert command.main(arguments) == 0
+    assert "| token " in (address / "results.md").read_text()
+    assert (address / "head.png").read_bytes().startswith(b"\x89PNG")
+    run = address / "token" / "seed_0"
+    assert [step for step, _ in learning_curve(run)] == [1, 2, 3, 4, 5, 6]
+    assert not (run / "checkpoints").exists()
+    found = (address / "results.csv").read_text()
+    assert command.main(arguments) == 0
+    assert (address / "results.csv").read_text() == found
 
 
 def test_an_unknown_cell_is_named(tmp_path, capsys):

@@ -5,12 +5,14 @@ import json
 
 import keras
 import pytest
+from etils import epath
 from ml_collections import ConfigDict
 
 from training.configs import finetune
 from training.data import pipeline
 from training.errors import TrainingError
 from training.evaluators import classification
+from training.io.atomic import whole_file
 from training.protocols import learning_rate_sweep as sweep
 from training.protocols.run_result import RunResult
 from training.protocols.sweep_report import sweep_table, write_sweep
@@ -135,7 +137,7 @@ def test_tables_are_written_as_markdown_and_csv(config, tmp_path):
     assert rows[1] == ["test", "rate 0.01, seed 0", "50.00", "10"]
 
 
-def test_further_test_sets_are_scored_with_the_same_weights(monkeypatch, tmp_path):
+def test_further_test_sets_are_scored_with_the_same_weights(monkeypatch, tmp_path, ram):
     keras.utils.set_random_seed(0)
     model = keras.Sequential(
         [keras.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(10)]
@@ -159,6 +161,12 @@ def test_further_test_sets_are_scored_with_the_same_weights(monkeypatch, tmp_pat
     assert accuracies == {"digits": [pytest.approx(100 * expected["top1"])]}
     stored = json.loads((run / "digits.json").read_text())
     assert stored["count"] == 359
+
+    bucket = epath.Path(ram())
+    with whole_file(bucket / "test" / "seed_4" / "model.keras") as file:
+        model.save(file)
+    assert sweep.score_further_test_sets(config, bucket, [4]) == accuracies
+    assert (bucket / "test" / "seed_4" / "digits.json").exists()
 
     # The second time, what is stored is taken.
     (run / "digits.json").write_text(json.dumps({**stored, "top1": 0.25}))

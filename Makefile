@@ -39,8 +39,9 @@ test-jax-all: test-jax ## And the JAX engine's kills, processes and meshes, whic
 test-runtimes: $(VENV)/runtimes-installed ## Exports in a real Chromium and in ONNX Runtime, which it installs.
 	$(RUN) -m pytest -m "not slow" tests/export/web tests/export/onnx tests/export/verification
 
-test-cluster: $(VENV)/cluster-installed ## Predictions on a Ray cluster of two nodes, of which one is killed; installs Ray.
+test-cluster: $(VENV)/cluster-installed ## Predictions on a Ray cluster, a node of which is killed; data sets by Apache Beam; installs both.
 	$(RUN) -m pytest tests/training/test_prediction_cluster.py
+	@$(RUN) -m tests.beam
 
 test-kills: $(VENV)/jax-installed ## Thirty kills at random moments, both engines, one and two processes.
 	$(RUN) -m pytest -m slow $(JAX_TESTS) tests/training/loop/test_resume.py tests/training/engines/tensorflow/test_multiworker.py

@@ -2,17 +2,28 @@
 
 import pathlib
 import subprocess
+import sysconfig
 
 ROOT = pathlib.Path(__file__).parents[1]
 
 
-def python_of(name: str, lock: str, python: str) -> pathlib.Path:
-    """Returns the Python of the environment `name`, which is built if `lock` is newer."""
+def python_of(name: str, lock: str, python: str, over: bool = False) -> pathlib.Path:
+    """Returns the Python of the environment `name`, which is built if `lock` is newer.
+
+    Args:
+        name: of its folder.
+        lock: file of its packages.
+        python: that it is made of.
+        over: whether those packages come before the ones of this environment, or are all there are.
+    """
     folder, lock_path = ROOT / name, ROOT / lock
     installed = folder / "installed"
     if not (installed.exists() and installed.stat().st_mtime >= lock_path.stat().st_mtime):
         print(f"Installing the packages of {lock} into {name} (once, two minutes)", flush=True)
         subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
+        if over:
+            (packages,) = folder.glob("lib/python*/site-packages")
+            (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
         install = [folder / "bin/python", "-m", "pip", "install", "--quiet"]
         subprocess.run(
             [*install, "--disable-pip-version-check", "--no-deps", "-r", lock_path], check=True

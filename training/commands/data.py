@@ -61,7 +61,7 @@ def prepare_command(
     if as_name or name.startswith("csv:"):
         from training.data.prepare_photos import prepare_photos
 
-        name = prepare_photos(name, as_name, data_dir, num_shards)
+        name = prepare_photos(name, as_name, data_dir, num_shards, beam)
         print(f"Written as {name}")
     else:
         prepare(name, data_dir, manual_dir, beam)

@@ -1,5 +1,6 @@
 """Random access to ArrayRecord files, TFDS's own format for it: each brings its index."""
 
+import contextlib
 import functools
 import threading
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from training.io.local_path import is_remote
 
 # For single records rather than a file from end to end.
 _OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
+# A store is asked once for neighbors, which otherwise are a request each.
+_OPTIONS_IN_STORE = "readahead_buffer_size:2M,max_parallelism:1"
 
 
 def reader(
@@ -32,17 +35,22 @@ def reader(
             "Copy or mount them, or prepare the data set as TFRecord files, for which there is: "
             "python -m training data index"
         )
-    opened: dict[int, Any] = {}
+    opened: dict[int, tuple[Any, contextlib.AbstractContextManager]] = {}
     lock = threading.Lock()
 
     def open_file(number):
         with lock:
             if number not in opened:
-                opened[number] = _open(ranges.files[number], ranges.lengths[number])
+                path = ranges.files[number]
+                # Of a store, a reader gives several threads wrong bytes.
+                alone = threading.Lock() if is_remote(path) else contextlib.nullcontext()
+                opened[number] = _open(path, ranges.lengths[number]), alone
             return opened[number]
 
     def read(number, first, stop):
-        return np.array(open_file(int(number)).read(int(first), int(stop)), dtype=object)
+        found, alone = open_file(int(number))
+        with alone:
+            return np.array(found.read(int(first), int(stop)), dtype=object)
 
     def run(begin, end):
         file, first = ranges.place(begin)
@@ -76,7 +84,8 @@ def _module() -> Any:
 
 
 def _open(path: str, length: int) -> Any:
-    found = _module().ArrayRecordReader(path, options=_OPTIONS)
+    options = _OPTIONS_IN_STORE if is_remote(path) else _OPTIONS
+    found = _module().ArrayRecordReader(path, options=options)
     if not found.ok():
         raise ValueError(f"{path} cannot be read: {_failure(found)}. {_what_to_do(path)}")
     if found.num_records() != length:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from training.data import dataset_lookup, tfds_folder
-from training.errors import TrainingError, UsageError
+from training.data.beam_options import pipeline_options
+from training.errors import TrainingError
 
 
 def prepare(
@@ -31,7 +32,7 @@ def prepare(
         ValueError: for an unknown name.
         TrainingError: if a server cannot be reached, or files to be got by hand are missing.
     """
-    options = _pipeline_options(beam_options)
+    options = pipeline_options(beam_options)
     row = None if name.startswith("tfds:") else dataset_lookup.get(name)
     if row and row.obtain == "embedded":
         return
@@ -58,18 +59,6 @@ def prepare(
         raise TrainingError(f"{error}{recipe}") from error
 
 
-def _pipeline_options(flags: Sequence[str]) -> Any:
-    if not flags:
-        return None
-    try:
-        from apache_beam.options import pipeline_options
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "--beam needs Apache Beam, which is not installed: pip install apache-beam"
-        ) from error
-    return pipeline_options.PipelineOptions(flags=list(flags))
-
-
 def _unreachable_hosts(builder: Any, manual: pathlib.Path) -> list[str]:
     """Hosts of the builder's files that have no address here: TFDS would retry for minutes."""
     if any(os.environ.get(name) for name in ("https_proxy", "HTTPS_PROXY", "http_proxy")):
@@ -80,7 +69,7 @@ def _unreachable_hosts(builder: Any, manual: pathlib.Path) -> list[str]:
         return []
     hosts = {
         urllib.parse.urlsplit(url).hostname
-        for url, info in builder.url_infos.items()
+        for url, info in (builder.url_infos or {}).items()
         if info.filename not in at_hand
     }
     return sorted(host for host in hosts if host and not _has_address(host))

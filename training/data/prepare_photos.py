@@ -5,14 +5,18 @@ are, byte for byte, and the set is read as `tfds:NAME`.
 """
 
 import csv
+import functools
 import io
 import os
 import pathlib
 import re
 import shutil
 import tempfile
+from collections.abc import Sequence
+from typing import Any
 
 from training.data import image_folder, tfds_folder
+from training.data.beam_options import pipeline_options
 from training.data.image_folder import ImageFolder
 from training.errors import UsageError
 from training.io.local_path import any_path, is_remote
@@ -27,6 +31,7 @@ def prepare_photos(
     name: str,
     data_dir: str | os.PathLike | None = None,
     num_shards: int | None = None,
+    beam_options: Sequence[str] = (),
 ) -> str:
     """Writes a data set of photos, and returns the name that it is read by.
 
@@ -37,9 +42,13 @@ def prepare_photos(
         name: of the data set, in lower case.
         data_dir: folder of prepared data sets; empty or None is the default of TFDS.
         num_shards: files of each split; by default as many as TFDS takes for its size.
+        beam_options: flags of Apache Beam, such as "--runner=DataflowRunner", to write on many
+            machines, which have this package and see the photos and `data_dir` under the same
+            paths; empty writes on this one.
 
     Raises:
-        UsageError: for a name that cannot be one, or one that is there, or a store that refuses.
+        UsageError: for a name that cannot be one, or one that is there, or a store that refuses, or
+            `beam_options` without Apache Beam.
         TrainingError: for a store that fails.
         ValueError, OSError: if the source cannot be read.
     """
@@ -59,15 +68,17 @@ def prepare_photos(
         if source.startswith("csv:")
         else image_folder.scan(source.removeprefix("folder:"))
     )
+    options = pipeline_options(beam_options)
     tfds.disable_progress_bar()
-    if is_remote(folder):
+    # Other machines do not see a folder of this one.
+    if is_remote(folder) and not options:
         # Slow to import, and what most commands never need.
         from training.io.folder_copy import sent_to
 
         with tempfile.TemporaryDirectory() as scratch, sent_to(folder / name / VERSION) as target:
-            shutil.move(_write(photos, name, scratch, num_shards), target)
+            shutil.move(_write(photos, name, scratch, num_shards, options), target)
     else:
-        _write(photos, name, str(folder), num_shards)
+        _write(photos, name, str(folder), num_shards, options)
     return f"tfds:{name}:{VERSION}"
 
 
@@ -113,7 +124,17 @@ def _photo(folder: pathlib.Path, name: str) -> pathlib.Path:
     return any_path(name) if is_remote(name) else folder / name
 
 
-def _write(photos: ImageFolder, name: str, data_dir: str, num_shards: int | None) -> str:
+def _example(
+    folder: pathlib.Path, numbered: tuple[int, tuple[str, int]]
+) -> tuple[int, dict[str, Any]]:
+    """Returns the key and the features of a photo, from its number, path and label."""
+    number, (path, label) = numbered
+    return number, {"image": str(_photo(folder, path)), "label": label}
+
+
+def _write(
+    photos: ImageFolder, name: str, data_dir: str, num_shards: int | None, beam_options: Any
+) -> str:
     """Writes the data set and returns its folder."""
     import tensorflow_datasets as tfds
 
@@ -141,11 +162,15 @@ def _write(photos: ImageFolder, name: str, data_dir: str, num_shards: int | None
                 }
 
             def _generate_examples(self, rows):
-                for number, (path, label) in enumerate(rows):
-                    yield number, {"image": _photo(photos.root, path), "label": label}
+                example = functools.partial(_example, photos.root)
+                if not beam_options:
+                    return map(example, enumerate(rows))
+                import apache_beam as beam
+
+                return beam.Create(list(enumerate(rows))) | beam.Map(example)
 
     Photos.name = name
     builder = Photos(data_dir=data_dir)
-    config = tfds.download.DownloadConfig(num_shards=num_shards)
+    config = tfds.download.DownloadConfig(num_shards=num_shards, beam_options=beam_options)
     builder.download_and_prepare(download_config=config)
     return str(builder.data_dir)

@@ -3,6 +3,7 @@
 import os
 
 from training.io.local_path import any_path
+from training.io.remote_options import local_file
 
 
 def read_text(path: str | os.PathLike) -> str:
@@ -11,9 +12,11 @@ def read_text(path: str | os.PathLike) -> str:
     Raises:
         ValueError: naming it, if it is not in UTF-8.
         OSError: if it cannot be read.
+        UsageError, TrainingError: if it is in a store that refuses or fails.
     """
     try:
-        return any_path(path).read_text(encoding="utf-8")
+        with local_file(path) as copy:
+            return any_path(copy).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"Expected a text in UTF-8. Received: {path} ({error})") from error
 

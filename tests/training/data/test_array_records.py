@@ -1,6 +1,8 @@
 """ArrayRecord files are read as TFRecord files are: the same examples under the same ids."""
 
+import contextlib
 import http.server
+import importlib.metadata
 import pathlib
 import re
 import threading
@@ -60,6 +62,9 @@ def test_the_same_batches(array_dir, digits_dir, shuffle):
         np.testing.assert_array_equal(one["image"], two["image"])
 
 
+OLD = tuple(map(int, importlib.metadata.version("array_record").split("."))) < (0, 8, 3)
+
+
 @pytest.fixture
 def bucket(array_dir, monkeypatch):
     """Serves the files as the bucket of Google's JSON interface; returns its requests' ranges."""
@@ -68,6 +73,11 @@ def bucket(array_dir, monkeypatch):
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        def handle(self):
+            # A reader that wants no more of a file hangs up.
+            with contextlib.suppress(ConnectionError):
+                super().handle()
 
         def do_GET(self):
             name = urllib.parse.unquote(self.path.partition("?")[0]).rpartition("/")[2]
@@ -100,6 +110,7 @@ def bucket(array_dir, monkeypatch):
         server.shutdown()
 
 
+@pytest.mark.skipif(OLD, reason="array-record reads gs:// from 0.8.3 on")
 def test_the_same_records_in_a_bucket(array_dir, bucket):
     (file,) = array_dir.rglob("*train.array_record*")
     rows = [1438], [0], [1438]
@@ -109,8 +120,11 @@ def test_the_same_records_in_a_bucket(array_dir, bucket):
     bucket.clear()
     assert records(tf.constant(700, tf.int64), 16).numpy().tolist() == wanted
     assert record(tf.constant(703, tf.int64)).numpy() == wanted[3]
-    # A block, and a record, not the whole file.
-    assert 1 <= len(bucket) <= 8
+    # One for the block, one for the record.
+    assert len(bucket) == 2
+    several = tf.data.Dataset.range(200).map(record, num_parallel_calls=16)
+    alone = expected(tf.constant(0, tf.int64), 200).numpy().tolist()
+    assert list(several.as_numpy_iterator()) == alone
 
 
 def test_what_a_bucket_does_not_have_is_named(bucket):

@@ -351,6 +351,7 @@ KEYS = (
         "FIRST:LAST, the steps to profile for TensorBoard; empty is off",
         resumable=True,
     ),
+    Key("report", True, "whether the run ends by writing report.html", resumable=True),
 )
 
 

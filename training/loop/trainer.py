@@ -305,7 +305,7 @@ class _Run:
         with self.engine.averaged_weights() as model:
             if self.engine.is_chief:
                 self.directory.save_model(model)
-        if self.engine.is_chief:
+        if self.engine.is_chief and self.config.report:
             report_run(self.directory.path)
         # Nobody leaves before the chief has written everything.
         self.engine.gather("")

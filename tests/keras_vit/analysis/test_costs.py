@@ -10,14 +10,8 @@ from keras_vit.analysis.resnet_costs import taps
 from training import tables_2_to_9
 
 # Traced on every run; the rest, which take longer, in the slow tests.
-QUICK = (
-    "ViT-B/16",
-    "R+ViT-Ti/16",
-    "R26+ViT-S/32",
-    "R50+ViT-B/16",
-    "BiT-R50x1",
-    "Axial-ViT-B/32",
-)
+QUICK = ("ViT-B/16", "R50+ViT-B/16", "BiT-R50x1", "Axial-ViT-B/32")
+LONG = ("R+ViT-Ti/16", "R26+ViT-S/32")
 
 
 JFT_IMAGES = tables_2_to_9.UPSTREAM_IMAGES["jft"]
@@ -89,14 +83,14 @@ def check_against_trace(make):
 
 
 @traced
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(n, marks=pytest.mark.long) for n in LONG)])
 def test_named_model_equals_its_traced_graph(name):
     check_against_trace(lambda: keras_vit.create_model(name))
 
 
 @traced
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(variants.NAMES) - set(QUICK)))
+@pytest.mark.parametrize("name", sorted(set(variants.NAMES) - {*QUICK, *LONG}))
 def test_every_other_named_model_equals_its_traced_graph(name):
     check_against_trace(lambda: keras_vit.create_model(name))
 

@@ -1,5 +1,7 @@
 """Parts of a batch draw what the whole batch would draw there."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -14,16 +16,17 @@ pytestmark = pytest.mark.skipif(
 SHAPES = [(48, 4), (48, 5), (48, 3, 3), (48, 1)]
 
 
-def drawn(draw, part):
+def in_parts(draw, parts):
     from keras_vit.backends.tensorflow.batch_part import seeds_of_part
 
     seeds = keras.random.SeedGenerator(7)
-    seeds.state.assign(seeds_of_part(seeds.state.value, part))
-    return draw(seeds)
+    first = seeds.state.numpy()
 
+    def drawn(part):
+        seeds.state.assign(seeds_of_part(first, part))
+        return draw(parts, seeds)
 
-def in_parts(draw, parts):
-    return np.concatenate([drawn(lambda seeds: draw(parts, seeds), part) for part in range(parts)])
+    return np.concatenate([drawn(part) for part in range(parts)])
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -35,10 +38,13 @@ def test_uniform_and_randint(shape, compiled, parts):
 
     from keras_vit.backends.tensorflow import batch_part
 
-    def uniform(parts, seeds):
+    @functools.cache
+    def uniform_of(parts, seeds):
         share = (shape[0] // parts, *shape[1:])
-        function = tf.function(lambda: batch_part.uniform(share, seed=seeds), jit_compile=compiled)
-        return function()
+        return tf.function(lambda: batch_part.uniform(share, seed=seeds), jit_compile=compiled)
+
+    def uniform(parts, seeds):
+        return uniform_of(parts, seeds)()
 
     def randint(parts, seeds):
         return batch_part.randint((shape[0] // parts, *shape[1:]), 1, 1000, seed=seeds)

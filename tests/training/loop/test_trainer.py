@@ -18,7 +18,7 @@ from training.recipes.optimizers import build_optimizer
 @pytest.fixture(scope="module")
 def run(tiny, tmp_path_factory):
     workdir = tmp_path_factory.mktemp("run")
-    config = tiny(total_steps=60, eval_every_steps=20, profile="30:34")
+    config = tiny(total_steps=60, eval_every_steps=20, profile="30:34", report=True)
     config.optimizer.base_lr = 3e-3
     return config, workdir, trainer.train(config, workdir)
 

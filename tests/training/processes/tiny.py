@@ -29,4 +29,5 @@ def get_config():
     config.log_every_steps = 20
     config.eval_every_steps = 100
     config.checkpoint_every_steps = 10
+    config.report = False
     return config

@@ -40,12 +40,10 @@ def test_every_operation_is_run_below():
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_eagerly_and_inside_tf_data_alike(text):
     process = Preprocess(text)
-    for encoded in (JPEG, PNG):
-        dataset = tf.data.Dataset.range(3).map(
-            lambda k, encoded=encoded: process(encoded, tf.stack([7, k]))
-        )
-        for number, image in enumerate(dataset):
-            np.testing.assert_array_equal(process(encoded, (7, number)), image)
+    photos, seeds = [*[JPEG] * 3, *[PNG] * 3], [(7, k) for k in range(6)]
+    dataset = tf.data.Dataset.from_tensor_slices((photos, seeds)).map(process)
+    for photo, seed, image in zip(photos, seeds, dataset, strict=True):
+        np.testing.assert_array_equal(process(photo, seed), image)
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)

@@ -124,6 +124,27 @@ KEYS = (
         "auto is full, and the run's own when it resumes",
         choices=("auto", "full", "blocks", "sorted"),
     ),
+    Key(
+        "cache",
+        False,
+        "whether each process keeps the decoded training images in memory, so that only its first "
+        "epoch decodes",
+    ),
+    Key(
+        "reduced_decoding.train",
+        0.0,
+        "decodes JPEGs at 1/2, 1/4 or 1/8 where that leaves at least so many times the rows and "
+        "columns that they are resized to; 0 is off, as in published recipes",
+        least=0,
+        greatest=FLOAT32,
+    ),
+    Key(
+        "reduced_decoding.eval",
+        0.0,
+        "the same in the evaluations of a run; 0 is off, as in published numbers",
+        least=0,
+        greatest=FLOAT32,
+    ),
     Key("batch_size", 0, "images per update, over all devices", least=1),
     Key(
         "eval_batch_size",

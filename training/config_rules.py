@@ -32,6 +32,17 @@ def _rules(config):
         "config.batch_size must be a multiple of config.accumulation_steps. "
         f"Received: {config.batch_size} and {config.accumulation_steps}.",
     )
+    for name, least in config.reduced_decoding.items():
+        yield (
+            0 < least < 1,
+            f"config.reduced_decoding.{name}: expected 0, or 1 or more times the pixels wanted. "
+            f"Received: {least:g}.",
+        )
+    yield (
+        bool(config.cache and config.reduced_decoding.train),
+        "config.cache: images are kept as large as they are. Leave config.reduced_decoding.train "
+        f"out. Received: {config.reduced_decoding.train:g}.",
+    )
     yield (
         bool(config.masked.target and config.eval_split),
         "Masked patch prediction has no accuracy to evaluate: leave config.eval_split empty. "

@@ -1,24 +1,56 @@
-"""The pipelines of images: ours, TensorFlow's, and Keras's.
+"""The pipelines of images: ours, those of TensorFlow's and TFDS's guides, and Keras's.
 
-Each maker takes a folder of JPEGs and a batch size and returns a `tf.data.Dataset` of batches.
+Each maker takes a folder that `prepare` made and a batch size, and returns an infinite
+`tf.data.Dataset` of batches.
 """
 
-SIZE = 224
+import pathlib
+from collections.abc import Sequence
+
+SIZE, SMALL = 224, 256
 SEED = 0
 ORDERED_BATCHES = 64
+_PHOTOS, _TFDS, _NAME = "photos", "tfds", "photos"
 
 
-def _ours(preprocess):
+def prepare(images: Sequence[pathlib.Path], folder: pathlib.Path) -> None:
+    """Puts JPEGs below `folder`: as links to the files, and as a TFRecord file of TFDS."""
+    from training.data.prepare_photos import prepare_photos
+
+    (folder / _PHOTOS / "all").mkdir(parents=True)
+    for number, path in enumerate(images):
+        (folder / _PHOTOS / "all" / f"{number:06d}.jpg").symlink_to(path.resolve())
+    prepare_photos(f"folder:{folder / _PHOTOS}", _NAME, folder / _TFDS)
+
+
+def _our_training(preprocess, **changes):
     def make(folder, batch_size):
         from training.data import pipeline
 
         return pipeline.train_dataset(
-            name=f"folder:{folder}",
+            name=f"folder:{folder / _PHOTOS}",
             split="train",
             preprocess=preprocess,
             batch_size=batch_size,
-            seed=0,
+            seed=SEED,
+            **changes,
         )
+
+    return make
+
+
+def _our_evaluation(preprocess, **changes):
+    def make(folder, batch_size):
+        from training.data import pipeline
+
+        return pipeline.eval_dataset(
+            name=f"tfds:{_NAME}",
+            split="train",
+            preprocess=preprocess,
+            batch_size=batch_size,
+            data_dir=folder / _TFDS,
+            **changes,
+        ).repeat()
 
     return make
 
@@ -31,7 +63,8 @@ def _reference(load):
 
         from training.data.example_order import example_order
 
-        paths = tf.constant([str(path) for path in sorted(folder.rglob("*.jpg"))])
+        photos = folder / _PHOTOS
+        paths = tf.constant([str(path) for path in sorted(photos.rglob("*.jpg"))])
         order = example_order(len(paths), SEED, 0, batch_size, range(batch_size))
         # In a list by then: what the order costs is ours alone to pay.
         numbers, indices = zip(*order.take(ORDERED_BATCHES * batch_size), strict=True)
@@ -85,11 +118,38 @@ def _tutorial_training(number, path):
     return image / 127.5 - 1.0, 0
 
 
-def _tutorial_evaluation(number, path):
+def _tutorial_evaluation(resize):
+    """Makes the pipeline of TFDS's guide: `load`, `map`, `batch`, `prefetch`."""
+
+    def make(folder, batch_size):
+        import tensorflow as tf
+        import tensorflow_datasets as tfds
+
+        # One pass is measured over and over, which decoded images in memory would not be.
+        once = tfds.ReadConfig(try_autocache=False)
+        dataset = tfds.load(_NAME, split="train", data_dir=folder / _TFDS, read_config=once)
+        dataset = dataset.map(
+            lambda example: (resize(example["image"]) / 127.5 - 1.0, example["label"]),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+        return dataset.batch(batch_size).prefetch(tf.data.AUTOTUNE).repeat()
+
+    return make
+
+
+def _squashed(image):
     import tensorflow as tf
 
-    image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
-    return tf.image.resize(image, (SIZE, SIZE)) / 127.5 - 1.0, 0
+    return tf.image.resize(image, (SIZE, SIZE))
+
+
+def _center(image):
+    import tensorflow as tf
+
+    height, width = (tf.cast(tf.shape(image)[k], tf.float32) for k in (0, 1))
+    factor = SMALL / tf.minimum(height, width)
+    shape = tf.cast(tf.round(tf.stack([height, width]) * factor), tf.int32)
+    return tf.image.resize_with_crop_or_pad(tf.image.resize(image, shape, "area"), SIZE, SIZE)
 
 
 def _keras(read_size, layers):
@@ -100,7 +160,7 @@ def _keras(read_size, layers):
         import tensorflow as tf
 
         dataset = keras.utils.image_dataset_from_directory(
-            folder,
+            folder / _PHOTOS,
             image_size=(read_size, read_size),
             batch_size=batch_size,
             seed=0,
@@ -126,25 +186,34 @@ _RANDOM = (
     _RESCALING,
 )
 _CROP = f"decode|inception_crop({SIZE})|flip_lr"
+_TO_RANGE = "value_range(-1, 1)"
+_SQUASH = f"decode|resize({SIZE})|{_TO_RANGE}"
+_CENTER = f"decode|resize_small({SMALL})|central_crop({SIZE})|{_TO_RANGE}"
 
-# What reading and decoding alone take, and what TensorFlow's guides do, in each part below.
-FLOOR = {"training": "decode the crop only", "evaluation": "decode only"}
-TUTORIAL = "tutorial"
+# What reading and decoding alone take, and what guides do, in each part below.
+FLOOR, TUTORIAL = "decode only", "tutorial"
+OURS, REDUCED = "ours", "ours, reduced decoding"
 PIPELINES = {
     "training": {
-        FLOOR["training"]: _reference(_decode_crop),
-        "ours": _ours(f"{_CROP}|value_range(-1, 1)"),
-        "ours, uint8": _ours(f"{_CROP}|to_uint8"),
+        FLOOR: _reference(_decode_crop),
+        OURS: _our_training(f"{_CROP}|{_TO_RANGE}"),
+        "ours, uint8": _our_training(f"{_CROP}|to_uint8"),
+        REDUCED: _our_training(f"{_CROP}|{_TO_RANGE}", reduced_decoding=1.0),
+        "ours, cache": _our_training(f"{_CROP}|{_TO_RANGE}", cache=True),
         TUTORIAL: _reference(_tutorial_training),
-        "keras directory + layers": _keras(256, _RANDOM),
+        "keras directory + layers": _keras(SMALL, _RANDOM),
     },
-    "evaluation": {
-        FLOOR["evaluation"]: _reference(_decode_whole),
-        "ours, resize": _ours(f"decode|resize({SIZE})|value_range(-1, 1)"),
-        "ours, resize_small + crop": _ours(
-            f"decode|resize_small(256)|central_crop({SIZE})|value_range(-1, 1)"
-        ),
-        TUTORIAL: _reference(_tutorial_evaluation),
+    "evaluation, resize": {
+        FLOOR: _reference(_decode_whole),
+        OURS: _our_evaluation(_SQUASH),
+        REDUCED: _our_evaluation(_SQUASH, reduced_decoding=1.0),
+        TUTORIAL: _tutorial_evaluation(_squashed),
         "keras directory + layers": _keras(SIZE, [_RESCALING]),
+    },
+    "evaluation, center crop": {
+        FLOOR: _reference(_decode_whole),
+        OURS: _our_evaluation(_CENTER),
+        REDUCED: _our_evaluation(_CENTER, reduced_decoding=1.0),
+        TUTORIAL: _tutorial_evaluation(_center),
     },
 }

@@ -12,7 +12,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from training.data import block_reads, random_access, unreadable_examples
+from training.data import (
+    block_reads,
+    decoded_images,
+    random_access,
+    stored_order,
+    unreadable_examples,
+)
 from training.data.example_order import example_order, order_in_pieces
 from training.data.preprocessing.operations.labels import one_hot
 from training.data.preprocessing.parser import parse
@@ -38,6 +44,8 @@ def train_dataset(
     on_error: str = "raise",
     skip_counter: SkipCounter | None = None,
     shuffle: str = "full",
+    reduced_decoding: float = 0.0,
+    cache: bool = False,
 ) -> tf.data.Dataset:
     """Returns the infinite training data of this worker.
 
@@ -61,28 +69,36 @@ def train_dataset(
         on_error: "raise", or "skip" to train on the next example in place of an unreadable one.
         skip_counter: counts what is skipped.
         shuffle: how epochs are ordered, a name of `training.data.example_order.ORDERS`.
+        reduced_decoding: 0, or how many times the rows and columns wanted a JPEG keeps at least
+            that is decoded at a fraction of its size, see
+            `training.data.preprocessing.reduced_decoding`.
+        cache: whether decoded images stay in memory, see `training.data.decoded_images`.
 
     Raises:
         NotPreparedError: if the data set is not on disk; the message says how to get it.
         ValueError: for arguments that do not fit together.
+        UsageError: if decoded images would not find room in memory.
     """
     share = _share(batch_size, num_input_pipelines, input_pipeline_id)
     skipped = unreadable_examples.counter_for(on_error, skip_counter)
     source = random_access.open_source(name, split, data_dir)
-    process = source.preprocess(preprocess)
+    process = source.preprocess(preprocess, reduced_decoding)
     batch_operations = list(process.batch_operations)
     if mixup_p:
         batch_operations += parse(f"mixup({mixup_p})")
     load = _loader(source, process, num_classes or source.spec.num_classes)
+    if cache:
+        load = _cached(load, source, process)
 
     def example(position, index, record=None):
         def prepare(one):
-            if record is None:
-                found = source.record(one)
-            else:
+            def read():
+                if record is None:
+                    return source.record(one)
                 given = (one == index) & (record != block_reads.ALONE)
-                found = tf.cond(given, lambda: record, lambda: source.record(one))
-            image, encoded = load(one, found)
+                return tf.cond(given, lambda: record, lambda: source.record(one))
+
+            image, encoded = load(one, read)
             image = process(image, _seed(seed, position))
             return {"image": image, "label": encoded["label"]}
 
@@ -127,6 +143,7 @@ def eval_dataset(
     input_pipeline_id: int = 0,
     on_error: str = "raise",
     skip_counter: SkipCounter | None = None,
+    reduced_decoding: float = 0.0,
 ) -> tf.data.Dataset:
     """Returns one pass over a split in its stored order, in batches of one static shape.
 
@@ -141,38 +158,36 @@ def eval_dataset(
     share = _share(batch_size, num_input_pipelines, input_pipeline_id)
     skipped = unreadable_examples.counter_for(on_error, skip_counter)
     source = random_access.open_source(name, split, data_dir)
-    process = source.preprocess(preprocess)
+    process = source.preprocess(preprocess, reduced_decoding)
     if process.batch_operations:
         raise ValueError(f"Expected no mixup in evaluation. Received: {preprocess!r}.")
     load = _loader(source, process, num_classes or source.spec.num_classes)
-    total = source.num_examples
 
-    def prepare(index):
-        image, encoded = load(index, source.record(index))
+    def prepare(index, *record):
+        image, encoded = load(index, lambda: record[0] if record else source.record(index))
         return {"image": process(image, _seed(0, index)), **encoded}
 
-    spec = _map(tf.data.Dataset.range(1), prepare).element_spec
+    dataset = stored_order.indices(source.num_examples, batch_size, share)
+    if source.stream and not skipped:
+        runs = stored_order.runs(source.num_examples, batch_size, share)
+        dataset = tf.data.Dataset.zip(dataset, source.stream(runs))
+    spec = _map(dataset, prepare).element_spec
     _check_static(spec["image"].shape, preprocess)
     blank = tf.nest.map_structure(lambda leaf: tf.zeros(leaf.shape, leaf.dtype), spec)
 
-    def example(slot):
-        position = slot // len(share) * batch_size + share.start + slot % len(share)
+    def readable(index):
+        return unreadable_examples.load_or_blank(prepare, index, blank, source, skipped)[1]
 
-        def real():
-            if skipped:
-                mask, loaded = unreadable_examples.load_or_blank(
-                    prepare, position, blank, source, skipped
-                )
-            else:
-                mask, loaded = 1.0, prepare(position)
-            labeled = tf.cast(tf.reduce_any(loaded["label"] > 0), tf.float32)
-            return {**loaded, "mask": mask * labeled}
+    def masked(batch):
+        # Padding and what cannot be read have no label either.
+        labeled = tf.reduce_any(batch["label"] > 0, axis=-1)
+        return {**batch, "mask": tf.cast(labeled, tf.float32)}
 
-        return tf.cond(position < total, real, lambda: {**blank, "mask": 0.0})
-
-    batches = -(-total // batch_size)
-    dataset = _map(tf.data.Dataset.range(batches * len(share)), example)
-    return _finish(dataset.batch(len(share), drop_remainder=True))
+    dataset = _map(dataset, readable if skipped else prepare)
+    dataset = dataset.concatenate(tf.data.Dataset.from_tensors(blank).repeat(len(share)))
+    batches = -(-source.num_examples // batch_size)
+    dataset = dataset.batch(len(share), drop_remainder=True).take(batches)
+    return _finish(_map(dataset, masked))
 
 
 def _share(batch_size: int, workers: int, worker: int) -> range:
@@ -197,7 +212,7 @@ def _seed(seed: int, number) -> tf.Tensor:
 
 
 def _loader(source: random_access.Source, process: Preprocess, num_classes: int):
-    """Returns a function from an index and its record to the image and its encoded labels."""
+    """Returns a function from an index, and one that reads it, to its image and encoded labels."""
     encoders = [op.apply for op in process.label_operations]
     encoders = encoders or [one_hot(num_classes)]
 
@@ -206,12 +221,31 @@ def _loader(source: random_access.Source, process: Preprocess, num_classes: int)
             label = encoder(label)
         return label
 
-    def load(index, record):
-        example = source.parse(record, index)
+    def load(index, read):
+        example = source.parse(read(), index)
         kept = {key: value for key, value in example.items() if key not in ("image", "id")}
         return example["image"], {key: encode(value) for key, value in kept.items()}
 
     return load
+
+
+def _cached(load, source: random_access.Source, process: Preprocess):
+    """Returns the same function, but of decoded images that are loaded once."""
+    decoded_images.check_fits(source, process.decoded)
+
+    def decoded(index, read):
+        image, encoded = load(index, read)
+        return process.decoded(image), encoded["label"]
+
+    one = tf.data.Dataset.range(1)
+    spec = _map(one, lambda index: decoded(index, lambda: source.record(index))).element_spec
+    images = decoded_images.DecodedImages(spec)
+
+    def from_memory(index, read):
+        image, label = images.get(index, lambda: decoded(index, read))
+        return image, {"label": label}
+
+    return from_memory
 
 
 def _blend(batch, operations, seed, size: int, partner_first: bool):

@@ -26,6 +26,8 @@ class Source:
         example_id: maps an index to the same id in Python, as TFDS's `add_tfds_id` writes it.
         records: maps an index and a count to so many records from there on, read together; None
             where neighbors are files of their own.
+        stream: maps a dataset of (first index, count) of neighbors to the records of all of them,
+            one after the other; None where they are best read one by one.
     """
 
     spec: DatasetSpec
@@ -34,14 +36,20 @@ class Source:
     parse: Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]
     example_id: Callable[[int], str]
     records: Callable[[tf.Tensor, int], tf.Tensor] | None = None
+    stream: Callable[[tf.data.Dataset], tf.data.Dataset] | None = None
 
     def read(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the example at an int64 index, as `parse` does, in a TensorFlow graph."""
         return self.parse(self.record(index), index)
 
-    def preprocess(self, text: str) -> Preprocess:
+    def preprocess(self, text: str, reduced_decoding: float = 0.0) -> Preprocess:
         """Returns the operations of `text`, with what the data set's images need."""
-        return Preprocess(text, pixel_scale=self.spec.pixel_scale, upright=self.spec.upright)
+        return Preprocess(
+            text,
+            pixel_scale=self.spec.pixel_scale,
+            upright=self.spec.upright,
+            reduced_decoding=reduced_decoding,
+        )
 
 
 def open_source(name: str, split: str, data_dir: str | os.PathLike | None = None) -> Source:
@@ -75,8 +83,11 @@ def _open_tfds(spec: DatasetSpec, split: str, data_dir) -> Source:
     decoders = {"image": tfds.decode.SkipDecoding()}
 
     stored = record_ranges(builder.info, ranges)
-    of_format = array_records if found.file_format == "array_record" else tfrecords
-    record, records = of_format.reader(stored)
+    stream = None
+    if found.file_format == "array_record":
+        record, records = array_records.reader(stored)
+    else:
+        record, records, stream = tfrecords.reader(stored)
 
     def parse(record, index):
         example = features.deserialize_example(record, decoders=decoders)
@@ -87,7 +98,7 @@ def _open_tfds(spec: DatasetSpec, split: str, data_dir) -> Source:
             **{key: example[key] for key in spec.extra_labels},
         }
 
-    return Source(spec, len(stored), record, parse, stored.example_id, records)
+    return Source(spec, len(stored), record, parse, stored.example_id, records, stream)
 
 
 def _check_sizes(spec: DatasetSpec, found: Prepared) -> None:

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from training.data.record_ranges import RecordRanges
 from training.io.atomic import whole_file
-from training.io.local_path import any_path
+from training.io.local_path import any_path, is_remote
 from training.io.remote_options import local_file
 
 # A record is its length (8 bytes), a checksum (4), the data and another checksum (4).
@@ -35,12 +35,18 @@ _BUFFER_BYTES = 16 * 2**10
 # Of neighboring records: what one request brings at most, and what is left for the last of them.
 _RUN_BYTES = 16 * 2**20
 _LAST_BYTES = 256 * 2**10
+# Runs of remote files that are read at a time.
+_STREAMS = 8
 
 
 def reader(
     ranges: RecordRanges,
-) -> tuple[Callable[[tf.Tensor], tf.Tensor], Callable[[tf.Tensor, int], tf.Tensor]]:
-    """Returns how TFRecord files are read: `record` and `records` of `random_access.Source`.
+) -> tuple[
+    Callable[[tf.Tensor], tf.Tensor],
+    Callable[[tf.Tensor, int], tf.Tensor],
+    Callable[[tf.data.Dataset], tf.data.Dataset],
+]:
+    """Returns how TFRecord files are read: `record`, `records`, `stream` of `random_access.Source`.
 
     Raises:
         ValueError: if a file is cut short or holds another number of records.
@@ -61,7 +67,26 @@ def reader(
         places = tf.gather(offset_of, begins), tf.gather(offset_of, ends - 1)
         return read_runs(tf.gather(file_of, files), *places, ends - begins, count)
 
-    return record, records
+    def of_file(file, begin, end):
+        first, last = tf.gather(offset_of, begin), tf.gather(offset_of, end - 1)
+        return run_from(tf.gather(file_of, file), first, last, end - begin)
+
+    def stream(runs):
+        as_it_stands = tf.autograph.experimental.do_not_convert
+        pieces = runs.flat_map(
+            as_it_stands(lambda *run: tf.data.Dataset.from_tensor_slices(ranges.runs(*run)))
+        )
+        # A store answers slowly, and many requests at a time.
+        at_once = _STREAMS if any(map(is_remote, ranges.files)) else None
+        return pieces.interleave(
+            as_it_stands(of_file),
+            cycle_length=at_once or 1,
+            # Longer than any piece, so that each is read to its end before the next.
+            block_length=len(ranges) + 1,
+            num_parallel_calls=at_once,
+        )
+
+    return record, records, stream
 
 
 def offsets(paths: Sequence[str], lengths: Sequence[int]) -> list[np.ndarray]:
@@ -97,13 +122,17 @@ def read_runs(
         total: number of records.
     """
 
-    def of_file(path, first, last, count):
-        # The last one's length is unknown: that of photos, or another request.
-        size = tf.clip_by_value(last - first + _LAST_BYTES, _BUFFER_BYTES, _RUN_BYTES)
-        return records_from(path, first, size).take(count)
-
     files = tf.data.Dataset.from_tensor_slices((paths, firsts, lasts, counts))
-    return files.flat_map(of_file).batch(total).get_single_element()
+    return files.flat_map(run_from).batch(total).get_single_element()
+
+
+def run_from(
+    path: tf.Tensor, first: tf.Tensor, last: tf.Tensor, count: tf.Tensor
+) -> tf.data.Dataset:
+    """Returns `count` neighboring records of a file, from the offset `first` to that of `last`."""
+    # The last one's length is unknown: that of photos, or another request.
+    size = tf.clip_by_value(last - first + _LAST_BYTES, _BUFFER_BYTES, _RUN_BYTES)
+    return records_from(path, first, size).take(count)
 
 
 def records_from(path: tf.Tensor, offset: tf.Tensor, buffer_bytes: tf.Tensor) -> tf.data.Dataset:

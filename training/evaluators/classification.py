@@ -69,6 +69,7 @@ class ClassificationEvaluator:
                 input_pipeline_id=input_pipeline_id,
                 on_error=config.on_error,
                 skip_counter=skip_counter,
+                reduced_decoding=config.reduced_decoding.eval,
             )
 
         prepare_images = Preprocess(config.eval_preprocess).on_device

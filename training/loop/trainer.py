@@ -173,6 +173,8 @@ class _Run:
             input_pipeline_id=input_pipeline_id,
             mixup_p=config.mixup_p,
             shuffle=config.shuffle,
+            reduced_decoding=config.reduced_decoding.train,
+            cache=config.cache,
             **{"on_error": config.on_error, "skip_counter": self.skip_counter} | changes,
         )
 

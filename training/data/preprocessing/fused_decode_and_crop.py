@@ -2,7 +2,8 @@
 
 Of a JPEG, it decodes only what the crop keeps. It flips before the crop is resized, while there
 are fewer bytes to move, and changes the range on the way from bytes to floats, which costs
-nothing: bilinear resizing is symmetric and linear, to rounding.
+nothing: bilinear resizing is symmetric and linear, to rounding. `decode` and a resize are one
+step if JPEGs may be decoded at a fraction of their size.
 """
 
 import dataclasses
@@ -16,6 +17,7 @@ from training.data.preprocessing.operations.cropping import RandomResizedCrop
 from training.data.preprocessing.operations.decoding import Decode
 from training.data.preprocessing.operations.flips_and_shifts import FlipLeftRight
 from training.data.preprocessing.operations.pixel_values import ValueRange
+from training.data.preprocessing.operations.resizing import Resizing
 
 # A function of an image and the image's seed, int64 (2,).
 Step = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
@@ -32,6 +34,8 @@ def fuse(operations: Sequence[Operation]) -> list[Step]:
             flip: Any = rest.pop(0) if rest and isinstance(rest[0], FlipLeftRight) else None
             to_range: Any = rest.pop(0) if rest and isinstance(rest[0], ValueRange) else None
             return [_DecodeAndCrop(decode, crop, flip, to_range), *steps[len(steps) - len(rest) :]]
+        case [Decode(reduced=least) as decode, Resizing(size_of=size_of), *_] if least:
+            return [lambda image, seed: decode(image, size_of), *steps[1:]]
     return steps
 
 
@@ -69,7 +73,7 @@ class _DecodeAndCrop:
 
         def of_jpeg():
             box = self.crop.box(tf.io.extract_jpeg_shape(image), seed)
-            return self.decode.jpeg_window(image, box)
+            return self.decode.jpeg_window(image, box, self.crop.shape)
 
         # What a branch not taken holds still costs time, so this one knows that it has no JPEG.
         return tf.cond(

@@ -41,6 +41,7 @@ def _jpeg(encoded):
     return tf.cast(tf.io.extract_jpeg_shape(encoded)[:2], tf.int64)
 
 
+@traced_once(tf.TensorSpec((), tf.string), inline=False)
 def _other(encoded):
     """Returns (width, height) of a PNG or BMP, (pixels, 1) of a GIF, zeros of anything else."""
     # Zeros after what is cut short: TensorFlow's own error of that holds bytes, which Python cannot

@@ -26,6 +26,7 @@ class Preprocess:
         pixel_scale: int = 1,
         upright: bool = True,
         graph_only: bool = False,
+        reduced_decoding: float = 0.0,
     ):
         """Parses `text`.
 
@@ -34,6 +35,8 @@ class Preprocess:
             pixel_scale: factor on the pixels as they are stored.
             upright: whether `decode` turns photos as their EXIF orientation says.
             graph_only: whether `decode` keeps to operations of TensorFlow; see `Decode`.
+            reduced_decoding: 0, or how many times the pixels of what it is resized to a JPEG keeps
+                at least that is decoded at a fraction of its size.
 
         Raises:
             ValueError: for a malformed text, an unknown operation or wrong arguments.
@@ -50,6 +53,7 @@ class Preprocess:
             if isinstance(op.apply, Decode):
                 op.apply.upright = op.apply.upright and upright
                 op.apply.graph_only = graph_only
+                op.apply.reduced = reduced_decoding
         if pixel_scale != 1:
             position = 1 if operations and operations[0].name == "decode" else 0
             operations.insert(position, Operation("pixel_scale", _scale(pixel_scale)))
@@ -60,6 +64,8 @@ class Preprocess:
         if len(operations) > MAX_OPERATIONS:
             raise ValueError(f"Expected at most {MAX_OPERATIONS} operations. Received: {text!r}.")
         self._steps = fuse(operations)
+        first = operations[0].apply if operations else None
+        self._decode = first if isinstance(first, Decode) else None
 
     def __call__(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Applies the operations on single images.
@@ -74,6 +80,21 @@ class Preprocess:
         for step in self._steps:
             image = step(image, seed)
         return image
+
+    def decoded(self, image: tf.Tensor) -> tf.Tensor:
+        """Returns what the first operation, `decode`, makes of a string scalar.
+
+        The object gives the same image for this, uint8 (height, width, channels), as for the
+        string, but for a JPEG of which it would decode a crop alone; see docs/data.md.
+
+        Raises:
+            ValueError: if the text does not begin with `decode`.
+        """
+        if not self._decode:
+            raise ValueError(
+                f"Expected operations that begin with decode. Received: {self.text!r}."
+            )
+        return self._decode(within_pixel_limit(image))
 
     def on_device(self, images: tf.Tensor) -> tf.Tensor:
         """Applies the operations after `on_device` to a batch; the identity if there are none."""

@@ -3,6 +3,7 @@
 `method` and `antialias` say otherwise. Images become float32, in the range that they had.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
@@ -12,23 +13,40 @@ from training.data.preprocessing.operation import operation
 from training.data.preprocessing.pixel_limit import MAX_PIXELS
 
 
+@dataclasses.dataclass(frozen=True)
+class Resizing:
+    """Resizes images, each to a size that follows from its own.
+
+    Attributes:
+        size_of: maps an image's shape, int32 (3,), to the new (height, width).
+        method: as in `tf.image.resize`.
+        antialias: whether to smooth what is made smaller.
+    """
+
+    size_of: Callable[[tf.Tensor], tuple[int, int] | tf.Tensor]
+    method: str
+    antialias: bool
+
+    def __call__(self, image: tf.Tensor) -> tf.Tensor:
+        """Returns the image at its new size, float32."""
+        return resized(image, self.size_of(tf.shape(image)), self.method, self.antialias)
+
+
 @operation("resize")
 def resize(
     size: int | Sequence[int], method: str = "bilinear", antialias: bool = False
-) -> Callable[[tf.Tensor], tf.Tensor]:
+) -> Resizing:
     """Resizes to `size` (one number or (height, width)), not keeping the aspect; float32."""
     shape = height_and_width(size)
-    return lambda image: resized(image, shape, method, antialias)
+    return Resizing(lambda _: shape, method, antialias)
 
 
 @operation("resize_small")
-def resize_small(
-    size: int, method: str = "area", antialias: bool = False
-) -> Callable[[tf.Tensor], tf.Tensor]:
+def resize_small(size: int, method: str = "area", antialias: bool = False) -> Resizing:
     """Resizes so that the smaller side is `size`, keeping the aspect; float32."""
 
-    def apply(image):
-        height, width = (tf.cast(tf.shape(image)[k], tf.float32) for k in (0, 1))
+    def size_of(shape):
+        height, width = (tf.cast(shape[k], tf.float32) for k in (0, 1))
         factor = tf.cast(size, tf.float32) / tf.minimum(height, width)
         # In float32: an extreme aspect must be refused, not wrap around as an integer.
         new_h, new_w = tf.round(height * factor), tf.round(width * factor)
@@ -36,11 +54,11 @@ def resize_small(
             new_h * new_w <= MAX_PIXELS,
             f"resize_small({size}) of an image of this height and width would exceed "
             f"{MAX_PIXELS} pixels:",
-            tf.shape(image),
+            shape,
         )
-        return resized(image, tf.cast(tf.stack([new_h, new_w]), tf.int32), method, antialias)
+        return tf.cast(tf.stack([new_h, new_w]), tf.int32)
 
-    return apply
+    return Resizing(size_of, method, antialias)
 
 
 def height_and_width(size: int | Sequence[int]) -> tuple[int, int]:

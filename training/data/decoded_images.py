@@ -1,0 +1,80 @@
+"""Decoded images in memory, so that an epoch after the first decodes none.
+
+They are kept under their index when they are first read, before anything random. So what a step
+sees does not depend on what was read before it: a run that starts anywhere has the same bits.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from training.data.free_memory import free_memory
+from training.data.random_access import Source
+from training.errors import UsageError
+
+# Images whose mean size stands for all, and the part of the free memory that they may take.
+_SAMPLE, _PART = 64, 0.75
+
+# What an index becomes: its image, uint8 (height, width, channels), and its label, float32.
+Load = Callable[[], tuple[tf.Tensor, tf.Tensor]]
+
+
+class DecodedImages:
+    """The images and labels of a split, as they are first loaded.
+
+    Args:
+        spec: the shapes and types of an image and its label; heights and widths may be None.
+    """
+
+    def __init__(self, spec: tuple[tf.TensorSpec, tf.TensorSpec]):
+        self._spec = spec
+        unread = tf.constant([""] * len(spec))
+        self._table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.string, unread)
+
+    def get(self, index: tf.Tensor, load: Load) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the image and label at an int64 index, from `load` if they are not here yet."""
+        kept = tf.ensure_shape(self._table.lookup(index), [len(self._spec)])
+
+        def first():
+            loaded = load()
+            content = tf.stack([tf.io.serialize_tensor(part) for part in loaded])
+            with tf.control_dependencies([self._table.insert(index, content)]):
+                return tuple(map(tf.identity, loaded))
+
+        def again():
+            parts = zip(tf.unstack(kept), self._spec, strict=True)
+            return tuple(
+                tf.ensure_shape(tf.io.parse_tensor(part, spec.dtype), spec.shape)
+                for part, spec in parts
+            )
+
+        return tf.cond(tf.strings.length(kept[0]) == 0, first, again)
+
+
+def check_fits(source: Source, decode: Callable[[tf.Tensor], tf.Tensor]) -> None:
+    """Checks that the decoded images of a split find room in memory, from the size of some.
+
+    Args:
+        source: the split.
+        decode: maps an encoded image to its pixels.
+
+    Raises:
+        UsageError: if they do not.
+    """
+    free = free_memory()
+    indices = np.linspace(0, source.num_examples - 1, _SAMPLE).astype(np.int64)
+
+    def size(index):
+        return tf.size(decode(source.read(index)["image"]), tf.int64)
+
+    function = tf.autograph.experimental.do_not_convert(size)
+    sizes = tf.data.Dataset.from_tensor_slices(indices).map(function).ignore_errors()
+    found = list(sizes.as_numpy_iterator())
+    wanted = float(np.mean(found)) * source.num_examples if found else 0.0
+    if free is not None and wanted > _PART * free:
+        raise UsageError(
+            f"config.cache: the {source.num_examples} decoded images would take about "
+            f"{wanted / 1e9:.1f} GB. Expected at most {_PART:.0%} of the {free / 1e9:.1f} GB of "
+            "memory that are free. Set config.cache=False, or shrink the images of the data set."
+        )

@@ -1,7 +1,7 @@
 """Inference on CPUs."""
 
-import math
-from collections.abc import Callable
+import os
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -10,12 +10,64 @@ from keras import ops
 from keras_vit.models.argument_checks import as_int
 from keras_vit.typing import Tensor
 
-_LIMIT = 2**31
+if TYPE_CHECKING:
+    from keras_vit.backends.tensorflow.frozen_graph import FrozenGraph
+
+
+class InferenceFunction:
+    """A model frozen for inference on CPUs, which `inference_function` makes.
+
+    Attributes:
+        image_shape: (height, width, channels) of its images.
+        batch_size: the most images that are computed at once.
+    """
+
+    def __init__(self, graph: "FrozenGraph", batch_size: int, constants: bool) -> None:
+        self.image_shape = graph.shape[1:]
+        self.batch_size = batch_size
+        self._graph = graph
+        self._constants = constants
+        self._function = graph.function(constants)
+
+    def __call__(self, images: Tensor) -> np.ndarray:
+        """Returns the model's outputs, float32 (n, ...).
+
+        Args:
+            images: (n, height, width, channels) in the range that the model takes, n at least 1.
+
+        Raises:
+            ValueError: if the images have another shape.
+        """
+        images = ops.convert_to_tensor(images, "float32")
+        if images.shape[1:] != self.image_shape or not len(images):
+            raise ValueError(
+                f"Expected images of shape (n, {', '.join(map(str, self.image_shape))}), at least "
+                f"one. Received: {tuple(images.shape)}"
+            )
+        starts = range(0, len(images), self.batch_size)
+        batches = [images[start : start + self.batch_size] for start in starts]
+        return np.concatenate([self._function(batch).numpy() for batch in batches])
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes a file that `load_inference_function` starts from without the model.
+
+        It holds the operations and every weight once, in the precision that it computes in.
+
+        Args:
+            path: exactly the name of the file, which appears whole or not at all.
+
+        Raises:
+            OSError: if the file cannot be written.
+        """
+        from keras_vit.backends.tensorflow.frozen_graph_file import write_frozen_graph
+
+        settings = {"batch_size": self.batch_size, "constants": self._constants}
+        write_frozen_graph(path, self._graph, settings)
 
 
 def inference_function(
     model: keras.Model, batch_size: int = 8, constants: bool | None = None
-) -> Callable[[Tensor], np.ndarray]:
+) -> InferenceFunction:
     """Returns a function from images to a model's outputs, the fastest way on a CPU.
 
     It computes in the kernels of TensorFlow's oneDNN: layer normalization becomes one of
@@ -25,64 +77,69 @@ def inference_function(
     Args:
         model: a functional Keras model of images, such as `keras_vit.VisionTransformer`, of
             any precision policy, on Keras's TensorFlow backend.
-        batch_size: int, the images computed at once. More images than that are computed
-            in batches, fewer are padded.
-        constants: bool, whether the weights become constants of the graph. oneDNN reorders
-            constants once instead of in every call. That pays in bfloat16, its default, at
-            the price of a slow first call and of several times their memory during it.
+        batch_size: int, the most images that are computed at once. More are computed in batches;
+            fewer cost what they are.
+        constants: bool, whether oneDNN reorders the weights once, in the first call, instead of in
+            every call. That pays in bfloat16, its default, at the price of the reordered copy.
             None: as `model.dtype_policy` says.
 
     Returns:
         A function that takes images, (n, height, width, channels) in the range that the
-        model takes, and returns its outputs, a float32 NumPy array (n, ...).
+        model takes, and returns its outputs, a float32 NumPy array (n, ...). Its `save` writes
+        it to a file.
 
     Raises:
-        ValueError: if Keras runs on another backend, `batch_size` is not a positive int, the
-            model is not one of images of one size with one output, or constants exceed 2 GiB,
-            the limit of a graph.
+        ValueError: if Keras runs on another backend, `batch_size` is not a positive int, or the
+            model is not one of images of one size with one output.
 
     Examples:
         >>> predict = keras_vit.inference_function(model)
         >>> logits = predict(images)
+        >>> predict.save("classifier.inference")
     """
-    if keras.backend.backend() != "tensorflow":
-        raise ValueError(
-            "inference_function needs Keras on TensorFlow. Received: backend "
-            f"{keras.backend.backend()!r}. Set KERAS_BACKEND=tensorflow, or use model.predict()."
-        )
+    _require_tensorflow("inference_function", "model.predict()")
     if isinstance(batch_size, bool) or as_int(batch_size) is None or batch_size < 1:
         raise ValueError(f"`batch_size` must be a positive int. Received: {batch_size!r}")
     if constants is None:
         constants = keras.dtype_policies.get(model.dtype_policy).compute_dtype == "bfloat16"
-    size = sum(v.value.dtype.size * math.prod(v.shape) for v in model.weights)
-    if constants and size >= _LIMIT:
-        raise ValueError(
-            f"Expected constants of less than 2 GiB. Received: weights of {size / 2**30:.1f} GiB. "
-            "Pass constants=False, or build the model in bfloat16."
-        )
     shape = _image_shape(model)
     # TensorFlow is imported only where it is the backend.
-    from keras_vit.backends.tensorflow.onednn import function_of
+    from keras_vit.backends.tensorflow.onednn import frozen_graph_of
 
-    function = function_of(model, (batch_size, *shape), constants)
+    graph = frozen_graph_of(model, (None, *shape))
+    return InferenceFunction(graph, int(batch_size), constants)
 
-    def infer(images):
-        images = ops.convert_to_tensor(images, "float32")
-        if images.shape[1:] != shape or not len(images):
-            raise ValueError(
-                f"Expected images of shape (n, {', '.join(map(str, shape))}), at least one. "
-                f"Received: {tuple(images.shape)}"
-            )
-        outputs = []
-        for start in range(0, len(images), batch_size):
-            batch = images if len(images) == batch_size else images[start : start + batch_size]
-            missing = batch_size - len(batch)
-            if missing:
-                batch = ops.pad(batch, [(0, missing), (0, 0), (0, 0), (0, 0)])
-            outputs.append(function(batch).numpy()[: batch_size - missing])
-        return np.concatenate(outputs)
 
-    return infer
+def load_inference_function(path: str | os.PathLike) -> InferenceFunction:
+    """Returns a function that `InferenceFunction.save` wrote, without building its model.
+
+    The file is of no processor and of no version of TensorFlow: what is fastest is found here.
+
+    Args:
+        path: the file.
+
+    Raises:
+        ValueError: if Keras runs on another backend than TensorFlow, or the file is damaged or
+            not one of these.
+        OSError: if it cannot be read.
+
+    Examples:
+        >>> predict = keras_vit.load_inference_function("classifier.inference")
+        >>> logits = predict(images)
+    """
+    _require_tensorflow("load_inference_function", "keras.saving.load_model of a .keras file")
+    from keras_vit.backends.tensorflow.frozen_graph_file import read_frozen_graph
+
+    graph, settings = read_frozen_graph(path)
+    return InferenceFunction(graph, settings["batch_size"], settings["constants"])
+
+
+def _require_tensorflow(name, instead):
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            f"{name} needs Keras on TensorFlow. Received: backend "
+            f"{keras.backend.backend()!r}. Set KERAS_BACKEND=tensorflow, or use {instead}."
+        )
 
 
 def _image_shape(model):

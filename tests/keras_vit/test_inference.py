@@ -130,17 +130,15 @@ def test_normalizations_and_projections_are_fused():
 
     if not _pywrap_util_port.IsMklEnabled():
         pytest.skip("oneDNN, which is what fuses, is not in this TensorFlow or is turned off")
-    from keras_vit.backends.tensorflow.onednn import function_of
-
-    model = model_of()
-    function = function_of(model, (2, 32, 32, 3), constants=False)
-    operations = _operations(lambda: function(tf.zeros((2, 32, 32, 3))))
-    # Two in every block; the last one, of the class token alone, is too small to matter.
-    assert operations.count("_MklLayerNorm") >= 2 * SMALL["num_layers"]
-    assert "Softmax" in operations
-    fused = operations.count("_FusedMatMul")
-    # Per block: queries, keys and values; the attention's output; both layers of the MLP.
-    assert fused >= 4 * SMALL["num_layers"]
+    for constants in (False, True):
+        infer = keras_vit.inference_function(model_of(), batch_size=2, constants=constants)
+        operations = _operations(lambda infer=infer: infer(tf.zeros((2, 32, 32, 3))))
+        # Two in every block; the last one, of the class token alone, is too small to matter.
+        assert operations.count("_MklLayerNorm") >= 2 * SMALL["num_layers"]
+        assert "Softmax" in operations
+        fused = operations.count("_MklNativeFusedMatMul" if constants else "_FusedMatMul")
+        # Per block: queries, keys and values; the attention's output; both layers of the MLP.
+        assert fused >= 4 * SMALL["num_layers"]
 
 
 def _operations(run):
@@ -193,3 +191,87 @@ def test_wrong_arguments_are_explained():
 def test_other_backends_are_refused():
     with pytest.raises(ValueError, match="KERAS_BACKEND=tensorflow"):
         keras_vit.inference_function(model_of())
+    with pytest.raises(ValueError, match="KERAS_BACKEND=tensorflow"):
+        keras_vit.load_inference_function("some.inference")
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("constants", [False, True])
+def test_any_number_of_images(constants):
+    model = model_of()
+    images = images_of(model, 9)
+    infer = keras_vit.inference_function(model, batch_size=4, constants=constants)
+    expected = ops.convert_to_numpy(model(images, training=False))
+    for number in range(1, 10):
+        np.testing.assert_allclose(infer(images[:number]), expected[:number], atol=1e-5, rtol=1e-5)
+
+
+@needs_tensorflow
+def test_weights_stay_out_of_the_graph():
+    from keras_vit.backends.tensorflow.onednn import frozen_graph_of
+
+    model = model_of(dtype="mixed_bfloat16")
+    graph = frozen_graph_of(model, (None, 32, 32, 3))
+    kernels = [value.dtype.name for value in graph.weights.values() if len(value.shape) == 2]
+    # In the precision that they are computed in, each of them once; the head computes in float32.
+    assert sorted(kernels) == ["bfloat16"] * 4 * SMALL["num_layers"] + ["float32"]
+    assert sum(int(np.prod(value.shape)) for value in graph.weights.values()) < (
+        1.01 * model.count_params()
+    )
+    assert graph.definition.ByteSize() < 2000 * len(graph.definition.node)
+    assert all(
+        node.attr["value"].tensor.ByteSize() < 200
+        for node in graph.definition.node
+        if node.op == "Const"
+    )
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "mixed_bfloat16"])
+def test_saved_and_loaded_it_is_the_same(dtype, tmp_path):
+    model = model_of(dtype=dtype)
+    images = images_of(model, 3)
+    infer = keras_vit.inference_function(model, batch_size=2)
+    expected = infer(images)
+    infer.save(tmp_path / "small.inference")
+    loaded = keras_vit.load_inference_function(tmp_path / "small.inference")
+    np.testing.assert_array_equal(loaded(images), expected)
+    assert (loaded.batch_size, loaded.image_shape) == (2, (32, 32, 3))
+    # The same file again, from what was loaded.
+    loaded.save(tmp_path / "again.inference")
+    again, first = (keras_vit.load_inference_function(file) for file in tmp_path.iterdir())
+    np.testing.assert_array_equal(again(images), first(images))
+
+
+@needs_tensorflow
+def test_a_damaged_file_is_refused(tmp_path):
+    file = tmp_path / "small.inference"
+    keras_vit.inference_function(model_of()).save(file)
+    whole = file.read_bytes()
+    place = whole.index(b"\x93NUMPY") + 4000
+    damaged = [b"", b"text", whole[: len(whole) // 2], whole[:-30]]
+    damaged.append(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    damaged.append(whole.replace(b'"version": 1', b'"version": 2'))
+    for content in damaged:
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match=r"InferenceFunction\.save wrote"):
+            keras_vit.load_inference_function(file)
+    with pytest.raises(FileNotFoundError):
+        keras_vit.load_inference_function(tmp_path / "none.inference")
+
+
+@needs_tensorflow
+def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    file = tmp_path / "small.inference"
+    infer = keras_vit.inference_function(model_of())
+    infer.save(file)
+    whole = file.read_bytes()
+
+    def fail(*arguments, **keywords):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(np.lib.format, "write_array", fail)
+    with pytest.raises(OSError, match="disk full"):
+        infer.save(file)
+    assert file.read_bytes() == whole
+    assert list(tmp_path.iterdir()) == [file]

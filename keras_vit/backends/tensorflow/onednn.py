@@ -1,11 +1,9 @@
 """A model in the spelling that TensorFlow's graph optimizer gives to oneDNN."""
 
-import math
-from collections.abc import Callable
-
 import keras
 import tensorflow as tf
 
+from keras_vit.backends.tensorflow.frozen_graph import FrozenGraph
 from keras_vit.layers import (
     AxialEncoderBlock,
     EncoderBlock,
@@ -15,36 +13,23 @@ from keras_vit.layers.gelu import GELU_FLAVORS
 from keras_vit.models.replaced_layers import with_replaced_layers
 
 
-def function_of(
-    model: keras.Model, shape: tuple[int, ...], constants: bool
-) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Returns a model as a function of images, float32 of one shape, to float32 outputs.
+def frozen_graph_of(model: keras.Model, shape: tuple[int | None, ...]) -> FrozenGraph:
+    """Returns a model as a graph from images, float32 of one shape, to float32 outputs.
 
     Args:
         model: a functional Keras model on the TensorFlow backend.
-        shape: (batch, height, width, channels), ints.
-        constants: bool, whether the weights become constants of the function.
+        shape: (batch, height, width, channels).
     """
-    signature = [tf.TensorSpec(shape, tf.float32), tf.TensorSpec((None,), tf.int32)]
     weights = [(variable, tf.convert_to_tensor(variable.value)) for variable in model.variables]
-    embed = _constant if constants else tf.identity
-    fused = _Fused({id(v): value for v, value in weights}, embed)
+    fused = _Fused({id(v): value for v, value in weights})
     graph = with_replaced_layers(model, fused.layers, shape)
 
-    @tf.function(input_signature=signature, autograph=False)
-    def infer(images, ones):
-        fused.start(ones)
-        mapping = [(variable, embed(value)) for variable, value in weights]
+    def infer(images):
+        mapping = [(variable, tf.identity(value)) for variable, value in weights]
         with keras.StatelessScope(state_mapping=mapping):
             return tf.cast(graph(images, training=False), tf.float32)
 
-    function = infer.get_concrete_function()
-    ones = tf.ones(fused.count, tf.int32)
-    return lambda images: function(images, ones)
-
-
-def _constant(value):
-    return tf.constant(value.numpy())
+    return FrozenGraph.of(infer, shape)
 
 
 class _Fused:
@@ -52,37 +37,28 @@ class _Fused:
 
     Args:
         weights: dict of a variable's id to its value, an eager tensor.
-        embed: function that brings an eager tensor into the graph.
     """
 
-    def __init__(self, weights, embed):
+    def __init__(self, weights):
         self.weights = weights
-        self.embed = embed
         self.layers = {
             LayerNormalization: self.layer_normalization,
             EncoderBlock: self.encoder_block,
             AxialEncoderBlock: self.axial_encoder_block,
         }
 
-    def start(self, ones):
-        """Begins a graph.
-
-        Args:
-            ones: ones, int32 (n,), of which the optimizer knows neither the value nor that they
-                are equal. It recognizes a layer normalization by operations of its own that
-                would otherwise have been computed, or shared with another one, by then.
-        """
-        self.ones = ones
-        self.count = 0
-
     def layer_normalization(self, layer, inputs):
         """Batch normalization of one example, of which every token is a channel."""
         if inputs.dtype != layer.compute_dtype or layer.compute_dtype == "float64":
             return layer(inputs)
         gamma, beta = (tf.cast(weight, inputs.dtype) for weight in (layer.gamma, layer.beta))
-        *leading, channels = inputs.shape
-        tokens = self.ones[self.count] * math.prod(leading)
-        self.count += 1
+        with tf.init_scope():
+            # A weight, of which the optimizer knows neither the value nor that it is the same for
+            # every layer. It recognizes a layer normalization by operations of its own that would
+            # otherwise have been computed, or shared with another one, by then.
+            one = tf.identity(1)
+        channels = inputs.shape[-1]
+        tokens = one * tf.size(inputs) // channels
         normal, *_ = tf.raw_ops.FusedBatchNormV3(
             x=tf.reshape(inputs, tf.stack([1, tokens, channels, 1])),
             scale=tf.fill([tokens], 1.0),
@@ -93,7 +69,7 @@ class _Fused:
             data_format="NCHW",
             is_training=True,
         )
-        return tf.reshape(normal, inputs.shape) * gamma + beta
+        return tf.reshape(normal, tf.shape(inputs)) * gamma + beta
 
     def encoder_block(self, block, tokens, first_token_only=False):
         """Equations 2 and 3 on the rows of a matrix.
@@ -103,10 +79,10 @@ class _Fused:
         residual = tokens[:, :1] if first_token_only else tokens
         rows = tf.reshape(residual, (-1, tokens.shape[-1]))
         normal = self.layer_normalization(block.attention_norm, tokens)
-        rows += self.attention(block.attention, normal, first_token_only)
+        rows += self.attention(block.attention, normal, rows, first_token_only)
         hidden = block.mlp.hidden_dense(self.layer_normalization(block.mlp_norm, rows))
         rows += block.mlp.output_dense(GELU_FLAVORS[block.gelu](hidden))
-        return tf.reshape(rows, residual.shape)
+        return tf.reshape(rows, tf.shape(residual))
 
     def axial_encoder_block(self, block, tokens):
         return block.along_axes(
@@ -115,15 +91,18 @@ class _Fused:
             lambda lines: self.encoder_block(block.column, lines),
         )
 
-    def attention(self, layer, tokens, first_token_only):
-        """Equations 5 to 8 with one product for queries, keys and values, as rows."""
+    def attention(self, layer, tokens, residual, first_token_only):
+        """Equations 5 to 8 with one product for queries, keys and values, as rows.
+
+        They get the shape of their residual, so that the optimizer sees that the two are equal.
+        """
         channels, dtype = tokens.shape[-1], tokens.dtype
         projections = [layer.query, layer.key, layer.value]
         if layer.relative_positions or any(
             dense.quantization_mode or dense.lora_enabled for dense in projections
         ):  # More than products with kernels.
             attended = layer(tokens, first_token_only=first_token_only)
-            return tf.reshape(attended, (-1, channels))
+            return tf.reshape(attended, tf.shape(residual))
 
         def project(tokens, layers, scale=1.0):
             """Returns one (batch, heads, tokens, head_size) a layer, the first of them scaled."""
@@ -134,8 +113,8 @@ class _Fused:
                     weights[0] = weights[0] * tf.cast(scale, weights[0].dtype)
                 kernel = tf.cast(tf.concat(kernels, axis=1), dtype)
                 bias = tf.cast(tf.concat(biases, axis=0), dtype)
-            rows = tf.matmul(tf.reshape(tokens, (-1, channels)), self.embed(kernel))
-            rows = tf.nn.bias_add(rows, self.embed(bias))
+            rows = tf.matmul(tf.reshape(tokens, (-1, channels)), kernel)
+            rows = tf.nn.bias_add(rows, bias)
             shape = (-1, tokens.shape[1], len(layers), layer.num_heads, layer.head_size)
             return tf.unstack(tf.transpose(tf.reshape(rows, shape), (2, 0, 3, 1, 4)))
 
@@ -146,4 +125,4 @@ class _Fused:
             queries, keys, values = project(tokens, projections, layer.scale)
         probabilities = tf.nn.softmax(tf.matmul(queries, keys, transpose_b=True))
         heads = tf.transpose(tf.matmul(probabilities, values), (0, 2, 1, 3))
-        return layer.out(tf.reshape(heads, (-1, channels)))
+        return layer.out(tf.reshape(heads, tf.shape(residual)))

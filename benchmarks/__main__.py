@@ -13,6 +13,7 @@ COMMANDS = {
     "compare_exporters": "exported files for phones, against other exporters",
     "dress_rehearsal": "a run of ImageNet's size, killed, resumed and evaluated",
     "figure_11_throughput": "images per second and largest batch of the paper's models",
+    "first_batch": "time and memory to the first batch of a set of any size",
     "growth": "time and memory against image size, depth and processes",
     "input_budget": "what the paper's runs ask of storage and of the hosts' cores",
     "input_pipeline": "images per second of reading, decoding and augmenting",

@@ -3,7 +3,8 @@
 Writes 1,281,167 JPEGs of 32x32 pixels with 1,000 planted classes in 1,024 files as a TFDS set, and
 runs `pretrain.py` on it with a small model: the time until the first steps are done, the memory of
 the process, a SIGKILL in the third epoch, resumption, evaluation on 50,000 images, and the speed
-beside that of the same model on images that the system holds in memory. `--part=50` is a fiftieth.
+beside that of the same model on images that the system holds in memory. `--part=50` is a fiftieth,
+`--epochs=0` writes the set.
 """
 
 import os
@@ -72,6 +73,8 @@ def rehearse(chosen: Any) -> Iterator[tuple[str, str]]:
     yield "images written", f"{train + validation:,} in {time.monotonic() - start:.0f} s"
     size = sum(file.stat().st_size for file in (root / "data").rglob("*") if file.is_file())
     yield "size of the set", f"{size / 1e9:.2f} GB in {2 * shards:,} files"
+    if not chosen.epochs:
+        return
 
     epoch = train // chosen.batch_size
     run, steps = root / "run", chosen.epochs * epoch

@@ -23,6 +23,7 @@ from training.config_file_argument import parse_options
 from training.config_keys import default_config
 from training.configs import finetune
 from training.io.local_path import any_path, is_remote
+from training.io.read_path import read_path
 
 HELD_OUT = ("test", "validation", "valid", "val", "dev")
 # For batches of 32, of the rates that the paper's sweeps try.
@@ -34,18 +35,18 @@ def get_config(arg: str = "") -> ConfigDict:
     # A comma may also be one in the folder's name.
     parts = arg.split(",")
     folders = (",".join(parts[:end]) for end in range(len(parts), 0, -1))
-    folder = next((each for each in folders if _path_of(each).is_dir()), parts[0])
+    folder = next((each for each in folders if _is_folder(_path_of(each))), parts[0])
     rest = [part.strip() for part in parts[1 + folder.count(",") :]]
     options = parse_options(rest, {"model": "", "size": 0, "steps": 0})
     path = _path_of(folder)
-    if not folder.strip() or not path.is_dir():
+    if not folder.strip() or not _is_folder(path):
         raise ValueError(
             "Expected own_photos:FOLDER, with FOLDER holding one sub-folder of photos for each "
             f"class. Received: {arg!r}."
         )
     config = default_config()
     config.dataset = f"folder:{path}"
-    splits = [name for name in HELD_OUT if (path / "train").is_dir() and (path / name).is_dir()]
+    splits = [each for each in HELD_OUT if all(_is_folder(path / name) for name in ("train", each))]
     config.train_split, config.eval_split = ("train", splits[0]) if splits else _shares()
     config.batch_size = 32
     config.log_every_steps = 20
@@ -71,6 +72,10 @@ def get_config(arg: str = "") -> ConfigDict:
 def _path_of(folder):
     path = any_path(folder.strip().removeprefix("folder:") or ".")
     return path if is_remote(path) else path.absolute()
+
+
+def _is_folder(path):
+    return read_path(path, path.is_dir)
 
 
 def _shares():

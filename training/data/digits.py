@@ -17,6 +17,7 @@ import tensorflow_datasets as tfds
 
 from training.io.folder_copy import sent_to
 from training.io.local_path import any_path, is_remote
+from training.io.read_path import read_path
 
 NUM_TEST = 359
 SPLIT_SEED = 0
@@ -82,7 +83,7 @@ def prepare(data_dir: str | os.PathLike) -> pathlib.Path:
     """
     version = str(SklearnDigits.VERSION)
     target = any_path(data_dir) / "sklearn_digits" / version
-    if (target / "dataset_info.json").exists():
+    if read_path(target, (target / "dataset_info.json").exists):
         return target
     if is_remote(target):
         with tempfile.TemporaryDirectory() as scratch, sent_to(target) as folder:

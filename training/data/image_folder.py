@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from training.io import image_files
 from training.io.local_path import any_path, is_remote
+from training.io.read_path import read_path
 
 # A run opens a folder several times, and is warned once.
 _warn_once = functools.cache(logging.getLogger(__name__).warning)
@@ -59,12 +60,8 @@ def scan(root: str | os.PathLike) -> ImageFolder:
             "such as folder:/data/birds, or folder:. for the current folder."
         )
     root = any_path(root)
-    if is_remote(root):
-        # Slow to import, and what most commands never need.
-        from training.io import remote_files
-
-        return remote_files.attempt(lambda: _scan(root), f"{root} cannot be read")
-    return _scan(root.absolute())
+    root = root if is_remote(root) else root.absolute()
+    return read_path(root, lambda: _scan(root))
 
 
 def _scan(root: pathlib.Path) -> ImageFolder:

@@ -11,6 +11,7 @@ import pathlib
 from typing import NamedTuple
 
 from training.io.local_path import any_path, is_remote
+from training.io.read_path import read_path
 from training.io.text_lines import read_text
 
 # Key of the metadata of a set whose photos are turned as their EXIF orientation says.
@@ -59,15 +60,7 @@ def find(
         data_dir: folder of prepared data sets; empty or None is the default of TFDS.
     """
     folder = resolve_data_dir(data_dir) / builder
-    versions = sorted(
-        (
-            child
-            for child in (folder.iterdir() if folder.is_dir() else ())
-            if _version_key(child.name) and fnmatch.fnmatchcase(child.name, version)
-        ),
-        key=lambda child: _version_key(child.name) or (),
-    )
-    complete = [child for child in versions if (child / "dataset_info.json").is_file()]
+    versions, complete = read_path(folder, lambda: _versions(folder, version))
     if not complete:
         if versions:
             raise NotPreparedError(
@@ -76,6 +69,19 @@ def find(
             )
         return None
     return read(complete[-1])
+
+
+def _versions(folder: pathlib.Path, version: str) -> tuple[list[pathlib.Path], list[pathlib.Path]]:
+    """Returns the folders of versions that match, the oldest first, and those that are complete."""
+    versions = sorted(
+        (
+            child
+            for child in (folder.iterdir() if folder.is_dir() else ())
+            if _version_key(child.name) and fnmatch.fnmatchcase(child.name, version)
+        ),
+        key=lambda child: _version_key(child.name) or (),
+    )
+    return versions, [child for child in versions if (child / "dataset_info.json").is_file()]
 
 
 def configs(builder: str, data_dir: str | os.PathLike | None = None) -> list[str]:
@@ -99,7 +105,7 @@ def read(directory: pathlib.Path) -> Prepared:
     """
     file = directory / "dataset_info.json"
     try:
-        info = json.loads(file.read_text(encoding="utf-8"))
+        info = json.loads(read_path(file, lambda: file.read_text(encoding="utf-8")))
         return Prepared(
             directory=directory,
             name="/".join(part for part in (info["name"], info.get("configName")) if part),
@@ -120,7 +126,7 @@ def read(directory: pathlib.Path) -> Prepared:
 def class_names(directory: pathlib.Path, label: str = "label") -> tuple[str, ...] | None:
     """Returns the names of the classes of the feature `label` if its builder recorded them."""
     file = directory / f"{label}.labels.txt"
-    if not file.is_file():
+    if not read_path(file, file.is_file):
         return None
     return tuple(read_text(file).splitlines())
 
@@ -128,7 +134,7 @@ def class_names(directory: pathlib.Path, label: str = "label") -> tuple[str, ...
 def holds_photos(directory: pathlib.Path) -> bool:
     """Whether `training.data.prepare_photos` wrote the data set prepared in `directory`."""
     file = directory / "metadata.json"
-    return file.is_file() and UPRIGHT in json.loads(file.read_text(encoding="utf-8"))
+    return read_path(file, file.is_file) and UPRIGHT in json.loads(read_text(file))
 
 
 def _version_key(text: str) -> tuple[int, ...] | None:

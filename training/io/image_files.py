@@ -8,6 +8,7 @@ import numpy as np
 
 from training.errors import first_line
 from training.io.local_path import any_path, is_remote
+from training.io.read_path import read_path
 
 _JPEG = (".jfif", ".jpe", ".jpeg", ".jpg")
 EXTENSIONS = (".bmp", ".gif", *_JPEG, ".png", ".tif", ".tiff", ".webp")
@@ -109,14 +110,12 @@ def _list_disk(path):
 
 
 def _list_store(path):
-    from training.io import remote_files
-
     def listed():
         if path.is_dir():
             return sorted(images_below(path))
         return [path] if path.exists() else None
 
-    return remote_files.attempt(listed, f"{path} cannot be read")
+    return read_path(path, listed)
 
 
 def read_images(files: Sequence[pathlib.Path], preprocess: str) -> np.ndarray:

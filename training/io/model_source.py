@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from training.io.local_path import any_path
+from training.io.read_path import read_path
 from training.io.run_config import read_run_config
 
 if typing.TYPE_CHECKING:
@@ -191,6 +192,10 @@ def saved_arguments(source: str | os.PathLike) -> dict[str, Any] | None:
         ValueError: if the file holds a model of another class.
     """
     path = any_path(source)
+    return read_path(path, lambda: _saved_arguments(path))
+
+
+def _saved_arguments(path: pathlib.Path) -> dict[str, Any] | None:
     if (path / "config.json").is_file():
         return read_run_config(path / "config.json")["model"]
     if path.suffix != ".keras" or not path.is_file():

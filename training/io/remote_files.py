@@ -109,17 +109,22 @@ def attempt(action: Callable[[], Result], failure: str) -> Result:
         try:
             return action()
         except _refusals() as error:
-            raise UsageError(f"{failure}: {first_line(error)}. {_what_to_do(error)}") from error
+            raise UsageError(f"{failure}: {_in_a_line(error)}. {_what_to_do(error)}") from error
         except _failures() as error:
             if number == ATTEMPTS:
                 raise TrainingError(
-                    f"{failure} in {ATTEMPTS} attempts: {first_line(error)}. Run the same command "
+                    f"{failure} in {ATTEMPTS} attempts: {_in_a_line(error)}. Run the same command "
                     "again when the store answers."
                 ) from error
-            logger.warning("%s: %s. Trying again in %g s.", failure, first_line(error), wait)
+            logger.warning("%s: %s. Trying again in %g s.", failure, _in_a_line(error), wait)
             time.sleep(wait)
             wait *= 2
     raise AssertionError("not reached")
+
+
+def _in_a_line(error: Exception) -> str:
+    """Returns what an error says, among it the lines that a server answered."""
+    return first_line(" ".join(str(error).split()) or error)
 
 
 def _check_length(expected, file):

@@ -128,7 +128,7 @@ class _Run:
         # And updates, losses and gradient norms since the last row of metrics.
         self.numbers = {**self.best.start(), "sums": np.zeros(3)} | (restored or {})
         self.evaluators = create_evaluators(config, self.engine, eval_loss, self.skip_counter)
-        self.batches = self.engine.make_batches(self._train_dataset)
+        self.batches = self.engine.make_batches(self._batches_of_host)
 
     def _losses(self, source: random_access.Source) -> tuple[keras.losses.Loss, keras.losses.Loss]:
         """Returns the loss of training, and that of evaluation: of the labels as they are."""
@@ -156,6 +156,19 @@ class _Run:
             f"What cannot be decoded: {', '.join(sorted(counter.examples))}. Remove it, or set "
             "config.on_error=skip."
         )
+
+    def _batches_of_host(self, num_input_pipelines: int, input_pipeline_id: int) -> Any:
+        if self.config.shuffle == "blocks":
+            before = int(self.numbers.get("hosts", num_input_pipelines))
+            if before != num_input_pipelines:
+                logger.warning(
+                    "config.shuffle=blocks is another order for another number of hosts, which was "
+                    "%d and is %d: of this epoch, some images come again and others do not come. "
+                    "The epochs after it are whole.",
+                    *(before, num_input_pipelines),
+                )
+            self.numbers["hosts"] = np.array(float(num_input_pipelines))
+        return self._train_dataset(num_input_pipelines, input_pipeline_id)
 
     def _train_dataset(
         self, num_input_pipelines: int, input_pipeline_id: int, **changes: Any

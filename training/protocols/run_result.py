@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 from training.errors import Diverged, UsageError
 from training.io.atomic import write_text
 from training.io.local_path import is_remote
+from training.io.read_path import read_path
 from training.io.text_lines import read_text
 from training.reporting.read_metrics import read_metrics
 
@@ -97,7 +98,7 @@ def computed_once(file: pathlib.Path, compute: Callable[[], dict]) -> dict:
         ValueError: if the file is damaged.
         UsageError, TrainingError: if it is in a store that refuses or fails.
     """
-    if not _exists(file):
+    if not read_path(file, file.exists):
         write_text(file, json.dumps(compute(), indent=2, sort_keys=True) + "\n")
     try:
         found = json.loads(read_text(file))
@@ -107,14 +108,6 @@ def computed_once(file: pathlib.Path, compute: Callable[[], dict]) -> dict:
     except (ValueError, RecursionError) as damage:
         error = damage
     raise ValueError(f"{file} is damaged ({error}). Delete it to compute it again.") from error
-
-
-def _exists(file: pathlib.Path) -> bool:
-    if not is_remote(file):
-        return file.exists()
-    from training.io import remote_files
-
-    return remote_files.attempt(file.exists, f"{file} cannot be read")
 
 
 def _remove_states(folder: pathlib.Path) -> None:

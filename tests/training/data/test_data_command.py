@@ -86,6 +86,38 @@ def test_check_prints_nothing_of_tensorflow(name, digits_dir, tmp_path):
     assert "all well" in result.stdout and result.stderr == ""
 
 
+@pytest.mark.parametrize(
+    "error, status, advice",
+    [
+        (tf.errors.PermissionDeniedError(None, None, "403\nForbidden"), 2, "Check the name of the"),
+        (tf.errors.UnavailableError(None, None, "no host"), 1, "again when the store answers"),
+    ],
+)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check", "tfds:x"],
+        ["check", "digits"],
+        ["index", "tfds:x"],
+        ["check", "folder:{}/tfds"],
+        ["prepare", "csv:{}/tfds/table.csv", "--as=x"],
+    ],
+)
+def test_a_store_that_refuses_or_fails_is_one_line(
+    ram, failing_store, monkeypatch, capsys, arguments, error, status, advice
+):
+    def refuse(*_, **__):
+        raise error
+
+    for name in ("exists", "isdir", "listdir", "open", "stat"):
+        monkeypatch.setattr(failing_store, name, refuse, raising=False)
+    bucket = ram()
+    arguments = [each.format(bucket) for each in arguments]
+    assert main([*arguments, f"--data_dir={bucket}/tfds"]) == status
+    (line,) = (each for each in capsys.readouterr().err.splitlines() if "error:" in each)
+    assert line.startswith(f"error: {bucket}/tfds") and advice in line
+
+
 def write_images(root, names):
     for name in names:
         path = root / name

@@ -299,9 +299,11 @@ def test_a_pipeline_feeds_a_mirrored_strategy(train):
 @pytest.mark.long
 @pytest.mark.parametrize("start_step", [0, 10**9])
 def test_three_hundred_million_examples_take_no_table(launch, start_step):
-    process = launch("-m", "tests.training.processes.large_dataset", start_step)
+    process = launch("-m", "benchmarks", "first_batch", f"--step={start_step}")
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
-    seconds, gigabytes = map(float, output.split()[-2:])
+    (row,) = (line for line in output.splitlines() if line.startswith("| full "))
+    examples, step, seconds, gigabytes = map(float, row.split("|")[2:-1])
+    assert (examples, step) == (300_000_000, start_step)
     assert seconds < 10
     assert gigabytes < 1

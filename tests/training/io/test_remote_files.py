@@ -139,6 +139,17 @@ def test_a_store_that_refuses_is_asked_once(copy, address, failing_store, monkey
     assert len(asked) == 1
 
 
+def test_what_a_server_answers_is_in_the_line():
+    answer = 'Error executing an HTTP request: HTTP response code 404 with body \'{\n "error": {'
+    error = tf.errors.NotFoundError(None, None, f'{answer}\n "The bucket does not exist."}}}}\'')
+
+    def refuse():
+        raise error
+
+    with pytest.raises(UsageError, match=r"^x cannot be read: .*The bucket does not exist.*Check"):
+        remote_files.attempt(refuse, "x cannot be read")
+
+
 def test_a_file_system_that_is_not_installed_is_named():
     with pytest.raises(UsageError) as caught:
         remote_files.files_below(epath.Path("s3://bucket/run"))

@@ -1,13 +1,16 @@
 """Runs that are killed or stopped end as if they had not been."""
 
+import contextlib
 import json
 import os
 import random
 import signal
 import time
 
+import numpy as np
 import pytest
 
+from training.engines.tensorflow.engine import TensorFlowEngine
 from training.errors import Interrupted, UsageError
 from training.loop import trainer
 from training.loop.run_directory import RunDirectory
@@ -131,6 +134,31 @@ def test_a_run_keeps_the_order_that_it_was_begun_with(
     trainer.train(tiny(**options), workdir)
     assert_same(final_state(workdir), final_state(expected))
     assert json.loads(file.read_text())["shuffle"] == "sorted"
+
+
+@pytest.mark.long
+def test_a_blocked_order_says_that_the_number_of_hosts_changed(tiny, tmp_path, monkeypatch, caplog):
+    options = {"total_steps": 8, "log_every_steps": 1, "steps_per_call": 1, "shuffle": "blocks"}
+    with monkeypatch.context() as patch:
+        save = TensorFlowEngine.save
+        of_two = {"hosts": np.array(2.0)}
+        patch.setattr(
+            TensorFlowEngine,
+            "save",
+            lambda self, numbers, **more: save(self, {**numbers, **of_two}, **more),
+        )
+        stop_after(1, patch)
+        with pytest.raises(Interrupted):
+            trainer.train(tiny(**options), tmp_path)
+    for step, warnings in ((2, 1), (8, 0)):
+        caplog.clear()
+        with monkeypatch.context() as patch, contextlib.suppress(Interrupted):
+            stop_after(step, patch)
+            trainer.train(tiny(**options), tmp_path)
+        said = [record.getMessage() for record in caplog.records]
+        assert sum("number of hosts, which was 2 and is 1: of this" in line for line in said) == (
+            warnings
+        )
 
 
 @pytest.mark.long

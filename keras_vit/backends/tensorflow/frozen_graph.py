@@ -73,10 +73,10 @@ class FrozenGraph:
         pruned = traced.prune([*traced.inputs[:1], *computed], traced.outputs[0])
         captured = [(tensor, value) for value, tensor in pruned.graph.captures]
         fed = [*zip(pruned.inputs[1 : 1 + len(computed)], values, strict=True), *captured]
-        weights = {tensor.name: value for tensor, value in fed if tensor.consumers()}
-        unused = {tensor.op.name for tensor, _ in fed if not tensor.consumers()}
+        needed = _with_ancestors(pruned.outputs[0].op)
+        weights = {tensor.name: value for tensor, value in fed if tensor.op.name in needed}
         definition = pruned.graph.as_graph_def()
-        kept = [node for node in definition.node if node.name not in unused]
+        kept = [node for node in definition.node if node.name in needed]
         del definition.node[:]
         definition.node.extend(kept)
         return cls(definition, pruned.inputs[0].name, shape, pruned.outputs[0].name, weights)
@@ -133,3 +133,14 @@ class FrozenGraph:
                 node.attr["is_filter_const"].b = f"{node.input[1]}:0" in self.weights
                 node.attr["_kernel"].s = b"MklNameChangeOp"
         return optimized
+
+
+def _with_ancestors(operation):
+    """Returns the names of an operation and of all that it depends on."""
+    found, left = set(), [operation]
+    while left:
+        operation = left.pop()
+        if operation.name not in found:
+            found.add(operation.name)
+            left += [*(tensor.op for tensor in operation.inputs), *operation.control_inputs]
+    return found

@@ -9,6 +9,10 @@ RANDOM = "decode|resize(12)|random_crop(10)|flip_lr|value_range(-1,1)"
 PLAIN = "decode|resize((8, 8))|value_range(0,255)"
 
 
+def long(*values):
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
 @pytest.fixture
 def train(digits_dir):
     def make(**changes):
@@ -72,8 +76,9 @@ def test_images_keep_their_labels(train, digits_dir):
 
 
 @pytest.mark.parametrize("shuffle", sorted(ORDERS))
-@pytest.mark.parametrize("mixup_p", [0.0, 0.3])
-@pytest.mark.parametrize("start_step", [1, 10])
+@pytest.mark.parametrize(
+    ("start_step", "mixup_p"), [(1, 0.3), (10, 0.0), long(1, 0.0), long(10, 0.3)]
+)
 def test_starting_at_a_step_continues_the_run(train, start_step, mixup_p, shuffle):
     options = {"mixup_p": mixup_p, "shuffle": shuffle}
     whole = take(train(**options), start_step + 3)
@@ -144,8 +149,7 @@ def test_reading_ahead_begins_at_the_step(train, reads):
 
 
 @pytest.mark.parametrize("shuffle", ["full", "sorted"])
-@pytest.mark.parametrize("mixup_p", [0.0, 0.3])
-@pytest.mark.parametrize("workers", [2, 8])
+@pytest.mark.parametrize(("workers", "mixup_p"), [(2, 0.0), (8, 0.3), long(2, 0.3), long(8, 0.0)])
 def test_shares_of_any_number_of_workers_make_up_the_batch(train, workers, mixup_p, shuffle):
     whole = take(train(mixup_p=mixup_p, start_step=2, shuffle=shuffle), 3)
     shares = [
@@ -216,8 +220,10 @@ def test_arguments_that_do_not_fit_are_explained(train, changes, message):
         train(**changes)
 
 
-@pytest.mark.parametrize("workers", [1, 4])
-@pytest.mark.parametrize("batch_size", [64, 200, 400])
+@pytest.mark.parametrize(
+    ("batch_size", "workers"),
+    [(64, 1), (200, 4), (400, 1), long(64, 4), long(200, 1), long(400, 4)],
+)
 def test_evaluation_pads_and_never_drops(digits_dir, batch_size, workers):
     shares = [
         list(

@@ -88,7 +88,7 @@ def main(output):
     keras.config.set_dtype_policy("mixed_bfloat16")
     loss = build_loss("softmax")
     with strategy.scope():
-        model = tiny_vit(dropout_rate=0.1, remat=True)
+        model = tiny_vit(num_layers=1, dropout_rate=0.1, remat=True)
         optimizer = build_optimizer(
             {
                 "total_steps": 10,

@@ -44,6 +44,11 @@ def losses_of(steps, calls=3):
     return [steps(data, 2).loss for _ in range(calls)]
 
 
+@pytest.fixture(scope="module")
+def losses():
+    return losses_of(make())
+
+
 def test_equals_fit():
     steps = make()
     ours = losses_of(steps)
@@ -69,12 +74,12 @@ def test_number_of_steps_per_call_changes_nothing():
         np.testing.assert_array_equal(left, right)
 
 
-def test_accumulation_changes_nothing_but_rounding():
-    np.testing.assert_allclose(losses_of(make(accumulation_steps=4)), losses_of(make()), atol=1e-6)
+def test_accumulation_changes_nothing_but_rounding(losses):
+    np.testing.assert_allclose(losses_of(make(accumulation_steps=4)), losses, atol=1e-6)
 
 
-def test_whole_step_compiles_with_static_shapes():
-    np.testing.assert_allclose(losses_of(make(jit_compile=True)), losses_of(make()), atol=1e-5)
+def test_whole_step_compiles_with_static_shapes(losses):
+    np.testing.assert_allclose(losses_of(make(jit_compile=True)), losses, atol=1e-5)
     compiled = make(dropout=0.3, jit_compile=True, accumulation_steps=2)
     image, label = (tf.constant(DATA[name][0]) for name in ("image", "label"))
     hlo = compiled._update.experimental_get_compiler_ir(image, label, tf.zeros([2]))("hlo")
@@ -135,17 +140,17 @@ def test_first_unusable_step_is_reported():
     assert make(loss_limit=0.1)(batches(), 2).bad_step == 0
 
 
-def test_mixed_precision_keeps_float32_weights():
+def test_mixed_precision_keeps_float32_weights(losses):
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
         steps = make(recipe={"first_moment_dtype": "bfloat16"})
     finally:
         keras.config.set_dtype_policy(before)
-    losses = losses_of(steps)
+    in_mixed_precision = losses_of(steps)
     assert {variable.dtype for variable in steps.model.trainable_variables} == {"float32"}
     assert steps.model.layers[1].compute_dtype == "bfloat16"
-    np.testing.assert_allclose(losses, losses_of(make()), atol=0.02)
+    np.testing.assert_allclose(in_mixed_precision, losses, atol=0.02)
 
 
 def test_images_are_prepared_on_the_device():

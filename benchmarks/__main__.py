@@ -16,6 +16,7 @@ COMMANDS = {
     "first_batch": "time and memory to the first batch of a set of any size",
     "growth": "time and memory against image size, depth and processes",
     "input_budget": "what the paper's runs ask of storage and of the hosts' cores",
+    "input_cores": "images per second of a host against its cores",
     "input_pipeline": "images per second of reading, decoding and augmenting",
     "loop_overhead": "what the training loop adds to its steps",
     "memory": "peak memory of training against the batch, with and without remat",

@@ -5,6 +5,7 @@ and in turns. The comparison is of CPU time, which a busy machine and its number
 least: pipelines like these are bound by decoding, and threads only spread it.
 """
 
+import argparse
 import functools
 import gc
 import pathlib
@@ -13,7 +14,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.harness import interleaved, machine, options
 from benchmarks.libraries.image_pipelines import (
@@ -26,6 +27,9 @@ from benchmarks.libraries.image_pipelines import (
 )
 from training.io import atomic
 from training.reporting.table import Table
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 WARM_UP_BATCHES = 3
 EXTENSIONS = (".jpg", ".jpeg")
@@ -45,11 +49,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--batches", type=int, default=10, help="measured in every turn")
     parser.add_argument("--output", help="Markdown file to write the table to")
     chosen = parser.parse_args(argv)
-    images = sorted(
-        path for path in pathlib.Path(chosen.images).rglob("*") if path.suffix.lower() in EXTENSIONS
-    )
-    if not images:
-        parser.error(f"expected JPEGs below {chosen.images}, found none")
+    images = jpegs_below(chosen.images, parser)
     start = machine.describe()
     with tempfile.TemporaryDirectory() as directory:
         folder = pathlib.Path(directory)
@@ -66,12 +66,21 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+def jpegs_below(folder: str, parser: argparse.ArgumentParser) -> list[pathlib.Path]:
+    """Returns the JPEGs in a folder and its sub-folders; without any, ends the command."""
+    found = pathlib.Path(folder).rglob("*")
+    images = sorted(path for path in found if path.suffix.lower() in EXTENSIONS)
+    if not images:
+        parser.error(f"expected JPEGs below {folder}, found none")
+    return images
+
+
 def measure(
     folder: pathlib.Path, batch_size: int, batches: int, rounds: int
 ) -> dict[str, list[Turn]]:
     """Returns the turns of every pipeline, by its name."""
     calls = {
-        f"{kind}: {name}": functools.partial(_turn, make(folder, batch_size), batches, batch_size)
+        f"{kind}: {name}": functools.partial(turn, make(folder, batch_size), batches, batch_size)
         for kind, makers in PIPELINES.items()
         for name, make in makers.items()
     }
@@ -105,7 +114,8 @@ def differences(folder: pathlib.Path, images: int) -> Table:
     return Table(["reduced decoding", "mean difference of 255", "root mean square"], rows)
 
 
-def _turn(dataset, batches, batch_size):
+def turn(dataset: "tf.data.Dataset", batches: int, batch_size: int) -> Turn:
+    """Returns what so many batches of a pipeline take, after some that are not measured."""
     _wait_until_idle()
     iterator = iter(dataset)
     for _ in range(WARM_UP_BATCHES):

@@ -4,7 +4,9 @@ Each maker takes a folder that `prepare` made and a batch size, and returns an i
 `tf.data.Dataset` of batches.
 """
 
+import contextlib
 import pathlib
+import sys
 from collections.abc import Sequence
 
 SIZE, SMALL = 224, 256
@@ -20,7 +22,9 @@ def prepare(images: Sequence[pathlib.Path], folder: pathlib.Path) -> None:
     (folder / _PHOTOS / "all").mkdir(parents=True)
     for number, path in enumerate(images):
         (folder / _PHOTOS / "all" / f"{number:06d}.jpg").symlink_to(path.resolve())
-    prepare_photos(f"folder:{folder / _PHOTOS}", _NAME, folder / _TFDS)
+    # Standard output is for tables.
+    with contextlib.redirect_stdout(sys.stderr):
+        prepare_photos(f"folder:{folder / _PHOTOS}", _NAME, folder / _TFDS)
 
 
 def _our_training(preprocess, **changes):
@@ -93,13 +97,25 @@ def _box(shape, number):
     return begin, size
 
 
-def _decode_crop(number, path):
+def _crop(number, path):
     import tensorflow as tf
 
     encoded = tf.io.read_file(path)
     begin, size = _box(tf.io.extract_jpeg_shape(encoded), number)
     window = tf.concat([begin[:2], size[:2]], axis=0)
-    return tf.shape(tf.io.decode_and_crop_jpeg(encoded, window, channels=3))
+    return tf.io.decode_and_crop_jpeg(encoded, window, channels=3)
+
+
+def _decode_crop(number, path):
+    import tensorflow as tf
+
+    return tf.shape(_crop(number, path))
+
+
+def _resize_crop(number, path):
+    import tensorflow as tf
+
+    return tf.image.resize(_crop(number, path), (SIZE, SIZE))
 
 
 def _decode_whole(number, path):
@@ -192,12 +208,13 @@ _CENTER = f"decode|resize_small({SMALL})|central_crop({SIZE})|{_TO_RANGE}"
 
 # What reading and decoding alone take, and what guides do, in each part below.
 FLOOR, TUTORIAL = "decode only", "tutorial"
-OURS, REDUCED = "ours", "ours, reduced decoding"
+OURS, BYTES, REDUCED = "ours", "ours, uint8", "ours, reduced decoding"
 PIPELINES = {
     "training": {
         FLOOR: _reference(_decode_crop),
+        "decode and resize only": _reference(_resize_crop),
         OURS: _our_training(f"{_CROP}|{_TO_RANGE}"),
-        "ours, uint8": _our_training(f"{_CROP}|to_uint8"),
+        BYTES: _our_training(f"{_CROP}|to_uint8"),
         REDUCED: _our_training(f"{_CROP}|{_TO_RANGE}", reduced_decoding=1.0),
         "ours, cache": _our_training(f"{_CROP}|{_TO_RANGE}", cache=True),
         TUTORIAL: _reference(_tutorial_training),

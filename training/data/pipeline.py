@@ -26,6 +26,8 @@ from training.data.preprocessing.preprocess import Preprocess
 from training.data.skip_counter import SkipCounter
 
 _FOREVER = 2**62
+# That decode about as many images as one thread copies into batches.
+_CORES_PER_BATCH = 16
 
 
 def train_dataset(
@@ -119,7 +121,7 @@ def train_dataset(
         dataset = example_order(*order)
     dataset = _map(dataset, example)
     _check_static(dataset.element_spec["image"].shape, preprocess)
-    dataset = dataset.batch(len(slots), drop_remainder=True)
+    dataset = _batch(dataset, len(slots))
     if batch_operations:
         steps = tf.data.Dataset.range(start_step, _FOREVER)
         dataset = _map(
@@ -186,8 +188,20 @@ def eval_dataset(
     dataset = _map(dataset, readable if skipped else prepare)
     dataset = dataset.concatenate(tf.data.Dataset.from_tensors(blank).repeat(len(share)))
     batches = -(-source.num_examples // batch_size)
-    dataset = dataset.batch(len(share), drop_remainder=True).take(batches)
+    dataset = _batch(dataset, len(share)).take(batches)
     return _finish(_map(dataset, masked))
+
+
+def batches_at_once(cores: int) -> int:
+    """Returns how many batches a host of so many cores fills at the same time."""
+    return max(1, cores // _CORES_PER_BATCH)
+
+
+def _batch(dataset: tf.data.Dataset, size: int) -> tf.data.Dataset:
+    at_once = batches_at_once(os.cpu_count() or 1)
+    return dataset.batch(
+        size, drop_remainder=True, num_parallel_calls=at_once if at_once > 1 else None
+    )
 
 
 def _share(batch_size: int, workers: int, worker: int) -> range:

@@ -199,6 +199,13 @@ def test_mixup_blends_with_the_image_before(train):
     assert_equal(take(train(preprocess=f"{PLAIN}|mixup(0.5)"), 2), mixed)
 
 
+def test_large_hosts_fill_several_batches_at_once(train, monkeypatch):
+    one = take(train(mixup_p=0.3), 7)
+    monkeypatch.setattr(pipeline.os, "cpu_count", lambda: 64)
+    assert pipeline.batches_at_once(64) == 4
+    assert_equal(take(train(mixup_p=0.3), 7), one)
+
+
 def test_num_classes_widens_the_labels(train):
     assert train(num_classes=21).element_spec["label"].shape == (32, 21)
 

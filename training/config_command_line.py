@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from ml_collections import ConfigDict
 
-from training.errors import UsageError
+from training.errors import TrainingError, UsageError
 from training.io.quiet_tensorflow import quiet_start
 
 _OWN = pathlib.Path(__file__).parent / "configs"
@@ -30,6 +30,7 @@ def load_config(text: str) -> ConfigDict:
 
     Raises:
         UsageError: if the file cannot be run or its function takes no such argument.
+        TrainingError: if a store that it reads fails.
     """
     path, _, argument = text.partition(":")
     try:
@@ -38,7 +39,7 @@ def load_config(text: str) -> ConfigDict:
             if "get_config" not in module:
                 raise UsageError(f"The config {path} defines no function get_config.")
             config = module["get_config"](*([argument] if argument else []))
-    except UsageError:
+    except TrainingError:
         raise
     except Exception as error:
         # The file is a program of the user's, and may fail in any way.

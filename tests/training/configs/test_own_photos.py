@@ -8,6 +8,7 @@ from etils import epath
 from PIL import Image
 
 from tests.tiny_vit import tiny_vit
+from training.commands import train
 from training.config_keys import complete
 from training.configs import finetune, own_photos
 from training.loop import trainer
@@ -59,6 +60,21 @@ def test_the_folder_may_be_in_a_store(ram, tmp_path):
     config = own_photos.get_config(f"{address},steps=50")
     assert config.dataset == f"folder:{address}" and config.total_steps == 50
     assert (config.train_split, config.eval_split) == ("train", "val")
+
+
+@pytest.mark.parametrize("config", ["own_photos:{}/photos", "finetune:{}/run,digits"])
+def test_a_store_that_fails_is_named_once(
+    ram, failing_store, monkeypatch, tmp_path, capsys, config
+):
+    def fail(*_):
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(failing_store, "exists", fail, raising=False)
+    monkeypatch.setattr(failing_store, "isdir", fail, raising=False)
+    bucket = ram()
+    assert train.main([f"--config={config.format(bucket)}", f"--workdir={tmp_path}"]) == 1
+    (line,) = (each for each in capsys.readouterr().err.splitlines() if "error:" in each)
+    assert line.startswith(f"error: {bucket}/") and line.count("cannot be read") == 1
 
 
 def test_from_a_checkpoint_the_rest_is_fine_tuning(tmp_path):

@@ -22,7 +22,7 @@ def run(ram):
     """The address of a run that was trained in a store, with its data."""
     bucket = epath.Path(ram())
     options = [f"--config={TINY}", f"--workdir={bucket}/run", f"--data_dir={bucket}/tfds"]
-    steps = ["--config.total_steps=40", "--config.checkpoint_every_steps=20"]
+    steps = ["--config.total_steps=40", "--config.checkpoint_every_steps=20", "--config.report"]
     assert train.main([*options, *steps]) == 0
     return bucket / "run"
 
@@ -43,7 +43,7 @@ def test_the_run_is_in_the_store(run):
 def test_the_same_command_finds_it_finished(run):
     before = (run / "metrics.csv").read_text()
     options = [f"--config={TINY}", f"--workdir={run}", f"--data_dir={run.parent}/tfds"]
-    steps = ["--config.total_steps=40", "--config.checkpoint_every_steps=20"]
+    steps = ["--config.total_steps=40", "--config.checkpoint_every_steps=20", "--config.report"]
     assert train.main([*options, *steps]) == 0
     assert (run / "metrics.csv").read_text() == before
 

@@ -85,7 +85,7 @@ def feed(
 
     datasets = {}
     for pixels, name in PIXELS.items():
-        ours = image_pipelines.PIPELINES["training"][name](pathlib.Path(folder), batch_size)
+        ours = image_pipelines.pipelines()["training"][name](pathlib.Path(folder), batch_size)
         spec = ours.element_spec["image"]
         blank = tf.data.Dataset.from_tensors(tf.zeros(spec.shape[1:], spec.dtype)).repeat()
         datasets[pixels, False] = ours

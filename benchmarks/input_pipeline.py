@@ -13,16 +13,16 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.harness import interleaved, machine, options
 from benchmarks.libraries.image_pipelines import (
     FLOOR,
     OURS,
-    PIPELINES,
     REDUCED,
     TUTORIAL,
+    pipelines,
     prepare,
 )
 from training.io import atomic
@@ -35,6 +35,9 @@ WARM_UP_BATCHES = 3
 EXTENSIONS = (".jpg", ".jpeg")
 
 
+Makers = Mapping[str, Mapping[str, Callable]]
+
+
 class Turn(NamedTuple):
     """Seconds per image of one turn, of all cores together and on the clock."""
 
@@ -44,7 +47,7 @@ class Turn(NamedTuple):
 
 def main(argv: Sequence[str]) -> int:
     """Prints the table, and writes it where `--output` says; returns the exit code."""
-    parser = options.parser("input_pipeline", __doc__, batch_size=50, rounds=15)
+    parser = options.parser("input_pipeline", __doc__, batch_size=50, image_size=224, rounds=15)
     parser.add_argument("--images", required=True, help="folder of JPEGs, sub-folders included")
     parser.add_argument("--batches", type=int, default=10, help="measured in every turn")
     parser.add_argument("--output", help="Markdown file to write the table to")
@@ -54,11 +57,13 @@ def main(argv: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as directory:
         folder = pathlib.Path(directory)
         prepare(images, folder)
-        turns = measure(folder, chosen.batch_size, chosen.batches, chosen.rounds)
-        changes = differences(folder, len(images))
+        makers = pipelines(chosen.image_size)
+        turns = measure(makers, folder, chosen.batch_size, chosen.batches, chosen.rounds)
+        changes = differences(makers, folder, len(images))
     text = (
         f"{report(turns)}\n{changes.markdown()}\n{len(images)} images, batches of "
-        f"{chosen.batch_size}, {chosen.rounds} rounds; medians, ratios within a round. {start}"
+        f"{chosen.batch_size}, {chosen.image_size} pixels, {chosen.rounds} rounds; medians, "
+        f"ratios within a round. {start}"
     )
     print(text)
     if chosen.output:
@@ -76,12 +81,12 @@ def jpegs_below(folder: str, parser: argparse.ArgumentParser) -> list[pathlib.Pa
 
 
 def measure(
-    folder: pathlib.Path, batch_size: int, batches: int, rounds: int
+    pipelines_of: Makers, folder: pathlib.Path, batch_size: int, batches: int, rounds: int
 ) -> dict[str, list[Turn]]:
     """Returns the turns of every pipeline, by its name."""
     calls = {
         f"{kind}: {name}": functools.partial(turn, make(folder, batch_size), batches, batch_size)
-        for kind, makers in PIPELINES.items()
+        for kind, makers in pipelines_of.items()
         for name, make in makers.items()
     }
     return interleaved.measure(calls, rounds)
@@ -91,7 +96,7 @@ def report(turns: Mapping[str, Sequence[Turn]]) -> str:
     """Returns the Markdown table of what `measure` returned."""
 
     rows = []
-    for kind, makers in PIPELINES.items():
+    for kind, makers in pipelines().items():
         cpu, wall = (
             {name: [turn[i] for turn in turns[f"{kind}: {name}"]] for name in makers}
             for i in range(len(Turn._fields))
@@ -104,10 +109,10 @@ def report(turns: Mapping[str, Sequence[Turn]]) -> str:
     return Table(columns, rows).markdown()
 
 
-def differences(folder: pathlib.Path, images: int) -> Table:
+def differences(pipelines_of: Makers, folder: pathlib.Path, images: int) -> Table:
     """Returns how far reduced decoding moves the pixels of so many images of each pipeline."""
     rows = []
-    for kind, makers in PIPELINES.items():
+    for kind, makers in pipelines_of.items():
         whole, reduced = (next(iter(makers[name](folder, images))) for name in (OURS, REDUCED))
         moved = abs(whole["image"] - reduced["image"]).numpy() * 127.5
         rows.append([kind, f"{moved.mean():.2f}", f"{(moved**2).mean() ** 0.5:.2f}"])

@@ -7,9 +7,8 @@ Each maker takes a folder that `prepare` made and a batch size, and returns an i
 import contextlib
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-SIZE, SMALL = 224, 256
 SEED = 0
 ORDERED_BATCHES = 64
 _PHOTOS, _TFDS, _NAME = "photos", "tfds", "photos"
@@ -112,10 +111,13 @@ def _decode_crop(number, path):
     return tf.shape(_crop(number, path))
 
 
-def _resize_crop(number, path):
-    import tensorflow as tf
+def _resize_crop(size):
+    def load(number, path):
+        import tensorflow as tf
 
-    return tf.image.resize(_crop(number, path), (SIZE, SIZE))
+        return tf.image.resize(_crop(number, path), (size, size))
+
+    return load
 
 
 def _decode_whole(number, path):
@@ -124,14 +126,17 @@ def _decode_whole(number, path):
     return tf.shape(tf.io.decode_jpeg(tf.io.read_file(path), channels=3))
 
 
-def _tutorial_training(number, path):
-    import tensorflow as tf
+def _tutorial_training(size):
+    def load(number, path):
+        import tensorflow as tf
 
-    image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
-    image = tf.slice(image, *_box(tf.shape(image), number))
-    image = tf.image.resize(image, (SIZE, SIZE))
-    image = tf.image.stateless_random_flip_left_right(image, tf.stack([1, number]))
-    return image / 127.5 - 1.0, 0
+        image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
+        image = tf.slice(image, *_box(tf.shape(image), number))
+        image = tf.image.resize(image, (size, size))
+        image = tf.image.stateless_random_flip_left_right(image, tf.stack([1, number]))
+        return image / 127.5 - 1.0, 0
+
+    return load
 
 
 def _tutorial_evaluation(resize):
@@ -153,19 +158,25 @@ def _tutorial_evaluation(resize):
     return make
 
 
-def _squashed(image):
-    import tensorflow as tf
+def _squashed(size):
+    def resize(image):
+        import tensorflow as tf
 
-    return tf.image.resize(image, (SIZE, SIZE))
+        return tf.image.resize(image, (size, size))
+
+    return resize
 
 
-def _center(image):
-    import tensorflow as tf
+def _center(small, size):
+    def resize(image):
+        import tensorflow as tf
 
-    height, width = (tf.cast(tf.shape(image)[k], tf.float32) for k in (0, 1))
-    factor = SMALL / tf.minimum(height, width)
-    shape = tf.cast(tf.round(tf.stack([height, width]) * factor), tf.int32)
-    return tf.image.resize_with_crop_or_pad(tf.image.resize(image, shape, "area"), SIZE, SIZE)
+        height, width = (tf.cast(tf.shape(image)[k], tf.float32) for k in (0, 1))
+        factor = small / tf.minimum(height, width)
+        shape = tf.cast(tf.round(tf.stack([height, width]) * factor), tf.int32)
+        return tf.image.resize_with_crop_or_pad(tf.image.resize(image, shape, "area"), size, size)
+
+    return resize
 
 
 def _keras(read_size, layers):
@@ -196,41 +207,45 @@ def _keras(read_size, layers):
 
 
 _RESCALING = ("Rescaling", {"scale": 1 / 127.5, "offset": -1.0})
-_RANDOM = (
-    ("RandomCrop", {"height": SIZE, "width": SIZE}),
-    ("RandomFlip", {"mode": "horizontal"}),
-    _RESCALING,
-)
-_CROP = f"decode|inception_crop({SIZE})|flip_lr"
-_TO_RANGE = "value_range(-1, 1)"
-_SQUASH = f"decode|resize({SIZE})|{_TO_RANGE}"
-_CENTER = f"decode|resize_small({SMALL})|central_crop({SIZE})|{_TO_RANGE}"
-
 # What reading and decoding alone take, and what guides do, in each part below.
 FLOOR, TUTORIAL = "decode only", "tutorial"
 OURS, BYTES, REDUCED = "ours", "ours, uint8", "ours, reduced decoding"
-PIPELINES = {
-    "training": {
-        FLOOR: _reference(_decode_crop),
-        "decode and resize only": _reference(_resize_crop),
-        OURS: _our_training(f"{_CROP}|{_TO_RANGE}"),
-        BYTES: _our_training(f"{_CROP}|to_uint8"),
-        REDUCED: _our_training(f"{_CROP}|{_TO_RANGE}", reduced_decoding=1.0),
-        "ours, cache": _our_training(f"{_CROP}|{_TO_RANGE}", cache=True),
-        TUTORIAL: _reference(_tutorial_training),
-        "keras directory + layers": _keras(SMALL, _RANDOM),
-    },
-    "evaluation, resize": {
-        FLOOR: _reference(_decode_whole),
-        OURS: _our_evaluation(_SQUASH),
-        REDUCED: _our_evaluation(_SQUASH, reduced_decoding=1.0),
-        TUTORIAL: _tutorial_evaluation(_squashed),
-        "keras directory + layers": _keras(SIZE, [_RESCALING]),
-    },
-    "evaluation, center crop": {
-        FLOOR: _reference(_decode_whole),
-        OURS: _our_evaluation(_CENTER),
-        REDUCED: _our_evaluation(_CENTER, reduced_decoding=1.0),
-        TUTORIAL: _tutorial_evaluation(_center),
-    },
-}
+
+
+def pipelines(size: int = 224) -> dict[str, dict[str, Callable]]:
+    """Returns the makers by their part and name, of images of `size` x `size`."""
+    small = round(size * 256 / 224)
+    crop = f"decode|inception_crop({size})|flip_lr"
+    to_range = "value_range(-1, 1)"
+    squash = f"decode|resize({size})|{to_range}"
+    center = f"decode|resize_small({small})|central_crop({size})|{to_range}"
+    random = (
+        ("RandomCrop", {"height": size, "width": size}),
+        ("RandomFlip", {"mode": "horizontal"}),
+        _RESCALING,
+    )
+    return {
+        "training": {
+            FLOOR: _reference(_decode_crop),
+            "decode and resize only": _reference(_resize_crop(size)),
+            OURS: _our_training(f"{crop}|{to_range}"),
+            BYTES: _our_training(f"{crop}|to_uint8"),
+            REDUCED: _our_training(f"{crop}|{to_range}", reduced_decoding=1.0),
+            "ours, cache": _our_training(f"{crop}|{to_range}", cache=True),
+            TUTORIAL: _reference(_tutorial_training(size)),
+            "keras directory + layers": _keras(small, random),
+        },
+        "evaluation, resize": {
+            FLOOR: _reference(_decode_whole),
+            OURS: _our_evaluation(squash),
+            REDUCED: _our_evaluation(squash, reduced_decoding=1.0),
+            TUTORIAL: _tutorial_evaluation(_squashed(size)),
+            "keras directory + layers": _keras(size, [_RESCALING]),
+        },
+        "evaluation, center crop": {
+            FLOOR: _reference(_decode_whole),
+            OURS: _our_evaluation(center),
+            REDUCED: _our_evaluation(center, reduced_decoding=1.0),
+            TUTORIAL: _tutorial_evaluation(_center(small, size)),
+        },
+    }

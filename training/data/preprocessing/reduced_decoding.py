@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from training.data.traced_once import traced_once
+
 RATIOS = (1, 2, 4, 8)
 
 
@@ -30,4 +32,11 @@ def decode_reduced(
     # What a ratio leaves, all smaller ones leave.
     enough = [tf.reduce_all(tf.cast(size // ratio, tf.float32) >= wanted) for ratio in RATIOS[1:]]
     number = tf.math.count_nonzero(enough, dtype=tf.int32)
-    return tf.switch_case(number, [functools.partial(decode, ratio) for ratio in RATIOS])
+
+    def smaller():
+        ratios = RATIOS[1:]
+        return tf.switch_case(number - 1, [functools.partial(decode, ratio) for ratio in ratios])
+
+    if not tf.executing_eagerly():
+        smaller = traced_once(inline=False)(smaller)
+    return tf.cond(number == 0, lambda: decode(1), smaller)

@@ -50,7 +50,7 @@ def images_per_second(requests: int, images: int, chosen: argparse.Namespace) ->
 
 def _demand(chosen):
     import keras_vit
-    from training.data.blocked_order import BLOCK
+    from training.data.windows_of_blocks import BLOCK
 
     rows = []
     for model in dict.fromkeys(name for row in paper.TABLE_3 for name in row.models):
@@ -75,7 +75,7 @@ def _demand(chosen):
 
 def _supply(chosen):
     from training.data.block_reads import PARALLEL
-    from training.data.blocked_order import BLOCK
+    from training.data.windows_of_blocks import BLOCK
 
     # An image alone is a call of its own, and tf.data makes as many at a time as there are cores.
     rows = [

@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_vit.hidden_folder import remove_unfinished
 from keras_vit.predict import top_classes
 from keras_vit.typing import Tensor
+from training.data.tracing import as_it_stands
 from training.errors import UsageError, first_line
 from training.evaluators.frozen_model import load_frozen
 from training.io import remote_files
@@ -138,7 +139,7 @@ class Predictor:
 
     def _readable(self, shard: Shard) -> Iterator[tuple[list[int], tf.Tensor]]:
         """Yields the images that can be read, in batches, and their indices."""
-        load = tf.autograph.experimental.do_not_convert(lambda index: (index, self._load(index)))
+        load = as_it_stands(lambda index: (index, self._load(index)))
         indices = tf.data.Dataset.range(shard.first, shard.stop)
         loaded = indices.map(load, num_parallel_calls=tf.data.AUTOTUNE).ignore_errors()
         for found, images in loaded.batch(BATCH).prefetch(tf.data.AUTOTUNE):

@@ -2,8 +2,9 @@
 
 import tensorflow as tf
 
-from training.data.blocked_order import BLOCK
 from training.data.random_access import Source
+from training.data.tracing import as_it_stands
+from training.data.windows_of_blocks import BLOCK
 
 # A block is read whole if so many of its records are wanted.
 _WORTH = BLOCK // 4
@@ -22,7 +23,6 @@ def with_records(pieces: tf.data.Dataset, source: Source) -> tf.data.Dataset:
         pieces: (positions, indices) of a window each, int64 (n,) both.
         source: with `records`.
     """
-    as_it_stands = tf.autograph.experimental.do_not_convert
     records_of = source.records
     assert records_of is not None
     blocks = source.num_examples // BLOCK

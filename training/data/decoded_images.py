@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from training.data.free_memory import free_memory
 from training.data.random_access import Source
+from training.data.tracing import as_it_stands
 from training.errors import UsageError
 
 # Images whose mean size stands for all, and the part of the free memory that they may take.
@@ -68,8 +69,7 @@ def check_fits(source: Source, decode: Callable[[tf.Tensor], tf.Tensor]) -> None
     def size(index):
         return tf.size(decode(source.read(index)["image"]), tf.int64)
 
-    function = tf.autograph.experimental.do_not_convert(size)
-    sizes = tf.data.Dataset.from_tensor_slices(indices).map(function).ignore_errors()
+    sizes = tf.data.Dataset.from_tensor_slices(indices).map(as_it_stands(size)).ignore_errors()
     found = list(sizes.as_numpy_iterator())
     wanted = float(np.mean(found)) * source.num_examples if found else 0.0
     if free is not None and wanted > _PART * free:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection
 import numpy as np
 import tensorflow as tf
 
-from training.data.blocked_order import examples_at, windows_of
 from training.data.feistel_permutation import permute
+from training.data.tracing import as_it_stands
+from training.data.windows_of_blocks import examples_at, windows_of
 
 _FOREVER = 2**62
 # Positions that are ordered in one call: enough for TensorFlow's calls to cost nothing each.
@@ -41,7 +42,7 @@ def example_order(
         ValueError: for another `shuffle`.
     """
     pieces = order_in_pieces(num_examples, seed, start, batch_size, slots, shuffle, hosts)
-    return pieces.flat_map(_as_it_stands(lambda *pair: tf.data.Dataset.from_tensor_slices(pair)))
+    return pieces.flat_map(as_it_stands(lambda *pair: tf.data.Dataset.from_tensor_slices(pair)))
 
 
 def order_in_pieces(
@@ -75,7 +76,7 @@ def _permuted(num_examples, seed, start, batch_size, slots, hosts):
 
     first = start // batch_size * batch_size
     firsts = tf.data.Dataset.range(first, _FOREVER, steps * batch_size)
-    return firsts.map(_as_it_stands(of_chunk), num_parallel_calls=1)
+    return firsts.map(as_it_stands(of_chunk), num_parallel_calls=1)
 
 
 def _sorted(num_examples, seed, start, batch_size, slots, hosts):
@@ -96,7 +97,7 @@ def _sorted(num_examples, seed, start, batch_size, slots, hosts):
         return tf.boolean_mask(positions, kept), tf.boolean_mask(indices, kept)
 
     epochs = tf.data.Dataset.range(start // num_examples, _FOREVER)
-    return epochs.map(_as_it_stands(of_epoch), num_parallel_calls=1)
+    return epochs.map(as_it_stands(of_epoch), num_parallel_calls=1)
 
 
 def _blocked(num_examples, seed, start, batch_size, slots, hosts):
@@ -117,17 +118,12 @@ def _blocked(num_examples, seed, start, batch_size, slots, hosts):
 
     first = start // num_examples * per_epoch + start % num_examples // windows.size
     numbers = tf.data.Dataset.range(first, _FOREVER)
-    return numbers.map(_as_it_stands(of_window), num_parallel_calls=1)
+    return numbers.map(as_it_stands(of_window), num_parallel_calls=1)
 
 
-def _as_it_stands(function):
-    # Converting Python control flow takes seconds, and there is none to convert.
-    return tf.autograph.experimental.do_not_convert(function)
-
-
-# "full" permutes an epoch in memory that does not grow with it; "blocks", see
-# `training.data.blocked_order`, is for storage that is read in large pieces. "sorted", by random
-# numbers, is how runs were ordered before there was a choice, and how they are when they resume.
+# "full" permutes an epoch in memory that does not grow with it; "blocks" is for storage that is
+# read in large pieces, see `training.data.windows_of_blocks`. "sorted", by random numbers, is how
+# runs were ordered before there was a choice, and how they are when they resume.
 ORDERS: dict[str, Callable[..., tf.data.Dataset]] = {
     "full": _permuted,
     "blocks": _blocked,

@@ -7,6 +7,7 @@ import tensorflow as tf
 from training.data import random_access, unreadable_examples
 from training.data.preprocessing.operations import labels
 from training.data.skip_counter import SkipCounter
+from training.data.tracing import as_it_stands
 
 
 def load_dataset(
@@ -66,22 +67,21 @@ def load_dataset(
         out = {"image": process(example["image"], tf.stack([0, index])), "label": label}
         return {**out, "id": example["id"]} if with_ids else out
 
-    convert = tf.autograph.experimental.do_not_convert
     dataset = tf.data.Dataset.range(source.num_examples)
     if skipped:
         blank = tf.nest.map_structure(
             lambda spec: tf.zeros([size or 0 for size in spec.shape], spec.dtype),
-            dataset.map(convert(load)).element_spec,
+            dataset.map(as_it_stands(load)).element_spec,
         )
         dataset = dataset.map(
-            convert(
+            as_it_stands(
                 lambda index: unreadable_examples.load_or_blank(load, index, blank, source, skipped)
             ),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
         dataset = dataset.filter(lambda mask, _: mask > 0).map(lambda _, example: example)
     else:
-        dataset = dataset.map(convert(load), num_parallel_calls=tf.data.AUTOTUNE)
+        dataset = dataset.map(as_it_stands(load), num_parallel_calls=tf.data.AUTOTUNE)
     if batch_size:
         dataset = dataset.batch(batch_size)
     return dataset.prefetch(tf.data.AUTOTUNE)

@@ -15,8 +15,8 @@ import tensorflow as tf
 from training.data import (
     block_reads,
     decoded_images,
+    evaluation_pass,
     random_access,
-    stored_order,
     unreadable_examples,
 )
 from training.data.example_order import example_order, order_in_pieces
@@ -24,6 +24,7 @@ from training.data.preprocessing.operations.labels import one_hot
 from training.data.preprocessing.parser import parse
 from training.data.preprocessing.preprocess import Preprocess
 from training.data.skip_counter import SkipCounter
+from training.data.tracing import as_it_stands
 
 _FOREVER = 2**62
 # That decode about as many images as one thread copies into batches.
@@ -169,9 +170,9 @@ def eval_dataset(
         image, encoded = load(index, lambda: record[0] if record else source.record(index))
         return {"image": process(image, _seed(0, index)), **encoded}
 
-    dataset = stored_order.indices(source.num_examples, batch_size, share)
+    dataset = evaluation_pass.indices(source.num_examples, batch_size, share)
     if source.stream and not skipped:
-        runs = stored_order.runs(source.num_examples, batch_size, share)
+        runs = evaluation_pass.runs(source.num_examples, batch_size, share)
         dataset = tf.data.Dataset.zip(dataset, source.stream(runs))
     spec = _map(dataset, prepare).element_spec
     _check_static(spec["image"].shape, preprocess)
@@ -216,9 +217,7 @@ def _share(batch_size: int, workers: int, worker: int) -> range:
 
 
 def _map(dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
-    # Converting Python control flow takes seconds, and there is none to convert.
-    function = tf.autograph.experimental.do_not_convert(function)
-    return dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)
+    return dataset.map(as_it_stands(function), num_parallel_calls=tf.data.AUTOTUNE)
 
 
 def _seed(seed: int, number) -> tf.Tensor:

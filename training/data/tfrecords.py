@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from training.data.record_ranges import RecordRanges
+from training.data.tracing import as_it_stands
 from training.io.atomic import whole_file
 from training.io.local_path import any_path, is_remote
 from training.io.remote_options import local_file
@@ -72,7 +73,6 @@ def reader(
         return run_from(tf.gather(file_of, file), first, last, end - begin)
 
     def stream(runs):
-        as_it_stands = tf.autograph.experimental.do_not_convert
         pieces = runs.flat_map(
             as_it_stands(lambda *run: tf.data.Dataset.from_tensor_slices(ranges.runs(*run)))
         )

@@ -137,7 +137,7 @@ def test_a_run_keeps_the_order_that_it_was_begun_with(
 
 
 @pytest.mark.long
-def test_a_blocked_order_says_that_the_number_of_hosts_changed(tiny, tmp_path, monkeypatch, caplog):
+def test_blocks_say_that_the_number_of_hosts_changed(tiny, tmp_path, monkeypatch, caplog):
     options = {"total_steps": 8, "log_every_steps": 1, "steps_per_call": 1, "shuffle": "blocks"}
     with monkeypatch.context() as patch:
         save = TensorFlowEngine.save
@@ -162,7 +162,7 @@ def test_a_blocked_order_says_that_the_number_of_hosts_changed(tiny, tmp_path, m
 
 
 @pytest.mark.long
-def test_a_blocked_order_goes_on_from_any_step(
+def test_blocks_go_on_from_any_step(
     tiny, tmp_path, final_state, assert_same, monkeypatch
 ):
     # Digits have 1438 images: a window of blocks, and another from the third step on.

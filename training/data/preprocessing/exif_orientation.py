@@ -6,7 +6,7 @@ from 1 to 8 that says how to turn it.
 
 import tensorflow as tf
 
-from training.data.traced_once import traced_once
+from training.data.tracing import traced_once
 
 # Where EXIF stands in the files of cameras, phones and editors: in a segment near the beginning.
 _SEARCHED = 1200

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from training.data.preprocessing.gif_pixels import gif_pixels
 from training.data.require_in_graph import require
-from training.data.traced_once import traced_once
+from training.data.tracing import traced_once
 
 # An image larger than this is an error of its file or of the operations, not a photograph: without
 # a limit, resize_small of a 1×5000 image would ask for gigabytes.

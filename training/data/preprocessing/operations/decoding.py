@@ -9,7 +9,7 @@ import tensorflow as tf
 from training.data.preprocessing.exif_orientation import exif_orientation, turned_upright
 from training.data.preprocessing.operation import operation
 from training.data.preprocessing.reduced_decoding import decode_reduced
-from training.data.traced_once import traced_once
+from training.data.tracing import traced_once
 
 # Of an image's shape, the (height, width) that it is resized to.
 SizeOf = Callable[[tf.Tensor], tuple[int, int] | tf.Tensor]

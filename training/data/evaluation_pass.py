@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from training.data.tracing import as_it_stands
+
 # Neighbors that are read at a time, at most.
 _RUN = 256
 
@@ -20,18 +22,13 @@ def runs(num_examples: int, batch_size: int, share: range) -> tf.data.Dataset:
     def of_batch(batch):
         end = tf.minimum(batch + share.stop, num_examples)
         firsts = tf.data.Dataset.range(batch + share.start, end, _RUN)
-        return firsts.map(_as_it_stands(lambda first: (first, tf.minimum(end - first, _RUN))))
+        return firsts.map(as_it_stands(lambda first: (first, tf.minimum(end - first, _RUN))))
 
-    return tf.data.Dataset.range(0, num_examples, batch_size).flat_map(_as_it_stands(of_batch))
+    return tf.data.Dataset.range(0, num_examples, batch_size).flat_map(as_it_stands(of_batch))
 
 
 def indices(num_examples: int, batch_size: int, share: range) -> tf.data.Dataset:
     """Returns the indices, int64, of the examples in `runs`."""
     return runs(num_examples, batch_size, share).flat_map(
-        _as_it_stands(lambda first, count: tf.data.Dataset.range(first, first + count))
+        as_it_stands(lambda first, count: tf.data.Dataset.range(first, first + count))
     )
-
-
-def _as_it_stands(function):
-    # Converting Python control flow takes seconds, and there is none to convert.
-    return tf.autograph.experimental.do_not_convert(function)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from training.data import pipeline, random_access, stored_order, tfrecords
+from training.data import evaluation_pass, pipeline, random_access, tfrecords
 from training.data.skip_counter import SkipCounter
 
 
@@ -47,9 +47,9 @@ def test_neighbors_are_read_in_stored_order(four_files, monkeypatch, workers, sp
     assert source.stream
     for worker in range(workers):
         share = range(worker * size, (worker + 1) * size)
-        indices = list(stored_order.indices(total, 150, share).as_numpy_iterator())
+        indices = list(evaluation_pass.indices(total, 150, share).as_numpy_iterator())
         assert indices == [index for index in range(total) if index % 150 in share]
-        runs = stored_order.runs(total, 150, share)
+        runs = evaluation_pass.runs(total, 150, share)
         records = list(source.stream(runs).as_numpy_iterator())
         assert records == [source.record(tf.constant(index)).numpy() for index in indices]
 

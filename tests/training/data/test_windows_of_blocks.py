@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.data import block_reads, blocked_order, pipeline, tfrecords
-from training.data.blocked_order import BLOCK, examples_at, windows_of
+from training.data import block_reads, pipeline, tfrecords, windows_of_blocks
 from training.data.skip_counter import SkipCounter
+from training.data.windows_of_blocks import BLOCK, examples_at, windows_of
 
 
 def order(num_examples, batch_size, hosts, epoch=0, seed=5):
@@ -78,7 +78,7 @@ def test_the_order_stays_what_it_is():
 @pytest.fixture
 def batches(digits_dir, monkeypatch):
     # Ten windows of eight blocks, one of five, and six examples are an epoch.
-    monkeypatch.setattr(blocked_order, "_WINDOW", 128)
+    monkeypatch.setattr(windows_of_blocks, "_WINDOW", 128)
 
     def take(count, **changes):
         dataset = pipeline.train_dataset(
@@ -139,7 +139,7 @@ def test_a_window_takes_a_request_a_block(batches, monkeypatch):
 
     monkeypatch.setattr(tfrecords, "read_runs", noted_runs)
     monkeypatch.setattr(tfrecords, "read_record", noted_record)
-    monkeypatch.setattr(blocked_order, "_WINDOW", 8192)
+    monkeypatch.setattr(windows_of_blocks, "_WINDOW", 8192)
     batches(1)
     # 1366 examples are 85 blocks and 6 more; the next epoch is read ahead.
     assert 85 <= len(runs) <= 3 * 85

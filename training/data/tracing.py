@@ -1,0 +1,25 @@
+"""How functions of tensors become graphs in pipelines: quickly."""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+
+def as_it_stands(function: Callable) -> Callable:
+    """Returns a function for `Dataset.map` that is traced without converting its control flow.
+
+    Converting takes seconds, and functions of tensors alone have none to convert.
+    """
+    return tf.autograph.experimental.do_not_convert(function)
+
+
+def traced_once(*specs: tf.TensorSpec, inline: bool = True) -> Callable[[Callable], Callable]:
+    """Returns a decorator: of a function, without Python control flow, of tensors of `specs`.
+
+    For what every pipeline calls, as tracing it anew for each takes a second. Without `inline`, a
+    graph holds the function as one operation. That suits what is rarely called: TensorFlow writes
+    both branches of a conditional into the graph, and passes every operation of the one that is not
+    taken.
+    """
+    attributes = {} if inline else {"_noinline": True}
+    return tf.function(input_signature=specs, autograph=False, experimental_attributes=attributes)

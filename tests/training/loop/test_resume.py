@@ -162,9 +162,7 @@ def test_blocks_say_that_the_number_of_hosts_changed(tiny, tmp_path, monkeypatch
 
 
 @pytest.mark.long
-def test_blocks_go_on_from_any_step(
-    tiny, tmp_path, final_state, assert_same, monkeypatch
-):
+def test_blocks_go_on_from_any_step(tiny, tmp_path, final_state, assert_same, monkeypatch):
     # Digits have 1438 images: a window of blocks, and another from the third step on.
     options = {"total_steps": 8, "batch_size": 512, "log_every_steps": 1, "steps_per_call": 1}
     expected, workdir = tmp_path / "uninterrupted", tmp_path / "interrupted"

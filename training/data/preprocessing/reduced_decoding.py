@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from training.data.traced_once import traced_once
+from training.data.tracing import traced_once
 
 RATIOS = (1, 2, 4, 8)
 

@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Sequence
 
 from benchmarks.harness import options, roofline
-from training import tables_2_to_9 as paper
+from training import paper_tables as paper
 from training.reporting.table import Table
 
 _OPTIONS = {

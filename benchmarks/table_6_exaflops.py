@@ -5,7 +5,7 @@ from typing import Any
 
 import keras_vit
 from benchmarks.harness import options
-from training import tables_2_to_9
+from training import paper_tables
 from training.reporting.table import Table
 
 NOTES = """\
@@ -17,9 +17,9 @@ exaFLOPs: 2 per MAC, 3 passes per step, epochs x 303 million images."""
 def rows() -> list[dict[str, Any]]:
     """Returns the rows of Table 6, each with our count of the same model."""
     result = []
-    for (model, epochs), published in tables_2_to_9.TABLE_6_EXAFLOPS.items():
+    for (model, epochs), published in paper_tables.TABLE_6_EXAFLOPS.items():
         counted = keras_vit.costs(model, num_classes=None)
-        exaflops = counted.exaflops(epochs * tables_2_to_9.UPSTREAM_IMAGES["jft"])
+        exaflops = counted.exaflops(epochs * paper_tables.UPSTREAM_IMAGES["jft"])
         result.append(
             {
                 "model": model,
@@ -30,7 +30,7 @@ def rows() -> list[dict[str, Any]]:
                 "exaflops": exaflops,
                 "paper": published,
                 "error": exaflops / published - 1,
-                "misprint": tables_2_to_9.TABLE_6_MISPRINTS.get((model, epochs), ""),
+                "misprint": paper_tables.TABLE_6_MISPRINTS.get((model, epochs), ""),
             }
         )
     return result

@@ -202,13 +202,13 @@ result = runner(image=image[None])                    # one image in [0, 1]
 
 
 def _fine_tuning():
-    from training import tables_2_to_9
+    from training import paper_tables
 
     return (
         "All variables are trainable, and dropout, where the model has it, is applied with "
         "`training=True`. The paper's setting is SGD with momentum "
-        f"{tables_2_to_9.TABLE_4_MOMENTUM:g}, batches of {tables_2_to_9.TABLE_4_BATCH_SIZE}, "
-        f"gradients clipped to norm {tables_2_to_9.TABLE_4_CLIP_NORM:g}, no weight decay, "
+        f"{paper_tables.TABLE_4_MOMENTUM:g}, batches of {paper_tables.TABLE_4_BATCH_SIZE}, "
+        f"gradients clipped to norm {paper_tables.TABLE_4_CLIP_NORM:g}, no weight decay, "
         "cosine decay of the learning rate, and a new head that starts at zero."
     )
 

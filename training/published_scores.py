@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from keras_vit.checkpoints.download import cache_directory
 from keras_vit.checkpoints.published import AUGREG, published, url_of
-from training import tables_2_to_9
+from training import paper_tables
 from training.errors import UsageError
 
 _TRANSFERRED = "imagenet21k+imagenet2012"
@@ -75,7 +75,7 @@ def published_scores(name: str, index: str | os.PathLike | None = None) -> Score
         )
     if folder == _TRANSFERRED and file in _AT_224:
         return Scores({"imagenet2012": _AT_224[file]}, "README of google-research")
-    accuracies = tables_2_to_9.TABLE_5.get((file.replace("_", "/"), "imagenet21k"), {})
+    accuracies = paper_tables.TABLE_5.get((file.replace("_", "/"), "imagenet21k"), {})
     if folder == _TRANSFERRED and accuracies:
         names = ("imagenet2012", "imagenet2012_real")
         return Scores({each: accuracies[each] for each in names}, "Table 5 of the paper")

@@ -52,8 +52,8 @@ def _parser():
 def _vtab(options):
     from training.data.vtab_tasks import TASKS
     from training.errors import UsageError
+    from training.paper_tables import TABLE_4
     from training.protocols import vtab_suite
-    from training.tables_2_to_9 import TABLE_4
 
     # Every config is made before any run, so that a wrong option ends the command at once.
     tasks = [(task, _config(options, task)) for task in vtab_suite.choose_tasks(options.tasks)]

@@ -7,7 +7,7 @@
 from ml_collections import ConfigDict
 
 from training.configs import ablation_base
-from training.tables_2_to_9 import TABLE_8
+from training.paper_tables import TABLE_8
 
 
 def _cell(kind, placement):

@@ -20,7 +20,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from training import tables_2_to_9
+from training import paper_tables
 from training.config_file_argument import parse_argument
 from training.config_keys import default_config
 from training.io.local_path import any_path
@@ -43,7 +43,7 @@ def get_config(arg: str) -> ConfigDict:
     in_vtab = dataset.startswith("vtab/")
     row = row_of_table_4(dataset)
 
-    size = tables_2_to_9.TABLE_4_IMAGE_SIZE
+    size = paper_tables.TABLE_4_IMAGE_SIZE
     if options["table2"]:
         size = 518 if model.endswith("/14") else 512
     size = options["size"] or size
@@ -63,7 +63,7 @@ def get_config(arg: str) -> ConfigDict:
             "eval_split": "test",
             "train_preprocess": train_preprocess,
             "eval_preprocess": eval_preprocess,
-            "batch_size": tables_2_to_9.TABLE_4_BATCH_SIZE,
+            "batch_size": paper_tables.TABLE_4_BATCH_SIZE,
             "total_steps": steps,
             "loss": "softmax",
             "optimizer": {
@@ -71,9 +71,9 @@ def get_config(arg: str) -> ConfigDict:
                 "base_lr": BASE_LR,
                 "schedule": "cosine",
                 "warmup_steps": row.warmup_steps * steps // row.steps,
-                "momentum": tables_2_to_9.TABLE_4_MOMENTUM,
+                "momentum": paper_tables.TABLE_4_MOMENTUM,
                 "weight_decay": 0.0,
-                "clip_norm": tables_2_to_9.TABLE_4_CLIP_NORM,
+                "clip_norm": paper_tables.TABLE_4_CLIP_NORM,
             },
             "ema_decay": _POLYAK if options["table2"] else 0.0,
         }
@@ -81,14 +81,14 @@ def get_config(arg: str) -> ConfigDict:
     return config
 
 
-def row_of_table_4(dataset: str) -> tables_2_to_9.FineTuning:
+def row_of_table_4(dataset: str) -> paper_tables.FineTuning:
     """Returns the row of Table 4 for a data set; one that it does not have is trained like CIFAR.
 
     Args:
         dataset: name of the registry.
     """
     name = "vtab" if dataset.startswith("vtab/") else dataset
-    return tables_2_to_9.TABLE_4.get(name, tables_2_to_9.TABLE_4["cifar10"])
+    return paper_tables.TABLE_4.get(name, paper_tables.TABLE_4["cifar10"])
 
 
 def preprocessing(size: int, crop: str, flip: bool) -> tuple[str, str]:

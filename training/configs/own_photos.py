@@ -18,7 +18,7 @@ Everything else is overridden as usual, for example `--config.batch_size=16`.
 from ml_collections import ConfigDict
 
 from keras_vit.checkpoints.published import published
-from training import tables_2_to_9
+from training import paper_tables
 from training.config_file_argument import parse_options
 from training.config_keys import default_config
 from training.configs import finetune
@@ -111,4 +111,4 @@ def _fine_tuning(config, model):
     config.total_steps = 200
     config.optimizer.name = "sgd"
     config.optimizer.base_lr = FINE_TUNING_LR
-    config.optimizer.momentum = tables_2_to_9.TABLE_4_MOMENTUM
+    config.optimizer.momentum = paper_tables.TABLE_4_MOMENTUM

@@ -18,7 +18,7 @@ does not fit, `--config.accumulation_steps=8` computes the same in parts.
 
 from ml_collections import ConfigDict
 
-from training import tables_2_to_9
+from training import paper_tables
 from training.config_file_argument import parse_argument
 from training.config_keys import default_config
 from training.recipes import augreg_strengths
@@ -41,7 +41,7 @@ def get_config(arg: str) -> ConfigDict:
             "JFT-300M is not public: name a builder of your own, such as "
             f"pretrain.py:{model},jft,data=tfds:my_dataset:1.0.0."
         )
-    size = tables_2_to_9.TABLE_3_IMAGE_SIZE
+    size = paper_tables.TABLE_3_IMAGE_SIZE
     row, epochs = _row(model, dataset, options)
     train_split, eval_split = _SPLITS[dataset]
 
@@ -58,7 +58,7 @@ def get_config(arg: str) -> ConfigDict:
     config.eval_preprocess = (
         f"decode|resize_small({size * 256 // 224})|central_crop({size})|value_range(-1, 1)"
     )
-    config.batch_size = tables_2_to_9.TABLE_3_BATCH_SIZE
+    config.batch_size = paper_tables.TABLE_3_BATCH_SIZE
     config.epochs = float(epochs)
     config.loss = "sigmoid"
     config.precision = "mixed_bfloat16"
@@ -71,7 +71,7 @@ def get_config(arg: str) -> ConfigDict:
             "name": "adamw",
             "base_lr": row.base_lr,
             "schedule": row.schedule,
-            "warmup_steps": tables_2_to_9.TABLE_3_WARMUP_STEPS,
+            "warmup_steps": paper_tables.TABLE_3_WARMUP_STEPS,
             "end_lr": 1e-5 if row.schedule == "linear" else 0.0,
             "weight_decay": row.weight_decay,
             "clip_norm": row.clip_norm,
@@ -84,7 +84,7 @@ def get_config(arg: str) -> ConfigDict:
 
 def row_of_table_3(
     model: str, dataset: str, epochs: int | None = None
-) -> tuple[tables_2_to_9.PreTraining, int]:
+) -> tuple[paper_tables.PreTraining, int]:
     """Returns the row of Table 3 for a model and data set, and its number of epochs.
 
     `epochs=None` takes the longest run of the row.
@@ -92,7 +92,7 @@ def row_of_table_3(
     Raises:
         ValueError: if the table has no such row.
     """
-    for row in tables_2_to_9.TABLE_3:
+    for row in paper_tables.TABLE_3:
         if dataset == row.dataset and model in row.models:
             chosen = row.epochs[-1] if epochs is None else epochs
             if chosen not in row.epochs:
@@ -101,7 +101,7 @@ def row_of_table_3(
                     f"{' or '.join(map(str, row.epochs))} epochs. Received: {epochs}."
                 )
             return row, chosen
-    known = "; ".join(f"{', '.join(row.models)} on {row.dataset}" for row in tables_2_to_9.TABLE_3)
+    known = "; ".join(f"{', '.join(row.models)} on {row.dataset}" for row in paper_tables.TABLE_3)
     raise ValueError(f"Table 3 has no row for {model} on {dataset}. Its rows: {known}.")
 
 
@@ -109,7 +109,7 @@ def _row(model, dataset, options):
     epochs = options["epochs"] or None
     if options["strength"] and dataset in augreg_strengths.CHOICES:
         # AugReg trains more models than Table 3 lists; of its row, only the head's bias counts.
-        rows = [row for row in tables_2_to_9.TABLE_3 if row.dataset == dataset]
+        rows = [row for row in paper_tables.TABLE_3 if row.dataset == dataset]
         return rows[0], epochs or _AUGREG_EPOCHS
     return row_of_table_3(model, dataset, epochs)
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 
 from training.io.atomic import write_text
+from training.paper_tables import TABLE_2, TABLE_5, TABLE_6, UPSTREAM
 from training.protocols.learning_rate_sweep import Transfer
 from training.reporting.mean_deviation import MeanDeviation
 from training.reporting.png_figure import new_figure, write_png
 from training.reporting.table import Table
-from training.tables_2_to_9 import TABLE_2, TABLE_5, TABLE_6, UPSTREAM
 
 
 def sweep_table(

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
+from training.paper_tables import TABLE_2, TABLE_9, VTAB_GROUPS, VTAB_TASKS
 from training.reporting.mean_deviation import MeanDeviation
 from training.reporting.png_figure import new_figure
 from training.reporting.table import Table
-from training.tables_2_to_9 import TABLE_2, TABLE_9, VTAB_GROUPS, VTAB_TASKS
 
 ALL = "VTAB (19 tasks)"
 _UPSTREAM = {"jft": "JFT", "imagenet21k": "I21k"}

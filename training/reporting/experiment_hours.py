@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import keras_vit
-from training import tables_2_to_9
+from training import paper_tables
 from training.configs.pretrain import row_of_table_3
 from training.data import dataset_lookup
 from training.reporting.table import Table
@@ -28,21 +28,21 @@ def experiment_table(models: Sequence[str], teraflops: float) -> Table:
     if teraflops <= 0:
         raise ValueError(f"Expected a positive rate. Received: {teraflops}")
     rows = []
-    for upstream in tables_2_to_9.UPSTREAM:
+    for upstream in paper_tables.UPSTREAM:
         cells = []
         for model in models:
             epochs = _epochs(model, upstream)
             images = epochs and epochs * _images(upstream)
-            size = tables_2_to_9.TABLE_3_IMAGE_SIZE
+            size = paper_tables.TABLE_3_IMAGE_SIZE
             cells.append(_cell(model, size, images, teraflops) if epochs else "–")
-        rows.append((f"pre-train on {tables_2_to_9.UPSTREAM[upstream]}", 1, *cells))
-    for name, row in tables_2_to_9.TABLE_4.items():
+        rows.append((f"pre-train on {paper_tables.UPSTREAM[upstream]}", 1, *cells))
+    for name, row in paper_tables.TABLE_4.items():
         if name == "vtab":
-            title, runs = "fine-tune on VTAB", len(tables_2_to_9.VTAB_TASKS) * RUNS
+            title, runs = "fine-tune on VTAB", len(paper_tables.VTAB_TASKS) * RUNS
         else:
             title, runs = f"sweep {_TITLES[name]}", len(row.base_lrs) + RUNS
-        images = runs * row.steps * tables_2_to_9.TABLE_4_BATCH_SIZE
-        size = tables_2_to_9.TABLE_4_IMAGE_SIZE
+        images = runs * row.steps * paper_tables.TABLE_4_BATCH_SIZE
+        size = paper_tables.TABLE_4_IMAGE_SIZE
         rows.append((title, runs, *(_cell(model, size, images, teraflops) for model in models)))
     columns = ("experiment", "runs", *models)
     return Table(columns, rows, f"ExaFLOPs (hours at {teraflops:g} TFLOP/s)")
@@ -57,7 +57,7 @@ def _epochs(model, upstream):
 
 
 def _images(upstream):
-    stated = tables_2_to_9.UPSTREAM_IMAGES.get(upstream)
+    stated = paper_tables.UPSTREAM_IMAGES.get(upstream)
     return stated or dataset_lookup.get(upstream).num_examples("train")
 
 

@@ -7,14 +7,14 @@ import pytest
 import keras_vit
 from keras_vit import variants
 from keras_vit.analysis.resnet_costs import taps
-from training import tables_2_to_9
+from training import paper_tables
 
 # Traced on every run; the rest, which take longer, in the slow tests.
 QUICK = ("ViT-B/16", "R50+ViT-B/16", "BiT-R50x1", "Axial-ViT-B/32")
 LONG = ("R+ViT-Ti/16", "R26+ViT-S/32")
 
 
-JFT_IMAGES = tables_2_to_9.UPSTREAM_IMAGES["jft"]
+JFT_IMAGES = paper_tables.UPSTREAM_IMAGES["jft"]
 
 
 traced = pytest.mark.skipif(
@@ -203,20 +203,20 @@ def test_published_parameter_counts(name, features, imagenet):
     assert keras_vit.costs(name).parameters == imagenet
 
 
-@pytest.mark.parametrize("model, epochs", tables_2_to_9.TABLE_6_EXAFLOPS)
+@pytest.mark.parametrize("model, epochs", paper_tables.TABLE_6_EXAFLOPS)
 def test_table_6(model, epochs):
     counted = keras_vit.costs(model, num_classes=None)
     ours = counted.exaflops(epochs * JFT_IMAGES)
     tolerance = 0.015
     if model.startswith("ViT"):
         tolerance = 0.021 if model == "ViT-B/32" else 0.003
-    agrees = abs(ours / tables_2_to_9.TABLE_6_EXAFLOPS[model, epochs] - 1) <= tolerance
-    assert agrees != ((model, epochs) in tables_2_to_9.TABLE_6_MISPRINTS)
+    agrees = abs(ours / paper_tables.TABLE_6_EXAFLOPS[model, epochs] - 1) <= tolerance
+    assert agrees != ((model, epochs) in paper_tables.TABLE_6_MISPRINTS)
 
 
 def test_the_misprint_of_table_6_is_the_one_row_that_contradicts_the_table():
-    assert list(tables_2_to_9.TABLE_6_MISPRINTS) == [("R50+ViT-L/16", 7)]
-    assert tables_2_to_9.TABLE_6_EXAFLOPS["R50+ViT-L/16", 14] / 2 == 834
+    assert list(paper_tables.TABLE_6_MISPRINTS) == [("R50+ViT-L/16", 7)]
+    assert paper_tables.TABLE_6_EXAFLOPS["R50+ViT-L/16", 14] / 2 == 834
     ours = keras_vit.costs("R50+ViT-L/16", num_classes=None).exaflops(7 * JFT_IMAGES)
     assert ours == pytest.approx(834, rel=0.015)
 

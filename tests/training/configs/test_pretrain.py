@@ -1,6 +1,6 @@
 import pytest
 
-from training import config_keys, tables_2_to_9
+from training import config_keys, paper_tables
 from training.configs import pretrain
 from training.data.preprocessing.parser import parse
 
@@ -23,7 +23,7 @@ def test_batch_and_steps_follow_from_the_table(model, dataset, examples, steps):
 
 @pytest.mark.parametrize(
     "model, dataset",
-    [(model, row.dataset) for row in tables_2_to_9.TABLE_3 for model in row.models],
+    [(model, row.dataset) for row in paper_tables.TABLE_3 for model in row.models],
 )
 def test_every_row_is_a_config(model, dataset):
     config = pretrain.get_config(f"{model},{dataset},data=tfds:mine:1.0.0")

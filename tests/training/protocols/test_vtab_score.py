@@ -2,8 +2,8 @@
 
 import pytest
 
+from training.paper_tables import TABLE_2, TABLE_9, TABLE_9_MEANS, VTAB_TASKS
 from training.protocols import vtab_score
-from training.tables_2_to_9 import TABLE_2, TABLE_9, TABLE_9_MEANS, VTAB_TASKS
 
 
 @pytest.mark.parametrize(

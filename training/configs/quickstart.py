@@ -28,6 +28,7 @@ def get_config() -> ConfigDict:
     config.eval_split = "test"
     config.train_preprocess = "decode|resize(32)|random_shift(2)|value_range(-1,1)"
     config.eval_preprocess = "decode|resize(32)|value_range(-1,1)"
+    config.cache = True
     config.batch_size = 128
     config.eval_batch_size = 120
     config.total_steps = 2000

@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from training.data.tracing import traced_once
+
 _EXTENSION, _IMAGE = 0x21, 0x2C
 # Bytes before the first color table, of which the last but two says how large that is.
 _START = 13
@@ -9,6 +11,7 @@ _START = 13
 _DESCRIPTOR = 10
 
 
+@traced_once(tf.TensorSpec((), tf.string), inline=False)
 def gif_pixels(encoded: tf.Tensor) -> tf.Tensor:
     """Returns the pixels of all images of a GIF, or of its screen where that is larger.
 

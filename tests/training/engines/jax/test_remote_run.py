@@ -30,7 +30,7 @@ def test_from_training_to_export(
     finish(launch(*train_command(expected, STEPS), environment=on_jax))
 
     (config,) = [each for each in train_command(RUN) if each.startswith("--config=")]
-    train = ["training.commands.train", config, f"--workdir={RUN}", DATA, STEPS]
+    train = ["training.commands.train", config, f"--workdir={RUN}", DATA, STEPS, "--config.report"]
     # At the fourth, while the state of step 30 is written; that of step 20 may be on its way.
     finish(launch(SCRIPT, bucket, 4, *train, environment=on_jax), status=-signal.SIGKILL)
     states = {path.name for path in (bucket / "run" / "checkpoints").iterdir()}

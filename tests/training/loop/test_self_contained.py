@@ -38,6 +38,7 @@ def test_a_run_whose_folder_is_gone(folder, tiny, tmp_path, capsys):
         total_steps=8,
         eval_every_steps=4,
         mixup_p=0.0,
+        report=True,
     )
     trainer.train(config, run)
     shutil.copy(next((folder / "test" / "crow").iterdir()), photo)

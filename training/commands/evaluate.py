@@ -78,7 +78,7 @@ def _measure(model, dataset, options):
     """Returns the metrics of a model on a data set, and prints those of classes if asked to."""
     from training.data import dataset_lookup, pipeline
     from training.evaluators import classification
-    from training.evaluators.metrics import per_class
+    from training.evaluators.accuracy_metrics import per_class
     from training.io.track import track
 
     preprocess = options.preprocess or model.preprocess

@@ -8,14 +8,15 @@ from ml_collections import ConfigDict
 
 from training.data.skip_counter import SkipCounter
 from training.engines.base import Engine, MakeDataset, PrepareImages
-from training.evaluators import metrics
+from training.evaluators import accuracy_metrics
 from training.evaluators.frozen_model import inference_function
 
 
 class ClassificationEvaluator:
     """Evaluates while training, on the devices that train; see `Evaluator`.
 
-    Yields `eval_loss`, `eval_top1`, `eval_top5` and `eval_count`, as `metrics.means` has them.
+    Yields `eval_loss`, `eval_top1`, `eval_top5` and `eval_count`, as those of
+    `accuracy_metrics.means`.
 
     Args:
         engine: that trains, built.
@@ -40,7 +41,7 @@ class ClassificationEvaluator:
         self.every_steps = every_steps
 
         def batch_sums(logits, batch):
-            return metrics.counted_sums(logits, batch["label"], batch["mask"], loss)
+            return accuracy_metrics.counted_sums(logits, batch["label"], batch["mask"], loss)
 
         self._split_sums = engine.make_split_sums(batch_sums, make_dataset, prepare_images)
 
@@ -78,7 +79,7 @@ class ClassificationEvaluator:
 
     def run(self, model: keras.Model) -> Iterator[tuple[str, float]]:
         """Yields the metrics of the engine's `model`, equal in all processes."""
-        for name, value in metrics.means(self._split_sums()).items():
+        for name, value in accuracy_metrics.means(self._split_sums()).items():
             yield f"eval_{name}", value
 
 
@@ -99,7 +100,7 @@ def evaluate(
         classes) integers: row the label, column the prediction, over images with one label.
     """
     predict = inference_function(model)
-    counted = metrics.ClassificationMetrics(loss)
+    counted = accuracy_metrics.ClassificationMetrics(loss)
     for batch in dataset:
         counted.update(predict(batch["image"]), batch["label"], batch.get("mask"))
     return counted.result()

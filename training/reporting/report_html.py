@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from training.evaluators.metrics import per_class
+from training.evaluators.accuracy_metrics import per_class
 from training.reporting.html_page import html_page, image_pair
 
 # Blue for what was trained on, orange for what was held out: apart for every kind of color vision.

@@ -5,7 +5,7 @@ import pytest
 
 from training import config_keys
 from training.data.skip_counter import SkipCounter
-from training.evaluators import metrics
+from training.evaluators import accuracy_metrics
 from training.evaluators.base import create_evaluators
 from training.recipes.losses import build_loss
 
@@ -56,4 +56,4 @@ def test_each_names_what_it_yields(data_dir):
 
 def test_a_split_without_labels_has_no_accuracy():
     with pytest.raises(ValueError, match="at least one image"):
-        metrics.means(np.zeros(4))
+        accuracy_metrics.means(np.zeros(4))

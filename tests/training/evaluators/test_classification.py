@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.evaluators import classification, metrics
+from training.evaluators import accuracy_metrics, classification
 
 
 def one_hot(labels, classes):
@@ -20,7 +20,7 @@ def test_counts_of_a_worked_example():
         ],
         np.float32,
     )
-    counted = metrics.ClassificationMetrics()
+    counted = accuracy_metrics.ClassificationMetrics()
     counted.update(logits, one_hot([0, 4, 5], 7))
     result = counted.result()
     assert (result["count"], result["top1"], result["top5"]) == (3, 1 / 3, 2 / 3)
@@ -34,7 +34,7 @@ def test_counts_of_a_worked_example():
 def test_real_counts_any_label_and_leaves_out_images_without():
     logits = np.array([[3, 2, 1], [3, 2, 1], [3, 2, 1], [3, 2, 1]], np.float32)
     labels = np.array([[1, 0, 1], [0, 1, 1], [0, 0, 0], [0, 1, 0]], np.float32)
-    counted = metrics.ClassificationMetrics()
+    counted = accuracy_metrics.ClassificationMetrics()
     counted.update(logits, labels)
     result = counted.result()
     assert (result["count"], result["top1"], result["top5"]) == (3, 1 / 3, 1.0)
@@ -44,7 +44,7 @@ def test_real_counts_any_label_and_leaves_out_images_without():
 
 @pytest.mark.parametrize("loss, expected", [("softmax", 6.907755), ("sigmoid", 693.147181)])
 def test_loss_of_a_zero_head_of_1000_classes(loss, expected):
-    counted = metrics.ClassificationMetrics(loss)
+    counted = accuracy_metrics.ClassificationMetrics(loss)
     counted.update(np.zeros((2, 1000), np.float32), one_hot([3, 998], 1000))
     assert counted.result()["loss"] == pytest.approx(expected, rel=1e-6)
 
@@ -102,7 +102,7 @@ def test_tf_data_batches_are_accepted(vit, padded_batches):
 
 def test_per_class_table():
     confusion = np.array([[3, 1, 0], [0, 0, 0], [2, 1, 2]])
-    table = metrics.per_class(confusion, ["cat", "dog", "owl"])
+    table = accuracy_metrics.per_class(confusion, ["cat", "dog", "owl"])
     assert table.rows == [
         ("cat", 4, "75.00", "60.00", "dog (1)"),
         ("dog", 0, "–", "0.00", ""),
@@ -111,7 +111,7 @@ def test_per_class_table():
 
 
 def test_errors_name_what_was_expected(vit):
-    counted = metrics.ClassificationMetrics()
+    counted = accuracy_metrics.ClassificationMetrics()
     with pytest.raises(ValueError, match="number of classes"):
         counted.update(np.zeros((2, 3)), np.zeros((2, 4)))
     with pytest.raises(ValueError, match="finite logits"):
@@ -119,4 +119,4 @@ def test_errors_name_what_was_expected(vit):
     with pytest.raises(ValueError, match="at least one image"):
         classification.evaluate(vit, [])
     with pytest.raises(ValueError, match="each of 2 classes"):
-        metrics.per_class(np.zeros((2, 2)), ["one"])
+        accuracy_metrics.per_class(np.zeros((2, 2)), ["one"])

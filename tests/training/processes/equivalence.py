@@ -16,7 +16,7 @@ from training.engines.tensorflow import strategies
 from training.engines.tensorflow.evaluation_sums import SplitSums
 from training.engines.tensorflow.train_step import TrainSteps
 from training.engines.tensorflow.training_checkpoints import Checkpoints
-from training.evaluators import metrics
+from training.evaluators import accuracy_metrics
 from training.recipes.losses import build_loss
 from training.recipes.optimizers import build_optimizer
 
@@ -80,9 +80,9 @@ def run(strategy, case):
         optimizer.swap_averages()
 
     def batch_sums(logits, batch):
-        return metrics.counted_sums(logits, batch["label"], batch["mask"], steps.loss)
+        return accuracy_metrics.counted_sums(logits, batch["label"], batch["mask"], steps.loss)
 
-    evaluation = metrics.means(SplitSums(strategy, model, batch_sums, eval_dataset)())
+    evaluation = accuracy_metrics.means(SplitSums(strategy, model, batch_sums, eval_dataset)())
     return {
         f"{case}/losses": losses,
         f"{case}/count": evaluation["count"],

@@ -19,7 +19,7 @@ from tests.tiny_vit import tiny_vit
 from training.engines.tensorflow import strategies
 from training.engines.tensorflow.evaluation_sums import SplitSums
 from training.engines.tensorflow.train_step import TrainSteps
-from training.evaluators import metrics
+from training.evaluators import accuracy_metrics
 from training.recipes.losses import build_loss
 from training.recipes.optimizers import build_optimizer
 
@@ -113,7 +113,7 @@ def main(output):
     train = steps._function.get_concrete_function(batches, tf.constant(4), tf.zeros([2]))
 
     def batch_sums(logits, batch):
-        return metrics.counted_sums(logits, batch["label"], batch["mask"], loss)
+        return accuracy_metrics.counted_sums(logits, batch["label"], batch["mask"], loss)
 
     evaluation = SplitSums(strategy, model, batch_sums, dataset)
     evaluate = evaluation._batch.get_concrete_function(next(batches))

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tests.tiny_vit import tiny_vit
 from training import config_keys
 from training.engines.base import create_engine
-from training.evaluators import metrics
+from training.evaluators import accuracy_metrics
 from training.recipes import freezing, low_rank
 from training.recipes.losses import build_loss
 from training.recipes.optimizers import optimizer_of
@@ -104,11 +104,11 @@ def run(case, mesh, processes, directory):
     loss = build_loss("softmax")
 
     def batch_sums(logits, batch):
-        return metrics.counted_sums(logits, batch["label"], batch["mask"], loss)
+        return accuracy_metrics.counted_sums(logits, batch["label"], batch["mask"], loss)
 
     split_sums = engine.make_split_sums(batch_sums, eval_dataset)
     with engine.averaged_weights() as model:
-        evaluation = metrics.means(split_sums())
+        evaluation = accuracy_metrics.means(split_sums())
         weights = np.concatenate([np.ravel(weight) for weight in model.get_weights()])
     engine.save({"numbers": np.arange(3.0) / 7})
     return engine, {

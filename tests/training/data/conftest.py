@@ -1,10 +1,12 @@
 """Tiny prepared data sets, written by the builders of TFDS themselves."""
 
+import shutil
+
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from training.data import digits, known_datasets
+from training.data import digits, known_datasets, tfrecords
 
 
 def fake_value(feature, rng):
@@ -87,3 +89,15 @@ def digits_dir(tmp_path_factory):
     data_dir = tmp_path_factory.mktemp("digits")
     digits.prepare(data_dir)
     return data_dir
+
+
+@pytest.fixture
+def damaged_digits(digits_dir, tmp_path):
+    """A copy of `digits_dir` of which the record of training example 700 is damaged."""
+    shutil.copytree(digits_dir, tmp_path, dirs_exist_ok=True)
+    (file,) = map(str, tmp_path.rglob("*train.tfrecord*"))
+    offset = int(tfrecords.offsets([file], [1438])[0][700])
+    with open(file, "r+b") as stream:
+        stream.seek(offset + 40)
+        stream.write(b"damaged")
+    return tmp_path

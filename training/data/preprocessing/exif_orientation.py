@@ -40,7 +40,6 @@ def turned_upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
         image: uint8 (height, width, channels).
         orientation: int32 scalar, 1 to 8.
     """
-
     return tf.ensure_shape(_turned_upright(image, orientation), (None, None, image.shape[2]))
 
 

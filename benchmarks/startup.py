@@ -1,4 +1,4 @@
-"""`python -m benchmarks startup`: import, build a model, load a checkpoint."""
+"""`python -m benchmarks startup`: import, build a model, load a checkpoint, begin a run."""
 
 import argparse
 import pathlib
@@ -16,6 +16,8 @@ LABELS = {
     "keras_vit": "`import keras_vit` after it",
     "build": "build the model",
     "load": "load an official checkpoint",
+    "imported": "`python -m training`: imports",
+    "traced": "`python -m training`: until the first step is traced",
 }
 
 
@@ -38,9 +40,12 @@ def main(argv: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as directory:
         file = pathlib.Path(directory) / "checkpoint.npz"
         task, turns = {"model": chosen.model, "file": str(file)}, []
-        for _ in track(range(chosen.rounds + 1), lambda turn: f"process {turn}"):
+        for turn in track(range(chosen.rounds + 1), lambda number: f"process {number}"):
             with Process("benchmarks.harness.cold_start:load", task) as process:
-                turns.append(process.facts)
+                facts = process.facts
+            run = {"workdir": f"{directory}/run_{turn}"}
+            with Process("benchmarks.harness.cold_start:train", run) as process:
+                turns.append(facts | process.facts)
         size = file.stat().st_size
     # The first process has written the checkpoint.
     median = {key: statistics.median(turn[key] for turn in turns[1:]) for key in turns[1]}

@@ -16,7 +16,7 @@ from typing import Any, cast
 from ml_collections import ConfigDict
 
 from training.errors import TrainingError, UsageError
-from training.io.quiet_tensorflow import quiet_start
+from training.io.quiet_tensorflow import import_tensorflow, quiet_start
 
 _OWN = pathlib.Path(__file__).parent / "configs"
 _OVERRIDE = re.compile(r"--?config\.([^=]+)(?:=(.*))?", re.DOTALL)
@@ -110,8 +110,9 @@ def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:
 
 
 def _defaults_of_model(model):
-    with quiet_start():
-        from training.recipes.models import default_arguments
+    import_tensorflow()
+    from training.recipes.models import default_arguments
+
     return default_arguments(model.get("name", ""))
 
 

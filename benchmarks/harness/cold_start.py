@@ -1,9 +1,11 @@
 """What comes before the first step, timed in a new process that has imported little else."""
 
+import contextlib
 import os
 import pathlib
 import time
 from typing import Any
+from unittest import mock
 
 from benchmarks.harness.machine import peak_memory
 
@@ -43,3 +45,32 @@ def load(model: str, file: str) -> tuple[dict[str, Any], None]:
     # The model was built before: its variables count as memory of the loaded model.
     weights = sum(int(keras.ops.size(weight)) * 4 for weight in built.weights)
     return {**facts, "held": peak_memory() - resident + weights}, None
+
+
+def train(workdir: str) -> tuple[dict[str, Any], None]:
+    """Times the start of a training command.
+
+    Args:
+        workdir: the run directory.
+
+    Returns:
+        Seconds until TensorFlow is `imported`, and until the first step is `traced`.
+    """
+    start = time.perf_counter()
+    from training import config_command_line
+    from training.errors import Interrupted
+    from training.io.quiet_tensorflow import import_tensorflow
+
+    config = config_command_line.load_config("quickstart")
+    import_tensorflow()
+    facts = {"imported": time.perf_counter() - start}
+    from training.engines.tensorflow.train_step import TrainSteps
+    from training.loop import trainer
+
+    def trace(*_):
+        facts["traced"] = time.perf_counter() - start
+        raise Interrupted("The first step's trace has begun.")
+
+    with mock.patch.object(TrainSteps, "_run", trace), contextlib.suppress(Interrupted):
+        trainer.train(config, workdir)
+    return facts, None

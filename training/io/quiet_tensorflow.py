@@ -9,6 +9,8 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from training.io.quick_imports import quick_imports
+
 # What TensorFlow's libraries print before any setting of theirs can silence them.
 CHATTER = re.compile(
     rb"^(WARNING: All log messages before absl::InitializeLog|[IW]0000 |"
@@ -62,7 +64,7 @@ def import_tensorflow() -> types.ModuleType:
     """
     from absl import logging
 
-    with quiet_start():
+    with quiet_start(), quick_imports():
         import tensorflow as tf
 
         tf.config.list_physical_devices()

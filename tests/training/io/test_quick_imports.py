@@ -1,0 +1,69 @@
+import gc
+import subprocess
+import sys
+import types
+
+import pytest
+
+from training.io.quick_imports import quick_imports
+
+START = """
+import gc, sys
+from training.io.quiet_tensorflow import import_tensorflow
+import_tensorflow()
+from training.data import random_access
+from training.loop import trainer
+random_access.open_source("digits", "train", sys.argv[1])
+print(sorted({"jax", "matplotlib", "sklearn"} & set(sys.modules)))
+import keras, matplotlib.pyplot, sklearn.metrics
+print(gc.isenabled(), gc.get_freeze_count() > 100_000)
+"""
+
+
+def test_a_command_starts_without_what_it_may_need_later(data_dir):
+    result = subprocess.run(
+        [sys.executable, "-c", START, str(data_dir)], capture_output=True, text=True
+    )
+    assert result.stdout == "[]\nTrue True\n", result.stderr
+
+
+@pytest.fixture
+def without_keras(monkeypatch):
+    monkeypatch.delitem(sys.modules, "keras", raising=False)
+    yield
+    gc.unfreeze()
+
+
+def test_packages_are_found_again(monkeypatch, without_keras):
+    monkeypatch.delitem(sys.modules, "sklearn", raising=False)
+    with quick_imports():
+        assert not gc.isenabled()
+        with pytest.raises(ModuleNotFoundError, match="sklearn"):
+            import sklearn
+    import sklearn
+
+    assert sklearn.__file__ and gc.isenabled()
+
+
+def test_an_error_passes_through(without_keras):
+    finders = list(sys.meta_path)
+    with pytest.raises(ImportError, match="broken"), quick_imports():
+        raise ImportError("broken")
+    assert sys.meta_path == finders and gc.isenabled()
+
+
+def test_kerass_backend_finds_jax(monkeypatch, without_keras):
+    pytest.importorskip("jax")
+    monkeypatch.delitem(sys.modules, "jax")
+    monkeypatch.setitem(sys.modules, "keras.src.backend.jax", types.ModuleType("jax"))
+    with quick_imports():
+        assert sys.meta_path[0].find_spec("jax") is None
+
+
+def test_keras_that_is_there_already_stays_whole():
+    import keras  # noqa: F401
+
+    finders, frozen = list(sys.meta_path), gc.get_freeze_count()
+    with quick_imports():
+        assert sys.meta_path == finders and gc.isenabled()
+    assert gc.get_freeze_count() == frozen

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import keras
 import tensorflow as tf
+from tensorflow.lite.python.convert import convert_saved_model
 
 from export import interface
 from export.errors import ExportError
@@ -213,14 +214,17 @@ def _convert(model, found):
     with tempfile.TemporaryDirectory() as directory:
         _save(model, found, directory)
         gc.collect()  # graphs refer to themselves
-        converter = tf.lite.TFLiteConverter.from_saved_model(
-            directory, signature_keys=[_sortable(index) for index in range(len(found))]
+        # As `tf.lite.TFLiteConverter` does, after it has loaded the SavedModel twice in Python.
+        return convert_saved_model(
+            saved_model_dir=directory,
+            saved_model_version=1,
+            saved_model_tags=[tf.saved_model.SERVING],
+            saved_model_exported_names=[_sortable(index) for index in range(len(found))],
+            target_ops=[tf.lite.OpsSet.TFLITE_BUILTINS],
+            # Weights behind the model instead of in it, which spares the converter two copies of
+            # them. Where this has no effect, `unpack` finds them in it.
+            use_buffer_offset=True,
         )
-        # Weights behind the model instead of in it, which spares the converter two copies of
-        # them. Where this has no effect, `unpack` finds them in it.
-        converter._experimental_use_buffer_offset = True
-        gc.collect()
-        return converter.convert()
 
 
 def _save(model, found, directory):

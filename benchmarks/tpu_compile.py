@@ -12,11 +12,15 @@ but the same step lowered by TensorFlow for one replica, with the all-reduces pu
 original's model in Flax beside it, with the least time of each at the chip's peaks: of its
 arithmetic, and of what it moves to and from main memory.
 
+`--largest_batch` looks for the images per chip that just fit, from `--batch_size` in steps of 8,
+for the step with and without remat, and with `--against` for the original's, which has no remat.
+
 Needs `pip install jax==0.10.2 libtpu==0.0.52` (half a gigabyte), here or, with `--python`, in
 an environment of its own, which for `--engine jax` has keras and ml_collections as well, and
 for `--against` flax and optax.
 """
 
+import functools
 import itertools
 import json
 import math
@@ -29,6 +33,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.harness import options, roofline
+from benchmarks.harness.compiled_program import rematerialized
+from benchmarks.harness.largest_batch import largest_batch
 from benchmarks.harness.progress import track
 from training.reporting.table import Table
 
@@ -90,7 +96,7 @@ def lower(
 def run_compiler(python: str, program: str, *arguments: object) -> dict[str, Any]:
     """Returns what a program of the harness, which calls the TPU compiler, prints.
 
-    What the partitioner logs, such as an involuntary rematerialization, goes to stderr.
+    `rematerialized` is how often the partitioner logged an involuntary rematerialization.
 
     Args:
         python: interpreter that has jax and libtpu.
@@ -122,16 +128,13 @@ def run_compiler(python: str, program: str, *arguments: object) -> dict[str, Any
         },
     )
     lines = result.stdout.strip().splitlines()
-    for line in result.stderr.splitlines():
-        if "rematerialization" in line:
-            print(line, file=sys.stderr)
     if result.returncode or not lines:
         last = (result.stderr.strip().splitlines() or ["no output"])[-1]
         raise RuntimeError(
             f"The TPU compiler did not start with {python}: {last}. "
             "Install it with: pip install jax==0.10.2 libtpu==0.0.52"
         )
-    return json.loads(lines[-1])
+    return json.loads(lines[-1]) | {"rematerialized": rematerialized(result.stderr)}
 
 
 def parse_mesh(text: str) -> dict[str, int]:
@@ -158,12 +161,15 @@ def main(argv: Sequence[str]) -> int:
         "--accumulation_steps", type=int, default=1, help="of jax: micro-batches per step"
     )
     parser.add_argument("--against", choices=["vit_jax"], help="the original's step beside ours")
+    parser.add_argument(
+        "--largest_batch", type=int, nargs="?", const=8, metavar="STEP", help="that fits a chip"
+    )
     parser.add_argument("--precision", default="mixed_bfloat16")
     parser.add_argument("--python", default=sys.executable, help="interpreter with jax and libtpu")
     chosen = parser.parse_args(argv)
 
     pairs = list(itertools.product(chosen.model, chosen.topology))
-    table = _comparison if chosen.against else _slices
+    table = _largest if chosen.largest_batch else _comparison if chosen.against else _slices
     try:
         print(table(track(pairs, " for ".join), chosen).markdown())
     except (RuntimeError, ValueError) as error:
@@ -186,16 +192,46 @@ def _comparison(pairs, chosen):
     """Returns the table of our step and the original's."""
     rows = []
     for model, topology in pairs:
-        ours = (-1, 1, chosen.batch_size, 1, chosen.precision, chosen.remat, 0.0)
-        for name, program, arguments in [
-            ("keras_vit", "jax_compiler.py", ours),
-            (chosen.against, "flax_compiler.py", (chosen.batch_size, chosen.precision)),
+        for name, found in [
+            ("keras_vit", _ours(model, topology, chosen, chosen.batch_size, chosen.remat)),
+            (chosen.against, _original(model, topology, chosen, chosen.batch_size)),
         ]:
-            found = run_compiler(chosen.python, program, model, topology, *arguments)
             rows.append([model, topology, chosen.batch_size, name, *_roofline(topology, found)])
             print(*rows[-1], sep=", ", file=sys.stderr)
     columns = ["model", "topology", "images per chip", "program", "TFLOP", "counted", "HBM"]
     return Table([*columns, "temporaries", "arithmetic", "traffic"], rows)
+
+
+def _largest(pairs, chosen):
+    """Returns the table of the largest batches that fit."""
+    programs = {
+        "keras_vit": functools.partial(_ours, remat=False),
+        **({chosen.against: _original} if chosen.against else {}),
+        "keras_vit, remat": functools.partial(_ours, remat=True),
+    }
+    rows = []
+    for (model, topology), (name, compiled) in itertools.product(pairs, programs.items()):
+
+        def compile_for(images, arguments=(model, topology, chosen), name=name, compiled=compiled):
+            found = compiled(*arguments, images)
+            print(name, images, found, sep=", ", file=sys.stderr)
+            return found
+
+        memory = roofline.chip_of(topology).memory
+        images, found = largest_batch(compile_for, chosen.batch_size, chosen.largest_batch, memory)
+        rows.append([model, topology, name, images, *_fit(images, found)])
+    columns = ["model", "topology", "program", "images per chip", "TFLOP per image"]
+    return Table([*columns, "arguments", "temporaries"], rows)
+
+
+def _fit(images, found):
+    if not images:
+        return [""] * 3
+    return [
+        f"{found['flops'] / images / 1e12:.4f}",
+        f"{found['arguments'] / 1e9:.2f} GB",
+        f"{found['temporaries'] / 1e9:.2f} GB",
+    ]
 
 
 def _roofline(topology, found):
@@ -212,11 +248,21 @@ def _roofline(topology, found):
     ]
 
 
+def _ours(model, topology, chosen, images, remat):
+    mesh = chosen.mesh["data"], chosen.mesh["fsdp"]
+    dropout_rate = 0.0 if chosen.against else 0.1
+    step = (images, chosen.accumulation_steps, chosen.precision, remat, dropout_rate)
+    return run_compiler(chosen.python, "jax_compiler.py", model, topology, *mesh, *step)
+
+
+def _original(model, topology, chosen, images):
+    step = (images, chosen.precision)
+    return run_compiler(chosen.python, "flax_compiler.py", model, topology, *step)
+
+
 def _compile(model, topology, chosen):
     if chosen.engine == "jax":
-        mesh = chosen.mesh["data"], chosen.mesh["fsdp"]
-        step = (chosen.batch_size, chosen.accumulation_steps, chosen.precision, chosen.remat, 0.1)
-        return run_compiler(chosen.python, "jax_compiler.py", model, topology, *mesh, *step)
+        return _ours(model, topology, chosen, chosen.batch_size, chosen.remat)
     dimensions = topology.partition(":")[2].split("x")
     replicas = math.prod(int(size) for size in dimensions)
     with tempfile.TemporaryDirectory() as folder:
@@ -237,11 +283,12 @@ def _cells(found):
     seconds = f"{found['seconds']:.0f} s"
     if "error" in found:
         return [seconds, found["error"], *[""] * 4]
+    exchanged = found["collectives"] | {"rematerialized": found["rematerialized"]}
     return [
         seconds,
         f"{found['flops'] / 1e12:.2f}",
         f"{found['bytes'] / 1e9:.1f} GB",
         f"{found['arguments'] / 1e9:.2f} GB",
         f"{found['temporaries'] / 1e9:.2f} GB",
-        ", ".join(f"{count} {name}" for name, count in found["collectives"].items()),
+        ", ".join(f"{count} {name}" for name, count in exchanged.items() if count),
     ]

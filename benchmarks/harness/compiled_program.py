@@ -9,6 +9,11 @@ from benchmarks.harness.hbm_traffic import hbm_bytes
 _COLLECTIVE = re.compile(
     r"= .* (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
 )
+# Where the compiler is through, and where it does not begin.
+_REFUSAL = re.compile(
+    r"Used ([\d.]+\w) of ([\d.]+\w) hbm"
+    r"|HLO temporaries \(([\d.]+\w)\) exceeds available HBM \(([\d.]+\w)\)"
+)
 
 
 def describe(cost: Mapping[str, float] | list, memory: Any, text: str) -> dict[str, Any]:
@@ -48,7 +53,19 @@ def collectives(text: str) -> dict[str, int]:
     return {name: len(found) for name, found in sorted(channels.items())}
 
 
+def rematerialized(log: str) -> int:
+    """Returns how often the partitioner found no way between two layouts but whole arrays.
+
+    Args:
+        log: what a process that compiled wrote to stderr, with TF_CPP_MIN_LOG_LEVEL of 0 or 1.
+    """
+    return log.count("Involuntary full rematerialization")
+
+
 def reason(error: Exception) -> str:
     """Returns what a compiler's error says on memory, or how it starts."""
-    match = re.search(r"Used [\d.]+\w of [\d.]+\w hbm", str(error))
-    return f"out of memory: {match[0]}" if match else str(error).split("\n", 1)[0][:120]
+    match = _REFUSAL.search(str(error))
+    if not match:
+        return str(error).split("\n", 1)[0][:120]
+    used, available = filter(None, match.groups())
+    return f"out of memory: used {used} of {available}"

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -25,33 +26,24 @@ from training.recipes.optimizers import build_optimizer
 
 
 def lower(
-    name: str,
+    model: keras.Model,
     optimizer: keras.optimizers.Optimizer,
-    topology: str,
+    devices: Sequence[jax.Device],
     mesh: tuple[int, int],
     images: int,
-    accumulation_steps: int,
-    precision: str,
-    remat: bool,
-    dropout_rate: float,
+    accumulation_steps: int = 1,
 ) -> jax.stages.Lowered:
-    """Returns the step of a model, lowered for a topology; its weights are never made.
+    """Returns the step of a model, lowered for devices; its arrays are never made.
 
     Args:
-        name: of the model.
+        model: images to logits.
         optimizer: of `training.recipes.optimizers`, not built.
-        topology: such as "v5e:2x2".
+        devices: of a topology, or of this machine.
         mesh: (data, fsdp).
-        images: per chip and step.
+        images: per device and step.
         accumulation_steps: micro-batches that these are divided into.
-        precision: "float32" or "mixed_bfloat16".
-        remat: whether blocks recompute their activations.
-        dropout_rate: of the model.
     """
-    devices = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
     grid = create_mesh(*mesh, devices)
-    keras.config.set_dtype_policy(precision)
-    model = keras_vit.create_model(name, num_classes=1000, dropout_rate=dropout_rate, remat=remat)
     optimizer.build(model.trainable_variables)
     batch_size = images * len(devices)
     steps = TrainSteps(
@@ -80,12 +72,12 @@ def lower(
     sharding = batch_sharding(grid)
     batch = {
         "image": array((batch_size, *model.input_shape[1:]), jnp.float32, sharding),
-        "label": array((batch_size, 1000), jnp.float32, sharding),
+        "label": array((batch_size, *model.output_shape[1:]), jnp.float32, sharding),
     }
     count = array((), jnp.int32, replicated(grid))
     requests = array((len(devices), 2), jnp.float32, sharding)
     return steps.function.trace(state, [], (batch,), count, requests).lower(
-        lowering_platforms=("tpu",)
+        lowering_platforms=(devices[0].platform,)
     )
 
 
@@ -115,19 +107,15 @@ def main(
     optimizer = build_optimizer(
         {"total_steps": 1000, "warmup_steps": 10, "weight_decay": 0.1, "clip_norm": 1.0}
     )
+    devices = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
+    keras.config.set_dtype_policy(precision)
     # Within the scope Keras makes no values for variables, which a large model has no room for.
     with keras.StatelessScope():
-        lowered = lower(
-            name,
-            optimizer,
-            topology,
-            (int(data), int(fsdp)),
-            int(images),
-            int(accumulation_steps),
-            precision,
-            remat == "True",
-            float(dropout_rate),
+        model = keras_vit.create_model(
+            name, num_classes=1000, dropout_rate=float(dropout_rate), remat=remat == "True"
         )
+        mesh = int(data), int(fsdp)
+        lowered = lower(model, optimizer, devices, mesh, int(images), int(accumulation_steps))
         print(json.dumps(measure(lowered)), flush=True)
         # Leaving the scope would make them.
         os._exit(0)

@@ -1,4 +1,4 @@
-"""The least time that a chip needs for a program: of its arithmetic, and of its traffic."""
+"""What a chip can do, and the least time that it needs for a program's arithmetic and traffic."""
 
 from typing import NamedTuple
 
@@ -9,19 +9,33 @@ class Chip(NamedTuple):
     Attributes:
         flops: bfloat16 operations per second.
         bandwidth: bytes per second of its main memory.
+        memory: bytes.
     """
 
     flops: float
     bandwidth: float
+    memory: int
 
 
 # Of Google's pages on each generation of Cloud TPUs.
 CHIPS = {
-    "v4": Chip(275e12, 1228e9),
-    "v5e": Chip(197e12, 819e9),
-    "v5p": Chip(459e12, 2765e9),
-    "v6e": Chip(918e12, 1640e9),
+    "v4": Chip(275e12, 1228e9, 32 * 2**30),
+    "v5e": Chip(197e12, 819e9, 16 * 2**30),
+    "v5p": Chip(459e12, 2765e9, 95 * 2**30),
+    "v6e": Chip(918e12, 1640e9, 32 * 2**30),
 }
+
+
+def chip_of(topology: str) -> Chip:
+    """Returns the chip of a topology, such as "v5e:2x2".
+
+    Raises:
+        ValueError: if what its maker states is not known here.
+    """
+    name = topology.partition(":")[0]
+    if name not in CHIPS:
+        raise ValueError(f"Expected a topology of {', '.join(CHIPS)}. Received: {topology!r}")
+    return CHIPS[name]
 
 
 def least_seconds(topology: str, flops: float, hbm_bytes: float) -> tuple[float, float]:
@@ -35,7 +49,5 @@ def least_seconds(topology: str, flops: float, hbm_bytes: float) -> tuple[float,
     Raises:
         ValueError: if the peaks of the chip are not known here.
     """
-    name = topology.partition(":")[0]
-    if name not in CHIPS:
-        raise ValueError(f"Expected a topology of {', '.join(CHIPS)}. Received: {topology!r}")
-    return flops / CHIPS[name].flops, hbm_bytes / CHIPS[name].bandwidth
+    chip = chip_of(topology)
+    return flops / chip.flops, hbm_bytes / chip.bandwidth

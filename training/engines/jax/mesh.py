@@ -81,8 +81,7 @@ def gather_on(mesh: Mesh) -> Callable[[jax.Array], jax.Array]:
     """Returns the function that makes a sharded weight whole where it is used.
 
     Its gradient is laid out as the weight. Told only how weights are stored, the partitioner
-    would divide the products of a few rows along the weights instead, and pay with
-    rematerialized activations.
+    would divide the products of a few rows along the weights instead, and exchange activations.
     """
 
     @jax.custom_vjp
@@ -101,8 +100,8 @@ class ActivationLayout:
     """What Keras takes for its distribution while a step is traced: the layout of activations.
 
     Left to itself, the partitioner follows the layout of sharded weights into the activations
-    and then has to rematerialize whole arrays where two of them meet. Keras asks the distribution
-    in force for the layout of every layer's output, and each is laid out as a batch is.
+    and exchanges activations, or whole arrays, where two of them meet. Keras asks the
+    distribution in force for the layout of every layer's output, and each is laid out as a batch.
 
     Args:
         mesh: of `create_mesh`.

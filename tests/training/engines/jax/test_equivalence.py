@@ -1,13 +1,18 @@
 """One device, eight devices on any mesh and two processes compute the same training."""
 
+import json
 import pathlib
+import re
 import socket
 
 import numpy as np
 import pytest
 
+from benchmarks.harness.compiled_program import rematerialized
+
 pytest.importorskip("orbax.checkpoint", reason="make test-jax installs it")
-SCRIPT = pathlib.Path(__file__).parents[2] / "processes" / "jax_equivalence.py"
+PROCESSES = pathlib.Path(__file__).parents[2] / "processes"
+SCRIPT = PROCESSES / "jax_equivalence.py"
 MESHES = ("8x1", "1x8", "2x4")
 
 
@@ -17,6 +22,28 @@ def environment(devices):
         "TF_CPP_MIN_LOG_LEVEL": "0",
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
     }
+
+
+def unoptimized(devices):
+    """Returns the environment of a process that compiles in less time, partitioned as ever."""
+    flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    found = environment(devices)
+    return found | {"XLA_FLAGS": f"{found['XLA_FLAGS']} {flags}"}
+
+
+@pytest.mark.long
+def test_the_partitioner_gathers_each_weight_once_and_moves_no_activations(launch):
+    process = launch(PROCESSES / "jax_partitioner.py", environment=unoptimized(8))
+    log, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, log
+    lines = re.split(r"^(\{\"divided\".*)$", log, flags=re.MULTILINE)
+    assert not rematerialized(lines[0]), log
+    assert rematerialized(lines[2]), log
+    ours, _, unconstrained = map(json.loads, lines[1::2])
+    assert set(ours["collectives"]) == {"all-gather", "all-reduce"}
+    assert ours["collectives"]["all-gather"] == ours["divided"]
+    assert unconstrained["collectives"]["all-to-all"]
+    assert unconstrained["collectives"]["all-gather"] > ours["divided"]
 
 
 @pytest.mark.long

@@ -1,0 +1,61 @@
+"""Compiles the JAX engine's step as it is, and told other layouts, for eight simulated devices.
+
+Prints a line of JSON on each program, below what the partitioner logs of it: how many of its
+weights are divided, and how many collectives it has of each kind.
+"""
+
+import json
+from unittest import mock
+
+import jax
+from jax.sharding import NamedSharding, PartitionSpec
+
+from benchmarks.harness.compiled_program import collectives
+from benchmarks.harness.jax_compiler import lower
+from tests.tiny_vit import tiny_vit
+from training.engines.jax import forward
+from training.engines.jax.mesh import ActivationLayout, create_mesh, state_sharding
+from training.recipes.optimizers import build_optimizer
+
+MESH = 2, 4
+
+
+class ClashingLayout(ActivationLayout):
+    """Lays one layer's output out across the batch's layout."""
+
+    def get_tensor_layout(self, path):
+        layout = super().get_tensor_layout(path)
+        across = NamedSharding(layout.mesh, PartitionSpec(None, "fsdp", "data"))
+        return across if path == "tokens/output" else layout
+
+
+class NoLayout(ActivationLayout):
+    """Leaves activations to the partitioner."""
+
+    def get_tensor_layout(self, path):
+        return None
+
+
+# Ours, one whose layouts clash, and one that leaves everything to the partitioner.
+PROGRAMS: list[dict] = [
+    {},
+    {"ActivationLayout": ClashingLayout},
+    {"ActivationLayout": NoLayout, "gather_on": lambda mesh: lambda weight: weight},
+]
+
+
+def main():
+    grid = create_mesh(*MESH)
+    for other in PROGRAMS:
+        model = tiny_vit(num_layers=1, hidden_size=64, mlp_dim=128, num_heads=8, dropout_rate=0.2)
+        optimizer = build_optimizer({"total_steps": 10, "warmup_steps": 1, "clip_norm": 1.0})
+        shapes = [variable.shape for variable in model.trainable_variables]
+        divided = sum(not state_sharding(grid, shape).is_fully_replicated for shape in shapes)
+        with mock.patch.dict(vars(forward), other):
+            program = lower(model, optimizer, jax.devices(), MESH, images=2).compile()
+        found = {"divided": divided, "collectives": collectives(program.as_text())}
+        print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -40,7 +40,9 @@ def turned_upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
         image: uint8 (height, width, channels).
         orientation: int32 scalar, 1 to 8.
     """
-    return tf.ensure_shape(_turned_upright(image, orientation), (None, None, image.shape[2]))
+    # Nearly every photo is stored as it was seen: one question for it, and not three.
+    turned = tf.cond(orientation == 1, lambda: image, lambda: _turned_upright(image, orientation))
+    return tf.ensure_shape(turned, (None, None, image.shape[2]))
 
 
 @traced_once(tf.TensorSpec((None, None, None), tf.uint8), tf.TensorSpec((), tf.int32))

@@ -141,6 +141,27 @@ def test_normalizations_and_projections_are_fused():
         assert fused >= 4 * SMALL["num_layers"]
 
 
+@needs_tensorflow
+@pytest.mark.parametrize(
+    "flags, dtype, forced",
+    [("avx2", "bfloat16", False), ("avx2 avx512f", "bfloat16", True), ("avx2", "float32", True)],
+)
+def test_kernels_of_bfloat16_are_named_where_the_processor_has_them(
+    monkeypatch, flags, dtype, forced
+):
+    from tensorflow.python.util import _pywrap_util_port
+
+    from keras_vit.backends.tensorflow import frozen_graph
+    from keras_vit.backends.tensorflow.onednn import frozen_graph_of
+
+    if not _pywrap_util_port.IsMklEnabled():
+        pytest.skip("oneDNN is not in this TensorFlow or is turned off")
+    graph = frozen_graph_of(model_of(dtype=dtype), (None, 32, 32, 3))
+    monkeypatch.setattr(frozen_graph.pathlib.Path, "read_text", lambda *_, **__: flags)
+    operations = {node.op for node in graph._with_constants().node}
+    assert ("_MklNativeFusedMatMul" in operations) == forced
+
+
 def _operations(run):
     """Returns the operations of the optimized graph of what `run` calls."""
     from tensorflow.python.eager import context

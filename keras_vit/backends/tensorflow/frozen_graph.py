@@ -5,6 +5,7 @@ what it is told the name of only.
 """
 
 import dataclasses
+import pathlib
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -106,6 +107,9 @@ class FrozenGraph:
         """
         if not _pywrap_util_port.IsMklEnabled():
             return self.definition
+        halves = any(weight.dtype == tf.bfloat16 for weight in self.weights.values())
+        if halves and not _has_avx512():
+            return self.definition
         meta = tf.compat.v1.MetaGraphDef()
         meta.graph_def.CopyFrom(self.definition)
         meta.signature_def["infer"].outputs["output"].name = self.output  # is kept
@@ -133,6 +137,14 @@ class FrozenGraph:
                 node.attr["is_filter_const"].b = f"{node.input[1]}:0" in self.weights
                 node.attr["_kernel"].s = b"MklNameChangeOp"
         return optimized
+
+
+def _has_avx512():
+    """Whether oneDNN computes in bfloat16 here, as TensorFlow asks before it takes its kernels."""
+    try:
+        return "avx512f" in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return False
 
 
 def _with_ancestors(operation):

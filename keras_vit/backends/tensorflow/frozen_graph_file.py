@@ -82,8 +82,8 @@ def _read(archive):
     for index, (name, dtype) in enumerate(description["weights"].items()):
         with archive.open(_member(index)) as file:
             array = np.lib.format.read_array(file, allow_pickle=False)
-        dtype = tf.as_dtype(dtype)
-        weights[name] = tf.constant(array.view(dtype.as_numpy_dtype), dtype)
+        # An operation on each, as TensorFlow keeps NumPy's arrays until it runs the next one.
+        weights[name] = tf.bitcast(tf.constant(array), tf.as_dtype(dtype))
     graph = FrozenGraph(
         tf.compat.v1.GraphDef.FromString(archive.read(_OPERATIONS)),
         description["images"],

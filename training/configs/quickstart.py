@@ -1,8 +1,8 @@
-"""The main job in a minute: a small Vision Transformer on real handwritten digits.
+"""The main job in half a minute: a small Vision Transformer on real handwritten digits.
 
 AdamW, linear warm-up, cosine decay and clipping as in Table 3; random shifts, since a flipped
 digit is another digit or none; fixed sine-cosine position embeddings, which a small data
-set learns from faster than from learned ones (appendix D.3).
+set learns from faster than from learned ones (appendix D.3); smoothed labels, for so few epochs.
 """
 
 from ml_collections import ConfigDict
@@ -31,12 +31,13 @@ def get_config() -> ConfigDict:
     config.cache = True
     config.batch_size = 128
     config.eval_batch_size = 120
-    config.total_steps = 2000
+    config.label_smoothing = 0.1
+    config.total_steps = 1000
     config.steps_per_call = 25
-    config.log_every_steps = 100
-    config.eval_every_steps = 500
-    config.optimizer.base_lr = 3e-3
-    config.optimizer.warmup_steps = 100
+    config.log_every_steps = 50
+    config.eval_every_steps = 200
+    config.optimizer.base_lr = 2e-3
+    config.optimizer.warmup_steps = 30
     config.optimizer.weight_decay = 0.1
     config.optimizer.clip_norm = 1.0
     return config

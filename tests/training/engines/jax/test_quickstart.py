@@ -1,7 +1,7 @@
-"""Both engines, from the same first weights, lose the same on the quickstart's config.
+"""Both engines, from the same first weights, lose the same for 60 steps of the quickstart.
 
-For 40 steps: this warm-up is chaotic, and a change of the weights by 1e-7, under one engine, is one
-of the losses by 4e-4 at step 55.
+Rounding grows a hundredfold in the last ten of them, by how much depends on the processor's
+instructions: to 1e-5 with those of AVX2, 5e-5 of AVX-512, 7e-5 of AVX.
 """
 
 import csv
@@ -18,7 +18,8 @@ def test_both_engines_lose_the_same(launch, finish, jax_environment, tmp_path):
     import keras_vit
     from training.configs import quickstart
 
-    model = {k: v for k, v in quickstart.get_config().model.to_dict().items() if k != "name"}
+    config = quickstart.get_config()
+    model = {k: v for k, v in config.model.to_dict().items() if k != "name"}
     keras.utils.set_random_seed(0)
     keras_vit.save_checkpoint(
         keras_vit.VisionTransformer(**model, num_classes=10), tmp_path / "first.npz"
@@ -29,17 +30,17 @@ def test_both_engines_lose_the_same(launch, finish, jax_environment, tmp_path):
             "--config=quickstart",
             f"--config.checkpoint={tmp_path / 'first.npz'}",
             "--config.checkpoint_head=keep",
-            # The schedule of the first steps, which is warm-up, whatever the total.
-            "--config.total_steps=101",
+            "--config.total_steps=60",
+            f"--config.optimizer.total_steps={config.total_steps}",
             "--config.steps_per_call=5",
             "--config.log_every_steps=5",
-            "--config.eval_every_steps=101",
+            "--config.eval_every_steps=60",
             f"--workdir={tmp_path / engine}",
         ]
         finish(launch("-m", "training", *options, environment=environment))
         with open(tmp_path / engine / "metrics.csv") as file:
-            rows = [row for row in csv.DictReader(file) if int(row["step"]) <= 40]
-        losses[engine] = [float(row["loss"]) for row in rows]
-    assert len(losses["jax"]) == 8
-    assert losses["jax"][-1] < 0.95 * losses["jax"][0]
-    np.testing.assert_allclose(losses["jax"], losses["tensorflow"], rtol=1e-4)
+            losses[engine] = [float(row["loss"]) for row in csv.DictReader(file) if row["loss"]]
+    assert len(losses["jax"]) == 12
+    assert losses["jax"][-1] < 0.7 * losses["jax"][0]
+    np.testing.assert_allclose(losses["jax"][:10], losses["tensorflow"][:10], rtol=1e-4)
+    np.testing.assert_allclose(losses["jax"], losses["tensorflow"], rtol=1e-3)

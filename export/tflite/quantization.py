@@ -6,10 +6,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from export.tflite.flatbuffer_tree import unpack
-from export.tflite.graph_nodes import rank
 from export.tflite.quantizer_package import quantizer_module
 
 # The operations with weights: nearly all the time of a Transformer, and the only
@@ -95,38 +91,18 @@ def quantize(
         quantization: a key of `RECIPES`.
         samples: for `CALIBRATED`, for each name of a signature its inputs, arrays by name.
     """
+    # Here, so that commands can name the recipes before they import anything large.
+    from export.tflite.activation_ranges import activation_ranges
+
     quantizer = quantizer_module("quantizer")
     manager = quantizer_module("recipe_manager").RecipeManager()
     RECIPES[quantization](manager)
     with _silence():
         tool = quantizer.Quantizer(bytearray(model), manager.get_quantization_recipe())
-        ranges = _ranges(model, samples, manager) if quantization in CALIBRATED else None
+        ranges = None
+        if quantization in CALIBRATED:
+            ranges = activation_ranges(bytes(model), samples or {}, manager)
         return bytes(tool.quantize(ranges).quantized_model)
-
-
-def _ranges(model, samples, manager):
-    """Returns {name of a tensor: {"min": …, "max": …}}, arrays of the tensor's rank."""
-    calibrator = quantizer_module("calibrator")
-    observer = calibrator.Calibrator(
-        bytes(model),
-        num_threads=1,
-        # Finds the extremes where they are computed. The default copies every tensor for that.
-        mode=calibrator.CalibrationMode.CALIBRATION_PROFILER_BASED,
-        # The default keeps a moving average of the extremes, which clips the outliers that
-        # Transformers have.
-        qsv_update_func=quantizer_module("utils.qsv_utils").min_max_update,
-    )
-    observer.calibrate(samples, manager)
-    graphs = unpack(model).subgraphs
-    ranks = {
-        each.name.decode(): rank(graph, i)
-        for graph in graphs
-        for i, each in enumerate(graph.tensors)
-    }
-    return {
-        name: {end: np.full((1,) * ranks[name], value, "float32") for end, value in ends.items()}
-        for name, ends in observer.get_model_qsvs().items()
-    }
 
 
 @contextlib.contextmanager

@@ -21,6 +21,8 @@ from training.io.atomic import whole_file
 
 # GELU is Erf or Tanh, LayerNorm its parts: what every runtime of the last years has.
 OPSET = 17
+# What changes the layout of an array and no number in it.
+_LAYOUTS = ("Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
 def to_onnx(
@@ -80,6 +82,7 @@ def to_onnx(
         )
         content = onnx.load(temporary)
         _inputs_to_initializers(content.graph, graph.weights_by_name())
+        _lay_out_weights(content.graph)
         _name_output(content.graph, "representation" if shown is None else "logits")
         content.doc_string = f"{model.name} of keras_vit: RGB images in [0, 1]"
         onnx.helper.set_model_props(content, texts)
@@ -122,6 +125,23 @@ def _inputs_to_initializers(graph, weights):
         array = keras.ops.convert_to_numpy(weights[each.name])
         graph.initializer.append(numpy_helper.from_array(array, each.name))
         graph.input.remove(each)
+
+
+def _lay_out_weights(graph):
+    """Stores weights as they are used, since quantizers look for them at the operations."""
+    from onnx import numpy_helper
+    from onnx.reference import ReferenceEvaluator
+
+    weights = {each.name: each for each in graph.initializer}
+    for node in list(graph.node):
+        if node.op_type in _LAYOUTS and all(name in weights for name in node.input):
+            arrays = {name: numpy_helper.to_array(weights[name]) for name in node.input}
+            (array,) = ReferenceEvaluator(node).run(None, arrays)
+            weights[node.output[0]] = numpy_helper.from_array(array, node.output[0])
+            graph.node.remove(node)
+    used = {name for node in graph.node for name in node.input}
+    del graph.initializer[:]
+    graph.initializer.extend(each for name, each in weights.items() if name in used)
 
 
 def _name_output(graph, name):

@@ -68,6 +68,17 @@ def test_names_labels_and_any_batch(make_vit, images, tmp_path):
         assert session.run(None, {"image": images[:count]})[0].shape == (count, 5)
 
 
+def test_onnx_runtime_quantizes_them(make_vit, images, tmp_path):
+    from onnxruntime import InferenceSession, quantization
+
+    file, small = export.to_onnx(make_vit(), tmp_path / "m.onnx"), tmp_path / "int8.onnx"
+    quantization.quantize_dynamic(file, small, weight_type=quantization.QuantType.QInt8)
+    expected, found = (
+        InferenceSession(each).run(None, {"image": images})[0] for each in (file, small)
+    )
+    assert 0 < np.std(found - expected) < 0.1 * np.std(expected)
+
+
 def test_a_sequential_around_a_model(make_vit, images, tmp_path):
     inside = make_vit(num_classes=None)
     model = keras.Sequential(

@@ -1,4 +1,4 @@
-"""The main job in half a minute: a small Vision Transformer on real handwritten digits.
+"""The main job in under a minute: a small Vision Transformer on real handwritten digits.
 
 AdamW, linear warm-up, cosine decay and clipping as in Table 3; random shifts, since a flipped
 digit is another digit or none; fixed sine-cosine position embeddings, which a small data

@@ -68,7 +68,7 @@ class InferenceFunction:
 def inference_function(
     model: keras.Model, batch_size: int = 8, constants: bool | None = None
 ) -> InferenceFunction:
-    """Returns a function from images to a model's outputs, the fastest way on a CPU.
+    """Returns a function from images to a model's outputs, for CPUs.
 
     It computes in the kernels of TensorFlow's oneDNN: layer normalization becomes one of
     them, queries, keys and values one matrix product. Nothing is approximated: results
@@ -98,8 +98,7 @@ def inference_function(
         >>> predict.save("classifier.inference")
     """
     _require_tensorflow("inference_function", "model.predict()")
-    if isinstance(batch_size, bool) or as_int(batch_size) is None or batch_size < 1:
-        raise ValueError(f"`batch_size` must be a positive int. Received: {batch_size!r}")
+    _require_positive(batch_size)
     if constants is None:
         constants = keras.dtype_policies.get(model.dtype_policy).compute_dtype == "bfloat16"
     shape = _image_shape(model)
@@ -130,8 +129,19 @@ def load_inference_function(path: str | os.PathLike) -> InferenceFunction:
     _require_tensorflow("load_inference_function", "keras.saving.load_model of a .keras file")
     from keras_vit.backends.tensorflow.frozen_graph_file import read_frozen_graph
 
-    graph, settings = read_frozen_graph(path)
-    return InferenceFunction(graph, settings["batch_size"], settings["constants"])
+    return read_frozen_graph(path, _from_file)
+
+
+def _from_file(graph, *, batch_size, constants):
+    _require_positive(batch_size)
+    if not isinstance(constants, bool):
+        raise ValueError(f"`constants` must be a bool. Received: {constants!r}")
+    return InferenceFunction(graph, int(batch_size), constants)
+
+
+def _require_positive(batch_size):
+    if isinstance(batch_size, bool) or as_int(batch_size) is None or batch_size < 1:
+        raise ValueError(f"`batch_size` must be a positive int. Received: {batch_size!r}")
 
 
 def _require_tensorflow(name, instead):

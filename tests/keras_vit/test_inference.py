@@ -1,3 +1,7 @@
+import json
+import re
+import zipfile
+
 import keras
 import numpy as np
 import pytest
@@ -265,6 +269,14 @@ def test_saved_and_loaded_it_is_the_same(dtype, tmp_path):
     np.testing.assert_array_equal(again(images), first(images))
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A file of a small model."""
+    file = tmp_path_factory.mktemp("saved") / "small.inference"
+    keras_vit.inference_function(model_of()).save(file)
+    return file
+
+
 @needs_tensorflow
 def test_a_damaged_file_is_refused(tmp_path):
     file = tmp_path / "small.inference"
@@ -280,6 +292,47 @@ def test_a_damaged_file_is_refused(tmp_path):
             keras_vit.load_inference_function(file)
     with pytest.raises(FileNotFoundError):
         keras_vit.load_inference_function(tmp_path / "none.inference")
+
+
+@needs_tensorflow
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"settings": {}}, "batch_size"),
+        ({"settings": {"batch_size": 4}}, "constants"),
+        ({"settings": {"batch_size": 4, "constants": False, "threads": 2}}, "threads"),
+        ({"settings": {"batch_size": "4", "constants": False}}, "'4'"),
+        ({"settings": {"batch_size": 2.5, "constants": False}}, "2.5"),
+        ({"settings": {"batch_size": True, "constants": False}}, "True"),
+        ({"settings": {"batch_size": 0, "constants": False}}, "positive int"),
+        ({"settings": {"batch_size": 4, "constants": "no"}}, "'no'"),
+        ({"settings": [4, False]}, "list"),
+        ({"settings": None}, "None"),
+        ({"shape": [None, 32, 32]}, ""),
+        ({"shape": 32}, ""),
+        ({"images": "nothing:0"}, "nothing:0"),
+        ({"output": "nothing:0"}, ""),
+        ({"output": 1}, ""),
+        ({"weights": {}}, "other tensors than it holds"),
+        ({"version": 2, "tensorflow": "3.0.0"}, "version 2, written with TensorFlow 3.0.0"),
+        ({"version": None}, "version None"),
+        ([], ""),
+        ("{", "Expecting"),
+    ],
+    ids=str,
+)
+def test_a_description_that_save_does_not_write_is_refused(change, message, saved, tmp_path):
+    file = tmp_path / "changed.inference"
+    with zipfile.ZipFile(saved) as archive, zipfile.ZipFile(file, "w") as changed:
+        for name in archive.namelist():
+            content = archive.read(name)
+            if name.endswith(".json"):
+                described = json.loads(content) | change if isinstance(change, dict) else change
+                content = described if isinstance(change, str) else json.dumps(described)
+            changed.writestr(name, content)
+    expected = rf"InferenceFunction\.save wrote. Received: .*{re.escape(message)}"
+    with pytest.raises(ValueError, match=expected):
+        keras_vit.load_inference_function(file)
 
 
 @needs_tensorflow

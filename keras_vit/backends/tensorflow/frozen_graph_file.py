@@ -3,7 +3,9 @@
 import json
 import os
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +18,8 @@ from keras_vit.hidden_folder import hidden_folder
 _DESCRIPTION = "inference_function.json"
 _OPERATIONS = "graph.pb"
 _VERSION = 1
+
+Made = TypeVar("Made")
 
 
 def write_frozen_graph(path: str | os.PathLike, graph: FrozenGraph, settings: dict) -> None:
@@ -53,17 +57,22 @@ def write_frozen_graph(path: str | os.PathLike, graph: FrozenGraph, settings: di
         os.replace(temporary, path)
 
 
-def read_frozen_graph(path: str | os.PathLike) -> tuple[FrozenGraph, dict]:
-    """Returns what `write_frozen_graph` wrote: the graph and the settings.
+def read_frozen_graph(path: str | os.PathLike, make: Callable[..., Made]) -> Made:
+    """Returns what `make` makes of the graph and the settings that `write_frozen_graph` wrote.
+
+    Args:
+        path: the file.
+        make: called with the graph, and with the settings by name.
 
     Raises:
-        ValueError: if the file is damaged or another one.
+        ValueError: if the file is damaged or another one, or `make` fails of it.
         OSError: if it cannot be read.
     """
     with open(path, "rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:
-                return _read(archive)
+                graph, settings = _read(archive)
+            return make(graph, **settings)
         except (*DAMAGE, DecodeError, tf.errors.OpError) as error:
             raise ValueError(
                 f"Expected a file that InferenceFunction.save wrote. Received: {path} "
@@ -84,8 +93,12 @@ def _read(archive):
             array = np.lib.format.read_array(file, allow_pickle=False)
         # An operation on each, as TensorFlow keeps NumPy's arrays until it runs the next one.
         weights[name] = tf.bitcast(tf.constant(array), tf.as_dtype(dtype))
+    definition = tf.compat.v1.GraphDef.FromString(archive.read(_OPERATIONS))
+    taken = {f"{node.name}:0" for node in definition.node if node.op == "Placeholder"}
+    if unlike := taken ^ {description["images"], *weights}:
+        raise ValueError(f"its operations take other tensors than it holds: {sorted(unlike)}")
     graph = FrozenGraph(
-        tf.compat.v1.GraphDef.FromString(archive.read(_OPERATIONS)),
+        definition,
         description["images"],
         tuple(description["shape"]),
         description["output"],

@@ -24,6 +24,7 @@ class Watch:
 
     Attributes:
         resume_hint: sentence of the message that says where training will resume.
+        came: names of the peers that have answered.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Watch:
         self.peers = peers
         self.on_loss = on_loss or _leave
         self.resume_hint = ""
+        self.came: set[str] = set()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -58,23 +60,22 @@ class Watch:
     def _watch(self):
         now = time.monotonic()
         last_seen = dict.fromkeys(self.peers, now)
-        came = set()
         while not self._over.wait(1.0):
             for name, address in self.peers.items():
                 alive, refused = _answers(address)
                 now = time.monotonic()
                 if alive:
-                    came.add(name)
+                    self.came.add(name)
                     last_seen[name] = now
                     continue
                 # A closed port on a live host says that the process is gone.
-                patience = min(3.0, self.timeout) if refused and name in came else self.timeout
+                patience = min(3.0, self.timeout) if refused and name in self.came else self.timeout
                 if now - last_seen[name] > patience and not self._over.is_set():
                     self._over.set()
-                    self.on_loss(self._message(name, name in came))
+                    self.on_loss(self._message(name))
 
-    def _message(self, name, came):
-        if came:
+    def _message(self, name):
+        if name in self.came:
             what = f"Lost {name}: it no longer answers. Workers of a job live and end together."
         else:
             what = f"No answer from {name} within {self.timeout} s."

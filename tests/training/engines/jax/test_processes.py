@@ -105,6 +105,10 @@ from training.engines.jax import processes
 given = {"coordinator": sys.argv[1], "count": 2, "index": int(sys.argv[2])}
 keys = {"dataset": "digits", "batch_size": 8, "total_steps": 1, "processes": given}
 job = processes.join(config_keys.complete(keys))
+end = time.monotonic() + 60
+while not job.watch.came:
+    assert time.monotonic() < end
+    time.sleep(0.05)
 open(sys.argv[3], "w").close()
 time.sleep(100)
 """
@@ -121,11 +125,10 @@ def test_loss_is_named(lost, launch, jax_environment, tmp_path):
         )
         for index in (0, 1)
     ]
+    # Each writes its file when its watch has seen the other, or ends.
     while len(list(tmp_path.iterdir())) < 2:
         assert all(process.poll() is None for process in jobs)
         time.sleep(0.1)
-    # The watch has seen each of them by now.
-    time.sleep(3)
     jobs[lost].kill()
     output, _ = jobs[1 - lost].communicate(timeout=60)
     assert jobs[1 - lost].returncode == 1

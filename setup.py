@@ -10,6 +10,7 @@ VERSION = re.search(r'__version__ = "(.+)"', (HERE / "keras_vit" / "version.py")
     1
 )
 JAX = ["jax>=0.10", "orbax-checkpoint>=0.12.8"]
+ONNX = ["onnx", "onnxruntime", "tf2onnx"]
 PACKAGES = ("keras_vit", "training", "export", "benchmarks")
 
 setup(
@@ -68,8 +69,8 @@ setup(
         "jax-cuda": [*JAX, "jax[cuda13]"],
         "jax-tpu": [*JAX, "jax[tpu]"],
         "browser": ["playwright"],
-        "onnx": ["onnx", "onnxruntime", "tf2onnx"],
-        "bench": ["keras-hub", "timm", "torch", "jax", "flax", "onnxruntime"],
+        "onnx": ONNX,
+        "bench": ["keras-hub", "timm", "torch", "jax", "flax", "optax", *ONNX],
         "ray": ["ray[data]>=2.55"],
         "vtab": ["h5py", "opencv-python-headless"],
     },

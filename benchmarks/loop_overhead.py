@@ -92,17 +92,16 @@ def main(argv: Sequence[str]) -> int:
             parser.error(f"--steps must be a multiple of --steps_per_call. Received: {per_call}")
 
     description = machine.describe()
-    calls = {}
+    rows = []
     for per_call in chosen.steps_per_call:
+        calls = {}
         for loop in (our_loop, model_fit):
             train = loop(per_call)
             # The first call traces.
             train(chosen.steps)
-            calls[loop.__name__, per_call] = functools.partial(_seconds, train, chosen.steps)
-    seconds = interleaved.measure(calls, chosen.rounds)
-    rows = []
-    for per_call in chosen.steps_per_call:
-        ours, fit = seconds["our_loop", per_call], seconds["model_fit", per_call]
+            calls[loop.__name__] = functools.partial(_seconds, train, chosen.steps)
+        # Apart for each number, so that what is compared runs in direct succession.
+        ours, fit = interleaved.measure(calls, chosen.rounds).values()
         rates = [f"{chosen.steps / statistics.median(each):.0f}" for each in (ours, fit)]
         ratio = interleaved.ratio(fit, ours)
         quartiles = f"{ratio.lower:.2f} to {ratio.upper:.2f}"

@@ -17,7 +17,7 @@ LABELS = {
     "build": "build the model",
     "load": "load an official checkpoint",
     "imported": "`python -m training`: imports",
-    "traced": "`python -m training`: until the first step is traced",
+    "tracing": "`python -m training`: until the trace of the first step begins",
 }
 
 

@@ -2,6 +2,8 @@
 
 import pathlib
 import re
+import runpy
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).parents[1]
 OF_JAX = {"jax", "jaxlib", "orbax-checkpoint", "libtpu"}
@@ -12,6 +14,21 @@ def test_the_default_installation_is_without_jax():
     names = {re.split(r"[=<> ;\[]", line)[0] for line in lines}
     assert "tensorflow" in names
     assert not names & OF_JAX
+
+
+def test_the_extra_for_benchmarks_brings_the_other_libraries():
+    from benchmarks.compare_exporters import EXPORTERS
+    from benchmarks.libraries import PACKAGES
+
+    with mock.patch("setuptools.setup") as setup:
+        runpy.run_path(str(ROOT / "setup.py"))
+    given = setup.call_args.kwargs
+    listed = [*given["extras_require"]["bench"], *given["install_requires"]]
+    names = {re.split(r"[=<>;\[]", line)[0].replace("-", "_") for line in listed}
+    groups = [*PACKAGES.values(), *(exporter.packages for exporter in EXPORTERS.values())]
+    needed = {package for group in groups for package in group}
+    # It asks for another PyTorch than timm.
+    assert needed - names == {"litert_torch"}
 
 
 def test_only_what_runs_on_jax_imports_it():

@@ -54,7 +54,7 @@ def train(workdir: str) -> tuple[dict[str, Any], None]:
         workdir: the run directory.
 
     Returns:
-        Seconds until TensorFlow is `imported`, and until the first step is `traced`.
+        Seconds until TensorFlow is `imported`, and until the first step's `tracing` begins.
     """
     start = time.perf_counter()
     from training import config_command_line
@@ -68,7 +68,7 @@ def train(workdir: str) -> tuple[dict[str, Any], None]:
     from training.loop import trainer
 
     def trace(*_):
-        facts["traced"] = time.perf_counter() - start
+        facts["tracing"] = time.perf_counter() - start
         raise Interrupted("The first step's trace has begun.")
 
     with mock.patch.object(TrainSteps, "_run", trace), contextlib.suppress(Interrupted):

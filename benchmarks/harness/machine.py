@@ -1,8 +1,12 @@
 """Where and with what a table was measured, and what this process took of it."""
 
+import collections
 import os
 import platform
 import resource
+from typing import Any
+
+from benchmarks.harness.process import Process
 
 PACKAGES = ("tensorflow", "keras", "keras-hub", "torch", "timm", "jax", "flax")
 EXTENSIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
@@ -33,11 +37,29 @@ def versions() -> str:
     return ", ".join(found)
 
 
+def accelerators() -> dict[str, int]:
+    """Returns how many devices of each kind Keras computes on under JAX, CPUs apart."""
+    if os.environ.get("KERAS_BACKEND") != "jax":
+        return {}
+    # In a process of its own: one that looks for devices keeps them, or memory of theirs.
+    with Process(f"{__name__}:count_devices", {}) as process:
+        return process.facts["devices"]
+
+
+def count_devices() -> tuple[dict[str, Any], None]:
+    """Counts this process's `devices` of JAX by their kind, CPUs apart."""
+    import jax
+
+    found = [each.device_kind for each in jax.local_devices() if each.platform != "cpu"]
+    return {"devices": collections.Counter(found)}, None
+
+
 def describe(threads: int | None = None) -> str:
     """Returns a line on the machine, the cores that are used (all of them), and the packages."""
     load, cores = os.getloadavg()[0], os.cpu_count()
+    devices = "".join(f", {count} × {kind}" for kind, count in accelerators().items())
     return (
-        f"{processor()}, {threads or cores} of {cores} cores, load average at the start "
+        f"{processor()}, {threads or cores} of {cores} cores{devices}, load average at the start "
         f"{load:.1f}; {versions()}."
     )
 

@@ -38,7 +38,7 @@ def parse(serialized: bytes) -> ir.Module:
 
 
 def main(file: str, topology: str, replicas: int) -> None:
-    """Prints what the compiler found, as the documentation of `tpu_compile.compile_for` has it."""
+    """Prints the `device`, the `seconds` of compiling, and what `describe` finds or the `error`."""
     known = topologies.get_topology_desc(platform="tpu", topology_name=topology)
     devices: list[Any] = known.devices[:replicas]
     options = compiler.get_compile_options(

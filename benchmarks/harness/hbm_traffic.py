@@ -7,19 +7,26 @@ keeps in the memory on the chip (memory space 1 in layouts), which costs next to
 import math
 import re
 
-_ITEM = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "f32": 4}
+_BYTES = {
+    1: ("pred", "s8", "u8", "f8e4m3fn", "f8e5m2"),
+    2: ("s16", "u16", "bf16", "f16"),
+    4: ("s32", "u32", "f32"),
+    8: ("s64", "u64", "f64"),
+}
+_ITEM = {kind: size for size, kinds in _BYTES.items() for kind in kinds}
 _ARRAY = re.compile(rf"\b({'|'.join(_ITEM)})\[([\d,]*)\](\{{[^}}]*\}})?")
 _INSTRUCTION = re.compile(r"\s*(?:ROOT )?(%[\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*?)\)")
-_FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional"}
-# Waiting for a transfer that is counted where it starts.
-_WAITING = {"copy-done", "slice-done", "async-done", "all-reduce-done", "all-gather-done"}
+_BRANCHES = re.compile(r"branch_computations=\{(.*?)\}")
+# What moves nothing, or nothing but what the computations do that it calls.
+_FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "opt-barrier"}
+_FREE |= {"while", "conditional", "call"}
 
 
 def hbm_bytes(text: str) -> int:
     """Returns the bytes that one run of a program moves to and from main memory.
 
-    Loops count once. The padding of tiles is not counted, and an update in place counts as a
-    copy, so this is an estimate.
+    Loops count once, and so does every branch. The padding of tiles is not counted, and an update
+    in place counts as a copy, so this is an estimate.
 
     Args:
         text: of the compiled program.
@@ -47,6 +54,7 @@ def _run(text, computations):
         for line in computations[name]:
             if re.search(r" (while|conditional|call)\(", line):
                 called = re.findall(r"(?:body|to_apply|computation)=(%[\w.\-]+)", line)
+                called += re.findall(r"%[\w.\-]+", "".join(_BRANCHES.findall(line)))
                 names += [each for each in called if each not in names]
     return names
 
@@ -58,12 +66,14 @@ def _moved(lines):
             continue
         name, shape, operation, operands = found.groups()
         shapes[name] = shape
-        if operation in _FREE | _WAITING:
+        # Waiting for a transfer, which is counted where it starts.
+        if operation in _FREE or operation.endswith("-done"):
             continue
-        if operation == "slice-start":
-            source, target = _ARRAY.findall(shape)[:2]
+        if operation in ("slice-start", "dynamic-slice-start"):
+            source, target = [array for array in _ARRAY.findall(shape) if array[1]][:2]
             moved += sum(_size(*target[:2]) for array in (source, target) if _in_hbm(array))
-        elif operation == "copy-start":
+        elif operation.endswith("-start") and operation != "all-reduce-start":
+            # Its shape names what it reads and what it writes.
             moved += _hbm(shape)
         else:
             read = re.findall(r"%[\w.\-]+", operands)

@@ -20,7 +20,7 @@ from jax.experimental import topologies
 import keras_vit
 from benchmarks.harness.compiled_program import describe, reason
 from training.engines.jax.mesh import batch_sharding, create_mesh, replicated
-from training.engines.jax.train_step import State, TrainSteps
+from training.engines.jax.train_step import Outcome, State, TrainSteps
 from training.recipes.losses import build_loss
 from training.recipes.optimizers import build_optimizer
 
@@ -74,9 +74,10 @@ def lower(
         "image": array((batch_size, *model.input_shape[1:]), jnp.float32, sharding),
         "label": array((batch_size, *model.output_shape[1:]), jnp.float32, sharding),
     }
-    count = array((), jnp.int32, replicated(grid))
-    requests = array((len(devices), 2), jnp.float32, sharding)
-    return steps.function.trace(state, [], (batch,), count, requests).lower(
+    whole = replicated(grid)
+    scalar, number = array((), jnp.float32, whole), array((), jnp.int32, whole)
+    outcome = Outcome(scalar, scalar, number, array((2,), jnp.float32, whole))
+    return steps.function.trace(state, [], batch, outcome).lower(
         lowering_platforms=(devices[0].platform,)
     )
 

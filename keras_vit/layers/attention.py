@@ -9,6 +9,7 @@ from keras import ops
 from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.flash_attention import flash_attention
 from keras_vit.layers.relative_position import RelativePosition
+from keras_vit.layers.token_rows import token_rows
 from keras_vit.typing import Tensor
 
 
@@ -40,7 +41,7 @@ class MultiHeadAttention(keras.layers.Layer):
     def project(self, dense: keras.layers.Layer, tokens: Tensor) -> Tensor:
         """Returns q, k or v of equation 5, (batch, heads, tokens, head_size)."""
         _, length, channels = ops.shape(tokens)
-        rows = dense(ops.reshape(tokens, (-1, channels)))
+        rows = dense(token_rows(tokens, channels))
         heads = ops.reshape(rows, (-1, length, self.num_heads, self.head_size))
         return ops.transpose(heads, (0, 2, 1, 3))
 
@@ -74,7 +75,7 @@ class MultiHeadAttention(keras.layers.Layer):
         """
         _, _, length, _ = ops.shape(heads)
         channels = self.num_heads * self.head_size
-        rows = self.out(ops.reshape(ops.transpose(heads, (0, 2, 1, 3)), (-1, channels)))
+        rows = self.out(token_rows(ops.transpose(heads, (0, 2, 1, 3)), channels))
         return ops.reshape(rows, (-1, length, channels))
 
     def get_config(self) -> dict[str, Any]:

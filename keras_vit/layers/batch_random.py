@@ -6,14 +6,14 @@ import keras
 
 
 def batch_random() -> types.ModuleType:
-    """Returns `keras.random`, or what draws the same however devices divide the batch.
+    """Returns `keras.random`, or what draws the same however a batch is divided."""
+    # A backend is imported only where it is Keras's.
+    if keras.backend.backend() == "tensorflow":
+        from keras_vit.backends.tensorflow import batch_part as tensorflow_batch_part
 
-    JAX divides arrays of random numbers as it divides the batch. Under TensorFlow every device
-    draws its own, and the seed says for which part of the batch.
-    """
-    if keras.backend.backend() != "tensorflow":
-        return keras.random
-    # TensorFlow is imported only where it is the backend.
-    from keras_vit.backends.tensorflow import batch_part
+        return tensorflow_batch_part
+    if keras.backend.backend() == "jax":
+        from keras_vit.backends.jax import batch_part as jax_batch_part
 
-    return batch_part
+        return jax_batch_part
+    return keras.random

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.gelu import GELU_FLAVORS, TRAINED_GELU_FLAVORS
+from keras_vit.layers.token_rows import token_rows
 from keras_vit.typing import Tensor
 
 
@@ -58,8 +59,7 @@ class MLP(keras.layers.Layer):
 
     def call(self, tokens: Tensor, training: bool = False) -> Tensor:
         gelu = (TRAINED_GELU_FLAVORS if training else GELU_FLAVORS)[self.gelu]
-        x = ops.reshape(tokens, (-1, tokens.shape[-1]))
-        x = gelu(self.hidden_dense(x))
+        x = gelu(self.hidden_dense(token_rows(tokens, tokens.shape[-1])))
         x = self.hidden_dropout(x, training=training)
         x = self.output_dense(x)
         x = self.output_dropout(x, training=training)

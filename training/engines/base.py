@@ -7,6 +7,7 @@ restores. `training.engines.tensorflow` does so under TensorFlow's distribution 
 
 import abc
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,8 +18,14 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from keras_vit.typing import Tensor
+from training.engines.frozen_weights import is_seed
 from training.engines.worker_watch import SECONDS_TO_NAME_THE_LOST, Watch
 from training.errors import TrainingError, UsageError, first_line
+
+logger = logging.getLogger("training")
+
+# Among the numbers of a state since masks are functions of the place in the global batch.
+MASKS = "masks_by_place"
 
 # (num_input_pipelines, input_pipeline_id) -> `tf.data.Dataset` of batches with static shapes.
 # Pipeline i of n yields the i-th of n equal parts of every global batch, so that all of them
@@ -163,6 +170,17 @@ class Engine(abc.ABC):
     @abc.abstractmethod
     def _restore(self, directory: str | os.PathLike) -> dict[str, np.ndarray] | None:
         """See `restore`."""
+
+    def _tell_of_other_masks(self, parts: int) -> None:
+        """Says that a state without `MASKS`, of a batch in so many parts, had other masks."""
+        masked = any(map(is_seed, self.model.non_trainable_variables))
+        if parts > 1 and self.is_chief and masked:
+            logger.warning(
+                "The state of step %d was saved by an earlier version, whose dropout masks "
+                "depended on the number of replicas and micro-batches: from here on they do not, "
+                "and are others.",
+                self.step,
+            )
 
     @abc.abstractmethod
     def save(self, numbers: Numbers, *, wait: bool = True) -> None:

@@ -1,7 +1,9 @@
-"""Reading the checkpoints of a run as TensorFlow wrote them, value by value."""
+"""The checkpoints of a run as TensorFlow wrote them: which there are, and value by value."""
 
+import glob
 import os
 import re
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -34,6 +36,32 @@ def state_paths(directory: str | os.PathLike) -> list[str]:
     names = os.listdir(folder) if os.path.isdir(folder) else []
     steps = sorted(int(index[1]) for index in map(_INDEX.fullmatch, names) if index)
     return [os.path.join(folder, f"checkpoint-{step}") for step in steps]
+
+
+def list_paths(directory: str | os.PathLike, paths: Sequence[str]) -> None:
+    """Writes into the file `checkpoint` of a folder which states there are, unless it says so."""
+    if listed_paths(directory) == paths:
+        return
+    if not paths:
+        os.remove(os.path.join(directory, "checkpoint"))
+        return
+    # Without folders, so that the run can be moved.
+    names = [os.path.basename(path) for path in paths]
+    tf.compat.v1.train.update_checkpoint_state(
+        pattern_free(os.path.abspath(directory)),
+        names[-1],
+        all_model_checkpoint_paths=names,
+        # Of any time: states without one would be kept for ever.
+        all_model_checkpoint_timestamps=[1.0] * len(names),
+    )
+
+
+def set_aside(paths: Sequence[str]) -> None:
+    """Gives the files of damaged states another name."""
+    for path in paths:
+        for file in glob.glob(glob.escape(path) + ".*"):
+            folder, name = os.path.split(file)
+            os.replace(file, os.path.join(folder, f"damaged-{name}"))
 
 
 def read_values(path: str | os.PathLike) -> dict[str, np.ndarray]:

@@ -1,3 +1,5 @@
+import pytest
+
 from benchmarks.harness.hbm_traffic import hbm_bytes
 
 # As the TPU compiler writes them: S(1) is the memory on the chip.
@@ -40,3 +42,47 @@ def test_without_memory_spaces_every_operand_counts():
     half = ARRAY // 2
     body = (ARRAY + half) + 3 * half + (half + ARRAY)
     assert hbm_bytes(text) == 2 * ARRAY + 2 * PART + body
+
+
+FAR, NEAR = "f32[8,4]{1,0:T(8,128)}", "f32[8,4]{1,0:T(8,128)S(1)}"
+WHOLE, EIGHTH = "f32[64,4]{1,0:T(8,128)}", "f32[1,4]{1,0:T(8,128)}"
+INDEX = "s32[]{:T(128)S(6)}"
+
+
+@pytest.mark.parametrize(
+    ("instruction", "arrays"),
+    [
+        (f"({FAR}, {FAR}, u32[]{{:S(2)}}) collective-permute-start(%a)", 2),
+        (f"({FAR}, {WHOLE}) all-gather-start(%a)", 9),
+        (f"{FAR} all-reduce-start(%a)", 2),
+        (f"(({FAR}), {NEAR}, u32[]{{:S(2)}}) async-start(%a), calls=%negated", 1),
+        (f"(({FAR}, {INDEX}), {EIGHTH}, u32[]{{:S(2)}}) dynamic-slice-start(%a, %i)", 2 / 8),
+        (f"{FAR} collective-permute-done(%a)", 0),
+        (f"{FAR} call(%a), to_apply=%negated", 2),
+        (f"{FAR} conditional(%i, %a), true_computation=%negated, false_computation=%b", 5),
+        (f"{FAR} conditional(%i, %a), branch_computations={{%negated, %b}}", 5),
+        (f"{FAR} opt-barrier(%a)", 0),
+        ("s16[16,4]{1,0} negate(%short)", 2),
+    ],
+)
+def test_what_an_instruction_moves(instruction, arrays):
+    program = f"""HloModule step
+
+%negated (x: f32[8,4]) -> f32[8,4] {{
+  %x = {FAR} parameter(0)
+  ROOT %n = {FAR} negate(%x)
+}}
+
+%b (y: f32[8,4]) -> f32[8,4] {{
+  %y = {FAR} parameter(0)
+  ROOT %m = {FAR} add(%y, %y)
+}}
+
+ENTRY %main (a: f32[8,4]) -> f32[8,4] {{
+  %a = {FAR} parameter(0)
+  %i = {INDEX} parameter(1)
+  %short = s16[16,4]{{1,0}} parameter(2)
+  ROOT %out = {instruction}
+}}
+"""
+    assert hbm_bytes(program) == arrays * ARRAY

@@ -9,14 +9,19 @@ import pytest
 from keras_vit.layers import Dropout, StochasticDepth
 from keras_vit.models.patch_corruption import PatchCorruption
 
+BACKEND = keras.backend.backend()
 pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="JAX divides random numbers by itself"
+    BACKEND not in ("tensorflow", "jax"), reason="only engines divide batches"
 )
+of_tensorflow = pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's own numbers")
 
 SHAPES = [(48, 4), (48, 5), (48, 3, 3), (48, 1)]
 
 
 def in_parts(draw, parts):
+    """Returns what `draw(parts, seeds)` gives for the whole batch, in the order of examples."""
+    if BACKEND == "jax":
+        return in_parts_of_jax(draw, parts)
     from keras_vit.backends.tensorflow.batch_part import seeds_of_part
 
     seeds = keras.random.SeedGenerator(7)
@@ -29,6 +34,17 @@ def in_parts(draw, parts):
     return np.concatenate([drawn(part) for part in range(parts)])
 
 
+def in_parts_of_jax(draw, parts):
+    from keras_vit.backends.jax.batch_part import part_of_batch
+
+    drawn = []
+    for part in range(parts):
+        with part_of_batch(part, parts):
+            drawn.append(np.asarray(draw(parts, keras.random.SeedGenerator(7))))
+    return np.concatenate(np.stack(drawn, axis=1))
+
+
+@of_tensorflow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
     "compiled, parts", [(False, 2), (False, 3), (False, 16), (False, 48), (True, 3)]
@@ -69,6 +85,7 @@ def test_dropout(make, shape, dtype):
         np.testing.assert_array_equal(in_parts(dropped, parts), whole)
 
 
+@of_tensorflow
 def test_corrupted_patches():
     stem = np.random.default_rng(0).normal(size=(12, 3, 3, 4)).astype("float32")
 
@@ -86,6 +103,7 @@ def test_corrupted_patches():
         np.testing.assert_array_equal(in_parts(corrupted, parts), whole)
 
 
+@of_tensorflow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_an_undivided_batch_draws_what_keras_draws(shape):
     from keras_vit.backends.tensorflow import batch_part
@@ -106,6 +124,7 @@ def test_an_undivided_batch_draws_what_keras_draws(shape):
             )
 
 
+@of_tensorflow
 def test_batches_of_unknown_size_drop_as_known_ones():
     import tensorflow as tf
 
@@ -116,3 +135,21 @@ def test_batches_of_unknown_size_drop_as_known_ones():
         return function(tf.ones((8, 4)))
 
     np.testing.assert_array_equal(dropped(True), dropped(False))
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="JAX's own numbers")
+@pytest.mark.parametrize("shape", SHAPES)
+def test_uniform_and_randint_of_jax(shape):
+    from keras_vit.backends.jax import batch_part
+
+    def uniform(parts, seeds):
+        return batch_part.uniform((shape[0] // parts, *shape[1:]), seed=seeds)
+
+    def randint(parts, seeds):
+        return batch_part.randint((shape[0] // parts, *shape[1:]), 1, 1000, seed=seeds)
+
+    for draw in (uniform, randint):
+        whole = in_parts(draw, 1)
+        assert len(np.unique(whole)) > 9
+        for parts in (2, 3, 48):
+            np.testing.assert_array_equal(in_parts(draw, parts), whole)

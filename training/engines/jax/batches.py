@@ -1,7 +1,6 @@
 """The input on its way to the devices: each process sends its part, ahead of its use."""
 
 import collections
-import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -26,7 +25,7 @@ class DeviceBatches(Iterator[Batch]):
     Args:
         dataset: of this process's parts of the batches, dicts of arrays; a `tf.data.Dataset`.
         sharding: of a global batch.
-        ahead: number of batches that `fill` keeps on the devices.
+        ahead: number of batches that `fill` keeps on the devices, at least 1.
     """
 
     def __init__(self, dataset: Any, sharding: NamedSharding, ahead: int):
@@ -34,14 +33,23 @@ class DeviceBatches(Iterator[Batch]):
         self._sharding = sharding
         self._ahead = ahead
         self._sent: collections.deque[Batch] = collections.deque()
+        self._failure: Exception | None = None
 
-    def fill(self) -> int:
-        """Sends batches, until `ahead` of them wait there; returns how many wait."""
-        for batch in itertools.islice(self._host, self._ahead - len(self._sent)):
-            self._sent.append(to_devices(batch, self._sharding))
-        return len(self._sent)
+    def fill(self) -> None:
+        """Sends batches, until `ahead` of them wait there.
+
+        What goes wrong with one is raised where it is asked for, which it may never be.
+        """
+        try:
+            while not self._failure and len(self._sent) < self._ahead:
+                self._sent.append(to_devices(next(self._host), self._sharding))
+        except Exception as error:
+            self._failure = error
 
     def __next__(self) -> Batch:
-        if not self._sent and not self.fill():
-            raise StopIteration
-        return self._sent.popleft()
+        if not self._sent:
+            self.fill()
+        if self._sent:
+            return self._sent.popleft()
+        assert self._failure
+        raise self._failure

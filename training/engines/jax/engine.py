@@ -1,5 +1,6 @@
 """The engine of Keras's JAX backend: updates on a mesh of devices."""
 
+import collections
 import contextlib
 import os
 import sys
@@ -13,6 +14,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from training.engines.base import (
+    MASKS,
     BatchSums,
     Engine,
     MakeDataset,
@@ -28,6 +30,9 @@ from training.engines.jax.mesh import batch_sharding, create_mesh, replicated
 from training.engines.jax.train_step import State, TrainSteps
 from training.engines.jax.training_checkpoints import Checkpoints
 from training.errors import Disagreement, Diverged, Interrupted, TrainingError, UsageError
+
+# Updates that the host may be ahead of the devices, and batches that wait there.
+_AHEAD = 2
 
 
 class JaxEngine(Engine):
@@ -76,7 +81,6 @@ class JaxEngine(Engine):
             batch_size=config.batch_size,
             seed=config.seed,
             accumulation_steps=config.accumulation_steps,
-            steps_per_call=config.steps_per_call,
             loss_limit=config.loss_limit,
         )
         self._prepare_images = prepare_images
@@ -103,10 +107,17 @@ class JaxEngine(Engine):
 
     def _restore(self, directory: str | os.PathLike) -> dict[str, np.ndarray] | None:
         self._checkpoints = Checkpoints(directory, self.config.keep_checkpoints, self.is_chief)
-        step = self._checkpoints.newest()
-        other = tensorflow_states.newest_step(directory)
-        if other is not None and (step is None or other > step):
-            return self._restore_from_tensorflow(directory)
+        step, failure = None, None
+        try:
+            step = self._checkpoints.newest()
+        except TrainingError as error:
+            failure = error
+        if other := tensorflow_states.read_newer(directory, step, chief=self.is_chief):
+            self._place(other.weights, other.frozen, other.optimizer)
+            self.step = self.saved_step = other.step
+            return other.numbers
+        if failure:
+            raise failure
         if step is None:
             return None
         named = self._named_arrays()
@@ -123,6 +134,8 @@ class JaxEngine(Engine):
         self._state = State(weights[:trained], optimizer)
         self._frozen = weights[trained:]
         self.step = self.saved_step = self._checkpoints.saved_step = step
+        if MASKS not in arrays["numbers"]:
+            self._tell_of_other_masks(self.config.accumulation_steps)
         return arrays["numbers"]
 
     def _named_arrays(self) -> dict[str, dict[str, Any]]:
@@ -134,21 +147,10 @@ class JaxEngine(Engine):
             "optimizer": dict(zip(names, self._state.optimizer, strict=True)),
         }
 
-    def _restore_from_tensorflow(self, directory):
-        state = tensorflow_states.read_newest(directory)
-        if state is None:
-            raise TrainingError(
-                f"None of the checkpoints in {directory} can be read. "
-                "Move the folder away to start anew."
-            )
-        self._place(state.weights, state.frozen, state.optimizer)
-        self.step = self.saved_step = state.step
-        return state.numbers
-
     def save(self, numbers: Numbers, *, wait: bool = True) -> None:
         arrays = {
             **self._named_arrays(),
-            "numbers": {k: np.array(v) for k, v in numbers.items()},
+            "numbers": {k: np.array(v) for k, v in {**numbers, MASKS: np.ones(())}.items()},
         }
         self._checkpoints.save(self.step, arrays)
         if wait:
@@ -157,7 +159,7 @@ class JaxEngine(Engine):
 
     def make_batches(self, make_dataset: MakeDataset) -> DeviceBatches:
         dataset = self._prepared(make_dataset, self._prepare_images)
-        return DeviceBatches(dataset, batch_sharding(self.mesh), self.config.steps_per_call)
+        return DeviceBatches(dataset, batch_sharding(self.mesh), _AHEAD)
 
     def _prepared(self, make_dataset, prepare_images):
         dataset = make_dataset(self.num_input_pipelines, self.input_pipeline_id)
@@ -167,25 +169,28 @@ class JaxEngine(Engine):
         return dataset.map(lambda batch: {**batch, "image": prepare_images(batch["image"])})
 
     def train(self, batches: Any, count: int, *, save: bool = False, stop: bool = False) -> Report:
-        used = [next(batches) for _ in range(count)]
-        # The program takes a fixed number of batches; those beyond `count` are not looked at.
-        used += used[-1:] * (self.config.steps_per_call - count)
         asked = np.tile(np.array([save, stop], np.float32), (self.mesh.local_mesh.size, 1))
         requests = to_devices({"requests": asked}, batch_sharding(self.mesh))["requests"]
-        self._state, outcome = self._steps.function(
-            self._state, self._frozen, tuple(used), np.int32(count), requests
-        )
-        # Devices compute already; what they need next is on its way meanwhile.
-        batches.fill()
-        self.step += count
+        outcomes = collections.deque([self._steps.begin(requests)], maxlen=_AHEAD)
+        for _ in range(count):
+            batch = next(batches)
+            jax.block_until_ready(outcomes[0])
+            self._state, outcome = self._steps.function(
+                self._state, self._frozen, batch, outcomes[-1]
+            )
+            outcomes.append(outcome)
+            # Devices compute already; what they need next is on its way meanwhile.
+            batches.fill()
         save_requests, stop_requests = np.asarray(outcome.requests).tolist()
-        return Report(
+        report = Report(
             float(outcome.loss) / count,
             float(outcome.gradient_norm) / count,
             save_requests > 0,
             stop_requests > 0,
             int(outcome.bad_step),
         )
+        self.step += count
+        return report
 
     @property
     def learning_rate(self) -> float:

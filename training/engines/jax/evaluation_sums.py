@@ -48,9 +48,15 @@ class SplitSums:
         Args:
             weights: of the model's trainable variables, laid out as in training.
             frozen: the weights that do not train.
+
+        Raises:
+            ValueError: if the split has no batches.
         """
         sums = []
         batches = DeviceBatches(self._dataset, self._sharding, ahead=2)
-        while batches.fill():
-            sums.append(self._function(weights, frozen, next(batches)))
+        for batch in batches:
+            sums.append(self._function(weights, frozen, batch))
+            batches.fill()
+        if not sums:
+            raise ValueError("Expected a split with examples. Received: none.")
         return np.sum([np.asarray(each, np.float64) for each in sums], axis=0)

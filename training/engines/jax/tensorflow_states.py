@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from training.errors import first_line
+from training.errors import TrainingError, first_line
 
 logger = logging.getLogger("training")
 
@@ -31,47 +31,67 @@ class TensorFlowState(NamedTuple):
     numbers: dict[str, np.ndarray]
 
 
-def newest_step(directory: str | os.PathLike) -> int | None:
-    """Returns the step of the newest state in a folder, readable or not, or None."""
+def read_newer(
+    directory: str | os.PathLike, step: int | None, *, chief: bool = True
+) -> TensorFlowState | None:
+    """Returns the newest state that can be read, if it is newer than JAX's.
+
+    The chief sets damaged states aside under another name; all say so in the log.
+
+    Args:
+        directory: `checkpoints/` of the run.
+        step: of JAX's newest state, or None.
+        chief: whether this process sets aside.
+
+    Raises:
+        TrainingError: if there are states, none can be read, and JAX has none.
+    """
     # Not above, as it brings TensorFlow.
-    from training.io.tensorflow_values import state_paths
+    from training.io.tensorflow_values import list_paths, read_values, set_aside, state_paths
 
-    paths = state_paths(directory)
-    return int(paths[-1].rpartition("-")[2]) if paths else None
-
-
-def read_newest(directory: str | os.PathLike) -> TensorFlowState | None:
-    """Returns the newest state that can be read, or None."""
-    from training.io.tensorflow_values import read_values, state_paths
-
-    for path in reversed(state_paths(directory)):
+    paths, damaged, found = state_paths(directory), [], None
+    while paths and (step is None or _step_of(paths[-1]) > step) and not found:
         try:
-            values = {
-                name.removesuffix(_VALUE): value
-                for name, value in read_values(path).items()
-                if name.endswith(_VALUE)
-            }
+            found = _state(read_values(paths[-1]))
         except ValueError as error:
             logger.error(
                 "The checkpoint %s cannot be read (%s). Using the one before.",
-                path,
+                paths[-1],
                 first_line(error),
             )
-            continue
-        # Variable 0 of an optimizer is the number of its updates.
-        values["optimizer/_variables/0"] = values["optimizer/_iterations"]
-        return TensorFlowState(
-            int(values["optimizer/_iterations"]),
-            _in_order(values, "optimizer/_trainable_variables/"),
-            _in_order(values, "frozen/"),
-            _in_order(values, "optimizer/_variables/"),
-            {
-                name: np.asarray(value, np.float64)
-                for name, value in values.items()
-                if "/" not in name and name != "save_counter"
-            },
+            damaged.append(paths.pop())
+    if damaged and not found and step is None:
+        raise TrainingError(
+            f"None of the checkpoints in {directory} can be read. "
+            "Move the folder away to start anew."
         )
-    return None
+    if damaged and chief:
+        set_aside(damaged)
+        list_paths(directory, paths)
+    return found
+
+
+def _step_of(path):
+    return int(path.rpartition("-")[2])
+
+
+def _state(values):
+    values = {
+        name.removesuffix(_VALUE): value for name, value in values.items() if name.endswith(_VALUE)
+    }
+    # Variable 0 of an optimizer is the number of its updates.
+    values["optimizer/_variables/0"] = values["optimizer/_iterations"]
+    return TensorFlowState(
+        int(values["optimizer/_iterations"]),
+        _in_order(values, "optimizer/_trainable_variables/"),
+        _in_order(values, "frozen/"),
+        _in_order(values, "optimizer/_variables/"),
+        {
+            name: np.asarray(value, np.float64)
+            for name, value in values.items()
+            if "/" not in name and name != "save_counter"
+        },
+    )
 
 
 def _in_order(values, prefix):

@@ -1,4 +1,4 @@
-"""One update as a pure function of arrays, and many of them per call from the host."""
+"""One update as a pure function of arrays."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import keras
 from jax.sharding import Mesh
 
+from keras_vit.backends.jax.batch_part import part_of_batch
 from keras_vit.typing import Tensor
 from training.engines.frozen_weights import frozen_weights, is_seed
 from training.engines.jax.forward import Forward
@@ -29,7 +30,7 @@ class State(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What the updates of one call left behind, scalars on the device.
+    """What the updates of one call leave behind, on the devices.
 
     Attributes:
         loss, gradient_norm: float32 sums over the updates.
@@ -61,7 +62,6 @@ class TrainSteps:
         seed: start of the masks.
         accumulation_steps: micro-batches per update. The examples of one are `accumulation_steps`
             apart, so that every device divides its own part of the batch.
-        steps_per_call: largest number of updates of one call.
         loss_limit: largest loss that counts as usable.
     """
 
@@ -75,7 +75,6 @@ class TrainSteps:
         batch_size: int,
         seed: int = 0,
         accumulation_steps: int = 1,
-        steps_per_call: int = 1,
         loss_limit: float = 1e6,
     ):
         self.mesh = mesh
@@ -85,7 +84,6 @@ class TrainSteps:
         self.batch_size = batch_size
         self.seed = seed
         self.accumulation_steps = accumulation_steps
-        self.steps_per_call = steps_per_call
         self.loss_limit = loss_limit
         self.shardings = State(
             [state_sharding(mesh, variable.shape) for variable in model.trainable_variables],
@@ -95,19 +93,18 @@ class TrainSteps:
             state_sharding(mesh, variable.shape) for variable in frozen_weights(model)
         ]
         self._forward = Forward(mesh, model)
-        self.function = jax.jit(
-            self.run,
-            donate_argnums=0,
-            out_shardings=(self.shardings, Outcome(*[replicated(mesh)] * 4)),
-        )
+        outcome = Outcome(*[replicated(mesh)] * 4)
+        self.begin = jax.jit(begin, out_shardings=outcome)
+        self.function = jax.jit(self.run, donate_argnums=0, out_shardings=(self.shardings, outcome))
 
-    def masks(self, step: jax.Array, micro_batch: jax.Array | int) -> list[jax.Array]:
+    def masks(self, step: jax.Array) -> list[jax.Array]:
         """Returns the state of every seed generator of the model, (2,) each."""
         count = sum(map(is_seed, self.model.non_trainable_variables))
         if not count:
             return []
         key = jax.random.fold_in(jax.random.key(self.seed), step)
-        bits = jax.random.bits(jax.random.fold_in(key, micro_batch), (count, 2), jnp.uint32)
+        # So that runs which began when this was the number of the micro-batch keep their masks.
+        bits = jax.random.bits(jax.random.fold_in(key, 0), (count, 2), jnp.uint32)
         return list(bits)
 
     def gradients(
@@ -119,14 +116,15 @@ class TrainSteps:
     ) -> tuple[jax.Array, list[jax.Array]]:
         """Returns the loss of a batch, a float32 scalar, and its gradients, laid out as weights."""
 
-        def loss_of(weights, images, labels, seeds):
-            logits = self._forward(weights, frozen, seeds, images, training=True)
+        seeds = self.masks(step)
+
+        def loss_of(weights, images, labels, micro_batch):
+            with part_of_batch(micro_batch, self.accumulation_steps):
+                logits = self._forward(weights, frozen, seeds, images, training=True)
             return jnp.sum(self.loss.call(labels, logits)) / self.batch_size
 
         def part(micro_batch, images, labels):
-            loss, gradients = jax.value_and_grad(loss_of)(
-                weights, images, labels, self.masks(step, micro_batch)
-            )
+            loss, gradients = jax.value_and_grad(loss_of)(weights, images, labels, micro_batch)
             return loss, jax.lax.with_sharding_constraint(gradients, self.shardings.weights)
 
         if self.accumulation_steps == 1:
@@ -171,36 +169,34 @@ class TrainSteps:
         return jax.lax.with_sharding_constraint(after, self.shardings), step, loss, norm
 
     def run(
-        self,
-        state: State,
-        frozen: Sequence[jax.Array],
-        batches: tuple[Batch, ...],
-        count: jax.Array,
-        requests: jax.Array,
+        self, state: State, frozen: Sequence[jax.Array], batch: Batch, outcome: Outcome
     ) -> tuple[State, Outcome]:
-        """Runs the first `count` of `steps_per_call` batches; compiled as `function`.
+        """One update of a call; compiled as `function`.
+
+        A loop over several in one program would take more memory, and move more.
 
         Args:
             state: donated.
             frozen: the weights that do not train, laid out as `frozen_shardings`.
-            batches: `steps_per_call` batches `{"image", "label"}`.
-            count: int32 scalar; one program serves every count, with the same numbers.
-            requests: float32 (devices, 2), a row per device: its process asks for a checkpoint,
-                to stop.
+            batch: `{"image", "label"}`.
+            outcome: of the call so far, of `begin` at first.
         """
+        state, step, loss, norm = self.update(state, frozen, batch)
+        usable = (loss < self.loss_limit) & jnp.isfinite(norm)
+        known = usable | (outcome.bad_step >= 0)
+        return state, Outcome(
+            outcome.loss + loss,
+            outcome.gradient_norm + norm,
+            jnp.where(known, outcome.bad_step, step.astype(jnp.int32)),
+            outcome.requests,
+        )
 
-        def body(index, carry):
-            state, loss_sum, norm_sum, bad_step = carry
-            batch = {
-                key: jax.lax.dynamic_index_in_dim(array, index, keepdims=False)
-                for key, array in stacked.items()
-            }
-            state, step, loss, norm = self.update(state, frozen, batch)
-            usable = (loss < self.loss_limit) & jnp.isfinite(norm)
-            bad_step = jnp.where(usable | (bad_step >= 0), bad_step, step.astype(jnp.int32))
-            return state, loss_sum + loss, norm_sum + norm, bad_step
 
-        stacked = {key: jnp.stack([batch[key] for batch in batches]) for key in batches[0]}
-        start = (state, jnp.float32(0), jnp.float32(0), jnp.int32(-1))
-        state, loss, norm, bad_step = jax.lax.fori_loop(0, count, body, start)
-        return state, Outcome(loss, norm, bad_step, jnp.sum(requests, axis=0))
+def begin(requests: jax.Array) -> Outcome:
+    """Returns the outcome of a call before its first update.
+
+    Args:
+        requests: float32 (devices, 2), a row per device: its process asks for a checkpoint, to
+            stop.
+    """
+    return Outcome(jnp.float32(0), jnp.float32(0), jnp.int32(-1), jnp.sum(requests, axis=0))

@@ -1,7 +1,6 @@
 """The engine of Keras's TensorFlow backend: updates under a distribution strategy."""
 
 import contextlib
-import logging
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,6 +11,7 @@ import tensorflow as tf
 from ml_collections import ConfigDict
 
 from training.engines.base import (
+    MASKS,
     BatchSums,
     Engine,
     MakeDataset,
@@ -24,11 +24,7 @@ from training.engines.tensorflow import jax_states, strategies
 from training.engines.tensorflow.evaluation_sums import SplitSums
 from training.engines.tensorflow.train_step import TrainSteps
 from training.engines.tensorflow.training_checkpoints import Checkpoints
-
-logger = logging.getLogger("training")
-
-# Among the numbers of a state since masks are functions of the place in the global batch.
-_MASKS = "masks_by_place"
+from training.errors import TrainingError
 
 
 class TensorFlowEngine(Engine):
@@ -83,28 +79,27 @@ class TensorFlowEngine(Engine):
             keep=self.config.keep_checkpoints,
             writes=self.is_chief,
         )
-        step, numbers = self._checkpoints.restore(), self._checkpoints.numbers
-        if (jax_states.newest_step(directory) or -1) > (step or 0):
-            step, numbers = jax_states.restore_newest(directory, self.model, self.optimizer)
+        step, failure = None, None
+        try:
+            step = self._checkpoints.restore()
+        except TrainingError as error:
+            failure = error
+        numbers = self._checkpoints.numbers
+        other = jax_states.restore_newer(directory, step, self.model, self.optimizer)
+        if failure and not other:
+            raise failure
+        if other:
+            step, numbers = other
             self._checkpoints.saved_step = step
-        elif numbers is not None and _MASKS not in numbers:
-            self._tell_of_other_masks(step)
         if step is not None:
             self.step = self.saved_step = step
+        if numbers is not None and MASKS not in numbers and not other:
+            parts = self.strategy.num_replicas_in_sync * self.config.accumulation_steps
+            self._tell_of_other_masks(parts)
         return numbers
 
-    def _tell_of_other_masks(self, step):
-        parts = self.strategy.num_replicas_in_sync * self.config.accumulation_steps
-        if parts > 1 and self._steps.seed_states and self.is_chief:
-            logger.warning(
-                "The state of step %d was saved by an earlier version, whose dropout masks "
-                "depended on the number of replicas and micro-batches: from here on they do not, "
-                "and are others.",
-                step,
-            )
-
     def save(self, numbers: Numbers, *, wait: bool = True) -> None:
-        self._checkpoints.save({**numbers, _MASKS: np.ones(())})
+        self._checkpoints.save({**numbers, MASKS: np.ones(())})
         self.saved_step = self._checkpoints.saved_step
 
     def make_batches(self, make_dataset: MakeDataset) -> Iterator[Any]:

@@ -11,23 +11,30 @@ from training.engines.frozen_weights import frozen_weights
 from training.errors import TrainingError
 
 
-def newest_step(directory: str | os.PathLike) -> int | None:
-    """Returns the step of the newest state in a folder, readable or not, or None."""
-    states = pathlib.Path(directory).glob("checkpoint-*/files.json")
-    return max((int(file.parent.name.removeprefix("checkpoint-")) for file in states), default=None)
-
-
-def restore_newest(
-    directory: str | os.PathLike, model: keras.Model, optimizer: keras.optimizers.Optimizer
-) -> tuple[int, dict[str, np.ndarray]]:
+def restore_newer(
+    directory: str | os.PathLike,
+    step: int | None,
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer,
+) -> tuple[int, dict[str, np.ndarray]] | None:
     """Assigns the newest state that can be read to the variables of the same names.
 
+    Args:
+        directory: `checkpoints/` of the run.
+        step: of TensorFlow's newest state, or None; states that are not newer count for nothing.
+        model: whose weights are assigned.
+        optimizer: of the model, built.
+
     Returns:
-        The step, and the numbers of the loop.
+        The step, and the numbers of the loop; None if no state is newer.
 
     Raises:
-        TrainingError: if no state can be read, or not without packages that are not installed.
+        TrainingError: if a newer state cannot be read for lack of packages, or is of another
+            model; if none can be read, and TensorFlow has none either.
     """
+    before = -1 if step is None else step
+    if _newest_step(directory) <= before:
+        return None
     # JAX only reads here: the accelerators are TensorFlow's.
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     try:
@@ -38,8 +45,15 @@ def restore_newest(
             f"{error.name}, which is not installed."
         ) from error
 
-    step = cast(int, training_checkpoints.Checkpoints(directory).newest())
-    arrays = training_checkpoints.read_arrays(directory, step)
+    try:
+        newest = cast(int, training_checkpoints.Checkpoints(directory).newest())
+    except TrainingError:
+        if step is None:
+            raise
+        return None
+    if newest <= before:
+        return None
+    arrays = training_checkpoints.read_arrays(directory, newest)
     try:
         for variable in model.trainable_variables + frozen_weights(model):
             variable.assign(arrays["weights"][variable.path])
@@ -47,6 +61,13 @@ def restore_newest(
             variable.assign(arrays["optimizer"][variable.name])
     except KeyError as error:
         raise TrainingError(
-            f"The checkpoint of step {step} in {directory} has no {error}: it is of another model."
+            f"The checkpoint of step {newest} in {directory} has no {error}: it is of another "
+            "model."
         ) from error
-    return step, {name: np.asarray(value) for name, value in arrays["numbers"].items()}
+    return newest, {name: np.asarray(value) for name, value in arrays["numbers"].items()}
+
+
+def _newest_step(directory):
+    """Returns the step of the newest state in a folder, readable or not, or -1."""
+    states = pathlib.Path(directory).glob("checkpoint-*/files.json")
+    return max((int(file.parent.name.removeprefix("checkpoint-")) for file in states), default=-1)

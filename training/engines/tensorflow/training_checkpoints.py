@@ -15,7 +15,7 @@ import tensorflow as tf
 from training.engines.base import Numbers, last_good
 from training.errors import TrainingError, first_line
 from training.io.pattern_free import pattern_free
-from training.io.tensorflow_values import listed_paths, read_values, state_paths
+from training.io.tensorflow_values import list_paths, read_values, set_aside, state_paths
 
 logger = logging.getLogger("training")
 
@@ -101,8 +101,8 @@ class Checkpoints:
                 damaged.append(path)
                 continue
             if self.writes:
-                self._set_aside(damaged)
-                self._list(paths)
+                set_aside(damaged)
+                list_paths(self.directory, paths)
                 self._remove_unfinished(paths)
             self.saved_step = self.step
             self.numbers = {
@@ -119,26 +119,6 @@ class Checkpoints:
         if self.writes and os.path.isdir(self.directory):
             self._remove_unfinished([])
         return None
-
-    def _set_aside(self, damaged):
-        for path in damaged:
-            for file in glob.glob(glob.escape(path) + ".*"):
-                folder, name = os.path.split(file)
-                os.replace(file, os.path.join(folder, f"damaged-{name}"))
-
-    def _list(self, paths):
-        """Writes which states there are, if that is not what the folder says."""
-        if listed_paths(self.directory) == paths:
-            return
-        # Without folders, so that the run can be moved.
-        names = [os.path.basename(path) for path in paths]
-        tf.compat.v1.train.update_checkpoint_state(
-            self._folder,
-            names[-1],
-            all_model_checkpoint_paths=names,
-            # Of any time: states without one would be kept for ever.
-            all_model_checkpoint_timestamps=[1.0] * len(names),
-        )
 
     def _remove_unfinished(self, paths):
         """Removes what a killed process left of states that it had not finished."""

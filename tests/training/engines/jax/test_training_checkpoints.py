@@ -6,6 +6,8 @@ import pathlib
 import numpy as np
 import pytest
 
+from training.engines.tensorflow import jax_states
+
 checkpoints = pytest.importorskip(
     "training.engines.jax.training_checkpoints", reason="make test-jax installs it"
 )
@@ -76,3 +78,15 @@ def test_nothing_is_restored_from_damaged_states_alone(folder):
     with pytest.raises(checkpoints.TrainingError, match="Move the folder away to start anew"):
         checkpoints.Checkpoints(folder).newest()
     assert names(folder) == ["checkpoint-1", "checkpoint-2"]
+
+
+def test_tensorflow_takes_only_what_is_newer_and_whole(folder):
+    """Its own state of step 1 or 2 is used where JAX's is damaged, or as old."""
+    assert jax_states.restore_newer(folder, 2, None, None) is None
+    (folder / "checkpoint-2" / "files.json").write_text('{"else": ""}')
+    assert jax_states.restore_newer(folder, 1, None, None) is None
+    assert names(folder) == ["checkpoint-1", "damaged-checkpoint-2"]
+    (folder / "checkpoint-1" / "files.json").write_text('{"else": ""}')
+    assert jax_states.restore_newer(folder, 0, None, None) is None
+    with pytest.raises(checkpoints.TrainingError, match="Move the folder away to start anew"):
+        jax_states.restore_newer(folder, None, None, None)

@@ -34,7 +34,7 @@ def restored(tmp_path):
 
 def test_only_where_masks_change(restored, monkeypatch, caplog):
     with monkeypatch.context() as older:
-        older.setattr(tensorflow, "_MASKS", "unknown")
+        older.setattr(tensorflow, "MASKS", "unknown")
         assert restored(first=True) is None
     assert not caplog.text
     restored(accumulation_steps=1)

@@ -8,6 +8,7 @@ import tensorflow as tf
 from training.engines.jax import tensorflow_states
 from training.engines.tensorflow.training_checkpoints import Checkpoints
 from training.errors import TrainingError
+from training.io.tensorflow_values import state_paths
 
 
 def state_of(value):
@@ -106,7 +107,7 @@ def test_the_list_of_states_is_missing_or_damaged(content, tmp_path):
         checkpoints.save()
     listed = tmp_path / "checkpoint"
     listed.unlink() if content is None else listed.write_bytes(content)
-    assert tensorflow_states.newest_step(tmp_path) == 10
+    assert state_paths(tmp_path)[-1] == str(tmp_path / "checkpoint-10")
     again = state_of(0)
     restored = Checkpoints(tmp_path, again)
     assert restored.restore() == 10
@@ -210,7 +211,8 @@ def test_folder_whose_name_reads_like_a_pattern(tmp_path, name):
         advance(state)
         checkpoints.save()
     assert {file.stem for file in folder.glob("*.index")} == {"checkpoint-2", "checkpoint-3"}
-    assert tensorflow_states.read_newest(folder).step == 3
+    assert tensorflow_states.read_newer(folder, 2).step == 3
+    assert tensorflow_states.read_newer(folder, 3) is None
     damage(folder, 3)
     again = state_of(7)
     assert Checkpoints(folder, again).restore() == 2
@@ -218,3 +220,20 @@ def test_folder_whose_name_reads_like_a_pattern(tmp_path, name):
     # The folder holds no name of another folder: it can be moved.
     moved = folder.rename(tmp_path / "moved")
     assert Checkpoints(moved, state_of(0)).restore() == 2
+
+
+def test_jax_takes_the_newest_state_that_can_be_read(tmp_path):
+    save_twice(tmp_path)
+    assert tensorflow_states.read_newer(tmp_path, 1).step == 2
+    damage(tmp_path, 2)
+    assert tensorflow_states.read_newer(tmp_path, None, chief=False).step == 1
+    assert len(state_paths(tmp_path)) == 2
+    # JAX's own of step 1 is as new as the one before.
+    assert tensorflow_states.read_newer(tmp_path, 1) is None
+    assert state_paths(tmp_path) == [str(tmp_path / "checkpoint-1")]
+    assert (tmp_path / "damaged-checkpoint-2.index").exists()
+    damage(tmp_path, 1)
+    with pytest.raises(TrainingError, match="Move the folder away to start anew"):
+        tensorflow_states.read_newer(tmp_path, None)
+    assert tensorflow_states.read_newer(tmp_path, 0) is None
+    assert not state_paths(tmp_path)

@@ -173,7 +173,7 @@ def _rows(results):
             COMPILERS.get(case.library, "XLA") if case.compiled else "no",
             f"{1000 * median(result.per_image):.2f}",
             f"{ratio.median:.2f}",
-            f"{ratio.lower:.2f} to {ratio.upper:.2f}",
+            ratio.quartiles(),
             f"{100 * share:.0f} %",
             f"{result.memory / 2**20:.0f}",
             case.batch_size,

@@ -103,10 +103,13 @@ def report(turns: Mapping[str, Sequence[Turn]]) -> str:
         )
         for name in makers:
             rates = [f"{1 / statistics.median(seconds[name]):.0f}" for seconds in (cpu, wall)]
-            ratios = [interleaved.ratio(cpu[other], cpu[name]) for other in (FLOOR, TUTORIAL)]
-            rows.append([f"{kind}: {name}", *rates, *(f"{each.median:.2f}" for each in ratios)])
+            floor, tutorial = (
+                interleaved.ratio(cpu[other], cpu[name]) for other in (FLOOR, TUTORIAL)
+            )
+            ratios = [f"{each.median:.2f}" for each in (floor, tutorial)]
+            rows.append([f"{kind}: {name}", *rates, *ratios, tutorial.quartiles()])
     columns = ["pipeline", "images per CPU s", "images per s", "of decoding", "of the tutorial"]
-    return Table(columns, rows).markdown()
+    return Table([*columns, "quartiles"], rows).markdown()
 
 
 def differences(pipelines_of: Makers, folder: pathlib.Path, images: int) -> Table:

@@ -104,8 +104,7 @@ def main(argv: Sequence[str]) -> int:
         ours, fit = interleaved.measure(calls, chosen.rounds).values()
         rates = [f"{chosen.steps / statistics.median(each):.0f}" for each in (ours, fit)]
         ratio = interleaved.ratio(fit, ours)
-        quartiles = f"{ratio.lower:.2f} to {ratio.upper:.2f}"
-        rows.append([per_call, *rates, f"{ratio.median:.2f}", quartiles])
+        rows.append([per_call, *rates, f"{ratio.median:.2f}", ratio.quartiles()])
     columns = ["steps per call", "ours, steps/s", "model.fit, steps/s", "ratio", "quartiles"]
     print(f"{description}\n\n{Table(columns, rows).markdown()}")
     return 0

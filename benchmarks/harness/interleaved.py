@@ -18,6 +18,10 @@ class Ratio(NamedTuple):
     lower: float
     upper: float
 
+    def quartiles(self) -> str:
+        """Returns "LOWER to UPPER", as tables have it."""
+        return f"{self.lower:.2f} to {self.upper:.2f}"
+
 
 def measure(calls: Mapping[Key, Callable[[], Value]], rounds: int) -> dict[Key, list[Value]]:
     """Calls every function once per round and returns what each returned, round by round.

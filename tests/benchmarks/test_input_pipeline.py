@@ -38,7 +38,13 @@ def test_ratios_are_medians_within_rounds():
     (line,) = (
         line for line in input_pipeline.report(turns).splitlines() if "training: ours " in line
     )
-    assert [cell.strip() for cell in line.split("|")][2:6] == ["0", "0", "0.50", "0.50"]
+    assert [cell.strip() for cell in line.split("|")][2:7] == [
+        "0",
+        "0",
+        "0.50",
+        "0.50",
+        "0.38 to 0.56",
+    ]
 
 
 def test_a_folder_without_jpegs_is_explained(tmp_path, capsys):

@@ -5,8 +5,9 @@ import re
 import sys
 from collections.abc import Sequence
 
-from training.exit_status import exit_process
-from training.io.quiet_tensorflow import quiet_start
+from training.errors import did_you_mean
+from training.exit_status import exit_process, status_of
+from training.io.quiet_tensorflow import check_backend, quiet_start
 
 COMMANDS = {
     "compare_libraries": "inference or training step, against other libraries",
@@ -58,20 +59,24 @@ def main(argv: Sequence[str]) -> int:
     received, *options = argv or ["(nothing)"]
     command = ALIASES.get(received, received)
     if command not in COMMANDS:
-        print(f"{usage()}\n\nExpected a command. Received: {received}", file=sys.stderr)
+        hint = did_you_mean(received, [*COMMANDS, *ALIASES])
+        print(f"{usage()}\n\nExpected a command. Received: {received}.{hint}", file=sys.stderr)
         return 2
     # Options are spelled with underscores, as everywhere; hyphens work too.
     options = [re.sub(r"^--[\w-]+", _underscores, option) for option in options]
-    try:
-        # Names and sizes of models are looked up here, and Keras begins with TensorFlow.
-        with quiet_start():
-            module = importlib.import_module(f"benchmarks.{command}")
-            if not {"-h", "--help"} & set(options):
-                importlib.import_module("keras_vit")
-        return module.main(options)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return status_of(lambda: _measure(command, options))
+
+
+def _measure(command, options):
+    computes = not {"-h", "--help"} & set(options)
+    if computes:
+        check_backend()
+    # Names and sizes of models are looked up here, and Keras begins with TensorFlow.
+    with quiet_start():
+        module = importlib.import_module(f"benchmarks.{command}")
+        if computes:
+            importlib.import_module("keras_vit")
+    return module.main(options)
 
 
 def _underscores(match):

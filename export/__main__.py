@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from training.command_options import as_called
+from training.errors import did_you_mean
 from training.exit_status import exit_process
 
 COMMANDS = {
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(
             as_called(
                 f"error: Expected a command, one of {', '.join(COMMANDS)}. Received: "
-                f"{name or 'none'}. See python -m export --help"
+                f"{name or 'none'}.{did_you_mean(name, COMMANDS)} See python -m export --help"
             ),
             file=sys.stderr,
         )

@@ -39,6 +39,13 @@ def test_python_examples_run_one_after_the_other(tmp_path):
     assert (tmp_path / "digits.tflite").stat().st_size > 50_000
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_examples_that_load_a_model_know_its_classes(page):
+    for example in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+        before, loads, _ = example.partition("load_model(")
+        assert not loads or re.search(r"^(import|from) keras_vit\b", before, re.MULTILINE), example
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("guide", GUIDES)
 def test_examples_of_guides(guide, tmp_path):

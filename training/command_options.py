@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from ml_collections import ConfigDict
 
-from training.errors import UsageError
+from training.errors import UsageError, did_you_mean
 from training.io.local_path import any_path
 
 _OVERRIDE = re.compile(r"--?config\.")
@@ -142,9 +142,19 @@ class CommandParser(argparse.ArgumentParser):
                 self.error("the following arguments are required: SOURCE")
         return options
 
+    def _check_value(self, action, value):
+        if action.choices is not None and value not in action.choices:
+            hint = did_you_mean(str(value), map(str, action.choices))
+            raise argparse.ArgumentError(
+                action,
+                f"expected one of {', '.join(map(str, action.choices))}. Received: {value}"
+                + (f".{hint}" if hint else ""),
+            )
+
     def error(self, message: str) -> NoReturn:
         """Raises a `UsageError`."""
-        raise UsageError(f"{message}. See {self.prog} --help")
+        end = "" if message.endswith("?") else "."
+        raise UsageError(f"{message}{end} See {self.prog} --help")
 
 
 def as_called(text: str) -> str:

@@ -6,7 +6,6 @@ them from any folder; a file of the user's at that path comes first.
 """
 
 import ast
-import difflib
 import pathlib
 import re
 import runpy
@@ -15,7 +14,7 @@ from typing import Any, cast
 
 from ml_collections import ConfigDict
 
-from training.errors import TrainingError, UsageError
+from training.errors import TrainingError, UsageError, did_you_mean
 from training.io.quiet_tensorflow import import_tensorflow, quiet_start
 
 _OWN = pathlib.Path(__file__).parent / "configs"
@@ -93,10 +92,9 @@ def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:
         if parents == ["model"] and name not in owner:
             known = _defaults_of_model(owner) | owner.to_dict()
         if not isinstance(owner, ConfigDict) or name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"Did you mean {'.'.join([*parents, close[0]])}?" if close else ""
+            hint = did_you_mean(name, known, "".join(f"{parent}." for parent in parents))
             raise UsageError(
-                f"Unknown config key {key}. {hint or 'Known keys: ' + ', '.join(sorted(known))}"
+                f"Unknown config key {key}.{hint or ' Known keys: ' + ', '.join(sorted(known))}"
             )
         before = known[name]
         try:

@@ -1,6 +1,5 @@
 """The keys of a training config: defaults, choices, bounds and meanings, as one table."""
 
-import difflib
 import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -9,7 +8,7 @@ from ml_collections import ConfigDict
 
 from training.config_rules import check_together
 from training.data import tfds_folder
-from training.errors import UsageError
+from training.errors import UsageError, did_you_mean
 from training.reporting.table import Table
 
 # The largest of the numbers that Keras counts updates in, and that weights are computed in.
@@ -458,8 +457,7 @@ def _merge(result, config, prefix):
     for key, value in config.items():
         # A model takes any argument of its constructor, which checks them itself.
         if key not in result and prefix != "model.":
-            close = difflib.get_close_matches(key, result.keys(), n=1)
-            hint = f" Did you mean {prefix}{close[0]}?" if close else ""
+            hint = did_you_mean(key, result.keys(), prefix)
             raise UsageError(
                 f"Unknown config key {prefix}{key}.{hint} Known keys: {', '.join(sorted(result))}."
             )
@@ -483,7 +481,7 @@ def derive_steps(config: ConfigDict, examples: int) -> None:
         examples: size of the training split.
 
     Raises:
-        UsageError: if they are more updates than can be counted.
+        UsageError: if they are more updates than can be counted, or no more than the warm-up's.
     """
     if config.total_steps < 1:
         steps = steps_of_epochs(config.epochs, examples, config.batch_size)
@@ -495,6 +493,13 @@ def derive_steps(config: ConfigDict, examples: int) -> None:
         config.total_steps = steps
     if config.optimizer.total_steps < 1:
         config.optimizer.total_steps = config.total_steps
+    warmup, steps = config.optimizer.warmup_steps, config.optimizer.total_steps
+    if warmup >= steps:
+        raise UsageError(
+            f"config.optimizer.warmup_steps: expected fewer than the {steps} updates of the "
+            f"schedule. Received: {warmup}. Train for more steps, or set "
+            f"--config.optimizer.warmup_steps={steps // 10}."
+        )
 
 
 def steps_of_epochs(epochs: float, examples: int, batch_size: int) -> int:

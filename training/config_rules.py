@@ -57,6 +57,7 @@ def _rules(config):
         f"Received: {config.eval_split!r} and {config.eval_every_steps}.",
     )
     yield from _rules_of_transfer(config)
+    yield from _rules_of_processes(config)
 
 
 def freezes(freeze: ConfigDict) -> bool:
@@ -93,4 +94,27 @@ def _rules_of_transfer(config):
         "Masked patch prediction trains the whole encoder, without labels: leave config.freeze.*, "
         "config.lora.*, config.optimizer.layer_decay, config.label_smoothing and "
         "config.class_weights as they are.",
+    )
+
+
+def _rules_of_processes(config):
+    processes, mesh = config.processes, config.mesh
+    several = processes.count > 1 or processes.index > 0
+    received = f"Received: count={processes.count}, index={processes.index}"
+    yield (
+        config.strategy != "sharded" and (several or bool(processes.coordinator)),
+        'config.processes: expected config.strategy="sharded" beside it, which KERAS_BACKEND=jax '
+        f"runs; multiworker reads TF_CONFIG. {received}, coordinator={processes.coordinator!r} and "
+        f"strategy={config.strategy!r}.",
+    )
+    yield (
+        several and not processes.coordinator,
+        'config.processes.coordinator: expected "host:port" of process 0 for each of several '
+        'processes, or "auto". Without it each would train alone, in the same folder. '
+        f"{received} and no coordinator.",
+    )
+    yield (
+        config.strategy != "sharded" and (mesh.data > 1 or mesh.fsdp != 1),
+        'config.mesh: expected config.strategy="sharded" beside it, which KERAS_BACKEND=jax runs. '
+        f"Received: data={mesh.data}, fsdp={mesh.fsdp} and strategy={config.strategy!r}.",
     )

@@ -1,8 +1,10 @@
 """Failures that end a run with one line for the person who started it."""
 
+import difflib
 import errno
 import os
 import re
+from collections.abc import Iterable
 
 
 class TrainingError(Exception):
@@ -61,3 +63,15 @@ def first_line(error: object, longest: int = 200) -> str:
     return ": ".join(
         [line, *(each for each in _OF_FILE_SYSTEMS if each in text and each not in line)]
     )
+
+
+def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:
+    """Returns " Did you mean …?" with the closest of the known words; "" if none is close.
+
+    Args:
+        word: what was received.
+        known: what would have been right.
+        prefix: of what is suggested, such as the section of a key.
+    """
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" Did you mean {prefix}{close[0]}?" if close else ""

@@ -32,39 +32,51 @@ def command_main(
 ) -> Callable[..., int]:
     """Returns the `main` of a command: (arguments=None) -> exit status of the process.
 
-    An expected failure prints one line, "error: …", to standard error.
-
     Args:
         make_parser: of the command's options.
         run: does what they ask for. It may return a status; None is success.
     """
 
     def main(arguments: Sequence[str] | None = None) -> int:
-        try:
-            with _log_on_stderr():
-                options = make_parser().parse_args(arguments)
-                with local_options(options):
-                    return run(options) or 0
-        except TrainingError as error:
-            message, status = str(error), error.exit_code
-        except _BAD_USE as error:
-            message, status = str(error), 2
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            message, status = str(error), 1
-        except KeyboardInterrupt:
-            message, status = "interrupted", 130
-        except Exception as error:
-            # Such as memory that TensorFlow was asked for and does not have.
-            tensorflow = sys.modules.get("tensorflow")
-            if tensorflow is None or not isinstance(error, tensorflow.errors.OpError):
-                raise
-            message, status = first_line(error), 1
-        print(as_called(f"error: {message}"), file=sys.stderr)
-        return status
+        def parse_and_run() -> int | None:
+            options = make_parser().parse_args(arguments)
+            with local_options(options):
+                return run(options)
+
+        return status_of(parse_and_run)
 
     return main
+
+
+def status_of(run: Callable[[], int | None]) -> int:
+    """Returns what a process exits with that does `run`.
+
+    An expected failure prints one line, "error: …", to standard error.
+
+    Args:
+        run: may return a status; None is success.
+    """
+    try:
+        with _log_on_stderr():
+            return run() or 0
+    except TrainingError as error:
+        message, status = str(error), error.exit_code
+    except _BAD_USE as error:
+        message, status = str(error), 2
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        message, status = str(error), 1
+    except KeyboardInterrupt:
+        message, status = "interrupted", 130
+    except Exception as error:
+        # Such as memory that TensorFlow was asked for and does not have.
+        tensorflow = sys.modules.get("tensorflow")
+        if tensorflow is None or not isinstance(error, tensorflow.errors.OpError):
+            raise
+        message, status = first_line(error), 1
+    print(as_called(f"error: {message}"), file=sys.stderr)
+    return status
 
 
 def exit_process(main: Callable[[], int]) -> NoReturn:

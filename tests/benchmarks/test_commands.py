@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from benchmarks.__main__ import ALIASES, COMMANDS, main
+from training.errors import UsageError
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, *ALIASES])
@@ -36,6 +37,15 @@ def test_options_may_be_spelled_with_hyphens(monkeypatch):
 def test_a_model_that_there_is_not_is_bad_use(command, capsys):
     assert main([command, "--model", "ViT-Q/16"]) == 2
     assert capsys.readouterr().err.startswith("error: Expected a model's name, one of ViT-Ti/16")
+
+
+def test_bad_use_of_training_is_one_line(monkeypatch, capsys):
+    def refuse(options):
+        raise UsageError("config.seed: expected a int.")
+
+    monkeypatch.setattr(importlib.import_module("benchmarks.loop_overhead"), "main", refuse)
+    assert main(["loop_overhead"]) == 2
+    assert capsys.readouterr().err == "error: config.seed: expected a int.\n"
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 import pytest
 
 from training.command_options import CommandParser, complete_config, list_of
+from training.commands import data
 from training.config_keys import default_config
 from training.errors import UsageError
 
@@ -42,6 +43,16 @@ def test_sources(parser, arguments, source, model):
 def test_wrong_options_are_named(parser, arguments, message):
     with pytest.raises(UsageError, match=message):
         parser.parse_args(arguments)
+
+
+def test_words_close_to_the_right_ones_are_suggested(capsys):
+    assert data.main(["chek", "cifar10"]) == 2
+    assert capsys.readouterr().err == (
+        "error: argument command: expected one of list, check, prepare, index. Received: chek. "
+        "Did you mean check? See python -m training data --help\n"
+    )
+    assert data.main(["wash"]) == 2
+    assert "Received: wash. See python -m training data --help" in capsys.readouterr().err
 
 
 def test_changes_of_the_config():

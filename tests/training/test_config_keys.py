@@ -37,6 +37,15 @@ def test_fills_in_defaults():
         ({"early_stopping": {"patience": 3}}, "expected evaluations to compare"),
         ({"early_stopping": {"patience": 3}, "eval_split": "test"}, "config.eval_every_steps"),
         ({"early_stopping": {"metric": "loss"}}, "eval_top1, eval_top5, eval_loss"),
+        (
+            {"strategy": "sharded", "processes": {"count": 2, "index": 1}},
+            r"coordinator: expected .host:port. .*count=2, index=1 and no coordinator",
+        ),
+        ({"strategy": "sharded", "processes": {"index": 1}}, "processes.coordinator: expected"),
+        ({"processes": {"count": 2}}, r"processes: expected config\.strategy=.sharded"),
+        ({"processes": {"coordinator": "auto"}}, "coordinator='auto' and strategy='one'"),
+        ({"strategy": "mirrored", "mesh": {"data": 2}}, "mesh: expected .*data=2, fsdp=1 and"),
+        ({"mesh": {"fsdp": -1}}, "mesh: expected .*fsdp=-1 and strategy='one'"),
     ],
 )
 def test_names_what_cannot_work(values, message):
@@ -155,6 +164,13 @@ def test_more_updates_than_can_be_counted_are_refused():
     config = config_keys.complete(ConfigDict(minimal(total_steps=0, epochs=1e9)))
     with pytest.raises(UsageError, match=r"config\.epochs: expected at most 2147483647 updates"):
         config_keys.derive_steps(config, 10**6)
+
+
+@pytest.mark.parametrize("steps", [{"total_steps": 20}, {"total_steps": 0, "epochs": 1.6}])
+def test_a_warm_up_as_long_as_the_schedule_is_refused_by_its_flag(steps):
+    config = config_keys.complete(minimal(optimizer={"warmup_steps": 20}) | steps)
+    with pytest.raises(UsageError, match=r"than the 20 .*--config\.optimizer\.warmup_steps=2\."):
+        config_keys.derive_steps(config, 100)
 
 
 def test_steps_follow_from_epochs():

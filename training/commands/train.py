@@ -33,9 +33,8 @@ def _train(options):
     from training.loop import trainer
 
     trainer.train(config, options.workdir)
-    print(
-        f"The model is in {options.workdir}/model.keras, its page in {options.workdir}/report.html"
-    )
+    page = f", its page in {options.workdir}/report.html" if config.report else ""
+    print(f"The model is in {options.workdir}/model.keras{page}")
 
 
 main = command_main(_parser, _train)

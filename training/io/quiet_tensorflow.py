@@ -1,6 +1,7 @@
 """Starting TensorFlow without its start-up chatter."""
 
 import contextlib
+import importlib.util
 import os
 import re
 import sys
@@ -9,7 +10,10 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from training.errors import UsageError
 from training.io.quick_imports import quick_imports
+
+_BACKENDS = {"tensorflow": "tensorflow", "jax": "'keras-vit-16x16[jax]'"}
 
 # What TensorFlow's libraries print before any setting of theirs can silence them.
 CHATTER = re.compile(
@@ -61,12 +65,39 @@ def import_tensorflow() -> types.ModuleType:
 
     Data sets that are opened later are quiet too: of what is logged by absl, as TensorFlow's
     packages do, only errors are printed.
+
+    Raises:
+        UsageError: if it is not installed, or for what `check_backend` refuses.
     """
     from absl import logging
 
+    check_backend()
+    _require("tensorflow", "reads the images, with every KERAS_BACKEND")
     with quiet_start(), quick_imports():
         import tensorflow as tf
 
         tf.config.list_physical_devices()
     logging.set_verbosity(logging.ERROR)
     return tf
+
+
+def check_backend() -> None:
+    """Checks `KERAS_BACKEND` before Keras is imported, which fails with a long traceback.
+
+    Raises:
+        UsageError: if it names neither tensorflow nor jax, or what is not installed.
+    """
+    backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
+    if backend not in _BACKENDS:
+        raise UsageError(
+            f"KERAS_BACKEND: expected {' or '.join(_BACKENDS)}. Received: {backend!r}."
+        )
+    _require(backend, f"is what KERAS_BACKEND={backend} computes with")
+
+
+def _require(package, role):
+    if importlib.util.find_spec(package) is None:
+        raise UsageError(
+            f"Expected the package {package}, which {role} (tensorflow or jax). It is not "
+            f"installed: pip install {_BACKENDS[package]}"
+        )

@@ -62,4 +62,6 @@ def test_help_names_every_command(tmp_path):
 @pytest.mark.parametrize("arguments", [[], ["trian"], ["command_options"]])
 def test_other_words_are_refused(arguments, capsys):
     assert main(arguments) == 2
-    assert "Expected a command, one of train, predict, evaluate" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "Expected a command, one of train, predict, evaluate" in error
+    assert ("Did you mean train?" in error) == (arguments == ["trian"])

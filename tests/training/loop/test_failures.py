@@ -49,7 +49,7 @@ def test_diverging_run_names_the_step_and_the_last_good_checkpoint(tiny, tmp_pat
         (["--config.strategy=tpu"], "TPU 'local' cannot be reached"),
         (["--config.batch_size=6", "--config.accumulation_steps=4"], "accumulation_steps"),
         (["--config.optimizer.name=lion"], "sgd, adamw"),
-        (["--config.optimizer.warmup_steps=500"], "warmup_steps=500, total_steps=200"),
+        (["--config.optimizer.warmup_steps=500"], "fewer than the 200 updates of the schedule"),
         (["--config.profile=early"], "FIRST:LAST"),
         (["--verbose"], "unrecognized arguments: --verbose"),
     ],

@@ -103,7 +103,8 @@ import sys, time
 from training import config_keys
 from training.engines.jax import processes
 given = {"coordinator": sys.argv[1], "count": 2, "index": int(sys.argv[2])}
-keys = {"dataset": "digits", "batch_size": 8, "total_steps": 1, "processes": given}
+keys = {"dataset": "digits", "batch_size": 8, "total_steps": 1, "strategy": "sharded"}
+keys["processes"] = given
 job = processes.join(config_keys.complete(keys))
 end = time.monotonic() + 60
 while not job.watch.came:
@@ -143,9 +144,8 @@ def test_loss_is_named(lost, launch, jax_environment, tmp_path):
     ],
 )
 def test_wrong_processes(given, message):
-    config = config_keys.complete(
-        {"dataset": "digits", "batch_size": 8, "total_steps": 1, "processes": given}
-    )
+    keys = {"dataset": "digits", "batch_size": 8, "total_steps": 1, "strategy": "sharded"}
+    config = config_keys.complete(keys | {"processes": given})
     with pytest.raises(processes.UsageError, match=message):
         processes.join(config)
 

@@ -1,0 +1,56 @@
+"""A backend that cannot be used ends every program with one line, before Keras is imported."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[3]
+COMMANDS = {
+    "training": ("--config=quickstart", "--workdir=run"),
+    "export": ("hub", "run", "--output=module"),
+    "benchmarks": ("startup",),
+}
+ONE_IS_MISSING = """
+import sys
+package, program = sys.argv[1:3]
+del sys.argv[1:3]
+sys.modules[package] = None
+import importlib
+sys.exit(importlib.import_module(program + ".__main__").main(sys.argv[1:]))
+"""
+
+
+def error_of(*arguments, cwd, backend):
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "KERAS_BACKEND": backend}
+    result = subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True
+    )
+    assert result.returncode == 2, result.stderr
+    assert result.stderr.count("\n") == 1 and not list(cwd.iterdir())
+    return result.stderr
+
+
+@pytest.mark.parametrize("program", COMMANDS)
+@pytest.mark.parametrize("backend", ["torch", "JAX"])
+def test_another_backend(program, backend, tmp_path):
+    error = error_of("-m", program, *COMMANDS[program], cwd=tmp_path, backend=backend)
+    assert error == f"error: KERAS_BACKEND: expected tensorflow or jax. Received: {backend!r}.\n"
+
+
+@pytest.mark.parametrize("program", COMMANDS)
+@pytest.mark.parametrize("package", ["tensorflow", "jax"])
+def test_a_backend_that_is_not_installed(program, package, tmp_path):
+    arguments = ["-c", ONE_IS_MISSING, package, program, *COMMANDS[program]]
+    error = error_of(*arguments, cwd=tmp_path, backend=package)
+    assert error.startswith(f"error: Expected the package {package}, which ")
+    assert "(tensorflow or jax)" in error and ": pip install " in error
+
+
+@pytest.mark.parametrize("program", ["training", "export"])
+def test_jax_reads_images_with_tensorflow(program, tmp_path):
+    arguments = ["-c", ONE_IS_MISSING, "tensorflow", program, *COMMANDS[program]]
+    error = error_of(*arguments, cwd=tmp_path, backend="jax")
+    assert "Expected the package tensorflow, which reads the images" in error

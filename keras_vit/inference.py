@@ -36,13 +36,20 @@ class InferenceFunction:
             images: (n, height, width, channels) in the range that the model takes, n at least 1.
 
         Raises:
-            ValueError: if the images have another shape.
+            ValueError: if the images are no array of numbers, or have another shape.
         """
-        images = ops.convert_to_tensor(images, "float32")
+        expected = f"Expected images of shape (n, {', '.join(map(str, self.image_shape))})"
+        try:
+            images = ops.convert_to_tensor(images, "float32")
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"{expected}, an array of numbers. Received: {type(images).__name__}. "
+                "keras_vit.predict takes photos and paths."
+            ) from error
         if images.shape[1:] != self.image_shape or not len(images):
             raise ValueError(
-                f"Expected images of shape (n, {', '.join(map(str, self.image_shape))}), at least "
-                f"one. Received: {tuple(images.shape)}"
+                f"{expected}, at least one. Received: {tuple(images.shape)}. "
+                "keras_vit.predict takes photos of any size."
             )
         starts = range(0, len(images), self.batch_size)
         batches = [images[start : start + self.batch_size] for start in starts]

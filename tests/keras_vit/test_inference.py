@@ -210,6 +210,9 @@ def test_wrong_arguments_are_explained():
     for images in (np.zeros((2, 16, 16, 3)), np.zeros((32, 32, 3)), np.zeros((0, 32, 32, 3))):
         with pytest.raises(ValueError, match=r"\(n, 32, 32, 3\)"):
             infer(images)
+    for images in (None, "cat.jpg", ["cat.jpg"], object()):
+        with pytest.raises(ValueError, match=r"\(n, 32, 32, 3\), an array of numbers. Received: "):
+            infer(images)
 
 
 @pytest.mark.skipif(TENSORFLOW, reason="it works there")

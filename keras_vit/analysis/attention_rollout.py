@@ -4,6 +4,8 @@ Abnar & Zuidema (2020) follow attention through all layers by multiplying its
 matrices. The identity stands for the residual connection around each attention.
 """
 
+from collections.abc import Callable
+
 import keras
 import numpy as np
 from keras import ops
@@ -111,9 +113,36 @@ def attention_rollout(model: keras.Model, images: Tensor, batch_size: int = 8) -
     Raises:
         ValueError: if the model's attention is axial, or there is no image.
     """
-    if len(images) == 0:
-        raise ValueError("Expected at least one image. Received: 0 images.")
+    return rollout_function(model, batch_size)(images)
+
+
+def rollout_function(model: keras.Model, batch_size: int = 8) -> Callable[[Tensor], np.ndarray]:
+    """Returns `attention_rollout` of one model, which prepares and compiles once for all calls.
+
+    Args:
+        model: a `keras_vit.VisionTransformer` with global attention; hybrids too.
+        batch_size: int, images per forward pass.
+
+    Returns:
+        A function from images to their maps, as `attention_rollout` takes and returns them.
+
+    Raises:
+        ValueError: if the model's attention is axial.
+    """
     extended = keras.Model(model.input, rollout_endpoint(model))
-    batches = (images[start : start + batch_size] for start in range(0, len(images), batch_size))
-    maps = [ops.convert_to_numpy(extended(batch, training=False)) for batch in batches]
-    return np.concatenate(maps).astype("float32")
+
+    def look(images: Tensor) -> np.ndarray:
+        if len(images) == 0:
+            raise ValueError("Expected at least one image. Received: 0 images.")
+        if keras.backend.backend() == "jax":
+            # One program of one shape: called eagerly, JAX compiles every operation by itself.
+            padding = (0, -len(images) % batch_size), (0, 0), (0, 0), (0, 0)
+            padded = np.pad(ops.convert_to_numpy(images), padding, "edge")
+            maps = extended.predict(padded, batch_size, verbose=0)[: len(images)]
+            return maps.astype("float32")
+        starts = range(0, len(images), batch_size)
+        batches = (images[start : start + batch_size] for start in starts)
+        maps = [ops.convert_to_numpy(extended(batch, training=False)) for batch in batches]
+        return np.concatenate(maps).astype("float32")
+
+    return look

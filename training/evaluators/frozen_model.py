@@ -12,6 +12,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.analysis.attention_rollout import rollout_function
 from keras_vit.typing import Tensor
 from training.io import exported_texts, model_source
 from training.io.tflite_runners import runner_of_thread
@@ -149,7 +150,9 @@ def rollout_of(model: keras.Model) -> Callable[[Tensor], np.ndarray] | None:
         return None
     if model.arguments["attention"] != "global":
         return None
-    return functools.partial(keras_vit.analysis.attention_rollout, model)
+    # Prepared by the first call, since most models are not looked into.
+    prepared = functools.cache(lambda: rollout_function(model))
+    return lambda images: prepared()(images)
 
 
 def inference_function(model: Callable) -> Callable[[Tensor], np.ndarray]:

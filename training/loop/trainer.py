@@ -321,6 +321,7 @@ class _Run:
             if self.engine.is_chief:
                 self.directory.save_model(model)
         if self.engine.is_chief and self.config.report:
+            logger.info("Drawing report.html")
             report_run(self.directory.path)
         # Nobody leaves before the chief has written everything.
         self.engine.gather("")

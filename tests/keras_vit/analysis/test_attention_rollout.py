@@ -6,7 +6,7 @@ import pytest
 
 import keras_vit
 from keras_vit.analysis import attention_rollout, rollout
-from keras_vit.analysis.attention_rollout import probe_attention
+from keras_vit.analysis.attention_rollout import probe_attention, rollout_endpoint, rollout_function
 
 FIRST = [[0.6, 0.2, 0.2], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]]
 SECOND = [[0.2, 0.5, 0.3], [0.4, 0.4, 0.2], [0.1, 0.1, 0.8]]
@@ -93,3 +93,24 @@ def test_axial_attention_is_refused(make_model, images):
 def test_no_images(make_model, images):
     with pytest.raises(ValueError, match="at least one image"):
         attention_rollout(make_model(), images[:0])
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() != "jax", reason="KERAS_BACKEND=jax, which make test-jax sets"
+)
+def test_jax_compiles_one_program_for_all_calls(make_model, images, to_numpy, caplog):
+    import jax
+
+    model = make_model()
+    eager = keras.Model(model.input, rollout_endpoint(model))
+    expected = to_numpy(eager(images))
+    jax.clear_caches()
+    with jax.log_compiles():
+        look = rollout_function(model, batch_size=2)
+        maps = look(images)
+        programs = caplog.text.count("Finished XLA compilation")
+        np.testing.assert_array_equal(look(images[:1]), maps[:1])
+    np.testing.assert_allclose(maps, expected, rtol=1e-5)
+    # The program, and what moves weights and images; operation by operation they are dozens.
+    assert 1 <= programs <= 6
+    assert caplog.text.count("Finished XLA compilation") == programs

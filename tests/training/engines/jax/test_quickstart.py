@@ -1,9 +1,4 @@
-"""Both engines, from the same first weights, lose the same in the first steps of the quickstart.
-
-Within 1e-4 of the loss for 50 steps, within 1e-3 until step 60: rounding grows from step 50 on, by
-how much depends on the processor's instructions. Measured were 1e-5 in all 60 with those of AVX2,
-5e-5 of AVX-512, 7e-5 of AVX.
-"""
+"""Both engines, from the same first weights, lose the same in 60 steps of the quickstart."""
 
 import csv
 
@@ -43,5 +38,4 @@ def test_both_engines_lose_the_same(launch, finish, jax_environment, tmp_path):
             losses[engine] = [float(row["loss"]) for row in csv.DictReader(file) if row["loss"]]
     assert len(losses["jax"]) == 12
     assert losses["jax"][-1] < 0.7 * losses["jax"][0]
-    np.testing.assert_allclose(losses["jax"][:10], losses["tensorflow"][:10], rtol=1e-4)
-    np.testing.assert_allclose(losses["jax"], losses["tensorflow"], rtol=1e-3)
+    np.testing.assert_allclose(losses["jax"], losses["tensorflow"], rtol=1e-4)

@@ -24,7 +24,7 @@ from training.errors import TrainingError, UsageError, first_line
 
 logger = logging.getLogger("training")
 
-# Among the numbers of a state since masks are functions of the place in the global batch.
+# Among the numbers of a state since masks are functions of the place in the global batch alone.
 MASKS = "masks_by_place"
 
 # (num_input_pipelines, input_pipeline_id) -> `tf.data.Dataset` of batches with static shapes.
@@ -171,14 +171,12 @@ class Engine(abc.ABC):
     def _restore(self, directory: str | os.PathLike) -> dict[str, np.ndarray] | None:
         """See `restore`."""
 
-    def _tell_of_other_masks(self, parts: int) -> None:
-        """Says that a state without `MASKS`, of a batch in so many parts, had other masks."""
-        masked = any(map(is_seed, self.model.non_trainable_variables))
-        if parts > 1 and self.is_chief and masked:
+    def _tell_of_other_masks(self) -> None:
+        """Says that a state without `MASKS` is of a run that drew other ones, if it draws any."""
+        if self.is_chief and any(map(is_seed, self.model.non_trainable_variables)):
             logger.warning(
-                "The state of step %d was saved by an earlier version, whose dropout masks "
-                "depended on the number of replicas and micro-batches: from here on they do not, "
-                "and are others.",
+                "The state of step %d was saved by an earlier version, which drew other dropout "
+                "masks: from here on they are those of this version.",
                 self.step,
             )
 

@@ -1,7 +1,7 @@
 """Random numbers of one part of a batch: those that the whole batch would have there.
 
-JAX divides arrays of random numbers over devices as it divides the batch. A micro-batch takes its
-rows of what is drawn for all of them; compilers make no others.
+Every example has a key of its own, of its place in the batch. So a device makes those of its
+examples, and a micro-batch its own: numbers drawn for all micro-batches would not fit.
 """
 
 import contextlib
@@ -38,14 +38,9 @@ def dropout(
     noise_shape: Sequence[int] | None = None,
     seed: keras.random.SeedGenerator | None = None,
 ) -> Tensor:
-    """Does as `keras.random.dropout`, on a part of a batch, (examples, ...)."""
-    if _PART.get()[1] == 1:
-        return keras.random.dropout(inputs, rate, noise_shape, seed)
-
-    def draw(shape):
-        return keras.random.dropout(jnp.ones(shape), rate, seed=seed)
-
-    kept = _drawn(draw, inputs.shape if noise_shape is None else noise_shape) > 0
+    """Does what `keras.random.dropout` does, on a part of a batch, (examples, ...)."""
+    shape = inputs.shape if noise_shape is None else noise_shape
+    kept = _drawn(lambda key, shape: jax.random.bernoulli(key, 1 - rate, shape), shape, seed)
     return jnp.where(kept, inputs / (1 - rate), jnp.zeros([], inputs.dtype))
 
 
@@ -54,22 +49,29 @@ def uniform(
     dtype: str = "float32",
     seed: keras.random.SeedGenerator | None = None,
 ) -> Tensor:
-    """Does as `keras.random.uniform` from 0 to 1, for a part of a batch, (examples, ...)."""
-    return _drawn(lambda whole: keras.random.uniform(whole, dtype=dtype, seed=seed), shape)
+    """Returns uniform numbers from 0 to 1 for a part of a batch, (examples, ...)."""
+    return _drawn(lambda key, shape: jax.random.uniform(key, shape, dtype), shape, seed)
 
 
 def randint(
     shape: Sequence[int], minval: int, maxval: int, seed: keras.random.SeedGenerator | None = None
 ) -> Tensor:
-    """Does as `keras.random.randint`, int32, for a part of a batch, (examples, ...)."""
-    return _drawn(lambda whole: keras.random.randint(whole, minval, maxval, seed=seed), shape)
+    """Returns int32 numbers from `minval` to below `maxval` for a part of a batch."""
+    return _drawn(lambda key, shape: jax.random.randint(key, shape, minval, maxval), shape, seed)
 
 
-def _drawn(draw: Callable[[tuple[int, ...]], Tensor], shape: Sequence[int]) -> Tensor:
-    """Returns the part's rows of what `draw` gives for the whole batch."""
+def _drawn(
+    draw: Callable[[jax.Array, tuple[int, ...]], jax.Array],
+    shape: Sequence[int],
+    seed: keras.random.SeedGenerator | None,
+) -> jax.Array:
+    """Returns what `draw(key, shape)` gives for each of the part's examples, (examples, ...)."""
     part, count = _PART.get()
-    if count == 1:
-        return draw(tuple(shape))
     examples, *others = shape
-    rows = draw((examples * count, *others)).reshape(examples, count, *others)
-    return jax.lax.dynamic_index_in_dim(rows, part, axis=1, keepdims=False)
+    key = jnp.asarray((seed or keras.random.SeedGenerator()).next(), jnp.uint32)
+    places = part + count * jnp.arange(examples, dtype=jnp.uint32)
+
+    def draw_one(place):
+        return draw(jax.random.fold_in(key, place), tuple(others))
+
+    return jax.vmap(draw_one)(places)

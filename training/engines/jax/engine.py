@@ -135,7 +135,7 @@ class JaxEngine(Engine):
         self._frozen = weights[trained:]
         self.step = self.saved_step = self._checkpoints.saved_step = step
         if MASKS not in arrays["numbers"]:
-            self._tell_of_other_masks(self.config.accumulation_steps)
+            self._tell_of_other_masks()
         return arrays["numbers"]
 
     def _named_arrays(self) -> dict[str, dict[str, Any]]:

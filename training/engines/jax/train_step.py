@@ -103,8 +103,7 @@ class TrainSteps:
         if not count:
             return []
         key = jax.random.fold_in(jax.random.key(self.seed), step)
-        # So that runs which began when this was the number of the micro-batch keep their masks.
-        bits = jax.random.bits(jax.random.fold_in(key, 0), (count, 2), jnp.uint32)
+        bits = jax.random.bits(key, (count, 2), jnp.uint32)
         return list(bits)
 
     def gradients(

@@ -93,9 +93,9 @@ class TensorFlowEngine(Engine):
             self._checkpoints.saved_step = step
         if step is not None:
             self.step = self.saved_step = step
-        if numbers is not None and MASKS not in numbers and not other:
-            parts = self.strategy.num_replicas_in_sync * self.config.accumulation_steps
-            self._tell_of_other_masks(parts)
+        parts = self.strategy.num_replicas_in_sync * self.config.accumulation_steps
+        if numbers is not None and MASKS not in numbers and not other and parts > 1:
+            self._tell_of_other_masks()
         return numbers
 
     def save(self, numbers: Numbers, *, wait: bool = True) -> None:

@@ -15,6 +15,6 @@ def test_masks_and_empty_splits(launch, finish, jax_environment, tmp_path):
     expected, *others = said["norms"].values()
     np.testing.assert_allclose(others, expected, rtol=1e-5)
     assert said["empty"] == "ValueError: Expected a split with examples. Received: none."
-    assert said["older"]["1"] == []
-    (line,) = said["older"]["2"]
-    assert line.startswith("The state of step 0 was saved by an earlier version, whose dropout")
+    assert said["older"]["0.0"] == []
+    (line,) = said["older"]["0.3"]
+    assert line.startswith("The state of step 0 was saved by an earlier version, which drew other")

@@ -23,8 +23,9 @@ sys.exit(importlib.import_module(program + ".__main__").main(sys.argv[1:]))
 """
 
 
-def error_of(*arguments, cwd, backend):
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "KERAS_BACKEND": backend}
+def error_of(*arguments, cwd, backend, packages=()):
+    path = os.pathsep.join(map(str, (ROOT, *packages)))
+    environment = os.environ | {"PYTHONPATH": path, "KERAS_BACKEND": backend}
     result = subprocess.run(
         [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True
     )
@@ -51,6 +52,11 @@ def test_a_backend_that_is_not_installed(program, package, tmp_path):
 
 @pytest.mark.parametrize("program", ["training", "export"])
 def test_jax_reads_images_with_tensorflow(program, tmp_path):
+    packages, cwd = tmp_path / "packages", tmp_path / "work"
+    for folder in (packages, cwd):
+        folder.mkdir()
+    # Where JAX is not installed: it is looked for, and not yet imported.
+    (packages / "jax.py").touch()
     arguments = ["-c", ONE_IS_MISSING, "tensorflow", program, *COMMANDS[program]]
-    error = error_of(*arguments, cwd=tmp_path, backend="jax")
+    error = error_of(*arguments, cwd=cwd, backend="jax", packages=[packages])
     assert "Expected the package tensorflow, which reads the images" in error

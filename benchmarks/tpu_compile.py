@@ -12,8 +12,9 @@ but the same step lowered by TensorFlow for one replica, with the all-reduces pu
 original's model in Flax beside it, with the least time of each at the chip's peaks: of its
 arithmetic, and of what it moves to and from main memory.
 
-`--largest_batch` looks for the images per chip that just fit, from `--batch_size` in steps of 8,
-for the step with and without remat, and with `--against` for the original's, which has no remat.
+`--largest_batch` looks for the images per chip that just fit, from `--batch_size` on in steps of
+so many, for the step with and without remat, and with `--against` for the original's, which has
+no remat.
 
 Needs `pip install jax==0.10.2 libtpu==0.0.52` (half a gigabyte), here or, with `--python`, in
 an environment of its own, which for `--engine jax` has keras and ml_collections as well, and
@@ -162,7 +163,12 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--against", choices=["vit_jax"], help="the original's step beside ours")
     parser.add_argument(
-        "--largest_batch", type=int, nargs="?", const=8, metavar="STEP", help="that fits a chip"
+        "--largest_batch",
+        type=int,
+        nargs="?",
+        const=8,
+        metavar="STEP",
+        help="look for the most images that fit a chip, in steps of so many",
     )
     parser.add_argument("--precision", default="mixed_bfloat16")
     parser.add_argument("--python", default=sys.executable, help="interpreter with jax and libtpu")
@@ -184,7 +190,7 @@ def _slices(pairs, chosen):
     for model, topology in pairs:
         rows.append([model, topology, *_asked(chosen), *_cells(_compile(model, topology, chosen))])
         print(*rows[-1], sep=", ", file=sys.stderr)
-    columns = ["model", "topology", "mesh", "images per chip", "compiled in", "TFLOP", "moved"]
+    columns = ["model", "topology", "mesh", "images per chip", "compiled in", "TFLOP", "counted"]
     return Table([*columns, "arguments", "temporaries", "collectives"], rows)
 
 

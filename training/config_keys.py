@@ -481,7 +481,7 @@ def derive_steps(config: ConfigDict, examples: int) -> None:
         examples: size of the training split.
 
     Raises:
-        UsageError: if they are more updates than can be counted, or no more than the warm-up's.
+        UsageError: if they are more updates than can be counted.
     """
     if config.total_steps < 1:
         steps = steps_of_epochs(config.epochs, examples, config.batch_size)
@@ -493,6 +493,17 @@ def derive_steps(config: ConfigDict, examples: int) -> None:
         config.total_steps = steps
     if config.optimizer.total_steps < 1:
         config.optimizer.total_steps = config.total_steps
+
+
+def check_warmup(config: ConfigDict) -> None:
+    """Checks that the warm-up ends before the schedule does.
+
+    Args:
+        config: whose steps are derived.
+
+    Raises:
+        UsageError: if it does not.
+    """
     warmup, steps = config.optimizer.warmup_steps, config.optimizer.total_steps
     if warmup >= steps:
         raise UsageError(

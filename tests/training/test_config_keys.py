@@ -169,8 +169,9 @@ def test_more_updates_than_can_be_counted_are_refused():
 @pytest.mark.parametrize("steps", [{"total_steps": 20}, {"total_steps": 0, "epochs": 1.6}])
 def test_a_warm_up_as_long_as_the_schedule_is_refused_by_its_flag(steps):
     config = config_keys.complete(minimal(optimizer={"warmup_steps": 20}) | steps)
+    config_keys.derive_steps(config, 100)
     with pytest.raises(UsageError, match=r"than the 20 .*--config\.optimizer\.warmup_steps=2\."):
-        config_keys.derive_steps(config, 100)
+        config_keys.check_warmup(config)
 
 
 def test_steps_follow_from_epochs():

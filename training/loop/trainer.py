@@ -101,6 +101,7 @@ class _Run:
         self.engine = engine
         source = random_access.open_source(config.dataset, config.train_split, config.data_dir)
         config_keys.derive_steps(config, source.num_examples)
+        config_keys.check_warmup(config)
         self.directory = directory
         self.directory.check()
         config.shuffle = self.directory.shuffle()

@@ -5,9 +5,9 @@ until the first batch of a run that begins at `--step`, and the peak of the proc
 """
 
 import dataclasses
+import pathlib
 import time
 from collections.abc import Sequence
-from unittest import mock
 
 from benchmarks.harness import machine, options
 from training.reporting.table import Table
@@ -18,27 +18,26 @@ def main(argv: Sequence[str]) -> int:
     parser = options.parser("first_batch", __doc__, batch_size=1024)
     parser.add_argument("--examples", type=int, default=300_000_000)
     parser.add_argument("--step", type=int, default=0)
-    parser.add_argument("--shuffle", default="full")
     chosen = parser.parse_args(argv)
-    seconds = processor_seconds(chosen.examples, chosen.step, chosen.batch_size, chosen.shuffle)
-    row = [chosen.shuffle, chosen.examples, chosen.step, f"{seconds:.2f}"]
+    seconds = processor_seconds(chosen.examples, chosen.step, chosen.batch_size)
+    row = [chosen.examples, chosen.step, f"{seconds:.2f}"]
     row.append(f"{machine.peak_memory() / 2**30:.2f}")
-    print(Table(["order", "examples", "step", "CPU-s", "peak GiB"], [row]).markdown())
+    print(Table(["examples", "step", "CPU-s", "peak GiB"], [row]).markdown())
     return 0
 
 
-def processor_seconds(examples: int, step: int, batch_size: int, shuffle: str) -> float:
+def processor_seconds(examples: int, step: int, batch_size: int) -> float:
     """Returns the seconds of processors until the batch of a step is there.
 
     Args:
         examples: of the set.
         step: of the batch.
         batch_size: images of it.
-        shuffle: name of the order.
     """
     import tensorflow as tf
 
-    from training.data import dataset_lookup, pipeline, random_access
+    from training.data import Dataset, Split, registry
+    from training.data.readers import Reader
 
     def record(index):
         return tf.io.encode_png(tf.zeros((8, 8, 3), tf.uint8) + tf.cast(index % 251, tf.uint8))
@@ -46,18 +45,11 @@ def processor_seconds(examples: int, step: int, batch_size: int, shuffle: str) -
     def parse(record, index):
         return {"image": record, "label": index % 10}
 
-    spec = dataclasses.replace(dataset_lookup.get("cifar10"), name="simulated")
-    source = random_access.Source(spec, examples, record, parse, str)
+    spec = dataclasses.replace(registry.row("cifar10"), name="simulated")
+    reader = Reader(record, parse, str, dict)
+    split = Split(Dataset(spec, pathlib.Path()), "train", examples, lambda: reader)
+    preprocess = split.preprocess("decode|resize(8)|value_range(-1, 1)")
     start = time.process_time()
-    with mock.patch.object(random_access, "open_source", lambda *_: source):
-        dataset = pipeline.train_dataset(
-            name="simulated",
-            split="train",
-            preprocess="decode|resize(8)|value_range(-1, 1)",
-            batch_size=batch_size,
-            seed=0,
-            start_step=step,
-            shuffle=shuffle,
-        )
+    dataset = split.train(preprocess, batch_size=batch_size, seed=0, start_step=step)
     next(iter(dataset))
     return time.process_time() - start

@@ -49,8 +49,9 @@ def images_per_second(requests: int, images: int, chosen: argparse.Namespace) ->
 
 
 def _demand(chosen):
-    import keras_vit
     from training.data.windows_of_blocks import BLOCK
+
+    import keras_vit
 
     rows = []
     for model in dict.fromkeys(name for row in paper.TABLE_3 for name in row.models):

@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 
 from export.errors import ExportError
+from training.data import open_dataset
 from training.io.image_files import list_images, read_images
 from training.io.model_source import resizing
 
@@ -22,13 +23,13 @@ def load_images(
     """Returns (images, labels) of a data set.
 
     Args:
-        data: a name of `training.data.dataset_lookup`, "digits" or "folder:/data/birds"; a
+        data: a name as `training.data.open` takes it, "digits" or "folder:/data/birds"; a
             directory with image files in and below it, which have no labels; or a .npz file
             with the arrays `images`, (n, height, width, 3) in [0, 1], and, if there are, `labels`.
         size: (height, width) in pixels.
         split: text of the split, for names of the registry.
         data_dir: folder of TensorFlow Datasets, for names of the registry.
-        preprocess: operations as in `training.data.preprocessing.parser`, whose last is
+        preprocess: operations as in `training.data.preprocessing`, whose last is
             `value_range(-1,1)`, for all but a .npz file; None resizes.
         limit: how many.
 
@@ -61,22 +62,13 @@ def _unit(images):
 
 
 def _from_registry(name, size, split, data_dir, preprocess, limit):
-    from training.data import pipeline
-    from training.data.preprocessing.preprocess import Preprocess
-
-    on_device = Preprocess(preprocess).on_device
-
-    batches = pipeline.eval_dataset(
-        name=name,
-        split=split,
-        preprocess=preprocess,
-        batch_size=min(limit, 50),
-        data_dir=data_dir,
-    )
+    opened = open_dataset(name, data_dir).split(split)
+    operations = opened.preprocess(preprocess)
+    batches = opened.evaluate(operations, batch_size=min(limit, 50))
     images, labels, count = [], [], 0
     for batch in batches:
         real = batch["mask"].numpy() > 0
-        images.append(on_device(batch["image"]).numpy()[real])
+        images.append(operations.on_device(batch["image"]).numpy()[real])
         labels.append(batch["label"].numpy()[real])
         count += real.sum()
         if count >= limit:

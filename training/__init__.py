@@ -9,7 +9,7 @@ __path__ = [*__path__, str(pathlib.Path(__file__).parent / "commands")]
 _HOMES = {
     "build_loss": "training.recipes.losses",
     "build_optimizer": "training.recipes.optimizers",
-    "load_dataset": "training.data.load_dataset",
+    "load_dataset": "training.data",
 }
 
 __all__ = sorted(_HOMES)

@@ -11,16 +11,22 @@ SOURCE          the model: a run directory, a .keras file, the directory of a TF
 """
 
 import argparse
+import logging
 import pathlib
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ml_collections import ConfigDict
 
 from training.errors import UsageError, did_you_mean
 from training.io.local_path import any_path
+
+if TYPE_CHECKING:
+    from training.data import Dataset
+
+logger = logging.getLogger("training")
 
 _OVERRIDE = re.compile(r"--?config\.")
 
@@ -184,6 +190,39 @@ def list_of(make: Callable[[str], Any]) -> Callable[[str], list]:
 
     convert.__name__ = f"list of {make.__name__}"
     return convert
+
+
+def own_data(source: str, data_dir: str | None = None) -> "tuple[Dataset, dict[str, Any]]":
+    """Opens the data set that a run was trained on.
+
+    Args:
+        source: a run directory.
+        data_dir: where its data is now; None is where the run found it.
+
+    Returns:
+        The data set, and the run's config, which names its splits.
+
+    Raises:
+        UsageError: if `source` is no run directory.
+        NotPreparedError: if its data is gone.
+    """
+    from training.data import fingerprint, open_dataset
+    from training.io.run_config import read_run_config
+
+    file = any_path(source) / "config.json"
+    if not file.is_file():
+        raise UsageError(
+            f"Expected --dataset=NAME, the data to read, as {source} is no run directory, which "
+            "knows its own."
+        )
+    config = read_run_config(file)
+    dataset = open_dataset(config["dataset"], data_dir or config["data_dir"])
+    evaluation = dataset.split(config["eval_split"]) if config["eval_split"] else None
+    now = fingerprint.describe(dataset.split(config["train_split"]), evaluation)
+    changed, _ = fingerprint.changes(config["data"], now)
+    if changed:
+        logger.warning("The data of %s has changed: %s.", source, "; ".join(changed[:5]))
+    return dataset, config
 
 
 def complete_config(config: ConfigDict, options: argparse.Namespace) -> ConfigDict:

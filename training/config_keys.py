@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from training.config_rules import check_together
-from training.data import tfds_folder
+from training.data import fingerprint, tfds_folder
 from training.errors import UsageError, did_you_mean
 from training.reporting.table import Table
 
@@ -116,12 +116,11 @@ KEYS = (
     Key("train_preprocess", "", "operations, separated by |"),
     Key("eval_preprocess", "", "operations, separated by |"),
     Key(
-        "shuffle",
-        "auto",
-        "of an epoch: full permutes it in constant memory; blocks reads neighbors together, for "
-        "buckets; sorted, as runs before this key, takes memory for several numbers per image; "
-        "auto is full, and the run's own when it resumes",
-        choices=("auto", "full", "blocks", "sorted"),
+        "data_changed",
+        "refuse",
+        "whether a resumed run goes on with data that is not what it was",
+        choices=("refuse", "accept"),
+        resumable=True,
     ),
     Key(
         "cache",
@@ -518,9 +517,10 @@ def steps_of_epochs(epochs: float, examples: int, batch_size: int) -> int:
     return max(1, round(epochs * examples / batch_size))
 
 
-def to_json(config: ConfigDict) -> str:
-    """Returns the config as indented JSON, keys sorted."""
-    return json.dumps(config.to_dict(), indent=2, sort_keys=True) + "\n"
+def to_json(config: ConfigDict, data: Mapping[str, Any] | None = None) -> str:
+    """Returns the config as indented JSON, keys sorted, with the data of the run if given."""
+    found = config.to_dict() | ({} if data is None else {"data": data})
+    return json.dumps(found, indent=2, sort_keys=True) + "\n"
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -529,13 +529,8 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
     Args:
         before, after: nested dicts, as read from `config.json`.
     """
-    # A run from before a key existed is one with its default, but for the order.
-    defaults = _flatten(default_config().to_dict()) | {"shuffle": shuffle_of(before)}
-    before = defaults | _flatten(before)
-    after = _flatten(after)
+    before, after = _flatten(before), _flatten(after)
     free = {key.name for key in KEYS if key.resumable}
-    if after.get("shuffle") == "auto":
-        free.add("shuffle")
     if after.get("masked.target"):
         # It has no part in masked patch prediction.
         free.add("loss")
@@ -546,17 +541,14 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
     ]
 
 
-def shuffle_of(config: Mapping[str, Any]) -> str:
-    """Returns how a run orders its epochs, given the config that it was begun with."""
-    return config.get("shuffle", "sorted")
-
-
 def wrong_type(config: Any) -> str:
     """Returns what is wrong with a config that was read from JSON, or "" if all types are right."""
     if not isinstance(config, dict):
         return f"expected an object, received a {type(config).__name__}"
     if not set(default_config()) & set(config):
         return "it has no key of a config"
+    if not fingerprint.is_description(config.get("data")):
+        return "data, what the run was trained on, is missing or incomplete"
     for key in KEYS:
         *sections, last = key.name.split(".")
         owner = config

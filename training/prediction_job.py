@@ -1,15 +1,15 @@
 """Predictions of any number of images, said so that another process can make a part of them."""
 
 import dataclasses
-import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from training.data import random_access
+from training.data import fingerprint, open_dataset
 from training.data.preprocessing.preprocess import Preprocess
+from training.io.local_path import is_remote
 
 
 class Shard(NamedTuple):
@@ -91,17 +91,16 @@ def open_images(job: Job, preprocess: str) -> Images:
     """Opens the images of a job, to be prepared by the operations `preprocess`.
 
     Raises:
-        NotPreparedError, ValueError: as `random_access.open_source`.
+        NotPreparedError, ValueError: as `training.data.open`.
     """
     if job.dataset:
-        source = random_access.open_source(job.dataset, job.split, job.data_dir)
-        last = source.num_examples - 1
+        split = open_dataset(job.dataset, job.data_dir).split(job.split)
         return Images(
-            source.num_examples,
-            lambda index: source.read(index)["image"],
-            source.example_id,
-            f"{job.dataset}:{job.split}, {source.example_id(0)} to {source.example_id(last)}",
-            source.preprocess(preprocess),
+            split.num_examples,
+            lambda index: split.read(index)["image"],
+            split.example_id,
+            split.fingerprint["digest"],
+            split.preprocess(preprocess),
         )
     encoded = [os.fsencode(file) for file in job.photos]
     paths = tf.constant(encoded)
@@ -109,6 +108,12 @@ def open_images(job: Job, preprocess: str) -> Images:
         len(encoded),
         lambda index: tf.io.read_file(tf.gather(paths, index)),
         lambda index: encoded[index].decode(errors="backslashreplace"),
-        hashlib.sha256(b"\0".join(encoded)).hexdigest(),
+        fingerprint.digest_of(part for file in encoded for part in (file, _size_of(file))),
         Preprocess(preprocess),
     )
+
+
+def _size_of(file: bytes) -> bytes:
+    """Returns the size of a photo as text; a store would be asked for each of a million."""
+    name = os.fsdecode(file)
+    return b"" if is_remote(name) or not os.path.exists(name) else b"%d" % os.path.getsize(name)

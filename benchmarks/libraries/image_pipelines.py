@@ -16,7 +16,7 @@ _PHOTOS, _TFDS, _NAME = "photos", "tfds", "photos"
 
 def prepare(images: Sequence[pathlib.Path], folder: pathlib.Path) -> None:
     """Puts JPEGs below `folder`: as links to the files, and as a TFRecord file of TFDS."""
-    from training.data.prepare_photos import prepare_photos
+    from training.data.prepare import prepare_photos
 
     (folder / _PHOTOS / "all").mkdir(parents=True)
     for number, path in enumerate(images):
@@ -26,34 +26,24 @@ def prepare(images: Sequence[pathlib.Path], folder: pathlib.Path) -> None:
         prepare_photos(f"folder:{folder / _PHOTOS}", _NAME, folder / _TFDS)
 
 
-def _our_training(preprocess, **changes):
+def _our_training(preprocess, reduced_decoding=0.0, **changes):
     def make(folder, batch_size):
-        from training.data import pipeline
+        from training.data import open_dataset
 
-        return pipeline.train_dataset(
-            name=f"folder:{folder / _PHOTOS}",
-            split="train",
-            preprocess=preprocess,
-            batch_size=batch_size,
-            seed=SEED,
-            **changes,
-        )
+        split = open_dataset(f"folder:{folder / _PHOTOS}").split("train")
+        operations = split.preprocess(preprocess, reduced_decoding)
+        return split.train(operations, batch_size=batch_size, seed=SEED, **changes)
 
     return make
 
 
-def _our_evaluation(preprocess, **changes):
+def _our_evaluation(preprocess, reduced_decoding=0.0):
     def make(folder, batch_size):
-        from training.data import pipeline
+        from training.data import open_dataset
 
-        return pipeline.eval_dataset(
-            name=f"tfds:{_NAME}",
-            split="train",
-            preprocess=preprocess,
-            batch_size=batch_size,
-            data_dir=folder / _TFDS,
-            **changes,
-        ).repeat()
+        split = open_dataset(f"tfds:{_NAME}", folder / _TFDS).split("train")
+        operations = split.preprocess(preprocess, reduced_decoding)
+        return split.evaluate(operations, batch_size=batch_size).repeat()
 
     return make
 
@@ -64,7 +54,7 @@ def _reference(load):
     def make(folder, batch_size):
         import tensorflow as tf
 
-        from training.data.example_order import example_order
+        from training.data.order import example_order
 
         photos = folder / _PHOTOS
         paths = tf.constant([str(path) for path in sorted(photos.rglob("*.jpg"))])

@@ -44,6 +44,7 @@ def _parser():
 
 def _run(options):
     from training.configs import ablation_base
+    from training.data import open_dataset
     from training.io.atomic import write_text
     from training.protocols.ablation_study import find_study, run_study
 
@@ -51,15 +52,21 @@ def _run(options):
     configs = _configs(study, options)
     given = (options.few_shot_dataset, options.few_shot_train_split, options.few_shot_test_split)
     usual = ablation_base.FEW_SHOT[options.scale]
-    few_shot_task = tuple(a or b for a, b in zip(given, usual, strict=True))
+    few_shot_set, *few_shot_splits = (a or b for a, b in zip(given, usual, strict=True))
+    data_dirs = {config.dataset: config.data_dir for config in configs.values()}
+    datasets = {name: open_dataset(name, data_dir) for name, data_dir in data_dirs.items()}
+    if few_shot_set not in datasets:
+        datasets[few_shot_set] = open_dataset(few_shot_set, options.data_dir)
 
     import_tensorflow()
+    from training.evaluators.few_shot import open_task
     from training.protocols.ablation_figures import study_figure
     from training.protocols.ablation_tables import every_score, study_table
     from training.reporting.png_figure import write_png
 
     workdir = options.workdir
-    scores = run_study(study, configs, workdir, few_shot_task, seeds=options.seeds)
+    task = open_task(datasets[few_shot_set], *few_shot_splits)
+    scores = run_study(study, configs, workdir, datasets, task, seeds=options.seeds)
     table = study_table(study.title, scores, study.paper)
     write_text(workdir / "results.csv", every_score(scores).csv())
     write_text(workdir / "results.md", table.markdown())

@@ -8,6 +8,7 @@ Draws the paper's pictures of a model, and writes the numbers behind each as CSV
   position_similarity  cosine similarity of the position embeddings         Figures 7 and 9
   reconstruction       predicted patches, of a model trained by masked patch prediction
 
+  python -m training analyze runs/birds --output=analysis
   python -m training analyze runs/finetune --images photos/ --output=analysis
   python -m training analyze runs/finetune --dataset=cifar10 --data_dir=DIR --output=analysis
   python -m training analyze ViT-B_16.npz --model=ViT-B/16 --images cat.jpg --output=analysis
@@ -16,8 +17,9 @@ Draws the paper's pictures of a model, and writes the numbers behind each as CSV
 import itertools
 import sys
 
-from training.command_options import CommandParser
+from training.command_options import CommandParser, own_data
 from training.exit_status import command_main
+from training.io.local_path import any_path
 from training.io.quiet_tensorflow import import_tensorflow
 
 
@@ -26,7 +28,7 @@ def _parser():
     parser.add_source()
     parser.add_argument("--images", nargs="+", default=[], help="image files, or folders of them")
     parser.add_dataset(several=False)
-    parser.add_argument("--split", default="test", help="of the data set; default test")
+    parser.add_argument("--split", help="default test, or what the run held out")
     parser.add_argument("--count", type=int, default=128, help="images to take; default 128")
     parser.add_argument("--shown", type=int, default=16, help="images in the picture of rollouts")
     parser.add_argument("--blur", type=float, default=0.0, help="radius that smooths rollouts")
@@ -56,22 +58,34 @@ def _analyze(options):
 
 
 def _images(options, preprocess):
-    """Returns (images, height, width, 3) of --dataset or --images, or None."""
+    """Returns (images, height, width, 3) of --dataset, --images or the run's data, or None."""
+    from training import data
+
     if options.dataset:
-        import numpy as np
-
-        from training.data.load_dataset import load_dataset
-
-        examples = load_dataset(
-            options.dataset, options.split, preprocess=preprocess, data_dir=options.data_dir
+        return _images_of(
+            data.open(options.dataset, options.split or "test", options.data_dir),
+            preprocess,
+            options,
         )
-        images = itertools.islice(examples.as_numpy_iterator(), options.count)
-        return np.stack([example["image"] for example in images])
     if options.images:
         from training.io.image_files import list_images, read_images
 
         return read_images(list_images(options.images)[: options.count], preprocess)
+    if (any_path(options.source) / "config.json").is_file():
+        dataset, config = own_data(options.source, options.data_dir)
+        split = options.split or config["eval_split"] or config["train_split"]
+        return _images_of(dataset.split(split), preprocess, options)
     return None
+
+
+def _images_of(split, preprocess, options):
+    import numpy as np
+
+    from training.data.pipeline import plain_dataset
+
+    examples = plain_dataset(split, split.preprocess(preprocess))
+    images = itertools.islice(examples.as_numpy_iterator(), options.count)
+    return np.stack([example["image"] for example in images])
 
 
 main = command_main(_parser, _analyze)

@@ -1,14 +1,17 @@
 """`python -m training data`: lists, checks, prepares and indexes data sets."""
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 
 from training.command_options import CommandParser, as_called
-from training.data import check_dataset, tfds_folder
-from training.data.dataset_spec import DatasetSpec
-from training.data.known_datasets import DATASETS
-from training.data.prepare_dataset import prepare
+from training.data import Dataset, check_dataset, open_dataset, tfds_folder
+from training.data.prepare import prepare, prepare_photos
+from training.data.registry import DATASETS, DatasetSpec
+from training.data.splits import HELD_OUT_FIFTH
+from training.errors import UsageError
 from training.exit_status import command_main
+from training.io.quiet_tensorflow import import_tensorflow
 from training.reporting.table import Table
 
 
@@ -29,21 +32,23 @@ def list_command(data_dir: str | None = None) -> int:
 
 def check_command(name: str, data_dir: str | None = None, every_image: bool = False) -> int:
     """Prints what a check of the data set finds; returns 1 if something is wrong, else 0."""
-    found = check_dataset.check(name, data_dir, every_image)
-    if found.location:
-        print(f"{name}: {found.location}")
-    for split, size in found.spec.sizes.items():
+    dataset = open_dataset(name, data_dir)
+    prepared = dataset.prepared
+    if prepared:
+        print(f"{name}: {prepared.name} {prepared.version} in {prepared.directory}")
+    found = check_dataset.check(dataset, every_image)
+    for split, size in dataset.spec.sizes.items():
         print(f"  {split}: {size:,} examples")
+    _show_classes(dataset)
     print(
-        f"  {found.spec.num_classes:,} classes, {len(found.classes)} of them among the images "
-        "decoded"
+        f"  {dataset.num_classes:,} classes, {len(found.classes)} of them among the images decoded"
     )
     for problem in found.problems:
         print(f"  problem: {problem}")
     failed, tried = len(found.unreadable), found.tried
     count = f"{tried - failed} of {tried}" if failed else str(tried)
     print(f"  {count} images decoded: {'see above' if found.problems else 'all well'}")
-    left = sum(found.spec.sizes.values()) - tried
+    left = sum(dataset.spec.sizes.values()) - tried
     if left:
         print(f"  {left:,} images not looked at: --all decodes every one")
     return 1 if found.problems else 0
@@ -59,8 +64,6 @@ def prepare_command(
 ) -> int:
     """Downloads and writes the data set, or writes photos as one, then checks it."""
     if as_name or name.startswith("csv:"):
-        from training.data.prepare_photos import prepare_photos
-
         name = prepare_photos(name, as_name, data_dir, num_shards, beam)
         print(f"Written as {name}")
     else:
@@ -70,11 +73,39 @@ def prepare_command(
 
 def index_command(name: str, data_dir: str | None = None) -> int:
     """Writes beside the files of a data set where their records begin."""
-    from training.data import record_index
+    prepared = open_dataset(name, data_dir).prepared
+    if prepared is None:
+        raise UsageError(f"Expected a prepared data set. Received: {name}, which needs no index.")
+    if prepared.file_format != "tfrecord":
+        raise UsageError(
+            f"Expected TFRecord files. {prepared.directory} holds {prepared.file_format}, which "
+            "needs no index."
+        )
+    import_tensorflow()
+    import tensorflow_datasets as tfds
 
-    count = record_index.write_index(name, data_dir)
-    print(f"Wrote the index of {count} files of {name} beside them")
+    from training.data.records import write_index
+
+    splits = tfds.builder_from_directory(prepared.directory).info.splits.values()
+    paths = [str(path) for split in splits for path in split.filepaths]
+    write_index(paths)
+    print(f"Wrote the index of {len(paths)} files of {name} beside them")
     return 0
+
+
+def _show_classes(dataset: Dataset) -> None:
+    """Prints a table of the photos of each class, and those that `own_photos` holds out."""
+    if dataset.photos is None:
+        return
+    splits = {name: dataset.photos.splits[name] for name in dataset.photos.splits}
+    if list(splits) == ["train"]:
+        splits = {part: dataset.split(part).photos for part in HELD_OUT_FIFTH}
+    counts = [Counter(photo.label for photo in photos) for photos in splits.values()]
+    rows = [
+        (name, *(str(count[label]) for count in counts))
+        for label, name in enumerate(dataset.photos.class_names)
+    ]
+    Table(("class", *splits), rows).show()
 
 
 def _state(spec: DatasetSpec, data_dir: str | None) -> str:

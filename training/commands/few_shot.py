@@ -5,11 +5,14 @@ choices of them, and reports its accuracy on the test split. Nothing is trained.
 computed once for each model, data set and preprocessing, and kept on disk.
 
   python -m training few_shot runs/pretrain --dataset=cifar10 --data_dir=DIR
+  python -m training few_shot runs/birds
+
+Without --dataset, a run is scored on its own data: its training split and what it held out.
 """
 
 import sys
 
-from training.command_options import CommandParser, list_of
+from training.command_options import CommandParser, list_of, own_data
 from training.evaluators import least_squares
 from training.exit_status import command_main
 from training.io.quiet_tensorflow import import_tensorflow
@@ -18,9 +21,11 @@ from training.io.quiet_tensorflow import import_tensorflow
 def _parser():
     parser = CommandParser("python -m training few_shot", __doc__)
     parser.add_source()
-    parser.add_dataset()
-    parser.add_argument("--train_split", help="where examples are chosen; default train")
-    parser.add_argument("--test_split", help="what is classified; default test")
+    parser.add_dataset(required=False)
+    parser.add_argument(
+        "--train_split", help="where examples are chosen; default train, or the run's"
+    )
+    parser.add_argument("--test_split", help="what is classified; default test, or the run's")
     parser.add_argument("--shots", type=list_of(int), default=least_squares.SHOTS)
     parser.add_argument("--seeds", type=list_of(int), default=least_squares.SEEDS)
     parser.add_argument(
@@ -52,11 +57,13 @@ _penalties.__name__ = "penalty"
 
 def _evaluate(options):
     import_tensorflow()
-    from training.evaluators import features, few_shot, frozen_model
+    from training.evaluators import few_shot, frozen_model
     from training.io.atomic import write_text
+    from training.io.cache import cache_folder
     from training.reporting.table import Table
 
-    cache = options.cache_dir or features.default_directory()
+    cache = options.cache_dir or cache_folder("features")
+    tasks = _tasks(options)
     trained = frozen_model.load_frozen(
         options.source, name=options.model, image_size=options.image_size, layer=options.layer
     )
@@ -68,14 +75,12 @@ def _evaluate(options):
         pixels = frozen_model.raw_pixels()
         candidates.append((pixels, pixels.preprocess))
     results = {}
-    for dataset in options.dataset:
-        task = few_shot.task(dataset, options.train_split, options.test_split)
+    for task in tasks:
         for model, preprocess in candidates:
-            results[dataset, model.name] = few_shot.evaluate(
+            results[task.name, model.name] = few_shot.evaluate(
                 model,
                 task,
                 preprocess=preprocess,
-                data_dir=options.data_dir,
                 batch_size=options.batch_size,
                 cache=cache,
                 progress=True,
@@ -95,6 +100,18 @@ def _evaluate(options):
         every = Table(("dataset", "model", "shots", "seed", "l2", "accuracy"), rows)
         write_text(options.output / "few_shot.md", table.markdown())
         write_text(options.output / "few_shot.csv", every.csv())
+
+
+def _tasks(options):
+    from training.data import open_dataset
+    from training.evaluators.few_shot import open_task
+
+    given = options.train_split, options.test_split
+    if not options.dataset:
+        dataset, config = own_data(options.source, options.data_dir)
+        own = config["train_split"], config["eval_split"]
+        return [open_task(dataset, *(a or b for a, b in zip(given, own, strict=True)))]
+    return [open_task(open_dataset(name, options.data_dir), *given) for name in options.dataset]
 
 
 main = command_main(_parser, _evaluate)

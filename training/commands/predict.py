@@ -6,7 +6,10 @@ upright, and prepared as in the model's evaluation. One that cannot be read is n
 
   python -m training predict runs/birds photo.jpg
   python -m training predict runs/birds photos/ --output=predictions.html
+  python -m training predict runs/birds
   python -m training predict augreg/B_16-imagenet2012 cat.jpg --json
+
+Without photos, a run that was trained on a folder predicts what it held out of it.
 
 Of a million photos, or of a data set, --shards=DIR writes Parquet files. Where it was stopped, the
 same command goes on.
@@ -21,7 +24,8 @@ import logging
 import sys
 from collections.abc import Iterable
 
-from training.command_options import CommandParser
+from training.command_options import CommandParser, own_data
+from training.data.photo_sets import photo_path
 from training.errors import UsageError
 from training.exit_status import command_main
 from training.io.local_path import any_path, is_remote
@@ -68,7 +72,9 @@ def _parser():
         help="write what the head is put on too, at the price of a second pass",
     )
     sharded.add_argument("--dataset", metavar="NAME", help="a data set in place of photos")
-    sharded.add_argument("--split", default="test", help="of the data set; default test")
+    sharded.add_argument(
+        "--split", help="of the data set; default test, or what the run held out of its own"
+    )
     parser.add_data_dir()
     clustered = parser.add_argument_group("on many machines, with --shards")
     clustered.add_argument(
@@ -86,8 +92,10 @@ def _parser():
 
 
 def _check(options):
-    if bool(options.photos) == bool(options.dataset):
+    if options.photos and options.dataset:
         raise UsageError("Expected either PHOTO… or --dataset=NAME.")
+    if not (options.photos or options.dataset):
+        _choose_own_data(options)
     if options.dataset and not options.shards:
         raise UsageError("Expected --shards=DIR, where the predictions of a data set are written.")
     if options.representation and not options.shards:
@@ -109,6 +117,24 @@ def _check(options):
             "Expected --num_classes with --model: a checkpoint's head is loaded if it is known "
             "how many classes it has, 1000 for ImageNet's."
         )
+
+
+def _choose_own_data(options):
+    """Fills in what a run held out of its own data: a data set for shards, else its photos."""
+    if not (any_path(options.source) / "config.json").is_file():
+        raise UsageError("Expected either PHOTO… or --dataset=NAME.")
+    dataset, config = own_data(options.source, options.data_dir)
+    text = options.split or config["eval_split"] or config["train_split"]
+    if options.shards:
+        options.dataset, options.split = dataset.name, text
+        options.data_dir = options.data_dir or config["data_dir"]
+    else:
+        split = dataset.split(text)
+        if not split.photos:
+            raise UsageError(
+                f"Expected PHOTO…, or --shards=DIR for what the run held out of {dataset.name}."
+            )
+        options.photos = [photo_path(dataset.place, photo.path) for photo in split.photos]
 
 
 def _predict(options):
@@ -178,7 +204,7 @@ def _write_shards(options, tensorflow):
         directory=str(options.shards if is_remote(options.shards) else options.shards.absolute()),
         photos=[str(file) for file in list_images(options.photos or ())],
         dataset=options.dataset or "",
-        split=options.split,
+        split=options.split or "test",
         data_dir=options.data_dir,
         checkpoint={
             "name": options.model,

@@ -40,27 +40,34 @@ def _parser():
 def _sweep(options):
     from training import config_command_line
     from training.configs.finetune import row_of_table_4
-    from training.data import dataset_lookup
+    from training.data import open_dataset
     from training.protocols.development_split import development_splits
 
     config = complete_config(config_command_line.load_config(options.config), options)
     if not config.eval_split:
         raise ValueError("Expected config.eval_split to name the test split. Received: ''.")
-    spec = dataset_lookup.get(config.dataset, config.data_dir or None)
-    development = development_splits(spec, config.train_split, options.development)
+    dataset = open_dataset(config.dataset, config.data_dir or None)
+    development = development_splits(dataset, config.train_split, options.development)
 
     import_tensorflow()
-    from training.protocols.learning_rate_sweep import score_further_test_sets, transfer
+    from training.protocols.learning_rate_sweep import (
+        FURTHER_TEST_SETS,
+        score_further_test_sets,
+        transfer,
+    )
     from training.protocols.sweep_report import published_results, sweep_table, write_sweep
 
+    names = FURTHER_TEST_SETS.get(config.dataset, ())
+    further_sets = [open_dataset(name, config.data_dir or None) for name in names]
     found = transfer(
         config,
         options.workdir,
+        dataset,
         rates=options.rates or row_of_table_4(config.dataset).base_lrs,
         seeds=options.seeds,
         development=development,
     )
-    further = score_further_test_sets(config, options.workdir, options.seeds)
+    further = score_further_test_sets(config, options.workdir, further_sets, options.seeds)
     table = sweep_table(found, published_results(config.model.name, config.dataset), further)
     write_sweep(found, table, options.workdir)
     table.show()

@@ -57,7 +57,7 @@ def _vtab(options):
 
     # Every config is made before any run, so that a wrong option ends the command at once.
     tasks = [(task, _config(options, task)) for task in vtab_suite.choose_tasks(options.tasks)]
-    missing = vtab_suite.missing(tasks)
+    opened, missing = vtab_suite.open_tasks(tasks)
     if missing:
         listing = "\n".join(missing.values())
         if not options.skip_missing:
@@ -66,13 +66,12 @@ def _vtab(options):
                 "Prepare it, choose others with --tasks, or leave these out with --skip_missing."
             )
         print(f"Left out, because their data is missing:\n{listing}")
-        tasks = [(task, config) for task, config in tasks if task.title not in missing]
-    if not tasks:
+    if not opened:
         raise UsageError("No task is left to run.")
 
     import_tensorflow()
     vtab_suite.run(
-        tasks,
+        opened,
         options.workdir,
         name=options.model or options.source,
         rates=options.rates or TABLE_4["vtab"].base_lrs,
@@ -80,8 +79,8 @@ def _vtab(options):
         one_rate=options.select == "suite",
     ).show()
     print(f"Written to {options.workdir}: vtab.md, vtab.csv, vtab.png")
-    if len(tasks) < len(TASKS):
-        print(f"{len(tasks)} of {len(TASKS)} tasks: the means are not comparable with Table 9's.")
+    if len(opened) < len(TASKS):
+        print(f"{len(opened)} of {len(TASKS)} tasks: the means are not comparable with Table 9's.")
 
 
 def _config(options, task):

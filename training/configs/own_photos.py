@@ -1,7 +1,7 @@
 """Your own photos, some dozens to some thousands: `--config=own_photos:FOLDER[,KEY=VALUE…]`.
 
-FOLDER holds one sub-folder of photos for each class. A fifth of them is held out for evaluation,
-unless there are folders train/ and test/ (or validation/, val/, dev/) above the classes.
+FOLDER holds one sub-folder of photos for each class. A fifth of each class is held out for
+evaluation, unless there are folders train/ and test/ (or validation/, val/, dev/) above the classes.
 
 Keys:
     model: what to start from: a published name such as `augreg/Ti_16`, which is downloaded, a run
@@ -22,6 +22,7 @@ from training import paper_tables
 from training.config_file_argument import parse_options
 from training.config_keys import default_config
 from training.configs import finetune
+from training.data.splits import HELD_OUT_FIFTH
 from training.io.local_path import any_path, is_remote
 from training.io.read_path import read_path
 
@@ -47,7 +48,7 @@ def get_config(arg: str = "") -> ConfigDict:
     config = default_config()
     config.dataset = f"folder:{path}"
     splits = [each for each in HELD_OUT if all(_is_folder(path / name) for name in ("train", each))]
-    config.train_split, config.eval_split = ("train", splits[0]) if splits else _shares()
+    config.train_split, config.eval_split = ("train", splits[0]) if splits else HELD_OUT_FIFTH
     config.batch_size = 32
     config.log_every_steps = 20
     config.eval_every_steps = 100
@@ -76,11 +77,6 @@ def _path_of(folder):
 
 def _is_folder(path):
     return read_path(path, path.is_dir)
-
-
-def _shares():
-    # Photos are in the order of a hash of their names, so that both shares hold every class.
-    return "train[:80%]", "train[80%:]"
 
 
 def _from_scratch(config):

@@ -4,18 +4,23 @@ They are kept under their index when they are first read, before anything random
 sees does not depend on what was read before it: a run that starts anywhere has the same bits.
 """
 
+import pathlib
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
 
-from training.data.free_memory import free_memory
-from training.data.random_access import Source
 from training.data.tracing import as_it_stands
 from training.errors import UsageError
 
+if TYPE_CHECKING:
+    from training.data.dataset import Split
+
 # Images whose mean size stands for all, and the part of the free memory that they may take.
 _SAMPLE, _PART = 64, 0.75
+_MEMINFO = pathlib.Path("/proc/meminfo")
+_CGROUP = pathlib.Path("/sys/fs/cgroup")
 
 # What an index becomes: its image, uint8 (height, width, channels), and its label, float32.
 Load = Callable[[], tuple[tf.Tensor, tf.Tensor]]
@@ -32,6 +37,10 @@ class DecodedImages:
         self._spec = spec
         unread = tf.constant([""] * len(spec))
         self._table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.string, unread)
+
+    def has(self, index: tf.Tensor) -> tf.Tensor:
+        """Returns whether the image at an int64 index has been loaded, bool."""
+        return tf.strings.length(self._table.lookup(index)[0]) > 0
 
     def get(self, index: tf.Tensor, load: Load) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the image and label at an int64 index, from `load` if they are not here yet."""
@@ -53,28 +62,51 @@ class DecodedImages:
         return tf.cond(tf.strings.length(kept[0]) == 0, first, again)
 
 
-def check_fits(source: Source, decode: Callable[[tf.Tensor], tf.Tensor]) -> None:
+def check_fits(split: "Split", decode: Callable[[tf.Tensor], tf.Tensor]) -> None:
     """Checks that the decoded images of a split find room in memory, from the size of some.
 
     Args:
-        source: the split.
+        split: that is cached.
         decode: maps an encoded image to its pixels.
 
     Raises:
         UsageError: if they do not.
     """
     free = free_memory()
-    indices = np.linspace(0, source.num_examples - 1, _SAMPLE).astype(np.int64)
+    indices = np.linspace(0, split.num_examples - 1, _SAMPLE).astype(np.int64)
 
     def size(index):
-        return tf.size(decode(source.read(index)["image"]), tf.int64)
+        return tf.size(decode(split.read(index)["image"]), tf.int64)
 
     sizes = tf.data.Dataset.from_tensor_slices(indices).map(as_it_stands(size)).ignore_errors()
     found = list(sizes.as_numpy_iterator())
-    wanted = float(np.mean(found)) * source.num_examples if found else 0.0
+    wanted = float(np.mean(found)) * split.num_examples if found else 0.0
     if free is not None and wanted > _PART * free:
         raise UsageError(
-            f"config.cache: the {source.num_examples} decoded images would take about "
+            f"config.cache: the {split.num_examples} decoded images would take about "
             f"{wanted / 1e9:.1f} GB. Expected at most {_PART:.0%} of the {free / 1e9:.1f} GB of "
             "memory that are free. Set config.cache=False, or shrink the images of the data set."
         )
+
+
+def free_memory() -> int | None:
+    """Returns the bytes of memory that are free for this process, or None off Linux.
+
+    The least of what the machine has and what its container may take (control groups, version 2).
+    """
+    if not _MEMINFO.is_file():
+        return None
+    free = 1024 * _fields(_MEMINFO)["MemAvailable:"]
+    try:
+        limit = int((_CGROUP / "memory.max").read_text())
+        held = int((_CGROUP / "memory.current").read_text())
+        # Files that the system keeps in memory make room for others.
+        held -= _fields(_CGROUP / "memory.stat")["inactive_file"]
+    except (OSError, ValueError):
+        return free  # no container, or one without a limit ("max")
+    return min(free, limit - held)
+
+
+def _fields(file: pathlib.Path) -> dict[str, int]:
+    rows = (line.split() for line in file.read_text().splitlines())
+    return {row[0]: int(row[1]) for row in rows}

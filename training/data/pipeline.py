@@ -1,53 +1,51 @@
 """Input pipelines that are pure functions of (seed, step).
 
-The order of the examples is a function of (seed, epoch), see `training.data.example_order`, and any
-example is read alone, see `training.data.tfrecords`. Position g = step · batch_size + i of the
-run therefore determines the example, its crop and its augmentation, whatever the number of
-hosts or workers, and a run starts at any step without reading what it skips.
+The order of the examples is a function of (seed, epoch), see `training.data.order`, and any
+example is read alone, see `training.data.records`. Position g = step · batch_size + i of the run
+therefore determines the example, its crop and its augmentation, whatever the number of hosts or
+workers, and a run starts at any step without reading what it skips.
 """
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from training.data import (
-    block_reads,
-    decoded_images,
-    evaluation_pass,
-    random_access,
-    unreadable_examples,
-)
-from training.data.example_order import example_order, order_in_pieces
+from training.data import decoded_images, unreadable_examples
+from training.data.order import example_order
 from training.data.preprocessing.operations.labels import one_hot
 from training.data.preprocessing.parser import parse
 from training.data.preprocessing.preprocess import Preprocess
-from training.data.skip_counter import SkipCounter
 from training.data.tracing import as_it_stands
+from training.data.unreadable_examples import SkipCounter
+
+if TYPE_CHECKING:
+    from training.data.dataset import Split
 
 _FOREVER = 2**62
 # That decode about as many images as one thread copies into batches.
 _CORES_PER_BATCH = 16
+# Requests that a store is sent at a time.
+_IN_FLIGHT = 256
+# In place of a record that is not read ahead; no record is empty.
+_UNREAD = ""
+# Neighbors that evaluation reads at a time, at most.
+_RUN = 256
 
 
 def train_dataset(
+    split: "Split",
+    preprocess: Preprocess,
     *,
-    name: str,
-    split: str,
-    preprocess: str,
     batch_size: int,
     seed: int,
-    num_classes: int | None = None,
-    data_dir: str | os.PathLike | None = None,
     start_step: int = 0,
     num_input_pipelines: int = 1,
     input_pipeline_id: int = 0,
     mixup_p: float = 0.0,
     on_error: str = "raise",
     skip_counter: SkipCounter | None = None,
-    shuffle: str = "full",
-    reduced_decoding: float = 0.0,
     cache: bool = False,
 ) -> tf.data.Dataset:
     """Returns the infinite training data of this worker.
@@ -58,55 +56,44 @@ def train_dataset(
     global batch. Every epoch visits every example once, in an order of its own.
 
     Args:
-        name: name of the data set, see `training.data.dataset_lookup`.
-        split: split text, such as "train[:98%]".
-        preprocess: text of operations, see `training.data.preprocessing.parser`.
+        split: that is trained on.
+        preprocess: of `split.preprocess`.
         batch_size: global batch size.
         seed: any integer; the same seed gives the same data.
-        num_classes: width of the labels; by default the data set's.
-        data_dir: folder of prepared data sets; empty or None is the default of TFDS.
         start_step: step to start at.
         num_input_pipelines: number of workers that share a batch; divides `batch_size`.
         input_pipeline_id: this worker, 0-based.
         mixup_p: parameter of mixup's Beta distribution, 0 for none.
         on_error: "raise", or "skip" to train on the next example in place of an unreadable one.
         skip_counter: counts what is skipped.
-        shuffle: how epochs are ordered, a name of `training.data.example_order.ORDERS`.
-        reduced_decoding: 0, or how many times the rows and columns wanted a JPEG keeps at least
-            that is decoded at a fraction of its size, see
-            `training.data.preprocessing.reduced_decoding`.
         cache: whether decoded images stay in memory, see `training.data.decoded_images`.
 
     Raises:
-        NotPreparedError: if the data set is not on disk; the message says how to get it.
-        ValueError: for arguments that do not fit together.
+        ValueError: for arguments that do not fit together, or damaged files.
         UsageError: if decoded images would not find room in memory.
     """
     share = _share(batch_size, num_input_pipelines, input_pipeline_id)
     skipped = unreadable_examples.counter_for(on_error, skip_counter)
-    source = random_access.open_source(name, split, data_dir)
-    process = source.preprocess(preprocess, reduced_decoding)
-    batch_operations = list(process.batch_operations)
+    batch_operations = list(preprocess.batch_operations)
     if mixup_p:
         batch_operations += parse(f"mixup({mixup_p})")
-    load = _loader(source, process, num_classes or source.spec.num_classes)
+    load, is_kept = _loader(split, preprocess), None
     if cache:
-        load = _cached(load, source, process)
+        load, is_kept = _cached(load, split, preprocess)
 
     def example(position, index, record=None):
         def prepare(one):
             def read():
                 if record is None:
-                    return source.record(one)
-                given = (one == index) & (record != block_reads.ALONE)
-                return tf.cond(given, lambda: record, lambda: source.record(one))
+                    return split.reader.record(one)
+                is_read = (one == index) & (record != _UNREAD)
+                return tf.cond(is_read, lambda: record, lambda: split.reader.record(one))
 
             image, encoded = load(one, read)
-            image = process(image, _seed(seed, position))
-            return {"image": image, "label": encoded["label"]}
+            return {"image": preprocess(image, _seed(seed, position)), "label": encoded["label"]}
 
         if skipped:
-            return unreadable_examples.load_or_next(prepare, index, source, skipped)
+            return unreadable_examples.load_or_next(prepare, index, split, skipped)
         return prepare(index)
 
     slots = list(range(share.start, share.stop))
@@ -115,13 +102,11 @@ def train_dataset(
         # first image belongs to another worker, so this worker reads it as well.
         slots = sorted({*slots, (share.start - 1) % batch_size})
     start = start_step * batch_size
-    order = (source.num_examples, seed, start, batch_size, slots, shuffle, num_input_pipelines)
-    if shuffle == "blocks" and source.records:
-        dataset = block_reads.with_records(order_in_pieces(*order), source)
-    else:
-        dataset = example_order(*order)
+    dataset = example_order(split.num_examples, seed, start, batch_size, slots)
+    if split.reader.remote:
+        dataset = _read_ahead(dataset, split, is_kept, bool(skipped))
     dataset = _map(dataset, example)
-    _check_static(dataset.element_spec["image"].shape, preprocess)
+    _check_static(dataset.element_spec["image"].shape, preprocess.text)
     dataset = _batch(dataset, len(slots))
     if batch_operations:
         steps = tf.data.Dataset.range(start_step, _FOREVER)
@@ -135,18 +120,14 @@ def train_dataset(
 
 
 def eval_dataset(
+    split: "Split",
+    preprocess: Preprocess,
     *,
-    name: str,
-    split: str,
-    preprocess: str,
     batch_size: int,
-    num_classes: int | None = None,
-    data_dir: str | os.PathLike | None = None,
     num_input_pipelines: int = 1,
     input_pipeline_id: int = 0,
     on_error: str = "raise",
     skip_counter: SkipCounter | None = None,
-    reduced_decoding: float = 0.0,
 ) -> tf.data.Dataset:
     """Returns one pass over a split in its stored order, in batches of one static shape.
 
@@ -156,30 +137,30 @@ def eval_dataset(
     `on_error="skip"`, on unreadable ones, so its sum is the number of images to divide by.
     Every worker yields the same number of batches.
 
-    Random operations draw from fixed seeds. For the other arguments see `train_dataset`.
+    Random operations draw from fixed seeds. For the arguments see `train_dataset`.
     """
     share = _share(batch_size, num_input_pipelines, input_pipeline_id)
     skipped = unreadable_examples.counter_for(on_error, skip_counter)
-    source = random_access.open_source(name, split, data_dir)
-    process = source.preprocess(preprocess, reduced_decoding)
-    if process.batch_operations:
-        raise ValueError(f"Expected no mixup in evaluation. Received: {preprocess!r}.")
-    load = _loader(source, process, num_classes or source.spec.num_classes)
+    if preprocess.batch_operations:
+        raise ValueError(f"Expected no mixup in evaluation. Received: {preprocess.text!r}.")
+    load = _loader(split, preprocess)
 
     def prepare(index, *record):
-        image, encoded = load(index, lambda: record[0] if record else source.record(index))
-        return {"image": process(image, _seed(0, index)), **encoded}
+        image, encoded = load(index, lambda: record[0] if record else split.reader.record(index))
+        return {"image": preprocess(image, _seed(0, index)), **encoded}
 
-    dataset = evaluation_pass.indices(source.num_examples, batch_size, share)
-    if source.stream and not skipped:
-        runs = evaluation_pass.runs(source.num_examples, batch_size, share)
-        dataset = tf.data.Dataset.zip(dataset, source.stream(runs))
+    runs = _runs(split.num_examples, batch_size, share)
+    dataset = runs.flat_map(
+        as_it_stands(lambda first, count: tf.data.Dataset.range(first, first + count))
+    )
+    if split.reader.stream and not skipped:
+        dataset = tf.data.Dataset.zip(dataset, split.reader.stream(runs))
     spec = _map(dataset, prepare).element_spec
-    _check_static(spec["image"].shape, preprocess)
+    _check_static(spec["image"].shape, preprocess.text)
     blank = tf.nest.map_structure(lambda leaf: tf.zeros(leaf.shape, leaf.dtype), spec)
 
     def readable(index):
-        return unreadable_examples.load_or_blank(prepare, index, blank, source, skipped)[1]
+        return unreadable_examples.load_or_blank(prepare, index, blank, split, skipped)[1]
 
     def masked(batch):
         # Padding and what cannot be read have no label either.
@@ -188,14 +169,83 @@ def eval_dataset(
 
     dataset = _map(dataset, readable if skipped else prepare)
     dataset = dataset.concatenate(tf.data.Dataset.from_tensors(blank).repeat(len(share)))
-    batches = -(-source.num_examples // batch_size)
+    batches = -(-split.num_examples // batch_size)
     dataset = _batch(dataset, len(share)).take(batches)
     return _finish(_map(dataset, masked))
+
+
+def plain_dataset(
+    split: "Split",
+    preprocess: Preprocess,
+    *,
+    one_hot: bool = False,
+    batch_size: int | None = None,
+    with_ids: bool = False,
+    on_error: str = "raise",
+    skip_counter: SkipCounter | None = None,
+) -> tf.data.Dataset:
+    """Returns one pass over a split in its stored order, `{"image", "label"}`, without padding.
+
+    Args:
+        split: that is read.
+        preprocess: of `split.preprocess`.
+        one_hot: labels as float32 (num_classes,) rather than int64 classes. Data sets whose
+            images have several labels always give the former.
+        batch_size: size of batches, the last of which may be smaller; None for no batches.
+        with_ids: also yield "id", the example's identity in TFDS's notation or its path.
+        on_error: "raise", or "skip" to leave unreadable images out.
+        skip_counter: counts what is left out.
+
+    Raises:
+        ValueError: for operations on batches, or a wrong `on_error`.
+    """
+    skipped = unreadable_examples.counter_for(on_error, skip_counter)
+    if preprocess.batch_operations:
+        raise ValueError(f"Expected no mixup outside training. Received: {preprocess.text!r}.")
+    encode = _encoder(split, preprocess)
+
+    def load(index):
+        example = split.read(index)
+        label = example["label"]
+        if preprocess.label_operations or one_hot or label.shape.rank == 1:
+            label = encode(label)
+        out = {"image": preprocess(example["image"], tf.stack([0, index])), "label": label}
+        return {**out, "id": example["id"]} if with_ids else out
+
+    dataset = tf.data.Dataset.range(split.num_examples)
+    if skipped:
+        blank = tf.nest.map_structure(
+            lambda spec: tf.zeros([size or 0 for size in spec.shape], spec.dtype),
+            dataset.map(as_it_stands(load)).element_spec,
+        )
+        dataset = _map(
+            dataset,
+            lambda index: unreadable_examples.load_or_blank(load, index, blank, split, skipped),
+        )
+        dataset = dataset.filter(lambda mask, _: mask > 0).map(lambda _, example: example)
+    else:
+        dataset = _map(dataset, load)
+    if batch_size:
+        dataset = dataset.batch(batch_size)
+    return dataset.prefetch(tf.data.AUTOTUNE)
 
 
 def batches_at_once(cores: int) -> int:
     """Returns how many batches a host of so many cores fills at the same time."""
     return max(1, cores // _CORES_PER_BATCH)
+
+
+def _runs(num_examples: int, batch_size: int, share: range) -> tf.data.Dataset:
+    """Returns (first index, count), int64, of the runs of neighbors that a worker evaluates."""
+    if len(share) == batch_size:
+        batch_size, share = num_examples, range(num_examples)
+
+    def of_batch(batch):
+        end = tf.minimum(batch + share.stop, num_examples)
+        firsts = tf.data.Dataset.range(batch + share.start, end, _RUN)
+        return firsts.map(as_it_stands(lambda first: (first, tf.minimum(end - first, _RUN))))
+
+    return tf.data.Dataset.range(0, num_examples, batch_size).flat_map(as_it_stands(of_batch))
 
 
 def _batch(dataset: tf.data.Dataset, size: int) -> tf.data.Dataset:
@@ -224,41 +274,69 @@ def _seed(seed: int, number) -> tf.Tensor:
     return tf.stack([tf.constant(seed, tf.int64), tf.cast(number, tf.int64)])
 
 
-def _loader(source: random_access.Source, process: Preprocess, num_classes: int):
-    """Returns a function from an index, and one that reads it, to its image and encoded labels."""
-    encoders = [op.apply for op in process.label_operations]
-    encoders = encoders or [one_hot(num_classes)]
+def _encoder(split, preprocess):
+    encoders = [op.apply for op in preprocess.label_operations]
+    encoders = encoders or [one_hot(split.dataset.num_classes)]
 
     def encode(label):
         for encoder in encoders:
             label = encoder(label)
         return label
 
+    return encode
+
+
+def _loader(split, preprocess):
+    """Returns a function from an index, and one that reads it, to its image and encoded labels."""
+    encode = _encoder(split, preprocess)
+
     def load(index, read):
-        example = source.parse(read(), index)
+        example = split.reader.parse(read(), index)
         kept = {key: value for key, value in example.items() if key not in ("image", "id")}
         return example["image"], {key: encode(value) for key, value in kept.items()}
 
     return load
 
 
-def _cached(load, source: random_access.Source, process: Preprocess):
-    """Returns the same function, but of decoded images that are loaded once."""
-    decoded_images.check_fits(source, process.decoded)
+def _read_ahead(order, split, is_kept, tolerant):
+    """Adds the record to (position, index): `_UNREAD` if kept in memory or, if tolerant, damaged."""
+
+    def record(index):
+        if not tolerant:
+            return split.reader.record(index)
+        one = tf.data.Dataset.from_tensors(index).map(as_it_stands(split.reader.record))
+        unread = tf.data.Dataset.from_tensors(_UNREAD)
+        return one.ignore_errors().concatenate(unread).take(1).get_single_element()
+
+    def read(position, index):
+        if is_kept is None:
+            return position, index, record(index)
+        known = tf.cond(is_kept(index), lambda: tf.constant(_UNREAD), lambda: record(index))
+        return position, index, known
+
+    return order.map(
+        as_it_stands(read), num_parallel_calls=_IN_FLIGHT, use_unbounded_threadpool=True
+    )
+
+
+def _cached(load, split, preprocess):
+    """Returns the same function, but of decoded images that are loaded once, and whether it has."""
+    decoded_images.check_fits(split, preprocess.decoded)
 
     def decoded(index, read):
         image, encoded = load(index, read)
-        return process.decoded(image), encoded["label"]
+        return preprocess.decoded(image), encoded["label"]
 
     one = tf.data.Dataset.range(1)
-    spec = _map(one, lambda index: decoded(index, lambda: source.record(index))).element_spec
+    record = split.reader.record
+    spec = _map(one, lambda index: decoded(index, lambda: record(index))).element_spec
     images = decoded_images.DecodedImages(spec)
 
     def from_memory(index, read):
         image, label = images.get(index, lambda: decoded(index, read))
         return image, {"label": label}
 
-    return from_memory
+    return from_memory, images.has
 
 
 def _blend(batch, operations, seed, size: int, partner_first: bool):

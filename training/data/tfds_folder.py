@@ -16,6 +16,7 @@ from training.io.text_lines import read_text
 
 # Key of the metadata of a set whose photos are turned as their EXIF orientation says.
 UPRIGHT = "upright"
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 class NotPreparedError(FileNotFoundError):
@@ -116,23 +117,43 @@ def read(directory: pathlib.Path) -> Prepared:
                 for split in info.get("splits", ())
             },
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except _DAMAGE as error:
         raise ValueError(
             f"Expected the description of a data set. {file} is damaged "
             f"({type(error).__name__}: {error}). Prepare the data set again."
         ) from error
 
 
-def class_names(directory: pathlib.Path, label: str = "label") -> tuple[str, ...] | None:
-    """Returns the names of the classes of the feature `label` if its builder recorded them."""
-    file = directory / f"{label}.labels.txt"
-    if not read_path(file, file.is_file):
-        return None
-    return tuple(read_text(file).splitlines())
+def label_facts(found: Prepared) -> tuple[int, tuple[str, ...] | None]:
+    """Returns the number of classes of the feature `label`, and their names if recorded.
+
+    Raises:
+        ValueError: if the data set has no images with such labels, or is damaged.
+    """
+    file = found.directory / "features.json"
+    try:
+        members = json.loads(read_text(file)).get("featuresDict", {}).get("features", {})
+        label = members.get("label", {})
+        label = label.get("sequence", {}).get("feature", label)
+        num_classes = int(label["classLabel"]["numClasses"]) if "classLabel" in label else 0
+    except _DAMAGE as error:
+        raise ValueError(
+            f"Expected the features of a data set. {file} is damaged ({type(error).__name__}: "
+            f"{error}). Prepare the data set again."
+        ) from error
+    if "image" not in members or num_classes < 1:
+        raise ValueError(
+            f"Expected {found.name} to have the features `image` and `label` (a ClassLabel or a "
+            f"sequence of them). Found: {', '.join(members)}."
+        )
+    names = found.directory / "label.labels.txt"
+    if not read_path(names, names.is_file):
+        return num_classes, None
+    return num_classes, tuple(read_text(names).splitlines())
 
 
 def holds_photos(directory: pathlib.Path) -> bool:
-    """Whether `training.data.prepare_photos` wrote the data set prepared in `directory`."""
+    """Whether `training.data.prepare` wrote the data set prepared in `directory`."""
     file = directory / "metadata.json"
     return read_path(file, file.is_file) and UPRIGHT in json.loads(read_text(file))
 

@@ -6,7 +6,8 @@ from typing import Protocol
 import keras
 from ml_collections import ConfigDict
 
-from training.data.skip_counter import SkipCounter
+from training.data import Dataset
+from training.data.unreadable_examples import SkipCounter
 from training.engines.base import Engine
 
 
@@ -14,7 +15,7 @@ class Evaluator(Protocol):
     """Yields the values of some metrics for a model as it is at that moment.
 
     The constructor checks what `run` needs, at once and not in the middle of training. To add one,
-    write its class in a file of its own here, with a `from_config`, and name it in
+    write its class in a file of its own here, with a `from_config`, and call that in
     `create_evaluators`.
 
     Attributes:
@@ -36,7 +37,11 @@ class Evaluator(Protocol):
 
 
 def create_evaluators(
-    config: ConfigDict, engine: Engine, loss: keras.losses.Loss, skip_counter: SkipCounter
+    config: ConfigDict,
+    engine: Engine,
+    loss: keras.losses.Loss,
+    dataset: Dataset,
+    skip_counter: SkipCounter,
 ) -> list[Evaluator]:
     """Returns the evaluators that a complete config asks for.
 
@@ -44,6 +49,7 @@ def create_evaluators(
         config: complete.
         engine: built.
         loss: that is evaluated along with the accuracies.
+        dataset: `config.dataset`, open.
         skip_counter: counts the images that cannot be read.
 
     Raises:
@@ -52,8 +58,10 @@ def create_evaluators(
     from training.evaluators.classification import ClassificationEvaluator
     from training.evaluators.few_shot import FewShotEvaluator
 
-    made = (
-        kind.from_config(config, engine, loss, skip_counter)
-        for kind in (ClassificationEvaluator, FewShotEvaluator)
-    )
-    return [evaluator for evaluator in made if evaluator is not None]
+    found: list[Evaluator] = []
+    if config.eval_split:
+        split = dataset.split(config.eval_split)
+        found.append(ClassificationEvaluator.from_config(config, engine, loss, split, skip_counter))
+    if config.few_shot.datasets:
+        found.append(FewShotEvaluator.from_config(config, dataset))
+    return found

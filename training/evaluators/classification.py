@@ -1,13 +1,15 @@
 """Classification accuracy and loss of a model on every image of a split."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import keras
 import numpy as np
 from ml_collections import ConfigDict
 
-from training.data.skip_counter import SkipCounter
+from training.data import Split
+from training.data.unreadable_examples import SkipCounter
 from training.engines.base import Engine, MakeDataset, PrepareImages
+from training.errors import UsageError
 from training.evaluators import accuracy_metrics
 from training.evaluators.frozen_model import inference_function
 
@@ -51,31 +53,24 @@ class ClassificationEvaluator:
         config: ConfigDict,
         engine: Engine,
         loss: keras.losses.Loss,
+        split: Split,
         skip_counter: SkipCounter,
-    ) -> "ClassificationEvaluator | None":
-        """Returns the evaluator of `config.eval_split`, or None without such a split."""
-        if not config.eval_split:
-            return None
-        from training.data import pipeline
-        from training.data.preprocessing.preprocess import Preprocess
+    ) -> "ClassificationEvaluator":
+        """Returns the evaluator of `config.eval_split`, open."""
+        preprocess = split.preprocess(config.eval_preprocess, config.reduced_decoding.eval)
 
         def make_dataset(num_input_pipelines, input_pipeline_id):
-            return pipeline.eval_dataset(
-                name=config.dataset,
-                split=config.eval_split,
-                preprocess=config.eval_preprocess,
+            return split.evaluate(
+                preprocess,
                 batch_size=config.eval_batch_size,
-                data_dir=config.data_dir or None,
                 num_input_pipelines=num_input_pipelines,
                 input_pipeline_id=input_pipeline_id,
                 on_error=config.on_error,
                 skip_counter=skip_counter,
-                reduced_decoding=config.reduced_decoding.eval,
             )
 
-        prepare_images = Preprocess(config.eval_preprocess).on_device
         every_steps = config.eval_every_steps
-        return cls(engine, loss, make_dataset, prepare_images, every_steps=every_steps)
+        return cls(engine, loss, make_dataset, preprocess.on_device, every_steps=every_steps)
 
     def run(self, model: keras.Model) -> Iterator[tuple[str, float]]:
         """Yields the metrics of the engine's `model`, equal in all processes."""
@@ -84,7 +79,11 @@ class ClassificationEvaluator:
 
 
 def evaluate(
-    model: Callable, dataset: Iterable[Mapping], *, loss: str = "softmax"
+    model: Callable,
+    dataset: Iterable[Mapping],
+    *,
+    loss: str = "softmax",
+    classes: Sequence[int] | None = None,
 ) -> dict[str, int | float | np.ndarray]:
     """Returns the accuracy of a model of any kind on every image of a data set.
 
@@ -94,6 +93,7 @@ def evaluate(
         dataset: batches of `{"image", "label", "mask"}`; label (batch, classes), positive at each
             label of the image; mask (batch,), 0 for padding, may be absent.
         loss: `"softmax"` or `"sigmoid"`.
+        classes: of `class_order`: the output of the model for each class of the labels.
 
     Returns:
         `count`, the number of images; `top1`, `top5` and the mean `loss`; `confusion`, (classes,
@@ -102,5 +102,39 @@ def evaluate(
     predict = inference_function(model)
     counted = accuracy_metrics.ClassificationMetrics(loss)
     for batch in dataset:
-        counted.update(predict(batch["image"]), batch["label"], batch.get("mask"))
+        logits = predict(batch["image"])
+        if classes is not None:
+            logits = logits[:, classes]
+        counted.update(logits, batch["label"], batch.get("mask"))
     return counted.result()
+
+
+def class_order(
+    of_model: Sequence[str] | None, of_data: Sequence[str] | None, name: str
+) -> list[int] | None:
+    """Returns which output of a model stands for each class of data; None for all in their order.
+
+    Args:
+        of_model: names of the model's classes, or None where they are not known.
+        of_data: names of the data's.
+        name: of the data.
+
+    Raises:
+        UsageError: if the classes are not the same.
+    """
+    if not of_model or not of_data or list(of_model) == list(of_data):
+        return None
+    if sorted(of_model) != sorted(of_data):
+        raise UsageError(
+            f"Expected {name} to have the model's {len(of_model)} classes, "
+            f"{_shown(of_model, of_data)}. Found {len(of_data)}, {_shown(of_data, of_model)}. "
+            "Rename its classes, or evaluate a model that was trained on them."
+        )
+    outputs = {each: output for output, each in enumerate(of_model)}
+    return [outputs[each] for each in of_data]
+
+
+def _shown(names, others):
+    """Returns some of the names, those first that the others lack."""
+    ordered = sorted(names, key=lambda name: name in others)
+    return ", ".join(ordered[:5]) + (", …" if len(ordered) > 5 else "")

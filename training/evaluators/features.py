@@ -12,12 +12,6 @@ from keras_vit.checkpoints.array_files import DAMAGE
 from training.io.atomic import whole_file
 
 
-def default_directory() -> pathlib.Path:
-    """Returns where features are kept: `$XDG_CACHE_HOME/keras-vit/features`."""
-    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    return pathlib.Path(cache) / "keras-vit" / "features"
-
-
 def extract(function: Callable, dataset: Iterable[Mapping]) -> tuple[np.ndarray, np.ndarray]:
     """Returns the features and labels of every image that is not padding.
 

@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 import keras
 from ml_collections import ConfigDict
 
-from training.data import dataset_lookup, known_datasets
-from training.data.skip_counter import SkipCounter
-from training.engines.base import Engine
+from training.data import Dataset, Split, open_dataset
 from training.evaluators import features, least_squares
 from training.evaluators.frozen_model import FrozenModel, freeze
 from training.io.track import track
@@ -23,17 +21,27 @@ SPLITS = {
 
 
 class Task(NamedTuple):
-    """A data set, the split that examples are chosen from and the one that is classified."""
+    """The split that examples are chosen from and the one that is classified."""
 
-    dataset: str
-    train_split: str
-    test_split: str
+    train: Split
+    test: Split
+
+    @property
+    def name(self) -> str:
+        """Of the data set."""
+        return self.train.dataset.name
 
 
-def task(dataset: str, train_split: str | None = None, test_split: str | None = None) -> Task:
-    """Returns a task; splits that are not given are those of the authors' code."""
-    train, test = SPLITS.get(known_datasets.SHORT_NAMES.get(dataset, dataset), ("train", "test"))
-    return Task(dataset, train_split or train, test_split or test)
+def open_task(
+    dataset: Dataset, train_split: str | None = None, test_split: str | None = None
+) -> Task:
+    """Returns splits of a data set; those that are not given are those of the authors' code.
+
+    Raises:
+        ValueError: for unknown splits.
+    """
+    train, test = SPLITS.get(dataset.name, ("train", "test"))
+    return Task(dataset.split(train_split or train), dataset.split(test_split or test))
 
 
 def preprocessing(model: FrozenModel) -> str:
@@ -48,7 +56,6 @@ def evaluate(
     of: Task,
     *,
     preprocess: str | None = None,
-    data_dir: str | os.PathLike | None = None,
     batch_size: int = 128,
     cache: str | os.PathLike | None = None,
     progress: bool = False,
@@ -58,48 +65,36 @@ def evaluate(
 
     Args:
         model: from `training.evaluators.frozen_model`.
-        of: the data set.
+        of: the splits.
         preprocess: text of operations; None is `preprocessing(model)`.
-        data_dir: folder of prepared data sets.
         batch_size: images per call of the model.
         cache: folder that keeps features between calls; None keeps nothing.
         progress: whether to show how far the images are.
         **settings: `shots`, `seeds` and `l2` of `least_squares.evaluate`.
     """
-    from training.data import pipeline, random_access, tfds_folder
+    text = preprocess or preprocessing(model)
 
-    preprocess = preprocess or preprocessing(model)
+    def features_of(split):
+        operations = split.preprocess(text)
 
-    def split_features(split):
         def compute():
-            dataset = pipeline.eval_dataset(
-                name=of.dataset,
-                split=split,
-                preprocess=preprocess,
-                batch_size=batch_size,
-                data_dir=data_dir,
-            )
+            dataset = split.evaluate(operations, batch_size=batch_size)
             if progress:
-                dataset = track(dataset, f"{model.name} on {of.dataset} {split}")
+                dataset = track(dataset, f"{model.name} on {of.name} {split.text}")
             return features.extract(model.features, dataset)
 
         if cache is None:
             return compute()
-        source = random_access.open_source(of.dataset, split, data_dir)
         key = {
             "model": model.identity,
-            "dataset": of.dataset,
-            "data_dir": str(tfds_folder.resolve_data_dir(data_dir)),
-            "sizes": dict(source.spec.sizes),
-            "version": source.spec.version,
-            "split": split,
-            "preprocess": preprocess,
+            "data": split.fingerprint["digest"],
+            "label": split.dataset.spec.label,
+            "preprocess": text,
         }
         return features.cached(key, compute, cache)
 
-    num_classes = dataset_lookup.get(of.dataset, data_dir).num_classes
     return least_squares.evaluate(
-        split_features(of.train_split), split_features(of.test_split), num_classes, **settings
+        features_of(of.train), features_of(of.test), of.train.dataset.num_classes, **settings
     )
 
 
@@ -136,17 +131,15 @@ class FewShotEvaluator:
     Yields `few_shot/DATASET_5`, with the number of shots; values are means over seeds, in [0, 1].
 
     Args:
-        names: of data sets, or `Task`s.
+        tasks: of `open_task`.
         every_steps: 0 evaluates after the last step only.
         shots, seeds: of `least_squares.evaluate`.
         l2: one penalty.
-        **settings: `preprocess`, `data_dir` and `batch_size` of `evaluate`.
-
-    Raises:
-        NotPreparedError: if a data set is not on disk, at once and not in the middle of training.
+        **settings: `preprocess` and `batch_size` of `evaluate`.
 
     Examples:
-        >>> evaluator = FewShotEvaluator(["cifar10"], shots=[5], data_dir="/data/tfds")
+        >>> cifar10 = data.open_dataset("cifar10", "/data/tfds")
+        >>> evaluator = FewShotEvaluator([few_shot.open_task(cifar10)], shots=[5])
         >>> dict(evaluator.run(model))
         {'few_shot/cifar10_5': 0.41}
     """
@@ -155,7 +148,7 @@ class FewShotEvaluator:
 
     def __init__(
         self,
-        names: Sequence[str | Task],
+        tasks: Sequence[Task],
         *,
         every_steps: int = 0,
         shots: Sequence[int] = least_squares.SHOTS,
@@ -163,33 +156,30 @@ class FewShotEvaluator:
         l2: float = least_squares.L2,
         **settings: Any,
     ):
-        self.tasks = [each if isinstance(each, Task) else task(each) for each in names]
-        self.names = tuple(f"few_shot/{each.dataset}_{k}" for each in self.tasks for k in shots)
+        self.tasks = list(tasks)
+        self.names = tuple(f"few_shot/{each.name}_{k}" for each in self.tasks for k in shots)
         self.every_steps = every_steps
         self.shots, self.seeds, self.l2 = tuple(shots), tuple(seeds), l2
         self.settings = settings
         self._loaded: tuple[keras.Model, FrozenModel] | None = None
-        for each in self.tasks:
-            data_dir = settings.get("data_dir")
-            dataset_lookup.locate(dataset_lookup.get(each.dataset, data_dir), data_dir)
 
     @classmethod
-    def from_config(
-        cls,
-        config: ConfigDict,
-        engine: Engine,
-        loss: keras.losses.Loss,
-        skip_counter: SkipCounter,
-    ) -> "FewShotEvaluator | None":
-        """Returns the evaluator of `config.few_shot`, or None if it names no data set."""
+    def from_config(cls, config: ConfigDict, dataset: Dataset) -> "FewShotEvaluator":
+        """Returns the evaluator of `config.few_shot`; `dataset` is that of the run.
+
+        Raises:
+            NotPreparedError: if a data set is not on disk, at once and not in the middle of
+                training.
+        """
         wanted = config.few_shot
-        if not wanted.datasets:
-            return None
+        datasets = [
+            dataset if name == config.dataset else open_dataset(name, config.data_dir)
+            for name in wanted.datasets.split(",")
+        ]
         return cls(
-            wanted.datasets.split(","),
+            list(map(open_task, datasets)),
             every_steps=wanted.every_steps,
             shots=wanted.shots,
-            data_dir=config.data_dir or None,
         )
 
     def run(self, model: keras.Model) -> Iterator[tuple[str, float]]:
@@ -203,4 +193,4 @@ class FewShotEvaluator:
                 loaded, each, shots=self.shots, seeds=self.seeds, l2=self.l2, **self.settings
             )
             for (shots, _), (mean, _) in least_squares.mean_accuracies(results).items():
-                yield f"few_shot/{each.dataset}_{shots}", mean
+                yield f"few_shot/{each.name}_{shots}", mean

@@ -53,18 +53,7 @@ class SourceModel:
     def class_names(self) -> list[str] | None:
         """What the classes are called in the order of the logits, where that is known."""
         names = getattr(self.model, "class_names", None)
-        if names or not self.run.get("dataset"):
-            return list(names) if names else None
-        # A run from before models knew their classes.
-        from training.data import dataset_lookup
-
-        try:
-            spec = dataset_lookup.get(self.run["dataset"], self.run.get("data_dir"))
-        except FileNotFoundError:
-            return None
-        expected = getattr(self.model, "arguments", {}).get("num_classes")
-        names = spec.class_names or ()
-        return list(names) if len(names) == expected else None
+        return list(names) if names else None
 
     @property
     def image_size(self) -> tuple[int, int]:

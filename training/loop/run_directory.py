@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 
 from keras_vit.hidden_folder import remove_unfinished
 from training import config_keys
+from training.data import fingerprint
 from training.errors import UsageError
 from training.evaluators.classification import ClassificationEvaluator
 from training.io.atomic import whole_file, write_text
@@ -56,8 +57,11 @@ class RunDirectory:
         """Folder of the TensorBoard events."""
         return self.path / "tensorboard"
 
-    def check(self) -> None:
-        """Checks that the directory is new or holds a run of the same config.
+    def check(self, data: Mapping[str, Any]) -> None:
+        """Checks that the directory is new or holds a run of the same config and data.
+
+        Args:
+            data: of `fingerprint.describe`.
 
         Raises:
             UsageError: otherwise.
@@ -69,36 +73,33 @@ class RunDirectory:
         if not file.exists():
             return
         before = read_run_config(file)
+        data_before = before.pop("data")
         changes = config_keys.differences(before, json.loads(config_keys.to_json(self.config)))
         if changes:
             raise UsageError(
                 f"{self.path} holds a run of another config ({'; '.join(changes)}). "
                 "Use another --workdir, or the values of its config.json to resume it."
             )
-
-    def shuffle(self) -> str:
-        """Returns how epochs are ordered: "auto" is the order of the run here, or of new ones."""
-        file = self.path / "config.json"
-        if self.config.shuffle != "auto":
-            return self.config.shuffle
-        return config_keys.shuffle_of(read_run_config(file)) if file.exists() else "full"
+        accept = self.config.data_changed == "accept"
+        fingerprint.require_same(data_before, data, str(self.path), accept)
 
     def _metric_rows(self):
         file = self.path / "metrics.csv"
         return metric_rows(file) if file.exists() else []
 
-    def open(self, step: int, names: Iterable[str]) -> None:
+    def open(self, step: int, names: Iterable[str], data: Mapping[str, Any]) -> None:
         """Creates the directory, writes the config and drops what was logged after `step`.
 
         Args:
             step: number of updates done.
             names: of the metrics of evaluators; those beyond `METRICS` get columns after them.
+            data: of `fingerprint.describe`, written into the config.
         """
         import tensorflow as tf
 
         columns = list(dict.fromkeys((*METRICS, *names)))
         remove_unfinished(self.path)
-        write_text(self.path / "config.json", config_keys.to_json(self.config))
+        write_text(self.path / "config.json", config_keys.to_json(self.config, data))
         file = self.path / "metrics.csv"
         rows = [row for row in self._metric_rows() if int(row["step"]) <= step]
         columns += [name for row in rows[:1] for name in row if name not in columns]

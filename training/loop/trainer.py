@@ -10,12 +10,9 @@ import keras
 import numpy as np
 from ml_collections import ConfigDict
 
-from keras_vit.imagenet_classes import imagenet_classes
 from training import config_keys
-from training.data import pipeline, random_access
-from training.data.preprocessing.preprocess import Preprocess
-from training.data.skip_counter import SkipCounter
-from training.data.unreadable_examples import ATTEMPTS
+from training.data import Dataset, fingerprint, open_dataset
+from training.data.unreadable_examples import ATTEMPTS, SkipCounter
 from training.engines.base import Engine, Report, create_engine
 from training.errors import Diverged, Interrupted, TrainingError, UsageError
 from training.evaluators.base import Evaluator, create_evaluators
@@ -33,8 +30,13 @@ from training.reporting.run_report import report_run
 
 logger = logging.getLogger("training")
 
+# Images of a class below which its accuracy is not told apart from luck.
+FEW_HELD_OUT = 5
 
-def train(config: ConfigDict | dict, workdir: str | os.PathLike) -> dict[str, float]:
+
+def train(
+    config: ConfigDict | dict, workdir: str | os.PathLike, *, dataset: Dataset | None = None
+) -> dict[str, float]:
     """Trains the model that `config` describes, or resumes where an earlier call was stopped.
 
     A run that was killed, at any moment, and started again ends with the same weights, bit for
@@ -46,6 +48,7 @@ def train(config: ConfigDict | dict, workdir: str | os.PathLike) -> dict[str, fl
         workdir: run directory, which no other run may use meanwhile; left only if the config,
             model and data work. One in a store, such as `gs://bucket/run`, has a copy on this
             machine while it runs.
+        dataset: `config.dataset`, where it is open already.
 
     Returns:
         A dict of the last logged metrics (see `run_directory.METRICS`).
@@ -68,7 +71,7 @@ def train(config: ConfigDict | dict, workdir: str | os.PathLike) -> dict[str, fl
             job.check_place(engine, place.address)
             job.take(engine, lock)
             place.fetch()
-            run = _Run(config, directory, engine, place)
+            run = _Run(config, directory, engine, place, dataset)
         except (ValueError, OSError) as error:
             raise UsageError(str(error)) from error
         # Only now, because the servers of several processes bring a handler of SIGTERM with them.
@@ -95,16 +98,23 @@ class _Run:
         directory: RunDirectory,
         engine: Engine,
         place: Workplace,
+        dataset: Dataset | None,
     ):
         self.config = config
         self.place = place
         self.engine = engine
-        source = random_access.open_source(config.dataset, config.train_split, config.data_dir)
-        config_keys.derive_steps(config, source.num_examples)
+        self.dataset = dataset = dataset or open_dataset(config.dataset, config.data_dir)
+        self.split = dataset.split(config.train_split)
+        config_keys.derive_steps(config, self.split.num_examples)
         config_keys.check_warmup(config)
+        evaluation = dataset.split(config.eval_split) if config.eval_split else None
+        self.data = fingerprint.describe(self.split, evaluation)
         self.directory = directory
-        self.directory.check()
-        config.shuffle = self.directory.shuffle()
+        self.directory.check(self.data)
+        _warn_of_small_classes(evaluation)
+        self.preprocess = self.split.preprocess(
+            config.train_preprocess, config.reduced_decoding.train
+        )
         if config.expects_checkpoint and not config.checkpoint:
             logger.warning(
                 "This recipe fine-tunes, and the model starts from random weights. Name some with "
@@ -116,27 +126,39 @@ class _Run:
         self._skipped = 0
 
         keras.utils.set_random_seed(config.seed)
-        loss, eval_loss = self._losses(source)
+        loss, eval_loss = self._losses()
         self.engine.build(
-            lambda: build_model(config, source.spec.num_classes, _class_names(source.spec)),
+            lambda: build_model(config, dataset.num_classes, dataset.class_names),
             lambda model: optimizer_of(config, model),
             loss,
-            Preprocess(config.train_preprocess).on_device,
+            self.preprocess.on_device,
         )
         restored = self.engine.restore(self.directory.checkpoints)
         job.check_step(self.engine, self.directory.checkpoints)
+        data = fingerprint.as_numbers(self.data)
+        if restored and not (
+            config.data_changed == "accept" or np.array_equal(restored["data"], data)
+        ):
+            raise UsageError(
+                f"The checkpoints in {self.directory.checkpoints} are of a run on other data than "
+                "its config.json says. Put the folder's own config.json back, set "
+                "--config.data_changed=accept to go on, or use another --workdir."
+            )
         self.best = BestEvaluation(config.early_stopping.metric, config.early_stopping.patience)
         # And updates, losses and gradient norms since the last row of metrics.
         self.numbers = {**self.best.start(), "sums": np.zeros(3)} | (restored or {})
-        self.evaluators = create_evaluators(config, self.engine, eval_loss, self.skip_counter)
-        self.batches = self.engine.make_batches(self._batches_of_host)
+        self.numbers["data"] = data
+        self.evaluators = create_evaluators(
+            config, self.engine, eval_loss, dataset, self.skip_counter
+        )
+        self.batches = self.engine.make_batches(self._train_dataset)
 
-    def _losses(self, source: random_access.Source) -> tuple[keras.losses.Loss, keras.losses.Loss]:
+    def _losses(self) -> tuple[keras.losses.Loss, keras.losses.Loss]:
         """Returns the loss of training, and that of evaluation: of the labels as they are."""
         config = self.config
         if config.masked.target:
             return MeanOutput(), MeanOutput()
-        weights = class_weights(config.class_weights, source)
+        weights = class_weights(config.class_weights, self.split)
         return build_loss(config.loss, config.label_smoothing, weights), build_loss(config.loss)
 
     def _unreadable(self):
@@ -158,36 +180,18 @@ class _Run:
             "config.on_error=skip."
         )
 
-    def _batches_of_host(self, num_input_pipelines: int, input_pipeline_id: int) -> Any:
-        if self.config.shuffle == "blocks":
-            before = int(self.numbers.get("hosts", num_input_pipelines))
-            if before != num_input_pipelines:
-                logger.warning(
-                    "config.shuffle=blocks is another order for another number of hosts, which was "
-                    "%d and is %d: of this epoch, some images come again and others do not come. "
-                    "The epochs after it are whole.",
-                    *(before, num_input_pipelines),
-                )
-            self.numbers["hosts"] = np.array(float(num_input_pipelines))
-        return self._train_dataset(num_input_pipelines, input_pipeline_id)
-
     def _train_dataset(
         self, num_input_pipelines: int, input_pipeline_id: int, **changes: Any
     ) -> Any:
         config = self.config
-        return pipeline.train_dataset(
-            name=config.dataset,
-            split=config.train_split,
-            preprocess=config.train_preprocess,
+        return self.split.train(
+            self.preprocess,
             batch_size=config.batch_size,
-            data_dir=config.data_dir or None,
             seed=config.seed,
             start_step=self.engine.step,
             num_input_pipelines=num_input_pipelines,
             input_pipeline_id=input_pipeline_id,
             mixup_p=config.mixup_p,
-            shuffle=config.shuffle,
-            reduced_decoding=config.reduced_decoding.train,
             cache=config.cache,
             **{"on_error": config.on_error, "skip_counter": self.skip_counter} | changes,
         )
@@ -213,7 +217,7 @@ class _Run:
         config, engine, metrics = self.config, self.engine, {}
         if engine.is_chief:
             names = [name for evaluator in self.evaluators for name in evaluator.names]
-            self.directory.open(engine.step, names)
+            self.directory.open(engine.step, names, self.data)
             self.place.publish()
         last_save = time.monotonic()
         with Progress(
@@ -323,7 +327,7 @@ class _Run:
                 self.directory.save_model(model)
         if self.engine.is_chief and self.config.report:
             logger.info("Drawing report.html")
-            report_run(self.directory.path)
+            report_run(self.directory.path, dataset=self.dataset)
         # Nobody leaves before the chief has written everything.
         self.engine.gather("")
 
@@ -343,10 +347,20 @@ class _Run:
             self._profiling = False
 
 
-def _class_names(spec):
-    if spec.name.startswith("imagenet") and spec.num_classes == len(imagenet_classes()):
-        return imagenet_classes()
-    return spec.class_names
+def _warn_of_small_classes(split):
+    if split is None or not split.dataset.photos:
+        return
+    counts = [count for count, _ in split.fingerprint["classes"]]
+    few = [
+        f"{name} ({count})"
+        for name, count in zip(split.dataset.class_names, counts, strict=True)
+        if count < FEW_HELD_OUT
+    ]
+    if few:
+        logger.warning(
+            "Few images of %s are evaluated: %s%s. Their accuracy says little below %d images.",
+            *(split.text, ", ".join(few[:5]), ", …" if len(few) > 5 else "", FEW_HELD_OUT),
+        )
 
 
 def _profile_range(text):

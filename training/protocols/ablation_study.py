@@ -5,13 +5,18 @@ import importlib
 import logging
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ml_collections import ConfigDict
 
 from training.configs.ablation_base import Study
+from training.data import Dataset
 from training.errors import Diverged
 from training.protocols.run_result import computed_once, train_run
 from training.reporting.read_metrics import read_metrics
+
+if TYPE_CHECKING:
+    from training.evaluators.few_shot import Task
 
 logger = logging.getLogger("training")
 
@@ -62,7 +67,8 @@ def run_study(
     study: Study,
     configs: Mapping[str, ConfigDict],
     workdir: pathlib.Path,
-    few_shot_task: tuple[str, str, str],
+    datasets: Mapping[str, Dataset],
+    few_shot_task: "Task",
     *,
     seeds: Sequence[int] = (0,),
 ) -> list[Score]:
@@ -72,7 +78,8 @@ def run_study(
         study: whose cells they are.
         configs: {cell: config}, the user's changes applied.
         workdir: gets a run directory CELL/seed_SEED for each.
-        few_shot_task: (data set, train split, test split).
+        datasets: {name: data set}, open, of all configs.
+        few_shot_task: of `training.evaluators.few_shot`.
         seeds: of each cell.
 
     Raises:
@@ -82,7 +89,9 @@ def run_study(
     for number, (cell, config) in enumerate(configs.items(), 1):
         for seed in seeds:
             run = run_of_cell(workdir, cell, seed)
-            score = _run_cell(study, cell, config, seed, run, few_shot_task)
+            score = _run_cell(
+                study, cell, config, seed, run, datasets[config.dataset], few_shot_task
+            )
             scores.append(score)
             logger.info(
                 "%d/%d %s, seed %d: %d-shot %.2f %%, top-1 %.2f %%",
@@ -102,13 +111,11 @@ def learning_curve(run: pathlib.Path) -> list[tuple[int, float]]:
     return read_metrics(run / "metrics.csv")["eval_top1"]
 
 
-def _run_cell(study, cell, config, seed, run, few_shot_task):
+def _run_cell(study, cell, config, seed, run, dataset, few_shot_task):
     """Trains one cell unless it has finished, and returns its score."""
-    from training.data import random_access
-
-    source = random_access.open_source(config.dataset, config.train_split, config.data_dir)
-    config = _finished_config(config, study, seed, source.num_examples)
-    result = train_run(config, run)
+    num_examples = dataset.split(config.train_split).num_examples
+    config = _finished_config(config, study, seed, num_examples)
+    result = train_run(config, run, dataset)
     if result.diverged:
         raise Diverged(f"The cell {cell} diverged: {result.diverged}")
 
@@ -118,7 +125,7 @@ def _run_cell(study, cell, config, seed, run, few_shot_task):
         return {
             "cell": cell,
             "seed": seed,
-            "images": source.num_examples,
+            "images": num_examples,
             "top1": max(accuracies) if best else accuracies[-1],
             **_score(run / ("best.keras" if best else "model.keras"), config, few_shot_task),
         }
@@ -157,9 +164,8 @@ def _score(file, config, few_shot_task):
         model = load_model(copy).model
     found = few_shot.evaluate(
         freeze(model, model.name, identified=False),
-        few_shot.Task(*few_shot_task),
+        few_shot_task,
         preprocess=config.eval_preprocess,
-        data_dir=config.data_dir or None,
         shots=[SHOTS],
     )
     ((mean, _),) = least_squares.mean_accuracies(found).values()

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from ml_collections import ConfigDict
 
+from training.data import Dataset
 from training.errors import TrainingError
 from training.io.remote_options import local_file
 from training.io.track import track
@@ -51,6 +52,7 @@ class Transfer:
 def transfer(
     config: ConfigDict,
     workdir: pathlib.Path,
+    dataset: Dataset,
     *,
     rates: Sequence[float],
     seeds: Sequence[int],
@@ -61,6 +63,7 @@ def transfer(
     Args:
         config: of the final runs: `train_split` is the whole training set, `eval_split` the test.
         workdir: holds a run directory for each rate and seed. Finished runs are not run again.
+        dataset: `config.dataset`, open.
         rates: learning rates to choose from; one rate is taken as it is.
         seeds: of the final runs.
         development: the splits that rates are trained on and scored on.
@@ -71,14 +74,16 @@ def transfer(
     scores = {}
     (rate, *others) = rates
     if others:
-        scores = score_rates(config, workdir, rates, development)
+        scores = score_rates(config, workdir, dataset, rates, development)
         rate = choose_rate([scores])
-    return Transfer(config.dataset, scores, rate, score_seeds(config, workdir, rate, seeds))
+    found = score_seeds(config, workdir, dataset, rate, seeds)
+    return Transfer(config.dataset, scores, rate, found)
 
 
 def score_rates(
     config: ConfigDict,
     workdir: pathlib.Path,
+    dataset: Dataset,
     rates: Sequence[float],
     development: tuple[str, str],
 ) -> dict[float, RunResult]:
@@ -87,19 +92,24 @@ def score_rates(
     for number, rate in enumerate(rates, 1):
         of_rate = _changed(config, base_lr=rate, splits=development)
         directory = workdir / "development" / f"lr_{rate:g}"
-        scores[rate] = _train(of_rate, directory, f"rate {rate:g} ({number} of {len(rates)})")
+        label = f"rate {rate:g} ({number} of {len(rates)})"
+        scores[rate] = _train(of_rate, directory, dataset, label)
     return scores
 
 
 def score_seeds(
-    config: ConfigDict, workdir: pathlib.Path, rate: float, seeds: Sequence[int]
+    config: ConfigDict,
+    workdir: pathlib.Path,
+    dataset: Dataset,
+    rate: float,
+    seeds: Sequence[int],
 ) -> dict[int, RunResult]:
     """Returns for each seed how a rate scores on the test split; arguments as `transfer`'s."""
     results = {}
     for number, seed in enumerate(seeds, 1):
         of_seed = _changed(config, base_lr=rate, seed=seed)
         label = f"rate {rate:g}, seed {seed} ({number} of {len(seeds)})"
-        results[seed] = _train(of_seed, run_of_seed(workdir, seed), label)
+        results[seed] = _train(of_seed, run_of_seed(workdir, seed), dataset, label)
         if results[seed].diverged:
             raise TrainingError(
                 f"The chosen rate {rate:g} diverged with seed {seed} on the whole training set: "
@@ -132,24 +142,22 @@ def choose_rate(scores: Sequence[Mapping[float, RunResult]]) -> float:
 
 
 def score_further_test_sets(
-    config: ConfigDict, workdir: pathlib.Path, seeds: Sequence[int]
+    config: ConfigDict, workdir: pathlib.Path, test_sets: Sequence[Dataset], seeds: Sequence[int]
 ) -> dict[str, list[float]]:
     """Scores the models of finished runs on further test sets of the same classes.
 
     Args:
         config: of the runs.
         workdir: that `transfer` was given.
+        test_sets: those of `FURTHER_TEST_SETS`, open.
         seeds: of the runs.
 
     Returns:
-        {data set: top-1 accuracies in percent, one per seed}, for those of `FURTHER_TEST_SETS`.
-
-    Raises:
-        NotPreparedError: if one of them is not on disk.
+        {data set: top-1 accuracies in percent, one per seed}.
     """
+    runs = [run_of_seed(workdir, seed) for seed in seeds]
     return {
-        name: [100 * _score(config, name, run_of_seed(workdir, seed))["top1"] for seed in seeds]
-        for name in FURTHER_TEST_SETS.get(config.dataset, ())
+        each.name: [100 * _score(config, each, run)["top1"] for run in runs] for each in test_sets
     }
 
 
@@ -158,32 +166,28 @@ def run_of_seed(workdir: pathlib.Path, seed: int) -> pathlib.Path:
     return workdir / "test" / f"seed_{seed}"
 
 
-def _train(config, run, label):
-    result = train_run(config, run)
+def _train(config, run, dataset, label):
+    result = train_run(config, run, dataset)
     logger.info("%s, %s: %s on %s", config.dataset, label, result, config.eval_split)
     return result
 
 
 def _score(config, dataset, run):
-    from training.data import pipeline
     from training.evaluators import classification
     from training.evaluators.frozen_model import load_frozen
 
     def evaluate():
-        batches = pipeline.eval_dataset(
-            name=dataset,
-            split="test",
-            preprocess=config.eval_preprocess,
-            batch_size=config.eval_batch_size or config.batch_size,
-            data_dir=config.data_dir or None,
-        )
-        shown = track(batches, f"{run.name} on {dataset}")
+        split = dataset.split("test")
+        preprocess = split.preprocess(config.eval_preprocess)
+        batch_size = config.eval_batch_size or config.batch_size
+        batches = split.evaluate(preprocess, batch_size=batch_size)
+        shown = track(batches, f"{run.name} on {dataset.name}")
         with local_file(run) as copy:
             result = classification.evaluate(load_frozen(copy).logits, shown)
         del result["confusion"]
         return result
 
-    return computed_once(run / f"{dataset}.json", evaluate)
+    return computed_once(run / f"{dataset.name}.json", evaluate)
 
 
 def _changed(config, *, base_lr, seed=None, splits=None):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from ml_collections import ConfigDict
 
+from training.data import Dataset, fingerprint
 from training.errors import Diverged, UsageError
 from training.io.atomic import write_text
 from training.io.local_path import is_remote
@@ -54,14 +55,19 @@ class RunResult:
         return f"diverged ({self.diverged})" if self.diverged else f"{self.percent:.2f} %"
 
 
-def train_run(config: ConfigDict, workdir: pathlib.Path) -> RunResult:
+def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> RunResult:
     """Trains one run unless it has finished, and returns its scores.
 
     The scores are those that the trainer logs after the last step. Once they are in
     `result.json`, the run's checkpoints for resuming it are deleted; `model.keras` stays.
 
+    Args:
+        config: of the run.
+        workdir: its directory.
+        dataset: `config.dataset`, open.
+
     Raises:
-        UsageError: if `workdir` holds a run of another config.
+        UsageError: if `workdir` holds a run of another config, or on other data.
     """
     import keras
 
@@ -69,16 +75,18 @@ def train_run(config: ConfigDict, workdir: pathlib.Path) -> RunResult:
     from training.loop import trainer
 
     wanted = json.loads(config_keys.to_json(config_keys.complete(config)))
+    evaluation = dataset.split(config.eval_split) if config.eval_split else None
+    data = fingerprint.describe(dataset.split(config.train_split), evaluation)
 
     def train() -> dict:
         # The graphs of earlier runs in this process are of no more use.
         keras.utils.clear_session()
         try:
-            trainer.train(config, workdir)
+            trainer.train(config, workdir, dataset=dataset)
             result = _last_scores(workdir)
         except Diverged as error:
             result = RunResult(diverged=str(error))
-        return {"config": wanted, "result": dataclasses.asdict(result)}
+        return {"config": wanted, "data": data, "result": dataclasses.asdict(result)}
 
     kept = computed_once(workdir / RESULT, train)
     changes = config_keys.differences(kept["config"], wanted)
@@ -87,6 +95,7 @@ def train_run(config: ConfigDict, workdir: pathlib.Path) -> RunResult:
             f"{workdir} holds a run of another config ({'; '.join(changes)}). "
             "Use another --workdir."
         )
+    fingerprint.require_same(kept["data"], data, str(workdir), wanted["data_changed"] == "accept")
     _remove_states(workdir / "checkpoints")
     return RunResult(**kept["result"])
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ml_collections import ConfigDict
 
-from training.data import dataset_lookup
+from training.data import Dataset, open_dataset
 from training.data.tfds_folder import NotPreparedError
 from training.data.vtab_tasks import TASKS, VtabTask
 from training.io.atomic import write_text
@@ -36,23 +36,25 @@ def choose_tasks(names: Sequence[str] | None = None) -> list[VtabTask]:
     return [task for task in TASKS if {task.name, task.title} & set(names)]
 
 
-def missing(tasks: Sequence[tuple[VtabTask, ConfigDict]]) -> dict[str, str]:
-    """Returns {title: how to get its data} of the tasks whose data is not on disk.
+def open_tasks(
+    tasks: Sequence[tuple[VtabTask, ConfigDict]],
+) -> tuple[list[tuple[VtabTask, ConfigDict, Dataset]], dict[str, str]]:
+    """Returns the tasks with their data sets, and {title: how to get it} of those without data.
 
     Args:
         tasks: pairs of a task and the config of its final runs.
     """
-    found = {}
+    opened, missing = [], {}
     for task, config in tasks:
         try:
-            dataset_lookup.locate(dataset_lookup.get(config.dataset), config.data_dir or None)
+            opened.append((task, config, open_dataset(config.dataset, config.data_dir or None)))
         except NotPreparedError as error:
-            found[task.title] = f"{task.title}: {error}"
-    return found
+            missing[task.title] = f"{task.title}: {error}"
+    return opened, missing
 
 
 def run(
-    tasks: Sequence[tuple[VtabTask, ConfigDict]],
+    tasks: Sequence[tuple[VtabTask, ConfigDict, Dataset]],
     workdir: pathlib.Path,
     *,
     name: str,
@@ -65,7 +67,7 @@ def run(
     `vtab.md`, `vtab.csv` and `vtab.png` are written anew after every task.
 
     Args:
-        tasks: pairs of a task and the config of its final runs.
+        tasks: of `open_tasks`.
         workdir: gets a directory for each task.
         name: of the model.
         rates: one learning rate, or several to choose from on the tasks' development splits.
@@ -74,16 +76,20 @@ def run(
     """
     if one_rate and len(rates) > 1:
         scores = [
-            score_rates(config, workdir / task.name, rates, DEVELOPMENT) for task, config in tasks
+            score_rates(config, workdir / task.name, dataset, rates, DEVELOPMENT)
+            for task, config, dataset in tasks
         ]
         rates = [choose_rate(scores)]
         logger.info("All tasks: rate %g", rates[0])
     found = {}
-    for number, (task, config) in enumerate(tasks, 1):
+    for number, (task, config, dataset) in enumerate(tasks, 1):
         logger.info("Task %d of %d: %s", number, len(tasks), task.title)
-        _write_example_names(config, workdir / task.name / "examples.txt")
+        train = dataset.split(config.train_split)
+        # Which they are can differ between machines.
+        names = (train.example_id(index) for index in range(train.num_examples))
+        write_text(workdir / task.name / "examples.txt", "".join(f"{each}\n" for each in names))
         found[task.title] = transfer(
-            config, workdir / task.name, rates=rates, seeds=seeds, development=DEVELOPMENT
+            config, workdir / task.name, dataset, rates=rates, seeds=seeds, development=DEVELOPMENT
         )
         table = write(name, found, workdir)
     return table
@@ -105,12 +111,3 @@ def write(name: str, found: Mapping[str, Transfer], workdir: pathlib.Path) -> Ta
     write_text(workdir / "vtab.csv", Table(("task", "rate", "seed", "top1", "images"), rows).csv())
     write_png(vtab_score.group_figure(name, accuracies), workdir / "vtab.png")
     return table
-
-
-def _write_example_names(config, path):
-    """The names that TFDS gives the training examples, since membership can differ by machine."""
-    from training.data import random_access
-
-    source = random_access.open_source(config.dataset, config.train_split, config.data_dir or None)
-    names = [source.example_id(index) for index in range(source.num_examples)]
-    write_text(path, "".join(f"{name}\n" for name in names))

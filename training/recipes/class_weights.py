@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from training.data.random_access import Source
+from training.data import Split
 from training.errors import UsageError
 
 BALANCED = "balanced"
 
 
-def class_weights(text: str, source: Source) -> tuple[float, ...] | None:
+def class_weights(text: str, split: Split) -> tuple[float, ...] | None:
     """Returns the weight of each class, or None where all images count alike.
 
     Balanced weights are n / (k n_c) of a class with n_c of the n labels, where k classes have any:
@@ -16,7 +16,7 @@ def class_weights(text: str, source: Source) -> tuple[float, ...] | None:
 
     Args:
         text: `config.class_weights`: "", "balanced", or numbers separated by commas.
-        source: the training split; of a prepared data set, `balanced` reads it once.
+        split: the training split, which `balanced` reads once.
 
     Raises:
         UsageError: if these are no numbers that are finite and not negative, one for each class.
@@ -24,12 +24,12 @@ def class_weights(text: str, source: Source) -> tuple[float, ...] | None:
     if not text:
         return None
     if text == BALANCED:
-        return _balanced(_label_counts(source))
+        return _balanced(split.label_counts())
     try:
         weights = tuple(float(part) for part in text.split(","))
     except ValueError:
         weights = ()
-    expected = source.spec.num_classes
+    expected = split.dataset.num_classes
     if len(weights) != expected or not all(0 <= weight < float("inf") for weight in weights):
         raise UsageError(
             f"config.class_weights: expected {BALANCED!r}, or {expected} finite numbers, one for "
@@ -42,17 +42,3 @@ def _balanced(counts):
     present = np.count_nonzero(counts)
     shares = np.divide(counts.sum(), present * counts, where=counts > 0, out=np.zeros(len(counts)))
     return tuple(shares.tolist())
-
-
-def _label_counts(source):
-    """Returns how many labels each class has in a split, (classes,) integers."""
-    import tensorflow as tf
-
-    labels = tf.data.Dataset.range(source.num_examples).map(
-        lambda index: tf.reshape(source.read(index)["label"], [-1]),
-        num_parallel_calls=tf.data.AUTOTUNE,
-    )
-    counts = np.zeros(source.spec.num_classes, np.int64)
-    for each in labels.as_numpy_iterator():
-        np.add.at(counts, each, 1)
-    return counts

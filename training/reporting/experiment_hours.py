@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import keras_vit
 from training import paper_tables
 from training.configs.pretrain import row_of_table_3
-from training.data import dataset_lookup
+from training.data import registry
 from training.reporting.table import Table
 
 _TITLES = {
@@ -58,7 +58,7 @@ def _epochs(model, upstream):
 
 def _images(upstream):
     stated = paper_tables.UPSTREAM_IMAGES.get(upstream)
-    return stated or dataset_lookup.get(upstream).num_examples("train")
+    return stated or registry.row(upstream).num_examples("train")
 
 
 def _cell(model, size, images, teraflops):

@@ -7,6 +7,7 @@ import pathlib
 import numpy as np
 
 from keras_vit.checkpoints.array_files import DAMAGE
+from training.data import Dataset, open_dataset
 from training.evaluators.frozen_model import rollout_of
 from training.io.atomic import whole_file, write_text
 from training.io.model_source import load_model
@@ -39,12 +40,15 @@ _HEAD = 1000
 _NO_EXPORTS = ("checkpoints", "tensorboard", "assets", "variables")
 
 
-def report_run(run: str | os.PathLike, *, data_dir: str | None = None) -> pathlib.Path:
+def report_run(
+    run: str | os.PathLike, *, dataset: Dataset | None = None, data_dir: str | None = None
+) -> pathlib.Path:
     """Writes `report.html` into a run directory and returns its path.
 
     Args:
         run: a directory with `config.json`, `metrics.csv` and `model.keras`.
-        data_dir: where the evaluation split is now; None is where the run found it.
+        dataset: of the run, where it is open already.
+        data_dir: where its data is now; None is where the run found it.
 
     Raises:
         FileNotFoundError: if `run` holds no finished run, or its data is gone and no page was
@@ -59,9 +63,10 @@ def report_run(run: str | os.PathLike, *, data_dir: str | None = None) -> pathli
         )
     config = read_run_config(run / "config.json")
     config["data_dir"] = data_dir or config["data_dir"]
+    del config["data"]
     series = read_metrics(run / "metrics.csv")
     source = load_model(run)
-    evaluated = _evaluated(run, source, config) if config["eval_split"] else {}
+    evaluated = _evaluated(run, source, config, dataset) if config["eval_split"] else {}
     page = report_html(
         title=f"{run.resolve().name}: {config['dataset']}",
         subtitle=_subtitle(config, evaluated),
@@ -75,11 +80,12 @@ def report_run(run: str | os.PathLike, *, data_dir: str | None = None) -> pathli
     return run / "report.html"
 
 
-def _evaluated(run, source, config):
+def _evaluated(run, source, config, dataset):
     """Returns what the page shows of the evaluation split, kept for when its data is gone."""
     file = run / EVALUATION
     try:
-        results = _results(source.model, config)
+        dataset = dataset or open_dataset(config["dataset"], config["data_dir"])
+        results = _results(source.model, config, dataset)
         with whole_file(file) as temporary, temporary.open("wb") as stream:
             np.savez_compressed(stream, **results)
     except FileNotFoundError:
@@ -124,9 +130,9 @@ def kept_evaluation(file: pathlib.Path) -> dict[str, np.ndarray]:
         ) from error
 
 
-def _results(model, config):
+def _results(model, config, dataset):
     """Returns the arrays of `EVALUATION`: of all images labels and predictions, of some more."""
-    images, labels = _images(config)
+    images, labels = _images(config, dataset)
     logits = model.predict(images, batch_size=32, verbose=0)
     predictions = logits.argmax(axis=-1)
     chosen = _chosen(labels, predictions)
@@ -141,23 +147,14 @@ def _results(model, config):
     }
 
 
-def _images(config):
-    from training.data import pipeline
-    from training.data.preprocessing.preprocess import Preprocess
-
-    on_device = Preprocess(config["eval_preprocess"]).on_device
-    dataset = pipeline.eval_dataset(
-        name=config["dataset"],
-        split=config["eval_split"],
-        preprocess=config["eval_preprocess"],
-        batch_size=min(config["eval_batch_size"], 128),
-        data_dir=config["data_dir"] or None,
-        on_error=config["on_error"],
-    )
+def _images(config, dataset):
+    split = dataset.split(config["eval_split"])
+    preprocess = split.preprocess(config["eval_preprocess"])
+    batch_size = min(config["eval_batch_size"], 128)
     images, labels = [], []
-    for batch in dataset:
+    for batch in split.evaluate(preprocess, batch_size=batch_size, on_error=config["on_error"]):
         real = np.asarray(batch["mask"]) > 0
-        images.append(np.asarray(on_device(batch["image"]))[real])
+        images.append(np.asarray(preprocess.on_device(batch["image"]))[real])
         labels.append(np.asarray(batch["label"])[real].argmax(axis=-1))
         if sum(map(len, images)) >= MAX_IMAGES:
             break

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
+from training.data.record_ranges import RecordRanges
 
 from training.commands import data
 from training.data import array_records, digits, load_dataset, pipeline
-from training.data.record_ranges import RecordRanges
 from training.errors import UsageError
 
 pytest.importorskip("array_record")

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
+from training.data.free_memory import free_memory
 
 from training.data import decoded_images, pipeline
-from training.data.free_memory import free_memory
 from training.data.preprocessing.operations.decoding import Decode
 from training.errors import UsageError
 

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
+from training.data.skip_counter import SkipCounter
 
 from training.data import evaluation_pass, pipeline, random_access, tfrecords
-from training.data.skip_counter import SkipCounter
 
 
 @pytest.fixture(scope="module")

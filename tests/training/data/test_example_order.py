@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-
 from training.data.example_order import ORDERS, example_order
 
 FIRST = {

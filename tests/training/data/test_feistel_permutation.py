@@ -10,7 +10,6 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
-
 from training.data.feistel_permutation import permute
 
 

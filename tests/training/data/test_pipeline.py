@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from training.data.example_order import ORDERS
 
 from training.data import load_dataset, pipeline, tfrecords
-from training.data.example_order import ORDERS
 
 RANDOM = "decode|resize(12)|random_crop(10)|flip_lr|value_range(-1,1)"
 PLAIN = "decode|resize((8, 8))|value_range(0,255)"

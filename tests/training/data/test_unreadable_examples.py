@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
+from training.data.skip_counter import SkipCounter
 
 from training.data import load_dataset, pipeline
 from training.data.preprocessing.preprocess import Preprocess
-from training.data.skip_counter import SkipCounter
 
 TEXT = "decode|inception_crop(8)|value_range(-1,1)"
 

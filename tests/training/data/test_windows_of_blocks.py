@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-
-from training.data import block_reads, pipeline, tfrecords, windows_of_blocks
 from training.data.skip_counter import SkipCounter
 from training.data.windows_of_blocks import BLOCK, examples_at, windows_of
+
+from training.data import block_reads, pipeline, tfrecords, windows_of_blocks
 
 
 def order(num_examples, batch_size, hosts, epoch=0, seed=5):

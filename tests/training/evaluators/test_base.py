@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from training.data.skip_counter import SkipCounter
 
 from training import config_keys
-from training.data.skip_counter import SkipCounter
 from training.evaluators import accuracy_metrics
 from training.evaluators.base import create_evaluators
 from training.recipes.losses import build_loss

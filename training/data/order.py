@@ -1,4 +1,8 @@
-"""An epoch's order without a table: a keyed permutation of the examples, one place at a time.
+"""The order of the examples: which of them stands at which position of a run.
+
+Position g of a run lies in epoch g // N at place g % N, N being the number of examples. Every epoch
+visits every example once in an order of its own, a function of (seed, epoch, place) alone: a keyed
+permutation without a table.
 
 A Feistel network maps pairs of digits (left, right) of a mixed-radix number to pairs, and adds to
 each digit in turn a hash of the other: whatever the hash, that can be undone, so it permutes. The
@@ -9,15 +13,48 @@ machine and version computes the same.
 """
 
 import math
+from collections.abc import Collection
 
+import numpy as np
 import tensorflow as tf
 
-from training.data.tracing import traced_once
+from training.data.tracing import as_it_stands, traced_once
 
+_FOREVER = 2**62
+# Positions that are ordered in one call: enough for TensorFlow's calls to cost nothing each.
+_CHUNK = 4096
 # Each digit changes at every second. Neighbors of six examples are independent from 16 on, those of
 # a hundred already from six on.
 _ROUNDS = 16
 _GOLDEN_RATIO = 0x9E3779B97F4A7C15
+
+
+def example_order(
+    num_examples: int, seed: int, start: int, batch_size: int, slots: Collection[int]
+) -> tf.data.Dataset:
+    """Returns (position, index of the example), int64 both, of every position to be read.
+
+    Args:
+        num_examples: number of examples.
+        seed: any integer.
+        start: first position.
+        batch_size: global batch size.
+        slots: which positions within a batch are to be read, in 0..batch_size-1.
+    """
+    steps = max(1, _CHUNK // len(slots))
+    offsets = (np.arange(steps)[:, None] * batch_size + sorted(slots)).reshape(-1)
+
+    def of_chunk(first):
+        """Orders the positions of some steps, wherever epochs end among them."""
+        positions = first + tf.constant(offsets, tf.int64)
+        positions = tf.boolean_mask(positions, positions >= start)
+        places, epoch = positions % num_examples, positions // num_examples
+        return positions, permute(places, epoch=epoch, num_examples=num_examples, seed=seed)
+
+    first = start // batch_size * batch_size
+    firsts = tf.data.Dataset.range(first, _FOREVER, steps * batch_size)
+    chunks = firsts.map(as_it_stands(of_chunk), num_parallel_calls=1).prefetch(1)
+    return chunks.flat_map(as_it_stands(lambda *pair: tf.data.Dataset.from_tensor_slices(pair)))
 
 
 def permute(places: tf.Tensor, *, epoch: tf.Tensor, num_examples: int, seed: int) -> tf.Tensor:

@@ -1,15 +1,70 @@
 """The table of data sets: where they come from, how they are split and labeled.
 
-To add a data set, write its builder and its row here. Nothing here imports TensorFlow; sizes are
-facts of the table, because TFDS knows no sizes of data sets that are not prepared.
+To add a data set, write its builder and its row here. Nothing here imports TensorFlow. Sizes stand
+in the table because TFDS knows no sizes of data sets that are not prepared.
 """
 
+import dataclasses
 import itertools
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from training.data import vtab_tasks
-from training.data.dataset_spec import DatasetSpec
+from training.data import splits, vtab_tasks
+
+
+@dataclasses.dataclass(frozen=True)
+class DatasetSpec:
+    """The facts of a data set.
+
+    Attributes:
+        name: as commands and configs give it.
+        builder: TFDS builder (`name` or `name/config`), or "" for photos.
+        version: accepted versions, such as "3.*.*".
+        num_classes: number of classes of the label.
+        sizes: number of examples of every native split.
+        aliases: further names of splits, as split texts over native ones.
+        vtab_splits: rule of `vtab_tasks.task_splits` that makes `aliases`, or "".
+        dev: `(sweep, dev)`: the splits to train on and to select on in the paper's sweep over
+            learning rates (B.1.1); the final model trains on `train`.
+        label: key of the label in the records, or the name of a rule in `vtab_labels`.
+        extra_labels: keys of further labels that evaluation yields beside it.
+        pixel_scale: factor on the stored pixels.
+        other_sizes: further sizes of splits that some versions have.
+        class_names: names of the classes, if known.
+        obtain: "embedded", "download", "manual" or "private".
+        note: how to get it, in a sentence.
+    """
+
+    name: str
+    builder: str
+    version: str
+    num_classes: int
+    sizes: Mapping[str, int]
+    aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    vtab_splits: str = ""
+    dev: tuple[str, str] | None = None
+    label: str = "label"
+    extra_labels: tuple[str, ...] = ()
+    pixel_scale: int = 1
+    other_sizes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    class_names: tuple[str, ...] | None = None
+    obtain: str = "download"
+    note: str = ""
+
+    def ranges(self, split: str) -> list[splits.Range]:
+        """Returns the ranges of native splits that the text `split` names."""
+        return splits.resolve(split, self.sizes, self.aliases)
+
+    def num_examples(self, split: str) -> int:
+        """Returns the number of examples of the text `split`, such as "train[:98%]"."""
+        return sum(part.size for part in self.ranges(split))
+
+    def with_sizes(self, sizes: Mapping[str, int]) -> "DatasetSpec":
+        """Returns the facts of a copy whose native splits have other sizes."""
+        rule = self.vtab_splits
+        aliases = vtab_tasks.task_splits(rule, sizes) if rule else self.aliases
+        return dataclasses.replace(self, sizes=dict(sizes), aliases=aliases)
 
 
 class _Builder(NamedTuple):
@@ -168,3 +223,19 @@ SHORT_NAMES = {
     "imagenet": "imagenet2012",
     "real": "imagenet2012_real",
 }
+
+
+def row(name: str) -> DatasetSpec:
+    """Returns the row of a data set, which need not be on disk.
+
+    Raises:
+        ValueError: for a name that is not in the table.
+    """
+    found = DATASETS.get(SHORT_NAMES.get(name, name))
+    if found is None:
+        meant = f" Did you mean folder:{name}?" if os.path.isdir(name) else ""
+        raise ValueError(
+            f"Unknown data set {name!r}.{meant} Expected folder:/path of your own images, "
+            f"tfds:name/config:version, or one of {', '.join(DATASETS)}."
+        )
+    return found

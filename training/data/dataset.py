@@ -1,0 +1,316 @@
+"""Data sets, opened once: `open` finds one on disk and returns a split of it.
+
+    cifar10, imagenet2012, digits, …   a row of the table, `training.data.registry`
+    vtab/clevr_count, …                one of VTAB's 19 tasks
+    tfds:name/config:version           anything TFDS has prepared, private builders included
+    folder:/path, csv:/file.csv        photos of one's own, `training.data.photo_sets`
+
+What is opened here travels on as an object: nothing below a command takes the name of a data set.
+TensorFlow is imported when the first example is read, so that missing data is reported at once.
+"""
+
+import dataclasses
+import functools
+import os
+import pathlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from training.data import photo_sets, registry, splits, tfds_folder
+from training.data.registry import DatasetSpec
+from training.data.tfds_folder import NotPreparedError, Prepared
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from training.data.preprocessing.preprocess import Preprocess
+    from training.data.readers import Reader
+
+
+def open(name: str, split: str, data_dir: str | os.PathLike | None = None) -> "Split":
+    """Opens a split of a data set.
+
+    Args:
+        name: a name of the table (`python -m training data list`), `vtab/task`,
+            `tfds:name/config:version`, `folder:/path` or `csv:/file.csv`.
+        split: such as "train", "train[:98%]" or "train[:800]+validation[:200]".
+        data_dir: folder of prepared data sets; empty or None is the default of TFDS.
+
+    Raises:
+        NotPreparedError: if it is not on disk, with the command or recipe that gets it.
+        ValueError: for unknown names and splits, or a copy of unexpected size.
+    """
+    return open_dataset(name, data_dir).split(split)
+
+
+def open_dataset(name: str, data_dir: str | os.PathLike | None = None) -> "Dataset":
+    """Finds a data set on disk; arguments and errors as `open`. Photos are listed in one walk."""
+    for prefix, read in (("folder:", photo_sets.scan), ("csv:", photo_sets.read_table)):
+        if name.startswith(prefix):
+            return _of_photos(name, read(name.removeprefix(prefix)))
+    if name.startswith("tfds:"):
+        return _of_tfds(name, data_dir)
+    spec = registry.row(name)
+    if spec.builder == "sklearn_digits":
+        from training.data import digits
+
+        found = tfds_folder.read(digits.prepare(tfds_folder.resolve_data_dir(data_dir)))
+    else:
+        maybe = tfds_folder.find(spec.builder, spec.version, data_dir)
+        if maybe is None:
+            raise NotPreparedError(_how_to_get(spec, data_dir))
+        found = maybe
+    _check_sizes(spec, found)
+    return Dataset(spec.with_sizes(found.sizes), found.directory, prepared=found)
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """A data set on disk.
+
+    Attributes:
+        spec: its facts, with the sizes found.
+        place: its folder.
+        photos: its photos, if it is a folder or table of them.
+        prepared: its description, if TFDS prepared it.
+        upright: whether photos are turned as their EXIF orientation says. Those of TFDS are read
+            as they are stored: published numbers were computed so.
+    """
+
+    spec: DatasetSpec
+    place: pathlib.Path
+    photos: photo_sets.PhotoSet | None = None
+    prepared: Prepared | None = None
+    upright: bool = False
+    _opened: "dict[str, Split]" = dataclasses.field(default_factory=dict, repr=False)
+
+    @property
+    def name(self) -> str:
+        """As `open` was given it, or its row in the table."""
+        return self.spec.name
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes of the label."""
+        return self.spec.num_classes
+
+    @functools.cached_property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Names of the classes by label, if known; in words for ImageNet's 1,000."""
+        if self.spec.builder.startswith("imagenet") and self.num_classes == 1_000:
+            from keras_vit.imagenet_classes import imagenet_classes
+
+            return tuple(imagenet_classes())
+        return self.spec.class_names
+
+    def split(self, text: str) -> "Split":
+        """Returns a split of it, the same object for the same text; see `open`."""
+        if text not in self._opened:
+            if self.photos:
+                photos = tuple(splits.select(text, self.photos.splits))
+                count, open_reader = len(photos), functools.partial(_photo_reader, self, photos)
+            else:
+                photos, count = (), self.spec.num_examples(text)
+                open_reader = functools.partial(_record_reader, self, text)
+            self._opened[text] = Split(self, text, count, open_reader, photos)
+        return self._opened[text]
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """A part of a data set, open for reading.
+
+    Attributes:
+        dataset: that it is a part of.
+        text: as it was asked for.
+        num_examples: number of examples.
+        open_reader: opens its files.
+        photos: that it holds, if it is of one's own photos.
+    """
+
+    dataset: Dataset
+    text: str
+    num_examples: int
+    open_reader: "Callable[[], Reader]"
+    photos: tuple[splits.Photo, ...] = ()
+
+    @functools.cached_property
+    def reader(self) -> "Reader":
+        """How its examples are read; the files are opened now.
+
+        Raises:
+            ValueError: for files that are damaged or of another format.
+        """
+        return self.open_reader()
+
+    @functools.cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        """What identifies its examples, see `training.data.fingerprint`."""
+        return self.reader.fingerprint()
+
+    def read(self, index: "tf.Tensor") -> "dict[str, tf.Tensor]":
+        """Returns the example at an int64 index, in a TensorFlow graph or eagerly.
+
+        Returns:
+            `{"image": encoded bytes, "label": class or classes, "id": string}` and the data set's
+            extra labels.
+        """
+        return self.reader.parse(self.reader.record(index), index)
+
+    def example_id(self, index: int) -> str:
+        """Returns the id of an example: TFDS's, or the path of a photo."""
+        return self.reader.example_id(index)
+
+    def preprocess(self, text: str, reduced_decoding: float = 0.0) -> "Preprocess":
+        """Returns the operations of `text`, with what the data set's images need."""
+        from training.data.preprocessing.preprocess import Preprocess
+
+        return Preprocess(
+            text,
+            pixel_scale=self.dataset.spec.pixel_scale,
+            upright=self.dataset.upright,
+            reduced_decoding=reduced_decoding,
+        )
+
+    def label_counts(self) -> np.ndarray:
+        """Returns how many labels each class has, int64 (num_classes,); reads every record."""
+        import tensorflow as tf
+
+        labels = tf.data.Dataset.range(self.num_examples).map(
+            lambda index: tf.reshape(self.read(index)["label"], [-1]),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+        counts = np.zeros(self.dataset.num_classes, np.int64)
+        for each in labels.as_numpy_iterator():
+            np.add.at(counts, each, 1)
+        return counts
+
+    def train(self, preprocess: "Preprocess", **settings: Any) -> "tf.data.Dataset":
+        """Returns the infinite training data; see `training.data.pipeline.train_dataset`."""
+        from training.data import pipeline
+
+        return pipeline.train_dataset(self, preprocess, **settings)
+
+    def evaluate(self, preprocess: "Preprocess", **settings: Any) -> "tf.data.Dataset":
+        """Returns one pass in batches; see `training.data.pipeline.eval_dataset`."""
+        from training.data import pipeline
+
+        return pipeline.eval_dataset(self, preprocess, **settings)
+
+
+def load_dataset(
+    name: str,
+    split: str,
+    *,
+    data_dir: str | os.PathLike | None = None,
+    preprocess: str = "decode",
+    **settings: Any,
+) -> "tf.data.Dataset":
+    """Returns one pass over a split of a data set, in its stored order.
+
+    Examples:
+        >>> training.load_dataset("cifar10", "train[:98%]", preprocess="decode|resize(224)")
+        >>> training.load_dataset("folder:/data/birds", "train[90%:]")
+        >>> training.load_dataset("tfds:my_dataset:1.0.0", "full", data_dir="/data/tfds")
+
+    Args:
+        name, split, data_dir: as in `open`.
+        preprocess: text of operations, see `training.data.preprocessing`. The default gives uint8
+            RGB images of their own sizes.
+        **settings: `one_hot`, `batch_size`, `with_ids`, `on_error` and `skip_counter` of
+            `training.data.pipeline.plain_dataset`.
+
+    Returns:
+        A `tf.data.Dataset` of `{"image", "label"}`.
+
+    Raises:
+        NotPreparedError: at once if the data set is not on disk; the message says how to get
+            it. Nothing is ever downloaded here.
+        ValueError: for an unknown name, split, operation or value of `on_error`.
+    """
+    from training.data import pipeline
+
+    opened = open(name, split, data_dir)
+    return pipeline.plain_dataset(opened, opened.preprocess(preprocess), **settings)
+
+
+def _photo_reader(dataset, photos):
+    from training.data import readers
+
+    return readers.photo_reader(dataset, photos)
+
+
+def _record_reader(dataset, text):
+    from training.data import readers
+
+    return readers.record_reader(dataset, text)
+
+
+def _of_photos(name, photos):
+    spec = DatasetSpec(
+        name,
+        builder="",
+        version="",
+        num_classes=len(photos.class_names),
+        sizes={split: len(items) for split, items in photos.splits.items()},
+        class_names=photos.class_names,
+        obtain="embedded",
+    )
+    return Dataset(spec, photos.root, photos=photos, upright=True)
+
+
+def _of_tfds(name, data_dir):
+    builder, _, version = name.removeprefix("tfds:").partition(":")
+    found = tfds_folder.find(builder, version or "*", data_dir)
+    if found is None:
+        configs = tfds_folder.configs(builder, data_dir)
+        hint = (
+            f"Its configurations there are {', '.join(configs)}: write tfds:{builder}/{configs[0]}."
+            if configs
+            else f"Prepare it with: python -m training data prepare {name}"
+        )
+        raise NotPreparedError(
+            f"{builder} {version or ''} is not prepared in "
+            f"{tfds_folder.resolve_data_dir(data_dir)}. {hint}"
+        )
+    num_classes, class_names = tfds_folder.label_facts(found)
+    spec = DatasetSpec(
+        name,
+        builder=builder,
+        version=found.version,
+        num_classes=num_classes,
+        sizes=found.sizes,
+        class_names=class_names,
+        note=f"prepared in {found.directory}",
+    )
+    upright = tfds_folder.holds_photos(found.directory)
+    return Dataset(spec, found.directory, prepared=found, upright=upright)
+
+
+def _check_sizes(spec, found):
+    for name, size in spec.sizes.items():
+        actual = found.sizes.get(name)
+        if actual is not None and actual not in (size, *spec.other_sizes.get(name, ())):
+            raise ValueError(
+                f"Expected {size} examples in the split {name!r} of {found.name}. "
+                f"{found.directory} holds {actual}. Prepare it again, or read it under another "
+                f"name as tfds:{found.name}:{found.version}."
+            )
+
+
+def _how_to_get(spec, data_dir):
+    folder = tfds_folder.resolve_data_dir(data_dir)
+    command = f"  python -m training data prepare {spec.name}"
+    if data_dir:
+        command += f" --data_dir={data_dir}"
+    first = f"{spec.name} ({spec.builder} {spec.version}) is not prepared in {folder}."
+    if spec.obtain == "private":
+        return f"{first} {spec.note}."
+    if spec.obtain == "manual":
+        return (
+            f"{first}\nIt needs files got by hand: {spec.note}.\nThe manual folder is "
+            f"{folder / 'downloads' / 'manual'} (or --manual_dir). Then write it with:\n{command}"
+        )
+    return f"{first}\nDownload and write it ({spec.note}) with:\n{command}"

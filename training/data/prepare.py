@@ -1,0 +1,217 @@
+"""Prepares data sets: TFDS downloads one, or one's own photos become a sharded set.
+
+A file for each photo suits a disk; a bucket wants few large ones. The photos are written as they
+are, byte for byte, and the set is read as `tfds:NAME`.
+"""
+
+import functools
+import os
+import pathlib
+import re
+import shutil
+import socket
+import tempfile
+import urllib.parse
+from collections.abc import Sequence
+from typing import Any
+
+from training.data import photo_sets, registry, tfds_folder
+from training.data.photo_sets import PhotoSet, photo_path
+from training.data.splits import Photo
+from training.errors import TrainingError, UsageError
+from training.io.local_path import is_remote
+
+VERSION = "1.0.0"
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def prepare(
+    name: str,
+    data_dir: str | None = None,
+    manual_dir: str | None = None,
+    beam_options: Sequence[str] = (),
+) -> None:
+    """Downloads and writes a data set unless it is there or needs no preparation.
+
+    Args:
+        name: as in `training.data.open`.
+        data_dir: folder of prepared data sets; empty or None is the default of TFDS.
+        manual_dir: folder of files got by hand; by default `downloads/manual` in `data_dir`.
+        beam_options: flags of Apache Beam, such as "--runner=DataflowRunner", for sets that TFDS
+            writes on many machines; empty runs on this one.
+
+    Raises:
+        UsageError: for `beam_options` without Apache Beam.
+        ValueError: for an unknown name.
+        TrainingError: if a server cannot be reached, or files to be got by hand are missing.
+    """
+    options = _beam_options(beam_options)
+    if name.startswith("folder:"):
+        return
+    row = None if name.startswith("tfds:") else registry.row(name)
+    if row and row.obtain == "embedded":
+        return
+    import tensorflow_datasets as tfds
+
+    builder_name = row.builder if row else name.removeprefix("tfds:")
+    folder = tfds_folder.resolve_data_dir(data_dir)
+    builder = tfds.builder(builder_name, data_dir=folder)
+    if builder.is_prepared():
+        return
+    manual = pathlib.Path(manual_dir or folder / "downloads" / "manual")
+    recipe = f" For {name}: {row.note}." if row and row.obtain == "manual" else ""
+    unreachable = _unreachable_hosts(builder, manual)
+    if unreachable:
+        raise TrainingError(
+            f"{', '.join(unreachable)} cannot be reached, so {builder_name} cannot be "
+            f"downloaded. Check the network, or put its files into {manual} by hand." + recipe
+        )
+    config = tfds.download.DownloadConfig(manual_dir=manual_dir or None, beam_options=options)
+    try:
+        builder.download_and_prepare(download_config=config)
+    except AssertionError as error:
+        # TFDS asserts that the files got by hand are there.
+        raise TrainingError(f"{error}{recipe}") from error
+
+
+def _unreachable_hosts(builder: Any, manual: pathlib.Path) -> list[str]:
+    """Hosts of the builder's files that have no address here: TFDS would retry for minutes."""
+    if any(os.environ.get(name) for name in ("https_proxy", "HTTPS_PROXY", "http_proxy")):
+        return []
+    at_hand = {file.name for file in manual.iterdir()} if manual.is_dir() else set()
+    if builder.MANUAL_DOWNLOAD_INSTRUCTIONS and at_hand:
+        # Some need only one of their archives; TFDS itself fails at once if none will do.
+        return []
+    hosts = {
+        urllib.parse.urlsplit(url).hostname
+        for url, info in (builder.url_infos or {}).items()
+        if info.filename not in at_hand
+    }
+    return sorted(host for host in hosts if host and not _has_address(host))
+
+
+def _has_address(host: str) -> bool:
+    try:
+        socket.getaddrinfo(host, 443)
+    except OSError:
+        return False
+    return True
+
+
+def prepare_photos(
+    source: str,
+    name: str,
+    data_dir: str | os.PathLike | None = None,
+    num_shards: int | None = None,
+    beam_options: Sequence[str] = (),
+) -> str:
+    """Writes a data set of photos, and returns the name that it is read by.
+
+    Args:
+        source: `folder:/path` with a sub-folder for each class, or `csv:/file.csv` with the columns
+            `path` (relative to the file, or in a store), `label` and, if there are several splits,
+            `split`. Both may be in a store.
+        name: of the data set, in lower case.
+        data_dir: folder of prepared data sets; empty or None is the default of TFDS.
+        num_shards: files of each split; by default as many as TFDS takes for its size.
+        beam_options: flags of Apache Beam, such as "--runner=DataflowRunner", to write on many
+            machines, which have this package and see the photos and `data_dir` under the same
+            paths; empty writes on this one.
+
+    Raises:
+        UsageError: for a name that cannot be one, or one that is there, or a store that refuses, or
+            `beam_options` without Apache Beam.
+        TrainingError: for a store that fails.
+        ValueError, OSError: if the source cannot be read.
+    """
+    import tensorflow_datasets as tfds
+
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"Expected a name of small letters, digits and underscores. Received: {name!r}."
+        )
+    folder = tfds_folder.resolve_data_dir(data_dir)
+    if tfds_folder.find(name, VERSION, folder):
+        raise UsageError(
+            f"{folder / name / VERSION} is there already. Name another data set, or delete it."
+        )
+    photos = (
+        photo_sets.read_table(source.removeprefix("csv:"))
+        if source.startswith("csv:")
+        else photo_sets.scan(source.removeprefix("folder:"))
+    )
+    options = _beam_options(beam_options)
+    tfds.disable_progress_bar()
+    # Other machines do not see a folder of this one.
+    if is_remote(folder) and not options:
+        # Slow to import, and what most commands never need.
+        from training.io.folder_copy import sent_to
+
+        with tempfile.TemporaryDirectory() as scratch, sent_to(folder / name / VERSION) as target:
+            shutil.move(_write(photos, name, scratch, num_shards, options), target)
+    else:
+        _write(photos, name, str(folder), num_shards, options)
+    return f"tfds:{name}:{VERSION}"
+
+
+def _example(root: pathlib.Path, numbered: tuple[int, Photo]) -> tuple[int, dict[str, Any]]:
+    """Returns the key and the features of a photo."""
+    number, photo = numbered
+    return number, {"image": str(photo_path(root, photo.path)), "label": photo.label}
+
+
+def _write(
+    photos: PhotoSet, name: str, data_dir: str, num_shards: int | None, beam_options: Any
+) -> str:
+    """Writes the data set and returns its folder."""
+    import tensorflow_datasets as tfds
+
+    with tfds.core.registered.skip_registration():
+
+        class Photos(tfds.core.GeneratorBasedBuilder):
+            VERSION = tfds.core.Version(VERSION)
+
+            def _info(self):
+                return tfds.core.DatasetInfo(
+                    builder=self,
+                    description=f"Photos of {photos.root}.",
+                    features=tfds.features.FeaturesDict(
+                        {
+                            "image": tfds.features.Image(),
+                            "label": tfds.features.ClassLabel(names=list(photos.class_names)),
+                        }
+                    ),
+                    metadata=tfds.core.MetadataDict({tfds_folder.UPRIGHT: True}),
+                )
+
+            def _split_generators(self, dl_manager):
+                return {
+                    split: self._generate_examples(rows) for split, rows in photos.splits.items()
+                }
+
+            def _generate_examples(self, rows):
+                example = functools.partial(_example, photos.root)
+                if not beam_options:
+                    return map(example, enumerate(rows))
+                import apache_beam as beam
+
+                return beam.Create(list(enumerate(rows))) | beam.Map(example)
+
+    Photos.name = name
+    builder = Photos(data_dir=data_dir)
+    config = tfds.download.DownloadConfig(num_shards=num_shards, beam_options=beam_options)
+    builder.download_and_prepare(download_config=config)
+    return str(builder.data_dir)
+
+
+def _beam_options(flags: Sequence[str]) -> Any:
+    """Returns Beam's options of flags such as "--runner=DataflowRunner"; None without flags."""
+    if not flags:
+        return None
+    try:
+        from apache_beam.options import pipeline_options as options
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "--beam needs Apache Beam, which is not installed: pip install apache-beam"
+        ) from error
+    return options.PipelineOptions(flags=list(flags))

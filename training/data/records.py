@@ -1,0 +1,369 @@
+"""Random access to the files of a prepared data set, TFRecord or ArrayRecord.
+
+A TFRecord file has no index, but every record starts with its length, so the offsets follow
+from reading a few bytes per record. They are all that is needed to read any example at once:
+shuffling is then a permutation of numbers, and a run resumes at any step without reading what
+comes before. ArrayRecord files bring their index.
+"""
+
+import concurrent.futures
+import contextlib
+import functools
+import hashlib
+import io
+import os
+import struct
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from training.data.splits import Range
+from training.data.tracing import as_it_stands
+from training.errors import UsageError, first_line
+from training.io.atomic import whole_file
+from training.io.cache import cache_folder
+from training.io.local_path import any_path, is_remote
+from training.io.remote_options import local_file
+from training.io.track import track
+
+# A record is its length (8 bytes), a checksum (4), the data and another checksum (4).
+_HEADER_BYTES = 8
+_FRAME_BYTES = 16
+_THREADS = 16
+_INDEX = ".offsets.npy"
+# Files below this size are scanned in less time than a cache would take to look up.
+_CACHE_FROM_BYTES = 32 * 2**20
+# Of neighboring records, what one request brings at most.
+_RUN_BYTES = 16 * 2**20
+# Runs of remote files that are read at a time.
+_STREAMS = 8
+# For single records rather than a file from end to end.
+_ARRAY_RECORD_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
+
+
+class Shards:
+    """The records that a split takes of its files, numbered through.
+
+    Args:
+        files: paths.
+        lengths: number of records that each file holds.
+        skips: records of each file before those that are taken.
+        counts: records that are taken of each.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[str],
+        lengths: Sequence[int],
+        skips: Sequence[int],
+        counts: Sequence[int],
+    ):
+        self.files, self.lengths, self.skips, self.counts = files, lengths, skips, counts
+        self._names = [os.path.basename(file) for file in files]
+        self._firsts = np.cumsum([0, *counts])
+        self._first_of = tf.constant(self._firsts, tf.int64)
+        self._skip_of = tf.constant(skips, tf.int64)
+        self._name_of = tf.constant(self._names, tf.string)
+
+    @classmethod
+    def of(cls, info: Any, ranges: Sequence[Range]) -> "Shards":
+        """Returns the records of ranges of native splits, given `info` of the TFDS builder."""
+        rows: list[tuple[Any, ...]] = []
+        for part in ranges:
+            split = info.splits[part.split]
+            instructions = info.splits[f"{part.split}[{part.start}:{part.stop}]"].file_instructions
+            wanted = {str(item.filename): item for item in instructions}
+            for file, length in zip(map(str, split.filepaths), split.shard_lengths, strict=True):
+                if file in wanted:
+                    skip, take = wanted[file].skip, wanted[file].take
+                    rows.append((file, length, skip, take if take >= 0 else length - skip))
+        return cls(*([row[k] for row in rows] for k in range(4)))
+
+    def __len__(self) -> int:
+        return int(self._firsts[-1])
+
+    def place(self, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the numbers of the file that holds a record, and of the record in it."""
+        file = tf.searchsorted(self._first_of, index[None], side="right", out_type=tf.int64)[0] - 1
+        return file, index - tf.gather(self._first_of, file) + tf.gather(self._skip_of, file)
+
+    def runs(self, first: tf.Tensor, count: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns the numbers of the files that hold `count` records from `first` on, int64 (n,).
+
+        And, for each of them, the first of these records, and the one after the last.
+        """
+        files = tf.range(self.place(first)[0], self.place(first + count - 1)[0] + 1)
+        begins = tf.maximum(tf.gather(self._first_of, files), first)
+        return files, begins, tf.minimum(tf.gather(self._first_of, files + 1), first + count)
+
+    def id_of(self, index: tf.Tensor) -> tf.Tensor:
+        """Returns the id of an example, string, as TFDS's `add_tfds_id` writes it."""
+        file, number = self.place(index)
+        parts = [tf.gather(self._name_of, file), tf.strings.as_string(number)]
+        return tf.strings.join(parts, "__")
+
+    def example_id(self, index: int) -> str:
+        """Returns the same in Python."""
+        file = int(np.searchsorted(self._firsts, index, side="right")) - 1
+        return f"{self._names[file]}__{index - self._firsts[file] + self.skips[file]}"
+
+
+class RecordReader(NamedTuple):
+    """How records are read, in TensorFlow graphs.
+
+    Attributes:
+        record: maps an int64 index to a record, a string scalar.
+        stream: maps a dataset of (first index, count) of neighbors to the records of all of them,
+            one after the other; None where they are best read one by one.
+        identity: what the fingerprint of the files is made of: names, sizes and index.
+    """
+
+    record: Callable[[tf.Tensor], tf.Tensor]
+    stream: Callable[[tf.data.Dataset], tf.data.Dataset] | None
+    identity: Iterable[bytes]
+
+
+def tfrecord_reader(shards: Shards) -> RecordReader:
+    """Returns how TFRecord files are read; checksums are verified.
+
+    Raises:
+        ValueError: if a file is cut short or holds another number of records.
+    """
+    starts = offsets(shards.files, shards.lengths)
+    wanted = [
+        each[skip : skip + count + 1]
+        for each, skip, count in zip(starts, shards.skips, shards.counts, strict=True)
+    ]
+    # Captured, so that the table of a large set stays out of the graph. Each file has one offset
+    # more than records: the end of its last.
+    offset_of, file_of = tf.constant(np.concatenate(wanted)), tf.constant(shards.files)
+
+    def of_file(file, begin, end):
+        first, stop = tf.gather(offset_of, begin + file), tf.gather(offset_of, end + file)
+        size = tf.minimum(stop - first, _RUN_BYTES)
+        return records_from(tf.gather(file_of, file), first, size).take(end - begin)
+
+    def record(index):
+        return of_file(shards.place(index)[0], index, index + 1).get_single_element()
+
+    def stream(runs):
+        pieces = runs.flat_map(
+            as_it_stands(lambda *run: tf.data.Dataset.from_tensor_slices(shards.runs(*run)))
+        )
+        # A store answers slowly, and many requests at a time.
+        at_once = _STREAMS if any(map(is_remote, shards.files)) else None
+        return pieces.interleave(
+            as_it_stands(of_file),
+            cycle_length=at_once or 1,
+            # Longer than any piece, so that each is read to its end before the next.
+            block_length=len(shards) + 1,
+            num_parallel_calls=at_once,
+        )
+
+    identity = (
+        os.path.basename(file).encode() + b"\0" + start.tobytes()
+        for file, start in zip(shards.files, starts, strict=True)
+    )
+    return RecordReader(record, stream, identity)
+
+
+def records_from(path: tf.Tensor, offset: tf.Tensor, buffer_bytes: tf.Tensor) -> tf.data.Dataset:
+    """Returns the records of the file `path` from `offset` on, read so many bytes at a time."""
+    records = tf.raw_ops.TFRecordDatasetV2(
+        filenames=path[None],
+        compression_type="",
+        buffer_size=buffer_bytes,
+        byte_offsets=offset[None],
+    )
+    return tf.data.experimental.from_variant(records, tf.TensorSpec((), tf.string))
+
+
+def offsets(paths: Sequence[str], lengths: Sequence[int]) -> list[np.ndarray]:
+    """Returns, for each TFRecord file, the offsets in bytes of its records and its size, int64.
+
+    Args:
+        paths: of the files.
+        lengths: number of records that each file must hold.
+
+    Raises:
+        ValueError: if a file is cut short or holds another number of records.
+    """
+    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(_offsets, paths, lengths))
+
+
+def write_index(paths: Sequence[str]) -> None:
+    """Writes the index of each TFRecord file beside it.
+
+    A file is read once from end to end, a remote one into a copy here, so that nobody needs a
+    request for each record again.
+
+    Raises:
+        ValueError: if a file is cut short.
+        UsageError, TrainingError: if it is remote and cannot be read or written.
+    """
+
+    def write(path):
+        size = tf.io.gfile.stat(path).length
+        with local_file(path) as local:
+            found = _scan(local, size)
+        with whole_file(any_path(path + _INDEX)) as temporary:
+            np.save(temporary, found)
+
+    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+        futures = [pool.submit(write, path) for path in paths]
+        for future in track(futures, "indexing"):
+            future.result()
+
+
+def _offsets(path: str, length: int) -> np.ndarray:
+    stat = tf.io.gfile.stat(path)
+    found = _read_index(path, stat.length)
+    if found is None:
+        found = _cached_scan(path, stat, length)
+    if len(found) != length + 1:
+        raise ValueError(
+            f"Expected {length} records in {path}. Found {len(found) - 1}. "
+            "The copy is damaged: prepare the data set again."
+        )
+    return found
+
+
+def _read_index(path: str, size: int) -> np.ndarray | None:
+    """Returns the offsets that the index beside a file says, or None without one."""
+    if not tf.io.gfile.exists(path + _INDEX):
+        return None
+    with tf.io.gfile.GFile(path + _INDEX, "rb") as file:
+        content = file.read()
+    try:
+        found = np.load(io.BytesIO(content))
+        end = int(found[-1])
+    except (ValueError, EOFError, TypeError, IndexError) as error:
+        raise ValueError(
+            f"Expected the index of records in {path + _INDEX}, which is damaged. Write it again "
+            "with: python -m training data index"
+        ) from error
+    if end != size:
+        raise ValueError(
+            f"Expected {end} bytes in {path}, as its index says. Found {size}. Copy or prepare it "
+            "again, then write its index with: python -m training data index"
+        )
+    return found.astype(np.int64)
+
+
+def _cached_scan(path, stat, length):
+    if stat.length < _CACHE_FROM_BYTES:
+        return _scan(path, stat.length)
+    key = hashlib.sha256(f"{path}\0{stat.length}\0{stat.mtime_nsec}".encode()).hexdigest()
+    cache = cache_folder("record_offsets") / f"{key}.npy"
+    # A damaged array fails in many ways, depending on which byte it is.
+    with contextlib.suppress(Exception):
+        found = np.load(cache)
+        if found.shape == (length + 1,) and found.dtype == np.int64:
+            return found
+    found = _scan(path, stat.length)
+    # A cache that cannot be written costs time, not correctness.
+    with contextlib.suppress(OSError), whole_file(cache) as temporary:
+        np.save(temporary, found)
+    return found
+
+
+def _scan(path: str, size: int) -> np.ndarray:
+    found, offset = [], 0
+    with tf.io.gfile.GFile(path, "rb") if "://" in path else open(path, "rb", buffering=0) as file:
+        while offset < size:
+            found.append(offset)
+            file.seek(offset)
+            header = file.read(_HEADER_BYTES)
+            if len(header) == _HEADER_BYTES:
+                offset += struct.unpack("<Q", header)[0] + _FRAME_BYTES
+            else:
+                offset = size + 1
+    if offset != size:
+        raise ValueError(
+            f"{path} is cut short: its last record should end at byte {offset}, the file ends at "
+            f"{size}. Copy or prepare it again."
+        )
+    return np.asarray([*found, size], np.int64)
+
+
+def array_record_reader(shards: Shards) -> RecordReader:
+    """Returns how ArrayRecord files are read.
+
+    Raises:
+        UsageError: if the files are in a store but gs://, or ArrayRecord is not installed.
+        ValueError: if a file cannot be read, is cut short or holds another number of records.
+    """
+    elsewhere = [path for path in shards.files if is_remote(path) and not path.startswith("gs://")]
+    if elsewhere:
+        raise UsageError(
+            f"Expected ArrayRecord files of this machine or of gs://. Received: {elsewhere[0]}. "
+            "Copy or mount them, or prepare the data set as TFRecord files, for which there is: "
+            "python -m training data index"
+        )
+    opened: dict[int, tuple[Any, contextlib.AbstractContextManager]] = {}
+    lock = threading.Lock()
+
+    def open_file(number):
+        with lock:
+            if number not in opened:
+                path = shards.files[number]
+                # Of a store, a reader gives several threads wrong bytes.
+                alone = threading.Lock() if is_remote(path) else contextlib.nullcontext()
+                opened[number] = _open_array_record(path, shards.lengths[number]), alone
+            return opened[number]
+
+    def read(number, place):
+        found, alone = open_file(int(number))
+        with alone:
+            return found.read(int(place), int(place) + 1)[0]
+
+    def record(index):
+        return tf.ensure_shape(tf.numpy_function(read, shards.place(index), tf.string), [])
+
+    if shards.files:
+        open_file(0)
+    sizes = zip(shards.files, shards.lengths, strict=True)
+    identity = (
+        f"{os.path.basename(file)} {tf.io.gfile.stat(file).length} {length}".encode()
+        for file, length in sizes
+    )
+    return RecordReader(record, None, identity)
+
+
+@functools.cache
+def _array_record_module() -> Any:
+    try:
+        from array_record.python import array_record_module
+    except ImportError as error:
+        raise UsageError(
+            "ArrayRecord files need the package array-record, which is made for Linux: pip install "
+            "array-record, or prepare the data set as TFRecord files."
+        ) from error
+    return array_record_module
+
+
+def _open_array_record(path: str, length: int) -> Any:
+    found = _array_record_module().ArrayRecordReader(path, options=_ARRAY_RECORD_OPTIONS)
+    if not found.ok():
+        try:
+            found.close()
+            reason = "for no known reason"
+        except RuntimeError as error:
+            reason = first_line(error)
+        remedy = (
+            "Check the name of the bucket, that this machine may read it, and that array-record is "
+            "0.8.3 or newer, or copy the file."
+            if is_remote(path)
+            else "The copy is damaged: prepare the data set again."
+        )
+        raise ValueError(f"{path} cannot be read: {reason}. {remedy}")
+    if found.num_records() != length:
+        raise ValueError(
+            f"Expected {length} records in {path}. Found {found.num_records()}. The copy is "
+            "damaged: prepare the data set again."
+        )
+    return found

@@ -22,7 +22,6 @@ COMMANDS = {
     "loop_overhead": "what the training loop adds to its steps",
     "memory": "peak memory of training against the batch, with and without remat",
     "runtimes": "every family of models in every runtime of exported files",
-    "shuffle_mixing": "how well the orders of an epoch mix it",
     "slow_store": "both orders of an epoch, from a store that answers late",
     "startup": "import, build, load a checkpoint",
     "table_6_exaflops": "compute of the paper's training runs, or of one model",

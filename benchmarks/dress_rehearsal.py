@@ -48,7 +48,6 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--directory", required=True, help="for the data and the runs; kept")
     parser.add_argument("--part", type=int, default=1, help="divides images and files")
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--shuffle", choices=("full", "blocks"), default="full")
     chosen = parser.parse_args(argv)
     for name, value in rehearse(chosen):
         print(f"| {name} | {value} |", flush=True)
@@ -118,7 +117,6 @@ def watch(
         "data_dir": run.parent / "data",
         "batch_size": chosen.batch_size,
         "total_steps": steps,
-        "shuffle": chosen.shuffle,
         "model.name": "",
         "model.image_size": planted_classes.SIDE,
         "model.patch_size": 16,

@@ -2,10 +2,10 @@
 
 For each model of Table 3: the least time that the chips take for a step of 4,096 images, the
 operations of its layers at the chip's peak, and what has to arrive in that time; and how much of
-that the reads of one host bring, one request an image or one a block of neighbors. A request waits
-for the store, then streams:
+that the reads of one host bring, a request for each image. A request waits for the store, then
+streams:
 
-    images a second of a host = parallel requests x images / (latency + bytes / bandwidth)
+    images a second of a host = parallel requests / (latency + bytes / bandwidth)
 """
 
 import argparse
@@ -42,15 +42,12 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def images_per_second(requests: int, images: int, chosen: argparse.Namespace) -> float:
-    """Returns how many images a host reads with so many requests at a time, each of some images."""
-    seconds = chosen.latency / 1e3 + images * chosen.kilobytes / 1e3 / chosen.bandwidth
-    return requests * images / seconds
+def images_per_second(requests: int, chosen: argparse.Namespace) -> float:
+    """Returns how many images a host reads with so many requests at a time."""
+    return requests / (chosen.latency / 1e3 + chosen.kilobytes / 1e3 / chosen.bandwidth)
 
 
 def _demand(chosen):
-    from training.data.windows_of_blocks import BLOCK
-
     import keras_vit
 
     rows = []
@@ -67,21 +64,20 @@ def _demand(chosen):
                 f"{images * chosen.kilobytes / 1e6:.2f}",
                 f"{images / chosen.images_per_core:.0f}",
                 f"{images / chosen.hosts:,.0f}",
-                f"{images / BLOCK:,.0f}",
             ]
         )
     columns = ["model", "ms a step", "images/s", "GB/s", "cores that decode"]
-    return [*columns, "images/s a host", "block requests/s"], rows
+    return [*columns, "images/s a host"], rows
 
 
 def _supply(chosen):
-    from training.data.block_reads import PARALLEL
-    from training.data.windows_of_blocks import BLOCK
+    from training.data.pipeline import requests_at_once
 
-    # An image alone is a call of its own, and tf.data makes as many at a time as there are cores.
+    many = requests_at_once(chosen.cores)
+    # On a disk, tf.data makes as many calls at a time as there are cores.
     rows = [
-        ["full, one image a request", chosen.cores, images_per_second(chosen.cores, 1, chosen)],
-        [f"blocks of {BLOCK}", PARALLEL, images_per_second(PARALLEL, BLOCK, chosen)],
+        ["one a core", chosen.cores, images_per_second(chosen.cores, chosen)],
+        ["many, as from a store", many, images_per_second(many, chosen)],
     ]
     decoded = chosen.cores * chosen.images_per_core
     return ["reads of a host", "requests at a time", "images/s read", "images/s decoded"], [

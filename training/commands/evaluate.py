@@ -4,8 +4,8 @@ Reports top-1 and top-5 accuracy, counted over every image of the split. On Imag
 (imagenet2012_real) a prediction is correct if it is among the image's labels, and images without
 any are left out.
 
-Without --dataset, a run is evaluated on what it held out of its own data. Where the classes of a data
-set are those of the model in another order, they are matched by name; others are refused.
+Without --dataset, a run is evaluated on what it held out of its own data. Where the classes of a
+data set are those of the model in another order, they are matched by name; others are refused.
 
 With --weights SOURCE is the data set, and accuracies stand beside the published ones; imagenet2012
 also stands for its ReaL labels and for ImageNet-V2, where they are prepared.

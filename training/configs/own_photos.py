@@ -1,7 +1,7 @@
 """Your own photos, some dozens to some thousands: `--config=own_photos:FOLDER[,KEY=VALUE…]`.
 
-FOLDER holds one sub-folder of photos for each class. A fifth of each class is held out for
-evaluation, unless there are folders train/ and test/ (or validation/, val/, dev/) above the classes.
+FOLDER holds one sub-folder of photos for each class. A fifth of each class is held out, unless there
+are folders train/ and test/ (or validation/, val/, dev/) above the classes.
 
 Keys:
     model: what to start from: a published name such as `augreg/Ti_16`, which is downloaded, a run

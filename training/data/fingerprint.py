@@ -1,7 +1,7 @@
 """Which data a run is trained on, and what has changed in it since.
 
-A fingerprint is made of names, sizes and labels: of photos, or of the files of prepared data sets. It
-stands in `config.json` beside the names of the classes, and as numbers in every checkpoint.
+A fingerprint is made of names, sizes and labels: of photos, or of the files of prepared data sets.
+It stands in `config.json` beside the names of the classes, and as numbers in every checkpoint.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _NAMELESS: tuple[str, ...] = ()
 
 
 def describe(train: "Split", evaluation: "Split | None") -> dict[str, Any]:
-    """Returns the data of a run: `{"class_names": names or None, "train": …, "eval": … or None}`."""
+    """Returns the data of a run, `{"class_names": names or None, "train": …, "eval": …}`."""
     names = train.dataset.class_names
     return {
         "class_names": None if names is None else list(names),

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 _FOREVER = 2**62
 # That decode about as many images as one thread copies into batches.
 _CORES_PER_BATCH = 16
-# Requests that a store is sent at a time.
-_IN_FLIGHT = 256
 # In place of a record that is not read ahead; no record is empty.
 _UNREAD = ""
 # Neighbors that evaluation reads at a time, at most.
@@ -235,6 +233,11 @@ def batches_at_once(cores: int) -> int:
     return max(1, cores // _CORES_PER_BATCH)
 
 
+def requests_at_once(cores: int) -> int:
+    """Returns how many requests a host of so many cores sends to a store at the same time."""
+    return max(256, 8 * cores)
+
+
 def _runs(num_examples: int, batch_size: int, share: range) -> tf.data.Dataset:
     """Returns (first index, count), int64, of the runs of neighbors that a worker evaluates."""
     if len(share) == batch_size:
@@ -299,7 +302,7 @@ def _loader(split, preprocess):
 
 
 def _read_ahead(order, split, is_kept, tolerant):
-    """Adds the record to (position, index): `_UNREAD` if kept in memory or, if tolerant, damaged."""
+    """Adds the record to (position, index); `_UNREAD` if kept, or if damaged and that is borne."""
 
     def record(index):
         if not tolerant:
@@ -315,7 +318,9 @@ def _read_ahead(order, split, is_kept, tolerant):
         return position, index, known
 
     return order.map(
-        as_it_stands(read), num_parallel_calls=_IN_FLIGHT, use_unbounded_threadpool=True
+        as_it_stands(read),
+        num_parallel_calls=requests_at_once(os.cpu_count() or 1),
+        use_unbounded_threadpool=True,
     )
 
 

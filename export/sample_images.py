@@ -28,7 +28,7 @@ def load_images(
         size: (height, width) in pixels.
         split: text of the split, for names of the registry.
         data_dir: folder of TensorFlow Datasets, for names of the registry.
-        preprocess: operations as in `training.data.preprocessing.parser`, whose last is
+        preprocess: operations as in `training.data.preprocessing.operation`, whose last is
             `value_range(-1,1)`, for all but a .npz file; None resizes.
         limit: how many.
 

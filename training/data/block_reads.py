@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
+from training.data.graph import as_it_stands
 from training.data.random_access import Source
-from training.data.tracing import as_it_stands
 from training.data.windows_of_blocks import BLOCK
 
 # A block is read whole if so many of its records are wanted.

@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from training.data.free_memory import free_memory
+from training.data.graph import as_it_stands
 from training.data.random_access import Source
-from training.data.tracing import as_it_stands
 from training.errors import UsageError
 
 # Images whose mean size stands for all, and the part of the free memory that they may take.

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from training.data.tracing import as_it_stands
+from training.data.graph import as_it_stands
 
 # Neighbors that are read at a time, at most.
 _RUN = 256

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from training.data.feistel_permutation import permute
-from training.data.tracing import as_it_stands
+from training.data.graph import as_it_stands
 from training.data.windows_of_blocks import examples_at, windows_of
 
 _FOREVER = 2**62

@@ -12,7 +12,7 @@ import math
 
 import tensorflow as tf
 
-from training.data.tracing import traced_once
+from training.data.graph import traced_once
 
 # Each digit changes at every second. Neighbors of six examples are independent from 16 on, those of
 # a hundred already from six on.

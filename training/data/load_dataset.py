@@ -5,9 +5,9 @@ import os
 import tensorflow as tf
 
 from training.data import random_access, unreadable_examples
-from training.data.preprocessing.operations import labels
+from training.data.graph import as_it_stands
+from training.data.preprocessing import batches_and_labels
 from training.data.skip_counter import SkipCounter
-from training.data.tracing import as_it_stands
 
 
 def load_dataset(
@@ -34,7 +34,7 @@ def load_dataset(
             `tfds:name/config:version`, or `folder:/path` with a sub-folder for each class.
         split: such as "train", "train[:98%]" or "train[:800]+validation[:200]".
         data_dir: folder of prepared data sets; empty or None is the default of TFDS.
-        preprocess: text of operations, see `training.data.preprocessing.parser`. The default gives
+        preprocess: text of operations, see `training.data.preprocessing.operation`; by default,
             uint8 RGB images of their own sizes.
         one_hot: labels as float32 (num_classes,) rather than int64 classes. Data sets whose
             images have several labels always give the former.
@@ -63,7 +63,7 @@ def load_dataset(
         for op in process.label_operations:
             label = op.apply(label)
         if not process.label_operations and (one_hot or label.shape.rank == 1):
-            label = labels.one_hot(source.spec.num_classes)(label)
+            label = batches_and_labels.one_hot(source.spec.num_classes)(label)
         out = {"image": process(example["image"], tf.stack([0, index])), "label": label}
         return {**out, "id": example["id"]} if with_ids else out
 

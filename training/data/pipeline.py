@@ -20,11 +20,11 @@ from training.data import (
     unreadable_examples,
 )
 from training.data.example_order import example_order, order_in_pieces
-from training.data.preprocessing.operations.labels import one_hot
-from training.data.preprocessing.parser import parse
+from training.data.graph import as_it_stands
+from training.data.preprocessing.batches_and_labels import one_hot
+from training.data.preprocessing.operation import parse
 from training.data.preprocessing.preprocess import Preprocess
 from training.data.skip_counter import SkipCounter
-from training.data.tracing import as_it_stands
 
 _FOREVER = 2**62
 # That decode about as many images as one thread copies into batches.
@@ -60,7 +60,7 @@ def train_dataset(
     Args:
         name: name of the data set, see `training.data.dataset_lookup`.
         split: split text, such as "train[:98%]".
-        preprocess: text of operations, see `training.data.preprocessing.parser`.
+        preprocess: text of operations, see `training.data.preprocessing.operation`.
         batch_size: global batch size.
         seed: any integer; the same seed gives the same data.
         num_classes: width of the labels; by default the data set's.
@@ -74,7 +74,7 @@ def train_dataset(
         shuffle: how epochs are ordered, a name of `training.data.example_order.ORDERS`.
         reduced_decoding: 0, or how many times the rows and columns wanted a JPEG keeps at least
             that is decoded at a fraction of its size, see
-            `training.data.preprocessing.reduced_decoding`.
+            `training.data.preprocessing.decoding`.
         cache: whether decoded images stay in memory, see `training.data.decoded_images`.
 
     Raises:

@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
+from training.data.graph import as_it_stands
 from training.data.record_ranges import RecordRanges
-from training.data.tracing import as_it_stands
 from training.io.atomic import whole_file
 from training.io.local_path import any_path, is_remote
 from training.io.remote_options import local_file

@@ -3,7 +3,7 @@ import tensorflow as tf
 from scipy import stats
 
 from training.data.preprocessing.operations import mixup
-from training.data.preprocessing.parser import parse
+from training.data.preprocessing.operation import parse
 
 
 def weights(p, count=2_000):

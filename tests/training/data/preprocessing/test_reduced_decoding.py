@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from training.data.preprocessing.preprocess import Preprocess
-from training.data.preprocessing.reduced_decoding import decode_reduced
+from training.data.preprocessing.decoding import decode_reduced
 
 ROWS, COLUMNS = np.mgrid[0:400, 0:600]
 # Smooth as a photo is out of focus: waves of 188 pixels and more.

@@ -1,10 +1,39 @@
-"""Pixel values: their range, their bytes, and on which side of the transfer they change."""
+"""Flips and shifts, the range of pixel values, and on which side of the transfer it changes."""
 
 from collections.abc import Callable
 
 import tensorflow as tf
 
 from training.data.preprocessing.operation import operation
+
+
+@operation("flip_lr")
+def flip_lr(probability: float = 0.5) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Mirrors the image left to right with `probability`."""
+
+    def apply(image, seed):
+        flip = tf.random.stateless_uniform((), seed) < probability
+        return tf.cond(flip, lambda: tf.reverse(image, [1]), lambda: image)
+
+    return apply
+
+
+@operation("pad")
+def pad(pixels: int) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Adds `pixels` black pixels on every side."""
+    return lambda image: tf.pad(image, [[pixels, pixels], [pixels, pixels], [0, 0]])
+
+
+@operation("random_shift")
+def random_shift(pixels: int) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Moves the image by up to `pixels` pixels each way; what comes in is black."""
+
+    def apply(image, seed):
+        offset = tf.random.stateless_uniform((2,), seed, 0, 2 * pixels + 1, dtype=tf.int32)
+        shifted = tf.slice(pad(pixels)(image), [offset[0], offset[1], 0], tf.shape(image))
+        return tf.ensure_shape(shifted, image.shape)
+
+    return apply
 
 
 @operation("value_range")

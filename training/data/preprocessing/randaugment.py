@@ -14,52 +14,29 @@ because the strengths were tuned with them:
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
 
 import tensorflow as tf
 
 from training.data.preprocessing.operation import operation
+from training.recipes.augreg_strengths import STRENGTHS
 
 _FILL = 128
 
 
-class Strengths(NamedTuple):
-    """Arguments of the operations at one magnitude m; signs are random.
+class Strengths:
+    """Arguments of the operations at a magnitude m: linear in it, integers rounded down."""
 
-    Attributes:
-        rotate: degrees.
-        shear: displacement of a pixel per pixel.
-        translate: pixels.
-        enhance: factor of the blends of color, contrast, brightness and sharpness.
-        posterize_bits: bits that are kept.
-        solarize_threshold: before it is reduced to a byte.
-        solarize_add: levels that are added below 128.
-        cutout: half the side of the square.
-    """
-
-    rotate: float
-    shear: float
-    translate: float
-    enhance: float
-    posterize_bits: int
-    solarize_threshold: int
-    solarize_add: int
-    cutout: int
-
-
-def strengths(magnitude: float) -> Strengths:
-    """Returns the arguments at magnitude `m`: linear in it, integers rounded down."""
-    level = magnitude / 10
-    return Strengths(
-        rotate=30 * level,
-        shear=0.3 * level,
-        translate=100 * level,
-        enhance=1.8 * level + 0.1,
-        posterize_bits=int(4 * level),
-        solarize_threshold=int(256 * level),
-        solarize_add=int(110 * level),
-        cutout=int(40 * level),
-    )
+    def __init__(self, magnitude: float):
+        level = magnitude / 10
+        self.rotate = 30 * level  # degrees
+        self.shear = 0.3 * level  # displacement of a pixel per pixel
+        self.translate = 100 * level  # pixels
+        self.enhance = 1.8 * level + 0.1  # of color, contrast, brightness and sharpness
+        self.posterize_bits = int(4 * level)  # that are kept
+        self.solarize_threshold = int(256 * level)  # before it is reduced to a byte
+        self.solarize_add = int(110 * level)  # levels that are added below 128
+        self.cutout = int(40 * level)  # half the side of the square
 
 
 @operation("randaugment")
@@ -68,8 +45,7 @@ def randaugment(num_layers: int, magnitude: float) -> Callable[[tf.Tensor, tf.Te
 
     Takes RGB in 0..255 and returns uint8; what a resize made float32 is rounded first.
     """
-    at = strengths(magnitude)
-    names = tuple(OPERATIONS)
+    at = Strengths(magnitude)
 
     def apply(image, seed):
         if image.dtype != tf.uint8:
@@ -81,19 +57,25 @@ def randaugment(num_layers: int, magnitude: float) -> Callable[[tf.Tensor, tf.Te
             )
             sign = tf.where(tf.random.stateless_uniform((), sign_seed) < 0.5, -1.0, 1.0)
             place = tf.random.stateless_uniform((2,), place_seed)
-            branches = [
-                lambda name=name, image=image, sign=sign, place=place: OPERATIONS[name](
-                    image, at, sign, place
-                )
-                for name in names
-            ]
-            number = tf.random.stateless_uniform(
-                (), choice_seed, maxval=len(names), dtype=tf.int32, minval=0
-            )
+            number = tf.random.stateless_uniform((), choice_seed, 0, len(OPERATIONS), tf.int32)
+            branches = [partial(op, image, at, sign, place) for op in OPERATIONS.values()]
             image = tf.ensure_shape(tf.switch_case(number, branches), shape)
         return image
 
     return apply
+
+
+@operation("augreg", stage="text")
+def augreg(strength: str) -> str:
+    """RandAugment and mixup as in one of AugReg's seven strengths, "none" to "strong2".
+
+    Stands where RandAugment does, after the flip and before `value_range`.
+    """
+    if strength not in STRENGTHS:
+        raise ValueError(f"unknown strength {strength!r}, expected one of {list(STRENGTHS)}")
+    row = STRENGTHS[strength]
+    texts = ["randaugment({}, {})".format(*row.randaugment)] if row.randaugment else []
+    return "|".join([*texts, f"mixup({row.mixup_p})"] if row.mixup_p else texts)
 
 
 def _blend(base, image, factor: float):
@@ -102,11 +84,11 @@ def _blend(base, image, factor: float):
     return tf.cast(tf.clip_by_value(mixed, 0.0, 255.0), tf.uint8)
 
 
-def _transform(image, matrix):
-    """Samples the nearest pixel at the places the projective `matrix` names."""
+def _affine(image, x, y):
+    """Samples the nearest pixel at the place that (column, row, 1) is mapped to by `x` and `y`."""
     return tf.raw_ops.ImageProjectiveTransformV3(
         images=image[None],
-        transforms=tf.cast(tf.stack([*matrix, 0.0, 0.0]), tf.float32)[None],
+        transforms=tf.stack([tf.cast(factor, tf.float32) for factor in (*x, *y, 0, 0)])[None],
         output_shape=tf.shape(image)[:2],
         interpolation="NEAREST",
         fill_mode="CONSTANT",
@@ -114,7 +96,7 @@ def _transform(image, matrix):
     )[0]
 
 
-def _autocontrast(image, at, sign, place):
+def _autocontrast(image, at, *_):
     values = tf.cast(image, tf.float32)
     low, high = tf.reduce_min(values, (0, 1)), tf.reduce_max(values, (0, 1))
     scale = tf.where(high > low, 255.0 / (high - low), 1.0)
@@ -122,7 +104,7 @@ def _autocontrast(image, at, sign, place):
     return tf.cast(tf.clip_by_value(values * scale + offset, 0.0, 255.0), tf.uint8)
 
 
-def _equalize(image, at, sign, place):
+def _equalize(image, at, *_):
     def channel(values):
         counts = tf.math.bincount(tf.reshape(values, [-1]), minlength=256, maxlength=256)
         step = (tf.size(values) - counts[tf.reduce_max(values)]) // 255
@@ -134,52 +116,27 @@ def _equalize(image, at, sign, place):
     return tf.cast(tf.stack(channels, axis=2), tf.uint8)
 
 
-def _invert(image, at, sign, place):
-    return 255 - image
-
-
-def _rotate(image, at, sign, place):
+def _rotate(image, at, sign, _):
     angle = sign * (at.rotate * math.pi / 180)
     cos, sin = tf.cos(angle), tf.sin(angle)
     bottom, right = (tf.cast(tf.shape(image)[k] - 1, tf.float32) for k in (0, 1))
     x = (right - (cos * right - sin * bottom)) / 2
     y = (bottom - (sin * right + cos * bottom)) / 2
-    return _transform(image, [cos, -sin, x, sin, cos, y])
+    return _affine(image, (cos, -sin, x), (sin, cos, y))
 
 
-def _posterize(image, at, sign, place):
+def _posterize(image, at, *_):
     shift = 8 - at.posterize_bits
-    shift = shift if 0 <= shift <= 7 else 7
-    return tf.bitwise.left_shift(
-        tf.bitwise.right_shift(image, tf.constant(shift, tf.uint8)), tf.constant(shift, tf.uint8)
-    )
+    return tf.bitwise.bitwise_and(image, 256 - 2 ** (shift if 0 <= shift <= 7 else 7))
 
 
-def _solarize(image, at, sign, place):
-    return tf.where(image < at.solarize_threshold % 256, image, 255 - image)
-
-
-def _solarize_add(image, at, sign, place):
-    added = tf.minimum(tf.cast(image, tf.int32) + at.solarize_add, 255)
-    return tf.where(image < 128, tf.cast(added, tf.uint8), image)
-
-
-def _color(image, at, sign, place):
-    gray = tf.image.grayscale_to_rgb(tf.image.rgb_to_grayscale(image))
-    return _blend(gray, image, at.enhance)
-
-
-def _contrast(image, at, sign, place):
+def _contrast(image, at, *_):
     pixels = tf.cast(tf.shape(image)[0] * tf.shape(image)[1], tf.float32)
     level = tf.floor(tf.minimum(pixels / 256.0, 255.0))
     return _blend(tf.fill(tf.shape(image), level), image, at.enhance)
 
 
-def _brightness(image, at, sign, place):
-    return _blend(tf.zeros_like(image), image, at.enhance)
-
-
-def _sharpness(image, at, sign, place):
+def _sharpness(image, at, *_):
     kernel = tf.constant([[1, 1, 1], [1, 5, 1], [1, 1, 1]], tf.float32) / 13.0
     kernel = tf.tile(kernel[:, :, None, None], [1, 1, 3, 1])
     smooth = tf.nn.depthwise_conv2d(
@@ -191,52 +148,38 @@ def _sharpness(image, at, sign, place):
     return _blend(tf.where(inside, tf.pad(smooth, border), image), image, at.enhance)
 
 
-def _shear_x(image, at, sign, place):
-    return _transform(image, [1.0, sign * at.shear, 0.0, 0.0, 1.0, 0.0])
+def _cutout(image, at, _, place):
+    def near(part, size):
+        center = tf.cast(part * tf.cast(size, tf.float32), tf.int32)
+        return (tf.range(size) >= center - at.cutout) & (tf.range(size) < center + at.cutout)
 
-
-def _shear_y(image, at, sign, place):
-    return _transform(image, [1.0, 0.0, 0.0, sign * at.shear, 1.0, 0.0])
-
-
-def _translate_x(image, at, sign, place):
-    return _transform(image, [1.0, 0.0, sign * at.translate, 0.0, 1.0, 0.0])
-
-
-def _translate_y(image, at, sign, place):
-    return _transform(image, [1.0, 0.0, 0.0, 0.0, 1.0, sign * at.translate])
-
-
-def _cutout(image, at, sign, place):
-    height, width = tf.shape(image)[0], tf.shape(image)[1]
-    row = tf.cast(place[0] * tf.cast(height, tf.float32), tf.int32)
-    column = tf.cast(place[1] * tf.cast(width, tf.float32), tf.int32)
-    rows, columns = tf.range(height)[:, None, None], tf.range(width)[None, :, None]
-    inside = (
-        (rows >= row - at.cutout)
-        & (rows < row + at.cutout)
-        & (columns >= column - at.cutout)
-        & (columns < column + at.cutout)
-    )
+    rows, columns = (near(place[k], tf.shape(image)[k]) for k in (0, 1))
+    inside = rows[:, None, None] & columns[None, :, None]
     return tf.where(inside, tf.constant(_FILL, tf.uint8), image)
 
 
 # Every operation takes (image, strengths, a random sign, two random numbers in 0..1).
-OPERATIONS = {
+OPERATIONS: dict[str, Callable[..., tf.Tensor]] = {
     "AutoContrast": _autocontrast,
     "Equalize": _equalize,
-    "Invert": _invert,
+    "Invert": lambda image, *_: 255 - image,
     "Rotate": _rotate,
     "Posterize": _posterize,
-    "Solarize": _solarize,
-    "Color": _color,
+    "Solarize": lambda image, at, *_: tf.where(
+        image < at.solarize_threshold % 256, image, 255 - image
+    ),
+    "Color": lambda image, at, *_: _blend(
+        tf.image.grayscale_to_rgb(tf.image.rgb_to_grayscale(image)), image, at.enhance
+    ),
     "Contrast": _contrast,
-    "Brightness": _brightness,
+    "Brightness": lambda image, at, *_: _blend(tf.zeros_like(image), image, at.enhance),
     "Sharpness": _sharpness,
-    "ShearX": _shear_x,
-    "ShearY": _shear_y,
-    "TranslateX": _translate_x,
-    "TranslateY": _translate_y,
+    "ShearX": lambda image, at, sign, _: _affine(image, (1, sign * at.shear, 0), (0, 1, 0)),
+    "ShearY": lambda image, at, sign, _: _affine(image, (1, 0, 0), (sign * at.shear, 1, 0)),
+    "TranslateX": lambda image, at, sign, _: _affine(image, (1, 0, sign * at.translate), (0, 1, 0)),
+    "TranslateY": lambda image, at, sign, _: _affine(image, (1, 0, 0), (0, 1, sign * at.translate)),
     "Cutout": _cutout,
-    "SolarizeAdd": _solarize_add,
+    "SolarizeAdd": lambda image, at, *_: tf.where(
+        image < 128, tf.saturate_cast(tf.cast(image, tf.int32) + at.solarize_add, tf.uint8), image
+    ),
 }

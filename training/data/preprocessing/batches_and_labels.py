@@ -1,9 +1,10 @@
-"""Mixup (Zhang et al., 2017)."""
+"""Operations on batches and labels: mixup (Zhang et al., 2017) and one-hot labels."""
 
 from collections.abc import Callable
 
 import tensorflow as tf
 
+from training.data.graph import require
 from training.data.preprocessing.operation import operation
 
 
@@ -37,3 +38,28 @@ def mixup_weight(p: float, seed: tf.Tensor) -> tf.Tensor:
     )
     weight = tf.math.divide_no_nan(first, first + second)
     return tf.cast(tf.maximum(weight, 1 - weight), tf.float32)
+
+
+@operation("one_hot", stage="label")
+def one_hot(num_classes: int) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Labels as float32 (num_classes,); training and evaluation do so by themselves.
+
+    One-hot of a scalar class, multi-hot of a list of them. An empty list gives zeros; evaluation
+    leaves such images out of its count.
+
+    Raises:
+        InvalidArgumentError: when applied to a class outside 0..num_classes-1, which a one-hot
+            encoding would turn into zeros without a word.
+    """
+
+    def apply(label):
+        label = tf.convert_to_tensor(label)
+        valid = tf.reduce_all((label >= 0) & (label < num_classes))
+        require(valid, f"Expected labels in 0..{num_classes - 1}. Received:", label)
+        encoded = tf.one_hot(label, num_classes, dtype=tf.float32)
+        if label.shape.rank == 1:
+            # A maximum over no rows would be -inf.
+            encoded = tf.minimum(tf.reduce_sum(encoded, axis=0), 1.0)
+        return tf.ensure_shape(encoded, (num_classes,))
+
+    return apply

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from training.data import random_access, unreadable_examples
 from training.data.graph import as_it_stands
-from training.data.preprocessing import batches_and_labels
+from training.data.preprocessing import pixels_and_labels
 from training.data.skip_counter import SkipCounter
 
 
@@ -63,7 +63,7 @@ def load_dataset(
         for op in process.label_operations:
             label = op.apply(label)
         if not process.label_operations and (one_hot or label.shape.rank == 1):
-            label = batches_and_labels.one_hot(source.spec.num_classes)(label)
+            label = pixels_and_labels.one_hot(source.spec.num_classes)(label)
         out = {"image": process(example["image"], tf.stack([0, index])), "label": label}
         return {**out, "id": example["id"]} if with_ids else out
 

@@ -21,8 +21,8 @@ from training.data import (
 )
 from training.data.example_order import example_order, order_in_pieces
 from training.data.graph import as_it_stands
-from training.data.preprocessing.batches_and_labels import one_hot
 from training.data.preprocessing.operation import parse
+from training.data.preprocessing.pixels_and_labels import one_hot
 from training.data.preprocessing.preprocess import Preprocess
 from training.data.skip_counter import SkipCounter
 

@@ -1,12 +1,12 @@
 """Decoding: encoded bytes to images, (height, width, channels) uint8 in 0..255.
 
-TensorFlow decodes JPEG and PNG. Every other image goes to `keras_vit.photos.read_photo`, which
-has Pillow.
+TensorFlow decodes JPEG and PNG; Pillow, by `keras_vit.photos.read_photo`, every other image.
 """
 
 import io
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -30,6 +30,9 @@ _ORIENTATION = (
     rf"MM\x00\*\x00\x00\x00\x08{_FIELDS}\x01\x12\x00\x03\x00\x00\x00\x01\x00([\x01-\x08])"
     r")\C*$"
 )
+
+# A function of an image's shape, int32 (3,).
+_OfShape = Callable[[tf.Tensor], Any]
 
 
 @operation("decode")
@@ -66,17 +69,14 @@ class Decode:
         self._other_in_graphs = traced_once(*specs, inline=False)(self._other)
 
     def __call__(
-        self,
-        image: tf.Tensor,
-        window_of: Callable[[tf.Tensor], tf.Tensor] | None = None,
-        size_of: Callable[[tf.Tensor], tuple[int, int] | tf.Tensor | None] | None = None,
+        self, image: tf.Tensor, window_of: _OfShape | None = None, size_of: _OfShape | None = None
     ) -> tf.Tensor:
         """Returns the image that `image` encodes, or a window of it: of a JPEG, it decodes no more.
 
         Args:
             image: string scalar, or an image.
-            window_of: maps the image's shape, int32 (3,), to (top, left, height, width), int32.
-            size_of: maps that shape to the (height, width) to which the result is resized, if any.
+            window_of: gives (top, left, height, width), int32.
+            size_of: gives the (height, width) to which the result is resized, or None.
 
         Raises:
             InvalidArgumentError: for what is no image, or has more than `MAX_PIXELS`, which its
@@ -122,28 +122,25 @@ class Decode:
         # Zeros after what is cut short: TensorFlow's own error of that holds bytes, which Python
         # cannot read as text.
         head = tf.strings.join([tf.strings.substr(image, 0, _HEADER), bytes(_HEADER)])
-        is_jpeg, is_png = tf.io.is_jpeg(image), tf.strings.substr(head, 0, 4) == b"\x89PNG"
+        is_png = tf.strings.substr(head, 0, 4) == b"\x89PNG"
 
-        def jpeg():
-            return self._jpeg(_within_limit(image, tf.io.extract_jpeg_shape(image)[:2]))
+        def any_format(image):
+            return tf.io.decode_image(image, channels=self._channels, expand_animations=False)
 
         def png():
             size = tf.io.decode_raw(tf.strings.substr(head, 16, 8), tf.int32, little_endian=False)
-            return any_format(_within_limit(image, size))
+            return _turned(any_format(_within_limit(image, size)), orientation)
 
-        def any_format(image=image):
-            return tf.io.decode_image(image, channels=self._channels, expand_animations=False)
+        def jpeg():
+            size = tf.io.extract_jpeg_shape(image)[:2]
+            return _turned(self._jpeg(_within_limit(image, size)), orientation)
 
-        def by_tensorflow():
-            decoded = tf.case([(is_png, png), (is_jpeg, jpeg)], any_format)
-            return _turned(decoded, orientation) if self.upright else decoded
-
-        is_usual = is_jpeg | (is_png & (tf.strings.substr(head, 24, 1) != b"\x10"))
-        decoded = (
-            by_tensorflow()
-            if self.graph_only
-            else tf.cond(is_usual, by_tensorflow, lambda: self._by_pillow(image))
-        )
+        if self.graph_only:
+            rest = any_format
+        else:
+            rest = self._by_pillow
+            is_png &= tf.strings.substr(head, 24, 1) != b"\x10"
+        decoded = tf.case([(is_png, png), (tf.io.is_jpeg(image), jpeg)], partial(rest, image))
         return tf.ensure_shape(decoded, (None, None, self._channels))
 
     def _by_pillow(self, image):
@@ -165,14 +162,13 @@ def decode_reduced(
     """Decodes a JPEG at the smallest fraction of its size that leaves enough pixels.
 
     A JPEG holds the frequencies of blocks of 8×8 pixels. Its decoder makes 4×4, 2×2 or 1×1 pixels
-    of the lowest of them in a fraction of the time. Enough are `least` times as many rows and
-    columns as those that they are resized to: `size // ratio >= least * target`, of both.
+    of the lowest of them in a fraction of the time.
 
     Args:
         decode: takes `ratio`, 1, 2, 4 or 8, and decodes at one over that.
         size: int32 (2,), height and width of what is decoded, in pixels of the whole image.
         target: int32 (2,), the height and width that they are resized to.
-        least: at least 1.
+        least: how many times `target` is enough: `size // ratio >= least * target`, of both.
     """
     wanted = least * tf.cast(target, tf.float32)
     # What a ratio leaves, all smaller ones leave.

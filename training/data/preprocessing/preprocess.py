@@ -1,19 +1,11 @@
 """`Preprocess`: what a preprocessing text does to images, labels and batches, host and device."""
 
-from collections.abc import Callable, Sequence
 from functools import partial
 
 import tensorflow as tf
 
-from training.data.preprocessing.operation import (
-    MAX_OPERATIONS,
-    Operation,
-    operation_seed,
-    parse,
-)
-
-# A function of an image and its seed, int64 (2,).
-_Step = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+from training.data.preprocessing.operation import MAX_OPERATIONS, Operation, operation_seed, parse
+from training.data.preprocessing.resizing_and_cropping import resized
 
 
 class Preprocess:
@@ -62,16 +54,13 @@ class Preprocess:
         begins = bool(operations) and operations[0].name == "decode"
         self._decode = operations[0].apply if begins else None
         if pixel_scale != 1:
-            scale = Operation(
-                "pixel_scale", lambda image: image * tf.cast(pixel_scale, image.dtype)
-            )
+            scale = Operation("pixel_scale", lambda image: image * pixel_scale)
             operations.insert(1 if begins else 0, scale)
+        received = f"Received: {text!r}."
         if any(op.random or op.stage != "image" for op in self.device_operations):
-            raise ValueError(
-                f"Expected only deterministic operations after on_device. Received: {text!r}."
-            )
+            raise ValueError(f"Expected only deterministic operations after on_device. {received}")
         if len(operations) > MAX_OPERATIONS:
-            raise ValueError(f"Expected at most {MAX_OPERATIONS} operations. Received: {text!r}.")
+            raise ValueError(f"Expected at most {MAX_OPERATIONS} operations. {received}")
         self._steps = _fused(operations)
 
     def __call__(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
@@ -96,9 +85,7 @@ class Preprocess:
             ValueError: if the text does not begin with `decode`.
         """
         if not self._decode:
-            raise ValueError(
-                f"Expected operations that begin with decode. Received: {self.text!r}."
-            )
+            raise ValueError(f"Expected operations that begin with decode, not {self.text!r}.")
         return self._decode(image)
 
     def on_device(self, images: tf.Tensor) -> tf.Tensor:
@@ -108,16 +95,16 @@ class Preprocess:
         return images
 
 
-def _fused(operations: Sequence[Operation]) -> list[_Step]:
-    """Returns what does the same; number i has the seed `operation_seed(seed, i)`, fused or not."""
+def _fused(operations):
+    """Returns functions of (image, seed) that do the same as `operations`, with the same seeds."""
 
     def apply(op, number, image, seed):
         return op.apply(image, operation_seed(seed, number)) if op.random else op.apply(image)
 
-    steps: list[_Step] = [partial(apply, op, number) for number, op in enumerate(operations)]
+    steps = [partial(apply, op, number) for number, op in enumerate(operations)]
     match [op.name for op in operations]:
         case ["decode", "inception_crop" | "random_resized_crop", *_]:
-            (decode, crop), rest = (op.apply for op in operations[:2]), [*operations[2:]]
+            decode, crop, rest = operations[0].apply, operations[1].apply, operations[2:]
             flip = rest.pop(0).apply if rest and rest[0].name == "flip_lr" else None
             to_range = rest.pop(0).apply if rest and rest[0].name == "value_range" else None
             first = partial(_decode_and_crop, decode, crop, flip, to_range)
@@ -129,13 +116,14 @@ def _fused(operations: Sequence[Operation]) -> list[_Step]:
 
 
 def _decode_and_crop(decode, crop, flip, to_range, image, seed):
-    """Decodes only what the crop keeps, flips it while there are fewer bytes to move, resizes it.
-
-    The range changes on the way from bytes to floats, which costs nothing: bilinear resizing is
-    symmetric and linear, to rounding.
-    """
+    """Decodes only what the crop keeps, and flips it before the resize, while it has few bytes."""
     crop_seed = operation_seed(seed, 1)
     image = decode(image, lambda shape: crop.box(shape, crop_seed), lambda _: crop.shape)
     if flip:
         image = flip(image, operation_seed(seed, 2))
-    return crop.resize(image, to_range.in_one_pass if to_range else None)
+    # The range changes on the way from bytes to floats, which costs nothing: bilinear resizing is
+    # symmetric and linear, to rounding.
+    convert = partial(to_range, in_one_pass=True) if to_range else None
+    if crop.shape:
+        return resized(image, crop.shape, convert=convert)
+    return convert(image) if convert else image

@@ -52,12 +52,10 @@ def randaugment(num_layers: int, magnitude: float) -> Callable[[tf.Tensor, tf.Te
             image = tf.saturate_cast(tf.round(image), tf.uint8)
         shape = image.shape
         for layer in range(num_layers):
-            choice_seed, sign_seed, place_seed = (
-                tf.random.fold_in(seed, 3 * layer + offset) for offset in range(3)
-            )
-            sign = tf.where(tf.random.stateless_uniform((), sign_seed) < 0.5, -1.0, 1.0)
-            place = tf.random.stateless_uniform((2,), place_seed)
-            number = tf.random.stateless_uniform((), choice_seed, 0, len(OPERATIONS), tf.int32)
+            seeds = [tf.random.fold_in(seed, 3 * layer + offset) for offset in range(3)]
+            number = tf.random.stateless_uniform((), seeds[0], 0, len(OPERATIONS), tf.int32)
+            sign = tf.where(tf.random.stateless_uniform((), seeds[1]) < 0.5, -1.0, 1.0)
+            place = tf.random.stateless_uniform((2,), seeds[2])
             branches = [partial(op, image, at, sign, place) for op in OPERATIONS.values()]
             image = tf.ensure_shape(tf.switch_case(number, branches), shape)
         return image
@@ -132,16 +130,14 @@ def _posterize(image, at, *_):
 
 def _contrast(image, at, *_):
     pixels = tf.cast(tf.shape(image)[0] * tf.shape(image)[1], tf.float32)
-    level = tf.floor(tf.minimum(pixels / 256.0, 255.0))
-    return _blend(tf.fill(tf.shape(image), level), image, at.enhance)
+    return _blend(tf.floor(tf.minimum(pixels / 256.0, 255.0)), image, at.enhance)
 
 
 def _sharpness(image, at, *_):
-    kernel = tf.constant([[1, 1, 1], [1, 5, 1], [1, 1, 1]], tf.float32) / 13.0
-    kernel = tf.tile(kernel[:, :, None, None], [1, 1, 3, 1])
-    smooth = tf.nn.depthwise_conv2d(
-        tf.cast(image, tf.float32)[None], kernel, [1, 1, 1, 1], padding="VALID"
-    )[0]
+    kernel = tf.constant([[1, 1, 1], [1, 5, 1], [1, 1, 1]], tf.float32)[..., None, None] / 13.0
+    kernel = tf.tile(kernel, [1, 1, 3, 1])
+    values = tf.cast(image, tf.float32)[None]
+    smooth = tf.nn.depthwise_conv2d(values, kernel, [1, 1, 1, 1], padding="VALID")[0]
     smooth = tf.cast(tf.clip_by_value(smooth, 0.0, 255.0), tf.uint8)
     border = [[1, 1], [1, 1], [0, 0]]
     inside = tf.pad(tf.ones_like(smooth, tf.bool), border)
@@ -172,7 +168,7 @@ OPERATIONS: dict[str, Callable[..., tf.Tensor]] = {
         tf.image.grayscale_to_rgb(tf.image.rgb_to_grayscale(image)), image, at.enhance
     ),
     "Contrast": _contrast,
-    "Brightness": lambda image, at, *_: _blend(tf.zeros_like(image), image, at.enhance),
+    "Brightness": lambda image, at, *_: _blend(0, image, at.enhance),
     "Sharpness": _sharpness,
     "ShearX": lambda image, at, sign, _: _affine(image, (1, sign * at.shear, 0), (0, 1, 0)),
     "ShearY": lambda image, at, sign, _: _affine(image, (1, 0, 0), (sign * at.shear, 1, 0)),

@@ -1,7 +1,7 @@
 """Resizing and cropping.
 
-Resizing is bilinear with half-pixel centers and without anti-aliasing, as in the original;
-`method` and `antialias` say otherwise. Images become float32, in the range that they had.
+Resizing is bilinear with half-pixel centers and without anti-aliasing, as in the original, unless
+`method` and `antialias`, those of `tf.image.resize`, say otherwise. The range stays what it was.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ class Resizing:
 
     def __call__(self, image: tf.Tensor) -> tf.Tensor:
         """Returns the image at its new size, float32."""
-        return _resized(image, self.size_of(tf.shape(image)), self.method, self.antialias)
+        return resized(image, self.size_of(tf.shape(image)), self.method, self.antialias)
 
 
 @operation("resize")
@@ -40,16 +40,11 @@ def resize_small(size: int, method: str = "area", antialias: bool = False) -> Re
     """Resizes so that the smaller side is `size`, keeping the aspect; float32."""
 
     def size_of(shape):
-        height_width = tf.cast(shape[:2], tf.float32)
-        factor = tf.cast(size, tf.float32) / tf.reduce_min(height_width)
+        old = tf.cast(shape[:2], tf.float32)
         # In float32: an extreme aspect must be refused, not wrap around as an integer.
-        new = tf.round(height_width * factor)
-        require(
-            new[0] * new[1] <= MAX_PIXELS,
-            f"resize_small({size}) of an image of this height and width would exceed "
-            f"{MAX_PIXELS} pixels:",
-            shape,
-        )
+        new = tf.round(old * (tf.cast(size, tf.float32) / tf.reduce_min(old)))
+        message = f"resize_small({size}) of an image of this height and width would exceed"
+        require(tf.reduce_prod(new) <= MAX_PIXELS, f"{message} {MAX_PIXELS} pixels:", shape)
         return tf.cast(new, tf.int32)
 
     return Resizing(size_of, method, antialias)
@@ -69,15 +64,8 @@ class RandomResizedCrop:
 
     def __call__(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Returns the crop of `image`, resized."""
-        return self.resize(cut(image, self.box(tf.shape(image), seed)))
-
-    def resize(
-        self, crop: tf.Tensor, convert: Callable[[tf.Tensor], tf.Tensor] | None = None
-    ) -> tf.Tensor:
-        """Returns the crop resized and, if given, converted by an affine function to float32."""
-        if self.shape:
-            return _resized(crop, self.shape, convert=convert or _to_float32)
-        return convert(crop) if convert else crop
+        crop = cut(image, self.box(tf.shape(image), seed))
+        return resized(crop, self.shape) if self.shape else crop
 
 
 @operation("inception_crop")
@@ -142,27 +130,14 @@ def random_resized_crop(
 def random_crop(size: int | Sequence[int]) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
     """Crops `size` (one number or (height, width)) at a random place."""
     shape = _height_and_width(size)
-
-    def apply(image, seed):
-        places = _places("random_crop", image, shape)
-        uniform = tf.random.stateless_uniform((2,), seed)
-        # A number just below one may round up to the limit.
-        begin = tf.minimum(tf.cast(uniform * tf.cast(places, tf.float32), tf.int32), places - 1)
-        return tf.image.crop_to_bounding_box(image, begin[0], begin[1], *shape)
-
-    return apply
+    return lambda image, seed: _cropped("random_crop", image, shape, seed)
 
 
 @operation("central_crop")
 def central_crop(size: int | Sequence[int]) -> Callable[[tf.Tensor], tf.Tensor]:
     """Crops `size` (one number or (height, width)) from the center."""
     shape = _height_and_width(size)
-
-    def apply(image):
-        begin = (_places("central_crop", image, shape) - 1) // 2
-        return tf.image.crop_to_bounding_box(image, begin[0], begin[1], *shape)
-
-    return apply
+    return lambda image: _cropped("central_crop", image, shape)
 
 
 @operation("bit_train", stage="text")
@@ -183,9 +158,8 @@ def bit_eval(height: int, width: int) -> str:
 
 
 def _bit_resolution(height, width):
-    """Returns (resize, crop) of BiT-HyperRule (Kolesnikov et al., 2020)."""
-    # As in the released code. The paper's text has 448 and 384 for large images of all but its
-    # largest models.
+    """Returns (resize, crop) of BiT-HyperRule (Kolesnikov et al., 2020) as in the released code."""
+    # The paper's text has 448 and 384 for large images of all but its largest models.
     return (160, 128) if height * width < 96 * 96 else (512, 480)
 
 
@@ -202,27 +176,32 @@ def _height_and_width(size: int | Sequence[int]) -> tuple[int, int]:
     return int(height), int(width)
 
 
-def _places(name, image, shape):
-    """Returns how many rows and columns a crop may begin at, int32 (2,), at least one of each."""
-    places = tf.shape(image)[:2] - shape + 1
-    require(
-        tf.reduce_all(places > 0),
-        f"{name} of {shape[0]}×{shape[1]} needs an image at least that large; resize before it. "
-        "Received the shape:",
-        tf.shape(image),
-    )
-    return places
+def _cropped(name, image, shape, seed=None):
+    """Returns a crop from the center or, with a seed, at a random place."""
+    limit = tf.shape(image)[:2] - shape
+    message = f"{name} of {shape[0]}×{shape[1]} needs an image at least that large; resize before"
+    require(tf.reduce_all(limit >= 0), f"{message} it. Received the shape:", tf.shape(image))
+    begin = limit // 2
+    if seed is not None:
+        uniform = tf.random.stateless_uniform((2,), seed) * tf.cast(limit + 1, tf.float32)
+        # A number just below one may round up beyond the limit.
+        begin = tf.minimum(tf.cast(uniform, tf.int32), limit)
+    return tf.image.crop_to_bounding_box(image, begin[0], begin[1], *shape)
 
 
-def _to_float32(image):
-    return tf.cast(image, tf.float32)
-
-
-def _resized(image, shape, method="bilinear", antialias=False, convert=_to_float32):
-    """Returns `convert(image)`, float32, at another (height, width); `convert` is affine."""
+def resized(
+    image: tf.Tensor,
+    shape: tuple[int, int] | tf.Tensor,
+    method: str = "bilinear",
+    antialias: bool = False,
+    convert: Callable[[tf.Tensor], tf.Tensor] | None = None,
+) -> tf.Tensor:
+    """Returns an image at another (height, width), float32, after `convert`, an affine function."""
+    convert = convert or (lambda image: tf.cast(image, tf.float32))
 
     def resize_only(image):
-        return _to_float32(tf.image.resize(image, shape, method, antialias=antialias))
+        new = tf.image.resize(image, shape, method, antialias=antialias)
+        return tf.cast(new, tf.float32)
 
     if image.dtype != tf.uint8 or method != "bilinear" or antialias:
         return convert(resize_only(image))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.data.preprocessing.batches_and_labels import one_hot
+from training.data.preprocessing.pixels_and_labels import one_hot
 
 
 def test_one_hot_of_one_class_several_and_none():

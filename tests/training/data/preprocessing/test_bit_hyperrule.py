@@ -1,7 +1,7 @@
 import pytest
 import tensorflow as tf
-
 from training.data.preprocessing.operations import bit_hyperrule
+
 from training.data.preprocessing.operation import parse
 from training.data.preprocessing.preprocess import Preprocess
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
-
 from training.data.preprocessing.operations import resizing
+
 from training.data.preprocessing.preprocess import Preprocess
 
 RNG = np.random.default_rng(0)

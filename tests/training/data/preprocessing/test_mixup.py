@@ -1,8 +1,8 @@
 import numpy as np
 import tensorflow as tf
 from scipy import stats
-
 from training.data.preprocessing.operations import mixup
+
 from training.data.preprocessing.operation import parse
 
 

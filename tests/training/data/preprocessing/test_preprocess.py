@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.data.preprocessing.operation import REGISTRY
-from training.data.preprocessing.operation import parse
+from training.data.preprocessing.operation import REGISTRY, parse
 from training.data.preprocessing.preprocess import Preprocess
 
 PHOTO = np.random.default_rng(0).integers(0, 256, (40, 60, 3)).astype(np.uint8)

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
-
 from training.data.preprocessing.operations.randaugment import OPERATIONS, strengths
+
 from training.data.preprocessing.preprocess import Preprocess
 
 PHOTO = np.random.default_rng(0).integers(20, 230, (48, 64, 3)).astype(np.uint8)

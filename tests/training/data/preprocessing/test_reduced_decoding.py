@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.data.preprocessing.preprocess import Preprocess
 from training.data.preprocessing.decoding import decode_reduced
+from training.data.preprocessing.preprocess import Preprocess
 
 ROWS, COLUMNS = np.mgrid[0:400, 0:600]
 # Smooth as a photo is out of focus: waves of 188 pixels and more.

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from training.data import load_dataset, pipeline, tfrecords
 from training.data.example_order import ORDERS
+from training.data.preprocessing.operation import parse
 
 RANDOM = "decode|resize(12)|random_crop(10)|flip_lr|value_range(-1,1)"
 PLAIN = "decode|resize((8, 8))|value_range(0,255)"
@@ -195,6 +196,9 @@ def test_mixup_blends_with_the_image_before(train):
         np.testing.assert_allclose(two["label"], weight * label + (1 - weight) * partner, atol=1e-6)
         images = weight * one["image"] + (1 - weight) * np.roll(one["image"], 1, axis=0)
         np.testing.assert_allclose(two["image"], images, atol=1e-3)
+    draw, one, zero = parse("mixup(0.5)")[0].apply, {"label": 1}, {"label": 0}
+    drawn = [draw(one, zero, (~5, step))["label"] for step in (0, 1)]
+    np.testing.assert_allclose(weights, drawn, atol=1e-6)
     assert weights[0] != weights[1]
     assert_equal(take(train(preprocess=f"{PLAIN}|mixup(0.5)"), 2), mixed)
 

@@ -15,10 +15,6 @@ from training.data.graph import require, traced_once
 from training.data.preprocessing.operation import MAX_PIXELS, operation
 from training.data.preprocessing.resizing_and_cropping import cut
 
-# Bytes at the beginning of a PNG: its name, its width, height and bits.
-_HEADER = 25
-# A JPEG can be decoded at one over these of its size.
-_RATIOS = (1, 2, 4, 8)
 # Cameras, phones and editors write EXIF into a segment near the beginning. In it stands a count,
 # then fields of 12 bytes. Field 0x112, one number of 16 bits, is the orientation; its bytes come
 # in one of two orders.
@@ -52,8 +48,9 @@ class Decode:
         upright: the argument; `Preprocess` clears it for data sets that are read as stored.
         graph_only: whether all must be operations of TensorFlow, as in a saved module. Then
             TensorFlow reads GIF, BMP and, from 2.20 on, WebP; other formats fail.
-        reduced: 0, or how many times the pixels of what it is resized to a JPEG keeps at least
-            that is decoded at a fraction of its size; see `decode_reduced`.
+        reduced: 0, or how many times the rows and columns to which it is resized a JPEG keeps at
+            least that is decoded at a fraction of its size. It holds the frequencies of blocks of
+            8×8 pixels; of the lowest, 4×4, 2×2 or 1×1 pixels are made in a fraction of the time.
     """
 
     def __init__(self, channels: int = 3, precise: bool = False, upright: bool = True):
@@ -96,9 +93,9 @@ class Decode:
             decode = partial(self._jpeg, _within_limit(image, shape[:2]), window)
             target = size_of(shape) if size_of and self.reduced else None
             if target is None:
-                return decode()
+                return decode(1)
             size = shape[:2] if window is None else window[2:]
-            return decode_reduced(decode, size, tf.convert_to_tensor(target), self.reduced)
+            return _reduced(decode, size, tf.convert_to_tensor(target), self.reduced)
 
         def other():
             # Eagerly, Python's errors stay what they are.
@@ -107,7 +104,7 @@ class Decode:
 
         return tf.cond(tf.io.is_jpeg(image) & (orientation == 1), upright_jpeg, other)
 
-    def _jpeg(self, image, window=None, ratio=1):
+    def _jpeg(self, image, window, ratio):
         if window is None:
             return tf.io.decode_jpeg(image, ratio=ratio, **self._jpeg_options)
         if ratio > 1:
@@ -121,7 +118,7 @@ class Decode:
         """Decodes a JPEG that is to be turned, or another format."""
         # Zeros after what is cut short: TensorFlow's own error of that holds bytes, which Python
         # cannot read as text.
-        head = tf.strings.join([tf.strings.substr(image, 0, _HEADER), bytes(_HEADER)])
+        head = tf.strings.join([tf.strings.substr(image, 0, 25), bytes(25)])
         is_png = tf.strings.substr(head, 0, 4) == b"\x89PNG"
 
         def any_format(image):
@@ -133,7 +130,7 @@ class Decode:
 
         def jpeg():
             size = tf.io.extract_jpeg_shape(image)[:2]
-            return _turned(self._jpeg(_within_limit(image, size)), orientation)
+            return _turned(self._jpeg(_within_limit(image, size), None, 1), orientation)
 
         if self.graph_only:
             rest = any_format
@@ -156,25 +153,13 @@ class Decode:
         return tf.image.rgb_to_grayscale(decoded) if self._channels == 1 else decoded
 
 
-def decode_reduced(
-    decode: Callable[..., tf.Tensor], size: tf.Tensor, target: tf.Tensor, least: float
-) -> tf.Tensor:
-    """Decodes a JPEG at the smallest fraction of its size that leaves enough pixels.
-
-    A JPEG holds the frequencies of blocks of 8×8 pixels. Its decoder makes 4×4, 2×2 or 1×1 pixels
-    of the lowest of them in a fraction of the time.
-
-    Args:
-        decode: takes `ratio`, 1, 2, 4 or 8, and decodes at one over that.
-        size: int32 (2,), height and width of what is decoded, in pixels of the whole image.
-        target: int32 (2,), the height and width that they are resized to.
-        least: how many times `target` is enough: `size // ratio >= least * target`, of both.
-    """
+def _reduced(decode, size, target, least):
+    """Returns `decode(ratio)` of the largest ratio of which `size // ratio >= least * target`."""
     wanted = least * tf.cast(target, tf.float32)
     # What a ratio leaves, all smaller ones leave.
-    enough = [tf.reduce_all(tf.cast(size // ratio, tf.float32) >= wanted) for ratio in _RATIOS[1:]]
+    enough = [tf.reduce_all(tf.cast(size // ratio, tf.float32) >= wanted) for ratio in (2, 4, 8)]
     number = tf.math.count_nonzero(enough, dtype=tf.int32)
-    return tf.switch_case(number, [partial(decode, ratio=ratio) for ratio in _RATIOS])
+    return tf.switch_case(number, [partial(decode, ratio) for ratio in (1, 2, 4, 8)])
 
 
 def _within_limit(encoded, size):

@@ -1,11 +1,9 @@
 """Preprocessing as a readable text: `decode|inception_crop(224)|flip_lr|value_range(-1, 1)`.
 
-Operations are joined by `|` and applied from left to right. Each is a function of an image and,
-where it is random, of a seed of its own, so the same seed gives the same result eagerly, inside
-tf.data, on any host and after any restart. docs/data.md lists the texts of the published
-pipelines.
-
-A new operation is one decorated function in a file that `__init__.py` imports:
+Operations apply from left to right. Each is a function of an image and, where it is random, of a
+seed of its own: the same seed gives the same result eagerly, inside tf.data, on any host and after
+any restart. docs/data.md has the texts of published pipelines. A new operation is one decorated
+function in a file that `__init__.py` imports:
 
     @operation("invert")
     def invert():

@@ -105,7 +105,11 @@ def mixup(p: float) -> Callable[..., dict[str, tf.Tensor]]:
         raise ValueError(f"Expected mixup's p to be at least 0. Received: {p}.")
 
     def apply(batch, partner, seed):
-        weight = mixup_weight(p, seed)
+        # Beta as a ratio of gammas, in float64: those of small p underflow in float32.
+        alpha = tf.constant(p, tf.float64)
+        first, second = tf.unstack(tf.random.stateless_gamma((2,), seed, alpha, dtype=alpha.dtype))
+        weight = tf.math.divide_no_nan(first, first + second) if p else tf.ones_like(alpha)
+        weight = tf.cast(tf.maximum(weight, 1 - weight), tf.float32)
 
         def blend(one, other):
             return weight * tf.cast(one, tf.float32) + (1 - weight) * tf.cast(other, tf.float32)
@@ -113,14 +117,3 @@ def mixup(p: float) -> Callable[..., dict[str, tf.Tensor]]:
         return {key: blend(batch[key], partner[key]) for key in batch}
 
     return apply
-
-
-def mixup_weight(p: float, seed: tf.Tensor) -> tf.Tensor:
-    """Returns λ in 0.5..1 for `seed`, integers (2,); float32 scalar, 1 if p is 0."""
-    if p == 0:
-        return tf.ones(())
-    # Beta as a ratio of gammas, in float64: those of small p underflow in float32.
-    alpha = tf.constant(p, tf.float64)
-    first, second = tf.unstack(tf.random.stateless_gamma((2,), seed, alpha, dtype=tf.float64))
-    weight = tf.math.divide_no_nan(first, first + second)
-    return tf.cast(tf.maximum(weight, 1 - weight), tf.float32)

@@ -5,7 +5,6 @@ from functools import partial
 import tensorflow as tf
 
 from training.data.preprocessing.operation import MAX_OPERATIONS, Operation, operation_seed, parse
-from training.data.preprocessing.resizing_and_cropping import resized
 
 
 class Preprocess:
@@ -35,7 +34,7 @@ class Preprocess:
             upright: whether `decode` turns photos as their EXIF orientation says.
             graph_only: whether `decode` keeps to operations of TensorFlow; see `Decode`.
             reduced_decoding: 0, or how many times the pixels of what it is resized to a JPEG keeps
-                at least that is decoded at a fraction of its size; see `decode_reduced`.
+                at least that is decoded at a fraction of its size; see `Decode`.
 
         Raises:
             ValueError: for a malformed text, an unknown operation or wrong arguments.
@@ -76,10 +75,10 @@ class Preprocess:
         return image
 
     def decoded(self, image: tf.Tensor) -> tf.Tensor:
-        """Returns what the first operation, `decode`, makes of a string scalar.
+        """Returns what the first operation, `decode`, makes of a string scalar: uint8 pixels.
 
-        The object gives the same image for this, uint8 (height, width, channels), as for the
-        string, but for a JPEG of which it would decode a crop alone; see docs/data.md.
+        Called on them, the object gives what it gives for the string, but for a JPEG of which it
+        decodes a crop alone; see docs/data.md.
 
         Raises:
             ValueError: if the text does not begin with `decode`.
@@ -123,7 +122,4 @@ def _decode_and_crop(decode, crop, flip, to_range, image, seed):
         image = flip(image, operation_seed(seed, 2))
     # The range changes on the way from bytes to floats, which costs nothing: bilinear resizing is
     # symmetric and linear, to rounding.
-    convert = partial(to_range, in_one_pass=True) if to_range else None
-    if crop.shape:
-        return resized(image, crop.shape, convert=convert)
-    return convert(image) if convert else image
+    return crop.resize(image, partial(to_range, in_one_pass=True) if to_range else None)

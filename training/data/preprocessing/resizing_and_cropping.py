@@ -23,7 +23,7 @@ class Resizing:
 
     def __call__(self, image: tf.Tensor) -> tf.Tensor:
         """Returns the image at its new size, float32."""
-        return resized(image, self.size_of(tf.shape(image)), self.method, self.antialias)
+        return _resized(image, self.size_of(tf.shape(image)), self.method, self.antialias)
 
 
 @operation("resize")
@@ -64,8 +64,15 @@ class RandomResizedCrop:
 
     def __call__(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Returns the crop of `image`, resized."""
-        crop = cut(image, self.box(tf.shape(image), seed))
-        return resized(crop, self.shape) if self.shape else crop
+        return self.resize(cut(image, self.box(tf.shape(image), seed)))
+
+    def resize(
+        self, crop: tf.Tensor, convert: Callable[[tf.Tensor], tf.Tensor] | None = None
+    ) -> tf.Tensor:
+        """Returns the crop resized and, if given, converted by an affine function to float32."""
+        if self.shape:
+            return _resized(crop, self.shape, convert=convert or _to_float32)
+        return convert(crop) if convert else crop
 
 
 @operation("inception_crop")
@@ -189,19 +196,15 @@ def _cropped(name, image, shape, seed=None):
     return tf.image.crop_to_bounding_box(image, begin[0], begin[1], *shape)
 
 
-def resized(
-    image: tf.Tensor,
-    shape: tuple[int, int] | tf.Tensor,
-    method: str = "bilinear",
-    antialias: bool = False,
-    convert: Callable[[tf.Tensor], tf.Tensor] | None = None,
-) -> tf.Tensor:
-    """Returns an image at another (height, width), float32, after `convert`, an affine function."""
-    convert = convert or (lambda image: tf.cast(image, tf.float32))
+def _to_float32(image):
+    return tf.cast(image, tf.float32)
+
+
+def _resized(image, shape, method="bilinear", antialias=False, convert=_to_float32):
+    """Returns `convert(image)`, float32, at another (height, width); `convert` is affine."""
 
     def resize_only(image):
-        new = tf.image.resize(image, shape, method, antialias=antialias)
-        return tf.cast(new, tf.float32)
+        return _to_float32(tf.image.resize(image, shape, method, antialias=antialias))
 
     if image.dtype != tf.uint8 or method != "bilinear" or antialias:
         return convert(resize_only(image))

@@ -47,7 +47,7 @@ def decoded(content, text="decode", **settings):
 
 
 class Case(NamedTuple):
-    """A file, its pixels as people see them and as they are stored, and whether a module reads it."""
+    """A file, its pixels as seen and as stored, and whether a module reads it in the same way."""
 
     content: bytes
     seen: np.ndarray

@@ -16,7 +16,7 @@ import numpy as np
 from keras_vit.typing import Tensor
 
 # An image larger than this is an error of its file, not a photograph: a few kilobytes may claim
-# gigabytes. `training.data.preprocessing.pixel_limit`, which needs no Keras, has the same.
+# gigabytes. `training.data.preprocessing.operation`, which needs no Keras, has the same.
 MAX_PIXELS = 1 << 27
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras_vit.hidden_folder import remove_unfinished
 from keras_vit.predict import top_classes
 from keras_vit.typing import Tensor
-from training.data.tracing import as_it_stands
+from training.data.graph import as_it_stands
 from training.errors import UsageError, first_line
 from training.evaluators.frozen_model import load_frozen
 from training.io import remote_files

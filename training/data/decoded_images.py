@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
-from training.data.tracing import as_it_stands
+from training.data.graph import as_it_stands
 from training.errors import UsageError
 
 if TYPE_CHECKING:

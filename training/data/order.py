@@ -18,7 +18,7 @@ from collections.abc import Collection
 import numpy as np
 import tensorflow as tf
 
-from training.data.tracing import as_it_stands, traced_once
+from training.data.graph import as_it_stands, traced_once
 
 _FOREVER = 2**62
 # Positions that are ordered in one call: enough for TensorFlow's calls to cost nothing each.

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from training.data import decoded_images, unreadable_examples
+from training.data.graph import as_it_stands
 from training.data.order import example_order
-from training.data.preprocessing.operations.labels import one_hot
-from training.data.preprocessing.parser import parse
+from training.data.preprocessing.operation import parse
+from training.data.preprocessing.pixels_and_labels import one_hot
 from training.data.preprocessing.preprocess import Preprocess
-from training.data.tracing import as_it_stands
 from training.data.unreadable_examples import SkipCounter
 
 if TYPE_CHECKING:

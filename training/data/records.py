@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from training.data.graph import as_it_stands
 from training.data.splits import Range
-from training.data.tracing import as_it_stands
 from training.errors import UsageError, first_line
 from training.io.atomic import whole_file
 from training.io.cache import cache_folder

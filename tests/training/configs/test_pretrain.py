@@ -2,7 +2,7 @@ import pytest
 
 from training import config_keys, paper_tables
 from training.configs import pretrain
-from training.data.preprocessing.parser import parse
+from training.data.preprocessing.operation import parse
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from training.data import digits, known_datasets, tfrecords
+from training import data
+from training.data import digits, records, registry
 
 
 def fake_value(feature, rng):
@@ -72,13 +73,43 @@ def tiny(tmp_path_factory):
     return write
 
 
+@pytest.fixture(scope="session")
+def numbers(tmp_path_factory):
+    """Folder with 700 images of one color, number % 256, in four files: `tfds:numbers`."""
+    with tfds.core.registered.skip_registration():
+
+        class Numbers(tfds.core.GeneratorBasedBuilder):
+            VERSION = tfds.core.Version("1.0.0")
+
+            def _info(self):
+                features = {
+                    "image": tfds.features.Image(shape=(4, 4, 3)),
+                    "label": tfds.features.ClassLabel(num_classes=700),
+                }
+                return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features))
+
+            def _split_generators(self, dl_manager):
+                return {"train": self._generate_examples()}
+
+            def _generate_examples(self):
+                for number in range(700):
+                    image = np.full((4, 4, 3), number % 256, np.uint8)
+                    yield number, {"image": image, "label": number}
+
+    folder = tmp_path_factory.mktemp("numbers")
+    tfds.disable_progress_bar()
+    config = tfds.download.DownloadConfig(num_shards=4)
+    Numbers(data_dir=folder).download_and_prepare(download_config=config)
+    return folder
+
+
 @pytest.fixture
 def resize_row(monkeypatch):
     """Returns `resize_row(name, sizes)`: the registry then expects these sizes of splits."""
 
     def resize(name, sizes):
-        row = known_datasets.DATASETS[name].with_sizes(sizes)
-        monkeypatch.setitem(known_datasets.DATASETS, name, row)
+        row = registry.DATASETS[name].with_sizes(sizes)
+        monkeypatch.setitem(registry.DATASETS, name, row)
 
     return resize
 
@@ -91,13 +122,20 @@ def digits_dir(tmp_path_factory):
     return data_dir
 
 
+@pytest.fixture(scope="session")
+def digits_split(digits_dir):
+    """Returns `digits_split(text)`: that split of the digits."""
+    found = data.open_dataset("digits", digits_dir)
+    return found.split
+
+
 @pytest.fixture
 def damaged_digits(digits_dir, tmp_path):
-    """A copy of `digits_dir` of which the record of training example 700 is damaged."""
+    """The training digits, of which the record of example 700 is damaged."""
     shutil.copytree(digits_dir, tmp_path, dirs_exist_ok=True)
     (file,) = map(str, tmp_path.rglob("*train.tfrecord*"))
-    offset = int(tfrecords.offsets([file], [1438])[0][700])
+    offset = int(records.offsets([file], [1438])[0][700])
     with open(file, "r+b") as stream:
         stream.seek(offset + 40)
         stream.write(b"damaged")
-    return tmp_path
+    return data.open("digits", "train", tmp_path)

@@ -5,7 +5,7 @@ from PIL import Image
 from training.data.free_memory import free_memory
 
 from training.data import decoded_images, pipeline
-from training.data.preprocessing.operations.decoding import Decode
+from training.data.preprocessing.decoding import Decode
 from training.errors import UsageError
 
 TEXT = "decode|resize(12)|random_crop(10)|flip_lr|value_range(-1,1)"

@@ -1,4 +1,4 @@
-"""The permutation against its definition in whole numbers, and against chance.
+"""The order of the examples: the permutation against its definition and against chance, and runs.
 
 The statistics are of fixed seeds, so they are the same numbers everywhere; each is within four
 standard deviations of what a permutation drawn at random has.
@@ -10,7 +10,8 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
-from training.data.feistel_permutation import permute
+
+from training.data.order import example_order, permute
 
 
 def permuted(places, epochs, num_examples, seed=0):
@@ -64,9 +65,11 @@ def test_is_what_its_definition_says(num_examples):
 
 
 def test_every_size_is_permuted():
-    for num_examples in (*range(1, 70), 1000, 4095, 4096, 4097, 99_991):
-        order = epochs_of(num_examples, 1)[0]
-        np.testing.assert_array_equal(np.sort(order), np.arange(num_examples))
+    for num_examples in (*range(1, 70), 1000, 4095, 4096, 4097, 99_991, 300_000):
+        orders = epochs_of(num_examples, 3)
+        for order in orders:
+            np.testing.assert_array_equal(np.sort(order), np.arange(num_examples))
+        assert num_examples < 50 or len({order.tobytes() for order in orders}) == 3
 
 
 def deviation(observed, expected):
@@ -138,3 +141,46 @@ def test_a_stretch_of_a_large_set_is_spread_evenly():
         assert abs(deviation(np.bincount(cells, minlength=256), 256)) < 4
     later = np.corrcoef(stretch[:-1], stretch[1:])[0, 1]
     assert abs(later) * 2**8 < 4
+
+
+# Of 50 examples, seed 3 and the second epoch. Every run that resumes depends on them.
+FIRST = [16, 47, 3, 35, 40, 13, 19, 28, 29, 22]
+
+
+def run(num_examples, count, seed=3, start=0, batch_size=8, slots=None):
+    """Returns (position, index) of the first positions that a worker reads."""
+    slots = range(batch_size) if slots is None else slots
+    order = example_order(num_examples, seed, start, batch_size, slots)
+    return [(int(g), int(index)) for g, index in order.take(count)]
+
+
+def test_orders_stay_what_they_are():
+    assert [index for _, index in run(50, 10, start=50, batch_size=50)] == FIRST
+
+
+@pytest.mark.parametrize("num_examples", [1, 3, 50, 1000])
+def test_a_run_is_its_epochs_one_after_the_other(num_examples):
+    # 10,000 positions are several chunks; 7 divides neither them nor the epochs.
+    whole = run(num_examples, 10_000, batch_size=7)
+    epochs = epochs_of(num_examples, -(-10_000 // num_examples), seed=3).reshape(-1)
+    assert whole == list(enumerate(epochs[:10_000].tolist()))
+
+
+@pytest.mark.parametrize("start", [0, 1, 7, 8, 49, 50, 70, 4093, 4096, 9100])
+def test_a_run_resumes_at_any_position(start):
+    whole = run(50, start + 100)
+    assert run(50, 100, start=start) == whole[start:]
+
+
+@pytest.mark.parametrize("slots", [[0], [2, 3], [7, 0], range(4, 8)])
+def test_a_worker_reads_its_slots_of_each_batch(slots):
+    expected = [pair for pair in run(50, 6000) if pair[0] % 8 in slots]
+    assert run(50, len(expected), slots=slots) == expected
+    later = [pair for pair in expected if pair[0] >= 4010]
+    assert run(50, len(later), start=4010, slots=slots) == later
+
+
+def test_seeds_are_any_integers():
+    orders = [run(20, 20, seed=seed) for seed in (0, 1, -1, 2**31, 2**62)]
+    assert all(sorted(index for _, index in order) == list(range(20)) for order in orders)
+    assert len(set(map(tuple, orders))) == len(orders)

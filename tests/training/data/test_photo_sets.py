@@ -1,130 +1,127 @@
 import os
+import pathlib
 
-import numpy as np
 import pytest
-import tensorflow as tf
 from etils import epath
 
-from training.data import dataset_lookup, image_folder, load_dataset
+from tests.training.data.helpers import contents, ids, write_photos
+from training import data
+from training.data import photo_sets
 from training.errors import UsageError
 
 
-def fill(root, names):
-    for number, name in enumerate(names):
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        image = np.full((3, 4, 3), number, np.uint8)
-        path.write_bytes(tf.io.encode_png(image).numpy())
+def paths(found, split="train"):
+    return sorted((photo.path, photo.label) for photo in found.splits[split])
 
 
 def test_sub_folders_are_classes_in_sorted_order(tmp_path):
-    fill(tmp_path, ["crow/b.png", "crow/deep/a.PNG", "Finch/1.png", "crow/notes.txt"])
-    spec = dataset_lookup.get(f"folder:{tmp_path}")
-    assert spec.class_names == ("Finch", "crow")
-    assert spec.sizes == {"train": 3}
+    write_photos(tmp_path, ["crow/b.png", "crow/deep/a.PNG", "Finch/1.png", "crow/notes.txt"])
+    dataset = data.open_dataset(f"folder:{tmp_path}")
+    assert dataset.class_names == ("Finch", "crow")
+    assert dataset.spec.sizes == {"train": 3}
     labels = {
         one["id"].numpy().decode(): int(one["label"])
-        for one in load_dataset.load_dataset(f"folder:{tmp_path}", "train", with_ids=True)
+        for one in data.load_dataset(f"folder:{tmp_path}", "train", with_ids=True)
     }
     assert labels == {"crow/b.png": 1, "crow/deep/a.PNG": 1, "Finch/1.png": 0}
+    for photo in dataset.split("train").photos:
+        assert photo.size == (tmp_path / photo.path).stat().st_size > 0
 
 
 def test_names_of_any_bytes(tmp_path):
-    fill(tmp_path, ["crow/a.png", "finch/b.png"])
+    write_photos(tmp_path, ["crow/a.png", "finch/b.png"])
     os.rename(tmp_path / "crow" / "a.png", os.fsencode(tmp_path / "crow") + b"/\xe9\xff.png")
     name = f"folder:{tmp_path}"
-    assert sorted(load_dataset.example_ids(name, "train")) == ["crow/\\xe9\\xff.png", "finch/b.png"]
-    ids = {one["id"].numpy() for one in load_dataset.load_dataset(name, "train", with_ids=True)}
-    assert ids == {b"crow/\xe9\xff.png", b"finch/b.png"}
+    assert sorted(ids(name)) == ["crow/\\xe9\\xff.png", "finch/b.png"]
+    found = {one["id"].numpy() for one in data.load_dataset(name, "train", with_ids=True)}
+    assert found == {b"crow/\xe9\xff.png", b"finch/b.png"}
+    assert data.open(name, "train").fingerprint["examples"] == 2
     os.rename(tmp_path / "crow", os.fsencode(tmp_path) + b"/\xe9")
     with pytest.raises(ValueError, match="Expected names of classes in UTF-8"):
-        image_folder.scan(tmp_path)
+        photo_sets.scan(tmp_path)
 
 
 def test_split_folders_are_splits_with_the_same_classes(tmp_path):
-    fill(tmp_path, ["train/b/1.png", "train/a/1.png", "test/b/1.png"])
-    contents = image_folder.scan(tmp_path)
-    assert contents.class_names == ("a", "b")
-    assert contents.splits["test"] == [("test/b/1.png", 1)]
-    assert sorted(contents.splits["train"]) == [("train/a/1.png", 0), ("train/b/1.png", 1)]
+    write_photos(tmp_path, ["train/b/1.png", "train/a/1.png", "test/b/1.png"])
+    found = photo_sets.scan(tmp_path)
+    assert found.class_names == ("a", "b")
+    assert paths(found, "test") == [("test/b/1.png", 1)]
+    assert paths(found) == [("train/a/1.png", 0), ("train/b/1.png", 1)]
 
 
-def test_percentages_mix_the_classes_and_survive_a_copy(tmp_path):
-    names = [f"{kind}/{number}.png" for kind in "abcd" for number in range(50)]
-    fill(tmp_path / "one", names)
-    fill(tmp_path / "two", reversed(names))
-    ids = [
-        load_dataset.example_ids(f"folder:{tmp_path / place}", "train[:25%]")
-        for place in ("one", "two")
-    ]
-    assert ids[0] == ids[1]
-    assert len(ids[0]) == 50
-    counts = [sum(name.startswith(kind) for name in ids[0]) for kind in "abcd"]
-    assert min(counts) >= 6
-    rest = load_dataset.example_ids(f"folder:{tmp_path / 'one'}", "train[25%:]")
-    assert sorted([*ids[0], *rest]) == sorted(names)
+def test_the_order_is_that_of_a_copy(tmp_path):
+    names = [f"{kind}/{number}.png" for kind in "ab" for number in range(10)]
+    write_photos(tmp_path / "one", names)
+    write_photos(tmp_path / "two", reversed(names))
+    orders = [ids(f"folder:{tmp_path / place}") for place in ("one", "two")]
+    assert orders[0] == orders[1] and sorted(orders[0]) == sorted(names) != orders[0]
+    # Every run on a folder depends on it.
+    assert orders[0][:5] == ["b/0.png", "a/0.png", "a/8.png", "a/2.png", "b/3.png"]
 
 
 def test_folders_without_images_are_explained(tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist"):
-        dataset_lookup.get(f"folder:{tmp_path}/nowhere")
+        photo_sets.scan(tmp_path / "nowhere")
     (tmp_path / "crow").mkdir()
     with pytest.raises(ValueError, match="one sub-folder for each class"):
-        dataset_lookup.get(f"folder:{tmp_path}")
+        photo_sets.scan(tmp_path)
+    write_photos(tmp_path, ["a/1.heic", "b/2.heic"])
+    with pytest.raises(ValueError, match=r"Found none below .*, but 2 \.heic\."):
+        photo_sets.scan(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["folder:", "folder: "])
 def test_an_empty_path_is_not_the_current_folder(tmp_path, monkeypatch, name):
-    fill(tmp_path, ["crow/1.png"])
+    write_photos(tmp_path, ["crow/1.png"])
     monkeypatch.chdir(tmp_path)
-    assert dataset_lookup.get("folder:.").sizes == {"train": 1}
-    with pytest.raises(ValueError, match="Expected the path of a folder of images"):
-        dataset_lookup.get(name)
-    with pytest.raises(ValueError, match="Expected the path of a folder of images"):
-        load_dataset.load_dataset(name, "train")
+    assert data.open_dataset("folder:.").spec.sizes == {"train": 1}
+    for read in (data.open_dataset, lambda name: data.load_dataset(name, "train")):
+        with pytest.raises(ValueError, match="Expected the path of a folder of images"):
+            read(name)
 
 
 @pytest.mark.parametrize("name", ["validation", "valid", "val", "dev", "test"])
 def test_every_usual_name_of_a_split(tmp_path, name):
-    fill(tmp_path, ["train/a/1.png", "train/b/1.png", f"{name}/a/1.png", f"{name}/b/1.png"])
-    contents = image_folder.scan(tmp_path)
-    assert contents.class_names == ("a", "b")
-    assert {split: len(files) for split, files in contents.splits.items()} == {"train": 2, name: 2}
+    write_photos(
+        tmp_path, [f"{split}/{label}/1.png" for split in ("train", name) for label in "ab"]
+    )
+    found = photo_sets.scan(tmp_path)
+    assert found.class_names == ("a", "b")
+    assert {split: len(photos) for split, photos in found.splits.items()} == {"train": 2, name: 2}
 
 
-def test_splits_beside_other_folders_are_refused(tmp_path):
-    fill(tmp_path, ["train/a/1.png", "extra/b/1.png"])
-    with pytest.raises(ValueError, match=r"either classes or splits .*Found train beside extra"):
-        image_folder.scan(tmp_path)
-
-
-@pytest.mark.parametrize("names", [("Train", "Test"), ("training", "testing"), ("train", "Valid")])
-def test_what_is_nearly_called_a_split_is_refused(tmp_path, names):
-    fill(tmp_path, [f"{split}/{name}/1.png" for split in names for name in "ab"])
-    with pytest.raises(ValueError, match=rf"to be called train, .* Found .*{names[1]}.* Rename"):
-        image_folder.scan(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["two\nlines", " ", "carriage\r"])
-def test_names_that_no_file_of_labels_can_hold_are_refused_before_training(tmp_path, name):
-    fill(tmp_path, ["a/1.png", f"{name}/1.png"])
-    with pytest.raises(ValueError, match="in UTF-8 and of one line"):
-        image_folder.scan(tmp_path)
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["train/a/1.png", "extra/b/1.png"], "either classes or splits .*Found train beside extra"),
+        (["Train/a/1.png", "Test/a/1.png"], "to be called train, .* Found .*Test.* Rename"),
+        (["training/a/1.png", "testing/a/1.png"], "to be called train, .*testing.* Rename"),
+        (["train/a/1.png", "Valid/a/1.png"], "to be called train, .* Found .*Valid.* Rename"),
+        # No file of labels could hold them.
+        (["a/1.png", "two\nlines/1.png"], "in UTF-8 and of one line"),
+        (["a/1.png", " /1.png"], "in UTF-8 and of one line"),
+        (["a/1.png", "carriage\r/1.png"], "in UTF-8 and of one line"),
+    ],
+)
+def test_what_could_be_read_as_two_data_sets_is_refused(tmp_path, names, message):
+    write_photos(tmp_path, names)
+    with pytest.raises(ValueError, match=message):
+        photo_sets.scan(tmp_path)
 
 
 def test_other_names_of_jpeg_files_are_read(tmp_path):
-    fill(tmp_path, ["a/1.jfif", "a/2.JPE", "b/1.png"])
-    assert len(image_folder.scan(tmp_path).splits["train"]) == 3
+    write_photos(tmp_path, ["a/1.jfif", "a/2.JPE", "b/1.png"])
+    assert len(photo_sets.scan(tmp_path).splits["train"]) == 3
 
 
 def test_folders_of_systems_are_neither_classes_nor_splits(tmp_path, caplog):
     names = ["__MACOSX/1.png", ".ipynb_checkpoints/1.png", "__pycache__/1.png"]
-    fill(tmp_path, ["train/a/1.png", "train/b/1.png", *names])
-    fill(tmp_path / "train", names)
-    fill(tmp_path / "train" / "a", names)
-    contents = image_folder.scan(tmp_path)
-    assert contents.class_names == ("a", "b")
-    assert sorted(contents.splits["train"]) == [("train/a/1.png", 0), ("train/b/1.png", 1)]
+    write_photos(tmp_path, ["train/a/1.png", "train/b/1.png", *names])
+    write_photos(tmp_path / "train", names)
+    write_photos(tmp_path / "train" / "a", names)
+    found = photo_sets.scan(tmp_path)
+    assert found.class_names == ("a", "b")
+    assert paths(found) == [("train/a/1.png", 0), ("train/b/1.png", 1)]
     assert not caplog.records
 
 
@@ -150,15 +147,39 @@ def test_folders_of_systems_are_neither_classes_nor_splits(tmp_path, caplog):
     ],
 )
 def test_what_trains_another_model_than_one_thinks_is_logged(tmp_path, caplog, names, message):
-    fill(tmp_path, names)
-    image_folder.scan(tmp_path)
+    write_photos(tmp_path, names)
+    photo_sets.scan(tmp_path)
     assert message in caplog.text
 
 
-def test_formats_that_are_not_read_are_named(tmp_path):
-    fill(tmp_path, ["a/1.heic", "b/2.heic"])
-    with pytest.raises(ValueError, match=r"Found none below .*, but 2 \.heic\."):
-        image_folder.scan(tmp_path)
+def test_links_are_followed_down_to_the_classes(tmp_path):
+    write_photos(tmp_path, ["there/1.png", "set/b/1.png"])
+    (tmp_path / "set" / "a").symlink_to(tmp_path / "there")
+    # Links that lead back, which would never end, and a pipe.
+    (tmp_path / "set" / "b" / "deep").mkdir()
+    (tmp_path / "set" / "b" / "deep" / "again").symlink_to(tmp_path / "set" / "b")
+    (tmp_path / "set" / "b" / "self.png").symlink_to("self.png")
+    os.mkfifo(tmp_path / "set" / "b" / "pipe.png")
+    assert paths(photo_sets.scan(tmp_path / "set")) == [("a/1.png", 0), ("b/1.png", 1)]
+
+
+def test_a_folder_is_listed_once(tmp_path, monkeypatch):
+    write_photos(tmp_path, [f"{kind}/{number}.png" for kind in "abc" for number in range(20)])
+    listed = []
+    scandir = os.scandir
+
+    def noted(path="."):
+        listed.append(pathlib.Path(path).name)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", noted)
+    dataset = data.open_dataset(f"folder:{tmp_path}")
+    for text in ("train[:80%]", "train[80%:]", "train"):
+        split = dataset.split(text)
+        assert split is dataset.split(text)
+        assert split.fingerprint["examples"] == split.num_examples == len(split.photos)
+        split.read(0)
+    assert sorted(listed) == sorted([tmp_path.name, "a", "b", "c"])
 
 
 def test_a_folder_in_a_store_is_that_of_a_disk(tmp_path, ram, monkeypatch):
@@ -166,30 +187,81 @@ def test_a_folder_in_a_store_is_that_of_a_disk(tmp_path, ram, monkeypatch):
     passed_over = ["train/a/.hidden.png", "train/__MACOSX/1.png", "train/b/notes.txt"]
     address = epath.Path(ram()) / "photos"
     for root in (tmp_path, address):
-        fill(root, [*names, *passed_over])
-    local, remote = (image_folder.scan(root) for root in (tmp_path, str(address)))
-    assert remote[1:] == local[1:]
+        write_photos(root, [*names, *passed_over])
+    local, remote = (photo_sets.scan(root) for root in (tmp_path, str(address)))
+    assert remote.class_names == local.class_names
     for split in ("train", "test"):
-        ours, theirs = (
-            list(load_dataset.load_dataset(f"folder:{root}", split, with_ids=True))
-            for root in (address, tmp_path)
-        )
-        assert len(ours) == len(theirs) == len(local.splits[split])
-        for one, two in zip(ours, theirs, strict=True):
-            np.testing.assert_array_equal(one["image"], two["image"])
-            assert (one["id"], one["label"]) == (two["id"], two["label"])
+        names = [photo.path for photo in local.splits[split]]
+        assert ids(f"folder:{address}", split) == names == ids(f"folder:{tmp_path}", split)
+        assert contents(f"folder:{address}", split) == contents(f"folder:{tmp_path}", split)
+    assert data.open(f"folder:{address}", "train").reader.remote
+    assert not data.open(f"folder:{tmp_path}", "train").reader.remote
 
     asked = []
     is_dir = type(address).is_dir
     monkeypatch.setattr(type(address), "is_dir", lambda path: asked.append(path) or is_dir(path))
-    image_folder.scan(str(address))
+    photo_sets.scan(str(address))
     # A request for each photo would be one for each of a million.
     assert not [path for path in asked if path.suffix in (".png", ".JPG")]
 
 
 def test_a_folder_that_no_store_has_is_named(ram):
-    with pytest.raises(
-        UsageError, match=r"ram://.*/none cannot be read: .* does not exist"
-    ) as error:
-        image_folder.scan(f"{ram()}/none")
+    with pytest.raises(FileNotFoundError, match=r"ram://.*/none does not exist\.$"):
+        photo_sets.scan(f"{ram()}/none")
+
+
+def write_table(root, rows, columns="path,label,split"):
+    (root / "photos.csv").write_text("\n".join([columns, *rows]) + "\n")
+    return f"csv:{root}/photos.csv"
+
+
+def test_a_table_is_a_data_set(tmp_path):
+    names = [
+        f"{split}/{kind}/{k}.jpg" for split in ("train", "test") for kind in "ab" for k in "12"
+    ]
+    write_photos(tmp_path, names)
+    name = write_table(
+        tmp_path, [f"{each},{each.split('/')[1]},{each.split('/')[0]}" for each in names]
+    )
+    dataset = data.open_dataset(name)
+    assert dataset.class_names == ("a", "b") and dataset.spec.sizes == {"train": 4, "test": 4}
+    # In the order of its rows.
+    assert ids(name) == names[:4] and ids(name, "test") == names[4:]
+    for split in ("train", "test"):
+        assert contents(name, split) == contents(f"folder:{tmp_path}", split)
+    ours = data.open(name, "train[:50%]").fingerprint
+    theirs = data.open(f"folder:{tmp_path}", "train[:50%]").fingerprint
+    assert ours["classes"] == theirs["classes"] and ours["examples"] == theirs["examples"]
+
+
+def test_a_table_may_lack_splits_and_name_photos_elsewhere(tmp_path, ram):
+    bucket = ram()
+    write_photos(epath.Path(bucket), ["1.png"])
+    write_photos(tmp_path, ["2.png"])
+    (tmp_path / "set").mkdir()
+    rows = [f"{bucket}/1.png,crow", f"{tmp_path}/2.png,owl", "../2.png,crow"]
+    split = data.open(write_table(tmp_path / "set", rows, "path,label"), "train")
+    assert [photo.label for photo in split.photos] == [0, 1, 0]
+    pictures = [split.read(index)["image"].numpy() for index in range(3)]
+    assert pictures[1] == pictures[2] == (tmp_path / "2.png").read_bytes()
+    assert pictures[0] == epath.Path(f"{bucket}/1.png").read_bytes()
+    assert split.reader.remote
+    with pytest.raises(ValueError, match="Unknown split 'test'"):
+        split.dataset.split("test")
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "message"),
+    [
+        ("path,class", "a.jpg,b", "has no label"),
+        ("path,label", "", "has none"),
+        ("path,label", "none.jpg,crow", "Line 2 of"),
+        ("path,label", ",crow", "Line 2 of"),
+        ("path,label", "photos.csv,", "Line 2 of"),
+        ("path,label", 'photos.csv,"two\nlines"', "of one line"),
+    ],
+)
+def test_tables_that_cannot_be_read_are_explained(columns, row, message, tmp_path):
+    with pytest.raises((UsageError, ValueError), match=message) as error:
+        data.open_dataset(write_table(tmp_path, [row] if row else [], columns))
     assert "\n" not in str(error.value)

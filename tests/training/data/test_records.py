@@ -1,8 +1,14 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.data import tfrecords
+from tests.training.data.helpers import evaluate, in_store, joined
+from training import data
+from training.data import pipeline, records
+from training.data.records import Shards
+from training.data.unreadable_examples import SkipCounter
 
 LENGTHS = [0, 1, 5, 70_000, 3]
 
@@ -16,57 +22,128 @@ def file(tmp_path):
     return path
 
 
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """The folder in which the offsets of every file are kept."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(records, "_CACHE_FROM_BYTES", 1)
+    return tmp_path / "cache"
+
+
+def offsets(file, length=5):
+    return records.offsets([str(file)], [length])[0]
+
+
+def read(file, number):
+    """Returns a record, read in a graph."""
+    record = records.tfrecord_reader(Shards([str(file)], [5], [0], [5])).record
+    return tf.function(record)(tf.constant(number, tf.int64)).numpy()
+
+
 def test_any_record_is_read_alone(file):
-    (offsets,) = tfrecords.offsets([str(file)], [5])
     frame = 16
-    assert offsets.tolist() == np.cumsum([0, *(n + frame for n in LENGTHS[:-1])]).tolist()
-    read = tf.function(tfrecords.read_record)
+    expected = np.cumsum([0, *(n + frame for n in LENGTHS)])
+    assert offsets(file).tolist() == expected.tolist()
+    assert expected[-1] == file.stat().st_size
     for number in (4, 0, 3, 1):
-        found = read(tf.constant(str(file)), tf.constant(offsets[number]))
-        assert found.numpy() == bytes([number]) * LENGTHS[number]
+        assert read(file, number) == bytes([number]) * LENGTHS[number]
 
 
 def test_a_changed_byte_is_noticed(file):
     data = bytearray(file.read_bytes())
     data[-30] ^= 1  # inside the fourth record
     file.write_bytes(data)
-    (offsets,) = tfrecords.offsets([str(file)], [5])
     with pytest.raises(tf.errors.DataLossError):
-        tfrecords.read_record(tf.constant(str(file)), tf.constant(offsets[3]))
-    assert tfrecords.read_record(tf.constant(str(file)), tf.constant(offsets[1])).numpy() == b"\1"
+        read(file, 3)
+    assert read(file, 1) == b"\1"
 
 
-def test_files_cut_short_are_explained(file):
-    file.write_bytes(file.read_bytes()[:-2])
-    with pytest.raises(ValueError, match="is cut short"):
-        tfrecords.offsets([str(file)], [5])
+def test_records_of_several_files(tmp_path):
+    paths = []
+    for number in range(3):
+        paths.append(str(tmp_path / f"{number}.tfrecord"))
+        with tf.io.TFRecordWriter(paths[-1]) as writer:
+            for record in range(4):
+                writer.write(f"{number}{record}" * 1000)
+    # Of the first file the last two records, all of the second, the first of the third.
+    shards = Shards(paths, [4, 4, 4], [2, 0, 0], [2, 4, 1])
+    found = records.tfrecord_reader(shards)
+    expected = ["02", "03", "10", "11", "12", "13", "20"]
+    numbers = tf.data.Dataset.range(7)
+    assert [one.decode()[:2] for one in numbers.map(found.record).as_numpy_iterator()] == expected
+    for runs in ([(0, 7)], [(1, 1), (2, 3), (6, 1)], [(5, 2), (0, 3)]):
+        stream = found.stream(tf.data.Dataset.from_tensor_slices(tuple(np.transpose(runs))))
+        wanted = [one for first, count in runs for one in expected[first : first + count]]
+        assert [one.decode()[:2] for one in stream.as_numpy_iterator()] == wanted
+    assert [shards.example_id(index) for index in (0, 1, 2, 6)] == [
+        f"{number}.tfrecord__{place}" for number, place in ((0, 2), (0, 3), (1, 0), (2, 0))
+    ]
 
 
-def test_another_number_of_records_is_explained(file):
+@pytest.mark.parametrize("remote", [False, True])
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("split", ["train", "train[100:400]", "train[50:550]+train[:1]"])
+def test_neighbors_are_read_in_stored_order(numbers, monkeypatch, workers, split, remote):
+    monkeypatch.setattr(records, "is_remote", lambda path: remote)
+    found = data.open("tfds:numbers", split, numbers)
+    total, size = found.num_examples, 150 // workers
+    for worker in range(workers):
+        share = range(worker * size, (worker + 1) * size)
+        runs = pipeline._runs(total, 150, share)
+        indices = [index for index in range(total) if index % 150 in share]
+        pairs = list(runs.as_numpy_iterator())
+        assert [first + k for first, count in pairs for k in range(count)] == indices
+        streamed = list(found.reader.stream(runs).as_numpy_iterator())
+        assert streamed == [found.reader.record(tf.constant(index)).numpy() for index in indices]
+
+
+def test_evaluation_reads_no_record_alone(digits_split):
+    split = digits_split("train")
+    blind = split.reader._replace(record=lambda index: tf.constant(b""))
+    found = evaluate(dataclasses.replace(split, open_reader=lambda: blind))
+    assert joined(found)["mask"].sum() == 1438
+
+
+@pytest.mark.parametrize("store", [False, True])
+def test_a_damaged_record_costs_its_neighbors_nothing(digits_split, damaged_digits, store):
+    whole = joined(evaluate(digits_split("train")))
+    damaged = in_store(damaged_digits) if store else damaged_digits
+    with pytest.raises(tf.errors.DataLossError):
+        evaluate(damaged)
+    counter = SkipCounter()
+    skipping = joined(evaluate(damaged, on_error="skip", skip_counter=counter))
+    assert counter.examples == {"sklearn_digits-train.tfrecord-00000-of-00001__700": 1}
+    for key, values in whole.items():
+        assert not skipping[key][700].any()
+        others = np.arange(len(values)) != 700
+        np.testing.assert_array_equal(skipping[key][others], values[others])
+
+
+def test_files_that_are_not_whole_are_explained(file):
     with pytest.raises(ValueError, match=r"Expected 6 records .* Found 5"):
-        tfrecords.offsets([str(file)], [6])
+        offsets(file, 6)
+    for cut in (2, 10):
+        file.write_bytes(file.read_bytes()[:-cut])
+        with pytest.raises(ValueError, match="is cut short"):
+            offsets(file)
 
 
-def test_offsets_of_large_files_are_kept(file, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(tfrecords, "_CACHE_FROM_BYTES", 1)
-    (first,) = tfrecords.offsets([str(file)], [5])
-    (kept,) = (tmp_path / "cache").rglob("*.npy")
+def test_offsets_of_large_files_are_kept(file, cache, monkeypatch):
+    first = offsets(file)
+    (kept,) = cache.rglob("*.npy")
     np.testing.assert_array_equal(np.load(kept), first)
-    monkeypatch.setattr(tfrecords, "_scan", None)
-    np.testing.assert_array_equal(tfrecords.offsets([str(file)], [5])[0], first)
+    monkeypatch.setattr(records, "_scan", None)
+    np.testing.assert_array_equal(offsets(file), first)
     # A file that has changed is another file.
     with tf.io.TFRecordWriter(str(file)) as writer:
         writer.write(b"new")
     with pytest.raises(TypeError):
-        tfrecords.offsets([str(file)], [1])
+        offsets(file, 1)
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(file, tmp_path, monkeypatch):
-    (tmp_path / "cache").write_text("a file in the way")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(tfrecords, "_CACHE_FROM_BYTES", 1)
-    assert len(tfrecords.offsets([str(file)], [5])[0]) == 5
+def test_a_cache_that_cannot_be_written_is_no_error(file, cache):
+    cache.write_text("a file in the way")
+    assert len(offsets(file)) == 6
 
 
 HUGE = b"{'descr': '<i8', 'fortran_order': False, 'shape': (9999999999999999999999,)}\n"
@@ -75,35 +152,34 @@ HUGE = b"{'descr': '<i8', 'fortran_order': False, 'shape': (99999999999999999999
 @pytest.mark.parametrize(
     "content", [b"", b"\x93NUMPY", b"no array", b"\x93NUMPY\x01\x00" + bytes([len(HUGE), 0]) + HUGE]
 )
-def test_a_damaged_cache_is_written_again(content, file, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(tfrecords, "_CACHE_FROM_BYTES", 1)
-    (first,) = tfrecords.offsets([str(file)], [5])
-    (kept,) = (tmp_path / "cache").rglob("*.npy")
-    kept.write_bytes(content)
-    np.testing.assert_array_equal(tfrecords.offsets([str(file)], [5])[0], first)
-    np.testing.assert_array_equal(np.load(kept), first)
+def test_a_damaged_cache_is_written_again(content, file, cache):
+    first = offsets(file)
+    (kept,) = cache.rglob("*.npy")
+    for damage in (content, None):
+        if damage is None:
+            # As without the size of the file.
+            np.save(kept, first[:-1])
+        else:
+            kept.write_bytes(damage)
+        np.testing.assert_array_equal(offsets(file), first)
+        np.testing.assert_array_equal(np.load(kept), first)
 
 
 def test_the_index_beside_a_file_spares_its_reading(file, monkeypatch):
-    (expected,) = tfrecords.offsets([str(file)], [5])
-    assert tfrecords.write_index(str(file)) == 5
-    monkeypatch.setattr(tfrecords, "_scan", None)
-    np.testing.assert_array_equal(tfrecords.offsets([str(file)], [5])[0], expected)
-
-
-def test_a_file_shorter_than_its_index_says_is_explained(file):
-    tfrecords.write_index(str(file))
+    expected = offsets(file)
+    records.write_index([str(file)])
+    monkeypatch.setattr(records, "_scan", None)
+    np.testing.assert_array_equal(offsets(file), expected)
     size = file.stat().st_size
     file.write_bytes(file.read_bytes()[:-5])
     with pytest.raises(ValueError, match=rf"Expected {size} bytes in .* Found {size - 5}. Copy"):
-        tfrecords.offsets([str(file)], [5])
+        offsets(file)
 
 
 @pytest.mark.parametrize("content", [b"", b"no array", b"\x93NUMPY"])
 def test_a_damaged_index_is_named(content, file):
-    tfrecords.write_index(str(file))
+    records.write_index([str(file)])
     (index,) = file.parent.glob("*.offsets.npy")
     index.write_bytes(content)
     with pytest.raises(ValueError, match=r"offsets\.npy, which is damaged. Write it again"):
-        tfrecords.offsets([str(file)], [5])
+        offsets(file)

@@ -1,17 +1,26 @@
+import random
+from collections import Counter
+from itertools import chain
+
 import pytest
 import tensorflow_datasets as tfds
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from training.data import splits
-from training.data.splits import Range
+from training.data.splits import Photo, Range
 
 SIZES = {"train": 1_438, "test": 359}
 
 
+def size(text, sizes=SIZES, aliases=None):
+    return sum(part.size for part in splits.resolve(text, sizes, aliases))
+
+
 def test_percent_and_absolute_slices():
-    assert splits.num_examples("train[:98%]", SIZES) == 1_409
-    assert splits.num_examples("train[98%:]", SIZES) == 29
+    assert size("train[:98%]") == 1_409
+    assert size("train[98%:]") == 29
+    assert size("train[:12.5%]") == 180
     assert splits.resolve("train[-10:]", SIZES) == [Range("train", 1_428, 1_438)]
     assert splits.resolve("test[:200]+train[5:7]", SIZES) == [
         Range("test", 0, 200),
@@ -25,11 +34,8 @@ def test_slices_of_aliases_cross_their_parts():
         Range("train", 90, 100),
         Range("test", 0, 20),
     ]
-
-
-def test_an_alias_may_carry_a_native_name():
-    # VTAB's `train` is a part of TFDS's.
-    assert splits.num_examples("train", SIZES, {"train": "train[:1000]"}) == 1_000
+    # An alias may carry a native name: VTAB's `train` is a part of TFDS's.
+    assert size("train", aliases={"train": "train[:1000]"}) == 1_000
 
 
 @settings(max_examples=60, deadline=None)
@@ -40,12 +46,11 @@ def test_an_alias_may_carry_a_native_name():
 def test_slices_name_what_tfds_names(digits_dir, start, stop):
     # TFDS reads neither a slice without ends nor one that mixes numbers and percentages.
     assume(len({type(end) for end in (start, stop) if end is not None}) == 1)
-    # TFDS does not take an empty slice, nor notice one that ends before it starts.
-    assume(start is not None or stop is not None)
     text = f"test[{'' if start is None else start}:{'' if stop is None else stop}]"
     info = tfds.builder_from_directory(digits_dir / "sklearn_digits" / "1.0.0").info
     theirs = info.splits[text].file_instructions
     expected = [Range("test", one.skip, one.skip + one.take) for one in theirs if one.take > 0]
+    # TFDS does not take an empty slice, nor notice one that ends before it starts.
     if sum(one.take for one in theirs) < 1:
         with pytest.raises(ValueError, match="is empty"):
             splits.resolve(text, SIZES)
@@ -61,8 +66,132 @@ def test_slices_name_what_tfds_names(digits_dir, start, stop):
         ("train[:200%]", "up to 100%"),
         ("train[5]", "Expected a split such as"),
         ("train[7:7]", "is empty"),
+        ("train[50%:50%]", "is empty"),
     ],
 )
 def test_wrong_texts_are_explained(text, message):
-    with pytest.raises(ValueError, match=message.replace("%", "%")):
+    with pytest.raises(ValueError, match=message):
         splits.resolve(text, SIZES)
+    with pytest.raises(ValueError, match=message):
+        splits.select(text, photos(1_438) | {"test": photos(359)["train"]})
+
+
+def photos(*counts, seed=0, kind="photo"):
+    """Returns `{"train": photos}` of so many for each class, of random names, in a random order."""
+    rng = random.Random(seed)
+    found = [
+        Photo(f"{label}/{kind}{rng.randrange(10**12)}.jpg", label, 7)
+        for label, count in enumerate(counts)
+        for _ in range(count)
+    ]
+    rng.shuffle(found)
+    return {"train": found}
+
+
+def parts(found, *texts):
+    return [splits.select(text, found) for text in texts]
+
+
+def of_each_class(chosen):
+    return [count for _, count in sorted(Counter(photo.label for photo in chosen).items())]
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    ("percent", "counts", "least", "most"),
+    [
+        # The share of a class misses 20 % by at most a quarter: 15 to 25 %.
+        (80, (12, 20, 12, 12), (2, 3, 2, 2), (3, 5, 3, 3)),
+        (80, (20, 40, 100, 400), (3, 6, 15, 60), (5, 10, 25, 100)),
+        (20, (20, 40, 100, 400), (15, 30, 75, 300), (17, 34, 85, 340)),
+        (50, (8, 40), (3, 15), (5, 25)),
+        # None of 2 or 3 photos are 15 to 25 %: the nearest number.
+        (80, (2, 3, 5), (0, 1, 1), (0, 1, 1)),
+    ],
+)
+def test_each_class_is_cut_on_its_own(percent, counts, least, most, seed):
+    found = photos(*counts, seed=seed)
+    first, second = parts(found, f"train[:{percent}%]", f"train[{percent}%:]")
+    assert sorted(first + second) == sorted(found["train"])
+    assert len({*first} | {*second}) == len(first) + len(second)
+    held_out = Counter(photo.label for photo in second)
+    for label in range(len(counts)):
+        assert least[label] <= held_out[label] <= most[label]
+    # In their order.
+    for part in (first, second):
+        assert part == [photo for photo in found["train"] if photo in part]
+
+
+def test_the_names_of_a_seed_are_cut_as_they_were():
+    # Every run on a folder of photos depends on it.
+    assert [
+        of_each_class(splits.select("train[80%:]", photos(12, 20, 100, 1000, seed=seed)))
+        for seed in range(3)
+    ] == [[2, 5, 25, 201], [2, 3, 20, 200], [2, 4, 22, 204]]
+    assert splits._hash("crow/1.jpg") == float.fromhex("0x1.311a2cec5a668p-2")
+
+
+def test_photos_keep_their_side_when_others_are_added():
+    moved = []
+    for seed in range(40):
+        old = photos(100, seed=seed)["train"]
+        new = old + photos(30, seed=seed + 100)["train"]
+        before, after = (set(splits.select("train[80%:]", {"train": each})) for each in (old, new))
+        shares = [
+            sum(splits._hash(one.path) >= 0.8 for one in each) / len(each) for each in (old, new)
+        ]
+        moved.append(len(before ^ (after & set(old))))
+        # None, where the hashes alone stay between 15 and 25 %.
+        assert not moved[-1] or not all(0.15 <= share <= 0.25 for share in shares)
+    assert moved.count(0) > 30 and max(moved) <= 4
+
+
+def test_copies_of_a_photo_keep_its_side():
+    found = photos(50, 50)
+    # Elsewhere below the class, in another order, of another size.
+    moved = [
+        Photo(photo.path.replace("/", "/new/"), photo.label, 8) for photo in found["train"][::-1]
+    ]
+    here, there = (splits.select("train[80%:]", each) for each in (found, {"train": moved}))
+    names = [{photo.path.rpartition("/")[2] for photo in each} for each in (here, there)]
+    assert names[0] == names[1]
+
+
+def test_percentages_are_parts_that_add_up():
+    found = photos(100, 200, 300)
+    everything = splits.select("train", found)
+    assert everything == found["train"]
+    assert parts(found, "train[0%:]", "train[:100%]", "train[0%:100%]") == [everything] * 3
+    tenths = parts(found, *(f"train[{k}%:{k + 10}%]" for k in range(0, 100, 10)))
+    assert sorted(chain(*tenths)) == sorted(everything)
+    assert splits.select("train[10%:20%]", found) == tenths[1]
+    # Counted from the end, with decimals, and joined.
+    last, same, finer = parts(found, "train[-20%:]", "train[80%:]", "train[80.0%:]")
+    assert last == same == finer
+    assert splits.select("train[:-20%]", found) == splits.select("train[:80%]", found)
+    halves = parts(found, "train[:12.5%]", "train[12.5%:]")
+    assert sorted(chain(*halves)) == sorted(everything)
+    assert splits.select("train[:10%]+train[10%:20%]", found) == tenths[0] + tenths[1]
+
+
+def test_photos_are_counted_in_their_order():
+    found = photos(30, 30)
+    assert splits.select("train[5:12]", found) == found["train"][5:12]
+    assert splits.select("train[-3:]", found) == found["train"][-3:]
+
+
+def test_ends_in_percent_and_in_photos_do_not_mix():
+    for text in ("train[10%:30]", "train[10:30%]"):
+        with pytest.raises(ValueError, match=r"both ends .* in percent, or both in images"):
+            splits.select(text, photos(50, 50))
+
+
+def test_bounds_are_those_of_whole_numbers():
+    # In floating point 0.15 * 20 is more than 3 or less, and 0.25 * 20 as well.
+    for total in (20, 40, 60, 100, 140, 1000):
+        assert splits._clamped(0, total, 0.2) == total * 15 // 100
+        assert splits._clamped(total, total, 0.2) == total * 25 // 100
+        assert splits._clamped(0, total, 0.8) == total * 75 // 100
+        assert splits._clamped(total, total, 0.8) == total * 85 // 100
+    assert [splits._clamped(wanted, 20, 0.2) for wanted in (2, 3, 4, 5, 6)] == [3, 3, 4, 5, 5]
+    assert [splits._clamped(7, 20, share) for share in (0.0, 1.0)] == [0, 20]

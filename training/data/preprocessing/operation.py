@@ -1,24 +1,34 @@
-"""What an operation of a preprocessing text is, and the registry of their names.
+"""Preprocessing as a readable text: `decode|inception_crop(224)|flip_lr|value_range(-1, 1)`.
 
-Adding an operation is one decorated function in a file of `operations`, which its
-`__init__.py` lists:
+Operations apply from left to right. Each is a function of an image and, where it is random, of a
+seed of its own: the same seed gives the same result eagerly, inside tf.data, on any host and after
+any restart. docs/data.md has the texts of published pipelines. A new operation is one decorated
+function in a file that `__init__.py` imports:
 
     @operation("invert")
     def invert():
         return lambda image: 255 - image
 """
 
+import ast
 import dataclasses
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 import tensorflow as tf
 
 # No text has more, so that no two operations of a run ever share a seed.
 MAX_OPERATIONS = 64
+# An image larger than this is an error of its file or of the operations, not a photograph: without
+# a limit, resize_small of a 1×5000 image would ask for gigabytes.
+MAX_PIXELS = 1 << 27
 
+_EXPECTED = "Expected operations joined by '|', such as 'decode|resize(224)|value_range(-1, 1)'."
 _Make = TypeVar("_Make", bound=Callable[..., Any])
+
+# Of each name, the factory and the stage.
+REGISTRY: dict[str, tuple[Callable[..., Any], str]] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,23 +51,6 @@ class Operation:
         return "seed" in inspect.signature(self.apply).parameters
 
 
-class Registered(NamedTuple):
-    """What makes an operation of the arguments in a text: a function or a class."""
-
-    make: Callable[..., Any]
-    stage: str
-
-    @property
-    def parameters(self) -> str:
-        """The arguments that it takes with their defaults, in parentheses."""
-        found = inspect.signature(self.make).parameters.values()
-        names = [one.replace(annotation=inspect.Parameter.empty) for one in found]
-        return str(inspect.Signature(names))
-
-
-REGISTRY: dict[str, Registered] = {}
-
-
 def operation(
     name: str, *, stage: Literal["image", "label", "batch", "text"] = "image"
 ) -> Callable[[_Make], _Make]:
@@ -71,7 +64,7 @@ def operation(
     def register(make: _Make) -> _Make:
         if name in REGISTRY:
             raise ValueError(f"The operation {name!r} is registered twice.")
-        REGISTRY[name] = Registered(make, stage)
+        REGISTRY[name] = make, stage
         return make
 
     return register
@@ -81,3 +74,39 @@ def operation_seed(seed: tf.Tensor, number: int) -> tf.Tensor:
     """Returns the seed of operation `number` of a text, given the image's seed, int64 (2,)."""
     # Cheaper than `fold_in`, and as good: these generators hash their seeds.
     return seed * (1, MAX_OPERATIONS) + (0, number)
+
+
+def parse(text: str) -> list[Operation]:
+    """Returns the operations that `text` names.
+
+    Raises:
+        ValueError: for a malformed text, an unknown operation or wrong arguments.
+    """
+    parts = text.split("|") if text.strip() else []
+    return [op for part in parts for op in _operations(part, text)]
+
+
+def _operations(part, text):
+    try:
+        call = ast.parse(part.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(f"{_EXPECTED} Received: {text!r}, {error}.") from error
+    call = call if isinstance(call, ast.Call) else ast.Call(call, [], [])
+    if not isinstance(call.func, ast.Name):
+        raise ValueError(f"{_EXPECTED} Received: {text!r}.")
+    name = call.func.id
+    if name not in REGISTRY:
+        known = ", ".join(sorted(REGISTRY))
+        raise ValueError(f"Unknown operation {name!r} in {text!r}. Known: {known}.")
+    make, stage = REGISTRY[name]
+    signature = inspect.signature(make)
+    try:
+        args = [ast.literal_eval(arg) for arg in call.args]
+        kwargs = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+        signature.bind(*args, **kwargs)
+        made = make(*args, **kwargs)
+    except (TypeError, ValueError, ArithmeticError) as error:
+        names = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
+        expected = f"{name}{inspect.Signature(names)}"
+        raise ValueError(f"Expected {expected} in {text!r}: {error}.") from error
+    return parse(made) if stage == "text" else [Operation(name, made, stage)]

@@ -1,12 +1,10 @@
 """`Preprocess`: what a preprocessing text does to images, labels and batches, host and device."""
 
+from functools import partial
+
 import tensorflow as tf
 
-from training.data.preprocessing.fused_decode_and_crop import fuse
-from training.data.preprocessing.operation import MAX_OPERATIONS, Operation
-from training.data.preprocessing.operations.decoding import Decode
-from training.data.preprocessing.parser import parse
-from training.data.preprocessing.pixel_limit import within_pixel_limit
+from training.data.preprocessing.operation import MAX_OPERATIONS, Operation, operation_seed, parse
 
 
 class Preprocess:
@@ -31,12 +29,12 @@ class Preprocess:
         """Parses `text`.
 
         Args:
-            text: operations, see `training.data.preprocessing.parser`.
+            text: operations, see `training.data.preprocessing.operation`.
             pixel_scale: factor on the pixels as they are stored.
             upright: whether `decode` turns photos as their EXIF orientation says.
             graph_only: whether `decode` keeps to operations of TensorFlow; see `Decode`.
             reduced_decoding: 0, or how many times the pixels of what it is resized to a JPEG keeps
-                at least that is decoded at a fraction of its size.
+                at least that is decoded at a fraction of its size; see `Decode`.
 
         Raises:
             ValueError: for a malformed text, an unknown operation or wrong arguments.
@@ -49,23 +47,20 @@ class Preprocess:
         self.batch_operations = [op for op in host if op.stage == "batch"]
         self.label_operations = [op for op in host if op.stage == "label"]
         operations = [op for op in host if op.stage == "image"]
-        for op in operations:
-            if isinstance(op.apply, Decode):
-                op.apply.upright = op.apply.upright and upright
-                op.apply.graph_only = graph_only
-                op.apply.reduced = reduced_decoding
+        for decode in (op.apply for op in operations if op.name == "decode"):
+            decode.upright = decode.upright and upright
+            decode.graph_only, decode.reduced = graph_only, reduced_decoding
+        begins = bool(operations) and operations[0].name == "decode"
+        self._decode = operations[0].apply if begins else None
         if pixel_scale != 1:
-            position = 1 if operations and operations[0].name == "decode" else 0
-            operations.insert(position, Operation("pixel_scale", _scale(pixel_scale)))
+            scale = Operation("pixel_scale", lambda image: image * pixel_scale)
+            operations.insert(1 if begins else 0, scale)
+        received = f"Received: {text!r}."
         if any(op.random or op.stage != "image" for op in self.device_operations):
-            raise ValueError(
-                f"Expected only deterministic operations after on_device. Received: {text!r}."
-            )
+            raise ValueError(f"Expected only deterministic operations after on_device. {received}")
         if len(operations) > MAX_OPERATIONS:
-            raise ValueError(f"Expected at most {MAX_OPERATIONS} operations. Received: {text!r}.")
-        self._steps = fuse(operations)
-        first = operations[0].apply if operations else None
-        self._decode = first if isinstance(first, Decode) else None
+            raise ValueError(f"Expected at most {MAX_OPERATIONS} operations. {received}")
+        self._steps = _fused(operations)
 
     def __call__(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Applies the operations on single images.
@@ -75,26 +70,22 @@ class Preprocess:
             seed: integers (2,), different for every image of a run; see `operation_seed`.
         """
         seed = tf.cast(seed, tf.int64)
-        if image.dtype == tf.string:
-            image = within_pixel_limit(image)
         for step in self._steps:
             image = step(image, seed)
         return image
 
     def decoded(self, image: tf.Tensor) -> tf.Tensor:
-        """Returns what the first operation, `decode`, makes of a string scalar.
+        """Returns what the first operation, `decode`, makes of a string scalar: uint8 pixels.
 
-        The object gives the same image for this, uint8 (height, width, channels), as for the
-        string, but for a JPEG of which it would decode a crop alone; see docs/data.md.
+        Called on them, the object gives what it gives for the string, but for a JPEG of which it
+        decodes a crop alone; see docs/data.md.
 
         Raises:
             ValueError: if the text does not begin with `decode`.
         """
         if not self._decode:
-            raise ValueError(
-                f"Expected operations that begin with decode. Received: {self.text!r}."
-            )
-        return self._decode(within_pixel_limit(image))
+            raise ValueError(f"Expected operations that begin with decode, not {self.text!r}.")
+        return self._decode(image)
 
     def on_device(self, images: tf.Tensor) -> tf.Tensor:
         """Applies the operations after `on_device` to a batch; the identity if there are none."""
@@ -103,5 +94,32 @@ class Preprocess:
         return images
 
 
-def _scale(factor):
-    return lambda image: image * tf.cast(factor, image.dtype)
+def _fused(operations):
+    """Returns functions of (image, seed) that do the same as `operations`, with the same seeds."""
+
+    def apply(op, number, image, seed):
+        return op.apply(image, operation_seed(seed, number)) if op.random else op.apply(image)
+
+    steps = [partial(apply, op, number) for number, op in enumerate(operations)]
+    match [op.name for op in operations]:
+        case ["decode", "inception_crop" | "random_resized_crop", *_]:
+            decode, crop, rest = operations[0].apply, operations[1].apply, operations[2:]
+            flip = rest.pop(0).apply if rest and rest[0].name == "flip_lr" else None
+            to_range = rest.pop(0).apply if rest and rest[0].name == "value_range" else None
+            first = partial(_decode_and_crop, decode, crop, flip, to_range)
+            return [first, *steps[len(steps) - len(rest) :]]
+        case ["decode", "resize" | "resize_small", *_]:
+            decode, resizing = operations[0].apply, operations[1].apply
+            return [lambda image, seed: decode(image, size_of=resizing.size_of), *steps[1:]]
+    return steps
+
+
+def _decode_and_crop(decode, crop, flip, to_range, image, seed):
+    """Decodes only what the crop keeps, and flips it before the resize, while it has few bytes."""
+    crop_seed = operation_seed(seed, 1)
+    image = decode(image, lambda shape: crop.box(shape, crop_seed), lambda _: crop.shape)
+    if flip:
+        image = flip(image, operation_seed(seed, 2))
+    # The range changes on the way from bytes to floats, which costs nothing: bilinear resizing is
+    # symmetric and linear, to rounding.
+    return crop.resize(image, partial(to_range, in_one_pass=True) if to_range else None)

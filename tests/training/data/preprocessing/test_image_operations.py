@@ -5,53 +5,39 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from training.data.preprocessing.operations import resizing
+from training.data.preprocessing.operation import MAX_PIXELS
 from training.data.preprocessing.preprocess import Preprocess
 
-RNG = np.random.default_rng(0)
-NOISE = RNG.integers(0, 256, (90, 130, 3)).astype(np.uint8)
+NOISE = np.random.default_rng(0).integers(0, 256, (90, 130, 3)).astype(np.uint8)
 # A smooth image, for which chroma upsampling at a crop's border hardly matters.
-SMOOTH = np.stack(
-    np.broadcast_arrays(
-        np.linspace(0, 255, 120)[:, None], np.linspace(255, 0, 200)[None], np.float64(90)
-    ),
-    axis=2,
-).astype(np.uint8)
+ROWS, COLUMNS = np.linspace(0, 255, 120)[:, None], np.linspace(255, 0, 200)[None]
+SMOOTH = np.stack(np.broadcast_arrays(ROWS, COLUMNS, 90.0), axis=2).astype(np.uint8)
 
 
-def jpeg(image, mode="RGB", **options):
+def jpeg(image, mode="RGB"):
     buffer = io.BytesIO()
-    Image.fromarray(image).convert(mode).save(buffer, "JPEG", quality=92, **options)
+    Image.fromarray(image).convert(mode).save(buffer, "JPEG", quality=92)
     return buffer.getvalue()
 
 
-def run(text, encoded, seed=(0, 0)):
-    return Preprocess(text)(tf.constant(encoded), seed).numpy()
+def run(text, encoded, number=0):
+    return Preprocess(text)(tf.constant(encoded), (0, number)).numpy()
 
 
 def test_precise_decoding_is_pils_bit_for_bit():
     encoded = jpeg(NOISE)
     expected = np.asarray(Image.open(io.BytesIO(encoded)))
     np.testing.assert_array_equal(run("decode(precise=True)", encoded), expected)
-    fast = run("decode", encoded)
-    assert 0 < np.abs(fast.astype(int) - expected).mean() < 3
+    assert 0 < np.abs(run("decode", encoded).astype(int) - expected).mean() < 3
 
 
-def test_grayscale_png_and_arrays_become_rgb():
-    gray = NOISE[..., 0]
-    encoded = tf.io.encode_png(gray[..., None])
-    np.testing.assert_array_equal(run("decode", encoded), np.stack([gray] * 3, axis=2))
-    assert run("decode", jpeg(gray, "L")).shape == (90, 130, 3)
+def test_gray_inks_and_arrays():
+    assert run("decode", jpeg(NOISE[..., 0], "L")).shape == (90, 130, 3)
     assert run("decode(channels=1)", jpeg(NOISE)).shape == (90, 130, 1)
-    np.testing.assert_array_equal(Preprocess("decode")(tf.constant(NOISE), (0, 0)), NOISE)
-
-
-def test_cmyk_becomes_rgb_also_when_cropped():
-    encoded = jpeg(SMOOTH, "CMYK")
-    whole = run("decode", encoded)
+    np.testing.assert_array_equal(run("decode", NOISE), NOISE)
     # Converting to CMYK and back loses little without a color profile.
-    assert np.abs(whole.astype(int) - SMOOTH).mean() < 8
-    assert run("decode|inception_crop(32)", encoded).shape == (32, 32, 3)
+    assert np.abs(run("decode", jpeg(SMOOTH, "CMYK")).astype(int) - SMOOTH).mean() < 8
+    assert run("decode|inception_crop(32)", jpeg(SMOOTH, "CMYK")).shape == (32, 32, 3)
 
 
 @pytest.mark.parametrize("crop", ["inception_crop(64)", "random_resized_crop(64)"])
@@ -59,22 +45,25 @@ def test_fused_decode_and_crop_is_decode_then_crop(crop):
     encoded = jpeg(SMOOTH)
     decoded = run("decode", encoded)
     for number in range(12):
-        fused = run(f"decode|{crop}", encoded, (0, number))
-        plain = Preprocess(f"pad(0)|{crop}")(tf.constant(decoded), (0, number)).numpy()
+        fused = run(f"decode|{crop}", encoded, number)
+        plain = run(f"pad(0)|{crop}", decoded, number)
         assert np.abs(fused - plain).max() < 6
         assert np.abs(fused - plain).mean() < 0.2
 
 
+CROPS = ("96)", "20)", "96, resize=False)")
+
+
 @pytest.mark.parametrize(
-    "crop", ["inception_crop(96)", "inception_crop(20)", "random_resized_crop(64)"]
+    "crop", [*(f"inception_crop({crop}" for crop in CROPS), "random_resized_crop(64)"]
 )
 @pytest.mark.parametrize("arguments", ["-1, 1", "0, 1", "1, -1", "0, 1, 10, 200"])
 @pytest.mark.parametrize("encode", [jpeg, tf.io.encode_png])
 def test_a_fused_range_is_the_range_of_what_was_resized(crop, arguments, encode):
     encoded = encode(NOISE)
     for number in range(4):
-        fused = run(f"decode|{crop}|flip_lr|value_range({arguments})", encoded, (0, number))
-        resized = run(f"decode|{crop}|flip_lr", encoded, (0, number))
+        fused = run(f"decode|{crop}|flip_lr|value_range({arguments})", encoded, number)
+        resized = run(f"decode|{crop}|flip_lr", encoded, number)
         expected = run(f"value_range({arguments})", resized)
         np.testing.assert_allclose(fused, expected, rtol=0, atol=1e-6)
 
@@ -84,69 +73,58 @@ def test_a_flip_before_the_resize_is_the_flip_after_it(size):
     text = f"random_resized_crop({size})|flip_lr(1.0)|value_range"
     for number in range(4):
         # The operation in front keeps the numbers of the others and prevents the fusion.
-        apart = run(f"pad(0)|{text}", NOISE, (0, number))
-        fused = run(f"decode|{text}", NOISE, (0, number))
+        apart, fused = (run(f"{first}|{text}", NOISE, number) for first in ("pad(0)", "decode"))
         np.testing.assert_allclose(fused, apart, rtol=0, atol=5e-5)
-
-
-def test_a_range_is_fused_with_a_crop_that_keeps_its_size():
-    encoded, text = jpeg(NOISE), "decode|inception_crop(96, resize=False)"
-    expected = run("value_range", run(text, encoded))
-    np.testing.assert_allclose(run(f"{text}|value_range", encoded), expected, rtol=0, atol=1e-6)
 
 
 def test_inception_crops_area_aspect_and_height():
     """Area is 5 to 100 %, aspect 0.75 to 1.33, and small crops are favored (24 % on average)."""
-    height, width = 256, 512
-    rows, columns = np.mgrid[:height, :width]
-    image = tf.constant(np.stack([rows, columns, 0 * rows], 2), tf.int32)
+    image = tf.zeros((256, 512, 3))
     process = Preprocess("inception_crop(8, resize=False)")
     crops = tf.data.Dataset.range(400).map(lambda k: tf.shape(process(image, tf.stack([5, k]))))
     shapes = np.asarray(list(crops.as_numpy_iterator()))
-    area = shapes[:, 0] * shapes[:, 1] / (height * width)
-    aspect = shapes[:, 1] / shapes[:, 0]
-    assert area.min() > 0.045
-    assert area.max() <= 1
-    assert aspect.min() > 0.73
-    assert aspect.max() < 1.36
+    area, aspect = shapes[:, 0] * shapes[:, 1] / (256 * 512), shapes[:, 1] / shapes[:, 0]
+    assert area.min() > 0.045 and area.max() <= 1
+    assert aspect.min() > 0.73 and aspect.max() < 1.36
     assert abs(area.mean() - 0.24) < 0.03
 
 
 def test_random_resized_crops_area_is_uniform():
-    image = tf.zeros((400, 400, 1))
+    # The crop of a ramp, resized: its slope tells the side of the crop.
+    ramp = tf.broadcast_to(tf.range(400, dtype=tf.float32)[:, None, None], (400, 400, 1))
     process = Preprocess("random_resized_crop(400, scale=(0.25, 0.5), ratio=(1.0, 1.0))")
 
     def area(number):
-        # The crop of a ramp, resized: its slope tells the side of the crop.
-        ramp = tf.broadcast_to(tf.range(400, dtype=tf.float32)[:, None, None], image.shape)
         column = process(ramp, tf.stack([1, number]))[:, 0, 0]
         return tf.square((column[300] - column[100]) / 200)
 
     found = np.asarray(list(tf.data.Dataset.range(300).map(area).as_numpy_iterator()))
-    assert found.min() > 0.24
-    assert found.max() < 0.51
+    assert found.min() > 0.24 and found.max() < 0.51
     assert abs(found.mean() - 0.375) < 0.015
 
 
-def test_random_resized_crop_falls_back_to_the_largest_central_crop():
-    image = tf.constant(np.arange(1000, dtype=np.float32).reshape(1, 1000, 1))
-    found = Preprocess("random_resized_crop((1, 1))")(image, (0, 0)).numpy()
-    # Of 1×1000 pixels, the widest crop with an aspect up to 4/3 is 1×1, in the middle.
-    assert found.item() == 499
+def row(*values):
+    return np.asarray(values, np.float32).reshape(1, -1, 1)
 
 
-def test_resize_samples_half_pixel_centers_without_antialiasing():
-    ramp = np.arange(8, dtype=np.float32).reshape(1, 8, 1)
-    np.testing.assert_allclose(run("resize((1, 4))", ramp).ravel(), [0.5, 2.5, 4.5, 6.5], atol=1e-6)
-    np.testing.assert_allclose(
-        run("resize((1, 2))", ramp).ravel(), [1.5, 5.5], atol=1e-6
-    )  # with antialiasing these would be blends of four pixels
-
-
-def test_resize_small_keeps_the_aspect():
-    image = np.zeros((375, 500, 3), np.uint8)
-    assert run("resize_small(256)", image).shape == (256, 341, 3)
-    assert run("resize_small(256)|central_crop(224)", image).shape == (224, 224, 3)
+@pytest.mark.parametrize(
+    ("text", "image", "expected"),
+    [
+        # Of 1×1000 pixels, the widest crop with an aspect up to 4/3 is 1×1, in the middle.
+        ("random_resized_crop((1, 1))", row(*range(1000)), [499]),
+        # Half-pixel centers; with antialiasing two pixels would be blends of four.
+        ("resize((1, 4))", row(*range(8)), [0.5, 2.5, 4.5, 6.5]),
+        ("resize((1, 2))", row(*range(8)), [1.5, 5.5]),
+        ("value_range", row(0, 127.5, 255), [-1, 0, 1]),
+        ("value_range(0, 1)", row(0, 127.5, 255), [0, 0.5, 1]),
+        ("to_uint8", row(-3.0, 0.4, 0.6, 254.7, 300.0), [0, 0, 1, 255, 255]),
+        # Of an odd number of pixels that are left, the smaller half is in front.
+        ("central_crop((1, 3))", row(*range(6)), [1, 2, 3]),
+        ("central_crop((1, 3))", row(*range(5)), [1, 2, 3]),
+    ],
+)
+def test_values(text, image, expected):
+    np.testing.assert_allclose(run(text, image).ravel(), expected, atol=1e-6)
 
 
 def test_resize_small_averages_areas():
@@ -155,60 +133,53 @@ def test_resize_small_averages_areas():
     np.testing.assert_allclose(run("resize_small(4)", image), expected, atol=1e-5)
 
 
-def test_crops_take_the_pixels_they_name():
+@pytest.mark.parametrize(
+    ("shape", "size", "expected"),
+    # 341.3, 342.7 and 2.5 pixels: rounded, halves to the even number.
+    [((375, 500), 256, (256, 341)), ((502, 375), 256, (343, 256)), ((2, 5), 1, (1, 2))],
+)
+def test_resize_small_keeps_the_aspect(shape, size, expected):
+    image = np.zeros((*shape, 3), np.uint8)
+    assert run(f"resize_small({size})", image).shape == (*expected, 3)
+    assert run(f"resize_small({size})|central_crop({size})", image).shape == (size, size, 3)
+
+
+def test_crops_and_flips_take_the_pixels_they_name():
     np.testing.assert_array_equal(run("central_crop((80, 100))", NOISE), NOISE[5:85, 15:115])
-    rows, columns = np.mgrid[:20, :30]
-    image = np.stack([rows, columns], 2)
-    corners = {tuple(run("random_crop(18)", image, (0, k))[0, 0]) for k in range(400)}
+    image = np.stack(np.mgrid[:20, :30], 2)
+    corners = {tuple(run("random_crop(18)", image, k)[0, 0]) for k in range(400)}
     assert corners == {(row, column) for row in range(3) for column in range(13)}
+    np.testing.assert_array_equal(run("flip_lr(1.0)", NOISE), NOISE[:, ::-1])
+    np.testing.assert_array_equal(run("flip_lr(0.0)", NOISE), NOISE)
 
 
 @pytest.mark.parametrize("crop", ["random_crop", "central_crop"])
 def test_crops_of_images_too_small_are_explained(crop):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="at least that large"):
-        run(f"{crop}(200)", NOISE)
-    inside = tf.function(lambda image: Preprocess(f"{crop}(200)")(image, (0, 0)))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="at least that large"):
-        inside.get_concrete_function(tf.TensorSpec((None, None, 3), tf.uint8))(tf.constant(NOISE))
+    process = Preprocess(f"{crop}(91)")
+    unknown = tf.TensorSpec((None, None, 3), tf.uint8)
+    for apply in (process, tf.function(process, [unknown, tf.TensorSpec(2, tf.int32)])):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="at least that large"):
+            apply(tf.constant(NOISE), tf.constant((0, 0)))
 
 
 def test_random_shift_moves_each_way_and_fills_with_black():
     image = np.zeros((9, 9, 1), np.uint8)
     image[4, 4] = 255
-    places = set()
-    for number in range(150):
-        shifted = run("random_shift(2)", image, (0, number))
-        assert shifted.sum() == 255
-        places.add(tuple(np.argwhere(shifted)[0][:2]))
+    shifted = [run("random_shift(2)", image, number) for number in range(150)]
+    assert all(each.sum() == 255 for each in shifted)
+    places = {tuple(np.argwhere(each)[0][:2]) for each in shifted}
     assert places == {(row, column) for row in range(2, 7) for column in range(2, 7)}
 
 
-def test_flip_mirrors_columns_at_its_probability():
-    np.testing.assert_array_equal(run("flip_lr(1.0)", NOISE), NOISE[:, ::-1])
-    np.testing.assert_array_equal(run("flip_lr(0.0)", NOISE), NOISE)
-
-
-def test_value_range_maps_ends_to_ends():
-    levels = np.asarray([0, 127.5, 255], np.float32).reshape(1, 3, 1)
-    np.testing.assert_allclose(run("value_range", levels).ravel(), [-1, 0, 1], atol=1e-6)
-    np.testing.assert_allclose(run("value_range(0, 1)", levels).ravel(), [0, 0.5, 1], atol=1e-6)
-
-
-def test_to_uint8_rounds_instead_of_truncating():
-    levels = np.asarray([-3.0, 0.4, 0.6, 254.7, 300.0], np.float32).reshape(1, 5, 1)
-    assert run("to_uint8", levels).ravel().tolist() == [0, 0, 1, 255, 255]
-
-
-def test_one_pixel_and_very_long_images():
-    for image in (np.zeros((1, 1, 3), np.uint8), np.zeros((1, 3_000, 3), np.uint8)):
-        encoded = jpeg(image)
-        for text in ("inception_crop(32)", "random_resized_crop(32)", "resize(32)"):
-            assert run(f"decode|{text}", encoded).shape == (32, 32, 3)
-    assert run("decode|resize_small(32)", jpeg(np.zeros((1, 1, 3), np.uint8))).shape == (32, 32, 3)
+@pytest.mark.parametrize("width", [1, 3_000])
+@pytest.mark.parametrize("operation", ["inception_crop", "random_resized_crop", "resize"])
+def test_one_pixel_and_very_long_images(operation, width):
+    encoded = jpeg(np.zeros((1, width, 3), np.uint8))
+    assert run(f"decode|{operation}(32)", encoded).shape == (32, 32, 3)
+    assert run("decode|resize_small(2)", encoded).shape == (2, 2 * width, 3)
 
 
 def test_resize_small_refuses_what_would_exhaust_memory():
-    sliver = np.zeros((1, 60_000, 1), np.uint8)
     with pytest.raises(tf.errors.InvalidArgumentError, match="would exceed"):
-        run("resize_small(256)", sliver)
-    assert resizing.MAX_PIXELS < 256 * 256 * 60_000
+        run("resize_small(256)", np.zeros((1, 60_000, 1), np.uint8))
+    assert MAX_PIXELS < 256 * 256 * 60_000

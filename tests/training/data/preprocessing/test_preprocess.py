@@ -2,56 +2,49 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.data.preprocessing.operation import REGISTRY
-from training.data.preprocessing.parser import parse
+from training.data.preprocessing.operation import REGISTRY, parse
 from training.data.preprocessing.preprocess import Preprocess
 
 PHOTO = np.random.default_rng(0).integers(0, 256, (40, 60, 3)).astype(np.uint8)
 JPEG = tf.io.encode_jpeg(PHOTO, quality=95)
 PNG = tf.io.encode_png(PHOTO)
 
-# A text for every operation on images, deterministic or not.
+# For every operation on images, the text that follows `decode`.
 TEXTS = {
-    "decode": "decode",
-    "inception_crop": "decode|inception_crop(24)",
-    "random_resized_crop": "decode|random_resized_crop((16, 24))",
-    "resize": "decode|resize(24)",
-    "resize_small": "decode|resize_small(24)",
-    "random_crop": "decode|random_crop(24)",
-    "central_crop": "decode|central_crop((20, 24))",
-    "pad": "decode|pad(2)",
-    "random_shift": "decode|random_shift(5)",
-    "flip_lr": "decode|flip_lr",
-    "value_range": "decode|value_range(-1, 1)",
-    "to_uint8": "decode|resize(8)|to_uint8",
-    "on_device": "decode|resize(8)|on_device",
-    "randaugment": "decode|resize(24)|randaugment(2, 15)",
-    "augreg": "decode|resize(24)|augreg('medium2')",
-    "bit_train": "decode|bit_train(32, 32)",
-    "bit_eval": "decode|bit_eval(32, 32)",
+    "decode": "",
+    "inception_crop": "|inception_crop(24)",
+    "random_resized_crop": "|random_resized_crop((16, 24))",
+    "resize": "|resize(24)",
+    "resize_small": "|resize_small(24)",
+    "random_crop": "|random_crop(24)",
+    "central_crop": "|central_crop((20, 24))",
+    "pad": "|pad(2)",
+    "random_shift": "|random_shift(5)",
+    "flip_lr": "|flip_lr",
+    "value_range": "|value_range(-1, 1)",
+    "to_uint8": "|resize(8)|to_uint8",
+    "on_device": "|resize(8)|on_device",
+    "randaugment": "|resize(24)|randaugment(2, 15)",
+    "augreg": "|resize(24)|augreg('medium2')",
+    "bit_train": "|bit_train(32, 32)",
+    "bit_eval": "|bit_eval(32, 32)",
 }
-ELSEWHERE = {"mixup", "one_hot"}
 
 
 def test_every_operation_is_run_below():
-    assert set(REGISTRY) == {*TEXTS, *ELSEWHERE}
+    assert set(REGISTRY) == {*TEXTS, "mixup", "one_hot"}
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_eagerly_and_inside_tf_data_alike(text):
-    process = Preprocess(text)
+def test_eagerly_and_inside_tf_data_alike_following_the_seed(text):
+    process = Preprocess(f"decode{text}")
     photos, seeds = [*[JPEG] * 3, *[PNG] * 3], [(7, k) for k in range(6)]
     dataset = tf.data.Dataset.from_tensor_slices((photos, seeds)).map(process)
     for photo, seed, image in zip(photos, seeds, dataset, strict=True):
         np.testing.assert_array_equal(process(photo, seed), image)
-
-
-@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_random_operations_follow_their_seed(text):
-    process = Preprocess(text)
     images = [process(PNG, (0, k)).numpy().tobytes() for k in (1, 1, *range(2, 20))]
     assert images[0] == images[1]
-    random = any(op.random for op in parse(text))
+    random = any(op.random for op in parse(f"decode{text}"))
     assert (len(set(images)) > 1) == random
 
 
@@ -86,10 +79,26 @@ def test_wrong_texts_are_explained(text, message):
         Preprocess(text)
 
 
-def test_augreg_is_randaugment_and_mixup_of_its_table():
-    assert [op.name for op in parse("augreg('none')")] == []
-    assert [op.name for op in parse("augreg('light1')")] == ["randaugment"]
-    assert [op.name for op in parse("augreg('strong2')")] == ["randaugment", "mixup"]
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("augreg('none')", []),
+        ("augreg('light1')", ["randaugment"]),
+        ("augreg('strong2')", ["randaugment", "mixup"]),
+        ("bit_train(96, 96, flip=False)", ["resize", "random_crop"]),
+        ("bit_train(96, 96)", ["resize", "random_crop", "flip_lr"]),
+    ],
+)
+def test_texts_of_texts(text, names):
+    assert [op.name for op in parse(text)] == names
+
+
+@pytest.mark.parametrize(("width", "resized", "crop"), [(95, 160, 128), (96, 512, 480)])
+def test_bits_resolution_by_area(width, resized, crop):
+    train, evaluate = parse(f"bit_train(96, {width})"), parse(f"bit_eval(96, {width})")
+    assert train[0].apply(PHOTO).shape[:2] == (resized, resized)
+    assert Preprocess(f"bit_train(96, {width})")(PHOTO, (0, 0)).shape[:2] == (crop, crop)
+    assert evaluate[0].apply(PHOTO).shape[:2] == (crop, crop)
 
 
 def test_what_follows_on_device_is_left_to_the_training_step():

@@ -3,7 +3,6 @@ import pytest
 import tensorflow as tf
 
 from training.data.preprocessing.preprocess import Preprocess
-from training.data.preprocessing.reduced_decoding import decode_reduced
 
 ROWS, COLUMNS = np.mgrid[0:400, 0:600]
 # Smooth as a photo is out of focus: waves of 188 pixels and more.
@@ -12,29 +11,6 @@ PHOTO = np.stack(
     axis=-1,
 ).astype(np.uint8)
 JPEG = tf.io.encode_jpeg(PHOTO, quality=95)
-
-
-def ratio(size, target, least):
-    return int(decode_reduced(tf.constant, tf.constant(size), tf.constant(target), least))
-
-
-@pytest.mark.parametrize(
-    ("size", "target", "least", "expected"),
-    [
-        ((448, 448), (224, 224), 1.0, 2),
-        ((447, 448), (224, 224), 1.0, 1),
-        ((448, 447), (224, 224), 1.0, 1),
-        ((449, 449), (224, 224), 1.0, 2),
-        ((896, 1000), (224, 224), 1.0, 4),
-        ((896, 1000), (224, 224), 1.5, 2),
-        ((5000, 5000), (224, 224), 1.0, 8),
-        ((5000, 200), (224, 224), 1.0, 1),
-        ((100, 100), (224, 224), 1.0, 1),
-        ((448, 448), (224, 112), 2.0, 1),
-    ],
-)
-def test_the_largest_ratio_that_leaves_enough(size, target, least, expected):
-    assert ratio(size, target, least) == expected
 
 
 @pytest.fixture
@@ -49,44 +25,51 @@ def decoded(monkeypatch):
 
         monkeypatch.setattr(tf.io, name, noted)
 
-    note("decode_jpeg", tf.io.decode_jpeg)
-    note("decode_and_crop_jpeg", tf.io.decode_and_crop_jpeg)
+    for name in ("decode_jpeg", "decode_and_crop_jpeg"):
+        note(name, getattr(tf.io, name))
     return found
 
 
 @pytest.mark.parametrize(
-    ("text", "least", "expected"),
+    ("size", "text", "least", "expected"),
     [
-        ("decode|resize(100)", 1.0, 4),
-        ("decode|resize(100)", 1.01, 2),
-        ("decode|resize((40, 75))", 1.0, 8),
-        ("decode|resize_small(100)|central_crop(90)", 1.0, 4),
-        ("decode|resize(300)", 1.0, 1),
-        ("decode|resize(100)", 0.0, 1),
+        ((448, 448), "resize(224)", 1.0, 2),
+        ((447, 448), "resize(224)", 1.0, 1),
+        ((448, 447), "resize(224)", 1.0, 1),
+        ((449, 449), "resize(224)", 1.0, 2),
+        ((896, 1000), "resize(224)", 1.0, 4),
+        ((896, 1000), "resize(224)", 1.5, 2),
+        ((2000, 2000), "resize(224)", 1.0, 8),
+        ((5000, 200), "resize(224)", 1.0, 1),
+        ((100, 100), "resize(224)", 1.0, 1),
+        ((448, 448), "resize((224, 112))", 2.0, 1),
+        ((400, 600), "resize(100)", 1.0, 4),
+        ((400, 600), "resize(100)", 1.01, 2),
+        ((400, 600), "resize((40, 75))", 1.0, 8),
+        ((400, 600), "resize_small(100)|central_crop(90)", 1.0, 4),
+        ((400, 600), "resize(100)", 0.0, 1),
         # What is not resized has no size to stay above.
-        ("decode|central_crop(20)", 1.0, 1),
+        ((400, 600), "central_crop(20)", 1.0, 1),
     ],
 )
-def test_images_are_decoded_at_that_size(text, least, expected, decoded):
-    Preprocess(text, reduced_decoding=least)(JPEG, (0, 0))
+def test_the_largest_ratio_that_leaves_enough(size, text, least, expected, decoded):
+    image = tf.io.encode_jpeg(np.zeros((*size, 3), np.uint8))
+    Preprocess(f"decode|{text}", reduced_decoding=least)(image, (0, 0))
     assert decoded == [(expected,)]
 
 
 def test_crops_are_decoded_at_that_size(decoded):
-    whole, reduced = (
-        Preprocess("decode|inception_crop((40, 50))", reduced_decoding=least) for least in (0, 1)
-    )
     for number in range(20):
-        whole(JPEG, (0, number))
-        reduced(JPEG, (0, number))
-    for (one, window), (ratio_of, smaller) in zip(decoded[::2], decoded[1::2], strict=True):
-        assert one == 1
-        assert ratio_of == ratio(window[2:], (40, 50), 1.0)
+        for least in (0, 1):
+            crop = Preprocess("decode|inception_crop((40, 50))", reduced_decoding=least)
+            crop(JPEG, (0, number))
+    for (one, window), (ratio, smaller) in zip(decoded[::2], decoded[1::2], strict=True):
         top, left, height, width = window
-        sides = np.array([top, left, top + height, left + width])
-        sides = np.floor(sides / ratio_of + 0.5)
+        enough = [r for r in (1, 2, 4, 8) if height // r >= 40 and width // r >= 50]
+        assert one == 1 and ratio == max(enough, default=1)
+        sides = np.floor(np.array([top, left, top + height, left + width]) / ratio + 0.5)
         assert smaller == (*sides[:2], *(sides[2:] - sides[:2]))
-    assert {ratio_of for ratio_of, _ in decoded[1::2]} >= {2, 4}
+    assert {ratio for ratio, _ in decoded[1::2]} >= {2, 4}
 
 
 @pytest.mark.parametrize(
@@ -107,10 +90,10 @@ def test_a_photo_stays_what_it_was(text):
 
 
 def test_other_formats_and_turned_photos_are_decoded_whole():
-    process = {least: Preprocess("decode|resize(10)", reduced_decoding=least) for least in (0, 1)}
+    whole, reduced = (Preprocess("decode|resize(10)", reduced_decoding=least) for least in (0, 1))
     exif = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"
     segment = b"\xff\xe1" + (len(exif) + 2).to_bytes(2, "big") + exif
     turned = tf.constant(JPEG.numpy()[:2] + segment + JPEG.numpy()[2:])
     for content in (tf.io.encode_png(PHOTO), turned):
-        np.testing.assert_array_equal(process[1](content, (0, 0)), process[0](content, (0, 0)))
-    assert not np.array_equal(process[1](JPEG, (0, 0)), process[0](JPEG, (0, 0)))
+        np.testing.assert_array_equal(reduced(content, (0, 0)), whole(content, (0, 0)))
+    assert not np.array_equal(reduced(JPEG, (0, 0)), whole(JPEG, (0, 0)))

@@ -1,4 +1,4 @@
-"""How functions of tensors become graphs in pipelines: quickly."""
+"""How functions of tensors become graphs in pipelines, and a check inside of them."""
 
 from collections.abc import Callable
 
@@ -23,3 +23,13 @@ def traced_once(*specs: tf.TensorSpec, inline: bool = True) -> Callable[[Callabl
     """
     attributes = {} if inline else {"_noinline": True}
     return tf.function(input_signature=specs, autograph=False, experimental_attributes=attributes)
+
+
+def require(condition: tf.Tensor, message: str, received: tf.Tensor) -> tf.Operation | None:
+    """Raises InvalidArgumentError with `message` and `received` unless `condition` holds.
+
+    `tf.debugging.Assert` wraps a conditional around itself, which costs more than the check.
+    Functions of tf.data and `tf.function` run the check even though nothing depends on it; what
+    must wait for it depends on the operation that is returned (None eagerly).
+    """
+    return tf.raw_ops.Assert(condition=condition, data=[message, received], summarize=8)

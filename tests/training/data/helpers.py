@@ -1,0 +1,98 @@
+"""Photos that are written, and data that is read, in the fewest words."""
+
+import dataclasses
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from training import data
+
+RANDOM = "decode|resize(12)|random_crop(10)|flip_lr|value_range(-1,1)"
+PLAIN = "decode|resize((8, 8))|value_range(0,255)"
+
+
+def long(*values):
+    """A case that is left to `make test-all`."""
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
+def encoded(pixels, suffix="png", **options):
+    """Returns the bytes of an image file; those of unknown suffixes are PNG."""
+    buffer = io.BytesIO()
+    known = {"jpg": "JPEG", "png": "PNG", "gif": "GIF", "bmp": "BMP"}
+    known |= {"webp": "WEBP", "tiff": "TIFF"}
+    Image.fromarray(pixels).save(buffer, known.get(suffix, "PNG"), **options)
+    return buffer.getvalue()
+
+
+def write_photos(root, names):
+    """Writes photos of noise below a folder, in a store too; no two are of the same height."""
+    rng = np.random.default_rng(0)
+    for number, name in enumerate(names):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = rng.integers(0, 256, (10 + number % 40, 8, 3)).astype(np.uint8)
+        path.write_bytes(encoded(pixels, path.suffix[1:]))
+
+
+def opened(split):
+    """Returns a split: `train` of a data set where its name is given."""
+    return data.open(split, "train") if isinstance(split, str) else split
+
+
+def train(split, text=RANDOM, **settings):
+    """Returns the training data of a split, or of `train` of the data set of that name."""
+    split = opened(split)
+    return split.train(split.preprocess(text), **{"batch_size": 32, "seed": 5, **settings})
+
+
+def take(dataset, count):
+    """Returns the first batches, as arrays."""
+    return list(dataset.take(count).as_numpy_iterator())
+
+
+def evaluate(split, text=PLAIN, **settings):
+    """Returns the batches of the evaluation of a split."""
+    split = opened(split)
+    batches = split.evaluate(split.preprocess(text), **{"batch_size": 64, **settings})
+    return list(batches.as_numpy_iterator())
+
+
+def joined(batches):
+    """Returns batches as one."""
+    return {key: np.concatenate([one[key] for one in batches]) for key in batches[0]}
+
+
+def assert_equal(first, second):
+    """Asserts that two lists of batches are equal, bit for bit."""
+    assert len(first) == len(second) > 0
+    for one, two in zip(first, second, strict=True):
+        assert one.keys() == two.keys()
+        for key in one:
+            np.testing.assert_array_equal(one[key], two[key])
+
+
+def in_store(split):
+    """Returns the same split, read as if its files were in a store."""
+    return dataclasses.replace(split, open_reader=lambda: split.reader._replace(remote=True))
+
+
+def ids(name, split="train", data_dir=None):
+    """Returns the ids of the examples of a split."""
+    found = data.open(name, split, data_dir)
+    return [found.example_id(index) for index in range(found.num_examples)]
+
+
+def contents(name, split="train", data_dir=None):
+    """Returns the pixels and the label of every example, sorted."""
+    dataset = data.load_dataset(name, split, data_dir=data_dir)
+    return sorted((one["image"].numpy().tobytes(), int(one["label"])) for one in dataset)
+
+
+def error_line(capsys):
+    """Returns what a command wrote as its error, which must be one line."""
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1, error
+    return error

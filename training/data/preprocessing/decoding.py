@@ -1,0 +1,195 @@
+"""Decoding: encoded bytes to images, (height, width, channels) uint8 in 0..255.
+
+TensorFlow decodes JPEG and PNG; Pillow, by `keras_vit.photos.read_photo`, every other image.
+"""
+
+import io
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from training.data.graph import require, traced_once
+from training.data.preprocessing.operation import MAX_PIXELS, operation
+from training.data.preprocessing.resizing_and_cropping import cut
+
+# Cameras, phones and editors write EXIF into a segment near the beginning. In it stands a count,
+# then fields of 12 bytes. Field 0x112, one number of 16 bits, is the orientation; its bytes come
+# in one of two orders.
+_SEARCHED = 1200
+_FIELDS = r"\C{2}(?:\C{12}){0,60}?"
+_ORIENTATION = (
+    r"(?s)^\C{2,200}?(?:Exif\x00\x00|eXIf)(?:"
+    rf"II\*\x00\x08\x00\x00\x00{_FIELDS}\x12\x01\x03\x00\x01\x00\x00\x00([\x01-\x08])\x00|"
+    rf"MM\x00\*\x00\x00\x00\x08{_FIELDS}\x01\x12\x00\x03\x00\x00\x00\x01\x00([\x01-\x08])"
+    r")\C*$"
+)
+
+# A function of an image's shape, int32 (3,).
+_OfShape = Callable[[tf.Tensor], Any]
+
+
+@operation("decode")
+class Decode:
+    """JPEG, PNG, or whatever else Pillow reads, to uint8 (height, width, channels).
+
+    Gray, palette and CMYK become RGB; of 16 bits the upper 8 are kept; transparency is dropped; of
+    an animation the first frame is taken. An image that is stored as an array passes through.
+
+    Args:
+        channels: 3, or 1 for grayscale.
+        precise: decode JPEGs with the accurate inverse DCT, bit for bit as PIL does. The
+            default is the fast one, TensorFlow's own, with which the published models trained.
+        upright: turn photos as their EXIF orientation says.
+
+    Attributes:
+        upright: the argument; `Preprocess` clears it for data sets that are read as stored.
+        graph_only: whether all must be operations of TensorFlow, as in a saved module. Then
+            TensorFlow reads GIF, BMP and, from 2.20 on, WebP; other formats fail.
+        reduced: 0, or how many times the rows and columns to which it is resized a JPEG keeps at
+            least that is decoded at a fraction of its size. It holds the frequencies of blocks of
+            8×8 pixels; of the lowest, 4×4, 2×2 or 1×1 pixels are made in a fraction of the time.
+    """
+
+    def __init__(self, channels: int = 3, precise: bool = False, upright: bool = True):
+        if channels not in (1, 3):
+            raise ValueError(f"channels must be 1 or 3, not {channels!r}")
+        self.upright = upright
+        self.graph_only = False
+        self.reduced = 0.0
+        self._channels = channels
+        method = "INTEGER_ACCURATE" if precise else "INTEGER_FAST"
+        self._jpeg_options = {"channels": channels, "dct_method": method}
+        specs = tf.TensorSpec((), tf.string), tf.TensorSpec((), tf.int32)
+        self._other_in_graphs = traced_once(*specs, inline=False)(self._other)
+
+    def __call__(
+        self, image: tf.Tensor, window_of: _OfShape | None = None, size_of: _OfShape | None = None
+    ) -> tf.Tensor:
+        """Returns the image that `image` encodes, or a window of it: of a JPEG, it decodes no more.
+
+        Args:
+            image: string scalar, or an image.
+            window_of: gives (top, left, height, width), int32.
+            size_of: gives the (height, width) to which the result is resized, or None.
+
+        Raises:
+            InvalidArgumentError: for what is no image, or has more than `MAX_PIXELS`, which its
+                header says. Eagerly, Pillow's are `ValueError`.
+        """
+
+        def in_window(decoded):
+            return cut(decoded, window_of(tf.shape(decoded))) if window_of else decoded
+
+        if image.dtype != tf.string:
+            return in_window(image)
+        orientation = _orientation(image) if self.upright else tf.constant(1)
+
+        def upright_jpeg():
+            shape = tf.io.extract_jpeg_shape(image)
+            window = window_of(shape) if window_of else None
+            decode = partial(self._jpeg, _within_limit(image, shape[:2]), window)
+            target = size_of(shape) if size_of and self.reduced else None
+            if target is None:
+                return decode(1)
+            size = shape[:2] if window is None else window[2:]
+            return _reduced(decode, size, tf.convert_to_tensor(target), self.reduced)
+
+        def other():
+            # Eagerly, Python's errors stay what they are.
+            decode = self._other if tf.executing_eagerly() else self._other_in_graphs
+            return in_window(decode(image, orientation))
+
+        return tf.cond(tf.io.is_jpeg(image) & (orientation == 1), upright_jpeg, other)
+
+    def _jpeg(self, image, window, ratio):
+        if window is None:
+            return tf.io.decode_jpeg(image, ratio=ratio, **self._jpeg_options)
+        if ratio > 1:
+            # Each side is divided by the ratio and rounded, halves up.
+            sides = window[:2], window[:2] + window[2:]
+            begin, end = ((side + ratio // 2) // ratio for side in sides)
+            window = tf.concat([begin, end - begin], axis=0)
+        return tf.io.decode_and_crop_jpeg(image, window, ratio=ratio, **self._jpeg_options)
+
+    def _other(self, image, orientation):
+        """Decodes a JPEG that is to be turned, or another format."""
+        # Zeros after what is cut short: TensorFlow's own error of that holds bytes, which Python
+        # cannot read as text.
+        head = tf.strings.join([tf.strings.substr(image, 0, 25), bytes(25)])
+        is_png = tf.strings.substr(head, 0, 4) == b"\x89PNG"
+
+        def any_format(image):
+            return tf.io.decode_image(image, channels=self._channels, expand_animations=False)
+
+        def png():
+            size = tf.io.decode_raw(tf.strings.substr(head, 16, 8), tf.int32, little_endian=False)
+            return _turned(any_format(_within_limit(image, size)), orientation)
+
+        def jpeg():
+            size = tf.io.extract_jpeg_shape(image)[:2]
+            return _turned(self._jpeg(_within_limit(image, size), None, 1), orientation)
+
+        if self.graph_only:
+            rest = any_format
+        else:
+            rest = self._by_pillow
+            is_png &= tf.strings.substr(head, 24, 1) != b"\x10"
+        decoded = tf.case([(is_png, png), (tf.io.is_jpeg(image), jpeg)], partial(rest, image))
+        return tf.ensure_shape(decoded, (None, None, self._channels))
+
+    def _by_pillow(self, image):
+        def read(content):
+            # Here, as it brings Keras, which reading data needs for nothing else.
+            from keras_vit.photos import read_photo
+
+            # Bytes in a graph, and an array of them outside of one.
+            return read_photo(io.BytesIO(np.asarray(content, object).item()), self.upright)
+
+        decoded = tf.numpy_function(read, [image], tf.uint8, stateful=False)
+        decoded = tf.ensure_shape(decoded, (None, None, 3))
+        return tf.image.rgb_to_grayscale(decoded) if self._channels == 1 else decoded
+
+
+def _reduced(decode, size, target, least):
+    """Returns `decode(ratio)` of the largest ratio of which `size // ratio >= least * target`."""
+    wanted = least * tf.cast(target, tf.float32)
+    # What a ratio leaves, all smaller ones leave.
+    enough = [tf.reduce_all(tf.cast(size // ratio, tf.float32) >= wanted) for ratio in (2, 4, 8)]
+    number = tf.math.count_nonzero(enough, dtype=tf.int32)
+    return tf.switch_case(number, [partial(decode, ratio) for ratio in (1, 2, 4, 8)])
+
+
+def _within_limit(encoded, size):
+    """Returns `encoded` if it has at most `MAX_PIXELS`, by the (height, width) in its header."""
+    # A file of a few kilobytes may claim gigabytes, which decoders take before they read on.
+    pixels = tf.reduce_prod(tf.abs(tf.cast(size, tf.int64)))
+    message = f"Expected an image of at most {MAX_PIXELS} pixels. Received one of this size:"
+    with tf.control_dependencies([require(pixels <= MAX_PIXELS, message, size)]):
+        return tf.identity(encoded)
+
+
+@traced_once(tf.TensorSpec((), tf.string))
+def _orientation(encoded):
+    """Returns the EXIF orientation of a JPEG or PNG, int32 from 1 to 8; 1 where it has none."""
+    head = tf.strings.substr(encoded, 0, _SEARCHED)
+    # The one byte in parentheses, or all of it where there is no match.
+    found = tf.strings.regex_replace(head, _ORIENTATION, r"\1\2")
+    first = tf.io.decode_raw(tf.strings.substr(found, 0, 1), tf.uint8)
+    is_found = (tf.strings.length(found) == 1) & (tf.strings.length(head) > 1)
+    return tf.where(is_found, tf.cast(tf.reduce_sum(first), tf.int32), 1)
+
+
+def _turned(image, orientation):
+    """Returns a photo as it was seen, of its pixels as they are stored."""
+
+    def turned():
+        axes = tf.where(orientation > 4, (1, 0, 2), (0, 1, 2))
+        # The orientations whose rows are reversed, and those whose columns are.
+        is_reversed = tf.reduce_any(orientation == [[3, 4, 7, 8], [2, 3, 6, 7]], axis=1)
+        return tf.reverse(tf.transpose(image, axes), tf.where(is_reversed)[:, 0])
+
+    # Nearly every photo is stored as it was seen.
+    return tf.cond(orientation == 1, lambda: image, turned)

@@ -1,0 +1,217 @@
+"""Resizing and cropping.
+
+Resizing is bilinear with half-pixel centers and without anti-aliasing, as in the original, unless
+`method` and `antialias`, those of `tf.image.resize`, say otherwise. The range stays what it was.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from training.data.graph import require
+from training.data.preprocessing.operation import MAX_PIXELS, operation
+
+
+@dataclasses.dataclass(frozen=True)
+class Resizing:
+    """Resizes images. `size_of` maps an image's shape, int32 (3,), to its new (height, width)."""
+
+    size_of: Callable[[tf.Tensor], tuple[int, int] | tf.Tensor]
+    method: str
+    antialias: bool
+
+    def __call__(self, image: tf.Tensor) -> tf.Tensor:
+        """Returns the image at its new size, float32."""
+        return _resized(image, self.size_of(tf.shape(image)), self.method, self.antialias)
+
+
+@operation("resize")
+def resize(
+    size: int | Sequence[int], method: str = "bilinear", antialias: bool = False
+) -> Resizing:
+    """Resizes to `size` (one number or (height, width)), not keeping the aspect; float32."""
+    shape = _height_and_width(size)
+    return Resizing(lambda _: shape, method, antialias)
+
+
+@operation("resize_small")
+def resize_small(size: int, method: str = "area", antialias: bool = False) -> Resizing:
+    """Resizes so that the smaller side is `size`, keeping the aspect; float32."""
+
+    def size_of(shape):
+        old = tf.cast(shape[:2], tf.float32)
+        # In float32: an extreme aspect must be refused, not wrap around as an integer.
+        new = tf.round(old * (tf.cast(size, tf.float32) / tf.reduce_min(old)))
+        message = f"resize_small({size}) of an image of this height and width would exceed"
+        require(tf.reduce_prod(new) <= MAX_PIXELS, f"{message} {MAX_PIXELS} pixels:", shape)
+        return tf.cast(new, tf.int32)
+
+    return Resizing(size_of, method, antialias)
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomResizedCrop:
+    """Cuts a random box out of an image and resizes it.
+
+    Attributes:
+        box: maps an image's shape, int32 (3,), and a seed to (top, left, height, width), int32.
+        shape: (height, width) to resize to, or None to leave the size as it is.
+    """
+
+    box: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+    shape: tuple[int, int] | None
+
+    def __call__(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Returns the crop of `image`, resized."""
+        return self.resize(cut(image, self.box(tf.shape(image), seed)))
+
+    def resize(
+        self, crop: tf.Tensor, convert: Callable[[tf.Tensor], tf.Tensor] | None = None
+    ) -> tf.Tensor:
+        """Returns the crop resized and, if given, converted by an affine function to float32."""
+        if self.shape:
+            return _resized(crop, self.shape, convert=convert or _to_float32)
+        return convert(crop) if convert else crop
+
+
+@operation("inception_crop")
+def inception_crop(
+    size: int | Sequence[int], area_min: float = 0.05, area_max: float = 1.0, resize: bool = True
+) -> RandomResizedCrop:
+    """The training crop of the original: random area and aspect, resized to `size`.
+
+    The area is 5 to 100 % of the image, the aspect ratio uniform in 0.75..1.33, and the height
+    uniform given the aspect, so small crops are favored; after 100 failures the whole image.
+    """
+    shape = _height_and_width(size)
+
+    def box(image_shape, seed):
+        begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
+            image_shape,
+            tf.zeros((0, 0, 4), tf.float32),
+            seed=seed,
+            min_object_covered=0.0,
+            aspect_ratio_range=(0.75, 1.33),
+            area_range=(area_min, area_max),
+            max_attempts=100,
+            use_image_if_no_bounding_boxes=True,
+        )
+        return tf.concat([begin[:2], extent[:2]], axis=0)
+
+    return RandomResizedCrop(box, shape if resize else None)
+
+
+@operation("random_resized_crop")
+def random_resized_crop(
+    size: int | Sequence[int],
+    scale: tuple[float, float] = (0.08, 1.0),
+    ratio: tuple[float, float] = (3 / 4, 4 / 3),
+    attempts: int = 10,
+) -> RandomResizedCrop:
+    """torchvision's training crop: area uniform in `scale`, aspect log-uniform in `ratio`.
+
+    After `attempts` failures, the largest central crop whose aspect lies in `ratio`.
+    """
+
+    def box(image_shape, seed):
+        whole = tf.cast(image_shape[:2], tf.float32)
+        uniform = tf.random.stateless_uniform((4, attempts), seed)
+        area = whole[0] * whole[1] * (scale[0] + uniform[0] * (scale[1] - scale[0]))
+        low, high = tf.math.log(ratio[0]), tf.math.log(ratio[1])
+        aspect = tf.exp(low + uniform[1] * (high - low))
+        sizes = tf.round(tf.sqrt(tf.stack([area / aspect, area * aspect], axis=1)))
+        fits = tf.reduce_all((sizes >= 1) & (sizes <= whole), axis=1)
+        first = tf.argmax(tf.cast(fits, tf.int32))
+        largest = tf.round(tf.stack([whole[1] / ratio[0], whole[0] * ratio[1]]))
+        largest = tf.maximum(1.0, tf.minimum(whole, largest))
+        size = tf.where(tf.reduce_any(fits), sizes[first], largest)
+        begin = tf.floor(uniform[2:, first] * (whole - size + 1))
+        begin = tf.where(tf.reduce_any(fits), begin, (whole - size) // 2)
+        return tf.cast(tf.concat([begin, size], axis=0), tf.int32)
+
+    return RandomResizedCrop(box, _height_and_width(size))
+
+
+@operation("random_crop")
+def random_crop(size: int | Sequence[int]) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Crops `size` (one number or (height, width)) at a random place."""
+    shape = _height_and_width(size)
+    return lambda image, seed: _cropped("random_crop", image, shape, seed)
+
+
+@operation("central_crop")
+def central_crop(size: int | Sequence[int]) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Crops `size` (one number or (height, width)) from the center."""
+    shape = _height_and_width(size)
+    return lambda image: _cropped("central_crop", image, shape)
+
+
+@operation("bit_train", stage="text")
+def bit_train(height: int, width: int, flip: bool = True) -> str:
+    """BiT's training transform for images of about `height`×`width`: square resize, crop, flip.
+
+    Leave the flip out where it changes the label. (BiT's TensorFlow code flips every training
+    image and no test image, an oversight that is not followed here.)
+    """
+    size, crop = _bit_resolution(height, width)
+    return f"resize({size})|random_crop({crop})" + ("|flip_lr" if flip else "")
+
+
+@operation("bit_eval", stage="text")
+def bit_eval(height: int, width: int) -> str:
+    """BiT's evaluation transform: a square resize to the size of the training crop."""
+    return f"resize({_bit_resolution(height, width)[1]})"
+
+
+def _bit_resolution(height, width):
+    """Returns (resize, crop) of BiT-HyperRule (Kolesnikov et al., 2020) as in the released code."""
+    # The paper's text has 448 and 384 for large images of all but its largest models.
+    return (160, 128) if height * width < 96 * 96 else (512, 480)
+
+
+def cut(image: tf.Tensor, window: tf.Tensor) -> tf.Tensor:
+    """Returns `window`, int32 (top, left, height, width), of an image (height, width, channels)."""
+    top, left, height, width = tf.unstack(window)
+    return tf.slice(image, [top, left, 0], [height, width, image.shape[2] or -1])
+
+
+def _height_and_width(size: int | Sequence[int]) -> tuple[int, int]:
+    height, width = (size, size) if isinstance(size, int) else size
+    if min(height, width) < 1:
+        raise ValueError(f"an image has at least one pixel, not {size}")
+    return int(height), int(width)
+
+
+def _cropped(name, image, shape, seed=None):
+    """Returns a crop from the center or, with a seed, at a random place."""
+    limit = tf.shape(image)[:2] - shape
+    message = f"{name} of {shape[0]}×{shape[1]} needs an image at least that large; resize before"
+    require(tf.reduce_all(limit >= 0), f"{message} it. Received the shape:", tf.shape(image))
+    begin = limit // 2
+    if seed is not None:
+        uniform = tf.random.stateless_uniform((2,), seed) * tf.cast(limit + 1, tf.float32)
+        # A number just below one may round up beyond the limit.
+        begin = tf.minimum(tf.cast(uniform, tf.int32), limit)
+    return tf.image.crop_to_bounding_box(image, begin[0], begin[1], *shape)
+
+
+def _to_float32(image):
+    return tf.cast(image, tf.float32)
+
+
+def _resized(image, shape, method="bilinear", antialias=False, convert=_to_float32):
+    """Returns `convert(image)`, float32, at another (height, width); `convert` is affine."""
+
+    def resize_only(image):
+        return _to_float32(tf.image.resize(image, shape, method, antialias=antialias))
+
+    if image.dtype != tf.uint8 or method != "bilinear" or antialias:
+        return convert(resize_only(image))
+    # TensorFlow resizes float32 with vector instructions and uint8 without, to the same bits.
+    # Converting pays unless the image is so large that most of its pixels are skipped.
+    return tf.cond(
+        tf.size(image) <= 4 * shape[0] * shape[1] * (image.shape[2] or 3),
+        lambda: resize_only(convert(image)),
+        lambda: convert(resize_only(image)),
+    )

@@ -6,8 +6,8 @@ import pathlib
 import numpy as np
 
 from export.errors import ExportError
+from training.evaluators.model_source import resizing
 from training.io.image_files import list_images, read_images
-from training.io.model_source import resizing
 
 
 def load_images(

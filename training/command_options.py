@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from ml_collections import ConfigDict
 
 from training.errors import UsageError, did_you_mean
-from training.io.local_path import any_path
+from training.io.paths import any_path
 
 _OVERRIDE = re.compile(r"--?config\.")
 

@@ -22,8 +22,7 @@ from training import paper_tables
 from training.config_file_argument import parse_options
 from training.config_keys import default_config
 from training.configs import finetune
-from training.io.local_path import any_path, is_remote
-from training.io.read_path import read_path
+from training.io.paths import any_path, is_remote, read_path
 
 HELD_OUT = ("test", "validation", "valid", "val", "dev")
 # For batches of 32, of the rates that the paper's sweeps try.

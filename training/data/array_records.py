@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from training.data.record_ranges import RecordRanges
 from training.errors import UsageError, first_line
-from training.io.local_path import is_remote
+from training.io.paths import is_remote
 
 # For single records rather than a file from end to end.
 _OPTIONS = "readahead_buffer_size:0,max_parallelism:0"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from training.data import dataset_lookup
 from training.data.dataset_spec import DatasetSpec
 from training.errors import first_line
-from training.io.quiet_tensorflow import import_tensorflow
+from training.io.quiet_start import import_tensorflow
 from training.io.track import track
 
 MAX_DECODED = 100

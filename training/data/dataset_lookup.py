@@ -14,7 +14,7 @@ import os
 from training.data import image_folder, tfds_folder
 from training.data.dataset_spec import DatasetSpec
 from training.data.known_datasets import DATASETS, SHORT_NAMES
-from training.io.text_lines import read_text
+from training.io.paths import read_text
 
 
 def get(name: str, data_dir: str | os.PathLike | None = None) -> DatasetSpec:

@@ -20,8 +20,7 @@ import pathlib
 from typing import NamedTuple
 
 from training.io import image_files
-from training.io.local_path import any_path, is_remote
-from training.io.read_path import read_path
+from training.io.paths import any_path, is_remote, read_path
 
 # A run opens a folder several times, and is warned once.
 _warn_once = functools.cache(logging.getLogger(__name__).warning)

@@ -19,8 +19,7 @@ from training.data import image_folder, tfds_folder
 from training.data.beam_options import pipeline_options
 from training.data.image_folder import ImageFolder
 from training.errors import UsageError
-from training.io.local_path import any_path, is_remote
-from training.io.text_lines import read_text
+from training.io.paths import any_path, is_remote, read_text
 
 VERSION = "1.0.0"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -73,9 +72,9 @@ def prepare_photos(
     # Other machines do not see a folder of this one.
     if is_remote(folder) and not options:
         # Slow to import, and what most commands never need.
-        from training.io.folder_copy import sent_to
+        from training.io.stores import sent
 
-        with tempfile.TemporaryDirectory() as scratch, sent_to(folder / name / VERSION) as target:
+        with tempfile.TemporaryDirectory() as scratch, sent(folder / name / VERSION) as target:
             shutil.move(_write(photos, name, scratch, num_shards, options), target)
     else:
         _write(photos, name, str(folder), num_shards, options)

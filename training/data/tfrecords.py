@@ -10,7 +10,6 @@ import concurrent.futures
 import contextlib
 import hashlib
 import io
-import os
 import pathlib
 import struct
 from collections.abc import Callable, Sequence
@@ -20,9 +19,9 @@ import tensorflow as tf
 
 from training.data.record_ranges import RecordRanges
 from training.data.tracing import as_it_stands
-from training.io.atomic import whole_file
-from training.io.local_path import any_path, is_remote
-from training.io.remote_options import local_file
+from training.io.atomic import atomic_file
+from training.io.paths import any_path, cache_folder, is_remote
+from training.io.stores import local_file
 
 # A record is its length (8 bytes), a checksum (4), the data and another checksum (4).
 _HEADER_BYTES = 8
@@ -159,7 +158,7 @@ def write_index(path: str) -> int:
     size = tf.io.gfile.stat(path).length
     with local_file(path) as local:
         found = _scan(local, size)
-    with whole_file(any_path(path + _INDEX)) as temporary:
+    with atomic_file(any_path(path + _INDEX)) as temporary:
         np.save(temporary, np.append(found, size))
     return len(found)
 
@@ -229,9 +228,8 @@ def _scan(path: str, size: int) -> np.ndarray:
 
 
 def _cache_file(path: str, stat) -> pathlib.Path:
-    root = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     key = hashlib.sha256(f"{path}\0{stat.length}\0{stat.mtime_nsec}".encode()).hexdigest()
-    return pathlib.Path(root, "keras_vit", "record_offsets", f"{key}.npy")
+    return cache_folder("record_offsets") / f"{key}.npy"
 
 
 def kept(cache: pathlib.Path, length: int) -> np.ndarray | None:
@@ -246,5 +244,5 @@ def kept(cache: pathlib.Path, length: int) -> np.ndarray | None:
 
 def _save(cache: pathlib.Path, found: np.ndarray) -> None:
     # A cache that cannot be written costs time, not correctness.
-    with contextlib.suppress(OSError), whole_file(cache) as temporary:
+    with contextlib.suppress(OSError), atomic_file(cache) as temporary:
         np.save(temporary, found)

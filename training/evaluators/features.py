@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from keras_vit.checkpoints.array_files import DAMAGE
-from training.io.atomic import whole_file
+from training.io.atomic import atomic_file
+from training.io.paths import cache_folder
 
 
 def default_directory() -> pathlib.Path:
     """Returns where features are kept: `$XDG_CACHE_HOME/keras-vit/features`."""
-    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    return pathlib.Path(cache) / "keras-vit" / "features"
+    return cache_folder("features")
 
 
 def extract(function: Callable, dataset: Iterable[Mapping]) -> tuple[np.ndarray, np.ndarray]:
@@ -67,7 +67,7 @@ def cached(
     if stored is not None:
         return stored
     features, labels = compute()
-    with whole_file(path) as temporary:
+    with atomic_file(path) as temporary:
         np.savez(temporary, features=features, labels=labels, key=np.array(text))
     return features, labels
 

@@ -20,11 +20,9 @@ from training.engines.base import Engine, Report, create_engine
 from training.errors import Diverged, Interrupted, TrainingError, UsageError
 from training.evaluators.base import Evaluator, create_evaluators
 from training.loop import job
-from training.loop.early_stopping import BestEvaluation
-from training.loop.interruption import StopRequest
 from training.loop.progress import Progress
 from training.loop.run_directory import RunDirectory
-from training.loop.workplace import Workplace, workplace
+from training.loop.stopping import BestEvaluation, StopRequest
 from training.recipes.class_weights import class_weights
 from training.recipes.losses import MeanOutput, build_loss
 from training.recipes.models import build_model
@@ -56,19 +54,17 @@ def train(config: ConfigDict | dict, workdir: str | os.PathLike) -> dict[str, fl
         Interrupted: after SIGTERM or SIGINT, with the state saved.
     """
     config = config_keys.complete(config)
-    place = workplace(workdir)
-    directory = RunDirectory(place.path, config)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_precision(config.precision))
-        lock = stack.enter_context(place.entered())
+        directory = stack.enter_context(RunDirectory(workdir, config))
         try:
             engine = create_engine(config)
             stack.callback(engine.close)
-            job.check_alike(engine, config, place.address)
-            job.check_place(engine, place.address)
-            job.take(engine, lock)
-            place.fetch()
-            run = _Run(config, directory, engine, place)
+            job.check_alike(engine, config, directory.address)
+            job.check_shared(engine, directory.address)
+            job.acquire(engine, directory)
+            directory.download()
+            run = _Run(config, directory, engine)
         except (ValueError, OSError) as error:
             raise UsageError(str(error)) from error
         # Only now, because the servers of several processes bring a handler of SIGTERM with them.
@@ -89,15 +85,8 @@ def _precision(policy):
 class _Run:
     """One run, prepared by the constructor, which writes nothing."""
 
-    def __init__(
-        self,
-        config: ConfigDict,
-        directory: RunDirectory,
-        engine: Engine,
-        place: Workplace,
-    ):
+    def __init__(self, config: ConfigDict, directory: RunDirectory, engine: Engine):
         self.config = config
-        self.place = place
         self.engine = engine
         source = random_access.open_source(config.dataset, config.train_split, config.data_dir)
         config_keys.derive_steps(config, source.num_examples)
@@ -197,7 +186,6 @@ class _Run:
 
     def __exit__(self, *exception):
         self._stop_profile()
-        self.directory.close()
 
     def train(self, stop_request: StopRequest) -> dict[str, float]:
         try:
@@ -214,7 +202,7 @@ class _Run:
         if engine.is_chief:
             names = [name for evaluator in self.evaluators for name in evaluator.names]
             self.directory.open(engine.step, names)
-            self.place.publish()
+            self.directory.upload()
         last_save = time.monotonic()
         with Progress(
             config.total_steps, engine.step, config.batch_size, engine.is_chief
@@ -246,9 +234,9 @@ class _Run:
                     if engine.is_chief:
                         self.directory.log(engine.step, metrics)
                 if report.save or report.stop or self._is_due(config.checkpoint_every_steps):
-                    self.place.settle()
+                    self.directory.wait()
                     engine.save(self.numbers, wait=report.stop)
-                    self.place.publish(wait=report.stop)
+                    self.directory.upload(wait=report.stop)
                     last_save = time.monotonic()
                 if report.stop:
                     raise Interrupted(

@@ -3,12 +3,12 @@ import shutil
 
 import pytest
 
-from training.io.atomic import whole_directory, whole_file, write_text
+from training.io.atomic import atomic_directory, atomic_file, write_text
 
 
 def test_a_file_appears_at_the_end(tmp_path):
     file = tmp_path / "new/folder/file.bin"
-    with whole_file(file) as temporary:
+    with atomic_file(file) as temporary:
         temporary.write_bytes(b"content")
         assert temporary.parent.parent == file.parent and not file.exists()
     assert file.read_bytes() == b"content"
@@ -22,7 +22,7 @@ def test_a_file_appears_at_the_end(tmp_path):
 def test_an_interrupted_file_leaves_the_old_one(tmp_path, error):
     file = tmp_path / "file.bin"
     file.write_bytes(b"old")
-    with pytest.raises(error), whole_file(file) as temporary:
+    with pytest.raises(error), atomic_file(file) as temporary:
         temporary.write_bytes(b"ha")
         raise error
     assert file.read_bytes() == b"old" and os.listdir(tmp_path) == ["file.bin"]
@@ -33,7 +33,7 @@ def test_an_interrupted_directory_leaves_the_old_one(tmp_path, error):
     directory = tmp_path / "module"
     directory.mkdir()
     (directory / "marker").write_text("old")
-    with pytest.raises(error), whole_directory(directory, "marker") as temporary:
+    with pytest.raises(error), atomic_directory(directory, "marker") as temporary:
         (temporary / "marker").write_text("new")
         raise error
     assert (directory / "marker").read_text() == "old" and os.listdir(tmp_path) == ["module"]
@@ -42,10 +42,10 @@ def test_an_interrupted_directory_leaves_the_old_one(tmp_path, error):
 def test_a_directory_replaces_an_empty_or_marked_one_whole(tmp_path):
     directory = tmp_path / "module"
     directory.mkdir()
-    with whole_directory(directory, "marker") as temporary:
+    with atomic_directory(directory, "marker") as temporary:
         (temporary / "marker").write_text("1")
         (temporary / "extra").write_text("1")
-    with whole_directory(directory, "marker") as temporary:
+    with atomic_directory(directory, "marker") as temporary:
         (temporary / "marker").write_text("2")
     assert os.listdir(directory) == ["marker"] and (directory / "marker").read_text() == "2"
     assert os.listdir(tmp_path) == ["module"]
@@ -53,13 +53,13 @@ def test_a_directory_replaces_an_empty_or_marked_one_whole(tmp_path):
 
 def test_where_nothing_can_be_written(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(OSError), whole_file(tmp_path / "file/model.tflite"):
+    with pytest.raises(OSError), atomic_file(tmp_path / "file/model.tflite"):
         pass
-    with pytest.raises(OSError), whole_directory(tmp_path / "file/module", "marker"):
+    with pytest.raises(OSError), atomic_directory(tmp_path / "file/module", "marker"):
         pass
-    with pytest.raises(IsADirectoryError, match="name of a file"), whole_file(tmp_path):
+    with pytest.raises(IsADirectoryError, match="name of a file"), atomic_file(tmp_path):
         pass
-    with pytest.raises(OSError) as error, whole_file(tmp_path / "gone" / "m.tflite") as temporary:
+    with pytest.raises(OSError) as error, atomic_file(tmp_path / "gone" / "m.tflite") as temporary:
         shutil.rmtree(tmp_path / "gone")
         temporary.write_text("")
     assert error.value.filename == str(tmp_path / "gone" / "m.tflite")
@@ -69,7 +69,7 @@ def test_where_nothing_can_be_written(tmp_path):
 def test_text_is_utf_8_and_the_temporary_file_is_hidden_and_has_the_name(tmp_path):
     write_text(tmp_path / "new/a.csv", "größe\n")
     assert (tmp_path / "new/a.csv").read_bytes() == "größe\n".encode()
-    with whole_file(tmp_path / "a.csv") as temporary:
+    with atomic_file(tmp_path / "a.csv") as temporary:
         temporary.touch()
         assert temporary.name == "a.csv" and temporary.parent.name.startswith(".")
 
@@ -87,7 +87,7 @@ def test_a_directory_comes_back_if_the_process_is_stopped_between_the_renames(
         monkeypatch.setattr(os, "replace", replace)
         raise SystemExit
 
-    with pytest.raises(SystemExit), whole_directory(directory, "marker") as temporary:
+    with pytest.raises(SystemExit), atomic_directory(directory, "marker") as temporary:
         (temporary / "marker").write_text("new")
         monkeypatch.setattr(os, "replace", stopped)
     assert (directory / "marker").read_text() == "old" and os.listdir(tmp_path) == ["module"]

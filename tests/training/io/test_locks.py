@@ -1,0 +1,143 @@
+"""A folder has one owner at a time, and none once that is gone."""
+
+import errno
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from etils import epath
+
+from training.errors import UsageError
+from training.io import locks
+from training.io.locks import lock
+
+_HOLD = """
+import sys, time
+from training.io.locks import lock
+with lock(sys.argv[1]):
+    print("acquired", flush=True)
+    time.sleep(1000)
+"""
+
+
+@pytest.fixture(params=["disk", "store"])
+def folder(request, tmp_path, ram, monkeypatch):
+    monkeypatch.setattr(locks, "BEAT", 0.05)
+    monkeypatch.setattr(locks, "PATIENCE", 3.0)
+    return tmp_path / "run" if request.param == "disk" else epath.Path(ram()) / "run"
+
+
+@pytest.fixture
+def left_behind(ram, monkeypatch):
+    """Returns a function that leaves a lock of some content in a store, for so long a patience."""
+
+    def leave(content, patience):
+        monkeypatch.setattr(locks, "PATIENCE", patience)
+        folder = epath.Path(ram()) / "run"
+        folder.mkdir(parents=True)
+        (folder / ".lock").write_text(content)
+        return folder
+
+    return leave
+
+
+def test_the_second_is_refused_and_the_next_is_not(folder):
+    with lock(folder):
+        with pytest.raises(UsageError, match=rf"in use by process {os.getpid()} on .*Wait until"):
+            lock(folder).__enter__()
+        assert (folder / ".lock").exists()
+    assert not (folder / ".lock").exists()
+    with lock(folder):
+        assert f"process {os.getpid()} " in (folder / ".lock").read_text()
+
+
+def test_a_process_keeps_others_out_until_it_is_killed(launch, tmp_path):
+    folder = tmp_path / "run"
+    process = launch("-c", _HOLD, folder)
+    assert process.stdout.readline() == "acquired\n"
+    with pytest.raises(UsageError, match=f"in use by process {process.pid} on "), lock(folder):
+        pass
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert f"process {process.pid} " in (folder / ".lock").read_text()
+    with lock(folder):
+        assert f"process {os.getpid()} " in (folder / ".lock").read_text()
+    assert list(folder.iterdir()) == []
+
+
+def test_leaves_nothing_behind_but_what_was_written(tmp_path):
+    for name in ("new/deep", "kept"):
+        with lock(tmp_path / name):
+            if name == "kept":
+                (tmp_path / name / "file").touch()
+    assert [path.name for path in tmp_path.rglob("*")] == ["kept", "file"]
+    for name in ("kept/file", "kept/file/run"):
+        with (
+            pytest.raises(UsageError, match=r"is a file\. Name a directory"),
+            lock(tmp_path / name),
+        ):
+            pass
+
+
+def test_without_locks(tmp_path, monkeypatch, caplog):
+    def flock(file, operation):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with lock(tmp_path):
+        pass
+    assert "without locks (Function not implemented)" in caplog.text
+    # Windows has no such locks, and removes no open file.
+    unlink = pathlib.Path.unlink
+
+    def unlink_closed(path):
+        opened = {os.path.realpath(each) for each in pathlib.Path("/proc/self/fd").iterdir()}
+        assert str(path.resolve()) not in opened
+        unlink(path)
+
+    monkeypatch.setattr(locks, "fcntl", None)
+    monkeypatch.setattr(pathlib.Path, "unlink", unlink_closed)
+    with lock(tmp_path), lock(tmp_path / "other"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_threads_are_never_together(tmp_path):
+    inside, most = [], []
+
+    def work():
+        for _ in range(200):
+            try:
+                with lock(tmp_path / "run"):
+                    inside.append(1)
+                    most.append(len(inside))
+                    inside.pop()
+            except UsageError:
+                pass
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(most) == 1
+
+
+@pytest.mark.parametrize("content", ['{"owner": "x", "host": "elsewhere", "process": 1}', '{"own'])
+def test_a_silent_owner_elsewhere_is_dead(content, left_behind):
+    folder = left_behind(content, patience=0.2)
+    with lock(folder):
+        assert f"process {os.getpid()} " in (folder / ".lock").read_text()
+
+
+def test_a_killed_process_of_this_machine_keeps_nobody_waiting(left_behind):
+    command = [sys.executable, "-c", "import os; print(os.getpid())"]
+    ended = int(subprocess.run(command, capture_output=True, text=True).stdout)
+    content = {"owner": "another", "host": locks.socket.gethostname(), "process": ended}
+    with lock(left_behind(json.dumps(content), patience=1e9)):
+        pass

@@ -24,14 +24,8 @@ from training.io.paths import any_path, is_remote
 from training.io.stores import FolderCopy
 from training.reporting.read_metrics import metric_rows
 
-METRICS = (
-    "step",
-    "loss",
-    "learning_rate",
-    "gradient_norm",
-    "images_per_second",
-    *ClassificationEvaluator.names,
-)
+METRICS = ("step", "loss", "learning_rate", "gradient_norm", "images_per_second")
+METRICS += ClassificationEvaluator.names
 
 
 class RunDirectory:
@@ -51,6 +45,8 @@ class RunDirectory:
     Attributes:
         address: what people call it.
         path: the folder to work in, on this machine.
+        checkpoints: folder of the checkpoints that a run resumes from.
+        tensorboard: folder of the TensorBoard events.
     """
 
     def __init__(self, address: str | os.PathLike, config: ConfigDict):
@@ -63,20 +59,11 @@ class RunDirectory:
             self._copy = FolderCopy(self.address, skip=("checkpoints/damaged-",))
             self._held.callback(self._copy.close)
             self.path = self._copy.path
+        self.checkpoints, self.tensorboard = self.path / "checkpoints", self.path / "tensorboard"
         self._uploads: concurrent.futures.Executor | None = None
         self._pending: concurrent.futures.Future | None = None
         self._metrics: Any = None
         self._events: Any = None
-
-    @property
-    def checkpoints(self) -> pathlib.Path:
-        """Folder of the checkpoints that a run resumes from."""
-        return self.path / "checkpoints"
-
-    @property
-    def tensorboard(self) -> pathlib.Path:
-        """Folder of the TensorBoard events."""
-        return self.path / "tensorboard"
 
     def __enter__(self):
         return self
@@ -137,9 +124,8 @@ class RunDirectory:
             raise UsageError(f"Expected {self.tensorboard} to be a folder: it is a file. Move it.")
         self._metric_rows()
         before = self._config_before()
-        if before is None:
-            return
-        changes = config_keys.differences(before, json.loads(config_keys.to_json(self.config)))
+        wanted = json.loads(config_keys.to_json(self.config))
+        changes = config_keys.differences(before, wanted) if before is not None else ()
         if changes:
             raise UsageError(
                 f"{self.path} holds a run of another config ({'; '.join(changes)}). "

@@ -67,9 +67,9 @@ def train(config: ConfigDict | dict, workdir: str | os.PathLike) -> dict[str, fl
             run = _Run(config, directory, engine)
         except (ValueError, OSError) as error:
             raise UsageError(str(error)) from error
+        stack.callback(run.stop_profile)
         # Only now, because the servers of several processes bring a handler of SIGTERM with them.
-        with run, StopRequest() as stop_request:
-            return run.train(stop_request)
+        return run.train(stack.enter_context(StopRequest()))
 
 
 @contextlib.contextmanager
@@ -100,7 +100,7 @@ class _Run:
                 "--config.checkpoint=…, or train from scratch: --config=own_photos:FOLDER."
             )
         self.profile = _profile_range(config.profile)
-        self._profiling = False
+        self._profiles = False
         self.skip_counter = SkipCounter()
         self._skipped = 0
 
@@ -160,9 +160,7 @@ class _Run:
             self.numbers["hosts"] = np.array(float(num_input_pipelines))
         return self._train_dataset(num_input_pipelines, input_pipeline_id)
 
-    def _train_dataset(
-        self, num_input_pipelines: int, input_pipeline_id: int, **changes: Any
-    ) -> Any:
+    def _train_dataset(self, num_input_pipelines: int, input_pipeline_id: int, **changes: Any):
         config = self.config
         return pipeline.train_dataset(
             name=config.dataset,
@@ -180,12 +178,6 @@ class _Run:
             cache=config.cache,
             **{"on_error": config.on_error, "skip_counter": self.skip_counter} | changes,
         )
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        self._stop_profile()
 
     def train(self, stop_request: StopRequest) -> dict[str, float]:
         try:
@@ -216,11 +208,7 @@ class _Run:
                     self.batches, count, save=wants_save, stop=stop_request.received
                 )
                 self._check(report)
-                self.numbers["sums"] += [
-                    count,
-                    count * report.loss,
-                    count * report.gradient_norm,
-                ]
+                self.numbers["sums"] += count * np.array([1, report.loss, report.gradient_norm])
                 progress.advance(engine.step, time.monotonic() - start, report.loss)
 
                 due = [each for each in self.evaluators if self._is_due(each.every_steps)]
@@ -316,19 +304,17 @@ class _Run:
         self.engine.gather("")
 
     def _profile(self):
-        if not self.profile or not self.engine.is_chief:
-            return
-        first, last = self.profile
-        if self.engine.step == first:
+        if self.engine.step in self.profile[1:]:
+            self.stop_profile()
+        elif self.engine.step in self.profile and self.engine.is_chief:
             self.engine.start_profile(self.directory.tensorboard)
-            self._profiling = True
-        elif self.engine.step == last:
-            self._stop_profile()
+            self._profiles = True
 
-    def _stop_profile(self):
-        if self._profiling:
+    def stop_profile(self) -> None:
+        """Ends the profile of `config.profile`, if there is one."""
+        if self._profiles:
             self.engine.stop_profile()
-            self._profiling = False
+            self._profiles = False
 
 
 def _class_names(spec):

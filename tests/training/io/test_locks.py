@@ -1,13 +1,12 @@
 """A folder has one owner at a time, and none once that is gone."""
 
+import concurrent.futures
 import errno
 import json
 import os
 import pathlib
-import signal
 import subprocess
 import sys
-import threading
 
 import pytest
 from etils import epath
@@ -57,17 +56,16 @@ def test_the_second_is_refused_and_the_next_is_not(folder):
 
 
 def test_a_process_keeps_others_out_until_it_is_killed(launch, tmp_path):
-    folder = tmp_path / "run"
-    process = launch("-c", _HOLD, folder)
+    process = launch("-c", _HOLD, tmp_path)
     assert process.stdout.readline() == "acquired\n"
-    with pytest.raises(UsageError, match=f"in use by process {process.pid} on "), lock(folder):
+    with pytest.raises(UsageError, match=f"in use by process {process.pid} on "), lock(tmp_path):
         pass
-    process.send_signal(signal.SIGKILL)
+    process.kill()
     process.wait()
-    assert f"process {process.pid} " in (folder / ".lock").read_text()
-    with lock(folder):
-        assert f"process {os.getpid()} " in (folder / ".lock").read_text()
-    assert list(folder.iterdir()) == []
+    assert f"process {process.pid} " in (tmp_path / ".lock").read_text()
+    with lock(tmp_path):
+        assert f"process {os.getpid()} " in (tmp_path / ".lock").read_text()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_leaves_nothing_behind_but_what_was_written(tmp_path):
@@ -120,11 +118,9 @@ def test_threads_are_never_together(tmp_path):
             except UsageError:
                 pass
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(work) for _ in range(4)]:
+            done.result()
     assert max(most) == 1
 
 

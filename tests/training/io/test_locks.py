@@ -31,20 +31,6 @@ def folder(request, tmp_path, ram, monkeypatch):
     return tmp_path / "run" if request.param == "disk" else epath.Path(ram()) / "run"
 
 
-@pytest.fixture
-def left_behind(ram, monkeypatch):
-    """Returns a function that leaves a lock of some content in a store, for so long a patience."""
-
-    def leave(content, patience):
-        monkeypatch.setattr(locks, "PATIENCE", patience)
-        folder = epath.Path(ram()) / "run"
-        folder.mkdir(parents=True)
-        (folder / ".lock").write_text(content)
-        return folder
-
-    return leave
-
-
 def test_the_second_is_refused_and_the_next_is_not(folder):
     with lock(folder):
         with pytest.raises(UsageError, match=rf"in use by process {os.getpid()} on .*Wait until"):
@@ -124,16 +110,21 @@ def test_threads_are_never_together(tmp_path):
     assert max(most) == 1
 
 
-@pytest.mark.parametrize("content", ['{"owner": "x", "host": "elsewhere", "process": 1}', '{"own'])
-def test_a_silent_owner_elsewhere_is_dead(content, left_behind):
-    folder = left_behind(content, patience=0.2)
+ELSEWHERE = {"owner": "x", "host": "elsewhere", "process": 1}
+HERE = {"owner": "x", "host": locks.socket.gethostname(), "process": "ENDED"}
+
+
+@pytest.mark.parametrize(
+    "content, patience",
+    [(json.dumps(ELSEWHERE), 0.2), ('{"own', 0.2), (json.dumps(HERE), 1e9)],
+    ids=["silent elsewhere", "half written", "ended here"],
+)
+def test_a_dead_owner_in_a_store_keeps_nobody_out(content, patience, ram, monkeypatch):
+    command = [sys.executable, "-c", "import os; print(os.getpid())"]
+    ended = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    monkeypatch.setattr(locks, "PATIENCE", patience)
+    folder = epath.Path(ram()) / "run"
+    folder.mkdir(parents=True)
+    (folder / ".lock").write_text(content.replace('"ENDED"', ended))
     with lock(folder):
         assert f"process {os.getpid()} " in (folder / ".lock").read_text()
-
-
-def test_a_killed_process_of_this_machine_keeps_nobody_waiting(left_behind):
-    command = [sys.executable, "-c", "import os; print(os.getpid())"]
-    ended = int(subprocess.run(command, capture_output=True, text=True).stdout)
-    content = {"owner": "another", "host": locks.socket.gethostname(), "process": ended}
-    with lock(left_behind(json.dumps(content), patience=1e9)):
-        pass

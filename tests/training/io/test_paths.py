@@ -4,7 +4,6 @@ import os
 import pathlib
 
 import pytest
-import tensorflow as tf
 from etils import epath
 
 from export.command_options import ExportParser
@@ -14,7 +13,6 @@ from training.commands import ablation, sweep, train, vtab
 from training.errors import UsageError
 from training.io.paths import (
     any_path,
-    attempt,
     cache_folder,
     glob_safe,
     is_remote,
@@ -117,14 +115,3 @@ def test_caches_share_a_folder(monkeypatch):
     assert cache_folder("features") == pathlib.Path("/cache/keras-vit/features")
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_folder("x") == pathlib.Path.home() / ".cache" / "keras-vit" / "x"
-
-
-def test_the_answer_of_a_server_is_in_the_line():
-    answer = 'Error executing an HTTP request: HTTP response code 404 with body \'{\n "error": {'
-    error = tf.errors.NotFoundError(None, None, f'{answer}\n "The bucket does not exist."}}}}\'')
-
-    def refuse():
-        raise error
-
-    with pytest.raises(UsageError, match=r"^x cannot be read: .*The bucket does not exist.*Check"):
-        attempt(refuse, "x cannot be read")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from training.errors import did_you_mean
 from training.exit_status import exit_process, status_of
-from training.io.quiet_tensorflow import check_backend, quiet_start
+from training.io.quiet_start import check_backend, quiet_start
 
 COMMANDS = {
     "compare_libraries": "inference or training step, against other libraries",

@@ -147,7 +147,7 @@ def _export(arguments, exporters, folder):
                 continue
             print(f"exporting {folder.name} with {name}", file=sys.stderr)
             case = dataclasses.asdict(Case(EXPORTERS[name].function, arguments, batch_size=1))
-            with atomic.whole_directory(target, marker="float32.tflite") as directory:
+            with atomic.atomic_directory(target, marker="float32.tflite") as directory:
                 task = {"name": name, "case": case, "folder": str(directory)}
                 Process(f"{__name__}:export_files", task).close()
         for precision in PRECISIONS:

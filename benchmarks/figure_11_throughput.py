@@ -152,7 +152,7 @@ def _write(measurements, output, title):
     text = f"{title}\n\n{Table(columns, rows).markdown()}"
     atomic.write_text(output / "throughput.md", text)
     atomic.write_text(output / "throughput.csv", Table(Measurement._fields, measurements).csv())
-    with atomic.whole_file(output / "throughput.png") as temporary:
+    with atomic.atomic_file(output / "throughput.png") as temporary:
         draw(measurements, title).savefig(temporary, format="png")
     return text
 

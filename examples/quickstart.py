@@ -34,8 +34,8 @@ def quickstart(workdir, overrides):
         return status
 
     import export
-    from training.io.model_source import load_model
-    from training.io.quiet_tensorflow import quiet_start
+    from training.evaluators.model_source import load_model
+    from training.io.quiet_start import quiet_start
     from training.reporting.run_report import report_run
 
     source = load_model(workdir)

@@ -12,7 +12,7 @@ SOURCE          the model: a run directory, a .keras file, or with --model=NAME 
 from typing import Any
 
 from training.command_options import CommandParser
-from training.io.local_path import any_path
+from training.io.paths import any_path
 
 DEFAULT_COUNT = 200
 

@@ -15,9 +15,9 @@ from export.portable_model import MODELS, image_size, portable
 from export.sample_images import load_images
 from export.verification.report import Report
 from export.verification.verify import verify
+from training.evaluators.model_source import SourceModel, load_model
 from training.io.atomic import write_text
-from training.io.model_source import SourceModel, load_model
-from training.io.text_lines import read_lines
+from training.io.paths import read_lines
 
 
 def load_source(options: argparse.Namespace) -> SourceModel:

@@ -6,7 +6,7 @@ import re
 import keras
 
 from export.portable_model import image_size
-from training.io.model_source import resizing
+from training.evaluators.model_source import resizing
 
 FILE = "interface.json"
 _MODEL_RANGE = re.compile(r"value_range\(\s*-1(\.0)?\s*,\s*1(\.0)?\s*\)\s*$")

@@ -7,8 +7,8 @@ import numpy as np
 
 from export.errors import ExportError
 from training.data import open_dataset
+from training.evaluators.model_source import resizing
 from training.io.image_files import list_images, read_images
-from training.io.model_source import resizing
 
 
 def load_images(

@@ -1,4 +1,4 @@
-"""Folders beside a file, in which it is written before it gets its name."""
+"""Hidden folders, each locked by its owner, in which files are written before they get a name."""
 
 import contextlib
 import os
@@ -13,8 +13,8 @@ try:
 except ImportError:  # Windows has no such locks
     fcntl = None  # type: ignore[assignment]
 
-# What is moved aside while something else takes its name.
-REPLACED = "old"
+# Holds what is moved aside while something else takes its name.
+REPLACED = ".replaced"
 _HIDDEN = re.compile(r"\.(.+)\.[a-z0-9_]{8}\.unfinished", re.DOTALL)
 
 
@@ -22,7 +22,7 @@ _HIDDEN = re.compile(r"\.(.+)\.[a-z0-9_]{8}\.unfinished", re.DOTALL)
 def hidden_folder(path: str | os.PathLike) -> Iterator[Path]:
     """Yields a new folder beside `path`, which is removed at the end.
 
-    Those that killed processes left of the same `path` are removed at the start.
+    Removes first what killed processes left of the same `path`.
 
     Args:
         path: of the file or folder that will be renamed from there.
@@ -49,11 +49,19 @@ def hidden_folder(path: str | os.PathLike) -> Iterator[Path]:
                 return
 
 
+def scratch_folder() -> contextlib.AbstractContextManager[Path]:
+    """Returns a context: a new folder in the temporary directory, removed at the end.
+
+    A killed process leaves its folder; the next process that makes one removes it.
+    """
+    return hidden_folder(Path(tempfile.gettempdir(), "keras_vit"))
+
+
 def remove_unfinished(folder: str | os.PathLike, name: str | None = None) -> None:
-    """Removes what killed processes left beside files that they had not finished.
+    """Removes the hidden folders of this user's killed processes.
 
     What was moved aside and has not been replaced gets its name back. Where a file system or
-    Windows has no locks, nothing is known to be left, and all of it stays.
+    Windows has no locks, all of it stays, for its owner may be alive.
 
     Args:
         folder: around the files.
@@ -64,7 +72,7 @@ def remove_unfinished(folder: str | os.PathLike, name: str | None = None) -> Non
         found = _HIDDEN.fullmatch(left.name)
         if not found or name not in (None, found[1]):
             continue
-        # Whoever else removes it may be first.
+        # Another process may remove it first.
         with contextlib.suppress(FileNotFoundError), _lock(left) as locked:
             if locked:
                 replaced, target = left / REPLACED, folder / found[1]
@@ -75,10 +83,10 @@ def remove_unfinished(folder: str | os.PathLike, name: str | None = None) -> Non
 
 @contextlib.contextmanager
 def _lock(folder: Path, wait: bool = False) -> Iterator[bool]:
-    """Yields whether a folder is there and locked for this process, with which the lock ends."""
+    """Yields whether this process has locked a folder of its user; a lock ends with its process."""
     try:
-        file = None if fcntl is None else os.open(folder, os.O_RDONLY)
-    except FileNotFoundError:
+        file = None if fcntl is None else os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:  # It is gone, a link, or another user's.
         file = None
     if file is None:
         yield False
@@ -90,6 +98,9 @@ def _lock(folder: Path, wait: bool = False) -> Iterator[bool]:
 
 
 def _is_locked(file: int, wait: bool) -> bool:
+    # Others may put folders of any content into a directory that all share.
+    if not wait and os.fstat(file).st_uid != os.geteuid():
+        return False
     try:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:

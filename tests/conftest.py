@@ -118,9 +118,9 @@ def ram(_store):
 @pytest.fixture
 def failing_store(_store, monkeypatch):
     """The store of `ram`, to be made to fail; nobody waits between attempts."""
-    from training.io import remote_files
+    from training.io import paths
 
-    monkeypatch.setattr(remote_files, "FIRST_WAIT", 0.0)
+    monkeypatch.setattr(paths, "FIRST_WAIT", 0.0)
     _store.reset()
     yield _store
     _store.reset()

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ml_collections import ConfigDict
 
 from training.errors import UsageError, did_you_mean
-from training.io.local_path import any_path
+from training.io.paths import any_path
 
 if TYPE_CHECKING:
     from training.data import Dataset
@@ -207,7 +207,7 @@ def own_data(source: str, data_dir: str | None = None) -> "tuple[Dataset, dict[s
         NotPreparedError: if its data is gone.
     """
     from training.data import fingerprint, open_dataset
-    from training.io.run_config import read_run_config
+    from training.evaluators.model_source import read_run_config
 
     file = any_path(source) / "config.json"
     if not file.is_file():

@@ -15,7 +15,7 @@ from typing import Any, cast
 from ml_collections import ConfigDict
 
 from training.errors import TrainingError, UsageError, did_you_mean
-from training.io.quiet_tensorflow import import_tensorflow, quiet_start
+from training.io.quiet_start import import_tensorflow, quiet_start
 
 _OWN = pathlib.Path(__file__).parent / "configs"
 _OVERRIDE = re.compile(r"--?config\.([^=]+)(?:=(.*))?", re.DOTALL)

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from training.command_options import as_called
 from training.errors import TrainingError, first_line
-from training.io.remote_options import local_options
+from training.io.stores import local_options
 
 _BAD_USE = (
     ValueError,

@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from training.errors import TrainingError, UsageError, first_line
-from training.io.local_path import any_path, is_remote
+from training.io.paths import any_path, is_remote
 from training.prediction_job import Job, Shard
 from training.prediction_shards import Predictor, missing
 

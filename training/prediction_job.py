@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from training.data import fingerprint, open_dataset
 from training.data.preprocessing.preprocess import Preprocess
-from training.io.local_path import is_remote
+from training.io.paths import is_remote
 
 
 class Shard(NamedTuple):

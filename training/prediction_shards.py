@@ -15,11 +15,10 @@ from keras_vit.typing import Tensor
 from training.data.graph import as_it_stands
 from training.errors import UsageError, first_line
 from training.evaluators.frozen_model import load_frozen
-from training.io import remote_files
-from training.io.atomic import whole_file, write_text
-from training.io.folder_lock import FolderLock
-from training.io.local_path import any_path, is_remote
-from training.io.remote_options import local_file
+from training.io.atomic import atomic_file, write_text
+from training.io.locks import lock
+from training.io.paths import any_path, attempt, is_remote
+from training.io.stores import local_file
 from training.prediction_job import Job, Shard, open_images
 from training.predictions import probabilities_of, require_head
 
@@ -114,7 +113,7 @@ class Predictor:
                 "error": pa.string(),
             }
         )
-        with whole_file(any_path(self._job.directory) / shard.name) as temporary:
+        with atomic_file(any_path(self._job.directory) / shard.name) as temporary:
             pa.parquet.write_table(pa.Table.from_pylist(rows, schema), temporary)
         return sum("error" in row for row in rows)
 
@@ -157,19 +156,18 @@ class Predictor:
             except (tf.errors.OpError, ValueError) as error:
                 return None, first_line(error)
 
-        return remote_files.attempt(read, f"{self._images.name(number)} cannot be read")
+        return attempt(read, f"{self._images.name(number)} cannot be read")
 
 
 @contextlib.contextmanager
 def entered(predictor: Predictor, job: Job) -> Iterator[list[Shard]]:
-    """Takes the directory of a job and yields the shards that are not in it yet.
+    """Locks the directory of a job and yields the shards that are not in it yet.
 
     Raises:
         UsageError: if another process works in it, or it holds predictions of another job.
     """
     folder = any_path(job.directory)
-    with _lock(folder) as lock:
-        lock.take()
+    with lock(folder):
         if not is_remote(folder):
             remove_unfinished(folder)
         _check_manifest(folder, predictor.manifest)
@@ -183,30 +181,20 @@ def missing(job: Job, shards: Sequence[Shard]) -> list[Shard]:
     """Returns those of the shards that are not in the directory of the job.
 
     Raises:
-        UsageError, TrainingError: as `remote_files.attempt`.
+        UsageError, TrainingError: as `paths.attempt`.
     """
     folder = any_path(job.directory)
-    there = remote_files.attempt(
-        lambda: {child.name for child in folder.iterdir()}, f"{folder} cannot be read"
-    )
+    there = attempt(lambda: {child.name for child in folder.iterdir()}, f"{folder} cannot be read")
     return [shard for shard in shards if shard.name not in there]
-
-
-def _lock(folder):
-    if not is_remote(folder):
-        return FolderLock(folder)
-    from training.io.remote_lock import RemoteLock
-
-    return RemoteLock(folder)
 
 
 def _check_manifest(folder, wanted):
     """Writes what the shards depend on, or compares it with what is there."""
     file = folder / MANIFEST
-    if not remote_files.attempt(file.exists, f"{folder} cannot be read"):
+    if not attempt(file.exists, f"{folder} cannot be read"):
         write_text(file, json.dumps(wanted, indent=2, sort_keys=True) + "\n")
         return
-    text = remote_files.attempt(file.read_text, f"{file} cannot be read")
+    text = attempt(file.read_text, f"{file} cannot be read")
     try:
         before = dict(json.loads(text))
     except (ValueError, TypeError) as error:

@@ -59,7 +59,7 @@ def train(workdir: str) -> tuple[dict[str, Any], None]:
     start = time.perf_counter()
     from training import config_command_line
     from training.errors import Interrupted
-    from training.io.quiet_tensorflow import import_tensorflow
+    from training.io.quiet_start import import_tensorflow
 
     config = config_command_line.load_config("quickstart")
     import_tensorflow()

@@ -7,7 +7,7 @@ Verifies an artifact and writes TF-Hub's documentation page and Kaggle's metadat
 
 from export.command_options import ExportParser
 from training.exit_status import command_main
-from training.io.quiet_tensorflow import import_tensorflow
+from training.io.quiet_start import import_tensorflow
 
 
 def _parser():

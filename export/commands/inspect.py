@@ -12,8 +12,8 @@ import tempfile
 
 from export.command_options import ExportParser
 from training.exit_status import command_main
-from training.io.local_path import local_path
-from training.io.quiet_tensorflow import import_tensorflow
+from training.io.paths import local_path
+from training.io.quiet_start import import_tensorflow
 
 COUNT = 8
 

@@ -7,7 +7,7 @@ Writes a model as an ONNX file, and runs it in ONNX Runtime on the run's test im
 
 from export.command_options import ExportParser
 from training.exit_status import command_main
-from training.io.quiet_tensorflow import import_tensorflow
+from training.io.quiet_start import import_tensorflow
 
 
 def _parser():

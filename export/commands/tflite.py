@@ -10,7 +10,7 @@ from export.command_options import ExportParser
 from export.tflite.quantization import CALIBRATED, QUANTIZATIONS
 from training.command_options import list_of
 from training.exit_status import command_main
-from training.io.quiet_tensorflow import import_tensorflow
+from training.io.quiet_start import import_tensorflow
 
 
 def _parser():

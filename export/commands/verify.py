@@ -10,7 +10,7 @@ accuracy, size, latency and memory. The exit status is 1 if it misses a threshol
 from export.command_options import ExportParser
 from export.verification.runtimes.runtime_table import RUNTIMES
 from training.exit_status import command_main
-from training.io.quiet_tensorflow import import_tensorflow
+from training.io.quiet_start import import_tensorflow
 
 
 def _parser():

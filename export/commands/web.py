@@ -10,8 +10,8 @@ server that computes: images stay on the device.
 from export.command_options import ExportParser
 from export.tflite.quantization import CALIBRATED, QUANTIZATIONS
 from training.exit_status import command_main
-from training.io.local_path import local_path
-from training.io.quiet_tensorflow import import_tensorflow
+from training.io.paths import local_path
+from training.io.quiet_start import import_tensorflow
 
 
 def _parser():

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 
 from export.errors import ExportError
-from training.io.atomic import whole_file
+from training.io.atomic import atomic_file
 
 SUFFIXES = (".tar.gz", ".tgz")
 
@@ -34,7 +34,7 @@ def pack(directory: str | os.PathLike, file: str | os.PathLike) -> pathlib.Path:
             "`python -m export hub` writes one."
         )
     with (
-        whole_file(file) as temporary,
+        atomic_file(file) as temporary,
         temporary.open("wb") as raw,
         gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as stream,
         tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as archive,

@@ -13,7 +13,7 @@ from export.labels import checked_labels, labels_of_model
 from export.portable_model import image_size, num_classes, portable
 from export.saved_model import write_saved_model
 from training.data.preprocessing.preprocess import Preprocess
-from training.io.atomic import whole_directory
+from training.io.atomic import atomic_directory
 
 ACTIVATIONS = {"softmax": tf.nn.softmax, "sigmoid": tf.nn.sigmoid}
 OUTPUTS = ("logits", "representation")
@@ -81,7 +81,7 @@ def to_hub(
     elif labels is not None:
         labels = checked_labels(labels, None)
     directory = pathlib.Path(directory)
-    with whole_directory(directory, marker="saved_model.pb") as written:
+    with atomic_directory(directory, marker="saved_model.pb") as written:
         root, signatures = _module(model, output, resolution, ACTIVATIONS[activation])
         shown = activation if output == "logits" else None
         content = interface.interface_json(model, shown)

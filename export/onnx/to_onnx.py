@@ -17,7 +17,7 @@ from export.labels import labels_of_model
 from export.portable_model import image_size, num_classes, portable
 from export.single_file import require_single_file
 from export.tflite.delegate_layers import for_delegates
-from training.io.atomic import whole_file
+from training.io.atomic import atomic_file
 
 # GELU is Erf or Tanh, LayerNorm its parts: what every runtime of the last years has.
 OPSET = 17
@@ -72,7 +72,7 @@ def to_onnx(
     scaled = keras.layers.Rescaling(2.0, -1.0, dtype="float32")(image)
     # ONNX Runtime, too, takes zeros before a maximum for padding that is never the maximum.
     graph = _WeightsAsInputs(keras.Model(image, for_delegates(model)(scaled)))
-    with whole_file(file) as temporary, _quiet():
+    with atomic_file(file) as temporary, _quiet():
         graph.export(
             str(temporary),
             format="onnx",

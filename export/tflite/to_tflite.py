@@ -28,7 +28,7 @@ from export.tflite.quantization import CALIBRATED, FOR_NPUS, QUANTIZATIONS, quan
 from export.tflite.signatures import MAIN, ROLLOUT, calibration_samples, signatures
 from keras_vit.models.base import ImageModel
 from keras_vit.typing import ImageSize, Tensor
-from training.io.atomic import whole_file
+from training.io.atomic import atomic_file
 
 CALIBRATION_IMAGES = 200
 
@@ -144,7 +144,7 @@ def to_tflite_files(
         samples = calibration_samples(images, found)
     content = None
     for quantization, file in files.items():
-        with whole_file(file) as temporary:
+        with atomic_file(file) as temporary:
             content = content or _float_content(model, found, labels)
             result = content
             if quantization != "none":

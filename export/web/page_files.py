@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from export.web.litert_js import BUILDS
-from training.io.atomic import whole_directory, write_text
+from training.io.atomic import atomic_directory, write_text
 
 HERE = pathlib.Path(__file__).parent / "page"
 MODEL = "model.tflite"
@@ -98,7 +98,7 @@ def write_page(
         **code,
         **{f"assets/{name}{suffixes[name]}": content for name, content in packed.items()},
     }
-    with whole_directory(path, MARKER) as temporary:
+    with atomic_directory(path, MARKER) as temporary:
         for name, content in files.items():
             (temporary / name).parent.mkdir(exist_ok=True)
             (temporary / name).write_bytes(content)

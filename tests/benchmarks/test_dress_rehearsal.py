@@ -22,9 +22,7 @@ def test_a_class_has_its_colors():
 )
 @pytest.mark.timeout(3600)
 def test_killed_resumed_and_evaluated(part, tmp_path):
-    chosen = argparse.Namespace(
-        directory=tmp_path, part=part, epochs=3, batch_size=32
-    )
+    chosen = argparse.Namespace(directory=tmp_path, part=part, epochs=3, batch_size=32)
     found = dict(dress_rehearsal.rehearse(chosen))
     assert found["images written"].startswith(f"{1_281_167 // part + 50_000 // part:,} in")
     assert found["evaluated"].startswith(f"{50_000 // part:,} images, top-1 ")

@@ -16,7 +16,7 @@ from export import command_steps
 from export.errors import ExportError
 from export.sample_images import load_images
 from export.web.litert_js import litert_js
-from training.io.exported_texts import labels_of
+from training.evaluators.exported_files import labels_of
 
 
 def run(*arguments):

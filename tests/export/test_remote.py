@@ -10,7 +10,7 @@ from etils import epath
 
 from export.commands import hub, npz, tflite, verify
 from training.commands import evaluate, predict, report, train
-from training.io import remote_files
+from training.io import stores
 
 pytestmark = pytest.mark.long
 
@@ -28,7 +28,7 @@ def run(ram):
 
 
 def test_the_run_is_in_the_store(run):
-    names = remote_files.files_below(run)
+    names = stores.files_below(run)
     assert {"config.json", "metrics.csv", "model.keras", "report.html", "evaluation.npz"} <= {
         *names
     }

@@ -36,7 +36,7 @@ ALL = pytest.param(None, marks=[pytest.mark.slow, pytest.mark.timeout(3600)], id
 @pytest.fixture(params=["tensorflow", "jax"])
 def train(request, faulty, tiny, tmp_path):
     """Returns a function that trains in a folder and returns status and output."""
-    modules = ["training.commands.train", "training.io.quiet_tensorflow", "tensorflow"]
+    modules = ["training.commands.train", "training.io.quiet_start", "tensorflow"]
     if request.param == "jax":
         pytest.importorskip("orbax.checkpoint", reason="make test-jax installs it")
     modules += ["training.loop.trainer", f"training.engines.{request.param}.engine"]

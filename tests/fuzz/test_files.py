@@ -25,13 +25,12 @@ from training.engines.tensorflow.tf_config import read_cluster
 from training.engines.tensorflow.training_checkpoints import Checkpoints
 from training.errors import TrainingError
 from training.evaluators import features
+from training.evaluators.exported_files import interface_of, labels_of
 from training.evaluators.frozen_model import load_frozen
-from training.io.exported_texts import interface_of, labels_of
+from training.evaluators.model_source import load_model, read_run_config, saved_arguments
 from training.io.image_files import read_images
-from training.io.model_source import load_model, saved_arguments
-from training.io.run_config import read_run_config
-from training.io.text_lines import read_lines
-from training.loop.tensorboard_events import drop_after
+from training.io.paths import read_lines
+from training.loop.run_directory import drop_events_after
 from training.protocols.run_result import computed_once
 from training.reporting import run_report
 from training.reporting.read_metrics import read_metrics
@@ -182,7 +181,7 @@ def test_tensorboard_events(attack, reads, tmp_path):
             tf.summary.write("loss", tf.constant(1.0), step=step)
     writer.close()
     (file,) = (tmp_path / "events").iterdir()
-    read = reads("run/events.out.tfevents.1", lambda file: drop_after(file.parent, 10))
+    read = reads("run/events.out.tfevents.1", lambda file: drop_events_after(file.parent, 10))
     attack("tensorboard events", 60, file.read_bytes(), read, CLEAR)
 
 

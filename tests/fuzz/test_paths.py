@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from training.engines.tensorflow.training_checkpoints import Checkpoints
 from training.errors import UsageError
-from training.io.folder_lock import FolderLock
-from training.io.local_path import local_path
+from training.io.locks import lock
+from training.io.paths import local_path
 
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
 _PARTS = [*"[]{}*?\\~%&$#@!'\";:|<> \t\n.,=+-_ab1é漢😀", "..", "gs:", "~x", "%20", "-60", "\udcff"]
@@ -29,8 +29,7 @@ def test_any_name(tmp_path, times, tally):
             tally("names of folders", "refused")
             continue
         folder = local_path(tmp_path / name)
-        with FolderLock(folder) as lock:
-            lock.take()
+        with lock(folder):
             for step in (1, 2, 3):
                 optimizer = keras.optimizers.SGD(0.1)
                 weights = tf.Variable(tf.zeros([4]))

@@ -40,7 +40,7 @@ def _old_python():
 
 def _export(directory):
     """Writes a module with dropout and a regularizer, images, targets and Keras's own logits."""
-    from training.io.quiet_tensorflow import import_tensorflow
+    from training.io.quiet_start import import_tensorflow
 
     import_tensorflow()
     import keras

@@ -15,8 +15,8 @@ from etils import epath
 from training.commands import predict
 from training.errors import TrainingError
 from training.evaluators.frozen_model import load_frozen
-from training.io.folder_lock import FolderLock
 from training.io.image_files import read_images
+from training.io.locks import lock
 from training.prediction_cluster import Worker
 from training.prediction_job import Job, Shard
 from training.prediction_shards import Predictor
@@ -119,8 +119,7 @@ def test_another_job_is_refused(source, photos, tmp_path, capsys):
     (tmp_path / "out" / "_predictions.json").write_text("[")
     assert predict.main(options) == 2
     assert "_predictions.json is damaged" in capsys.readouterr().err
-    with FolderLock(tmp_path / "out") as lock:
-        lock.take()
+    with lock(tmp_path / "out"):
         assert predict.main(options) == 2
     assert "is in use by process" in capsys.readouterr().err
 

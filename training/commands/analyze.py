@@ -19,8 +19,8 @@ import sys
 
 from training.command_options import CommandParser, own_data
 from training.exit_status import command_main
-from training.io.local_path import any_path
-from training.io.quiet_tensorflow import import_tensorflow
+from training.io.paths import any_path
+from training.io.quiet_start import import_tensorflow
 
 
 def _parser():
@@ -44,7 +44,7 @@ def _analyze(options):
         )
 
     import_tensorflow()
-    from training.io.model_source import load_model, resizing
+    from training.evaluators.model_source import load_model, resizing
     from training.reporting.analysis_files import write_analysis
 
     source = load_model(options.source, name=options.model, image_size=options.image_size)

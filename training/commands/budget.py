@@ -11,7 +11,7 @@ import sys
 
 from training.command_options import CommandParser, list_of
 from training.exit_status import command_main
-from training.io.quiet_tensorflow import import_tensorflow
+from training.io.quiet_start import import_tensorflow
 
 
 def _parser():

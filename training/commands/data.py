@@ -11,7 +11,7 @@ from training.data.registry import DATASETS, DatasetSpec
 from training.data.splits import HELD_OUT_FIFTH
 from training.errors import UsageError
 from training.exit_status import command_main
-from training.io.quiet_tensorflow import import_tensorflow
+from training.io.quiet_start import import_tensorflow
 from training.reporting.table import Table
 
 

@@ -15,7 +15,7 @@ import sys
 from training.command_options import CommandParser, list_of, own_data
 from training.evaluators import least_squares
 from training.exit_status import command_main
-from training.io.quiet_tensorflow import import_tensorflow
+from training.io.quiet_start import import_tensorflow
 
 
 def _parser():
@@ -59,7 +59,7 @@ def _evaluate(options):
     import_tensorflow()
     from training.evaluators import few_shot, frozen_model
     from training.io.atomic import write_text
-    from training.io.cache import cache_folder
+    from training.io.paths import cache_folder
     from training.reporting.table import Table
 
     cache = options.cache_dir or cache_folder("features")

@@ -28,8 +28,8 @@ from training.command_options import CommandParser, own_data
 from training.data.photo_sets import photo_path
 from training.errors import UsageError
 from training.exit_status import command_main
-from training.io.local_path import any_path, is_remote
-from training.io.quiet_tensorflow import import_tensorflow
+from training.io.paths import any_path, is_remote
+from training.io.quiet_start import import_tensorflow
 
 logger = logging.getLogger("training")
 
@@ -146,7 +146,7 @@ def _predict(options):
     from training.evaluators.frozen_model import load_frozen
     from training.io.atomic import write_text
     from training.io.image_files import list_images
-    from training.io.text_lines import read_lines
+    from training.io.paths import read_lines
     from training.io.track import track
     from training.predictions import predict_files
     from training.reporting.predictions_html import predictions_html
@@ -193,7 +193,7 @@ def _predict(options):
 
 def _write_shards(options, tensorflow):
     from training.io.image_files import list_images
-    from training.io.text_lines import read_lines
+    from training.io.paths import read_lines
     from training.io.track import track
     from training.prediction_job import Job
     from training.prediction_shards import Predictor, entered

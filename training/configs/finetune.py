@@ -23,8 +23,8 @@ from ml_collections import ConfigDict
 from training import paper_tables
 from training.config_file_argument import parse_argument
 from training.config_keys import default_config
-from training.io.local_path import any_path
-from training.io.model_source import saved_arguments
+from training.evaluators.model_source import saved_arguments
+from training.io.paths import any_path
 
 # The paper gives no rate per data set; this one is tried on every data set of Table 4.
 BASE_LR = 0.01

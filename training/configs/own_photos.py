@@ -1,7 +1,7 @@
 """Your own photos, some dozens to some thousands: `--config=own_photos:FOLDER[,KEY=VALUE…]`.
 
-FOLDER holds one sub-folder of photos for each class. A fifth of each class is held out, unless there
-are folders train/ and test/ (or validation/, val/, dev/) above the classes.
+FOLDER holds one sub-folder of photos for each class. A fifth of each class is held out, unless
+there are folders train/ and test/ (or validation/, val/, dev/) above the classes.
 
 Keys:
     model: what to start from: a published name such as `augreg/Ti_16`, which is downloaded, a run
@@ -23,8 +23,7 @@ from training.config_file_argument import parse_options
 from training.config_keys import default_config
 from training.configs import finetune
 from training.data.splits import HELD_OUT_FIFTH
-from training.io.local_path import any_path, is_remote
-from training.io.read_path import read_path
+from training.io.paths import any_path, is_remote, read_path
 
 HELD_OUT = ("test", "validation", "valid", "val", "dev")
 # For batches of 32, of the rates that the paper's sweeps try.

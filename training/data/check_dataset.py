@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from training.data.dataset import Dataset, Split
 from training.errors import first_line
-from training.io.quiet_tensorflow import import_tensorflow
+from training.io.quiet_start import import_tensorflow
 from training.io.track import track
 
 MAX_DECODED = 100

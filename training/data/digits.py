@@ -15,9 +15,8 @@ import tempfile
 import numpy as np
 import tensorflow_datasets as tfds
 
-from training.io.folder_copy import sent_to
-from training.io.local_path import any_path, is_remote
-from training.io.read_path import read_path
+from training.io.paths import any_path, is_remote, read_path
+from training.io.stores import sent
 
 NUM_TEST = 359
 SPLIT_SEED = 0
@@ -86,7 +85,7 @@ def prepare(data_dir: str | os.PathLike) -> pathlib.Path:
     if read_path(target, (target / "dataset_info.json").exists):
         return target
     if is_remote(target):
-        with tempfile.TemporaryDirectory() as scratch, sent_to(target) as folder:
+        with tempfile.TemporaryDirectory() as scratch, sent(target) as folder:
             shutil.copytree(prepare(scratch), folder)
         return target
     target.parent.mkdir(parents=True, exist_ok=True)

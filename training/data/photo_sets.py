@@ -24,9 +24,7 @@ from typing import NamedTuple
 from training.data.splits import Photo
 from training.errors import UsageError
 from training.io.image_files import EXTENSIONS, UNREADABLE, is_hidden
-from training.io.local_path import any_path, is_remote
-from training.io.read_path import read_path
-from training.io.text_lines import read_text
+from training.io.paths import any_path, is_remote, read_path, read_text
 
 logger = logging.getLogger(__name__)
 

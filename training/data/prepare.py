@@ -19,7 +19,7 @@ from training.data import photo_sets, registry, tfds_folder
 from training.data.photo_sets import PhotoSet, photo_path
 from training.data.splits import Photo
 from training.errors import TrainingError, UsageError
-from training.io.local_path import is_remote
+from training.io.paths import is_remote
 
 VERSION = "1.0.0"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -145,9 +145,9 @@ def prepare_photos(
     # Other machines do not see a folder of this one.
     if is_remote(folder) and not options:
         # Slow to import, and what most commands never need.
-        from training.io.folder_copy import sent_to
+        from training.io.stores import sent
 
-        with tempfile.TemporaryDirectory() as scratch, sent_to(folder / name / VERSION) as target:
+        with tempfile.TemporaryDirectory() as scratch, sent(folder / name / VERSION) as target:
             shutil.move(_write(photos, name, scratch, num_shards, options), target)
     else:
         _write(photos, name, str(folder), num_shards, options)

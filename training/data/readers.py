@@ -9,7 +9,7 @@ import tensorflow as tf
 from training.data import fingerprint, records, vtab_labels
 from training.data.photo_sets import photo_path
 from training.data.splits import Photo
-from training.io.local_path import is_remote
+from training.io.paths import is_remote
 
 
 class Reader(NamedTuple):

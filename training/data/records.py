@@ -23,10 +23,9 @@ import tensorflow as tf
 from training.data.graph import as_it_stands
 from training.data.splits import Range
 from training.errors import UsageError, first_line
-from training.io.atomic import whole_file
-from training.io.cache import cache_folder
-from training.io.local_path import any_path, is_remote
-from training.io.remote_options import local_file
+from training.io.atomic import atomic_file
+from training.io.paths import any_path, cache_folder, is_remote
+from training.io.stores import local_file
 from training.io.track import track
 
 # A record is its length (8 bytes), a checksum (4), the data and another checksum (4).
@@ -210,7 +209,7 @@ def write_index(paths: Sequence[str]) -> None:
         size = tf.io.gfile.stat(path).length
         with local_file(path) as local:
             found = _scan(local, size)
-        with whole_file(any_path(path + _INDEX)) as temporary:
+        with atomic_file(any_path(path + _INDEX)) as temporary:
             np.save(temporary, found)
 
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
@@ -266,7 +265,7 @@ def _cached_scan(path, stat, length):
             return found
     found = _scan(path, stat.length)
     # A cache that cannot be written costs time, not correctness.
-    with contextlib.suppress(OSError), whole_file(cache) as temporary:
+    with contextlib.suppress(OSError), atomic_file(cache) as temporary:
         np.save(temporary, found)
     return found
 

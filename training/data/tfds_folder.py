@@ -10,9 +10,7 @@ import os
 import pathlib
 from typing import NamedTuple
 
-from training.io.local_path import any_path, is_remote
-from training.io.read_path import read_path
-from training.io.text_lines import read_text
+from training.io.paths import any_path, is_remote, read_path, read_text
 
 # Key of the metadata of a set whose photos are turned as their EXIF orientation says.
 UPRIGHT = "upright"

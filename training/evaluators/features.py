@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from keras_vit.checkpoints.array_files import DAMAGE
-from training.io.atomic import whole_file
+from training.io.atomic import atomic_file
 
 
 def extract(function: Callable, dataset: Iterable[Mapping]) -> tuple[np.ndarray, np.ndarray]:
@@ -61,7 +61,7 @@ def cached(
     if stored is not None:
         return stored
     features, labels = compute()
-    with whole_file(path) as temporary:
+    with atomic_file(path) as temporary:
         np.savez(temporary, features=features, labels=labels, key=np.array(text))
     return features, labels
 

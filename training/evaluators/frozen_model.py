@@ -14,8 +14,7 @@ import numpy as np
 
 from keras_vit.analysis.attention_rollout import rollout_function
 from keras_vit.typing import Tensor
-from training.io import exported_texts, model_source
-from training.io.tflite_runners import runner_of_thread
+from training.evaluators import exported_files, model_source
 
 TF_HUB_RANGE = (0.0, 1.0)
 # Side of the images whose pixels are compared with features.
@@ -35,7 +34,7 @@ class FrozenModel:
         image_size: (height, width) that the model takes.
         image_range: smallest and largest value of the images that it takes.
         preprocess: operations that make such images of files: those of the run's evaluation, or
-            `training.io.model_source.resizing`.
+            `model_source.resizing`.
         class_names: of the logits, or None where they are not known.
         activation: "softmax" or "sigmoid", from logits to probabilities; None without a head.
         rollout: images -> (batch, rows, columns) in [0, 1], where the model looks; None where
@@ -58,7 +57,7 @@ class FrozenModel:
 def load_frozen(
     source: str | os.PathLike, *, layer: str | None = None, **checkpoint: Any
 ) -> FrozenModel:
-    """Loads a model from wherever `training.io.model_source` finds one, or what was exported.
+    """Loads a model from wherever `model_source` finds one, or what was exported.
 
     Args:
         source: of a Keras model, the directory of a TF-Hub module, which holds
@@ -211,7 +210,7 @@ def _freeze_module(path, layer):
         digest.update(str(file.relative_to(path)).encode())
         digest.update(file.read_bytes())
     image_size = _module_image_size(module)
-    interface = exported_texts.interface_of(path)
+    interface = exported_files.interface_of(path)
     return FrozenModel(
         name=str(path),
         logits=inference_function(module),
@@ -222,13 +221,13 @@ def _freeze_module(path, layer):
         image_range=TF_HUB_RANGE,
         preprocess=interface.get("preprocessing")
         or model_source.resizing(image_size, TF_HUB_RANGE),
-        class_names=exported_texts.labels_of(path),
+        class_names=exported_files.labels_of(path),
         activation=interface.get("activation", "softmax"),
     )
 
 
 def _freeze_tflite(path):
-    runner_of = runner_of_thread(path)
+    runner_of = exported_files.runner_of_thread(path)
     try:
         runner = runner_of()
         (image,) = runner.get_input_details().values()
@@ -250,7 +249,7 @@ def _freeze_tflite(path):
             ) from error
 
     image_size = model_source.image_size_of(image["shape"])
-    interface = exported_texts.interface_of(path)
+    interface = exported_files.interface_of(path)
     return FrozenModel(
         name=str(path),
         logits=infer,
@@ -261,7 +260,7 @@ def _freeze_tflite(path):
         image_range=TF_HUB_RANGE,
         preprocess=interface.get("preprocessing")
         or model_source.resizing(tuple(map(int, image_size)), TF_HUB_RANGE),
-        class_names=exported_texts.labels_of(path),
+        class_names=exported_files.labels_of(path),
         activation=None if output == "representation" else interface.get("activation", "softmax"),
     )
 

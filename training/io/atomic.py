@@ -1,31 +1,32 @@
-"""Files and directories that appear whole or not at all."""
+"""Atomic writes: files and directories appear whole or not at all."""
 
 import contextlib
 import os
 import pathlib
 from collections.abc import Iterator
 
-from training.io.local_path import any_path, is_remote
+from training.io.paths import any_path, is_remote
 
 
 @contextlib.contextmanager
-def whole_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
-    """Yields a path of the same name in a hidden folder beside it; it becomes `path`.
+def atomic_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+    """Yields a path of the same name in a hidden folder beside it; it becomes `path` at the end.
 
-    A remote file is written here, and sent at the end. After an error `path` is what it was before,
-    and nothing of the new file remains. A killed process leaves `path` as it was, and the hidden
-    folder, which goes when `path` is written again.
+    A file of a store is written on this machine and sent at the end. After an error `path` is what
+    it was before, and nothing of the new file remains. A killed process leaves `path` as it was,
+    and the hidden folder until `path` is written again.
 
     Args:
         path: the file to write. Its folder is made if it does not exist.
 
     Raises:
         OSError: if the folder cannot be written, or `path` is a directory.
+        UsageError, TrainingError: if it is in a store that refuses or fails.
     """
     if is_remote(path):
-        from training.io.folder_copy import sent_to
+        from training.io.stores import sent
 
-        with sent_to(any_path(path)) as temporary:
+        with sent(any_path(path)) as temporary:
             yield temporary
         return
     from keras_vit.hidden_folder import hidden_folder  # which starts Keras
@@ -46,11 +47,11 @@ def whole_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
 
 
 @contextlib.contextmanager
-def whole_directory(path: str | os.PathLike, marker: str) -> Iterator[pathlib.Path]:
+def atomic_directory(path: str | os.PathLike, marker: str) -> Iterator[pathlib.Path]:
     """Yields a directory in a hidden one beside `path`; at the end it takes the place of `path`.
 
     After an error `path` is what it was before. A process that is killed in the moment between two
-    renames leaves nothing under that name: writing it again brings it back first.
+    renames leaves nothing under that name; the next write brings the old directory back first.
 
     Args:
         path: the directory to write. The folder around it is made if it does not exist.
@@ -65,7 +66,8 @@ def whole_directory(path: str | os.PathLike, marker: str) -> Iterator[pathlib.Pa
 
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and not _replaceable(path, marker):
+    replaceable = path.is_dir() and ((path / marker).exists() or not any(path.iterdir()))
+    if path.exists() and not replaceable:
         raise FileExistsError(
             f"Expected a new directory, or an earlier one with {marker} to replace. "
             f"Received: {path}, which holds something else. Name another directory."
@@ -84,10 +86,15 @@ def whole_directory(path: str | os.PathLike, marker: str) -> Iterator[pathlib.Pa
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
-    """Writes a file in UTF-8, whole or not at all."""
-    with whole_file(path) as temporary:
+    """Writes a file in UTF-8, whole or not at all; in a store directly, with retries.
+
+    Raises:
+        OSError, UsageError, TrainingError: as `atomic_file`.
+    """
+    if is_remote(path):
+        from training.io.stores import send_bytes
+
+        send_bytes(text.encode(), any_path(path))
+        return
+    with atomic_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
-
-
-def _replaceable(path, marker):
-    return path.is_dir() and ((path / marker).exists() or not any(path.iterdir()))

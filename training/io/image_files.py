@@ -1,5 +1,6 @@
-"""Image files: which extensions they have, listing them, and reading them."""
+"""Image files of this machine and of stores: listing them, and reading them."""
 
+import functools
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
@@ -7,8 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from training.errors import first_line
-from training.io.local_path import any_path, is_remote
-from training.io.read_path import read_path
+from training.io.paths import any_path, is_remote, read_path
 
 _JPEG = (".jfif", ".jpe", ".jpeg", ".jpg")
 EXTENSIONS = (".bmp", ".gif", *_JPEG, ".png", ".tif", ".tiff", ".webp")
@@ -17,7 +17,7 @@ SYSTEM_FOLDERS = ("__MACOSX", "__pycache__", "$RECYCLE.BIN", "System Volume Info
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a file or folder of that name is hidden, or left by a system and no one's data."""
+    """Whether a file or folder of that name is hidden, or a system's rather than a user's."""
     return name.startswith(".") or name in SYSTEM_FOLDERS
 
 
@@ -28,24 +28,20 @@ def sub_folders(folder: pathlib.Path) -> list[str]:
     )
 
 
-def _is_folder(path):
-    # A store would be asked for each of a million photos.
-    if is_remote(path) and path.suffix.lower() in (*EXTENSIONS, *UNREADABLE):
-        return False
-    return path.is_dir()
-
-
 def files_below(folder: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
     """Yields the files in `folder` and its sub-folders but hidden ones, in any order.
 
-    Pipes and devices, which may keep a reader waiting for ever, are no files.
+    Skips pipes and devices, which may keep a reader waiting for ever.
 
     Args:
         folder: local, or in a store.
     """
     if is_remote(folder):
-        yield from _files_in_store(any_path(folder))
+        for child in any_path(folder).iterdir():
+            if not is_hidden(child.name):
+                yield from files_below(child) if _is_folder(child) else (child,)
         return
+    # Which asks nothing of the disk for each of a million photos.
     with os.scandir(os.fspath(folder)) as entries:
         for entry in entries:
             if is_hidden(entry.name):
@@ -56,22 +52,19 @@ def files_below(folder: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
                 yield pathlib.Path(entry.path)
 
 
+def _is_folder(path):
+    # A store would be asked for each of a million photos.
+    if is_remote(path) and path.suffix.lower() in (*EXTENSIONS, *UNREADABLE):
+        return False
+    return path.is_dir()
+
+
 def _is_file(entry):
     try:
         return entry.is_file()
     except OSError:
         # A link that leads to itself.
         return False
-
-
-def _files_in_store(folder):
-    for child in folder.iterdir():
-        if is_hidden(child.name):
-            continue
-        if _is_folder(child):
-            yield from _files_in_store(child)
-        else:
-            yield child
 
 
 def images_below(folder: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
@@ -91,31 +84,24 @@ def list_images(paths: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
         UsageError, TrainingError: if a store does not answer.
     """
     found = []
-    for path in paths:
-        files = _list_store(any_path(path)) if is_remote(path) else _list_disk(pathlib.Path(path))
+    for name in paths:
+        path = any_path(name) if is_remote(name) else pathlib.Path(name)
+        files = read_path(path, functools.partial(_images_of, path))
         if files is None:
-            raise FileNotFoundError(f"Expected an image or a folder of images. Received: {path}")
+            expected = f"Expected an image or a folder of images. Received: {path}"
+            if is_remote(path) or not path.exists():
+                raise FileNotFoundError(expected)
+            raise ValueError(f"{expected}, no file")
         if not files:
             raise ValueError(f"Expected images ({', '.join(EXTENSIONS)}) in {path}. Received: none")
         found += files
     return found
 
 
-def _list_disk(path):
-    if not path.exists():
-        return None
-    if not (path.is_dir() or path.is_file()):
-        raise ValueError(f"Expected an image or a folder of images. Received: {path}, no file")
-    return sorted(images_below(path)) if path.is_dir() else [path]
-
-
-def _list_store(path):
-    def listed():
-        if path.is_dir():
-            return sorted(images_below(path))
-        return [path] if path.exists() else None
-
-    return read_path(path, listed)
+def _images_of(path):
+    if path.is_dir():
+        return sorted(images_below(path))
+    return [path] if path.is_file() else None
 
 
 def read_images(files: Sequence[pathlib.Path], preprocess: str) -> np.ndarray:

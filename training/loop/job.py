@@ -1,4 +1,7 @@
-"""What the processes of a job make sure of together, before any of them trains."""
+"""Checks that the processes of a job agree, before any of them trains.
+
+Each raises `Disagreement` in all processes, with a line that names what differs.
+"""
 
 import json
 import os
@@ -9,25 +12,18 @@ from keras_vit.version import __version__
 from training import config_keys
 from training.engines.base import Engine
 from training.errors import Disagreement, UsageError
-from training.io.local_path import is_remote
-from training.loop.workplace import Lock
+from training.io.paths import is_remote
+from training.loop.run_directory import RunDirectory
 
 
 def check_alike(engine: Engine, config: ConfigDict, workdir: str | os.PathLike) -> None:
-    """Checks that all processes of the job were started with the same command and package.
-
-    Raises:
-        Disagreement: in all of them, naming what differs.
-    """
+    """Checks that all processes were started with the same command and package."""
     shared = config_keys.shared_by_processes(config)
     own = {f"config.{name}": value for name, value in shared.items()}
-    place = os.fspath(workdir)
-    own |= {"--workdir": place if is_remote(place) else os.path.abspath(place)}
-    own |= {"the version of keras-vit": __version__}
-    everyone = engine.gather(json.dumps(own))
-    first = json.loads(everyone[0])
-    for number, text in enumerate(everyone):
-        other = json.loads(text)
+    own["--workdir"] = os.fspath(workdir) if is_remote(workdir) else os.path.abspath(workdir)
+    own["the version of keras-vit"] = __version__
+    first, *others = map(json.loads, engine.gather(json.dumps(own)))
+    for number, other in enumerate(others, 1):
         differing = [
             f"{name} is {first.get(name)!r} in worker 0 and {other.get(name)!r} in worker {number}"
             for name in sorted(first.keys() | other.keys())
@@ -40,30 +36,21 @@ def check_alike(engine: Engine, config: ConfigDict, workdir: str | os.PathLike) 
             )
 
 
-def check_place(engine: Engine, workdir: str | os.PathLike) -> None:
-    """Checks that the processes of the job can share the run directory.
-
-    Raises:
-        Disagreement: if it is remote and each of several processes writes a part of the states.
-    """
-    parts = engine.writes_in_parts and len(engine.gather("")) > 1
-    if parts and is_remote(os.fspath(workdir)):
+def check_shared(engine: Engine, workdir: str | os.PathLike) -> None:
+    """Checks that the run directory is not in a store if each process writes a part of a state."""
+    if engine.writes_in_parts and len(engine.gather("")) > 1 and is_remote(workdir):
         raise Disagreement(
             "Expected a folder that all processes see: each of them writes its part of a state. "
             f"Received: {workdir}. Mount it, as with gcsfuse, and name that folder."
         )
 
 
-def take(engine: Engine, lock: Lock) -> None:
-    """Takes the run directory for the job: its chief does, all others rely on that.
-
-    Raises:
-        Disagreement: in all of them, if another process has it, or it cannot be written.
-    """
+def acquire(engine: Engine, directory: RunDirectory) -> None:
+    """Acquires the run directory in the chief, on which all others rely."""
     refusal = ""
     if engine.is_chief:
         try:
-            lock.take()
+            directory.acquire()
         except (UsageError, OSError) as error:
             refusal = str(error)
     message = "".join(engine.gather(refusal))
@@ -72,11 +59,7 @@ def take(engine: Engine, lock: Lock) -> None:
 
 
 def check_step(engine: Engine, checkpoints: str | os.PathLike) -> None:
-    """Checks that all processes of the job start from the same step.
-
-    Raises:
-        Disagreement: in all of them, if they do not.
-    """
+    """Checks that all processes start from the same step."""
     steps = engine.gather(str(engine.step))
     if len(set(steps)) > 1:
         raise Disagreement(

@@ -33,13 +33,10 @@ class Progress:
         if self.shown and sys.stderr.isatty():
             from rich import console, progress
 
+            bar, count = progress.BarColumn(), progress.MofNCompleteColumn()
+            times = (progress.TimeElapsedColumn(), progress.TimeRemainingColumn())
             self._bar = progress.Progress(
-                progress.TextColumn("{task.description}"),
-                progress.BarColumn(),
-                progress.MofNCompleteColumn(),
-                progress.TextColumn("{task.fields[note]}"),
-                progress.TimeElapsedColumn(),
-                progress.TimeRemainingColumn(),
+                *("{task.description}", bar, count, "{task.fields[note]}", *times),
                 console=console.Console(stderr=True),
             )
             self._task = self._bar.add_task(

@@ -1,5 +1,7 @@
-"""The files of a run: its config, its metrics, and the model that comes out of it."""
+"""The directory of a run: its lock, its copy in a store, and its files."""
 
+import concurrent.futures
+import contextlib
 import csv
 import json
 import os
@@ -8,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import keras
+import tensorflow as tf
 from ml_collections import ConfigDict
 
 from keras_vit.hidden_folder import remove_unfinished
@@ -15,47 +18,102 @@ from training import config_keys
 from training.data import fingerprint
 from training.errors import UsageError
 from training.evaluators.classification import ClassificationEvaluator
-from training.io.atomic import whole_file, write_text
-from training.io.local_path import local_path
-from training.io.run_config import read_run_config
-from training.loop import tensorboard_events
+from training.evaluators.model_source import read_run_config
+from training.io.atomic import atomic_file, write_text
+from training.io.locks import lock
+from training.io.paths import any_path, is_remote
+from training.io.stores import FolderCopy
 from training.reporting.read_metrics import metric_rows
 
-METRICS = (
-    "step",
-    "loss",
-    "learning_rate",
-    "gradient_norm",
-    "images_per_second",
-    *ClassificationEvaluator.names,
-)
+METRICS = ("step", "loss", "learning_rate", "gradient_norm", "images_per_second")
+METRICS += ClassificationEvaluator.names
 
 
 class RunDirectory:
     """`config.json`, `metrics.csv`, `tensorboard/`, `checkpoints/` and `model.keras` of a run.
 
-    Nothing is created before `open`.
+    A run in a store works in a copy on this machine. A state counts once it is in the store: it is
+    uploaded after every save. One process of a job writes, so several JAX processes, each of which
+    writes its part of a state, cannot work so.
+
+    A context, which uploads what is left and releases the directory at its end. Nothing is created
+    in the directory before `acquire`.
 
     Args:
-        path: the work directory.
+        address: of the directory, on this machine or in a store.
         config: a complete config.
+
+    Attributes:
+        address: what people call it.
+        path: the folder to work in, on this machine.
+        checkpoints: folder of the checkpoints that a run resumes from.
+        tensorboard: folder of the TensorBoard events.
     """
 
-    def __init__(self, path: str | os.PathLike, config: ConfigDict):
-        self.path = local_path(path)
+    def __init__(self, address: str | os.PathLike, config: ConfigDict):
+        self.address = any_path(address)
         self.config = config
+        self._held = contextlib.ExitStack()
+        self._copy: FolderCopy | None = None
+        self.path: pathlib.Path = self.address
+        if is_remote(self.address):
+            self._copy = FolderCopy(self.address, skip=("checkpoints/damaged-",))
+            self._held.callback(self._copy.close)
+            self.path = self._copy.path
+        self.checkpoints, self.tensorboard = self.path / "checkpoints", self.path / "tensorboard"
+        self._uploads: concurrent.futures.Executor | None = None
+        self._pending: concurrent.futures.Future | None = None
         self._metrics: Any = None
         self._events: Any = None
 
-    @property
-    def checkpoints(self) -> pathlib.Path:
-        """Folder of the checkpoints that a run resumes from."""
-        return self.path / "checkpoints"
+    def __enter__(self):
+        return self
 
-    @property
-    def tensorboard(self) -> pathlib.Path:
-        """Folder of the TensorBoard events."""
-        return self.path / "tensorboard"
+    def __exit__(self, error, *_):
+        with self._held:
+            self.close()
+            if error is None:
+                self.upload()
+
+    def acquire(self) -> None:
+        """Locks the directory for this process; only then `upload` writes to a store.
+
+        Raises:
+            UsageError, OSError, TrainingError: as `locks.lock`.
+        """
+        self._held.enter_context(lock(self.address))
+        # Above the lock, so that an upload ends before another run may begin.
+        self._uploads = self._held.enter_context(concurrent.futures.ThreadPoolExecutor(1))
+
+    def download(self) -> None:
+        """Copies here what an earlier run left in the store."""
+        if self._copy:
+            self._copy.download()
+
+    def upload(self, wait: bool = True) -> None:
+        """Sends what changed to the store, the files of a state before the list of states.
+
+        Args:
+            wait: False lets the run go on meanwhile, until `wait`.
+
+        Raises:
+            TrainingError: if this upload or the one before fails.
+        """
+        self.wait()
+        if self._copy and self._uploads:
+            self._pending = self._uploads.submit(self._copy.upload)
+        if wait:
+            self.wait()
+
+    def wait(self) -> None:
+        """Waits for the upload that `upload` began; no state may be saved before.
+
+        Raises:
+            TrainingError: if it failed.
+        """
+        pending, self._pending = self._pending, None
+        if pending:
+            pending.result()
 
     def check(self, data: Mapping[str, Any]) -> None:
         """Checks that the directory is new or holds a run of the same config and data.
@@ -69,10 +127,9 @@ class RunDirectory:
         if self.tensorboard.exists() and not self.tensorboard.is_dir():
             raise UsageError(f"Expected {self.tensorboard} to be a folder: it is a file. Move it.")
         self._metric_rows()
-        file = self.path / "config.json"
-        if not file.exists():
+        before = self._config_before()
+        if before is None:
             return
-        before = read_run_config(file)
         data_before = before.pop("data")
         changes = config_keys.differences(before, json.loads(config_keys.to_json(self.config)))
         if changes:
@@ -83,33 +140,35 @@ class RunDirectory:
         accept = self.config.data_changed == "accept"
         fingerprint.require_same(data_before, data, str(self.path), accept)
 
+    def _config_before(self):
+        file = self.path / "config.json"
+        return read_run_config(file) if file.exists() else None
+
     def _metric_rows(self):
         file = self.path / "metrics.csv"
         return metric_rows(file) if file.exists() else []
 
     def open(self, step: int, names: Iterable[str], data: Mapping[str, Any]) -> None:
-        """Creates the directory, writes the config and drops what was logged after `step`.
+        """Writes the config, drops what was logged after `step`, and opens the logs.
 
         Args:
             step: number of updates done.
             names: of the metrics of evaluators; those beyond `METRICS` get columns after them.
             data: of `fingerprint.describe`, written into the config.
         """
-        import tensorflow as tf
-
         columns = list(dict.fromkeys((*METRICS, *names)))
         remove_unfinished(self.path)
         write_text(self.path / "config.json", config_keys.to_json(self.config, data))
         file = self.path / "metrics.csv"
         rows = [row for row in self._metric_rows() if int(row["step"]) <= step]
         columns += [name for row in rows[:1] for name in row if name not in columns]
-        with whole_file(file) as temporary, temporary.open("w", newline="") as stream:
+        with atomic_file(file) as temporary, temporary.open("w", newline="") as stream:
             writer = csv.DictWriter(stream, columns)
             writer.writeheader()
             writer.writerows(rows)
         self._metrics = file.open("a", newline="")
         self._rows = csv.DictWriter(self._metrics, columns)
-        tensorboard_events.drop_after(self.tensorboard, step)
+        drop_events_after(self.tensorboard, step)
         self._events = tf.summary.create_file_writer(str(self.tensorboard))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
@@ -119,8 +178,6 @@ class RunDirectory:
             step: number of updates done.
             values: {name: number}, of the names that `open` was given and `METRICS`.
         """
-        import tensorflow as tf
-
         row = {name: f"{value:.7g}" for name, value in values.items()}
         self._rows.writerow({"step": step, **row})
         self._metrics.flush()
@@ -132,7 +189,7 @@ class RunDirectory:
 
     def save_model(self, model: keras.Model, name: str = "model.keras") -> None:
         """Saves `model` under `name`, replacing the file only once the new one is complete."""
-        with whole_file(self.path / name) as temporary:
+        with atomic_file(self.path / name) as temporary:
             model.save(temporary)
 
     def close(self) -> None:
@@ -143,9 +200,32 @@ class RunDirectory:
 
 
 def _scalar_metadata():
-    import tensorflow as tf
-
     plugin = tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
     metadata = tf.compat.v1.SummaryMetadata(plugin_data=plugin)
     metadata.data_class = 1  # DATA_CLASS_SCALAR
     return metadata
+
+
+def drop_events_after(folder: str | os.PathLike, step: int) -> None:
+    """Drops the TensorBoard events after `step`, which the resumed run writes once more.
+
+    Drops half an event as well, which a killed process left at the end of a file.
+
+    Args:
+        folder: need not exist.
+        step: number of updates done.
+    """
+    folder = pathlib.Path(folder)
+    remove_unfinished(folder)
+    for file in folder.glob("events.out.tfevents.*"):
+        records, damaged = [], False
+        try:
+            for record in tf.data.TFRecordDataset(str(file)):
+                records.append(record.numpy())
+        except (tf.errors.DataLossError, tf.errors.OutOfRangeError):
+            damaged = True
+        kept = [record for record in records if tf.compat.v1.Event.FromString(record).step <= step]
+        if damaged or len(kept) < len(records):
+            with atomic_file(file) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:
+                for record in kept:
+                    writer.write(record)

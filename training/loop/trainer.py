@@ -17,11 +17,9 @@ from training.engines.base import Engine, Report, create_engine
 from training.errors import Diverged, Interrupted, TrainingError, UsageError
 from training.evaluators.base import Evaluator, create_evaluators
 from training.loop import job
-from training.loop.early_stopping import BestEvaluation
-from training.loop.interruption import StopRequest
 from training.loop.progress import Progress
 from training.loop.run_directory import RunDirectory
-from training.loop.workplace import Workplace, workplace
+from training.loop.stopping import BestEvaluation, StopRequest
 from training.recipes.class_weights import class_weights
 from training.recipes.losses import MeanOutput, build_loss
 from training.recipes.models import build_model
@@ -59,24 +57,22 @@ def train(
         Interrupted: after SIGTERM or SIGINT, with the state saved.
     """
     config = config_keys.complete(config)
-    place = workplace(workdir)
-    directory = RunDirectory(place.path, config)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_precision(config.precision))
-        lock = stack.enter_context(place.entered())
+        directory = stack.enter_context(RunDirectory(workdir, config))
         try:
             engine = create_engine(config)
             stack.callback(engine.close)
-            job.check_alike(engine, config, place.address)
-            job.check_place(engine, place.address)
-            job.take(engine, lock)
-            place.fetch()
-            run = _Run(config, directory, engine, place, dataset)
+            job.check_alike(engine, config, directory.address)
+            job.check_shared(engine, directory.address)
+            job.acquire(engine, directory)
+            directory.download()
+            run = _Run(config, directory, engine, dataset)
         except (ValueError, OSError) as error:
             raise UsageError(str(error)) from error
+        stack.callback(run.stop_profile)
         # Only now, because the servers of several processes bring a handler of SIGTERM with them.
-        with run, StopRequest() as stop_request:
-            return run.train(stop_request)
+        return run.train(stack.enter_context(StopRequest()))
 
 
 @contextlib.contextmanager
@@ -97,11 +93,9 @@ class _Run:
         config: ConfigDict,
         directory: RunDirectory,
         engine: Engine,
-        place: Workplace,
         dataset: Dataset | None,
     ):
         self.config = config
-        self.place = place
         self.engine = engine
         self.dataset = dataset = dataset or open_dataset(config.dataset, config.data_dir)
         self.split = dataset.split(config.train_split)
@@ -121,7 +115,7 @@ class _Run:
                 "--config.checkpoint=…, or train from scratch: --config=own_photos:FOLDER."
             )
         self.profile = _profile_range(config.profile)
-        self._profiling = False
+        self._profiles = False
         self.skip_counter = SkipCounter()
         self._skipped = 0
 
@@ -180,9 +174,7 @@ class _Run:
             "config.on_error=skip."
         )
 
-    def _train_dataset(
-        self, num_input_pipelines: int, input_pipeline_id: int, **changes: Any
-    ) -> Any:
+    def _train_dataset(self, num_input_pipelines: int, input_pipeline_id: int, **changes: Any):
         config = self.config
         return self.split.train(
             self.preprocess,
@@ -195,13 +187,6 @@ class _Run:
             cache=config.cache,
             **{"on_error": config.on_error, "skip_counter": self.skip_counter} | changes,
         )
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        self._stop_profile()
-        self.directory.close()
 
     def train(self, stop_request: StopRequest) -> dict[str, float]:
         try:
@@ -218,7 +203,7 @@ class _Run:
         if engine.is_chief:
             names = [name for evaluator in self.evaluators for name in evaluator.names]
             self.directory.open(engine.step, names, self.data)
-            self.place.publish()
+            self.directory.upload()
         last_save = time.monotonic()
         with Progress(
             config.total_steps, engine.step, config.batch_size, engine.is_chief
@@ -232,11 +217,7 @@ class _Run:
                     self.batches, count, save=wants_save, stop=stop_request.received
                 )
                 self._check(report)
-                self.numbers["sums"] += [
-                    count,
-                    count * report.loss,
-                    count * report.gradient_norm,
-                ]
+                self.numbers["sums"] += count * np.array([1, report.loss, report.gradient_norm])
                 progress.advance(engine.step, time.monotonic() - start, report.loss)
 
                 due = [each for each in self.evaluators if self._is_due(each.every_steps)]
@@ -250,9 +231,9 @@ class _Run:
                     if engine.is_chief:
                         self.directory.log(engine.step, metrics)
                 if report.save or report.stop or self._is_due(config.checkpoint_every_steps):
-                    self.place.settle()
+                    self.directory.wait()
                     engine.save(self.numbers, wait=report.stop)
-                    self.place.publish(wait=report.stop)
+                    self.directory.upload(wait=report.stop)
                     last_save = time.monotonic()
                 if report.stop:
                     raise Interrupted(
@@ -332,19 +313,17 @@ class _Run:
         self.engine.gather("")
 
     def _profile(self):
-        if not self.profile or not self.engine.is_chief:
-            return
-        first, last = self.profile
-        if self.engine.step == first:
+        if self.engine.step in self.profile[1:]:
+            self.stop_profile()
+        elif self.engine.step in self.profile and self.engine.is_chief:
             self.engine.start_profile(self.directory.tensorboard)
-            self._profiling = True
-        elif self.engine.step == last:
-            self._stop_profile()
+            self._profiles = True
 
-    def _stop_profile(self):
-        if self._profiling:
+    def stop_profile(self) -> None:
+        """Ends the profile of `config.profile`, if there is one."""
+        if self._profiles:
             self.engine.stop_profile()
-            self._profiling = False
+            self._profiles = False
 
 
 def _warn_of_small_classes(split):

@@ -157,8 +157,8 @@ def _score(file, config, few_shot_task):
     import keras_vit
     from training.evaluators import few_shot, least_squares, speed
     from training.evaluators.frozen_model import freeze
-    from training.io.model_source import load_model
-    from training.io.remote_options import local_file
+    from training.evaluators.model_source import load_model
+    from training.io.stores import local_file
 
     with local_file(file) as copy:
         model = load_model(copy).model

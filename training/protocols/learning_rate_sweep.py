@@ -16,7 +16,7 @@ from ml_collections import ConfigDict
 
 from training.data import Dataset
 from training.errors import TrainingError
-from training.io.remote_options import local_file
+from training.io.stores import local_file
 from training.io.track import track
 from training.protocols.run_result import RunResult, computed_once, train_run
 

@@ -13,9 +13,7 @@ from ml_collections import ConfigDict
 from training.data import Dataset, fingerprint
 from training.errors import Diverged, UsageError
 from training.io.atomic import write_text
-from training.io.local_path import is_remote
-from training.io.read_path import read_path
-from training.io.text_lines import read_text
+from training.io.paths import is_remote, read_path, read_text
 from training.reporting.read_metrics import read_metrics
 
 RESULT = "result.json"
@@ -121,9 +119,9 @@ def computed_once(file: pathlib.Path, compute: Callable[[], dict]) -> dict:
 
 def _remove_states(folder: pathlib.Path) -> None:
     if is_remote(folder):
-        from training.io import remote_files
+        from training.io import stores
 
-        remote_files.remove_folder(folder)
+        stores.remove(folder)
     else:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 
 import keras_vit
 from training.errors import UsageError
-from training.io.remote_options import local_file
+from training.io.stores import local_file
 from training.recipes import freezing, low_rank
 
 

@@ -5,7 +5,7 @@ import os
 import numpy as np
 from matplotlib.figure import Figure
 
-from training.io.atomic import whole_file
+from training.io.atomic import atomic_file
 
 
 def new_figure(panels: int = 1, width: float = 4.6) -> tuple[Figure, np.ndarray]:
@@ -16,5 +16,5 @@ def new_figure(panels: int = 1, width: float = 4.6) -> tuple[Figure, np.ndarray]
 
 def write_png(figure: Figure, path: str | os.PathLike) -> None:
     """Writes a figure as a PNG file, in one step."""
-    with whole_file(path) as temporary:
+    with atomic_file(path) as temporary:
         figure.savefig(temporary, format="png")

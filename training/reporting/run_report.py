@@ -9,9 +9,8 @@ import numpy as np
 from keras_vit.checkpoints.array_files import DAMAGE
 from training.data import Dataset, open_dataset
 from training.evaluators.frozen_model import rollout_of
-from training.io.atomic import whole_file, write_text
-from training.io.model_source import load_model
-from training.io.run_config import read_run_config
+from training.evaluators.model_source import load_model, read_run_config
+from training.io.atomic import atomic_file, write_text
 from training.reporting.read_metrics import read_metrics
 from training.reporting.report_html import Example, report_html
 
@@ -86,7 +85,7 @@ def _evaluated(run, source, config, dataset):
     try:
         dataset = dataset or open_dataset(config["dataset"], config["data_dir"])
         results = _results(source.model, config, dataset)
-        with whole_file(file) as temporary, temporary.open("wb") as stream:
+        with atomic_file(file) as temporary, temporary.open("wb") as stream:
             np.savez_compressed(stream, **results)
     except FileNotFoundError:
         if not file.exists():

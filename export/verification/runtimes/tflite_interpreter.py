@@ -10,7 +10,7 @@ from export.errors import ExportError
 from export.tflite.inspection import TFLiteFile
 from export.verification import latency_and_memory
 from export.verification.runtimes.runtime import Runtime
-from training.io.tflite_runners import runner_of_thread
+from training.evaluators.exported_files import runner_of_thread
 
 
 class TFLiteInterpreter(Runtime):

@@ -8,7 +8,7 @@ from PIL import Image
 import export.hub.to_hub
 import keras_vit
 from keras_vit.photos import prepare_photo
-from training.io.exported_texts import interface_of, labels_of
+from training.evaluators.exported_files import interface_of, labels_of
 
 LABELS = ["cat", "dog", "tench", "château", "a b"]
 

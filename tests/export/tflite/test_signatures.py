@@ -5,7 +5,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 import export
 import keras_vit
-from training.io.exported_texts import interface_of
+from training.evaluators.exported_files import interface_of
 
 
 def run(file, signature, images):

@@ -13,7 +13,7 @@ from ai_edge_litert.interpreter import Interpreter
 import export
 from export.tflite.mediapipe_metadata import append_texts
 from export.tflite.to_tflite import to_tflite_files
-from training.io.exported_texts import interface_of, labels_of
+from training.evaluators.exported_files import interface_of, labels_of
 
 LABELS = ["cat", "dog", "tench", "château", "a b"]
 # Largest error of logits whose standard deviation is about 1.

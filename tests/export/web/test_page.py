@@ -13,7 +13,7 @@ import keras_vit
 from export.web.chromium import served
 from export.web.page_files import MODEL
 from keras_vit.photos import prepare_photo, read_photo
-from training.io.tflite_runners import runner_of_thread
+from training.evaluators.exported_files import runner_of_thread
 
 READY = "html[data-ready]"
 # What LiteRT.js and the interpreter differ by in float32, and what a GPU does.

@@ -9,7 +9,7 @@ import pytest
 import export
 from export.errors import ExportError
 from export.web import litert_js
-from training.io.exported_texts import labels_of
+from training.evaluators.exported_files import labels_of
 
 
 def settings_of(page):

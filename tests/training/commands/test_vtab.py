@@ -10,7 +10,7 @@ import pytest
 from etils import epath
 
 from training.commands import vtab as command
-from training.io.atomic import whole_file
+from training.io.atomic import atomic_file
 from training.protocols import vtab_suite
 
 TASKS = ("dtd", "oxford_flowers102")
@@ -100,7 +100,7 @@ def test_a_run_killed_in_the_middle_gives_the_table_of_an_uninterrupted_one(
 @pytest.mark.long
 def test_model_and_runs_in_a_store(arguments, vit, ram, capsys):
     bucket = epath.Path(ram())
-    with whole_file(bucket / "m.keras") as file:
+    with atomic_file(bucket / "m.keras") as file:
         vit.save(file)
     options = [each for each in arguments(bucket / "vtab") if "checkpoint=" not in each]
     options += [f"--checkpoint={bucket}/m.keras", "--tasks=dtd"]

@@ -12,7 +12,6 @@ from training.commands import train
 from training.config_keys import complete
 from training.configs import finetune, own_photos
 from training.loop import trainer
-from training.loop.run_directory import RunDirectory
 
 
 def fill(root, folders):
@@ -95,11 +94,10 @@ def test_fine_tuning_from_random_weights_warns(tmp_path, caplog, tiny, monkeypat
     class Enough(Exception):
         pass
 
-    def stop(self):
+    def stop(self, stop_request):
         raise Enough
 
-    monkeypatch.setattr(trainer._Run, "__enter__", stop)
-    monkeypatch.setattr(RunDirectory, "close", lambda self: None)
+    monkeypatch.setattr(trainer._Run, "train", stop)
 
     def warnings_of(**changes):
         caplog.clear()

@@ -45,10 +45,9 @@ def test_the_same_examples(array_dir, digits_dir, split):
         assert one["id"].numpy().replace(b"array_record", b"tfrecord") == two["id"].numpy()
 
 
-@pytest.mark.parametrize("cache", [False, True])
-def test_the_same_batches(array_dir, digits_split, cache):
+def test_the_same_batches(array_dir, digits_split):
     ours, theirs = (
-        take(train(split, start_step=20, cache=cache), 3)
+        take(train(split, start_step=20), 3)
         for split in (data.open("digits", "train", array_dir), digits_split("train"))
     )
     assert_equal(ours, theirs)

@@ -1,43 +1,33 @@
+import dataclasses
+import threading
+import time
+
 import numpy as np
 import pytest
 import tensorflow as tf
-from training.data.example_order import ORDERS
 
-from training.data import load_dataset, pipeline, tfrecords
-
-RANDOM = "decode|resize(12)|random_crop(10)|flip_lr|value_range(-1,1)"
-PLAIN = "decode|resize((8, 8))|value_range(0,255)"
-
-
-def long(*values):
-    return pytest.param(*values, marks=pytest.mark.long)
+from tests.training.data import helpers
+from tests.training.data.helpers import (
+    PLAIN,
+    RANDOM,
+    assert_equal,
+    evaluate,
+    in_store,
+    joined,
+    long,
+    take,
+    write_photos,
+)
+from training import data
+from training.data import pipeline
 
 
 @pytest.fixture
-def train(digits_dir):
-    def make(**changes):
-        arguments = {
-            "name": "digits",
-            "split": "train[:100]",
-            "preprocess": RANDOM,
-            "batch_size": 32,
-            "seed": 5,
-            "data_dir": digits_dir,
-        }
-        return pipeline.train_dataset(**{**arguments, **changes})
-
-    return make
-
-
-def take(dataset, count):
-    return [{k: v.numpy() for k, v in one.items()} for one in dataset.take(count)]
-
-
-def assert_equal(first, second):
-    assert len(first) == len(second)
-    for one, two in zip(first, second, strict=True):
-        for key in one:
-            np.testing.assert_array_equal(one[key], two[key])
+def train(digits_split):
+    """Returns `train(text, split, **settings)`: training data of the digits."""
+    return lambda text=RANDOM, split="train[:100]", **settings: helpers.train(
+        digits_split(split), text, **settings
+    )
 
 
 def test_elements_have_static_shapes(train):
@@ -48,7 +38,7 @@ def test_elements_have_static_shapes(train):
 
 def test_every_epoch_is_a_permutation_of_its_own(train):
     # 100 examples, batches of 20: five steps are an epoch.
-    batches = take(train(preprocess=PLAIN, batch_size=20), 15)
+    batches = take(train(PLAIN, batch_size=20), 15)
     epochs = [
         [image.tobytes() for batch in batches[k : k + 5] for image in batch["image"]]
         for k in (0, 5, 10)
@@ -59,48 +49,41 @@ def test_every_epoch_is_a_permutation_of_its_own(train):
 
 
 def test_epochs_end_inside_batches(train):
-    images = np.concatenate([b["image"] for b in take(train(preprocess=PLAIN), 25)])
+    images = np.concatenate([b["image"] for b in take(train(PLAIN), 25)])
     assert len(images) == 800
     counts = np.unique([image.tobytes() for image in images], return_counts=True)[1]
     assert counts.tolist() == [8] * 100
 
 
 def test_images_keep_their_labels(train, digits_dir):
-    stored = load_dataset.load_dataset(
+    stored = data.load_dataset(
         "digits", "train[:100]", data_dir=digits_dir, preprocess=PLAIN, one_hot=True
     )
     labels = {one["image"].numpy().tobytes(): one["label"].numpy() for one in stored}
-    for batch in take(train(preprocess=PLAIN), 4):
+    for batch in take(train(PLAIN), 4):
         for image, label in zip(batch["image"], batch["label"], strict=True):
             np.testing.assert_array_equal(labels[image.tobytes()], label)
 
 
-@pytest.mark.parametrize("shuffle", sorted(ORDERS))
 @pytest.mark.parametrize(
     ("start_step", "mixup_p"), [(1, 0.3), (10, 0.0), long(1, 0.0), long(10, 0.3)]
 )
-def test_starting_at_a_step_continues_the_run(train, start_step, mixup_p, shuffle):
-    options = {"mixup_p": mixup_p, "shuffle": shuffle}
-    whole = take(train(**options), start_step + 3)
-    assert_equal(take(train(**options, start_step=start_step), 3), whole[start_step:])
+def test_starting_at_a_step_continues_the_run(train, start_step, mixup_p):
+    whole = take(train(mixup_p=mixup_p), start_step + 3)
+    assert_equal(take(train(mixup_p=mixup_p, start_step=start_step), 3), whole[start_step:])
 
 
 @pytest.fixture
-def reads(monkeypatch):
-    """The (file, offset) of every record that is read, in order."""
-    found = []
-    read_record = tfrecords.read_record
+def counted(digits_split):
+    """The training digits, and the index of every record that is read of them, in order."""
+    split, found = digits_split("train"), []
 
-    def note(path, offset):
-        found.append((path, int(offset)))
-        return offset
+    def record(index):
+        note = tf.numpy_function(lambda each: found.append(int(each)) or each, [index], tf.int64)
+        return split.reader.record(tf.ensure_shape(note, []))
 
-    def counted(path, offset):
-        offset = tf.ensure_shape(tf.numpy_function(note, [path, offset], tf.int64), [])
-        return read_record(path, offset)
-
-    monkeypatch.setattr(tfrecords, "read_record", counted)
-    return found
+    reader = split.reader._replace(record=record)
+    return dataclasses.replace(split, open_reader=lambda: reader), found
 
 
 @pytest.fixture
@@ -122,54 +105,98 @@ def no_read_ahead(monkeypatch):
 @pytest.mark.parametrize(("workers", "mixup_p", "share"), [(1, 0.0, 32), (4, 0.0, 8), (4, 0.3, 9)])
 @pytest.mark.parametrize("start_step", [0, 30, 10_000])
 def test_any_step_reads_as_little_as_the_first(
-    train, reads, no_read_ahead, start_step, workers, mixup_p, share
+    counted, no_read_ahead, start_step, workers, mixup_p, share
 ):
-    dataset = train(
-        split="train", start_step=start_step, num_input_pipelines=workers, mixup_p=mixup_p
-    )
-    reads.clear()
-    take(dataset, 3)
+    split, reads = counted
+    settings = {"start_step": start_step, "num_input_pipelines": workers, "mixup_p": mixup_p}
+    take(helpers.train(split, **settings), 3)
     assert len(reads) == 3 * share
 
 
-def test_what_is_skipped_is_never_read(train, reads, no_read_ahead):
+def test_what_is_skipped_is_never_read(counted, no_read_ahead):
+    split, reads = counted
     # Thirty steps of 32 images are two thirds of the first epoch of 1438.
-    take(train(split="train", preprocess=PLAIN), 30)
+    take(helpers.train(split, PLAIN), 30)
     skipped = set(reads)
     assert len(skipped) == 960
     reads.clear()
-    take(train(split="train", preprocess=PLAIN, start_step=30), 3)
+    take(helpers.train(split, PLAIN, start_step=30), 3)
     assert len(reads) == 96
     assert skipped.isdisjoint(reads)
 
 
-def test_reading_ahead_begins_at_the_step(train, reads):
-    take(train(split="train", preprocess=PLAIN, start_step=10_000), 2)
+@pytest.mark.parametrize("remote", [False, True])
+def test_reading_ahead_begins_at_the_step(counted, remote):
+    split, reads = counted
+    take(helpers.train(in_store(split) if remote else split, PLAIN, start_step=10_000), 2)
     assert 64 <= len(reads) < 1438
+    first = list(dict.fromkeys(sorted(reads[:64])))
+    assert len(first) == 64
 
 
-@pytest.mark.parametrize("shuffle", ["full", "sorted"])
+@pytest.mark.parametrize("cache", [False, True])
+@pytest.mark.parametrize(("workers", "mixup_p"), [(1, 0.0), (2, 0.3)])
+def test_a_store_gives_the_same_batches(digits_split, cache, workers, mixup_p):
+    # Two epochs and a half, from within the first.
+    split = digits_split("train[:200]")
+    for worker in range(workers):
+        settings = {"num_input_pipelines": workers, "input_pipeline_id": worker}
+        settings |= {"mixup_p": mixup_p, "start_step": 2}
+        expected = take(helpers.train(split, **settings), 14)
+        for on_error in ("raise", "skip"):
+            options = {"on_error": on_error, "cache": cache}
+            found = helpers.train(in_store(split), **settings, **options)
+            assert_equal(take(found, 14), expected)
+
+
+def test_a_store_gives_the_same_photos(tmp_path):
+    write_photos(tmp_path, [f"{kind}/{number}.jpg" for kind in "ab" for number in range(9)])
+    split = data.open(f"folder:{tmp_path}", "train")
+    whole = take(helpers.train(split, batch_size=7), 8)
+    assert_equal(take(helpers.train(in_store(split), batch_size=7), 8), whole)
+
+
+def test_what_is_kept_is_not_asked_for_again(counted):
+    split, reads = counted
+    dataset = helpers.train(in_store(split), PLAIN, cache=True, batch_size=1438)
+    take(dataset, 1)
+    reads.clear()
+    # What was on its way when the first epoch ended is done by the third.
+    take(dataset, 3)
+    assert len(reads) < 1438
+
+
+def test_a_store_is_sent_many_requests_at_a_time(digits_split):
+    split = digits_split("train")
+    state, lock = {"now": 0, "most": 0}, threading.Lock()
+
+    def slow(index):
+        with lock:
+            state["now"] += 1
+            state["most"] = max(state["most"], state["now"])
+        time.sleep(0.02)
+        with lock:
+            state["now"] -= 1
+        return index
+
+    def record(index):
+        index = tf.ensure_shape(tf.py_function(slow, [index], tf.int64), [])
+        return split.reader.record(index)
+
+    reader = split.reader._replace(record=record, remote=True)
+    take(helpers.train(dataclasses.replace(split, open_reader=lambda: reader), PLAIN), 8)
+    assert state["most"] > 8
+
+
 @pytest.mark.parametrize(("workers", "mixup_p"), [(2, 0.0), (8, 0.3), long(2, 0.3), long(8, 0.0)])
-def test_shares_of_any_number_of_workers_make_up_the_batch(train, workers, mixup_p, shuffle):
-    whole = take(train(mixup_p=mixup_p, start_step=2, shuffle=shuffle), 3)
+def test_shares_of_any_number_of_workers_make_up_the_batch(train, workers, mixup_p):
+    settings = {"mixup_p": mixup_p, "start_step": 2}
+    whole = take(train(**settings), 3)
     shares = [
-        take(
-            train(
-                mixup_p=mixup_p,
-                start_step=2,
-                shuffle=shuffle,
-                num_input_pipelines=workers,
-                input_pipeline_id=worker,
-            ),
-            3,
-        )
+        take(train(**settings, num_input_pipelines=workers, input_pipeline_id=worker), 3)
         for worker in range(workers)
     ]
-    joined = [
-        {key: np.concatenate([share[k][key] for share in shares]) for key in ("image", "label")}
-        for k in range(3)
-    ]
-    assert_equal(joined, whole)
+    assert_equal([joined([share[k] for share in shares]) for k in range(3)], whole)
 
 
 def test_seeds_and_only_seeds_change_the_data(train):
@@ -184,8 +211,8 @@ def test_an_example_is_augmented_anew_in_every_epoch(train):
 
 
 def test_mixup_blends_with_the_image_before(train):
-    plain = take(train(preprocess=PLAIN), 2)
-    mixed = take(train(preprocess=PLAIN, mixup_p=0.5), 2)
+    plain = take(train(PLAIN), 2)
+    mixed = take(train(PLAIN, mixup_p=0.5), 2)
     weights = []
     for one, two in zip(plain, mixed, strict=True):
         label, partner = one["label"], np.roll(one["label"], 1, axis=0)
@@ -196,7 +223,10 @@ def test_mixup_blends_with_the_image_before(train):
         images = weight * one["image"] + (1 - weight) * np.roll(one["image"], 1, axis=0)
         np.testing.assert_allclose(two["image"], images, atol=1e-3)
     assert weights[0] != weights[1]
-    assert_equal(take(train(preprocess=f"{PLAIN}|mixup(0.5)"), 2), mixed)
+    # The draw of a step is that of the seed and the step alone.
+    np.testing.assert_allclose(weights, MIXUP, rtol=1e-5)
+    assert_equal(take(train(PLAIN, mixup_p=0.5, start_step=1), 1), mixed[1:])
+    assert_equal(take(train(f"{PLAIN}|mixup(0.5)"), 2), mixed)
 
 
 def test_large_hosts_fill_several_batches_at_once(train, monkeypatch):
@@ -206,19 +236,13 @@ def test_large_hosts_fill_several_batches_at_once(train, monkeypatch):
     assert_equal(take(train(mixup_p=0.3), 7), one)
 
 
-def test_num_classes_widens_the_labels(train):
-    assert train(num_classes=21).element_spec["label"].shape == (32, 21)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"batch_size": 30, "num_input_pipelines": 4}, "multiple of num_input_pipelines"),
         ({"num_input_pipelines": 2, "input_pipeline_id": 2}, "input_pipeline_id"),
         ({"on_error": "ignore"}, "one of"),
-        ({"shuffle": "halves"}, "one of full, blocks, sorted"),
-        ({"preprocess": "decode|value_range"}, "add a resize or a crop"),
-        ({"name": "diggits"}, "Unknown data set"),
+        ({"text": "decode|value_range"}, "add a resize or a crop"),
         ({"split": "train[:9999]"}, "beyond the 1438 examples"),
     ],
 )
@@ -231,47 +255,47 @@ def test_arguments_that_do_not_fit_are_explained(train, changes, message):
     ("batch_size", "workers"),
     [(64, 1), (200, 4), (400, 1), long(64, 4), long(200, 1), long(400, 4)],
 )
-def test_evaluation_pads_and_never_drops(digits_dir, batch_size, workers):
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_evaluation_pads_and_never_drops(digits_split, digits_dir, batch_size, workers, on_error):
+    settings = {"batch_size": batch_size, "num_input_pipelines": workers, "on_error": on_error}
     shares = [
-        list(
-            pipeline.eval_dataset(
-                name="digits",
-                split="test[:200]",
-                preprocess=PLAIN,
-                batch_size=batch_size,
-                data_dir=digits_dir,
-                num_input_pipelines=workers,
-                input_pipeline_id=worker,
-            )
-        )
+        evaluate(digits_split("test[:200]"), **settings, input_pipeline_id=worker)
         for worker in range(workers)
     ]
     assert {len(share) for share in shares} == {-(-200 // batch_size)}
-    batches = [
-        {key: np.concatenate([share[k][key] for share in shares]) for key in shares[0][k]}
-        for k in range(len(shares[0]))
-    ]
+    batches = [joined(parts) for parts in zip(*shares, strict=True)]
     assert {len(batch["mask"]) for batch in batches} == {batch_size}
-    masks = np.concatenate([batch["mask"] for batch in batches])
+    found = joined(batches)
+    masks = found["mask"]
     np.testing.assert_array_equal(masks, [1.0] * 200 + [0.0] * (len(masks) - 200))
-    images = np.concatenate([batch["image"] for batch in batches])
-    assert not images[masks == 0].any()
-    stored = load_dataset.load_dataset(
-        "digits", "test[:200]", data_dir=digits_dir, preprocess=PLAIN
-    )
-    expected = [one["image"].numpy() for one in stored]
-    np.testing.assert_array_equal(images[masks == 1], expected)
-
-
-def test_evaluation_refuses_mixup(digits_dir):
-    with pytest.raises(ValueError, match="no mixup in evaluation"):
-        pipeline.eval_dataset(
-            name="digits",
-            split="test",
-            preprocess=f"{PLAIN}|mixup(0.2)",
-            batch_size=8,
-            data_dir=digits_dir,
+    # Blank rows are of zeros altogether.
+    assert not found["image"][200:].any() and not found["label"][200:].any()
+    stored = list(
+        data.load_dataset(
+            "digits", "test[:200]", data_dir=digits_dir, preprocess=PLAIN, one_hot=True
         )
+    )
+    for key in ("image", "label"):
+        np.testing.assert_array_equal(found[key][:200], [one[key].numpy() for one in stored])
+
+
+def test_evaluation_refuses_mixup(digits_split):
+    with pytest.raises(ValueError, match="no mixup in evaluation"):
+        evaluate(digits_split("test"), f"{PLAIN}|mixup(0.2)")
+
+
+def test_a_split_may_be_used_in_any_order(digits_dir):
+    uses = {
+        "counts": lambda split: split.label_counts(),
+        "cache": lambda split: take(helpers.train(split, PLAIN, cache=True), 1),
+        "plain": lambda split: list(pipeline.plain_dataset(split, split.preprocess(PLAIN))),
+        "train": lambda split: take(helpers.train(split, PLAIN), 1),
+        "evaluate": evaluate,
+    }
+    for first in uses.values():
+        split = data.open("digits", "test[:40]", digits_dir)
+        for use in (first, *uses.values()):
+            use(split)
 
 
 def test_images_without_a_real_label_are_masked(tiny, resize_row):
@@ -286,21 +310,17 @@ def test_images_without_a_real_label_are_masked(tiny, resize_row):
         },
     )
     resize_row("imagenet2012_real", {"validation": 4})
-    (batch,) = pipeline.eval_dataset(
-        name="real", split="test", preprocess="decode|resize(4)", batch_size=6, data_dir=data_dir
-    )
+    split = data.open("real", "test", data_dir)
+    (batch,) = evaluate(split, "decode|resize(4)", batch_size=6)
     found = {
         tuple(np.flatnonzero(label)): (mask, np.flatnonzero(original).tolist())
         for label, mask, original in zip(
-            batch["label"].numpy(),
-            batch["mask"].numpy(),
-            batch["original_label"].numpy(),
-            strict=True,
+            *(batch["label"], batch["mask"], batch["original_label"]), strict=True
         )
         if original.any()
     }
     assert found == {(3, 5): (1.0, [7]), (7,): (1.0, [7]), (): (0.0, [7])}
-    assert batch["mask"].numpy().sum() == 2
+    assert batch["mask"].sum() == 2
 
 
 def test_a_pipeline_feeds_a_mirrored_strategy(train):
@@ -315,8 +335,8 @@ def test_three_hundred_million_examples_take_no_table(launch, start_step):
     process = launch("-m", "benchmarks", "first_batch", f"--step={start_step}")
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
-    (row,) = (line for line in output.splitlines() if line.startswith("| full "))
-    examples, step, seconds, gigabytes = map(float, row.split("|")[2:-1])
+    (row,) = (line for line in output.splitlines() if line.startswith("| 300"))
+    examples, step, seconds, gigabytes = map(float, row.split("|")[1:-1])
     assert (examples, step) == (300_000_000, start_step)
     assert seconds < 10
     assert gigabytes < 1

@@ -94,7 +94,9 @@ def test_neighbors_are_read_in_stored_order(numbers, monkeypatch, workers, split
         pairs = list(runs.as_numpy_iterator())
         assert [first + k for first, count in pairs for k in range(count)] == indices
         streamed = list(found.reader.stream(runs).as_numpy_iterator())
-        assert streamed == [found.reader.record(tf.constant(index)).numpy() for index in indices]
+        assert streamed == [
+            found.reader.record(tf.constant(index, tf.int64)).numpy() for index in indices
+        ]
 
 
 def test_evaluation_reads_no_record_alone(digits_split):

@@ -48,7 +48,7 @@ def take_the_tour(launch, data_dir, tmp_path):
 def weights(workdir):
     import keras
 
-    from training.io.model_source import load_model
+    from training.evaluators.model_source import load_model
 
     model = load_model(workdir).model
     return {weight.path: keras.ops.convert_to_numpy(weight) for weight in model.weights}

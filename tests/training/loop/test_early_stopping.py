@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from training.loop import trainer
-from training.loop.early_stopping import BestEvaluation
+from training.loop.stopping import BestEvaluation
 
 
 def test_evaluations_are_counted_since_the_best():

@@ -4,8 +4,9 @@ import pytest
 
 from training import config_keys
 from training.errors import UsageError
-from training.io.folder_lock import FolderLock
+from training.io.locks import lock
 from training.loop import job, trainer
+from training.loop.run_directory import RunDirectory
 
 
 class Engine:
@@ -59,14 +60,12 @@ def test_directory_that_cannot_be_written_is_refused_by_all(tmp_path):
     folder = tmp_path / "run"
     folder.touch()
     with pytest.raises(UsageError, match=r"is a file\. Name a directory"):
-        job.take(Engine(lambda text: ""), FolderLock(folder))
+        job.acquire(Engine(lambda text: ""), RunDirectory(folder, None))
 
 
 def test_one_run_at_a_time(tiny, tmp_path):
     config = tiny(total_steps=8, eval_split="")
-    with FolderLock(tmp_path) as lock:
-        lock.take()
-        with pytest.raises(UsageError, match="is in use by process"):
-            trainer.train(config, tmp_path)
+    with lock(tmp_path), pytest.raises(UsageError, match="is in use by process"):
+        trainer.train(config, tmp_path)
     assert trainer.train(config, tmp_path)["step"] == 8
     assert not (tmp_path / ".lock").exists()

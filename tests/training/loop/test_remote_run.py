@@ -7,8 +7,8 @@ import pytest
 from etils import epath
 
 from training.errors import Interrupted, TrainingError, UsageError
-from training.io.folder_copy import fetched
-from training.loop import trainer, workplace
+from training.io.stores import fetched
+from training.loop import job, trainer
 from training.loop.run_directory import RunDirectory
 
 OPTIONS = {"total_steps": 60, "checkpoint_every_steps": 20}
@@ -85,8 +85,6 @@ def test_a_store_that_dies_leaves_the_last_state(
 
 
 def test_parts_of_several_processes_need_a_folder(ram):
-    from training.loop import job
-
     class Engine:
         writes_in_parts = True
 
@@ -94,5 +92,5 @@ def test_parts_of_several_processes_need_a_folder(ram):
             return [text, text]
 
     with pytest.raises(UsageError, match="Mount it, as with gcsfuse"):
-        job.check_place(Engine(), workplace.workplace(ram()).address)
-    job.check_place(Engine(), "/shared/run")
+        job.check_shared(Engine(), RunDirectory(ram(), None).address)
+    job.check_shared(Engine(), "/shared/run")

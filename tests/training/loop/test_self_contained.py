@@ -9,8 +9,8 @@ from PIL import Image
 
 from export.__main__ import main as export_main
 from training.commands import predict, report
-from training.io.exported_texts import labels_of
-from training.io.model_source import load_model
+from training.evaluators.exported_files import labels_of
+from training.evaluators.model_source import load_model
 from training.loop import trainer
 
 NAMES = ["crow", "great tit", "finch of the far north"]

@@ -2,7 +2,7 @@
 
     in_bucket.py FOLDER DEATH MODULE ARGUMENT… [+ MODULE ARGUMENT…]
 
-The process is killed at the publication of a run of that number; 0 lets it live.
+The process is killed at the upload of a run of that number; 0 lets it live.
 """
 
 import importlib
@@ -15,31 +15,31 @@ import sys
 import pytest
 
 from tests.ram_store import register
-from training.io import remote_files
-from training.io.local_path import any_path
-from training.loop.workplace import RemoteWorkplace
+from training.io import stores
+from training.io.paths import any_path
+from training.loop.run_directory import RunDirectory
 
 
 def keep(folder):
     """Writes what is in the bucket to a new folder in place of `folder`."""
     shutil.rmtree(folder, ignore_errors=True)
     bucket = any_path("ram://bucket")
-    for name in remote_files.files_below(bucket):
-        remote_files.fetch(bucket / name, folder / name)
+    for name in stores.files_below(bucket):
+        stores.fetch(bucket / name, folder / name)
 
 
 def die_at(number, folder):
-    publish, calls = RemoteWorkplace.publish, []
+    upload, calls = RunDirectory.upload, []
 
     def counted(self, wait=True):
         calls.append(wait)
         if len(calls) == number:
-            self.settle()
+            self.wait()
             keep(folder)
             os.kill(os.getpid(), signal.SIGKILL)
-        publish(self, wait)
+        upload(self, wait)
 
-    RemoteWorkplace.publish = counted
+    RunDirectory.upload = counted
 
 
 def main(folder, death, *words):
@@ -47,7 +47,7 @@ def main(folder, death, *words):
     register(pytest.MonkeyPatch())
     for file in folder.rglob("*"):
         if file.is_file():
-            remote_files.send(file, any_path("ram://bucket") / file.relative_to(folder).as_posix())
+            stores.send(file, any_path("ram://bucket") / file.relative_to(folder).as_posix())
     if int(death):
         die_at(int(death), folder)
     commands = [[]]

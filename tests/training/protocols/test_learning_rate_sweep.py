@@ -12,7 +12,7 @@ from training.configs import finetune
 from training.data import pipeline
 from training.errors import TrainingError
 from training.evaluators import classification
-from training.io.atomic import whole_file
+from training.io.atomic import atomic_file
 from training.protocols import learning_rate_sweep as sweep
 from training.protocols.run_result import RunResult
 from training.protocols.sweep_report import sweep_table, write_sweep
@@ -163,7 +163,7 @@ def test_further_test_sets_are_scored_with_the_same_weights(monkeypatch, tmp_pat
     assert stored["count"] == 359
 
     bucket = epath.Path(ram())
-    with whole_file(bucket / "test" / "seed_4" / "model.keras") as file:
+    with atomic_file(bucket / "test" / "seed_4" / "model.keras") as file:
         model.save(file)
     assert sweep.score_further_test_sets(config, bucket, [4]) == accuracies
     assert (bucket / "test" / "seed_4" / "digits.json").exists()

@@ -42,7 +42,7 @@ class Operation:
     """
 
     name: str
-    apply: Callable[..., Any]
+    apply: Any
     stage: str = "image"
 
     @property

@@ -47,7 +47,12 @@ def read_newer(
         TrainingError: if there are states, none can be read, and JAX has none.
     """
     # Not above, as it brings TensorFlow.
-    from training.io.tensorflow_values import list_paths, read_values, set_aside, state_paths
+    from training.engines.tensorflow.checkpoint_files import (
+        list_paths,
+        read_values,
+        set_aside,
+        state_paths,
+    )
 
     paths, damaged, found = state_paths(directory), [], None
     while paths and (step is None or _step_of(paths[-1]) > step) and not found:

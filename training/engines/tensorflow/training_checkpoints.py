@@ -13,9 +13,14 @@ import numpy as np
 import tensorflow as tf
 
 from training.engines.base import Numbers, last_good
+from training.engines.tensorflow.checkpoint_files import (
+    list_paths,
+    read_values,
+    set_aside,
+    state_paths,
+)
 from training.errors import TrainingError, first_line
-from training.io.pattern_free import pattern_free
-from training.io.tensorflow_values import list_paths, read_values, set_aside, state_paths
+from training.io.paths import glob_safe
 
 logger = logging.getLogger("training")
 
@@ -55,7 +60,7 @@ class Checkpoints:
         writes: bool = True,
     ):
         self.directory = os.path.abspath(directory)
-        self._folder = pattern_free(self.directory)
+        self._folder = glob_safe(self.directory)
         self.writes = writes
         self.saved_step: int | None = None
         self.numbers: dict[str, np.ndarray] | None = None

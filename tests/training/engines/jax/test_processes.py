@@ -9,7 +9,7 @@ import time
 import pytest
 
 from training import config_keys
-from training.io.folder_lock import FolderLock
+from training.io.locks import lock
 
 processes = pytest.importorskip(
     "training.engines.jax.processes", reason="make test-jax installs it"
@@ -90,8 +90,7 @@ def test_processes_that_were_started_differently(start, finish, tmp_path):
 
 @pytest.mark.long
 def test_directory_of_a_run_that_goes_on(start, finish, tmp_path):
-    with FolderLock(tmp_path) as lock:
-        lock.take()
+    with lock(tmp_path):
         messages = [finish(process, status=2) for process in start(tmp_path)]
     assert messages[0] == messages[1]
     assert messages[0].startswith(f"error: {tmp_path} is in use by process {os.getpid()} on ")

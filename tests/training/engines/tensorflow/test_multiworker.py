@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from training.io.folder_lock import FolderLock
+from training.io.locks import lock
 
 pytestmark = pytest.mark.long
 
@@ -87,8 +87,7 @@ def test_workers_that_were_started_differently(start, tmp_path):
 
 
 def test_directory_of_a_run_that_goes_on(start, tmp_path):
-    with FolderLock(tmp_path) as lock:
-        lock.take()
+    with lock(tmp_path):
         (status, message), other = finish(start(tmp_path))
     assert (status, message) == other
     assert status == 2

@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 
 from training.engines.jax import tensorflow_states
+from training.engines.tensorflow.checkpoint_files import state_paths
 from training.engines.tensorflow.training_checkpoints import Checkpoints
 from training.errors import TrainingError
-from training.io.tensorflow_values import state_paths
 
 
 def state_of(value):

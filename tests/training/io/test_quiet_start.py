@@ -1,3 +1,5 @@
+"""Starting is quiet and quick, and afterwards everything is as ever."""
+
 import gc
 import subprocess
 import sys
@@ -5,11 +7,11 @@ import types
 
 import pytest
 
-from training.io.quick_imports import quick_imports
+from training.io.quiet_start import quick_imports
 
 START = """
 import gc, sys
-from training.io.quiet_tensorflow import import_tensorflow
+from training.io.quiet_start import import_tensorflow
 import_tensorflow()
 from training.data import random_access
 from training.loop import trainer
@@ -18,12 +20,32 @@ print(sorted({"jax", "matplotlib", "sklearn"} & set(sys.modules)))
 import keras, matplotlib.pyplot, sklearn.metrics
 print(gc.isenabled(), gc.get_freeze_count() > 100_000)
 """
+CHATTER = """
+from training.io.quiet_start import quiet_start
+import os, sys
+with quiet_start():
+    os.write(2, b"I0000 00:00:1 port.cc:153] oneDNN custom operations are on.\\n")
+    os.write(2, b"a real problem\\n")
+    exec(sys.argv[1])
+os.write(2, b"afterwards\\n")
+"""
+
+
+def run(script, argument):
+    command = [sys.executable, "-c", script, argument]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_drops_chatter_and_keeps_the_rest():
+    assert run(CHATTER, "pass").stderr == "a real problem\nafterwards\n"
+    failed = run(CHATTER, "raise ImportError('missing library')")
+    assert failed.returncode == 1
+    assert failed.stderr.startswith("a real problem\nTraceback")
+    assert "missing library" in failed.stderr
 
 
 def test_a_command_starts_without_what_it_may_need_later(data_dir):
-    result = subprocess.run(
-        [sys.executable, "-c", START, str(data_dir)], capture_output=True, text=True
-    )
+    result = run(START, data_dir)
     assert result.stdout == "[]\nTrue True\n", result.stderr
 
 
@@ -34,22 +56,15 @@ def without_keras(monkeypatch):
     gc.unfreeze()
 
 
-def test_packages_are_found_again(monkeypatch, without_keras):
+def test_packages_are_found_again_also_after_an_error(monkeypatch, without_keras):
     monkeypatch.delitem(sys.modules, "sklearn", raising=False)
-    with quick_imports():
+    finders = list(sys.meta_path)
+    with pytest.raises(ModuleNotFoundError, match="sklearn"), quick_imports():
         assert not gc.isenabled()
-        with pytest.raises(ModuleNotFoundError, match="sklearn"):
-            import sklearn
+        import sklearn
     import sklearn
 
-    assert sklearn.__file__ and gc.isenabled()
-
-
-def test_an_error_passes_through(without_keras):
-    finders = list(sys.meta_path)
-    with pytest.raises(ImportError, match="broken"), quick_imports():
-        raise ImportError("broken")
-    assert sys.meta_path == finders and gc.isenabled()
+    assert sklearn.__file__ and gc.isenabled() and sys.meta_path == finders
 
 
 def test_kerass_backend_finds_jax(monkeypatch, without_keras):

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from training.errors import first_line
-from training.io.pattern_free import pattern_free
+from training.io.paths import glob_safe
 
 _INDEX = re.compile(r"checkpoint-(\d+)\.index")
 
@@ -17,7 +17,7 @@ _INDEX = re.compile(r"checkpoint-(\d+)\.index")
 def listed_paths(directory: str | os.PathLike) -> list[str]:
     """Returns the paths in the file `checkpoint` of a folder; none if it is missing or damaged."""
     try:
-        state = tf.train.get_checkpoint_state(pattern_free(os.path.abspath(directory)))
+        state = tf.train.get_checkpoint_state(glob_safe(os.path.abspath(directory)))
     except ValueError:
         return []
     return list(state.all_model_checkpoint_paths) if state else []
@@ -32,7 +32,7 @@ def state_paths(directory: str | os.PathLike) -> list[str]:
     listed = listed_paths(directory)
     if listed:
         return listed
-    folder = pattern_free(os.path.abspath(directory))
+    folder = glob_safe(os.path.abspath(directory))
     names = os.listdir(folder) if os.path.isdir(folder) else []
     steps = sorted(int(index[1]) for index in map(_INDEX.fullmatch, names) if index)
     return [os.path.join(folder, f"checkpoint-{step}") for step in steps]
@@ -48,7 +48,7 @@ def list_paths(directory: str | os.PathLike, paths: Sequence[str]) -> None:
     # Without folders, so that the run can be moved.
     names = [os.path.basename(path) for path in paths]
     tf.compat.v1.train.update_checkpoint_state(
-        pattern_free(os.path.abspath(directory)),
+        glob_safe(os.path.abspath(directory)),
         names[-1],
         all_model_checkpoint_paths=names,
         # Of any time: states without one would be kept for ever.

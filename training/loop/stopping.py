@@ -1,8 +1,40 @@
-"""Which evaluation of a run is the best so far, and when none better is to be expected."""
+"""When a run stops before its last step: on request, or once its evaluations get no better."""
 
+import signal
+import threading
 from collections.abc import Mapping
 
 import numpy as np
+
+
+class StopRequest:
+    """A context that notes SIGTERM, of a scheduler, and the first SIGINT, of a keyboard.
+
+    A second SIGINT interrupts as usual.
+
+    Attributes:
+        received: whether a signal has come.
+    """
+
+    def __init__(self):
+        self.received = False
+        self._before = {}
+
+    def __enter__(self):
+        # Python allows handlers in its main thread only.
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *exception):
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number, frame):
+        self.received = True
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, self._before[signal.SIGINT])
 
 
 class BestEvaluation:
@@ -34,11 +66,10 @@ class BestEvaluation:
         if self.metric not in values:
             return False
         score = self._sign * values[self.metric]
-        better = score > numbers["best"]
+        better = bool(score > numbers["best"])
+        numbers["best"] = np.array(score) if better else numbers["best"]
         numbers["stale"] = np.array(0.0 if better else numbers["stale"] + 1.0)
-        if better:
-            numbers["best"] = np.array(score)
-        return bool(better)
+        return better
 
     def is_over(self, numbers: Mapping[str, np.ndarray]) -> bool:
         """Whether the run is to end before its last step."""

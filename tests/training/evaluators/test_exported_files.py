@@ -4,18 +4,13 @@ import json
 
 import pytest
 
-from training.io.exported_texts import interface_of, labels_of
+from training.evaluators.exported_files import interface_of, labels_of
 
 
 @pytest.fixture
-def module(tmp_path):
+def assets(tmp_path):
     (tmp_path / "assets").mkdir()
-    return tmp_path
-
-
-def test_nothing_known(module):
-    assert labels_of(module) is None
-    assert interface_of(module) == {}
+    return tmp_path / "assets"
 
 
 @pytest.mark.parametrize(
@@ -28,20 +23,18 @@ def test_nothing_known(module):
         (b'{"activation": ["softmax"]}', r"its activation is \['softmax'\]"),
     ],
 )
-def test_damaged_interfaces(content, reason, module):
-    (module / "assets" / "interface.json").write_bytes(content)
+def test_damaged_interfaces(content, reason, assets):
+    (assets / "interface.json").write_bytes(content)
     with pytest.raises(ValueError, match=f"damaged: .*{reason}.*Export the model again"):
-        interface_of(module)
+        interface_of(assets.parent)
 
 
 @pytest.mark.parametrize("activation", ["softmax", "sigmoid", None])
-def test_what_export_writes(activation, module):
+def test_what_export_writes(activation, assets):
+    assert labels_of(assets.parent) is None and interface_of(assets.parent) == {}
     written = {"preprocessing": "decode|resize(8)", "activation": activation}
-    (module / "assets" / "interface.json").write_text(json.dumps(written))
-    assert interface_of(module) == written
-
-
-def test_labels_that_are_no_text(module):
-    (module / "assets" / "labels.txt").write_bytes(b"crow\n\xe9\n")
+    (assets / "interface.json").write_text(json.dumps(written))
+    assert interface_of(assets.parent) == written
+    (assets / "labels.txt").write_bytes(b"crow\n\xe9\n")
     with pytest.raises(ValueError, match=r"Expected a text in UTF-8. Received: .*labels\.txt"):
-        labels_of(module)
+        labels_of(assets.parent)

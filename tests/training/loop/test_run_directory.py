@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from training.loop.tensorboard_events import drop_after
+from training.loop.run_directory import drop_events_after
 
 
 def write(folder, steps):
@@ -23,11 +23,13 @@ def steps_of(folder):
 
 
 def test_events_after_the_step_are_dropped(tmp_path):
+    drop_events_after(tmp_path / "tensorboard", 0)
+    assert not (tmp_path / "tensorboard").exists()
     write(tmp_path, [10, 20, 30, 40])
-    drop_after(tmp_path, 20)
+    drop_events_after(tmp_path, 20)
     assert steps_of(tmp_path) == [10, 20]
     write(tmp_path, [30, 40, 50])
-    drop_after(tmp_path, 40)
+    drop_events_after(tmp_path, 40)
     assert steps_of(tmp_path) == [10, 20, 30, 40]
 
 
@@ -35,17 +37,11 @@ def test_half_an_event_goes_and_whole_files_stay_as_they_are(tmp_path):
     write(tmp_path, [10, 20])
     (file,) = tmp_path.iterdir()
     content = file.read_bytes()
-    drop_after(tmp_path, 20)
-    assert file.read_bytes() == content
-    file.write_bytes(content + content[-30:-7])
-    drop_after(tmp_path, 20)
-    assert file.read_bytes() == content
+    for left in (content, content + content[-30:-7]):
+        file.write_bytes(left)
+        drop_events_after(tmp_path, 20)
+        assert file.read_bytes() == content
     file.write_bytes(content[:-5])
-    drop_after(tmp_path, 20)
+    drop_events_after(tmp_path, 20)
     assert steps_of(tmp_path) == [10]
     assert list(tmp_path.iterdir()) == [file]
-
-
-def test_a_folder_that_is_not_there(tmp_path):
-    drop_after(tmp_path / "tensorboard", 0)
-    assert not (tmp_path / "tensorboard").exists()

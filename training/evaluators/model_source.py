@@ -9,25 +9,17 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from training.io.local_path import any_path
-from training.io.read_path import read_path
-from training.io.run_config import read_run_config
+from training import config_keys
+from training.io.paths import any_path, read_path
 
 if typing.TYPE_CHECKING:
     import keras
 
 # Of the models of this package and of Google's checkpoints.
 KERAS_RANGE = (-1.0, 1.0)
-# What Keras adds to the arguments of a saved model.
-_KERAS_KEYS = (
-    "name",
-    "trainable",
-    "trainable_layers",
-    "quantized_layers",
-    "dtype",
-    "class_names",
-    "preprocessing",
-)
+# Keras adds these to the arguments of a saved model.
+_KERAS_KEYS = {"name", "trainable", "trainable_layers", "quantized_layers", "dtype"}
+_KERAS_KEYS |= {"class_names", "preprocessing"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,23 +114,50 @@ def load_model(
     return SourceModel(str(source), _load_keras(file), run)
 
 
+def read_run_config(file: str | os.PathLike) -> dict[str, Any]:
+    """Returns the `config.json` of a run as nested dicts; keys of other versions stay in it.
+
+    Raises:
+        ValueError: if it is not JSON, or a key has a value of the wrong type.
+        OSError: if it cannot be read.
+    """
+    try:
+        config = json.loads(any_path(file).read_text(encoding="utf-8"))
+        wrong = config_keys.wrong_type(config)
+    except (ValueError, RecursionError) as error:
+        wrong = str(error)
+    if wrong:
+        raise ValueError(
+            f"Expected the config of a run. {file} is damaged: {wrong}. Restore it, or use another "
+            "directory."
+        )
+    return config
+
+
 def _load_keras(file: pathlib.Path) -> "keras.Model":
     import keras
 
     if not zipfile.is_zipfile(file):
-        raise ValueError(
-            f"Expected a .keras file, which is a zip archive. {file} is damaged or of another "
-            "kind. Save the model again, with model.save()."
-        )
+        raise _not_keras(file, "it is no zip archive")
     try:
         return keras.saving.load_model(file, compile=False, safe_mode=True)
     except Exception as error:
         # A damaged archive fails in many ways, depending on which byte it is.
         raise ValueError(
-            f"{file} cannot be loaded as a Keras model: {type(error).__name__}: "
-            f"{' '.join(str(error).split())[:500]}. It is damaged, needs classes of another "
-            "package, or holds code, which is not run."
+            f"{file} cannot be loaded as a Keras model: {_in_a_line(error)}. It is damaged, needs "
+            "classes of another package, or holds code, which is not run."
         ) from error
+
+
+def _in_a_line(error):
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
+
+
+def _not_keras(file, reason):
+    return ValueError(
+        "Expected a .keras file, which is a zip archive with a config.json. "
+        f"{file} is damaged or of another kind ({reason}). Save the model again, with model.save()."
+    )
 
 
 def is_hub_module(source: str | os.PathLike) -> bool:
@@ -159,8 +178,8 @@ def load_hub_module(directory: str | os.PathLike) -> Callable:
     except Exception as error:
         # Damage shows as any of a dozen errors, depending on which file has it.
         raise ValueError(
-            f"{directory} cannot be loaded as a TF-Hub module: {type(error).__name__}: "
-            f"{' '.join(str(error).split())[:500]}. Export the model again."
+            f"{directory} cannot be loaded as a TF-Hub module: {_in_a_line(error)}. Export the "
+            "model again."
         ) from error
     if not callable(module):
         raise ValueError(
@@ -189,30 +208,19 @@ def _saved_arguments(path: pathlib.Path) -> dict[str, Any] | None:
         return read_run_config(path / "config.json")["model"]
     if path.suffix != ".keras" or not path.is_file():
         return None
-    saved = _saved_config(path)
+    try:
+        with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
+            saved = json.loads(archive.read("config.json"))
+        arguments = {k: v for k, v in saved["config"].items() if k not in _KERAS_KEYS}
+    except Exception as error:
+        # A damaged archive fails in many ways, depending on which byte it is.
+        raise _not_keras(path, f"{type(error).__name__}: {error}") from error
     if saved.get("registered_name") != "keras_vit>VisionTransformer":
         raise ValueError(
             f"Expected a saved keras_vit.VisionTransformer. Received: {path}, "
             f"a {saved.get('registered_name') or saved.get('class_name')}."
         )
-    return {key: value for key, value in saved["config"].items() if key not in _KERAS_KEYS}
-
-
-def _saved_config(file: pathlib.Path) -> dict[str, Any]:
-    """Returns the `config.json` in a `.keras` file."""
-    try:
-        with file.open("rb") as stream, zipfile.ZipFile(stream) as archive:
-            saved = json.loads(archive.read("config.json"))
-        if isinstance(saved["config"], dict):
-            return saved
-        error: Exception = TypeError("its config is no object")
-    except Exception as damage:
-        # A damaged archive fails in many ways, depending on which byte it is.
-        error = damage
-    raise ValueError(
-        f"Expected a .keras file, which is a zip archive with a config.json. {file} is damaged or "
-        f"of another kind ({type(error).__name__}: {error}). Save the model again."
-    ) from error
+    return arguments
 
 
 def image_size_of(shape: Sequence[int | None]) -> tuple[int, int]:

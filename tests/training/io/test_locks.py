@@ -1,0 +1,130 @@
+"""A folder has one owner at a time, and none once that is gone."""
+
+import concurrent.futures
+import errno
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from etils import epath
+
+from training.errors import UsageError
+from training.io import locks
+from training.io.locks import lock
+
+_HOLD = """
+import sys, time
+from training.io.locks import lock
+with lock(sys.argv[1]):
+    print("acquired", flush=True)
+    time.sleep(1000)
+"""
+
+
+@pytest.fixture(params=["disk", "store"])
+def folder(request, tmp_path, ram, monkeypatch):
+    monkeypatch.setattr(locks, "BEAT", 0.05)
+    monkeypatch.setattr(locks, "PATIENCE", 3.0)
+    return tmp_path / "run" if request.param == "disk" else epath.Path(ram()) / "run"
+
+
+def test_the_second_is_refused_and_the_next_is_not(folder):
+    with lock(folder):
+        with pytest.raises(UsageError, match=rf"in use by process {os.getpid()} on .*Wait until"):
+            lock(folder).__enter__()
+        assert (folder / ".lock").exists()
+    assert not (folder / ".lock").exists()
+    with lock(folder):
+        assert f"process {os.getpid()} " in (folder / ".lock").read_text()
+
+
+def test_a_process_keeps_others_out_until_it_is_killed(launch, tmp_path):
+    process = launch("-c", _HOLD, tmp_path)
+    assert process.stdout.readline() == "acquired\n"
+    with pytest.raises(UsageError, match=f"in use by process {process.pid} on "), lock(tmp_path):
+        pass
+    process.kill()
+    process.wait()
+    assert f"process {process.pid} " in (tmp_path / ".lock").read_text()
+    with lock(tmp_path):
+        assert f"process {os.getpid()} " in (tmp_path / ".lock").read_text()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_leaves_nothing_behind_but_what_was_written(tmp_path):
+    for name in ("new/deep", "kept"):
+        with lock(tmp_path / name):
+            if name == "kept":
+                (tmp_path / name / "file").touch()
+    assert [path.name for path in tmp_path.rglob("*")] == ["kept", "file"]
+    for name in ("kept/file", "kept/file/run"):
+        with (
+            pytest.raises(UsageError, match=r"is a file\. Name a directory"),
+            lock(tmp_path / name),
+        ):
+            pass
+
+
+def test_without_locks(tmp_path, monkeypatch, caplog):
+    def flock(file, operation):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with lock(tmp_path):
+        pass
+    assert "without locks (Function not implemented)" in caplog.text
+    # Windows has no such locks, and removes no open file.
+    unlink = pathlib.Path.unlink
+
+    def unlink_closed(path):
+        opened = {os.path.realpath(each) for each in pathlib.Path("/proc/self/fd").iterdir()}
+        assert str(path.resolve()) not in opened
+        unlink(path)
+
+    monkeypatch.setattr(locks, "fcntl", None)
+    monkeypatch.setattr(pathlib.Path, "unlink", unlink_closed)
+    with lock(tmp_path), lock(tmp_path / "other"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_threads_are_never_together(tmp_path):
+    inside, most = [], []
+
+    def work():
+        for _ in range(200):
+            try:
+                with lock(tmp_path / "run"):
+                    inside.append(1)
+                    most.append(len(inside))
+                    inside.pop()
+            except UsageError:
+                pass
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(work) for _ in range(4)]:
+            done.result()
+    assert max(most) == 1
+
+
+ELSEWHERE = {"owner": "x", "host": "elsewhere", "process": 1}
+HERE = {"owner": "x", "host": locks.socket.gethostname(), "process": "ENDED"}
+
+
+@pytest.mark.parametrize(
+    "content, patience",
+    [(json.dumps(ELSEWHERE), 0.2), ('{"own', 0.2), (json.dumps(HERE), 1e9)],
+    ids=["silent elsewhere", "half written", "ended here"],
+)
+def test_a_dead_owner_in_a_store_keeps_nobody_out(content, patience, ram, monkeypatch):
+    command = [sys.executable, "-c", "import os; print(os.getpid())"]
+    ended = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    monkeypatch.setattr(locks, "PATIENCE", patience)
+    folder = epath.Path(ram()) / "run"
+    folder.mkdir(parents=True)
+    (folder / ".lock").write_text(content.replace('"ENDED"', ended))
+    with lock(folder):
+        assert f"process {os.getpid()} " in (folder / ".lock").read_text()

@@ -1,0 +1,192 @@
+"""Files in a store that is slow to answer, fails, and keeps half of what it was given."""
+
+import contextlib
+import logging
+import pathlib
+import re
+import shutil
+import tempfile
+
+import pytest
+import tensorflow as tf
+from etils import epath
+
+from training.errors import TrainingError, UsageError
+from training.io import stores
+from training.io.atomic import write_text
+from training.io.stores import FolderCopy
+
+HOLD = """
+import sys, time
+from training.io.paths import any_path, glob_safe
+from training.io.stores import FolderCopy
+copy = FolderCopy(any_path("gs://bucket/run"))
+(copy.path / "half").write_text("half")
+print(f"holds {copy.path} and {glob_safe(sys.argv[1] + '/[1]')}", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def address(ram):
+    return epath.Path(ram()) / "run"
+
+
+@pytest.fixture
+def copy(address):
+    with contextlib.closing(FolderCopy(address)) as made:
+        yield made
+
+
+def contents(address):
+    return {name: (address / name).read_text() for name in stores.files_below(address)}
+
+
+def write(copy, **texts):
+    for name, text in texts.items():
+        write_text(copy.path / name.replace("__", "/"), text)
+
+
+def test_a_folder_comes_back_as_it_was_sent(copy, address):
+    write(copy, a="1", checkpoints__checkpoint="2", checkpoints__b="3")
+    write_text(copy.path / ".lock", "not sent")
+    copy.upload()
+    assert contents(address) == {"a": "1", "checkpoints/b": "3", "checkpoints/checkpoint": "2"}
+    (copy.path / "a").unlink()
+    write(copy, checkpoints__b="changed")
+    copy.upload()
+    with stores.fetched(address) as again:
+        found = {path.name: path.read_text() for path in again.rglob("*") if path.is_file()}
+    assert found == {"b": "changed", "checkpoint": "2"}
+    with stores.synchronized(address, skip=("checkpoints/",)) as again:
+        assert list(again.iterdir()) == []
+        (again / "c").write_text("4")
+    assert contents(address) == {
+        "c": "4",
+        "checkpoints/b": "changed",
+        "checkpoints/checkpoint": "2",
+    }
+    stores.remove(address / "checkpoints")
+    for _ in range(2):
+        stores.remove(address / "c")
+    assert contents(address) == {}
+
+
+def test_what_names_others_is_sent_last_and_nothing_twice(copy, failing_store):
+    write(copy, checkpoint="list", data="1", zeros="0", step__files="x")
+    (copy.path / "step" / "files").rename(copy.path / "step" / "files.json")
+    copy.upload()
+    assert sorted(failing_store.names[:2]) == ["data", "zeros"]
+    assert sorted(failing_store.names[2:]) == ["checkpoint", "files.json"]
+    copy.upload()
+    assert len(failing_store.names) == 4
+
+
+def test_every_third_call_fails_and_all_arrives(copy, address, failing_store, caplog):
+    failing_store.fails = lambda number: number % 3 == 0
+    write(copy, **{f"file{number}": str(number) * 100 for number in range(20)})
+    with caplog.at_level(logging.WARNING, "training"):
+        copy.upload()
+    assert contents(address) == {f"file{number}": str(number) * 100 for number in range(20)}
+    assert "cannot be written: [Errno 104] Connection reset by peer. Trying again" in caplog.text
+
+
+def test_half_a_file_is_noticed(copy, address, failing_store):
+    failing_store.fails, failing_store.silent = (lambda number: number < 3), True
+    write(copy, data="0123456789")
+    copy.upload()
+    assert contents(address) == {"data": "0123456789"}
+    assert failing_store.names == ["data"] * 3
+
+    failing_store.fails = lambda number: True
+    with pytest.raises(TrainingError, match="5 attempts: it has 5 bytes of 10"):
+        write_text(address / "text", "9876543210")
+
+
+def test_a_dead_store_leaves_the_state_before_and_the_copy_here(copy, address, failing_store):
+    write(copy, data1="whole", checkpoint="data1")
+    copy.upload()
+    failing_store.fails = lambda number: True
+    (copy.path / "data1").unlink()
+    write(copy, data2="newer", checkpoint="data2")
+    with pytest.raises(TrainingError) as caught:
+        copy.upload()
+    message = rf"{address}/data2 cannot be written in 5 attempts: \[Errno 104].* Run the same "
+    message += r"command again when the store answers\. This machine's copy is kept in (.*)\."
+    kept = pathlib.Path(re.fullmatch(message, str(caught.value))[1])
+    copy.close()
+    with contextlib.closing(FolderCopy(address)):
+        assert (kept / "run" / "data2").read_text() == "newer"
+    found = contents(address)
+    assert (found["checkpoint"], found["data1"]) == ("data1", "whole")
+    shutil.rmtree(kept)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        tf.errors.PermissionDeniedError(None, None, "403 Forbidden"),
+        tf.errors.NotFoundError(
+            None, None, 'response code 404 with body \'{\n "error": {\n No bucket'
+        ),
+        PermissionError(13, "Permission denied"),
+    ],
+)
+def test_a_store_that_refuses_is_asked_once(copy, address, failing_store, monkeypatch, error):
+    asked = []
+
+    def refuse(path, mode):
+        asked.append(path)
+        raise error
+
+    write(copy, data="1")
+    monkeypatch.setattr(failing_store, "open", refuse, raising=False)
+    with pytest.raises(UsageError) as caught:
+        copy.upload()
+    assert re.fullmatch(
+        rf"{address}/data cannot be .* (403|No bucket|.*denied).* Check the name.*",
+        str(caught.value),
+    )
+    assert len(asked) == 1
+
+
+def test_a_file_system_that_is_not_installed_is_named():
+    expected = r"^s3://bucket/run cannot be read: .*s3:// with tensorflow-io\. Install it, or mount"
+    with pytest.raises(UsageError, match=expected):
+        stores.files_below(epath.Path("s3://bucket/run"))
+
+
+def test_files_and_folders_are_sent_and_fetched(ram):
+    address = epath.Path(ram())
+    with stores.sent(address / "page.html") as file, stores.sent(address / "module") as folder:
+        file.write_text("page")
+        folder.mkdir()
+        (folder / "saved_model.pb").write_text("graph")
+    assert contents(address) == {"page.html": "page", "module/saved_model.pb": "graph"}
+    with (
+        stores.fetched(address / "module") as folder,
+        stores.fetched(address / "page.html") as file,
+    ):
+        assert (folder / "saved_model.pb").read_text() == "graph"
+        assert file.read_text() == "page"
+    assert not file.exists() and not folder.exists()
+    expected = pytest.raises(UsageError, match=r"none\.html cannot be read")
+    with expected, stores.fetched(address / "none.html"):
+        pass
+
+
+def test_the_next_copy_removes_a_killed_process_s(launch, tmp_path, monkeypatch, address):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    processes = [launch("-c", HOLD, tmp_path, environment={"TMPDIR": str(tmp_path)}) for _ in "ab"]
+    held = []
+    for process in processes:
+        line = next(line for line in process.stdout if line.startswith("holds "))
+        paths = map(pathlib.Path, line.strip().removeprefix("holds ").split(" and "))
+        held.append({path.parent for path in paths})
+        assert all(path.parent == tmp_path for path in held[-1])
+    processes[0].kill()
+    processes[0].wait()
+    assert held[0] | held[1] <= set(tmp_path.iterdir())
+    with contextlib.closing(FolderCopy(address)) as own:
+        assert set(tmp_path.iterdir()) == {own.path.parent, *held[1]}
+    assert set(tmp_path.iterdir()) == held[1] and processes[1].poll() is None

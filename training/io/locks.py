@@ -1,0 +1,190 @@
+"""One lock of a folder, of this machine or of a store, to keep two runs out of it."""
+
+import contextlib
+import errno
+import json
+import logging
+import os
+import pathlib
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+from training.errors import TrainingError, UsageError
+from training.io import stores
+from training.io.paths import any_path, is_remote, read_path
+
+if TYPE_CHECKING:
+    from etils import epath
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None  # type: ignore[assignment]
+
+logger = logging.getLogger("training")
+
+# The owner of a remote lock writes it so often, in seconds, and counts as dead after so long a
+# silence.
+BEAT = 15.0
+PATIENCE = 60.0
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+
+
+def lock(folder: "str | os.PathLike | epath.Path") -> contextlib.AbstractContextManager[None]:
+    """Returns a context that acquires a folder for this process, and releases it at its end.
+
+    On this machine the kernel holds the lock of the file `.lock` and drops it with the process. In
+    a store the owner writes that file anew every `BEAT` seconds; two that start within the same
+    moment may both acquire it, for buckets have no locks. A killed process's lock is acquired like
+    a new one, in a store after up to `PATIENCE` seconds. A lock binds only those that ask for it,
+    and nobody on Windows or a file system without locks.
+
+    Args:
+        folder: made if it does not exist, and removed at the end if it was and is empty.
+
+    Raises:
+        UsageError: on entering, if another process has it, naming that, or it is a file.
+        OSError: if the folder cannot be made or written.
+        TrainingError: if the store does not answer.
+    """
+    return _lock_in_store(any_path(folder)) if is_remote(folder) else _lock_here(folder)
+
+
+@contextlib.contextmanager
+def _lock_here(folder: str | os.PathLike) -> Iterator[None]:
+    path = pathlib.Path(folder).absolute() / ".lock"
+    made: list[pathlib.Path] = []
+    file = None
+    try:
+        while file is None:
+            missing = [each for each in path.parents if not each.exists()]
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except (FileExistsError, NotADirectoryError) as error:
+                raise UsageError(f"{error.filename} is a file. Name a directory.") from error
+            made += missing
+            # Whoever releases the folder removes it and the file.
+            with contextlib.suppress(FileNotFoundError):
+                file = _locked_file(path)
+        file.truncate(0)
+        file.write(_this_process())
+        file.flush()
+        yield
+    finally:
+        if file is not None:
+            if fcntl is None:  # Windows removes no open file.
+                file.close()
+            path.unlink()
+            file.close()
+        with contextlib.suppress(OSError):
+            for each in made:
+                each.rmdir()
+
+
+def _locked_file(path: pathlib.Path) -> IO[str] | None:
+    """Returns the file, open and locked; None if it is another file by now."""
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(path.open("a+"))
+        try:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            raise _in_use(path.parent, file.read() or "another process") from error
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            logger.warning(
+                "%s is on a file system without locks (%s): nothing keeps a second run out of it.",
+                *(path.parent, error.strerror),
+            )
+        if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            stack.pop_all()
+            return file
+    return None
+
+
+@contextlib.contextmanager
+def _lock_in_store(folder: "epath.Path") -> Iterator[None]:
+    file, ended = folder / ".lock", threading.Event()
+    place = {"host": socket.gethostname(), "process": os.getpid()}
+    owner = {"owner": _this_process(), "number": uuid.uuid4().hex, **place}
+
+    def write(beats):
+        stores.send_bytes(json.dumps({**owner, "beats": beats}).encode(), file)
+
+    def beat():
+        beats = 0
+        while not ended.wait(BEAT):
+            beats += 1
+            # The run's own uploads fail as well, and end it.
+            with _failures_logged():
+                write(beats)
+
+    _wait_until_free(folder, file)
+    write(0)
+    heartbeat = threading.Thread(target=beat, daemon=True)
+    heartbeat.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        heartbeat.join()
+        # If it stays, it goes stale; why the run ended matters more.
+        with _failures_logged():
+            stores.remove(file)
+
+
+def _wait_until_free(folder: "epath.Path", file: "epath.Path") -> None:
+    """Watches a lock: its owner is alive if it changes, and dead if it does not."""
+
+    def read() -> dict[str, Any]:
+        text = read_path(folder, lambda: file.read_text() if file.exists() else "")
+        try:
+            return json.loads(text) if text else {}
+        except ValueError:
+            # Half a lock: it does not name its owner, but changes as a whole one does.
+            return {"owner": "another process", "text": text}
+
+    found = first = read()
+    end = time.monotonic() + PATIENCE
+    while found and time.monotonic() < end and not _is_dead_here(first):
+        time.sleep(min(1.0, PATIENCE / 10))
+        found = read()
+        if found and found != first:
+            raise _in_use(folder, found["owner"])
+
+
+def _is_dead_here(found: dict[str, Any]) -> bool:
+    """Whether a lock is of a process of this machine that has ended."""
+    if found.get("host") != socket.gethostname() or found.get("process") == os.getpid():
+        return False
+    try:
+        os.kill(int(found["process"]), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
+
+
+@contextlib.contextmanager
+def _failures_logged() -> Iterator[None]:
+    try:
+        yield
+    except TrainingError as error:
+        logger.warning("%s", error)
+
+
+def _this_process() -> str:
+    return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def _in_use(folder: Any, owner: str) -> UsageError:
+    return UsageError(
+        f"{folder} is in use by {owner}. Wait until that ends, or name another directory."
+    )

@@ -1,0 +1,201 @@
+"""Paths of this machine and of stores, such as `gs://bucket/run`, and reading what they name."""
+
+import atexit
+import contextlib
+import functools
+import logging
+import os
+import pathlib
+import re
+import time
+import urllib.parse
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from training.errors import TrainingError, UsageError, first_line
+
+if TYPE_CHECKING:
+    from etils import epath
+
+logger = logging.getLogger("training")
+
+ATTEMPTS = 5
+FIRST_WAIT = 1.0  # seconds; each wait after it is twice as long
+# A name of two letters or more: one is a drive. `pathlib` leaves one slash of two.
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_PATTERN = re.compile(r"[*?\[\]\\]")
+_MOUNT = "Mount what is elsewhere, and name the folder where it is mounted."
+
+Result = TypeVar("Result")
+
+
+def is_remote(name: "str | os.PathLike | epath.Path") -> bool:
+    """Whether a path is of a store, as its scheme says."""
+    scheme, separator, _ = os.fspath(name).partition("://")
+    return bool(separator and _SCHEME.match(f"{scheme}:/")) and scheme.lower() != "file"
+
+
+def local_path(name: str | os.PathLike) -> pathlib.Path:
+    """Returns the path of a file or folder of this machine, or of one mounted there.
+
+    `~` is the user's home, and `file:///path` is `/path`.
+
+    Raises:
+        UsageError: for no path, a path with another scheme, such as `gs://bucket/run`, which would
+            become a folder of that name, or one that is not UTF-8, which TensorFlow cannot read.
+    """
+    text = os.fspath(name)
+    if not text:
+        raise UsageError("Expected a path. Received: ''.")
+    if text != text.encode(errors="replace").decode():
+        raise UsageError(f"Expected a path in UTF-8. Received: {text!r}.")
+    scheme = _SCHEME.match(text)
+    if scheme and scheme[1].lower() == "file":
+        address = urllib.parse.urlsplit(text)
+        if address.netloc in ("", "localhost"):
+            return pathlib.Path(urllib.parse.unquote(address.path))
+    if scheme:
+        raise UsageError(
+            f"Expected a path of this machine's file system. Received: {text}. {_MOUNT}"
+        )
+    try:
+        return pathlib.Path(text).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"Expected a path whose ~ is a user's home. Received: {text}.") from error
+
+
+def any_path(name: "str | os.PathLike | epath.Path") -> "pathlib.Path | epath.Path":
+    """Returns the path of a file or folder of this machine or of a store, such as `gs://bucket/run`.
+
+    Stores are those that `etils.epath` knows: `gs://`, `s3://`, `az://` and what is registered
+    with it.
+
+    Raises:
+        UsageError: for another scheme, and as `local_path`.
+    """
+    text = os.fspath(name)
+    if not is_remote(text):
+        return local_path(text)
+    from etils import epath  # slow to import, and most commands never need it
+
+    try:
+        return epath.Path(text)
+    except KeyError:
+        raise UsageError(
+            f"Expected a path of gs://, s3:// or this machine's file system. Received: {text}. "
+            f"{_MOUNT}"
+        ) from None
+
+
+@functools.cache
+def glob_safe(directory: str) -> str:
+    """Returns a name of a folder without characters of patterns: `directory`, or a link to it.
+
+    TensorFlow looks its checkpoints up as patterns, in which `[` begins a set of characters, and
+    then opens them by the same text as names, so nothing can be escaped. The link is removed when
+    the process ends.
+
+    Args:
+        directory: the folder's absolute path; it need not exist yet.
+    """
+    if not _PATTERN.search(directory):
+        return directory
+    from keras_vit.hidden_folder import scratch_folder
+
+    scratch = contextlib.ExitStack()
+    link = scratch.enter_context(scratch_folder()) / "folder"
+    atexit.register(scratch.close)
+    os.symlink(directory, link)
+    return str(link)
+
+
+def cache_folder(name: str) -> pathlib.Path:
+    """Returns the folder of a cache of that name: `$XDG_CACHE_HOME/keras-vit/NAME`."""
+    root = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(root, "keras-vit", name)
+
+
+def read_text(path: str | os.PathLike) -> str:
+    """Returns the text of a file in UTF-8.
+
+    Raises:
+        ValueError: naming it, if it is not in UTF-8.
+        OSError: if it cannot be read.
+        UsageError, TrainingError: if it is in a store that refuses or fails.
+    """
+    try:
+        return read_path(path, lambda: any_path(path).read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"Expected a text in UTF-8. Received: {path} ({error})") from error
+
+
+def read_lines(path: str | os.PathLike) -> list[str]:
+    """Returns the lines of a text file in UTF-8 that are not blank, without space around them.
+
+    Raises:
+        ValueError, OSError, UsageError, TrainingError: as `read_text`.
+    """
+    return [line.strip() for line in read_text(path).splitlines() if line.strip()]
+
+
+def read_path(path: str | os.PathLike, read: Callable[[], Result]) -> Result:
+    """Returns what `read` returns, which reads `path`; in a store, as `attempt`.
+
+    Args:
+        path: of this machine or in a store.
+        read: may be called more than once.
+
+    Raises:
+        UsageError, TrainingError: if it is in a store that refuses or fails, naming it.
+    """
+    return attempt(read, f"{os.fspath(path)} cannot be read") if is_remote(path) else read()
+
+
+def attempt(action: Callable[[], Result], failure: str) -> Result:
+    """Returns what `action` returns, tried again after failures of a store that may pass.
+
+    Args:
+        action: may be called more than once.
+        failure: the beginning of the message if it fails.
+
+    Raises:
+        UsageError: if there is no such store here, or it refuses.
+        TrainingError: if it failed `ATTEMPTS` times.
+    """
+    wait = FIRST_WAIT
+    for number in range(1, ATTEMPTS + 1):
+        try:
+            return action()
+        except Exception as error:
+            # A server answers in several lines.
+            reason = first_line(" ".join(str(error).split()) or error)
+            advice = _advice(error)
+            if advice:
+                raise UsageError(f"{failure}: {reason}. {advice}") from error
+            if advice is None:
+                raise
+            if number == ATTEMPTS:
+                raise TrainingError(
+                    f"{failure} in {ATTEMPTS} attempts: {reason}. Run the same command again when "
+                    "the store answers."
+                ) from error
+            logger.warning("%s: %s. Trying again in %g s.", failure, reason, wait)
+            time.sleep(wait)
+            wait *= 2
+    raise AssertionError("not reached")
+
+
+def _advice(error: Exception) -> str | None:
+    """Returns what to do where a store refuses, "" for what may pass, None for other errors."""
+    import tensorflow as tf
+
+    errors: Any = tf.errors
+    if isinstance(error, (ImportError, NotImplementedError, errors.UnimplementedError)):
+        return (
+            "The file system of this scheme is not installed: gs:// comes with TensorFlow, s3:// "
+            "with tensorflow-io. Install it, or mount the bucket and name that folder."
+        )
+    refusals = (errors.NotFoundError, errors.PermissionDeniedError, errors.UnauthenticatedError)
+    if isinstance(error, (FileNotFoundError, PermissionError, *refusals)):
+        return "Check the name of the bucket, and that this machine may read and write it."
+    return "" if isinstance(error, (OSError, errors.OpError)) else None

@@ -1,0 +1,273 @@
+"""Copies to and from stores, such as buckets, whose network fails now and then.
+
+TensorFlow and etils read and write stores directly. Only what cannot be written or read there is
+copied: models, checkpoints, archives, the folder of a run. A store has no rename, and an object is
+there once it is written to its end, so files that belong together are sent in an order that ends
+with the file that names the others.
+
+All of it raises `UsageError` for a store that refuses, and `TrainingError` for one that fails in
+every attempt, see `paths.attempt`.
+"""
+
+import argparse
+import contextlib
+import io
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+from training.errors import TrainingError
+from training.io.paths import any_path, attempt, is_remote, read_path
+
+if TYPE_CHECKING:
+    from etils import epath
+
+_CHUNK = 16 * 2**20
+# TensorFlow's list of states, the digests of a state of the JAX engine, the graph of a module, the
+# description of a data set: they say that the files beside them are whole, so they are sent last
+# and removed first.
+_MANIFESTS = ("checkpoint", "files.json", "saved_model.pb", "dataset_info.json")
+
+# Options that a command writes, and those that it reads and writes.
+_WRITTEN = ("output", "json")
+_CHANGED = ("run", "cache_dir")
+# Options whose values are opened where they are.
+_LEFT = ("workdir", "data_dir", "dataset", "config", "overrides", "shards")
+# With --shards these as well: more than a copy could hold, and other machines read them too.
+_LEFT_FOR_SHARDS = ("source", "photos")
+# With --workdir this too: it goes into configs, which must be the same when a run is resumed.
+_LEFT_FOR_RUNS = ("source",)
+# The large files of a run, which resumption alone needs.
+_SKIPPED = ("checkpoints/", "tensorboard/")
+
+
+def files_below(folder: "epath.Path") -> list[str]:
+    """Returns the paths of all files below a remote folder, relative to it, sorted."""
+    # Asked for a folder, TensorFlow hides what is wrong with the file system.
+    return read_path(folder, lambda: sorted(_walk(folder, "")) if folder.exists() else [])
+
+
+def fetch(file: "epath.Path", target: pathlib.Path) -> None:
+    """Copies a remote file to this machine, where its folder is made, and checks its length."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+
+    def copy():
+        with file.open("rb") as source, target.open("wb") as sink:
+            shutil.copyfileobj(source, sink, _CHUNK)
+        _check_length(target.stat().st_size, file)
+
+    read_path(file, copy)
+
+
+def send(source: pathlib.Path, file: "epath.Path") -> None:
+    """Copies a file of this machine to a store, and checks the length that it has there.
+
+    Raises:
+        FileNotFoundError: if `source` is gone.
+    """
+    # Open from now on, so that removing it meanwhile does not disturb.
+    with source.open("rb") as content:
+        _send(content, file)
+
+
+def send_bytes(content: bytes, file: "epath.Path") -> None:
+    """Writes a remote file, and checks the length that it has there."""
+    _send(io.BytesIO(content), file)
+
+
+def remove(path: "epath.Path") -> None:
+    """Removes a remote file, or a folder with all that is in it, unless it is gone."""
+
+    def removed():
+        (path.rmtree if path.is_dir() else path.unlink)(missing_ok=True)
+
+    attempt(removed, f"{path} cannot be removed")
+
+
+class FolderCopy:
+    """A folder of this machine that stands for one in a store.
+
+    Wherever `upload` ends, a reader of the store finds the state before or the one after: files
+    that others name are sent before those.
+
+    Args:
+        address: of the folder, which need not exist.
+        skip: beginnings of relative paths that are not downloaded.
+
+    Attributes:
+        path: the local folder, of the same name.
+    """
+
+    def __init__(self, address: "epath.Path", skip: tuple[str, ...] = ()):
+        from keras_vit.hidden_folder import scratch_folder  # which starts Keras
+
+        self._address, self._skip = address, skip
+        self._stack = contextlib.ExitStack()
+        self._scratch = self._stack.enter_context(scratch_folder())
+        self._kept: pathlib.Path | None = None
+        self._sent: dict[str, tuple[int, int]] = {}
+        self.path = self._scratch / (address.name or "folder")
+        self.path.mkdir()
+
+    def download(self) -> None:
+        """Copies the remote folder here."""
+        for name in files_below(self._address):
+            if not name.startswith(self._skip) and not _is_unfinished(name):
+                fetch(self._address / name, self.path / name)
+                self._sent[name] = _version(self.path / name)
+
+    def upload(self) -> None:
+        """Sends what is new or changed here, and removes there what was removed here.
+
+        Raises:
+            UsageError, TrainingError: naming the folder where this copy stays.
+        """
+        found = {}
+        for file in self.path.rglob("*"):
+            name = file.relative_to(self.path).as_posix()
+            # A state that is too old may be removed meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                if file.is_file() and not _is_unfinished(name):
+                    found[name] = _version(file)
+        changed = [name for name, version in found.items() if self._sent.get(name) != version]
+        gone = self._sent.keys() - found.keys()
+        try:
+            for name in sorted(changed, key=_is_manifest):
+                with contextlib.suppress(FileNotFoundError):
+                    send(self.path / name, self._address / name)
+                    self._sent[name] = found[name]
+            for name in sorted(gone, key=_is_manifest, reverse=True):
+                remove(self._address / name)
+                del self._sent[name]
+        except TrainingError as error:
+            # Under its present name the next process would remove it.
+            visible = self._scratch.name.strip(".").removesuffix(".unfinished")
+            self._kept = self._scratch.with_name(visible)
+            raise type(error)(f"{error} This machine's copy is kept in {self._kept}.") from error
+
+    def close(self) -> None:
+        """Removes the local folder, or keeps it under another name if `upload` failed."""
+        if self._kept and self._scratch.exists():
+            self._scratch.rename(self._kept)
+        self._stack.close()
+
+
+@contextlib.contextmanager
+def sent(address: "epath.Path") -> Iterator[pathlib.Path]:
+    """Yields a local path to write a file or folder to; at the end it is sent to `address`."""
+    with contextlib.closing(FolderCopy(address.parent)) as copy:
+        yield copy.path / address.name
+        copy.upload()
+
+
+@contextlib.contextmanager
+def synchronized(address: "epath.Path", skip: tuple[str, ...] = ()) -> Iterator[pathlib.Path]:
+    """Yields a local copy of a remote folder; what is changed in it is sent at the end.
+
+    Args:
+        address: of the folder, which need not exist.
+        skip: beginnings of paths in it that are left out.
+    """
+    with contextlib.closing(FolderCopy(address, skip)) as copy:
+        copy.download()
+        yield copy.path
+        copy.upload()
+
+
+@contextlib.contextmanager
+def fetched(address: "epath.Path", skip: tuple[str, ...] = ()) -> Iterator[pathlib.Path]:
+    """Yields a local copy of a remote file or folder, which has to exist.
+
+    Args:
+        address: of the file or folder.
+        skip: beginnings of paths in a folder that are left out.
+    """
+    is_folder = read_path(address, address.is_dir)
+    with contextlib.closing(FolderCopy(address if is_folder else address.parent, skip)) as copy:
+        path = copy.path if is_folder else copy.path / address.name
+        copy.download() if is_folder else fetch(address, path)
+        yield path
+
+
+@contextlib.contextmanager
+def local_options(options: argparse.Namespace) -> Iterator[None]:
+    """Enters a context in which a command's options name local copies of what is in a store.
+
+    What the command reads is fetched first; what it wrote is sent at the end, unless it failed.
+
+    Args:
+        options: changed for the time of the context.
+    """
+    before = dict(vars(options))
+    left = {*_LEFT, *(_LEFT_FOR_RUNS if before.get("workdir") else ())}
+    left.update(_LEFT_FOR_SHARDS if before.get("shards") else ())
+    with contextlib.ExitStack() as stack:
+        for name in before.keys() - left:
+            setattr(options, name, _local(stack, name, before[name]))
+        try:
+            yield
+        finally:
+            vars(options).update(before)
+
+
+@contextlib.contextmanager
+def local_file(name: str | os.PathLike) -> Iterator[str]:
+    """Yields the path of a local copy of a file or folder: `name` itself unless it is remote.
+
+    States and events of a run are left out.
+    """
+    with contextlib.ExitStack() as stack:
+        yield str(_local(stack, "", name))
+
+
+def _local(stack: contextlib.ExitStack, name: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_local(stack, name, one) for one in value]
+    if not isinstance(value, (str, os.PathLike)) or not is_remote(value):
+        return value
+    address = any_path(value)
+    if name in _WRITTEN:
+        return stack.enter_context(sent(address))
+    copied = synchronized if name in _CHANGED else fetched
+    return stack.enter_context(copied(address, _SKIPPED))
+
+
+def _send(content: IO[bytes], file: "epath.Path") -> None:
+    def copy():
+        content.seek(0)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("wb") as sink:
+            shutil.copyfileobj(content, sink, _CHUNK)
+        _check_length(content.tell(), file)
+
+    attempt(copy, f"{file} cannot be written")
+
+
+def _check_length(expected: int, file: "epath.Path") -> None:
+    found = file.stat().length
+    if found != expected:
+        raise OSError(f"it has {found} bytes of {expected}")
+
+
+def _walk(folder: "epath.Path", prefix: str) -> Iterator[str]:
+    for child in folder.iterdir() if folder.is_dir() else ():
+        if child.is_dir():
+            yield from _walk(child, f"{prefix}{child.name}/")
+        else:
+            yield prefix + child.name
+
+
+def _version(file: pathlib.Path) -> tuple[int, int]:
+    found = file.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+def _is_manifest(name: str) -> bool:
+    return name.rpartition("/")[2] in _MANIFESTS
+
+
+def _is_unfinished(name: str) -> bool:
+    hidden = any(part.startswith(".") for part in name.split("/"))
+    return hidden or "_temp/" in name or ".tempstate" in name

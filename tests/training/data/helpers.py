@@ -18,12 +18,12 @@ def long(*values):
     return pytest.param(*values, marks=pytest.mark.long)
 
 
-def encoded(pixels, suffix="png", **options):
+def encoded(pixels, suffix="png", mode=None, **options):
     """Returns the bytes of an image file; those of unknown suffixes are PNG."""
     buffer = io.BytesIO()
     known = {"jpg": "JPEG", "png": "PNG", "gif": "GIF", "bmp": "BMP"}
     known |= {"webp": "WEBP", "tiff": "TIFF"}
-    Image.fromarray(pixels).save(buffer, known.get(suffix, "PNG"), **options)
+    Image.fromarray(pixels, mode).save(buffer, known.get(suffix, "PNG"), **options)
     return buffer.getvalue()
 
 

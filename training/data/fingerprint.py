@@ -68,7 +68,7 @@ def require_same(
     changed, moved = changes(before, now)
     if not changed or (accept and not moved):
         return
-    remedy = "Put it back, or train anew in another --workdir."
+    remedy = "Labels stand for other classes now: put it back, or use another --workdir."
     if not moved:
         remedy = (
             "Put it back, set --config.data_changed=accept to go on with it, or use another "
@@ -132,7 +132,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[list[str
         label stands for another class now, so that a model of `before` cannot go on.
     """
     old, new = (tuple(each["class_names"] or _NAMELESS) for each in (before, now))
-    found, moved = _changed_names(old, new)
+    found, moved = _changed_names(old, new, _renamed(before["train"], now["train"], old, new))
     if moved:
         return found, True
     for split in ("train", "eval"):
@@ -143,17 +143,32 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[list[str
     return found, False
 
 
-def _changed_names(old, new):
+def _renamed(before, now, old, new):
+    """Returns {old name: new name} of classes that hold the same photos under another name."""
+    if not (before.get("classes") and now.get("classes")):
+        return {}
+    holder = {tuple(each): name for each, name in zip(now["classes"], new, strict=True)}
+    pairs = zip(old, before["classes"], strict=True)
+    found = {name: holder.get(tuple(each)) for name, each in pairs if name not in new}
+    return {was: name for was, name in found.items() if name and name not in old}
+
+
+def _changed_names(old, new, renamed):
     if not old or not new or old == new:
         return [], False
-    added = [name for name in new if name not in old]
-    removed = [name for name in old if name not in new]
-    pairs = [(was, now) for was, now in zip(old, new, strict=False) if was != now]
-    if len(old) == len(new) and all(was in removed and now in added for was, now in pairs):
-        return [f"the class {was} is called {now}" for was, now in pairs], False
-    found = [f"the class {name} was added" for name in added]
+    pairs = dict(zip(old, new, strict=False))
+    moved = len(old) != len(new) or any(
+        was != now and (was in new or now in old or renamed.get(was, now) != now)
+        for was, now in pairs.items()
+    )
+    if not moved:
+        renamed = {was: now for was, now in pairs.items() if was != now}
+    removed = [name for name in old if name not in new and name not in renamed]
+    added = [name for name in new if name not in old and name not in renamed.values()]
+    found = [f"the class {was} is called {now}" for was, now in renamed.items()]
+    found += [f"the class {name} was added" for name in added]
     found += [f"the class {name} was removed" for name in removed]
-    return found or ["the classes stand in another order"], True
+    return found or ["the classes stand in another order"], moved
 
 
 def _changed_split(before, now, names, split):

@@ -18,8 +18,9 @@ from export.sample_images import load_images
 from export.tflite.inspection import TFLiteFile
 from export.verification.runtimes.hub_module import HubModule
 from keras_vit.photos import read_photo
+from tests.run_config import DATA
 from training import config_keys
-from training.data import dataset_lookup, digits, load_dataset, splits, tfds_folder, tfrecords
+from training.data import digits, load_dataset, open_dataset, records, splits, tfds_folder
 from training.data.preprocessing.preprocess import Preprocess
 from training.engines.tensorflow.tf_config import read_cluster
 from training.engines.tensorflow.training_checkpoints import Checkpoints
@@ -150,7 +151,7 @@ def test_keras_files(attack, reads, model, tmp_path):
 
 def test_files_of_a_run(attack, reads, tmp_path):
     config = config_keys.complete({"dataset": "digits", "batch_size": 8, "total_steps": 1})
-    content = config_keys.to_json(config).encode()
+    content = config_keys.to_json(config, DATA).encode()
     attack("config.json", 400, content, reads("config.json", read_run_config), CLEAR)
     rows = b"step,loss,eval_top1\r\n" + b"".join(b"%d,0.%d,\r\n" % (i, i) for i in range(50))
     attack("metrics.csv", 400, rows, reads("metrics.csv", read_metrics), CLEAR)
@@ -160,7 +161,8 @@ def test_files_of_a_run(attack, reads, tmp_path):
     attack("evaluation.npz", 200, buffer.getvalue(), kept, CLEAR)
 
 
-def test_what_protocols_keep(attack, reads):
+def test_what_protocols_keep(attack, reads, tmp_path):
+    table = str(tmp_path / "some.tfrecord")
     result = json.dumps({"config": {}, "result": {"top1": 0.5, "count": 10}}).encode()
     read = reads("result.json", lambda file: computed_once(file, dict))
     attack("result.json", 200, result, read, CLEAR)
@@ -170,8 +172,8 @@ def test_what_protocols_keep(attack, reads):
     attack("cached features", 100, buffer.getvalue(), read, CLEAR)
     buffer = io.BytesIO()
     np.save(buffer, np.arange(50))
-    read = reads("offsets.npy", lambda file: tfrecords.kept(file, 50))
-    attack("cached offsets", 200, buffer.getvalue(), read, CLEAR)
+    read = reads("some.tfrecord.offsets.npy", lambda _: records._read_index(table, 49))
+    attack("the index of records", 200, buffer.getvalue(), read, CLEAR)
 
 
 def test_tensorboard_events(attack, reads, tmp_path):
@@ -292,19 +294,19 @@ def test_data_sets(attack, reads, tmp_path):
         content = file.read_bytes()
         read = reads(
             file.relative_to(tmp_path),
-            lambda _: dataset_lookup.get("tfds:sklearn_digits", tmp_path),
+            lambda _: open_dataset("tfds:sklearn_digits", tmp_path),
         )
         attack(file.name, 200, content, read, CLEAR)
         file.write_bytes(content)
-    records = sorted(tmp_path.rglob("*test.tfrecord*"))[0]
+    file = sorted(tmp_path.rglob("*test.tfrecord*"))[0]
 
     def examples(_):
-        for _ in load_dataset.load_dataset("digits", "test[:20]", data_dir=tmp_path):
+        for _ in load_dataset("digits", "test[:20]", data_dir=tmp_path):
             pass
 
     errors = (*CLEAR, tf.errors.OpError)
-    read = reads(records.relative_to(tmp_path), examples)
-    attack("tfrecords", 6, records.read_bytes(), read, errors)
+    read = reads(file.relative_to(tmp_path), examples)
+    attack("tfrecords", 6, file.read_bytes(), read, errors)
 
 
 def test_texts(attack, reads):

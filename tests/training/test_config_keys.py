@@ -2,7 +2,6 @@ import pytest
 from ml_collections import ConfigDict
 
 from training import config_keys
-from training.data import example_order
 from training.errors import UsageError
 from training.recipes import losses, optimizers, schedules
 
@@ -206,14 +205,6 @@ def test_a_run_from_before_a_key_existed_had_its_default():
     assert config_keys.differences(before, after) == []
 
 
-def test_a_run_from_before_orders_had_names_was_sorted():
-    after = config_keys.complete(ConfigDict(minimal(shuffle="full"))).to_dict()
-    before = {key: value for key, value in after.items() if key != "shuffle"}
-    assert config_keys.differences(before, after) == ["shuffle: 'sorted' -> 'full'"]
-    assert config_keys.differences(before, before | {"shuffle": "auto"}) == []
-    assert config_keys.differences(after, after | {"shuffle": "auto"}) == []
-
-
 def test_a_masked_run_that_named_a_loss_is_the_same_run():
     after = config_keys.complete(ConfigDict(minimal(masked={"target": "mean_color"}))).to_dict()
     assert config_keys.differences(after | {"loss": "own"}, after) == []
@@ -223,7 +214,6 @@ def test_a_masked_run_that_named_a_loss_is_the_same_run():
 
 def test_choices_are_what_is_there():
     choices = {key.name: key.choices for key in config_keys.KEYS}
-    assert set(choices["shuffle"]) == {"auto", *example_order.ORDERS}
     assert choices["loss"] == tuple(losses.LOSSES)
     assert choices["optimizer.name"] == tuple(optimizers.OPTIMIZERS)
     assert choices["optimizer.schedule"] == schedules.DECAYS

@@ -7,8 +7,9 @@ import keras
 import numpy as np
 import pytest
 
+from tests.run_config import write_run_config
+from training import data
 from training.commands import evaluate as command
-from training.data import pipeline
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +25,7 @@ def run(tmp_path):
         [keras.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(10)]
     )
     model.save(tmp_path / "model.keras")
-    config = {"eval_preprocess": "decode|resize(8)|value_range(0,1)"}
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    write_run_config(tmp_path, eval_preprocess="decode|resize(8)|value_range(0,1)")
     return tmp_path, model
 
 
@@ -42,13 +42,9 @@ def test_files_and_table_agree_with_predictions_by_hand(run, data_dir, tmp_path,
         ]
     )
     assert status == 0
-    (batch,) = pipeline.eval_dataset(
-        name="digits",
-        split="test",
-        preprocess="decode|resize(8)|value_range(0,1)",
-        batch_size=359,
-        data_dir=data_dir,
-    )
+    split = data.open("digits", "test", data_dir)
+    preprocess = split.preprocess("decode|resize(8)|value_range(0,1)")
+    (batch,) = split.evaluate(preprocess, batch_size=359)
     labels = batch["label"].numpy().argmax(1)
     predicted = model.predict_on_batch(batch["image"]).argmax(1)
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())["digits"]

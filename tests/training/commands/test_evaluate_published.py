@@ -9,7 +9,7 @@ import tensorflow_datasets as tfds
 
 import keras_vit
 from training.commands import evaluate as command
-from training.data import known_datasets
+from training.data import registry
 
 NAME = (
     "Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0--imagenet2012-steps_20k-lr_0.03-res"
@@ -85,9 +85,9 @@ def imagenet(tmp_path, monkeypatch):
         if name == "imagenet2012":
             examples = [{"image": each["image"], "label": each["label"]} for each in examples]
         prepare(tmp_path, name, version, {"image": image, **features}, examples)
-        row = known_datasets.DATASETS[name]
+        row = registry.DATASETS[name]
         small = dataclasses.replace(row, sizes={"validation": IMAGES})
-        monkeypatch.setitem(known_datasets.DATASETS, name, small)
+        monkeypatch.setitem(registry.DATASETS, name, small)
     (folder / "index.csv").write_text(
         "ds,filename,final_test,adapt_ds,adapt_filename,adapt_final_test\n"
         f"i21k,{NAME.partition('--')[0]},0.1,imagenet2012,{NAME},0.75\n"

@@ -13,6 +13,7 @@ from PIL import Image
 
 import export
 import keras_vit
+from tests.run_config import write_run_config
 from tests.tiny_vit import tiny_vit
 from training.commands import predict
 
@@ -37,7 +38,7 @@ def sources(model, tmp_path_factory):
     run.mkdir()
     model.save(run / "model.keras")
     config = {"dataset": "folder:/gone", "data_dir": "", "eval_preprocess": PREPROCESS}
-    (run / "config.json").write_text(json.dumps({**config, "loss": "softmax"}))
+    write_run_config(run, **config, loss="softmax")
     model.save(root / "m.keras")
     export.to_hub(model, root / "module")
     export.to_tflite(model, root / "m.tflite")

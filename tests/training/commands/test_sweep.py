@@ -16,7 +16,8 @@ TINY = pathlib.Path(__file__).parents[1] / "processes" / "tiny.py"
 def test_command_takes_rates_from_table_4(monkeypatch, tmp_path, capsys):
     asked = []
 
-    def train_run(config, workdir):
+    def train_run(config, workdir, dataset):
+        assert dataset.name == "cifar100"
         asked.append((workdir.name, config.train_split, config.optimizer.base_lr, config.seed))
         return RunResult(config.optimizer.base_lr, 1.0, 0.1, 100)
 

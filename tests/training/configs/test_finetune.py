@@ -1,9 +1,8 @@
 """The fine-tuning recipe says what Table 4 and the text say."""
 
-import json
-
 import pytest
 
+from tests.run_config import write_run_config
 from training.config_keys import complete
 from training.configs import finetune
 
@@ -74,7 +73,7 @@ def test_a_run_directory_gives_architecture_and_weights_but_no_head(tmp_path):
         "head_bias_init": -10.0,
         "dropout_rate": 0.1,
     }
-    (tmp_path / "config.json").write_text(json.dumps({"model": model}))
+    write_run_config(tmp_path, model=model)
     config = finetune.get_config(f"{tmp_path},cifar10,size=48")
     assert config.checkpoint == str(tmp_path)
     assert config.model.to_dict() == {

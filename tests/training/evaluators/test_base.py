@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from training.data.skip_counter import SkipCounter
 
-from training import config_keys
+from training import config_keys, data
+from training.data.unreadable_examples import SkipCounter
 from training.evaluators import accuracy_metrics
 from training.evaluators.base import create_evaluators
 from training.recipes.losses import build_loss
@@ -24,8 +24,12 @@ def config(**changes):
     return config_keys.complete({"dataset": "digits", "batch_size": 8, "total_steps": 3, **changes})
 
 
+def created(config, batch, dataset):
+    return create_evaluators(config, Engine(batch), build_loss("softmax"), dataset, SkipCounter())
+
+
 def test_none_is_asked_for():
-    assert create_evaluators(config(), Engine({}), build_loss("softmax"), SkipCounter()) == []
+    assert created(config(), {}, None) == []
 
 
 def test_each_names_what_it_yields(data_dir):
@@ -40,9 +44,9 @@ def test_each_names_what_it_yields(data_dir):
         data_dir=data_dir,
         few_shot={"datasets": "digits", "shots": (1, 5), "every_steps": 2},
     )
-    classification, few_shot = create_evaluators(
-        wanted, Engine(batch), build_loss("softmax"), SkipCounter()
-    )
+    dataset = data.open_dataset("digits", data_dir)
+    classification, few_shot = created(wanted, batch, dataset)
+    assert few_shot.tasks[0].train is dataset.split("train")
     assert (classification.every_steps, few_shot.every_steps) == (7, 2)
     assert (classification.distributed, few_shot.distributed) == (True, False)
     assert few_shot.names == ("few_shot/digits_1", "few_shot/digits_5")

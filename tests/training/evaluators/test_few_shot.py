@@ -1,15 +1,17 @@
 """Images to accuracies, on the embedded digits."""
 
 import csv
+import pathlib
 
 import keras
 import numpy as np
 import pytest
 
 from tests.tiny_vit import tiny_vit
+from training import data
 from training.commands import few_shot as command
 from training.config_keys import default_config
-from training.data import pipeline
+from training.data import registry
 from training.errors import UsageError
 from training.evaluators import few_shot, frozen_model, least_squares
 from training.loop.trainer import train
@@ -18,6 +20,17 @@ from training.loop.trainer import train
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
     return tmp_path_factory.mktemp("tfds")
+
+
+@pytest.fixture(scope="module")
+def digits(data_dir):
+    return data.open_dataset("digits", data_dir)
+
+
+def splits_of(name, **chosen):
+    """Returns the texts of the splits of a data set as if it were on disk."""
+    dataset = data.Dataset(registry.row(name), pathlib.Path())
+    return tuple(split.text for split in few_shot.open_task(dataset, **chosen))
 
 
 @pytest.fixture(scope="module")
@@ -33,27 +46,25 @@ def test_preprocessing_is_the_authors():
     expected = "decode|resize([256,256])|central_crop([224,224])|value_range(0,1)"
     assert few_shot.preprocessing(hub) == expected
     for name in ("imagenet2012", "imagenet"):
-        assert few_shot.task(name)[1:] == ("train[:65000]", "validation")
-    assert few_shot.task("dtd", test_split="test[:9]")[1:] == ("train", "test[:9]")
+        assert splits_of(name) == ("train[:65000]", "validation")
+    assert splits_of("vtab/dtd", test_split="test[:9]") == ("train", "test[:9]")
 
 
-def test_accuracies_are_those_of_features_computed_by_hand(model, data_dir):
+def test_accuracies_are_those_of_features_computed_by_hand(model, digits):
     preprocess = "decode|resize(8)|value_range(-1,1)"
     settings = {"shots": [1, 5], "seeds": [0, 1], "l2": 1.0}
     results = few_shot.evaluate(
         frozen_model.freeze(model, "m"),
-        few_shot.task("digits"),
+        few_shot.open_task(digits),
         preprocess=preprocess,
-        data_dir=data_dir,
         batch_size=100,
         **settings,
     )
     represent = keras.Model(model.input, model.endpoints["representation"])
     splits = []
     for split, count in (("train", 1438), ("test", 359)):
-        (batch,) = pipeline.eval_dataset(
-            name="digits", split=split, preprocess=preprocess, batch_size=count, data_dir=data_dir
-        )
+        part = digits.split(split)
+        (batch,) = part.evaluate(part.preprocess(preprocess), batch_size=count)
         labels = batch["label"].numpy().argmax(1)
         splits.append((represent.predict_on_batch(batch["image"]), labels))
     expected = least_squares.evaluate(*splits, 10, **settings)
@@ -63,7 +74,7 @@ def test_accuracies_are_those_of_features_computed_by_hand(model, data_dir):
         assert result.accuracy == pytest.approx(by_hand.accuracy, abs=1 / 359 + 1e-9)
 
 
-def test_features_are_computed_once(model, data_dir, tmp_path):
+def test_features_are_computed_once(model, digits, tmp_path):
     calls = []
     loaded = frozen_model.freeze(model, "m")
 
@@ -72,25 +83,24 @@ def test_features_are_computed_once(model, data_dir, tmp_path):
         return loaded.features(images)
 
     counting = frozen_model.FrozenModel(**{**vars(loaded), "features": counted})
-    arguments = {"data_dir": data_dir, "cache": tmp_path, "shots": [5], "seeds": [0]}
-    first = few_shot.evaluate(counting, few_shot.task("digits"), **arguments)
+    arguments = {"cache": tmp_path, "shots": [5], "seeds": [0]}
+    first = few_shot.evaluate(counting, few_shot.open_task(digits), **arguments)
     count = len(calls)
-    again = few_shot.evaluate(counting, few_shot.task("digits"), **arguments)
+    again = few_shot.evaluate(counting, few_shot.open_task(digits), **arguments)
     assert again == first and len(calls) == count == -(-1438 // 128) + -(-359 // 128)
-    few_shot.evaluate(counting, few_shot.task("digits", test_split="test[:10]"), **arguments)
+    few_shot.evaluate(counting, few_shot.open_task(digits, test_split="test[:10]"), **arguments)
     assert len(calls) == count + 1
 
 
-def test_evaluator_during_training_sees_the_weights_of_the_moment(data_dir):
+def test_evaluator_during_training_sees_the_weights_of_the_moment(digits):
     model = keras.Sequential(
         [keras.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(10, use_bias=False)],
         name="linear",
     )
     evaluator = few_shot.FewShotEvaluator(
-        ["digits"],
+        [few_shot.open_task(digits)],
         shots=[5, 25],
         seeds=[0, 1],
-        data_dir=data_dir,
         preprocess="decode|resize(8)|value_range",
     )
     before = dict(evaluator.run(model))
@@ -102,7 +112,7 @@ def test_evaluator_during_training_sees_the_weights_of_the_moment(data_dir):
 
 
 @pytest.mark.long
-def test_a_run_logs_few_shot_accuracy(data_dir, tmp_path):
+def test_a_run_logs_few_shot_accuracy(digits, data_dir, tmp_path):
     config = default_config()
     config.model = {
         "name": "",
@@ -122,7 +132,7 @@ def test_a_run_logs_few_shot_accuracy(data_dir, tmp_path):
     with (tmp_path / "run" / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["step"] for row in rows] == ["2", "3"]
-    evaluator = few_shot.FewShotEvaluator(["digits"], shots=[1, 5], data_dir=data_dir)
+    evaluator = few_shot.FewShotEvaluator([few_shot.open_task(digits)], shots=[1, 5])
     final = dict(evaluator.run(keras.saving.load_model(tmp_path / "run" / "model.keras")))
     for name, value in final.items():
         assert float(rows[-1][name]) == pytest.approx(value, abs=1e-6)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import keras_vit
+from tests.run_config import DATA, run_config
 from tests.tiny_vit import tiny_vit
 from training import config_keys
 from training.evaluators.model_source import (
@@ -17,14 +18,14 @@ from training.evaluators.model_source import (
     saved_arguments,
 )
 
-CONFIG = {
-    "dataset": "digits",
-    "eval_preprocess": "decode|resize(16)|value_range(-1,1)",
-    "loss": "sigmoid",
-    "model": {"name": "ViT-Ti/16", "image_size": 16},
-}
+CONFIG = run_config(
+    dataset="digits",
+    eval_preprocess="decode|resize(16)|value_range(-1,1)",
+    loss="sigmoid",
+    model={"name": "ViT-Ti/16", "image_size": 16},
+)
 COMPLETE = config_keys.complete({"dataset": "digits", "batch_size": 8, "total_steps": 1})
-WHOLE = json.loads(config_keys.to_json(COMPLETE))
+WHOLE = json.loads(config_keys.to_json(COMPLETE, DATA))
 
 
 def assert_same_weights(model, other):
@@ -130,6 +131,10 @@ def changed(**values):
         (b"{", "Expecting property name"),
         (b"", "Expecting value"),
         (b"\xff\xfe", "can't decode byte"),
+        (b'{"seed": 0}', "data, what the run was trained on, is missing or incomplete"),
+        (changed(data=None), "data, what the run was trained on"),
+        (changed(data={**DATA, "train": {}}), "data, what the run was trained on"),
+        (changed(data={**DATA, "class_names": 3}), "data, what the run was trained on"),
         (changed(model=5), "model is 5"),
         (changed(optimizer=None), "optimizer is None"),
         (changed(seed="1"), "seed is '1', expected a int"),

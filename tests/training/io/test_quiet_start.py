@@ -13,9 +13,9 @@ START = """
 import gc, sys
 from training.io.quiet_start import import_tensorflow
 import_tensorflow()
-from training.data import random_access
+from training import data
 from training.loop import trainer
-random_access.open_source("digits", "train", sys.argv[1])
+data.open("digits", "train", sys.argv[1]).reader
 print(sorted({"jax", "matplotlib", "sklearn"} & set(sys.modules)))
 import keras, matplotlib.pyplot, sklearn.metrics
 print(gc.isenabled(), gc.get_freeze_count() > 100_000)

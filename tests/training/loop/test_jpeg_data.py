@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from training.data import load_dataset
+from training import data
 
 SIZES = {"train": 48, "test": 20}
 
@@ -55,7 +55,7 @@ def jpeg_dir(tmp_path_factory):
 def test_images_are_those_that_tfds_decodes(jpeg_dir):
     (file,) = (jpeg_dir / "tiny_jpegs" / "1.0.0").glob("*-test.tfrecord*")
     assert file.read_bytes().count(b"\xff\xd8\xff\xe0") == SIZES["test"]
-    ours = load_dataset.load_dataset("tfds:tiny_jpegs", "test", data_dir=jpeg_dir)
+    ours = data.load_dataset("tfds:tiny_jpegs", "test", data_dir=jpeg_dir)
     builder = tfds.builder_from_directory(jpeg_dir / "tiny_jpegs" / "1.0.0")
     theirs = builder.as_dataset("test", shuffle_files=False)
     for one, other in tf.data.Dataset.zip(ours, theirs):

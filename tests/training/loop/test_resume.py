@@ -1,19 +1,12 @@
 """Runs that are killed or stopped end as if they had not been."""
 
-import contextlib
-import json
-import os
 import random
 import signal
 import time
 
-import numpy as np
 import pytest
 
-from training.engines.tensorflow.engine import TensorFlowEngine
-from training.errors import Interrupted, UsageError
 from training.loop import trainer
-from training.loop.run_directory import RunDirectory
 
 
 @pytest.fixture(scope="module")
@@ -94,84 +87,3 @@ def test_stopped_by_a_scheduler(
     assert (tmp_path / "checkpoints" / f"checkpoint-{step}.index").exists()
     trainer.train(tiny(), tmp_path)
     assert_same(final_state(tmp_path), final_state(uninterrupted))
-
-
-def stop_after(step, monkeypatch):
-    """Makes runs receive SIGTERM when they log that step."""
-    log = RunDirectory.log
-
-    def stopping(self, at, values):
-        log(self, at, values)
-        if at == step:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(RunDirectory, "log", stopping)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("recorded", [True, False])
-def test_a_run_keeps_the_order_that_it_was_begun_with(
-    tiny, tmp_path, final_state, assert_same, monkeypatch, recorded
-):
-    # Digits have 1438 images: the third step of a batch of 512 begins another epoch.
-    options = {"total_steps": 8, "batch_size": 512, "log_every_steps": 2, "steps_per_call": 1}
-    expected, workdir = tmp_path / "uninterrupted", tmp_path / "interrupted"
-    trainer.train(tiny(**options, shuffle="sorted"), expected)
-    with monkeypatch.context() as patch:
-        stop_after(2, patch)
-        with pytest.raises(Interrupted):
-            trainer.train(tiny(**options, shuffle="sorted"), workdir)
-
-    file = workdir / "config.json"
-    config = json.loads(file.read_text())
-    assert config["shuffle"] == "sorted"
-    if not recorded:
-        # As runs from before there was a choice.
-        del config["shuffle"]
-        file.write_text(json.dumps(config))
-    with pytest.raises(UsageError, match="shuffle: 'sorted' -> 'full'"):
-        trainer.train(tiny(**options, shuffle="full"), workdir)
-    trainer.train(tiny(**options), workdir)
-    assert_same(final_state(workdir), final_state(expected))
-    assert json.loads(file.read_text())["shuffle"] == "sorted"
-
-
-@pytest.mark.long
-def test_blocks_say_that_the_number_of_hosts_changed(tiny, tmp_path, monkeypatch, caplog):
-    options = {"total_steps": 8, "log_every_steps": 1, "steps_per_call": 1, "shuffle": "blocks"}
-    with monkeypatch.context() as patch:
-        save = TensorFlowEngine.save
-        of_two = {"hosts": np.array(2.0)}
-        patch.setattr(
-            TensorFlowEngine,
-            "save",
-            lambda self, numbers, **more: save(self, {**numbers, **of_two}, **more),
-        )
-        stop_after(1, patch)
-        with pytest.raises(Interrupted):
-            trainer.train(tiny(**options), tmp_path)
-    for step, warnings in ((2, 1), (8, 0)):
-        caplog.clear()
-        with monkeypatch.context() as patch, contextlib.suppress(Interrupted):
-            stop_after(step, patch)
-            trainer.train(tiny(**options), tmp_path)
-        said = [record.getMessage() for record in caplog.records]
-        assert sum("number of hosts, which was 2 and is 1: of this" in line for line in said) == (
-            warnings
-        )
-
-
-@pytest.mark.long
-def test_blocks_go_on_from_any_step(tiny, tmp_path, final_state, assert_same, monkeypatch):
-    # Digits have 1438 images: a window of blocks, and another from the third step on.
-    options = {"total_steps": 8, "batch_size": 512, "log_every_steps": 1, "steps_per_call": 1}
-    expected, workdir = tmp_path / "uninterrupted", tmp_path / "interrupted"
-    trainer.train(tiny(**options, shuffle="blocks"), expected)
-    for step in (1, 3, 5):
-        with monkeypatch.context() as patch:
-            stop_after(step, patch)
-            with pytest.raises(Interrupted):
-                trainer.train(tiny(**options, shuffle="blocks"), workdir)
-    trainer.train(tiny(**options), workdir)
-    assert_same(final_state(workdir), final_state(expected))
-    assert json.loads((workdir / "config.json").read_text())["shuffle"] == "blocks"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.data import pipeline
+from training import data
 from training.evaluators import classification
 from training.loop import trainer
 from training.recipes.models import build_model
@@ -29,13 +29,8 @@ def metrics_of(workdir):
 
 
 def evaluate(path, config):
-    dataset = pipeline.eval_dataset(
-        name=config.dataset,
-        split=config.eval_split,
-        preprocess=config.eval_preprocess,
-        batch_size=8,
-        data_dir=config.data_dir,
-    )
+    split = data.open(config.dataset, config.eval_split, config.data_dir)
+    dataset = split.evaluate(split.preprocess(config.eval_preprocess), batch_size=8)
     return classification.evaluate(keras.saving.load_model(path), dataset)
 
 

@@ -2,20 +2,25 @@
 
 import csv
 import json
+import pathlib
 
 import keras
 import pytest
 from etils import epath
 from ml_collections import ConfigDict
 
+from training import data
 from training.configs import finetune
-from training.data import pipeline
+from training.data import registry
 from training.errors import TrainingError
 from training.evaluators import classification
 from training.io.atomic import atomic_file
 from training.protocols import learning_rate_sweep as sweep
 from training.protocols.run_result import RunResult
 from training.protocols.sweep_report import sweep_table, write_sweep
+
+# Passed on to every run.
+DATASET = data.Dataset(registry.row("cifar10"), pathlib.Path())
 
 
 @pytest.fixture
@@ -38,7 +43,8 @@ class Runs:
         self.by_rate = by_rate
         self.calls = []
 
-    def __call__(self, config, workdir):
+    def __call__(self, config, workdir, dataset):
+        assert dataset is DATASET
         rate = config.optimizer.base_lr
         self.calls.append((str(workdir), config.train_split, config.eval_split, config.seed, rate))
         top1 = self.by_rate[rate]
@@ -67,6 +73,7 @@ def test_best_rate_is_trained_on_everything_with_every_seed(config, runs, tmp_pa
     found = sweep.transfer(
         config,
         tmp_path,
+        DATASET,
         rates=[0.001, 0.01, 0.1],
         seeds=[0, 1, 2],
         development=("sweep", "dev"),
@@ -103,7 +110,9 @@ def test_best_rate_is_trained_on_everything_with_every_seed(config, runs, tmp_pa
 
 def test_one_rate_needs_no_development(config, runs, tmp_path):
     run = runs({0.01: 0.7})
-    found = sweep.transfer(config, tmp_path, rates=[0.01], seeds=[5], development=("a", "b"))
+    found = sweep.transfer(
+        config, tmp_path, DATASET, rates=[0.01], seeds=[5], development=("a", "b")
+    )
     assert [call[1:] for call in run.calls] == [("train", "test", 5, 0.01)]
     assert found.development == {} and found.accuracies == pytest.approx([75.0])
 
@@ -124,9 +133,9 @@ def test_divergence_everywhere_is_an_error(config, runs, tmp_path):
     arguments = {"seeds": [0], "development": ("a", "b")}
     runs({1.0: None, 2.0: None})
     with pytest.raises(TrainingError, match=r"Every rate diverged: 1, 2.*--rates"):
-        sweep.transfer(config, tmp_path, rates=[1.0, 2.0], **arguments)
+        sweep.transfer(config, tmp_path, DATASET, rates=[1.0, 2.0], **arguments)
     with pytest.raises(TrainingError, match=r"chosen rate 1 diverged with seed 0"):
-        sweep.transfer(config, tmp_path, rates=[1.0], **arguments)
+        sweep.transfer(config, tmp_path, DATASET, rates=[1.0], **arguments)
 
 
 def test_tables_are_written_as_markdown_and_csv(config, tmp_path):
@@ -137,7 +146,7 @@ def test_tables_are_written_as_markdown_and_csv(config, tmp_path):
     assert rows[1] == ["test", "rate 0.01, seed 0", "50.00", "10"]
 
 
-def test_further_test_sets_are_scored_with_the_same_weights(monkeypatch, tmp_path, ram):
+def test_further_test_sets_are_scored_with_the_same_weights(data_dir, tmp_path, ram):
     keras.utils.set_random_seed(0)
     model = keras.Sequential(
         [keras.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(10)]
@@ -146,17 +155,12 @@ def test_further_test_sets_are_scored_with_the_same_weights(monkeypatch, tmp_pat
     run.mkdir(parents=True)
     model.save(run / "model.keras")
     config = finetune.get_config("ViT-Ti/16,cifar10,size=8")
-    config.data_dir, config.batch_size = str(tmp_path / "tfds"), 100
-    monkeypatch.setitem(sweep.FURTHER_TEST_SETS, "cifar10", ("digits",))
+    config.batch_size = 100
+    digits = data.open_dataset("digits", data_dir)
 
-    accuracies = sweep.score_further_test_sets(config, tmp_path, [4])
-    batches = pipeline.eval_dataset(
-        name="digits",
-        split="test",
-        preprocess=config.eval_preprocess,
-        batch_size=359,
-        data_dir=config.data_dir,
-    )
+    accuracies = sweep.score_further_test_sets(config, tmp_path, [digits], [4])
+    test = digits.split("test")
+    batches = test.evaluate(test.preprocess(config.eval_preprocess), batch_size=359)
     expected = classification.evaluate(model, batches)
     assert accuracies == {"digits": [pytest.approx(100 * expected["top1"])]}
     stored = json.loads((run / "digits.json").read_text())
@@ -165,12 +169,12 @@ def test_further_test_sets_are_scored_with_the_same_weights(monkeypatch, tmp_pat
     bucket = epath.Path(ram())
     with atomic_file(bucket / "test" / "seed_4" / "model.keras") as file:
         model.save(file)
-    assert sweep.score_further_test_sets(config, bucket, [4]) == accuracies
+    assert sweep.score_further_test_sets(config, bucket, [digits], [4]) == accuracies
     assert (bucket / "test" / "seed_4" / "digits.json").exists()
 
     # The second time, what is stored is taken.
     (run / "digits.json").write_text(json.dumps({**stored, "top1": 0.25}))
-    assert sweep.score_further_test_sets(config, tmp_path, [4]) == {"digits": [25.0]}
+    assert sweep.score_further_test_sets(config, tmp_path, [digits], [4]) == {"digits": [25.0]}
     rows = sweep_table(
         sweep.Transfer("cifar10", {}, 0.01, {4: RunResult(0.5, 0.9, 1.0, 10)}),
         further={"digits": [25.0]},

@@ -4,9 +4,15 @@ import logging
 
 import pytest
 
+from training import data
 from training.configs import finetune
 from training.errors import Diverged, TrainingError, UsageError
 from training.protocols.run_result import RunResult, computed_once, train_run
+
+
+@pytest.fixture
+def digits(data_dir):
+    return data.open_dataset("digits", data_dir)
 
 
 @pytest.fixture
@@ -17,7 +23,7 @@ def trainer(monkeypatch):
     calls = []
 
     def put(result):
-        def train(config, workdir):
+        def train(config, workdir, dataset):
             calls.append(workdir)
             (workdir / "checkpoints").mkdir(parents=True)
             if isinstance(result, Exception):
@@ -33,19 +39,36 @@ def trainer(monkeypatch):
     return put
 
 
-def test_a_finished_run_is_not_trained_again(trainer, tmp_path):
+def test_a_finished_run_is_not_trained_again(trainer, tmp_path, digits):
     config = finetune.get_config("ViT-Ti/16,digits,size=16,steps=10")
     # 131 of 359, as `metrics.csv` rounds it.
     calls = trainer((0.5, 0.3649025, 0.8495822, 359))
-    result = train_run(config, tmp_path / "run")
+    result = train_run(config, tmp_path / "run", digits)
     assert result == RunResult(131 / 359, 305 / 359, 0.5, 359)
-    assert train_run(config, tmp_path / "run") == result
+    assert train_run(config, tmp_path / "run", digits) == result
     assert calls == [tmp_path / "run"]
     assert not (tmp_path / "run" / "checkpoints").exists()
 
+    # On other data it is another run, unless its owner takes that.
+    config.train_split = "train[:50%]"
+    with pytest.raises(UsageError, match=r"another config .*train_split"):
+        train_run(config, tmp_path / "run", digits)
+    config.train_split = "train"
+    file = tmp_path / "run" / "result.json"
+    file.write_text(
+        file.read_text()
+        .replace('"examples": 1438', '"examples": 1437')
+        .replace(digits.split("train").fingerprint["digest"], "0" * 32)
+    )
+    with pytest.raises(UsageError, match="train has 1438 examples instead of 1437"):
+        train_run(config, tmp_path / "run", digits)
+    config.data_changed = "accept"
+    assert train_run(config, tmp_path / "run", digits) == result
+
+    config.data_changed = "refuse"
     config.optimizer.base_lr = 0.5
     with pytest.raises(UsageError, match=r"another config \(optimizer\.base_lr: 0\.01 -> 0\.5\)"):
-        train_run(config, tmp_path / "run")
+        train_run(config, tmp_path / "run", digits)
 
 
 def test_of_tensorflows_warnings_only_that_of_retracing_is_kept_back():
@@ -58,16 +81,16 @@ def test_of_tensorflows_warnings_only_that_of_retracing_is_kept_back():
     assert [bool(logger.filter(record)) for record in records] == [False, True]
 
 
-def test_divergence_is_a_result_and_other_failures_are_not(trainer, tmp_path):
+def test_divergence_is_a_result_and_other_failures_are_not(trainer, tmp_path, digits):
     config = finetune.get_config("ViT-Ti/16,digits,size=16,steps=10")
     calls = trainer(Diverged("The loss became infinite in step 3."))
-    result = train_run(config, tmp_path / "run")
+    result = train_run(config, tmp_path / "run", digits)
     assert result == RunResult(diverged="The loss became infinite in step 3.")
-    assert train_run(config, tmp_path / "run") == result and len(calls) == 1
+    assert train_run(config, tmp_path / "run", digits) == result and len(calls) == 1
 
     trainer(TrainingError("A worker was lost."))
     with pytest.raises(TrainingError, match="worker"):
-        train_run(config, tmp_path / "other")
+        train_run(config, tmp_path / "other", digits)
     assert not (tmp_path / "other" / "result.json").exists()
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.data import random_access
+from training import data
 from training.errors import UsageError
 from training.recipes.class_weights import class_weights
 
@@ -18,7 +18,7 @@ def source(tmp_path_factory):
         (root / name).mkdir()
         for number in range(count):
             (root / name / f"{number}.png").write_bytes(image)
-    return random_access.open_source(f"folder:{root}", "train")
+    return data.open(f"folder:{root}", "train")
 
 
 def test_balanced_weights_make_classes_count_alike(source):
@@ -27,7 +27,7 @@ def test_balanced_weights_make_classes_count_alike(source):
 
 @pytest.mark.long
 def test_balanced_weights_of_a_prepared_data_set(data_dir):
-    source = random_access.open_source("digits", "train", data_dir)
+    source = data.open("digits", "train", data_dir)
     weights = np.array(class_weights("balanced", source))
     labels = [int(source.read(tf.constant(i, tf.int64))["label"]) for i in range(1438)]
     counts = np.bincount(labels, minlength=10)

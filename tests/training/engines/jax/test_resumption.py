@@ -1,6 +1,5 @@
 """Runs that are killed, stopped or moved end as if they had not been."""
 
-import json
 import random
 import signal
 import time
@@ -17,9 +16,9 @@ SHARDED = ("--config.strategy=sharded", "--config.mesh.data=2", "--config.mesh.f
 def start(launch, train_command, jax_environment):
     """Starts a run on simulated devices, or under TensorFlow without any."""
 
-    def run(workdir, *options, devices=8):
+    def run(workdir, *SHARDED, devices=8):
         environment = jax_environment(devices) if devices else {}
-        return launch(*train_command(workdir, *options), environment=environment)
+        return launch(*train_command(workdir, *SHARDED), environment=environment)
 
     return run
 
@@ -37,46 +36,22 @@ def column(workdir, name):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("kills", "shuffle"),
-    [(2, "full"), (2, "blocks"), pytest.param(10, "full", marks=pytest.mark.slow)],
-)
-def test_killed(kills, shuffle, start, finish, kill, wait_for, tmp_path, last_state, assert_same):
+@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_killed(kills, start, finish, kill, wait_for, tmp_path, last_state, assert_same):
     expected, workdir = tmp_path / "uninterrupted", tmp_path / "interrupted"
-    options = (*SHARDED, f"--config.shuffle={shuffle}")
-    finish(start(expected, *options))
+    finish(start(expected, *SHARDED))
     rng = random.Random(kills)
     for number in range(kills):
-        process = start(workdir, *options)
+        process = start(workdir, *SHARDED)
         first = 10 * (1 + 15 * number // kills)
         wait_for(workdir, rng.randrange(first, first + 20, 10), process)
         time.sleep(rng.uniform(0.0, 0.05))
         kill(process)
         assert not (workdir / "model.keras").exists()
-    finish(start(workdir, *options))
+    finish(start(workdir, *SHARDED))
     assert_same(last_state(workdir), last_state(expected))
     assert rows(workdir) == rows(expected)
     assert len(rows(workdir)) == 1 + 200 // 20
-
-
-@pytest.mark.long
-def test_a_run_keeps_the_order_that_it_was_begun_with(
-    start, finish, wait_for, tmp_path, last_state, assert_same
-):
-    expected, workdir = tmp_path / "uninterrupted", tmp_path / "interrupted"
-    finish(start(expected, "--config.shuffle=sorted", devices=1))
-    process = start(workdir, "--config.shuffle=sorted", devices=1)
-    wait_for(workdir, 30, process)
-    process.send_signal(signal.SIGTERM)
-    finish(process, status=143)
-    # As runs from before there was a choice.
-    file = workdir / "config.json"
-    config = json.loads(file.read_text())
-    del config["shuffle"]
-    file.write_text(json.dumps(config))
-    finish(start(workdir, devices=1))
-    assert_same(last_state(workdir), last_state(expected))
-    assert rows(workdir) == rows(expected)
 
 
 @pytest.mark.long

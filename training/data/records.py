@@ -240,7 +240,7 @@ def _read_index(path: str, size: int) -> np.ndarray | None:
     try:
         found = np.load(io.BytesIO(content))
         end = int(found[-1])
-    except (ValueError, EOFError, TypeError, IndexError) as error:
+    except Exception as error:  # Damage shows as any of many errors, depending on the byte.
         raise ValueError(
             f"Expected the index of records in {path + _INDEX}, which is damaged. Write it again "
             "with: python -m training data index"

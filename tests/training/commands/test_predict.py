@@ -106,7 +106,8 @@ def test_bad_use_is_one_line(sources, photos, tmp_path, capsys):
         (tmp_path / f"{name}.tflite").write_bytes(whole[: int(part * len(whole))])
     run = sources["run"]
     for arguments, message in (
-        ([run], "PHOTO"),
+        # What the run held out is gone.
+        ([run], "/gone does not exist"),
         ([run, tmp_path / "nowhere.jpg"], "nowhere.jpg"),
         ([run, tmp_path / "notes.jpg"], "notes.jpg cannot be read as an image"),
         ([run, photos, "--top=0"], "--top"),

@@ -5,8 +5,10 @@ import pathlib
 import pytest
 from etils import epath
 
+from training import data
 from training.commands import sweep as command
 from training.configs import finetune
+from training.data import registry
 from training.protocols import learning_rate_sweep
 from training.protocols.run_result import RunResult
 
@@ -15,9 +17,11 @@ TINY = pathlib.Path(__file__).parents[1] / "processes" / "tiny.py"
 
 def test_command_takes_rates_from_table_4(monkeypatch, tmp_path, capsys):
     asked = []
+    cifar100 = data.Dataset(registry.row("cifar100"), tmp_path)
+    monkeypatch.setattr(data, "open_dataset", lambda name, _: {"cifar100": cifar100}[name])
 
     def train_run(config, workdir, dataset):
-        assert dataset.name == "cifar100"
+        assert dataset is cifar100
         asked.append((workdir.name, config.train_split, config.optimizer.base_lr, config.seed))
         return RunResult(config.optimizer.base_lr, 1.0, 0.1, 100)
 

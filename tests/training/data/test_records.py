@@ -148,12 +148,12 @@ def test_a_cache_that_cannot_be_written_is_no_error(file, cache):
     assert len(offsets(file)) == 6
 
 
+CODE = b"\x93NUMPY\x01\x00\x03\x00{\0\n"
 HUGE = b"{'descr': '<i8', 'fortran_order': False, 'shape': (9999999999999999999999,)}\n"
+HUGE = b"\x93NUMPY\x01\x00" + bytes([len(HUGE), 0]) + HUGE
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"\x93NUMPY", b"no array", b"\x93NUMPY\x01\x00" + bytes([len(HUGE), 0]) + HUGE]
-)
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"no array", HUGE])
 def test_a_damaged_cache_is_written_again(content, file, cache):
     first = offsets(file)
     (kept,) = cache.rglob("*.npy")
@@ -178,7 +178,9 @@ def test_the_index_beside_a_file_spares_its_reading(file, monkeypatch):
         offsets(file)
 
 
-@pytest.mark.parametrize("content", [b"", b"no array", b"\x93NUMPY"])
+@pytest.mark.parametrize(
+    "content", [b"", b"no array", b"\x93NUMPY", b"\x93NUMPY\x01\x00\x02\x00{\n", CODE, HUGE]
+)
 def test_a_damaged_index_is_named(content, file):
     records.write_index([str(file)])
     (index,) = file.parent.glob("*.offsets.npy")

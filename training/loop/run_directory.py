@@ -115,15 +115,17 @@ class RunDirectory:
         if pending:
             pending.result()
 
-    def check(self, data: Mapping[str, Any]) -> None:
+    def check(self, data: dict[str, Any]) -> None:
         """Checks that the directory is new or holds a run of the same config and data.
 
         Args:
-            data: of `fingerprint.describe`.
+            data: of `fingerprint.describe`. It gets a key `accepted`: `fingerprint.as_numbers` of
+                the data before, each time that other data was accepted.
 
         Raises:
             UsageError: otherwise.
         """
+        data["accepted"] = []
         if self.tensorboard.exists() and not self.tensorboard.is_dir():
             raise UsageError(f"Expected {self.tensorboard} to be a folder: it is a file. Move it.")
         self._metric_rows()
@@ -139,6 +141,10 @@ class RunDirectory:
             )
         accept = self.config.data_changed == "accept"
         fingerprint.require_same(data_before, data, str(self.path), accept)
+        data["accepted"] = data_before["accepted"]
+        was, now = (fingerprint.as_numbers(each).tolist() for each in (data_before, data))
+        if was != now:
+            data["accepted"].append(was)
 
     def _config_before(self):
         file = self.path / "config.json"

@@ -130,13 +130,12 @@ class _Run:
         restored = self.engine.restore(self.directory.checkpoints)
         job.check_step(self.engine, self.directory.checkpoints)
         data = fingerprint.as_numbers(self.data)
-        if restored and not (
-            config.data_changed == "accept" or np.array_equal(restored["data"], data)
-        ):
+        known = [data.tolist(), *self.data["accepted"]]
+        if restored and restored["data"].tolist() not in known:
             raise UsageError(
                 f"The checkpoints in {self.directory.checkpoints} are of a run on other data than "
-                "its config.json says. Put the folder's own config.json back, set "
-                "--config.data_changed=accept to go on, or use another --workdir."
+                "the config.json beside them says. Put those back that belong together, or use "
+                "another --workdir."
             )
         self.best = BestEvaluation(config.early_stopping.metric, config.early_stopping.patience)
         # And updates, losses and gradient norms since the last row of metrics.

@@ -1,0 +1,196 @@
+"""A run knows the data it was trained on: what changes in it afterwards is said, never taken."""
+
+import json
+import re
+import shutil
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+from training.commands import evaluate, predict
+from training.configs import own_photos
+from training.data import open_dataset, photo_sets
+from training.errors import UsageError
+from training.evaluators import few_shot, frozen_model
+from training.loop import trainer
+
+CHANNELS = {"crow": 0, "finch": 1, "owl": 2}
+
+
+def paint(root, name, count, channel):
+    for number in range(count):
+        path = root / name / f"{name}_{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = np.zeros((8, 8, 3), np.uint8)
+        pixels[..., channel] = 200 + number
+        Image.fromarray(pixels).save(path)
+
+
+@pytest.fixture
+def photos(tmp_path):
+    for name, channel in CHANNELS.items():
+        paint(tmp_path / "photos", name, 10, channel)
+    return tmp_path / "photos"
+
+
+def config_of(photos, **changes):
+    config = own_photos.get_config(f"{photos},size=8,steps=4")
+    config.model.update({"patch_size": 8, "hidden_size": 16, "mlp_dim": 16, "num_heads": 2})
+    config.update(
+        {"log_every_steps": 2, "eval_every_steps": 2, "checkpoint_every_steps": 2, "report": False}
+    )
+    config.update(changes)
+    return config
+
+
+@pytest.fixture
+def run(photos, tmp_path):
+    trainer.train(config_of(photos), tmp_path / "run")
+    return tmp_path / "run"
+
+
+def refusal(photos, run, **changes):
+    """Returns the one line in which a run on changed photos ends, with all its files as before."""
+    before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
+    with pytest.raises(UsageError) as error:
+        trainer.train(config_of(photos, **changes), run)
+    assert {file: file.read_bytes() for file in run.rglob("*") if file.is_file()} == before
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_config_names_classes_and_photos(photos, run):
+    data = json.loads((run / "config.json").read_text())["data"]
+    assert data["class_names"] == ["crow", "finch", "owl"]
+    counts = {part: [count for count, _ in data[part]["classes"]] for part in ("train", "eval")}
+    assert [sum(pair) for pair in zip(*counts.values(), strict=True)] == [10, 10, 10]
+
+
+@pytest.mark.parametrize(
+    "old, new, said, acceptable",
+    [
+        # Renamed so that it keeps its place, or leads to other labels.
+        ("crow", "coot", "the class crow is called coot", True),
+        ("crow", "raven", "the class crow is called raven", False),
+        ("crow", None, "the class crow was removed", False),
+        (None, "gull", "the class gull was added", False),
+    ],
+)
+def test_changed_classes_never_move_labels(photos, run, old, new, said, acceptable):
+    if old and new:
+        (photos / old).rename(photos / new)
+    elif old:
+        shutil.rmtree(photos / old)
+    else:
+        paint(photos, new, 10, 0)
+    message = refusal(photos, run)
+    assert said in message
+    assert ("data_changed=accept" in message) == acceptable
+    if not acceptable:
+        assert said in refusal(photos, run, data_changed="accept")
+    else:
+        trainer.train(config_of(photos, data_changed="accept"), run)
+        assert keras.saving.load_model(run / "model.keras").class_names == ("coot", "finch", "owl")
+        # From now on these are the run's own.
+        trainer.train(config_of(photos), run)
+
+
+def test_photos_that_come_and_go_are_counted(photos, run):
+    paint(photos, "owl", 13, 2)
+    message = refusal(photos, run)
+    added = re.findall(r"(\d) photos? of owl (?:was|were) added to (train|eval)", message)
+    assert sum(int(count) for count, _ in added) == 3
+    assert "--config.data_changed=accept" in message
+    trainer.train(config_of(photos, data_changed="accept"), run)
+    (photos / "owl" / "owl_1.png").write_bytes(b"another photo")
+    assert "photos of owl in" in refusal(photos, run)
+
+
+def test_a_state_of_other_data_is_not_resumed(photos, run, tmp_path):
+    other = tmp_path / "other"
+    paint(photos, "owl", 11, 2)
+    trainer.train(config_of(photos), other)
+    shutil.rmtree(run / "checkpoints")
+    shutil.copytree(other / "checkpoints", run / "checkpoints")
+    (photos / "owl" / "owl_10.png").unlink()
+    assert "other data than the config.json" in refusal(photos, run)
+
+
+def test_a_run_lists_its_folder_once(photos, tmp_path, monkeypatch):
+    calls = []
+    scan = photo_sets.scan
+    monkeypatch.setattr(photo_sets, "scan", lambda root: calls.append(root) or scan(root))
+    config = config_of(photos, report=True)
+    config.few_shot.datasets = config.dataset
+    config.few_shot.shots = (1,)
+    monkeypatch.setattr(few_shot, "SPLITS", {config.dataset: ("train[:80%]", "train[80%:]")})
+    trainer.train(config, tmp_path / "run")
+    assert len(calls) == 1
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_few_classes_held_out_are_warned_of(photos, tmp_path, caplog):
+    trainer.train(config_of(photos), tmp_path / "run")
+    assert "Few images of train[80%:] are evaluated: crow (2)" in caplog.text
+
+
+def test_cached_features_are_of_the_photos_with_their_labels(photos, tmp_path):
+    model = frozen_model.raw_pixels()
+
+    def accuracy():
+        task = few_shot.open_task(open_dataset(f"folder:{photos}"), "train[:80%]", "train[80%:]")
+        settings = {"shots": [5], "seeds": [0], "l2": 1e-6, "cache": tmp_path / "cache"}
+        (result,) = few_shot.evaluate(model, task, preprocess=model.preprocess, **settings)
+        return result.accuracy
+
+    assert accuracy() == 1.0
+    for number in range(0, 10, 2):
+        one, two = photos / f"crow/crow_{number}.png", photos / f"owl/owl_{number}.png"
+        content = one.read_bytes()
+        one.write_bytes(two.read_bytes())
+        two.write_bytes(content)
+    assert accuracy() < 1.0
+
+
+def test_shards_are_of_these_photos(photos, run, tmp_path, capsys):
+    shards = tmp_path / "shards"
+    options = [str(run), str(photos), f"--shards={shards}", "--shard_size=4"]
+    assert predict.main(options) == 0
+    assert predict.main(options) == 0
+    # The first, the last and the number of photos stay what they were.
+    (photos / "finch" / "finch_3.png").rename(photos / "finch" / "finch_33.png")
+    assert predict.main(options) == 2
+    assert "another images" in capsys.readouterr().err
+    dataset = [str(run), f"--dataset=folder:{photos}", "--split=train", f"--shards={shards}_2"]
+    assert predict.main(dataset) == 0
+    (photos / "owl" / "owl_5.png").write_bytes(b"another photo")
+    assert predict.main(dataset) == 2
+
+
+def test_a_run_is_evaluated_on_what_it_held_out(photos, run, tmp_path, capsys):
+    assert evaluate.main([str(run), f"--output={tmp_path / 'out'}"]) == 0
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    ((name, own),) = metrics.items()
+    assert (name, own["split"]) == (f"folder:{photos}", "train[80%:]")
+    assert predict.main([str(run), "--csv"]) == 0
+    files = {row.split(",")[0] for row in capsys.readouterr().out.splitlines() if ".png" in row}
+    held_out = open_dataset(f"folder:{photos}").split("train[80%:]").photos
+    assert files == {str(photos / photo.path) for photo in held_out}
+
+
+def test_classes_are_matched_by_name_or_refused(photos, run, tmp_path, capsys):
+    # Tables keep the order of rows, folders that of names: the same classes in another order.
+    model = keras.saving.load_model(run / "model.keras")
+    model.class_names = ["owl", "crow", "finch"]
+    model.get_layer("head").bias.assign([0.0, 50.0, 0.0])
+    model.save(tmp_path / "shuffled.keras")
+    options = [f"--dataset=folder:{photos}", "--split=train"]
+    output = tmp_path / "out"
+    assert evaluate.main([str(tmp_path / "shuffled.keras"), *options, f"--output={output}"]) == 0
+    rows = (next(output.rglob("confusion.csv"))).read_text().splitlines()
+    assert [row.split(",")[1] for row in rows] == ["crow", "10", "10", "10"]
+    (photos / "owl").rename(photos / "gull")
+    assert evaluate.main([str(tmp_path / "shuffled.keras"), *options]) == 2
+    assert "Expected folder:" in capsys.readouterr().err

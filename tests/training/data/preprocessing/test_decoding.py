@@ -44,6 +44,7 @@ def decoded(content, text="decode", **settings):
 
 
 INKS = encode(PHOTO.convert("CMYK"), "JPEG", quality=100)
+GRAY_JPEG = encode(PHOTO.convert("L"), "JPEG")
 BITS = Image.fromarray(GRAY[..., 0].astype(np.uint16) * 256 + 255)
 WIDE = tf.io.encode_png(PIXELS.astype(np.uint16) * 256 + 255).numpy()
 ALPHA = Image.fromarray(np.dstack([PIXELS, PIXELS[..., :1]]))
@@ -52,6 +53,7 @@ MIRRORED = PHOTO.transpose(Image.Transpose.FLIP_LEFT_RIGHT).quantize(8)
 # The bytes of photos and their pixels.
 CASES = {
     "gray": (encode(PHOTO.convert("L"), "PNG"), GRAY),
+    "gray JPEG": (GRAY_JPEG, np.asarray(Image.open(io.BytesIO(GRAY_JPEG)).convert("RGB"))),
     "gray with alpha": (encode(PHOTO.convert("LA"), "PNG"), GRAY),
     "alpha": (encode(ALPHA, "PNG"), PIXELS),
     "palette": (encode(PALETTE, "PNG"), COLORS),

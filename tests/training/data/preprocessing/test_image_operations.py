@@ -24,11 +24,9 @@ def run(text, encoded, number=0):
     return Preprocess(text)(tf.constant(encoded), (0, number)).numpy()
 
 
-def test_the_fast_decoder_gray_inks_and_arrays():
+def test_the_fast_decoder_inks_and_arrays():
     fast, precise = (run(text, jpeg(NOISE)) for text in ("decode", "decode(precise=True)"))
-    np.testing.assert_array_equal(precise, np.asarray(Image.open(io.BytesIO(jpeg(NOISE)))))
     assert 0 < np.abs(fast.astype(int) - precise).mean() < 3
-    assert run("decode", jpeg(NOISE[..., 0], "L")).shape == (90, 130, 3)
     assert run("decode(channels=1)", jpeg(NOISE)).shape == (90, 130, 1)
     np.testing.assert_array_equal(run("decode", NOISE), NOISE)
     # Converting to CMYK and back loses little without a color profile.

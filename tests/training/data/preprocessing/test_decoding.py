@@ -90,6 +90,11 @@ def test_every_photo_becomes_the_same_rgb(name):
         np.testing.assert_allclose(found, expected, atol=atol)
 
 
+def test_of_16_bits_the_upper_8_become_gray():
+    gray = tf.image.rgb_to_grayscale(PIXELS)
+    np.testing.assert_array_equal(decoded(WIDE, "decode(channels=1)"), gray)
+
+
 @pytest.mark.parametrize(("kind", "number"), TURNED)
 def test_photos_can_be_read_as_they_are_stored(kind, number):
     content, _ = CASES[f"{kind} {number}"]

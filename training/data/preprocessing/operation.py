@@ -11,10 +11,9 @@ function in a file that `__init__.py` imports:
 """
 
 import ast
-import dataclasses
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import tensorflow as tf
 
@@ -31,8 +30,7 @@ _Make = TypeVar("_Make", bound=Callable[..., Any])
 REGISTRY: dict[str, tuple[Callable[..., Any], str]] = {}
 
 
-@dataclasses.dataclass(frozen=True)
-class Operation:
+class Operation(NamedTuple):
     """One operation of a text, its arguments applied.
 
     Attributes:
@@ -82,31 +80,29 @@ def parse(text: str) -> list[Operation]:
     Raises:
         ValueError: for a malformed text, an unknown operation or wrong arguments.
     """
-    parts = text.split("|") if text.strip() else []
-    return [op for part in parts for op in _operations(part, text)]
-
-
-def _operations(part, text):
-    try:
-        call = ast.parse(part.strip(), mode="eval").body
-    except SyntaxError as error:
-        raise ValueError(f"{_EXPECTED} Received: {text!r}, {error}.") from error
-    call = call if isinstance(call, ast.Call) else ast.Call(call, [], [])
-    if not isinstance(call.func, ast.Name):
-        raise ValueError(f"{_EXPECTED} Received: {text!r}.")
-    name = call.func.id
-    if name not in REGISTRY:
-        known = ", ".join(sorted(REGISTRY))
-        raise ValueError(f"Unknown operation {name!r} in {text!r}. Known: {known}.")
-    make, stage = REGISTRY[name]
-    signature = inspect.signature(make)
-    try:
-        args = [ast.literal_eval(arg) for arg in call.args]
-        kwargs = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
-        signature.bind(*args, **kwargs)
-        made = make(*args, **kwargs)
-    except (TypeError, ValueError, ArithmeticError) as error:
-        names = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
-        expected = f"{name}{inspect.Signature(names)}"
-        raise ValueError(f"Expected {expected} in {text!r}: {error}.") from error
-    return parse(made) if stage == "text" else [Operation(name, made, stage)]
+    operations = []
+    for part in text.split("|") if text.strip() else []:
+        try:
+            call = ast.parse(part.strip(), mode="eval").body
+        except SyntaxError as error:
+            raise ValueError(f"{_EXPECTED} Received: {text!r}, {error}.") from error
+        call = call if isinstance(call, ast.Call) else ast.Call(call, [], [])
+        if not isinstance(call.func, ast.Name):
+            raise ValueError(f"{_EXPECTED} Received: {text!r}.")
+        name = call.func.id
+        if name not in REGISTRY:
+            known = ", ".join(sorted(REGISTRY))
+            raise ValueError(f"Unknown operation {name!r} in {text!r}. Known: {known}.")
+        make, stage = REGISTRY[name]
+        signature = inspect.signature(make)
+        try:
+            args = [ast.literal_eval(arg) for arg in call.args]
+            kwargs = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+            signature.bind(*args, **kwargs)
+            made = make(*args, **kwargs)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            names = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
+            expected = f"{name}{inspect.Signature(names)}"
+            raise ValueError(f"Expected {expected} in {text!r}: {error}.") from error
+        operations += parse(made) if stage == "text" else [Operation(name, made, stage)]
+    return operations

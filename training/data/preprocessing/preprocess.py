@@ -84,7 +84,8 @@ class Preprocess:
             ValueError: if the text does not begin with `decode`.
         """
         if not self._decode:
-            raise ValueError(f"Expected operations that begin with decode, not {self.text!r}.")
+            received = f"Received: {self.text!r}."
+            raise ValueError(f"Expected operations that begin with decode. {received}")
         return self._decode(image)
 
     def on_device(self, images: tf.Tensor) -> tf.Tensor:

@@ -21,7 +21,7 @@ import tensorflow as tf
 from training.data.preprocessing.operation import operation
 from training.recipes.augreg_strengths import STRENGTHS
 
-_FILL = 128
+_GRAY = 128
 
 
 class Strengths:
@@ -34,6 +34,8 @@ class Strengths:
         self.translate = 100 * level  # pixels
         self.enhance = 1.8 * level + 0.1  # of color, contrast, brightness and sharpness
         self.posterize_bits = int(4 * level)  # that are kept
+        shift = 8 - self.posterize_bits
+        self.posterize_mask = 256 - 2 ** (shift if 0 <= shift <= 7 else 7)
         self.solarize_threshold = int(256 * level)  # before it is reduced to a byte
         self.solarize_add = int(110 * level)  # levels that are added below 128
         self.cutout = int(40 * level)  # half the side of the square
@@ -50,14 +52,13 @@ def randaugment(num_layers: int, magnitude: float) -> Callable[[tf.Tensor, tf.Te
     def apply(image, seed):
         if image.dtype != tf.uint8:
             image = tf.saturate_cast(tf.round(image), tf.uint8)
-        shape = image.shape
         for layer in range(num_layers):
             seeds = [tf.random.fold_in(seed, 3 * layer + offset) for offset in range(3)]
             number = tf.random.stateless_uniform((), seeds[0], 0, len(OPERATIONS), tf.int32)
             sign = tf.where(tf.random.stateless_uniform((), seeds[1]) < 0.5, -1.0, 1.0)
             place = tf.random.stateless_uniform((2,), seeds[2])
             branches = [partial(op, image, at, sign, place) for op in OPERATIONS.values()]
-            image = tf.ensure_shape(tf.switch_case(number, branches), shape)
+            image = tf.ensure_shape(tf.switch_case(number, branches), image.shape)
         return image
 
     return apply
@@ -90,7 +91,7 @@ def _affine(image, x, y):
         output_shape=tf.shape(image)[:2],
         interpolation="NEAREST",
         fill_mode="CONSTANT",
-        fill_value=float(_FILL),
+        fill_value=float(_GRAY),
     )[0]
 
 
@@ -123,11 +124,6 @@ def _rotate(image, at, sign, _):
     return _affine(image, (cos, -sin, x), (sin, cos, y))
 
 
-def _posterize(image, at, *_):
-    shift = 8 - at.posterize_bits
-    return tf.bitwise.bitwise_and(image, 256 - 2 ** (shift if 0 <= shift <= 7 else 7))
-
-
 def _contrast(image, at, *_):
     pixels = tf.cast(tf.shape(image)[0] * tf.shape(image)[1], tf.float32)
     return _blend(tf.floor(tf.minimum(pixels / 256.0, 255.0)), image, at.enhance)
@@ -151,7 +147,7 @@ def _cutout(image, at, _, place):
 
     rows, columns = (near(place[k], tf.shape(image)[k]) for k in (0, 1))
     inside = rows[:, None, None] & columns[None, :, None]
-    return tf.where(inside, tf.constant(_FILL, tf.uint8), image)
+    return tf.where(inside, tf.constant(_GRAY, tf.uint8), image)
 
 
 # Every operation takes (image, strengths, a random sign, two random numbers in 0..1).
@@ -160,7 +156,7 @@ OPERATIONS: dict[str, Callable[..., tf.Tensor]] = {
     "Equalize": _equalize,
     "Invert": lambda image, *_: 255 - image,
     "Rotate": _rotate,
-    "Posterize": _posterize,
+    "Posterize": lambda image, at, *_: tf.bitwise.bitwise_and(image, at.posterize_mask),
     "Solarize": lambda image, at, *_: tf.where(
         image < at.solarize_threshold % 256, image, 255 - image
     ),

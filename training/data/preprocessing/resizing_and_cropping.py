@@ -4,8 +4,8 @@ Resizing is bilinear with half-pixel centers and without anti-aliasing, as in th
 `method` and `antialias`, those of `tf.image.resize`, say otherwise. The range stays what it was.
 """
 
-import dataclasses
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -13,8 +13,7 @@ from training.data.graph import require
 from training.data.preprocessing.operation import MAX_PIXELS, operation
 
 
-@dataclasses.dataclass(frozen=True)
-class Resizing:
+class Resizing(NamedTuple):
     """Resizes images. `size_of` maps an image's shape, int32 (3,), to its new (height, width)."""
 
     size_of: Callable[[tf.Tensor], tuple[int, int] | tf.Tensor]
@@ -50,8 +49,7 @@ def resize_small(size: int, method: str = "area", antialias: bool = False) -> Re
     return Resizing(size_of, method, antialias)
 
 
-@dataclasses.dataclass(frozen=True)
-class RandomResizedCrop:
+class RandomResizedCrop(NamedTuple):
     """Cuts a random box out of an image and resizes it.
 
     Attributes:
@@ -66,9 +64,7 @@ class RandomResizedCrop:
         """Returns the crop of `image`, resized."""
         return self.resize(cut(image, self.box(tf.shape(image), seed)))
 
-    def resize(
-        self, crop: tf.Tensor, convert: Callable[[tf.Tensor], tf.Tensor] | None = None
-    ) -> tf.Tensor:
+    def resize(self, crop: tf.Tensor, convert: Callable | None = None) -> tf.Tensor:
         """Returns the crop resized and, if given, converted by an affine function to float32."""
         if self.shape:
             return _resized(crop, self.shape, convert=convert or _to_float32)

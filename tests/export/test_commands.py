@@ -16,6 +16,7 @@ from export import command_steps
 from export.errors import ExportError
 from export.sample_images import load_images
 from export.web.litert_js import litert_js
+from tests.run_config import write_run_config
 from training.evaluators.exported_files import labels_of
 
 
@@ -42,7 +43,7 @@ def run_directory(model, tmp_path_factory):
         "eval_preprocess": "decode|resize(16)|value_range(-1,1)",
         "loss": "sigmoid",
     }
-    (directory / "config.json").write_text(json.dumps(config))
+    write_run_config(directory, **config)
     return directory
 
 

@@ -121,12 +121,6 @@ def test_an_empty_folder_name_is_refused(command, tmp_path, capsys, monkeypatch)
     assert "all well" not in captured.out
 
 
-def test_check_counts_every_image_once(tmp_path, capsys):
-    write_photos(tmp_path, ["train/a/1.png", "train/b/1.png", "test/a/1.png"])
-    assert main(["check", f"folder:{tmp_path}"]) == 0
-    assert "  3 images decoded: all well" in capsys.readouterr().out
-
-
 def test_check_reports_an_empty_split_and_goes_on(tmp_path, capsys):
     write_photos(tmp_path, ["test/a/1.png", "test/b/1.png"])
     (tmp_path / "test/b/2.png").write_bytes(b"no image")

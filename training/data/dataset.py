@@ -246,15 +246,9 @@ def load_dataset(
 
 
 def _of_photos(name, photos):
-    spec = DatasetSpec(
-        name,
-        builder="",
-        version="",
-        num_classes=len(photos.class_names),
-        sizes={split: len(items) for split, items in photos.splits.items()},
-        class_names=photos.class_names,
-        obtain="embedded",
-    )
+    sizes = {split: len(members) for split, members in photos.splits.items()}
+    names = photos.class_names
+    spec = DatasetSpec(name, len(names), sizes, class_names=names)
     return Dataset(spec, photos.root, photos=photos, upright=True)
 
 
@@ -272,16 +266,8 @@ def _of_tfds(name, data_dir):
             f"{builder} {version or ''} is not prepared in "
             f"{tfds_folder.resolve_data_dir(data_dir)}. {hint}"
         )
-    num_classes, class_names = tfds_folder.label_facts(found)
-    spec = DatasetSpec(
-        name,
-        builder=builder,
-        version=found.version,
-        num_classes=num_classes,
-        sizes=found.sizes,
-        class_names=class_names,
-        note=f"prepared in {found.directory}",
-    )
+    num_classes, names = tfds_folder.label_facts(found)
+    spec = DatasetSpec(name, num_classes, found.sizes, builder, found.version, class_names=names)
     upright = tfds_folder.holds_photos(found.directory)
     return Dataset(spec, found.directory, prepared=found, upright=upright)
 

@@ -302,27 +302,26 @@ def write_index(paths: Sequence[str]) -> None:
 
 def _offsets(path: str, length: int) -> np.ndarray:
     stat = tf.io.gfile.stat(path)
-    found = _read_index(path, stat.length)
-    if found is None:
+    if tf.io.gfile.exists(path + _INDEX):
+        found = _read_index(path, stat.length)
+    elif stat.length < _CACHE_FROM_BYTES:
+        found = _scan(path, stat.length)
+    else:
         found = _cached_scan(path, stat, length)
     if len(found) != length + 1:
         raise _another_number(path, length, len(found) - 1)
     return found
 
 
-def _read_index(path: str, size: int) -> np.ndarray | None:
-    """Returns the offsets that the index beside a file says, or None without one."""
-    index = path + _INDEX
-    if not tf.io.gfile.exists(index):
-        return None
-    with tf.io.gfile.GFile(index, "rb") as file:
+def _read_index(path, size):
+    with tf.io.gfile.GFile(path + _INDEX, "rb") as file:
         content = file.read()
     try:
-        found = np.load(io.BytesIO(content))
+        found = np.load(io.BytesIO(content)).astype(np.int64)
         end = int(found[-1])
     except (ValueError, EOFError, TypeError, IndexError) as error:
         raise ValueError(
-            f"Expected the index of records in {index}, which is damaged. Write it again "
+            f"Expected the index of records in {path + _INDEX}, which is damaged. Write it again "
             "with: python -m training data index"
         ) from error
     if end != size:
@@ -330,12 +329,10 @@ def _read_index(path: str, size: int) -> np.ndarray | None:
             f"Expected {end} bytes in {path}, as its index says. Found {size}. Copy or prepare it "
             "again, then write its index with: python -m training data index"
         )
-    return found.astype(np.int64)
+    return found
 
 
 def _cached_scan(path, stat, length):
-    if stat.length < _CACHE_FROM_BYTES:
-        return _scan(path, stat.length)
     key = hashlib.sha256(f"{path}\0{stat.length}\0{stat.mtime_nsec}".encode()).hexdigest()
     cache = cache_folder("record_offsets") / f"{key}.npy"
     # A damaged array fails in many ways, depending on which byte it is.

@@ -187,11 +187,9 @@ class Split:
         """Returns how many labels each class has, int64 (num_classes,); reads every record."""
         import tensorflow as tf
 
-        labels = tf.data.Dataset.range(self.num_examples).map(
-            lambda index: tf.reshape(self.read(index)["label"], [-1]),
-            num_parallel_calls=tf.data.AUTOTUNE,
-        )
         counts = np.zeros(self.dataset.num_classes, np.int64)
+        indices = tf.data.Dataset.range(self.num_examples)
+        labels = indices.map(lambda index: self.read(index)["label"], tf.data.AUTOTUNE)
         for each in labels.as_numpy_iterator():
             np.add.at(counts, each, 1)
         return counts

@@ -102,12 +102,8 @@ def scan(root: str | os.PathLike) -> PhotoSet:
             f"extension among {', '.join(EXTENSIONS)}. Found none below {root}"
             f"{', but ' + others if others else ''}."
         )
-    if others:
-        logger.warning(
-            "%s holds %s, which are not read: convert them to .jpg or .png.", root, others
-        )
     found = PhotoSet(root, tuple(labels), splits)
-    for doubt in _doubts(found, prefixes, folders, images):
+    for doubt in _doubts(found, prefixes, folders, images, others):
         logger.warning("%s", doubt)
     return found
 
@@ -160,12 +156,6 @@ def _prefixes(root, names):
             f"{', '.join(splits)} beside {', '.join(others[:5])}. Move these "
             "elsewhere, or into the splits if they are classes."
         )
-    if others and splits:
-        logger.warning(
-            "%s: %s, beside other classes, is read as a class, not as a split.",
-            root,
-            ", ".join(splits),
-        )
     return {name: f"{name}/" for name in splits} if splits and not others else {"train": ""}
 
 
@@ -182,30 +172,33 @@ def _labels(names, where):
     return {name: label for label, name in enumerate(names)}
 
 
-def _doubts(found, prefixes, folders, images):
+def _doubts(found, prefixes, folders, images, unreadable):
     """Yields what probably trains another model than the owner of the photos means."""
+    root, like_splits = found.root, [name for name in folders[""] if name in SPLIT_NAMES]
+    if like_splits and "" in prefixes.values():
+        names = ", ".join(like_splits)
+        yield f"{root}: {names}, beside other classes, is read as a class, not as a split."
+    if unreadable:
+        yield f"{root} holds {unreadable}, which are not read: convert them to .jpg or .png."
     for prefix in prefixes.values():
         if images[prefix]:
             yield (
-                f"{found.root / prefix}: {len(images[prefix])} images beside the folders of "
-                f"classes, such as {images[prefix][0][0]}, are not read."
+                f"{root / prefix}: {len(images[prefix])} images beside the folders of classes, "
+                f"such as {images[prefix][0][0]}, are not read."
             )
     first, *others = (
         f"{prefix}{name}/" for prefix in prefixes.values() for name in folders[prefix]
     )
-    if (
-        others
-        and folders[first]
-        and all(folders[each] == folders[first] and not images[each] for each in (first, *others))
-    ):
+    same = all(folders[each] == folders[first] for each in others)
+    if others and folders[first] and same and not any(images[each] for each in (first, *others)):
         yield (
-            f"{found.root}: every class, such as {pathlib.PurePath(first).name}, holds the folders "
+            f"{root}: every class, such as {pathlib.PurePath(first).name}, holds the folders "
             f"{', '.join(folders[first][:5])}. If these are the classes, move them up."
         )
     if len(found.class_names) == 1:
         yield (
-            f"{found.root} has one class, {found.class_names[0]}: expected two or more "
-            "sub-folders, or there is nothing to tell apart."
+            f"{root} has one class, {found.class_names[0]}: expected two or more sub-folders, or "
+            "there is nothing to tell apart."
         )
     for split, photos in found.splits.items():
         labels = {photo.label for photo in photos}
@@ -213,9 +206,8 @@ def _doubts(found, prefixes, folders, images):
         if missing and photos:
             more = ", …" if len(missing) > 5 else ""
             yield (
-                f"{found.root}: {len(missing)} of {len(found.class_names)} classes have no image "
-                f"in the split {split}: {', '.join(missing[:5])}{more}. Expected each class in "
-                "each split."
+                f"{root}: {len(missing)} of {len(found.class_names)} classes have no image in the "
+                f"split {split}: {', '.join(missing[:5])}{more}. Expected each class in each split."
             )
 
 

@@ -9,6 +9,7 @@ comes before. ArrayRecord files bring their index.
 import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import io
 import os
@@ -380,17 +381,13 @@ def array_record_reader(shards: Shards) -> RecordReader:
             "Copy or mount them, or prepare the data set as TFRecord files, for which there is: "
             "python -m training data index"
         )
-    opened: dict[int, tuple[Any, contextlib.AbstractContextManager]] = {}
-    lock = threading.Lock()
 
+    @functools.cache
     def open_file(number):
-        with lock:
-            if number not in opened:
-                path = shards.files[number]
-                # Of a store, a reader gives several threads wrong bytes.
-                alone = threading.Lock() if is_remote(path) else contextlib.nullcontext()
-                opened[number] = _open_array_record(path, shards.lengths[number]), alone
-            return opened[number]
+        path = shards.files[number]
+        # Of a store, a reader gives several threads wrong bytes.
+        alone = threading.Lock() if is_remote(path) else contextlib.nullcontext()
+        return _open_array_record(path, shards.lengths[number]), alone
 
     def read(number, place):
         found, alone = open_file(int(number))
@@ -419,9 +416,9 @@ def _open_array_record(path: str, length: int) -> Any:
         ) from error
     found = array_record_module.ArrayRecordReader(path, options=_ARRAY_RECORD_OPTIONS)
     if not found.ok():
+        reason = "for no known reason"
         try:
             found.close()
-            reason = "for no known reason"
         except RuntimeError as error:
             reason = first_line(error)
         remedy = (

@@ -96,7 +96,8 @@ def select(split: str, photos: Mapping[str, Sequence[Photo]]) -> list[Photo]:
             )
         if True in in_percent:
             first, last = (_below(members, end / 100) for end in _ends(term, 100, float))
-            chosen += [photo for place, photo in enumerate(members) if place in last - first]
+            kept = last - first
+            chosen += [photo for place, photo in enumerate(members) if place in kept]
         else:
             chosen += members[slice(*_ends(term, len(members), float))]
     return _nonempty(chosen, split, {name: len(members) for name, members in photos.items()})

@@ -37,7 +37,7 @@ def processor_seconds(examples: int, step: int, batch_size: int) -> float:
     import tensorflow as tf
 
     from training.data import Dataset, Split, registry
-    from training.data.readers import Reader
+    from training.data.records import Reader
 
     def record(index):
         return tf.io.encode_png(tf.zeros((8, 8, 3), tf.uint8) + tf.cast(index % 251, tf.uint8))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from training.data.preprocessing.preprocess import Preprocess
-    from training.data.readers import Reader
+    from training.data.records import Reader
 
 
 def open(name: str, split: str, data_dir: str | os.PathLike | None = None) -> "Split":
@@ -56,13 +56,18 @@ def open_dataset(name: str, data_dir: str | os.PathLike | None = None) -> "Datas
     if spec.builder == "sklearn_digits":
         from training.data import digits
 
-        found = tfds_folder.read(digits.prepare(tfds_folder.resolve_data_dir(data_dir)))
-    else:
-        maybe = tfds_folder.find(spec.builder, spec.version, data_dir)
-        if maybe is None:
-            raise NotPreparedError(_how_to_get(spec, data_dir))
-        found = maybe
-    _check_sizes(spec, found)
+        digits.prepare(tfds_folder.resolve_data_dir(data_dir))
+    found = tfds_folder.find(spec.builder, spec.version, data_dir)
+    if found is None:
+        raise NotPreparedError(_how_to_get(spec, data_dir))
+    for split, size in spec.sizes.items():
+        actual = found.sizes.get(split, size)
+        if actual not in (size, *spec.other_sizes.get(split, ())):
+            raise ValueError(
+                f"Expected {size} examples in the split {split!r} of {found.name}. "
+                f"{found.directory} holds {actual}. Prepare it again, or read it under another "
+                f"name as tfds:{found.name}:{found.version}."
+            )
     return Dataset(spec.with_sizes(found.sizes), found.directory, prepared=found)
 
 
@@ -108,12 +113,16 @@ class Dataset:
     def split(self, text: str) -> "Split":
         """Returns a split of it, the same object for the same text; see `open`."""
         if text not in self._opened:
-            if self.photos:
-                photos = tuple(splits.select(text, self.photos.splits))
-                count, open_reader = len(photos), functools.partial(_photo_reader, self, photos)
-            else:
-                photos, count = (), self.spec.num_examples(text)
-                open_reader = functools.partial(_record_reader, self, text)
+            photos = tuple(splits.select(text, self.photos.splits)) if self.photos else ()
+            count = len(photos) or self.spec.num_examples(text)
+
+            def open_reader():
+                from training.data import records
+
+                if photos:
+                    return records.photo_reader(self.place, photos, self.num_classes)
+                return records.record_reader(self.spec, self.prepared, text)
+
             self._opened[text] = Split(self, text, count, open_reader, photos)
         return self._opened[text]
 
@@ -178,11 +187,9 @@ class Split:
         """Returns how many labels each class has, int64 (num_classes,); reads every record."""
         import tensorflow as tf
 
-        labels = tf.data.Dataset.range(self.num_examples).map(
-            lambda index: tf.reshape(self.read(index)["label"], [-1]),
-            num_parallel_calls=tf.data.AUTOTUNE,
-        )
         counts = np.zeros(self.dataset.num_classes, np.int64)
+        indices = tf.data.Dataset.range(self.num_examples)
+        labels = indices.map(lambda index: self.read(index)["label"], tf.data.AUTOTUNE)
         for each in labels.as_numpy_iterator():
             np.add.at(counts, each, 1)
         return counts
@@ -236,28 +243,10 @@ def load_dataset(
     return pipeline.plain_dataset(opened, opened.preprocess(preprocess), **settings)
 
 
-def _photo_reader(dataset, photos):
-    from training.data import readers
-
-    return readers.photo_reader(dataset, photos)
-
-
-def _record_reader(dataset, text):
-    from training.data import readers
-
-    return readers.record_reader(dataset, text)
-
-
 def _of_photos(name, photos):
-    spec = DatasetSpec(
-        name,
-        builder="",
-        version="",
-        num_classes=len(photos.class_names),
-        sizes={split: len(items) for split, items in photos.splits.items()},
-        class_names=photos.class_names,
-        obtain="embedded",
-    )
+    sizes = {split: len(members) for split, members in photos.splits.items()}
+    names = photos.class_names
+    spec = DatasetSpec(name, len(names), sizes, class_names=names)
     return Dataset(spec, photos.root, photos=photos, upright=True)
 
 
@@ -275,29 +264,10 @@ def _of_tfds(name, data_dir):
             f"{builder} {version or ''} is not prepared in "
             f"{tfds_folder.resolve_data_dir(data_dir)}. {hint}"
         )
-    num_classes, class_names = tfds_folder.label_facts(found)
-    spec = DatasetSpec(
-        name,
-        builder=builder,
-        version=found.version,
-        num_classes=num_classes,
-        sizes=found.sizes,
-        class_names=class_names,
-        note=f"prepared in {found.directory}",
-    )
+    num_classes, names = tfds_folder.label_facts(found)
+    spec = DatasetSpec(name, num_classes, found.sizes, builder, found.version, class_names=names)
     upright = tfds_folder.holds_photos(found.directory)
     return Dataset(spec, found.directory, prepared=found, upright=upright)
-
-
-def _check_sizes(spec, found):
-    for name, size in spec.sizes.items():
-        actual = found.sizes.get(name)
-        if actual is not None and actual not in (size, *spec.other_sizes.get(name, ())):
-            raise ValueError(
-                f"Expected {size} examples in the split {name!r} of {found.name}. "
-                f"{found.directory} holds {actual}. Prepare it again, or read it under another "
-                f"name as tfds:{found.name}:{found.version}."
-            )
 
 
 def _how_to_get(spec, data_dir):

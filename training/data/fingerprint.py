@@ -17,9 +17,6 @@ from training.errors import UsageError
 if TYPE_CHECKING:
     from training.data.dataset import Split
 
-# Of a data set without names of classes.
-_NAMELESS: tuple[str, ...] = ()
-
 
 def describe(train: "Split", evaluation: "Split | None") -> dict[str, Any]:
     """Returns the data of a run, `{"class_names": names or None, "train": …, "eval": …}`."""
@@ -34,22 +31,20 @@ def describe(train: "Split", evaluation: "Split | None") -> dict[str, Any]:
 def is_description(data: Any) -> bool:
     """Whether something read from a file has the form of what `describe` returns."""
 
-    def of_split(found):
-        return (
-            isinstance(found, dict)
-            and isinstance(found.get("digest"), str)
-            and isinstance(found.get("examples"), int)
-            and all(
-                isinstance(each, list) and len(each) == 2 and isinstance(each[0], int)
-                for each in found.get("classes", ())
-            )
-        )
+    match data:
+        case {"class_names": None | [*_] as names, "train": train, "eval": evaluation}:
+            parts = [train] if evaluation is None else [train, evaluation]
+            named = all(isinstance(name, str) for name in names or ())
+            return named and all(map(_is_fingerprint, parts))
+    return False
 
-    if not isinstance(data, dict) or not {"class_names", "train", "eval"} <= data.keys():
-        return False
-    names = data["class_names"]
-    named = names is None or (isinstance(names, list) and all(isinstance(n, str) for n in names))
-    return named and of_split(data["train"]) and (data["eval"] is None or of_split(data["eval"]))
+
+def _is_fingerprint(found):
+    match found:
+        case {"digest": str(), "examples": int()}:
+            rows = found.get("classes", [])
+            return all(isinstance(row, list) and [*map(type, row)] == [int, str] for row in rows)
+    return False
 
 
 def require_same(
@@ -68,12 +63,12 @@ def require_same(
     changed, moved = changes(before, now)
     if not changed or (accept and not moved):
         return
-    remedy = "Labels stand for other classes now: put it back, or use another --workdir."
-    if not moved:
-        remedy = (
-            "Put it back, set --config.data_changed=accept to go on with it, or use another "
-            "--workdir."
-        )
+    remedy = (
+        "Labels stand for other classes now: put it back, or use another --workdir."
+        if moved
+        else "Put it back, set --config.data_changed=accept to go on with it, or use another "
+        "--workdir."
+    )
     shown = "; ".join(changed[:5]) + ("; …" if len(changed) > 5 else "")
     raise UsageError(f"The data of {where} has changed: {shown}. {remedy}")
 
@@ -86,23 +81,25 @@ def of_photos(photos: Sequence[Photo], num_classes: int) -> dict[str, Any]:
         digests of classes leave out the folders.
     """
     by_class: list[list[bytes]] = [[] for _ in range(num_classes)]
-    for photo in photos:
-        name = os.fsencode(photo.path.rpartition("/")[2])
-        by_class[photo.label].append(name + f"\0{photo.size}".encode())
-    classes = [[len(names), digest_of(sorted(names))] for names in by_class]
-    rows = (os.fsencode(f"{each.path}\0{each.label}\0{each.size}") for each in photos)
-    return {"examples": len(photos), "digest": digest_of(rows), "classes": classes}
+    for path, label, size in photos:
+        by_class[label].append(os.fsencode(f"{path.rpartition('/')[2]}\0{size}"))
+    rows = (os.fsencode(f"{path}\0{label}\0{size}") for path, label, size in photos)
+    return {
+        "examples": len(photos),
+        "digest": digest_of(rows),
+        "classes": [[len(names), digest_of(sorted(names))] for names in by_class],
+    }
 
 
-def of_records(examples: int, split: str, identity: Iterable[bytes]) -> dict[str, Any]:
-    """Returns the fingerprint of a split of record files: `{"examples": …, "digest": …}`.
+def of_records(examples: int, ranges: str, identity: Iterable[bytes]) -> dict[str, Any]:
+    """Returns the fingerprint of record files, `{"examples": number, "digest": text}`.
 
     Args:
-        examples: their number.
-        split: ranges of native splits, as text.
+        examples: number of them.
+        ranges: of native splits, as text.
         identity: names, sizes and index of the files.
     """
-    return {"examples": examples, "digest": digest_of((split.encode(), *identity))}
+    return {"examples": examples, "digest": digest_of((ranges.encode(), *identity))}
 
 
 def digest_of(parts: Iterable[bytes]) -> str:
@@ -115,7 +112,7 @@ def digest_of(parts: Iterable[bytes]) -> str:
 
 def as_numbers(data: Mapping[str, Any]) -> np.ndarray:
     """Returns the digest of a run's data as float64 (8,), for checkpoints."""
-    found = [*(data["class_names"] or _NAMELESS)]
+    found = [*(data["class_names"] or ())]
     found += [(data[key] or {}).get("digest", "") for key in ("train", "eval")]
     digest = digest_of(text.encode() for text in found)
     return np.frombuffer(bytes.fromhex(digest)[:8], np.uint8).astype(np.float64)
@@ -131,43 +128,42 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[list[str
         Sentences without an end, such as "3 photos of crow were added to train"; and whether a
         label stands for another class now, so that a model of `before` cannot go on.
     """
-    old, new = (tuple(each["class_names"] or _NAMELESS) for each in (before, now))
-    found, moved = _changed_names(old, new, _renamed(before["train"], now["train"], old, new))
-    if moved:
-        return found, True
-    for split in ("train", "eval"):
+    old, new = ([*(each["class_names"] or ())] for each in (before, now))
+    found, moved = [], False
+    if old and new and old != new:
+        found, moved = _changed_names(old, new, before["train"], now["train"])
+    for split in () if moved else ("train", "eval"):
         if before[split] and now[split] and before[split]["digest"] != now[split]["digest"]:
             found += _changed_split(before[split], now[split], new, split) or (
-                [] if found else [f"the photos of {split} stand in other folders"]
+                [f"the photos of {split} stand in other folders"] if old == new else []
             )
-    return found, False
+    return found, moved
 
 
-def _renamed(before, now, old, new):
-    """Returns {old name: new name} of classes that hold the same photos under another name."""
-    if not (before.get("classes") and now.get("classes")):
-        return {}
-    holder = {tuple(each): name for each, name in zip(now["classes"], new, strict=True)}
-    pairs = zip(old, before["classes"], strict=True)
-    found = {name: holder.get(tuple(each)) for name, each in pairs if name not in new}
-    return {was: name for was, name in found.items() if name and name not in old}
-
-
-def _changed_names(old, new, renamed):
-    if not old or not new or old == new:
-        return [], False
-    pairs = dict(zip(old, new, strict=False))
-    moved = len(old) != len(new) or any(
-        was != now and (was in new or now in old or renamed.get(was, now) != now)
-        for was, now in pairs.items()
+def _changed_names(old, new, before, now):
+    """Returns sentences and whether labels moved, given the fingerprints of the training photos."""
+    gone = [name for name in old if name not in new]
+    come = [name for name in new if name not in old]
+    # Classes that hold the same photos under another name.
+    photos, others = (
+        dict(zip(names, each.get("classes", ()), strict=False))
+        for names, each in ((old, before), (new, now))
     )
-    if not moved:
-        renamed = {was: now for was, now in pairs.items() if was != now}
-    removed = [name for name in old if name not in new and name not in renamed]
-    added = [name for name in new if name not in old and name not in renamed.values()]
-    found = [f"the class {was} is called {now}" for was, now in renamed.items()]
-    found += [f"the class {name} was added" for name in added]
-    found += [f"the class {name} was removed" for name in removed]
+    renamed = {
+        was: name
+        for was in gone
+        for name in come
+        if was in photos and photos[was] == others.get(name)
+    }
+    in_place = {was: name for was, name in zip(old, new, strict=False) if was != name}
+    moved = len(old) != len(new) or any(
+        was in new or name in old or renamed.get(was, name) != name
+        for was, name in in_place.items()
+    )
+    renamed = renamed if moved else in_place
+    found = [f"the class {was} is called {name}" for was, name in renamed.items()]
+    found += [f"the class {name} was added" for name in come if name not in renamed.values()]
+    found += [f"the class {name} was removed" for name in gone if name not in renamed]
     return found or ["the classes stand in another order"], moved
 
 
@@ -181,9 +177,9 @@ def _changed_split(before, now, names, split):
         before["classes"], now["classes"], names, strict=True
     ):
         if old != new:
-            verb = "added to" if new > old else "removed from"
-            photos = f"{abs(new - old)} photo{'s' if abs(new - old) > 1 else ''} of {name}"
-            found.append(f"{photos} {'were' if abs(new - old) > 1 else 'was'} {verb} {split}")
+            count, verb = abs(new - old), "added to" if new > old else "removed from"
+            photos, was = ("photo", "was") if count == 1 else ("photos", "were")
+            found.append(f"{count} {photos} of {name} {was} {verb} {split}")
         elif old_digest != digest:
             found.append(f"photos of {name} in {split} are others")
     return found

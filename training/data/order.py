@@ -4,12 +4,11 @@ Position g of a run lies in epoch g // N at place g % N, N being the number of e
 visits every example once in an order of its own, a function of (seed, epoch, place) alone: a keyed
 permutation without a table.
 
-A Feistel network maps pairs of digits (left, right) of a mixed-radix number to pairs, and adds to
-each digit in turn a hash of the other: whatever the hash, that can be undone, so it permutes. The
-numbers beyond the examples that the pairs can write are followed until an example comes out
-("cycle walking"; Black and Rogaway, "Ciphers with arbitrary finite domains", 2002), which leaves
-a permutation of the examples. The arithmetic is that of whole numbers modulo 2^64, so that every
-machine and version computes the same.
+A Feistel network maps pairs of digits (left, right) of a mixed-radix number to pairs: it adds to
+each digit in turn a hash of the other, which can be undone, so it permutes. Numbers beyond the
+examples are mapped again until an example comes out ("cycle walking"; Black and Rogaway, "Ciphers
+with arbitrary finite domains", 2002). The arithmetic is that of whole numbers modulo 2^64, so that
+every machine and version computes the same.
 """
 
 import math
@@ -21,7 +20,7 @@ import tensorflow as tf
 from training.data.graph import as_it_stands, traced_once
 
 _FOREVER = 2**62
-# Positions that are ordered in one call: enough for TensorFlow's calls to cost nothing each.
+# Positions ordered in one call: enough for the cost of a call not to count.
 _CHUNK = 4096
 # Each digit changes at every second. Neighbors of six examples are independent from 16 on, those of
 # a hundred already from six on.
@@ -52,8 +51,8 @@ def example_order(
         return positions, permute(places, epoch=epoch, num_examples=num_examples, seed=seed)
 
     first = start // batch_size * batch_size
-    firsts = tf.data.Dataset.range(first, _FOREVER, steps * batch_size)
-    chunks = firsts.map(as_it_stands(of_chunk), num_parallel_calls=1).prefetch(1)
+    chunks = tf.data.Dataset.range(first, _FOREVER, steps * batch_size)
+    chunks = chunks.map(as_it_stands(of_chunk), num_parallel_calls=1).prefetch(1)
     return chunks.flat_map(as_it_stands(lambda *pair: tf.data.Dataset.from_tensor_slices(pair)))
 
 
@@ -70,8 +69,8 @@ def permute(places: tf.Tensor, *, epoch: tf.Tensor, num_examples: int, seed: int
         Indices of examples, int64 (n,); over all places of an epoch, a permutation.
     """
     rights = math.isqrt(num_examples - 1) + 1
-    numbers = (seed, num_examples, -(-num_examples // rights), rights)
-    return _walk(places, epoch, *map(_number, numbers))
+    lefts = -(-num_examples // rights)
+    return _walk(places, epoch, *map(_number, (seed, num_examples, lefts, rights)))
 
 
 @traced_once(*[tf.TensorSpec((None,), tf.int64)] * 2, *[tf.TensorSpec((), tf.uint64)] * 4)

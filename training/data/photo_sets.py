@@ -67,62 +67,55 @@ def scan(root: str | os.PathLike) -> PhotoSet:
     root = root if is_remote(root) else root.absolute()
     if not read_path(root, root.is_dir):
         raise FileNotFoundError(f"Expected a folder of images. {root} does not exist.")
-    found = read_path(root, lambda: list(_walk(root, "", 0)))
-    tree = _Tree([path for path, size in found if size is None], dict(found))
-    prefixes = _prefixes(root, tree)
-    names = sorted({name for prefix in prefixes.values() for name in tree.folders_in(prefix)})
-    for name in names:
-        _check_class_name(name, root)
-    labels = {name: label for label, name in enumerate(names)}
-    splits: dict[str, list[Photo]] = {
-        split: sorted(
-            (
-                Photo(path, labels[path[len(prefix) :].split("/")[0]], tree.sizes[path])
-                for path in tree.images
-                if path.startswith(prefix) and "/" in path[len(prefix) :]
-            ),
-            # Any bytes can be a name.
-            key=lambda photo: hashlib.sha256(os.fsencode(photo.path)).digest(),
+    # By the folder that holds them, written as "" and "train/crow/".
+    folders: dict[str, list[str]] = collections.defaultdict(list)
+    images: dict[str, list[tuple[str, int]]] = collections.defaultdict(list)
+    unreadable: collections.Counter[str] = collections.Counter()
+    for folder, name, size in read_path(root, lambda: list(_walk(root, "", 0))):
+        suffix = os.path.splitext(name)[1].lower()
+        if size is None:
+            folders[folder].append(name)
+        elif suffix in EXTENSIONS:
+            images[folder].append((name, size))
+        elif suffix in UNREADABLE:
+            unreadable[suffix] += 1
+    for names in folders.values():
+        names.sort()
+    others = ", ".join(f"{count} {suffix}" for suffix, count in sorted(unreadable.items()))
+    prefixes = _prefixes(root, folders[""])
+    labels = _labels({name for prefix in prefixes.values() for name in folders[prefix]}, root)
+    splits: dict[str, list[Photo]] = {}
+    for split, prefix in prefixes.items():
+        photos = (
+            Photo(folder + name, labels[folder[len(prefix) :].split("/")[0]], size)
+            for folder, inside in images.items()
+            if folder.startswith(prefix) and folder != prefix
+            for name, size in inside
         )
-        for split, prefix in prefixes.items()
-    }
-    _check_images(root, tree, splits)
-    _warn_of_places(root, tree, prefixes)
-    _warn_of_classes(root, names, splits)
-    return PhotoSet(root, tuple(names), splits)
+        # Any bytes can be a name.
+        splits[split] = sorted(
+            photos, key=lambda photo: hashlib.sha256(os.fsencode(photo.path)).digest()
+        )
+    if not any(splits.values()):
+        raise ValueError(
+            f"Expected images in one sub-folder for each class, such as {root}/crow/1.jpg, with an "
+            f"extension among {', '.join(EXTENSIONS)}. Found none below {root}"
+            f"{', but ' + others if others else ''}."
+        )
+    found = PhotoSet(root, tuple(labels), splits)
+    for doubt in _doubts(found, prefixes, folders, images, others):
+        logger.warning("%s", doubt)
+    return found
 
 
-class _Tree:
-    """The folders and files below a folder, by their relative paths."""
-
-    def __init__(self, folders, sizes):
-        self.folders, self.sizes = folders, sizes
-        files = [path for path, size in sizes.items() if size is not None]
-        self.suffixes = collections.Counter(pathlib.PurePath(path).suffix.lower() for path in files)
-        self.images = [path for path in files if path.lower().endswith(EXTENSIONS)]
-        self._folders_in = collections.defaultdict(list)
-        self._images_in = collections.defaultdict(list)
-        for paths, owner in ((folders, self._folders_in), (self.images, self._images_in)):
-            for path in paths:
-                parent, _, name = path.rpartition("/")
-                owner[f"{parent}/" if parent else ""].append(name)
-
-    def folders_in(self, prefix):
-        return sorted(self._folders_in[prefix])
-
-    def images_in(self, prefix):
-        return self._images_in[prefix]
-
-
-def _walk(folder, prefix: str, level: int) -> Iterator[tuple[str, int | None]]:
-    """Yields relative paths below a folder with sizes in bytes: None of folders, 0 in stores."""
+def _walk(folder, prefix: str, level: int) -> Iterator[tuple[str, str, int | None]]:
+    """Yields (folder, name, size in bytes) below a folder; size is None of folders, 0 in stores."""
     for name, is_folder, size in (_in_store if is_remote(folder) else _on_disk)(folder, level):
-        path = prefix + name
         if is_folder:
-            yield path, None
-            yield from _walk(folder / name, f"{path}/", level + 1)
+            yield prefix, name, None
+            yield from _walk(folder / name, f"{prefix}{name}/", level + 1)
         elif size is not None:
-            yield path, size
+            yield prefix, name, size
 
 
 def _on_disk(folder, level):
@@ -148,93 +141,73 @@ def _in_store(folder, level):
             yield child.name, not is_image and child.is_dir(), 0
 
 
-def _prefixes(root, tree):
-    """Returns {split: its folder as the beginning of relative paths}."""
-    names = tree.folders_in("")
+def _prefixes(root, names):
+    """Returns {split: its folder as the beginning of relative paths}, given the folders in root."""
+    splits = [name for name in names if name in SPLIT_NAMES]
     others = [name for name in names if name not in SPLIT_NAMES]
     if others and all(name.lower() in _LIKE_SPLITS for name in names):
         raise ValueError(
             f"Expected splits to be called {', '.join(SPLIT_NAMES)}. Found {', '.join(others)} in "
             f"{root}. Rename them."
         )
-    like_splits = [name for name in names if name in SPLIT_NAMES]
-    if others and "train" in names:
+    if others and "train" in splits:
         raise ValueError(
             f"Expected {root} to hold either classes or splits ({', '.join(SPLIT_NAMES)}). Found "
-            f"{', '.join(like_splits)} beside {', '.join(others[:5])}. Move these "
+            f"{', '.join(splits)} beside {', '.join(others[:5])}. Move these "
             "elsewhere, or into the splits if they are classes."
         )
-    if others and like_splits:
-        logger.warning(
-            "%s: %s, beside other classes, is read as a class, not as a split.",
-            root,
-            ", ".join(like_splits),
-        )
-    return {name: f"{name}/" for name in names} if names and not others else {"train": ""}
+    return {name: f"{name}/" for name in splits} if splits and not others else {"train": ""}
 
 
-def _check_class_name(name, where):
-    text = name.encode(errors="replace").decode()
-    if text != name or not name.strip() or name.splitlines() != [name]:
-        raise ValueError(
-            "Expected names of classes in UTF-8 and of one line. Received: "
-            f"{name!r} in {where}. Rename that class."
-        )
-
-
-def _check_images(root, tree, splits):
-    counts = ((suffix, tree.suffixes[suffix]) for suffix in sorted(UNREADABLE))
-    unreadable = ", ".join(f"{count} {suffix}" for suffix, count in counts if count)
-    if not any(splits.values()):
-        raise ValueError(
-            f"Expected images in one sub-folder for each class, such as {root}/crow/1.jpg, with an "
-            f"extension among {', '.join(EXTENSIONS)}. Found none below {root}"
-            f"{', but ' + unreadable if unreadable else ''}."
-        )
-    if unreadable:
-        logger.warning(
-            "%s holds %s, which are not read: convert them to .jpg or .png.", root, unreadable
-        )
-
-
-def _warn_of_places(root, tree, prefixes):
-    for prefix in prefixes.values():
-        loose = tree.images_in(prefix)
-        if loose:
-            logger.warning(
-                "%s: %d images beside the folders of classes, such as %s, are not read.",
-                *(root / prefix, len(loose), loose[0]),
+def _labels(names, where):
+    """Returns {name of a class: label}, in sorted order."""
+    names = sorted(names)
+    for name in names:
+        text = name.encode(errors="replace").decode()
+        if text != name or not name.strip() or name.splitlines() != [name]:
+            raise ValueError(
+                "Expected names of classes in UTF-8 and of one line. Received: "
+                f"{name!r} in {where}. Rename that class."
             )
-    classes = [
-        f"{prefix}{name}/" for prefix in prefixes.values() for name in tree.folders_in(prefix)
-    ]
-    below = tree.folders_in(classes[0]) if len(classes) > 1 else []
-    if below and all(
-        tree.folders_in(each) == below and not tree.images_in(each) for each in classes
-    ):
-        logger.warning(
-            "%s: every class, such as %s, holds the folders %s. If these are the classes, move "
-            "them up.",
-            *(root, pathlib.PurePath(classes[0]).name, ", ".join(below[:5])),
-        )
+    return {name: label for label, name in enumerate(names)}
 
 
-def _warn_of_classes(root, class_names, splits):
-    if len(class_names) == 1:
-        logger.warning(
-            "%s has one class, %s: expected two or more sub-folders, or there is nothing to tell "
-            "apart.",
-            *(root, class_names[0]),
+def _doubts(found, prefixes, folders, images, unreadable):
+    """Yields what probably trains another model than the owner of the photos means."""
+    root, like_splits = found.root, [name for name in folders[""] if name in SPLIT_NAMES]
+    if like_splits and "" in prefixes.values():
+        names = ", ".join(like_splits)
+        yield f"{root}: {names}, beside other classes, is read as a class, not as a split."
+    if unreadable:
+        yield f"{root} holds {unreadable}, which are not read: convert them to .jpg or .png."
+    for prefix in prefixes.values():
+        if images[prefix]:
+            yield (
+                f"{root / prefix}: {len(images[prefix])} images beside the folders of classes, "
+                f"such as {images[prefix][0][0]}, are not read."
+            )
+    first, *others = (
+        f"{prefix}{name}/" for prefix in prefixes.values() for name in folders[prefix]
+    )
+    same = all(folders[each] == folders[first] for each in others)
+    if others and folders[first] and same and not any(images[each] for each in (first, *others)):
+        yield (
+            f"{root}: every class, such as {pathlib.PurePath(first).name}, holds the folders "
+            f"{', '.join(folders[first][:5])}. If these are the classes, move them up."
         )
-    for split, photos in splits.items():
-        found = {photo.label for photo in photos}
-        missing = [name for label, name in enumerate(class_names) if label not in found]
+    if len(found.class_names) == 1:
+        yield (
+            f"{root} has one class, {found.class_names[0]}: expected two or more sub-folders, or "
+            "there is nothing to tell apart."
+        )
+    for split, photos in found.splits.items():
+        labels = {photo.label for photo in photos}
+        missing = [name for label, name in enumerate(found.class_names) if label not in labels]
         if missing and photos:
-            logger.warning(
-                "%s: %d of %d classes have no image in the split %s: %s%s. Expected each class in "
-                "each split.",
-                *(root, len(missing), len(class_names), split, ", ".join(missing[:5])),
-                ", …" if len(missing) > 5 else "",
+            more = ", …" if len(missing) > 5 else ""
+            yield (
+                f"{root}: {len(missing)} of {len(found.class_names)} classes have no image in the "
+                f"split {split}: {', '.join(missing[:5])}{more}. Expected each class in each split."
             )
 
 
@@ -271,14 +244,11 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
             rows.append((row.get("split") or "train", row["path"], row["label"], size))
     if not rows:
         raise UsageError(f"Expected rows of photos. {file} has none.")
-    names = sorted({label for _, _, label, _ in rows})
-    labels = {name: label for label, name in enumerate(names)}
+    labels = _labels({label for _, _, label, _ in rows}, file)
     splits: dict[str, list[Photo]] = collections.defaultdict(list)
-    for name in names:
-        _check_class_name(name, file)
-    for split, path, name, size in rows:
-        splits[split].append(Photo(path, labels[name], size))
-    return PhotoSet(file.parent, tuple(names), dict(splits))
+    for split, path, label, size in rows:
+        splits[split].append(Photo(path, labels[label], size))
+    return PhotoSet(file.parent, tuple(labels), dict(splits))
 
 
 def photo_path(root: pathlib.Path, name: str) -> pathlib.Path:

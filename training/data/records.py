@@ -1,4 +1,4 @@
-"""Random access to the files of a prepared data set, TFRecord or ArrayRecord.
+"""How the examples of a split are read, each alone: photos, and records of TFRecord or ArrayRecord.
 
 A TFRecord file has no index, but every record starts with its length, so the offsets follow
 from reading a few bytes per record. They are all that is needed to read any example at once:
@@ -8,10 +8,12 @@ comes before. ArrayRecord files bring their index.
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import io
 import os
+import pathlib
 import struct
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -20,8 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from training.data import fingerprint, vtab_labels
 from training.data.graph import as_it_stands
-from training.data.splits import Range
+from training.data.photo_sets import photo_path
+from training.data.registry import DatasetSpec
+from training.data.splits import Photo, Range
+from training.data.tfds_folder import Prepared
 from training.errors import UsageError, first_line
 from training.io.atomic import atomic_file
 from training.io.paths import any_path, cache_folder, is_remote
@@ -43,43 +49,128 @@ _STREAMS = 8
 _ARRAY_RECORD_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 
 
+class Reader(NamedTuple):
+    """Reads the examples of a split at random, in TensorFlow graphs.
+
+    Attributes:
+        record: maps an int64 index to the example's bytes as stored.
+        parse: maps a record and its index to `{"image": encoded bytes, "label": class or classes,
+            "id": string}` and extra labels.
+        example_id: maps an index to the same id in Python, as TFDS's `add_tfds_id` writes it.
+        fingerprint: returns what identifies the examples, see `training.data.fingerprint`.
+        stream: maps a dataset of (first index, count) of neighbors to the records of all of them,
+            one after the other; None where they are best read one by one.
+        remote: whether the files are in a store, which answers slowly, but many at a time.
+    """
+
+    record: Callable[[tf.Tensor], tf.Tensor]
+    parse: Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]
+    example_id: Callable[[int], str]
+    fingerprint: Callable[[], dict[str, Any]]
+    stream: Callable[[tf.data.Dataset], tf.data.Dataset] | None = None
+    remote: bool = False
+
+
+def photo_reader(root: pathlib.Path, photos: Sequence[Photo], num_classes: int) -> Reader:
+    """Returns the reader of photos below a folder."""
+    files = [photo_path(root, photo.path) for photo in photos]
+    paths = tf.constant([os.fsencode(file) for file in files])
+    names = tf.constant([os.fsencode(photo.path) for photo in photos])
+    labels = tf.constant([photo.label for photo in photos], tf.int64)
+
+    def parse(record, index):
+        return {"image": record, "label": tf.gather(labels, index), "id": tf.gather(names, index)}
+
+    return Reader(
+        record=lambda index: tf.io.read_file(tf.gather(paths, index)),
+        parse=parse,
+        # A name that is not UTF-8 can be printed as well.
+        example_id=lambda index: os.fsencode(photos[index].path).decode(errors="backslashreplace"),
+        fingerprint=lambda: fingerprint.of_photos(photos, num_classes),
+        remote=any(map(is_remote, files)),
+    )
+
+
+def record_reader(spec: DatasetSpec, found: Prepared, split: str) -> Reader:
+    """Returns the reader of a split of a data set that TFDS prepared.
+
+    Raises:
+        ValueError: for another format, or files that are damaged.
+        UsageError: for files that cannot be read here.
+    """
+    import tensorflow_datasets as tfds
+
+    open_files = {"tfrecord": tfrecord_reader, "array_record": array_record_reader}
+    if found.file_format not in open_files:
+        raise ValueError(
+            f"Expected TFRecord or ArrayRecord files. {found.directory} holds {found.file_format}: "
+            "prepare the data set again with file_format='tfrecord'."
+        )
+    info = tfds.builder_from_directory(found.directory).info
+    rule = vtab_labels.rule(spec.label)
+    extra = dict.fromkeys(spec.extra_labels, True)
+    wanted = tfds.decode.PartialDecoding({"image": True, **rule.features, **extra})
+    features = wanted.extract_features(info.features)
+    ranges = spec.ranges(split)
+    shards = Shards.of(info, ranges)
+    files = open_files[found.file_format](shards)
+
+    def parse(record, index):
+        decoders = {"image": tfds.decode.SkipDecoding()}
+        example = features.deserialize_example(record, decoders=decoders)
+        return {
+            "image": example["image"],
+            "label": rule.classify(example),
+            "id": shards.id_of(index),
+            **{key: example[key] for key in extra},
+        }
+
+    return Reader(
+        record=files.record,
+        parse=parse,
+        example_id=shards.example_id,
+        fingerprint=lambda: fingerprint.of_records(len(shards), str(ranges), files.identity()),
+        stream=files.stream,
+        remote=any(map(is_remote, shards.files)),
+    )
+
+
+@dataclasses.dataclass(eq=False)
 class Shards:
     """The records that a split takes of its files, numbered through.
 
-    Args:
+    Attributes:
         files: paths.
         lengths: number of records that each file holds.
         skips: records of each file before those that are taken.
         counts: records that are taken of each.
     """
 
-    def __init__(
-        self,
-        files: Sequence[str],
-        lengths: Sequence[int],
-        skips: Sequence[int],
-        counts: Sequence[int],
-    ):
-        self.files, self.lengths, self.skips, self.counts = files, lengths, skips, counts
-        self._names = [os.path.basename(file) for file in files]
-        self._firsts = np.cumsum([0, *counts])
+    files: Sequence[str]
+    lengths: Sequence[int]
+    skips: Sequence[int]
+    counts: Sequence[int]
+
+    def __post_init__(self) -> None:
+        self._names = [os.path.basename(file) for file in self.files]
+        self._firsts = np.cumsum([0, *self.counts])
+        self._shifts = np.subtract(self.skips, self._firsts[:-1])
+        self._name_of = tf.constant(self._names)
         self._first_of = tf.constant(self._firsts, tf.int64)
-        self._skip_of = tf.constant(skips, tf.int64)
-        self._name_of = tf.constant(self._names, tf.string)
+        self._shift_of = tf.constant(self._shifts, tf.int64)
 
     @classmethod
     def of(cls, info: Any, ranges: Sequence[Range]) -> "Shards":
         """Returns the records of ranges of native splits, given `info` of the TFDS builder."""
-        rows: list[tuple[Any, ...]] = []
+        rows = []
         for part in ranges:
-            split = info.splits[part.split]
-            instructions = info.splits[f"{part.split}[{part.start}:{part.stop}]"].file_instructions
-            wanted = {str(item.filename): item for item in instructions}
-            for file, length in zip(map(str, split.filepaths), split.shard_lengths, strict=True):
-                if file in wanted:
-                    skip, take = wanted[file].skip, wanted[file].take
-                    rows.append((file, length, skip, take if take >= 0 else length - skip))
-        return cls(*([row[k] for row in rows] for k in range(4)))
+            split, first = info.splits[part.split], 0
+            for file, length in zip(split.filepaths, split.shard_lengths, strict=True):
+                skip, stop = max(part.start - first, 0), min(part.stop - first, length)
+                if skip < stop:
+                    rows.append((str(file), length, skip, stop - skip))
+                first += length
+        return cls(*map(list, zip(*rows, strict=True)))
 
     def __len__(self) -> int:
         return int(self._firsts[-1])
@@ -87,10 +178,10 @@ class Shards:
     def place(self, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the numbers of the file that holds a record, and of the record in it."""
         file = tf.searchsorted(self._first_of, index[None], side="right", out_type=tf.int64)[0] - 1
-        return file, index - tf.gather(self._first_of, file) + tf.gather(self._skip_of, file)
+        return file, index + tf.gather(self._shift_of, file)
 
     def runs(self, first: tf.Tensor, count: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns the numbers of the files that hold `count` records from `first` on, int64 (n,).
+        """Returns the files, int64 (n,), that hold `count` records from `first` on.
 
         And, for each of them, the first of these records, and the one after the last.
         """
@@ -101,28 +192,20 @@ class Shards:
     def id_of(self, index: tf.Tensor) -> tf.Tensor:
         """Returns the id of an example, string, as TFDS's `add_tfds_id` writes it."""
         file, number = self.place(index)
-        parts = [tf.gather(self._name_of, file), tf.strings.as_string(number)]
-        return tf.strings.join(parts, "__")
+        return tf.strings.join([tf.gather(self._name_of, file), tf.strings.as_string(number)], "__")
 
     def example_id(self, index: int) -> str:
         """Returns the same in Python."""
         file = int(np.searchsorted(self._firsts, index, side="right")) - 1
-        return f"{self._names[file]}__{index - self._firsts[file] + self.skips[file]}"
+        return f"{self._names[file]}__{index + self._shifts[file]}"
 
 
 class RecordReader(NamedTuple):
-    """How records are read, in TensorFlow graphs.
-
-    Attributes:
-        record: maps an int64 index to a record, a string scalar.
-        stream: maps a dataset of (first index, count) of neighbors to the records of all of them,
-            one after the other; None where they are best read one by one.
-        identity: what the fingerprint of the files is made of: names, sizes and index.
-    """
+    """Reads records: `record` and `stream` of `Reader`, and the files' names, sizes and index."""
 
     record: Callable[[tf.Tensor], tf.Tensor]
     stream: Callable[[tf.data.Dataset], tf.data.Dataset] | None
-    identity: Iterable[bytes]
+    identity: Callable[[], Iterable[bytes]]
 
 
 def tfrecord_reader(shards: Shards) -> RecordReader:
@@ -162,10 +245,10 @@ def tfrecord_reader(shards: Shards) -> RecordReader:
             num_parallel_calls=at_once,
         )
 
-    identity = (
-        os.path.basename(file).encode() + b"\0" + start.tobytes()
-        for file, start in zip(shards.files, starts, strict=True)
-    )
+    def identity():
+        for file, start in zip(shards.files, starts, strict=True):
+            yield os.path.basename(file).encode() + b"\0" + start.tobytes()
+
     return RecordReader(record, stream, identity)
 
 
@@ -220,25 +303,22 @@ def write_index(paths: Sequence[str]) -> None:
 
 def _offsets(path: str, length: int) -> np.ndarray:
     stat = tf.io.gfile.stat(path)
-    found = _read_index(path, stat.length)
-    if found is None:
+    if tf.io.gfile.exists(path + _INDEX):
+        found = _read_index(path, stat.length)
+    elif stat.length < _CACHE_FROM_BYTES:
+        found = _scan(path, stat.length)
+    else:
         found = _cached_scan(path, stat, length)
     if len(found) != length + 1:
-        raise ValueError(
-            f"Expected {length} records in {path}. Found {len(found) - 1}. "
-            "The copy is damaged: prepare the data set again."
-        )
+        raise _another_number(path, length, len(found) - 1)
     return found
 
 
-def _read_index(path: str, size: int) -> np.ndarray | None:
-    """Returns the offsets that the index beside a file says, or None without one."""
-    if not tf.io.gfile.exists(path + _INDEX):
-        return None
+def _read_index(path, size):
     with tf.io.gfile.GFile(path + _INDEX, "rb") as file:
         content = file.read()
     try:
-        found = np.load(io.BytesIO(content))
+        found = np.load(io.BytesIO(content)).astype(np.int64)
         end = int(found[-1])
     except Exception as error:  # Damage shows as any of many errors, depending on the byte.
         raise ValueError(
@@ -250,12 +330,10 @@ def _read_index(path: str, size: int) -> np.ndarray | None:
             f"Expected {end} bytes in {path}, as its index says. Found {size}. Copy or prepare it "
             "again, then write its index with: python -m training data index"
         )
-    return found.astype(np.int64)
+    return found
 
 
 def _cached_scan(path, stat, length):
-    if stat.length < _CACHE_FROM_BYTES:
-        return _scan(path, stat.length)
     key = hashlib.sha256(f"{path}\0{stat.length}\0{stat.mtime_nsec}".encode()).hexdigest()
     cache = cache_folder("record_offsets") / f"{key}.npy"
     # A damaged array fails in many ways, depending on which byte it is.
@@ -303,17 +381,13 @@ def array_record_reader(shards: Shards) -> RecordReader:
             "Copy or mount them, or prepare the data set as TFRecord files, for which there is: "
             "python -m training data index"
         )
-    opened: dict[int, tuple[Any, contextlib.AbstractContextManager]] = {}
-    lock = threading.Lock()
 
+    @functools.cache
     def open_file(number):
-        with lock:
-            if number not in opened:
-                path = shards.files[number]
-                # Of a store, a reader gives several threads wrong bytes.
-                alone = threading.Lock() if is_remote(path) else contextlib.nullcontext()
-                opened[number] = _open_array_record(path, shards.lengths[number]), alone
-            return opened[number]
+        path = shards.files[number]
+        # Of a store, a reader gives several threads wrong bytes.
+        alone = threading.Lock() if is_remote(path) else contextlib.nullcontext()
+        return _open_array_record(path, shards.lengths[number]), alone
 
     def read(number, place):
         found, alone = open_file(int(number))
@@ -323,18 +397,16 @@ def array_record_reader(shards: Shards) -> RecordReader:
     def record(index):
         return tf.ensure_shape(tf.numpy_function(read, shards.place(index), tf.string), [])
 
-    if shards.files:
-        open_file(0)
-    sizes = zip(shards.files, shards.lengths, strict=True)
-    identity = (
-        f"{os.path.basename(file)} {tf.io.gfile.stat(file).length} {length}".encode()
-        for file, length in sizes
-    )
+    def identity():
+        for file, length in zip(shards.files, shards.lengths, strict=True):
+            size = tf.io.gfile.stat(file).length
+            yield f"{os.path.basename(file)} {size} {length}".encode()
+
+    open_file(0)
     return RecordReader(record, None, identity)
 
 
-@functools.cache
-def _array_record_module() -> Any:
+def _open_array_record(path: str, length: int) -> Any:
     try:
         from array_record.python import array_record_module
     except ImportError as error:
@@ -342,15 +414,11 @@ def _array_record_module() -> Any:
             "ArrayRecord files need the package array-record, which is made for Linux: pip install "
             "array-record, or prepare the data set as TFRecord files."
         ) from error
-    return array_record_module
-
-
-def _open_array_record(path: str, length: int) -> Any:
-    found = _array_record_module().ArrayRecordReader(path, options=_ARRAY_RECORD_OPTIONS)
+    found = array_record_module.ArrayRecordReader(path, options=_ARRAY_RECORD_OPTIONS)
     if not found.ok():
+        reason = "for no known reason"
         try:
             found.close()
-            reason = "for no known reason"
         except RuntimeError as error:
             reason = first_line(error)
         remedy = (
@@ -361,8 +429,12 @@ def _open_array_record(path: str, length: int) -> Any:
         )
         raise ValueError(f"{path} cannot be read: {reason}. {remedy}")
     if found.num_records() != length:
-        raise ValueError(
-            f"Expected {length} records in {path}. Found {found.num_records()}. The copy is "
-            "damaged: prepare the data set again."
-        )
+        raise _another_number(path, length, found.num_records())
     return found
+
+
+def _another_number(path, expected, found):
+    return ValueError(
+        f"Expected {expected} records in {path}. Found {found}. The copy is damaged: prepare the "
+        "data set again."
+    )

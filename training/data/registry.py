@@ -5,10 +5,9 @@ in the table because TFDS knows no sizes of data sets that are not prepared.
 """
 
 import dataclasses
-import itertools
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from training.data import splits, vtab_tasks
 
@@ -19,14 +18,14 @@ class DatasetSpec:
 
     Attributes:
         name: as commands and configs give it.
-        builder: TFDS builder (`name` or `name/config`), or "" for photos.
-        version: accepted versions, such as "3.*.*".
         num_classes: number of classes of the label.
         sizes: number of examples of every native split.
+        builder: TFDS builder (`name` or `name/config`), or "" for photos.
+        version: accepted versions, such as "3.*.*".
         aliases: further names of splits, as split texts over native ones.
         vtab_splits: rule of `vtab_tasks.task_splits` that makes `aliases`, or "".
-        dev: `(sweep, dev)`: the splits to train on and to select on in the paper's sweep over
-            learning rates (B.1.1); the final model trains on `train`.
+        dev: the splits to train on and to select on in the paper's sweep over learning rates
+            (B.1.1); the final model trains on `train`.
         label: key of the label in the records, or the name of a rule in `vtab_labels`.
         extra_labels: keys of further labels that evaluation yields beside it.
         pixel_scale: factor on the stored pixels.
@@ -37,10 +36,10 @@ class DatasetSpec:
     """
 
     name: str
-    builder: str
-    version: str
     num_classes: int
     sizes: Mapping[str, int]
+    builder: str = ""
+    version: str = "*"
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     vtab_splits: str = ""
     dev: tuple[str, str] | None = None
@@ -67,108 +66,96 @@ class DatasetSpec:
         return dataclasses.replace(self, sizes=dict(sizes), aliases=aliases)
 
 
-class _Builder(NamedTuple):
-    """A builder of TFDS; the attributes are those of `DatasetSpec`."""
-
-    version: str
-    sizes: Mapping[str, int]
-    note: str
-    obtain: str = "download"
-    other_sizes: Mapping[str, tuple[int, ...]] = {}
+def _builder(
+    version: str, sizes: dict[str, int], note: str, obtain: str = "download", **facts: Any
+) -> dict[str, Any]:
+    return {"version": version, "sizes": sizes, "note": note, "obtain": obtain, **facts}
 
 
 _BUILDERS = {
-    "sklearn_digits": _Builder(
-        "1.*.*",
-        {"train": 1_438, "test": 359},
-        "written from scikit-learn on first use",
-        "embedded",
+    "sklearn_digits": _builder(
+        "1.*.*", {"train": 1_438, "test": 359}, "written from scikit-learn on first use", "embedded"
     ),
-    "caltech101": _Builder(
+    "caltech101": _builder(
         "3.*.*", {"train": 3_060, "test": 6_084}, "137 MB", other_sizes={"train": (3_057,)}
     ),
-    "cifar10": _Builder("3.*.*", {"train": 50_000, "test": 10_000}, "170 MB; the server is slow"),
-    "cifar100": _Builder("3.*.*", {"train": 50_000, "test": 10_000}, "169 MB; the server is slow"),
-    "clevr": _Builder("3.*.*", {"train": 70_000, "validation": 15_000, "test": 15_000}, "19.0 GB"),
-    "diabetic_retinopathy_detection/btgraham-300": _Builder(
+    "cifar10": _builder("3.*.*", {"train": 50_000, "test": 10_000}, "170 MB; the server is slow"),
+    "cifar100": _builder("3.*.*", {"train": 50_000, "test": 10_000}, "169 MB; the server is slow"),
+    "clevr": _builder("3.*.*", {"train": 70_000, "validation": 15_000, "test": 15_000}, "19.0 GB"),
+    "diabetic_retinopathy_detection/btgraham-300": _builder(
         "3.*.*",
         {"sample": 10, "train": 35_126, "validation": 10_906, "test": 42_670},
         "put sample/, train/, test/ and trainLabels.csv of Kaggle's diabetic-retinopathy-detection "
         "into the manual folder (needs opencv-python-headless)",
         "manual",
     ),
-    "dmlab": _Builder("2.*.*", {"train": 65_550, "validation": 22_628, "test": 22_735}, "3.0 GB"),
-    "dsprites": _Builder("2.*.*", {"train": 737_280}, "28 MB; needs h5py"),
-    "dtd": _Builder("3.*.*", {"train": 1_880, "validation": 1_880, "test": 1_880}, "625 MB"),
-    "eurosat/rgb": _Builder(
+    "dmlab": _builder("2.*.*", {"train": 65_550, "validation": 22_628, "test": 22_735}, "3.0 GB"),
+    "dsprites": _builder("2.*.*", {"train": 737_280}, "28 MB; needs h5py"),
+    "dtd": _builder("3.*.*", {"train": 1_880, "validation": 1_880, "test": 1_880}, "625 MB"),
+    "eurosat/rgb": _builder(
         "2.*.*",
         {"train": 27_000},
         "the server's certificate has expired; put EuroSAT.zip (94 MB, the copy at "
         "huggingface.co/datasets/torchgeo/eurosat has the same checksum) into the manual folder",
         "manual",
     ),
-    "imagenet2012": _Builder(
+    "imagenet2012": _builder(
         "5.*.*",
         {"train": 1_281_167, "validation": 50_000},
         "register at image-net.org and put ILSVRC2012_img_train.tar (147.9 GB) and "
         "ILSVRC2012_img_val.tar (6.7 GB) into the manual folder",
         "manual",
     ),
-    "imagenet2012_real": _Builder(
+    "imagenet2012_real": _builder(
         "1.*.*",
         {"validation": 50_000},
         "put ILSVRC2012_img_val.tar (6.7 GB) and real.json of "
         "github.com/google-research/reassessed-imagenet into the manual folder",
         "manual",
     ),
-    "imagenet21k": _Builder(
+    "imagenet21k": _builder(
         "*",
         {},
         "TFDS has no builder of it: prepare one of your own named imagenet21k with the split "
         "`full`, or name another as tfds:name:version",
         "private",
     ),
-    "imagenet_v2/matched-frequency": _Builder("3.*.*", {"test": 10_000}, "1.26 GB"),
-    "kitti": _Builder(
+    "imagenet_v2/matched-frequency": _builder("3.*.*", {"test": 10_000}, "1.26 GB"),
+    "kitti": _builder(
         "3.*.*",
         {"train": 6_347, "validation": 423, "test": 711},
         "12.6 GB; needs opencv-python-headless",
     ),
-    "oxford_flowers102": _Builder(
+    "oxford_flowers102": _builder(
         "2.*.*", {"train": 1_020, "validation": 1_020, "test": 6_149}, "345 MB"
     ),
-    "oxford_iiit_pet": _Builder("4.*.*", {"train": 3_680, "test": 3_669}, "811 MB"),
-    "patch_camelyon": _Builder(
-        "2.*.*",
-        {"train": 262_144, "validation": 32_768, "test": 32_768},
-        "8.0 GB; needs h5py",
+    "oxford_iiit_pet": _builder("4.*.*", {"train": 3_680, "test": 3_669}, "811 MB"),
+    "patch_camelyon": _builder(
+        "2.*.*", {"train": 262_144, "validation": 32_768, "test": 32_768}, "8.0 GB; needs h5py"
     ),
-    "resisc45": _Builder(
+    "resisc45": _builder(
         "3.*.*",
         {"train": 31_500},
         "extract NWPU-RESISC45.rar so that the manual folder holds NWPU-RESISC45/<class>/*.jpg",
         "manual",
     ),
-    "smallnorb": _Builder("2.*.*", {"train": 24_300, "test": 24_300}, "263 MB"),
-    "sun397/tfds": _Builder(
+    "smallnorb": _builder("2.*.*", {"train": 24_300, "test": 24_300}, "263 MB"),
+    "sun397/tfds": _builder(
         "4.*.*",
         {"train": 76_128, "validation": 10_875, "test": 21_750},
         "both published addresses are dead; put SUN397.tar.gz (39.1 GB) into the manual folder "
         "(needs opencv-python-headless)",
         "manual",
     ),
-    "svhn_cropped": _Builder(
+    "svhn_cropped": _builder(
         "3.*.*", {"train": 73_257, "test": 26_032, "extra": 531_131}, "1.58 GB"
     ),
 }
 
-_CIFAR10_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
-
 
 def _row(builder: str, num_classes: int, name: str = "", **facts: Any) -> DatasetSpec:
-    return DatasetSpec(
-        name or builder, builder, num_classes=num_classes, **_BUILDERS[builder]._asdict(), **facts
-    )
+    facts = {**_BUILDERS[builder], **facts}
+    return DatasetSpec(name or builder, num_classes, builder=builder, **facts)
 
 
 def _sweep(percent: int, **aliases: str) -> dict[str, Any]:
@@ -178,21 +165,16 @@ def _sweep(percent: int, **aliases: str) -> dict[str, Any]:
 
 
 def _vtab(task: vtab_tasks.VtabTask) -> DatasetSpec:
-    row = _row(
-        task.builder,
-        task.num_classes,
-        f"vtab/{task.name}",
-        vtab_splits=task.splits,
-        dev=("train800", "val200"),
-        label=task.label,
-        pixel_scale=task.pixel_scale,
-    )
+    facts = {"label": task.label, "pixel_scale": task.pixel_scale, "vtab_splits": task.splits}
+    name, dev = f"vtab/{task.name}", ("train800", "val200")
+    row = _row(task.builder, task.num_classes, name, dev=dev, **facts)
     return row.with_sizes(row.sizes)
 
 
+_CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
 _ROWS = (
     _row("sklearn_digits", 10, "digits", class_names=tuple("0123456789"), **_sweep(90)),
-    _row("cifar10", 10, class_names=tuple(_CIFAR10_CLASSES.split()), **_sweep(98)),
+    _row("cifar10", 10, class_names=tuple(_CIFAR10.split()), **_sweep(98)),
     _row("cifar100", 100, **_sweep(98)),
     _row("oxford_iiit_pet", 37, **_sweep(90)),
     _row("oxford_flowers102", 102, **_sweep(90)),
@@ -213,9 +195,7 @@ _ROWS = (
     ),
 )
 
-DATASETS: dict[str, DatasetSpec] = {
-    row.name: row for row in itertools.chain(_ROWS, map(_vtab, vtab_tasks.TASKS))
-}
+DATASETS = {row.name: row for row in (*_ROWS, *map(_vtab, vtab_tasks.TASKS))}
 
 SHORT_NAMES = {
     "pets": "oxford_iiit_pet",

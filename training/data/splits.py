@@ -8,7 +8,6 @@ and stratified slices of photos.
 import hashlib
 import math
 import os
-import pathlib
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -58,8 +57,18 @@ def resolve(
     Raises:
         ValueError: for an unknown name, a malformed text, a slice beyond the end or no example.
     """
-    ranges = [part for term in split.split("+") for part in _ranges(term, sizes, aliases or {})]
-    return _nonempty(ranges, sum(part.size for part in ranges), split, sizes)
+    aliases, ranges = aliases or {}, []
+    for term in _terms(split, sizes.keys() | aliases.keys()):
+        name = term["name"]
+        whole = resolve(aliases[name], sizes) if name in aliases else [Range(name, 0, sizes[name])]
+        total = sum(part.size for part in whole)
+        first, last = _ends(term, total, lambda percent, of=total: round(percent * of / 100.0))
+        for part in whole:
+            low, high = max(first, 0), min(last, part.size)
+            if low < high:
+                ranges.append(Range(part.split, part.start + low, part.start + high))
+            first, last = first - part.size, last - part.size
+    return _nonempty(ranges, split, sizes)
 
 
 def select(split: str, photos: Mapping[str, Sequence[Photo]]) -> list[Photo]:
@@ -74,15 +83,28 @@ def select(split: str, photos: Mapping[str, Sequence[Photo]]) -> list[Photo]:
         photos: those of every native split, in order.
 
     Raises:
-        ValueError: as `resolve`.
+        ValueError: as `resolve`, and for a slice with one end in percent and one in images.
     """
-    sizes = {name: len(items) for name, items in photos.items()}
-    chosen = [photo for term in split.split("+") for photo in _photos(term, photos, sizes)]
-    return _nonempty(chosen, len(chosen), split, sizes)
+    chosen: list[Photo] = []
+    for term in _terms(split, photos.keys()):
+        members = photos[term["name"]]
+        in_percent = {text[-1] == "%" for text in term.group("start", "stop") if text}
+        if len(in_percent) > 1:
+            raise ValueError(
+                "Expected both ends of a slice of photos in percent, or both in images. Received: "
+                f"{term[0]!r}."
+            )
+        if True in in_percent:
+            first, last = (_below(members, end / 100) for end in _ends(term, 100, float))
+            kept = last - first
+            chosen += [photo for place, photo in enumerate(members) if place in kept]
+        else:
+            chosen += members[slice(*_ends(term, len(members), float))]
+    return _nonempty(chosen, split, {name: len(members) for name, members in photos.items()})
 
 
-def _nonempty(found, count, split, sizes):
-    if not count:
+def _nonempty(found, split, sizes):
+    if not found:
         raise ValueError(
             f"The split {split!r} is empty: expected at least one image in it, of {dict(sizes)}. "
             "Add images, or name another part."
@@ -90,71 +112,37 @@ def _nonempty(found, count, split, sizes):
     return found
 
 
-def _parsed(term, known):
-    """Returns the name of a split and the texts of its boundaries, or None."""
-    match = _TERM.fullmatch(term.strip())
-    if match is None:
-        raise ValueError(
-            f"Expected a split such as 'train', 'train[:98%]' or 'train[:800]+validation[:200]'. "
-            f"Received: {term!r}."
-        )
-    if match["name"] not in known:
-        raise ValueError(
-            f"Unknown split {match['name']!r}. Expected one of {', '.join(sorted(known))}."
-        )
-    return match["name"], match["start"], match["stop"]
+def _terms(split, known):
+    """Yields the terms of a split, matches of `_TERM`."""
+    for text in split.split("+"):
+        term = _TERM.fullmatch(text.strip())
+        if term is None:
+            raise ValueError(
+                "Expected a split such as 'train', 'train[:98%]' or "
+                f"'train[:800]+validation[:200]'. Received: {text!r}."
+            )
+        if term["name"] not in known:
+            raise ValueError(
+                f"Unknown split {term['name']!r}. Expected one of {', '.join(sorted(known))}."
+            )
+        yield term
 
 
-def _ranges(term, sizes, aliases):
-    name, start, stop = _parsed(term, {*sizes, *aliases})
-    base = resolve(aliases[name], sizes) if name in aliases else [Range(name, 0, sizes[name])]
-    total = sum(part.size for part in base)
-    first = _boundary(start, total, term, default=0)
-    last = max(first, _boundary(stop, total, term, default=total))
-    sliced, offset = [], 0
-    for part in base:
-        low, high = max(first - offset, 0), min(last - offset, part.size)
-        if low < high:
-            sliced.append(Range(part.split, part.start + low, part.start + high))
-        offset += part.size
-    return sliced
+def _ends(term, total, of_percent):
+    """Returns where a term begins and ends in 0..total; `of_percent` converts percentages."""
 
+    def place(text):
+        percent = text.endswith("%")
+        value = float(text[:-1]) if percent else int(text)
+        if percent and abs(value) > 100:
+            raise ValueError(f"Expected percentages up to 100%. Received: {term[0]!r}.")
+        if not percent and abs(value) > total:
+            raise ValueError(f"The slice {term[0]!r} goes beyond the {total} examples there are.")
+        value = of_percent(value) if percent else value
+        return value + total if value < 0 else value
 
-def _boundary(text: str | None, total: int, term: str, *, default: int) -> int:
-    if text is None:
-        return default
-    if text.endswith("%"):
-        value = round(_percent(text, term) * total / 100.0)
-    else:
-        value = int(text)
-        if abs(value) > total:
-            raise ValueError(f"The slice {term!r} goes beyond the {total} examples there are.")
-    return value + total if value < 0 else value
-
-
-def _percent(text: str, term: str) -> float:
-    percent = float(text[:-1])
-    if abs(percent) > 100:
-        raise ValueError(f"Expected percentages up to 100%. Received: {term!r}.")
-    return percent
-
-
-def _photos(term, photos, sizes):
-    name, *texts = _parsed(term, sizes)
-    if not any(text and text.endswith("%") for text in texts):
-        ((_, start, stop),) = _ranges(term, sizes, {}) or [Range(name, 0, 0)]
-        return photos[name][start:stop]
-    if not all(text is None or text.endswith("%") for text in texts):
-        raise ValueError(
-            f"Expected both ends of a slice of photos in percent, or both in images. Received: "
-            f"{term!r}."
-        )
-    first, last = (
-        default if text is None else (_percent(text, term) + 100 * text.startswith("-")) / 100
-        for text, default in zip(texts, (0.0, 1.0), strict=True)
-    )
-    kept = _below(photos[name], last) - _below(photos[name], first)
-    return [photo for number, photo in enumerate(photos[name]) if number in kept]
+    first = place(term["start"] or "0")
+    return first, max(first, place(term["stop"] or str(total)))
 
 
 def _below(photos: Sequence[Photo], share: float) -> set[int]:
@@ -164,10 +152,9 @@ def _below(photos: Sequence[Photo], share: float) -> set[int]:
         classes[photo.label].append((_hash(photo.path), place))
     below: set[int] = set()
     for members in classes.values():
-        members.sort()
         wanted = sum(value < share for value, _ in members)
         count = _clamped(wanted, len(members), share)
-        below.update(place for _, place in members[:count])
+        below.update(place for _, place in sorted(members)[:count])
     return below
 
 
@@ -183,6 +170,6 @@ def _clamped(wanted: int, total: int, share: float) -> int:
 
 
 def _hash(path: str) -> float:
-    """Returns a number in [0, 1) of a photo's name within its class, which a copy keeps."""
-    name = pathlib.PurePath(path).name
-    return int.from_bytes(hashlib.sha256(os.fsencode(name)).digest()[:8], "big") / 2**64
+    """Returns a number in [0, 1) of a photo's name, which a copy keeps."""
+    name = os.fsencode(path.rpartition("/")[2])
+    return int.from_bytes(hashlib.sha256(name).digest()[:8], "big") / 2**64

@@ -8,13 +8,15 @@ import fnmatch
 import json
 import os
 import pathlib
-from typing import NamedTuple
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from training.io.paths import any_path, is_remote, read_path, read_text
 
 # Key of the metadata of a set whose photos are turned as their EXIF orientation says.
 UPRIGHT = "upright"
-_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_INFO = "dataset_info.json"
 
 
 class NotPreparedError(FileNotFoundError):
@@ -32,19 +34,15 @@ class Prepared(NamedTuple):
 
 
 def resolve_data_dir(data_dir: str | os.PathLike | None) -> pathlib.Path:
-    """Returns `data_dir` as an absolute path.
+    """Returns `data_dir` as an absolute path; a store's, such as gs://bucket/tfds, behaves alike.
 
     Empty or None is the default of TFDS: `$TFDS_DATA_DIR` or `~/tensorflow_datasets`.
-
-    A remote folder, `gs://bucket/tfds` or `s3://…`, becomes a path object that behaves alike.
 
     Raises:
         UsageError: as `any_path`.
     """
     data_dir = data_dir or os.environ.get("TFDS_DATA_DIR")
-    if not data_dir:
-        return pathlib.Path.home() / "tensorflow_datasets"
-    folder = any_path(data_dir)
+    folder = any_path(data_dir) if data_dir else pathlib.Path.home() / "tensorflow_datasets"
     return folder if is_remote(folder) else folder.absolute()
 
 
@@ -57,42 +55,27 @@ def find(
         builder: `name` or `name/config`.
         version: such as "3.0.2", "3.*.*" or "*".
         data_dir: folder of prepared data sets; empty or None is the default of TFDS.
+
+    Raises:
+        NotPreparedError: if its preparation was interrupted.
+        ValueError, OSError: as `read`.
     """
     folder = resolve_data_dir(data_dir) / builder
-    versions, complete = read_path(folder, lambda: _versions(folder, version))
-    if not complete:
-        if versions:
-            raise NotPreparedError(
-                f"{versions[-1]} exists but holds no dataset_info.json, so its preparation was "
-                f"interrupted. Delete the folder and prepare {builder} again."
-            )
-        return None
-    return read(complete[-1])
-
-
-def _versions(folder: pathlib.Path, version: str) -> tuple[list[pathlib.Path], list[pathlib.Path]]:
-    """Returns the folders of versions that match, the oldest first, and those that are complete."""
-    versions = sorted(
-        (
-            child
-            for child in (folder.iterdir() if folder.is_dir() else ())
-            if _version_key(child.name) and fnmatch.fnmatchcase(child.name, version)
-        ),
-        key=lambda child: _version_key(child.name) or (),
+    complete = read_path(
+        folder, lambda: {each: (each / _INFO).is_file() for each in _versions(folder, version)}
     )
-    return versions, [child for child in versions if (child / "dataset_info.json").is_file()]
+    if complete and not any(complete.values()):
+        raise NotPreparedError(
+            f"{[*complete][-1]} exists but holds no {_INFO}, so its preparation was "
+            f"interrupted. Delete the folder and prepare {builder} again."
+        )
+    return next((read(child) for child in reversed(complete) if complete[child]), None)
 
 
 def configs(builder: str, data_dir: str | os.PathLike | None = None) -> list[str]:
     """Returns the configurations of `builder` that have a folder below `data_dir`."""
     folder = resolve_data_dir(data_dir) / builder
-    if not folder.is_dir():
-        return []
-    return sorted(
-        child.name
-        for child in folder.iterdir()
-        if child.is_dir() and any(_version_key(grandchild.name) for grandchild in child.iterdir())
-    )
+    return sorted(child.name for child in _children(folder) if _versions(child))
 
 
 def read(directory: pathlib.Path) -> Prepared:
@@ -102,24 +85,20 @@ def read(directory: pathlib.Path) -> Prepared:
         ValueError: if it is damaged.
         OSError: if it cannot be read.
     """
-    file = directory / "dataset_info.json"
-    try:
-        info = json.loads(read_path(file, lambda: file.read_text(encoding="utf-8")))
+
+    def parse(info):
         return Prepared(
             directory=directory,
             name="/".join(part for part in (info["name"], info.get("configName")) if part),
             version=info["version"],
             file_format=info.get("fileFormat", "tfrecord"),
             sizes={
-                split["name"]: sum(int(length) for length in split.get("shardLengths", ()))
+                split["name"]: sum(map(int, split.get("shardLengths", ())))
                 for split in info.get("splits", ())
             },
         )
-    except _DAMAGE as error:
-        raise ValueError(
-            f"Expected the description of a data set. {file} is damaged "
-            f"({type(error).__name__}: {error}). Prepare the data set again."
-        ) from error
+
+    return _parsed(directory / _INFO, "description", parse)
 
 
 def label_facts(found: Prepared) -> tuple[int, tuple[str, ...] | None]:
@@ -128,17 +107,14 @@ def label_facts(found: Prepared) -> tuple[int, tuple[str, ...] | None]:
     Raises:
         ValueError: if the data set has no images with such labels, or is damaged.
     """
-    file = found.directory / "features.json"
-    try:
-        members = json.loads(read_text(file)).get("featuresDict", {}).get("features", {})
+
+    def parse(features):
+        members = features.get("featuresDict", {}).get("features", {})
         label = members.get("label", {})
         label = label.get("sequence", {}).get("feature", label)
-        num_classes = int(label["classLabel"]["numClasses"]) if "classLabel" in label else 0
-    except _DAMAGE as error:
-        raise ValueError(
-            f"Expected the features of a data set. {file} is damaged ({type(error).__name__}: "
-            f"{error}). Prepare the data set again."
-        ) from error
+        return list(members), int(label["classLabel"]["numClasses"]) if "classLabel" in label else 0
+
+    members, num_classes = _parsed(found.directory / "features.json", "features", parse)
     if "image" not in members or num_classes < 1:
         raise ValueError(
             f"Expected {found.name} to have the features `image` and `label` (a ClassLabel or a "
@@ -156,8 +132,25 @@ def holds_photos(directory: pathlib.Path) -> bool:
     return read_path(file, file.is_file) and UPRIGHT in json.loads(read_text(file))
 
 
-def _version_key(text: str) -> tuple[int, ...] | None:
-    parts = text.split(".")
-    if len(parts) != 3 or not all(part.isdigit() for part in parts):
-        return None
-    return tuple(int(part) for part in parts)
+def _parsed(file: pathlib.Path, what: str, parse: Callable[[Any], Any]) -> Any:
+    try:
+        return parse(json.loads(read_text(file)))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(
+            f"Expected the {what} of a data set. {file} is damaged ({type(error).__name__}: "
+            f"{error}). Prepare the data set again."
+        ) from error
+
+
+def _children(folder: pathlib.Path) -> list[pathlib.Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _versions(folder: pathlib.Path, pattern: str = "*") -> list[pathlib.Path]:
+    """Returns the folders of versions that match, the oldest first."""
+    found = [
+        child
+        for child in _children(folder)
+        if re.fullmatch(r"\d+\.\d+\.\d+", child.name) and fnmatch.fnmatchcase(child.name, pattern)
+    ]
+    return sorted(found, key=lambda child: [int(part) for part in child.name.split(".")])

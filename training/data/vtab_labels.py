@@ -27,14 +27,6 @@ def _bin(value: tf.Tensor, edges: tuple[float, ...]) -> tf.Tensor:
     return tf.reduce_sum(tf.cast(tf.constant(edges) < value, tf.int64)) - 1
 
 
-def _clevr_count(example):
-    return tf.cast(tf.shape(example["objects"]["size"])[0], tf.int64) - 3
-
-
-def _clevr_distance(example):
-    return _bin(tf.reduce_min(example["objects"]["pixel_coords"][:, 2]), CLEVR_DISTANCE_EDGES)
-
-
 def _kitti_distance(example):
     objects = example["objects"]
     depth = tf.boolean_mask(objects["location"][:, 2], objects["type"] < _KITTI_VEHICLES)
@@ -42,20 +34,23 @@ def _kitti_distance(example):
     return _bin(nearest, KITTI_DISTANCE_EDGES)
 
 
-def _dsprites_location(example):
-    return example["label_x_position"] // 2
-
-
-def _dsprites_orientation(example):
-    return tf.cast(tf.cast(example["label_orientation"], tf.float32) // 2.5, tf.int64)
-
-
 RULES = {
-    "clevr_count": LabelRule({"objects": {"size": True}}, _clevr_count),
-    "clevr_distance": LabelRule({"objects": {"pixel_coords": True}}, _clevr_distance),
+    "clevr_count": LabelRule(
+        {"objects": {"size": True}},
+        lambda one: tf.shape(one["objects"]["size"], tf.int64)[0] - 3,
+    ),
+    "clevr_distance": LabelRule(
+        {"objects": {"pixel_coords": True}},
+        lambda one: _bin(tf.reduce_min(one["objects"]["pixel_coords"][:, 2]), CLEVR_DISTANCE_EDGES),
+    ),
     "kitti_distance": LabelRule({"objects": {"type": True, "location": True}}, _kitti_distance),
-    "dsprites_location": LabelRule({"label_x_position": True}, _dsprites_location),
-    "dsprites_orientation": LabelRule({"label_orientation": True}, _dsprites_orientation),
+    "dsprites_location": LabelRule(
+        {"label_x_position": True}, lambda one: one["label_x_position"] // 2
+    ),
+    "dsprites_orientation": LabelRule(
+        {"label_orientation": True},
+        lambda one: tf.cast(tf.cast(one["label_orientation"], tf.float32) // 2.5, tf.int64),
+    ),
 }
 
 

@@ -19,7 +19,7 @@ class VtabTask(NamedTuple):
         group: "natural", "specialized" or "structured".
         builder: TFDS builder, with its configuration where it has several.
         num_classes: number of classes of the label rule.
-        splits: which rule of `task_splits` makes the seven splits.
+        splits: rule of `task_splits`.
         label: name of a rule in `training.data.vtab_labels`, or the key of the label.
     """
 
@@ -72,45 +72,38 @@ TASKS = (
 )
 
 
+# Rules that hold the end of `train` out: where `val` begins and ends, in percent, and `test`.
+# CLEVR's own test split comes without objects, so without labels.
+_HELD_OUT = {
+    "holdout_90": (90, 100, "test"),
+    "holdout_80": (80, 100, "test"),
+    "clevr": (90, 100, "validation"),
+    "60_20_20": (60, 80, "train[{end}:]"),
+    "80_10_10": (80, 90, "train[{end}:]"),
+}
+# Rules that keep `train` as it is: `val`, its first 200 and `test`.
+_WHOLE = {
+    "native": ("validation", "validation[:200]", "test"),
+    "smallnorb": ("test[:50%]", "test[:200]", "test[50%:]"),
+}
+
+
 def task_splits(rule: str, sizes: Mapping[str, int]) -> dict[str, str]:
     """Returns the seven split texts of a task, given the sizes of its native splits."""
-    n = sizes["train"]
-
-    def held_out(stop: int, end: int) -> dict[str, str]:
-        return {
-            "train": f"train[:{stop}]",
-            "val": f"train[{stop}:{end}]",
-            "trainval": f"train[:{end}]",
-            "val200": f"train[{stop}:{stop + 200}]",
-        }
-
-    if rule == "native":
-        parts = {
-            "train": "train",
-            "val": "validation",
-            "trainval": "train+validation",
-            "val200": "validation[:200]",
-            "test": "test",
-        }
-    elif rule in ("holdout_90", "holdout_80"):
-        parts = {**held_out(n * int(rule[-2:]) // 100, n), "test": "test"}
-    elif rule == "clevr":
-        # CLEVR's own test split comes without objects, so without labels.
-        parts = {**held_out(n * 90 // 100, n), "test": "validation"}
-    elif rule in ("60_20_20", "80_10_10"):
-        first, second = (60, 80) if rule == "60_20_20" else (80, 90)
-        stop, end = n * first // 100, n * second // 100
-        parts = {**held_out(stop, end), "test": f"train[{end}:]"}
-    elif rule == "smallnorb":
-        parts = {
-            "train": "train",
-            "val": "test[:50%]",
-            "trainval": "train+test[:50%]",
-            "val200": "test[:200]",
-            "test": "test[50%:]",
-        }
+    if rule in _WHOLE:
+        val, val200, test = _WHOLE[rule]
+        train, trainval = "train", f"train+{val}"
     else:
-        raise ValueError(f"Unknown rule of splits {rule!r}.")
-    parts["train800"] = "train[:800]"
-    parts["train800val200"] = f"train[:800]+{parts['val200']}"
-    return parts
+        *percents, test = _HELD_OUT[rule]
+        stop, end = (sizes["train"] * percent // 100 for percent in percents)
+        train, trainval, test = f"train[:{stop}]", f"train[:{end}]", test.format(end=end)
+        val, val200 = f"train[{stop}:{end}]", f"train[{stop}:{stop + 200}]"
+    return {
+        "train": train,
+        "val": val,
+        "trainval": trainval,
+        "val200": val200,
+        "test": test,
+        "train800": "train[:800]",
+        "train800val200": f"train[:800]+{val200}",
+    }

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
+from tests.training.data.helpers import contents, error_line, write_photos
 from training.commands.data import main
-from training.data import load_dataset
 
 pytest.importorskip("apache_beam", reason="make test-cluster installs it")
 pytestmark = pytest.mark.long
@@ -13,26 +13,14 @@ pytestmark = pytest.mark.long
 BEAM = ["--beam=--runner=DirectRunner", "--beam=--direct_num_workers=2"]
 
 
-def contents(name, split, data_dir=None):
-    dataset = load_dataset.load_dataset(name, split, data_dir=data_dir)
-    return sorted((one["image"].numpy().tobytes(), int(one["label"])) for one in dataset)
-
-
 @pytest.fixture(scope="module")
 def birds(tmp_path_factory):
     """A folder of photos of two birds, with a table of them."""
-    from PIL import Image
-
     root = tmp_path_factory.mktemp("birds")
-    rng = np.random.default_rng(0)
-    rows = ["path,label"]
-    for label in ("crow", "owl"):
-        (root / label).mkdir()
-        for number in range(10):
-            pixels = rng.integers(0, 256, (12, 8, 3)).astype(np.uint8)
-            Image.fromarray(pixels).save(root / label / f"{number}.jpg")
-            rows.append(f"{label}/{number}.jpg,{label}")
-    (root / "birds.csv").write_text("\n".join(rows) + "\n")
+    names = [f"{label}/{number}.jpg" for label in ("crow", "owl") for number in range(10)]
+    write_photos(root, names)
+    rows = [f"{name},{name.partition('/')[0]}" for name in names]
+    (root / "birds.csv").write_text("\n".join(["path,label", *rows]) + "\n")
     return root
 
 
@@ -89,5 +77,4 @@ def test_a_builder_of_beam(tmp_path, capsys):
 def test_a_runner_that_there_is_not(birds, tmp_path, capsys):
     options = ["--as=birds", f"--data_dir={tmp_path}", "--beam=--runner=NoRunner"]
     assert main(["prepare", f"folder:{birds}", *options]) == 2
-    error = capsys.readouterr().err
-    assert "NoRunner" in error and error.count("\n") == 1
+    assert "NoRunner" in error_line(capsys)

@@ -3,25 +3,19 @@ import pathlib
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.training.data.helpers import error_line, ids, write_photos
 from training.commands.data import main
-from training.data import (
-    check_dataset,
-    known_datasets,
-    load_dataset,
-    prepare_dataset,
-    tfrecords,
-)
+from training.data import check_dataset, prepare, records, registry
 
 
 def test_list_shows_every_row_and_what_is_prepared(digits_dir, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     assert main(["list", f"--data_dir={digits_dir}"]) == 0
     output = capsys.readouterr().out
-    for name in known_datasets.DATASETS:
+    for name in registry.DATASETS:
         assert name in output
     (digits,) = (line for line in output.splitlines() if line.lstrip("│ ").startswith("digits "))
     assert "1.0.0" in digits
@@ -47,7 +41,7 @@ def test_check_reports_sizes_classes_and_decoding(digits_dir, capsys):
 
 
 def test_all_decodes_every_image(tmp_path, capsys):
-    write_images(tmp_path, [f"{kind}/{number}.png" for kind in "ab" for number in range(60)])
+    write_photos(tmp_path, [f"{kind}/{number}.png" for kind in "ab" for number in range(60)])
     found = sorted(tmp_path.glob("*/*"))
     for file in found[7], found[80]:
         file.write_bytes(b"no image")
@@ -65,14 +59,13 @@ def test_all_decodes_every_image(tmp_path, capsys):
 )
 def test_bad_use_is_one_line_and_status_2(arguments, capsys):
     assert main(arguments) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ") and error.count("\n") == 1
+    error_line(capsys)
 
 
 @pytest.mark.parametrize("name", ["digits", "folder"])
 def test_check_prints_nothing_of_tensorflow(name, digits_dir, tmp_path):
     if name == "folder":
-        write_images(tmp_path, ["a/1.png", "b/1.png"])
+        write_photos(tmp_path, ["a/1.png", "b/1.png"])
         name = f"folder:{tmp_path}"
     options = ["data", "check", name, f"--data_dir={digits_dir}"]
     environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
@@ -118,16 +111,9 @@ def test_a_store_that_refuses_or_fails_is_one_line(
     assert line.startswith(f"error: {bucket}/tfds") and advice in line
 
 
-def write_images(root, names):
-    for name in names:
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(tf.io.encode_png(np.zeros((3, 4, 3), np.uint8)).numpy())
-
-
 @pytest.mark.parametrize("command", ["check", "prepare"])
 def test_an_empty_folder_name_is_refused(command, tmp_path, capsys, monkeypatch):
-    write_images(tmp_path, ["a/1.png"])
+    write_photos(tmp_path, ["a/1.png"])
     monkeypatch.chdir(tmp_path)
     assert main([command, "folder:"]) == 2
     captured = capsys.readouterr()
@@ -136,13 +122,13 @@ def test_an_empty_folder_name_is_refused(command, tmp_path, capsys, monkeypatch)
 
 
 def test_check_counts_every_image_once(tmp_path, capsys):
-    write_images(tmp_path, ["train/a/1.png", "train/b/1.png", "test/a/1.png"])
+    write_photos(tmp_path, ["train/a/1.png", "train/b/1.png", "test/a/1.png"])
     assert main(["check", f"folder:{tmp_path}"]) == 0
     assert "  3 images decoded: all well" in capsys.readouterr().out
 
 
 def test_check_reports_an_empty_split_and_goes_on(tmp_path, capsys):
-    write_images(tmp_path, ["test/a/1.png", "test/b/1.png"])
+    write_photos(tmp_path, ["test/a/1.png", "test/b/1.png"])
     (tmp_path / "test/b/2.png").write_bytes(b"no image")
     (tmp_path / "train").mkdir()
     assert main(["check", f"folder:{tmp_path}"]) == 1
@@ -177,7 +163,7 @@ def test_prepare_fails_at_once_without_a_network(tmp_path, capsys, monkeypatch):
     def no_address(*_):
         raise OSError("no network")
 
-    monkeypatch.setattr(prepare_dataset.socket, "getaddrinfo", no_address)
+    monkeypatch.setattr(prepare.socket, "getaddrinfo", no_address)
     for name in ("https_proxy", "HTTPS_PROXY", "http_proxy"):
         monkeypatch.delenv(name, raising=False)
     assert main(["prepare", "cifar10", f"--data_dir={tmp_path}"]) == 1
@@ -199,13 +185,13 @@ def test_help_names_the_commands(capsys):
 
 def test_an_index_is_written_beside_the_files_of_a_store(ram, capsys, monkeypatch):
     bucket = ram()
-    expected = load_dataset.example_ids("digits", "train", data_dir=bucket)
+    expected = ids("digits", "train", bucket)
     assert main(["index", "digits", f"--data_dir={bucket}"]) == 0
     assert "index of 2 files of digits" in capsys.readouterr().out
     found = tf.io.gfile.glob(f"{bucket}/sklearn_digits/1.0.0/*.offsets.npy")
     assert len(found) == 2
-    monkeypatch.setattr(tfrecords, "_scan", None)
-    assert load_dataset.example_ids("digits", "train", data_dir=bucket) == expected
+    monkeypatch.setattr(records, "_scan", None)
+    assert ids("digits", "train", bucket) == expected
     assert main(["check", "digits", f"--data_dir={bucket}"]) == 0
     (file,) = tf.io.gfile.glob(f"{bucket}/sklearn_digits/1.0.0/*train.tfrecord-00000-of-00001")
     content = tf.io.gfile.GFile(file, "rb").read()

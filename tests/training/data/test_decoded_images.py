@@ -15,12 +15,12 @@ def decodes(monkeypatch):
     found = []
     decode = Decode.__call__
 
-    def counted(self, image, size_of=None):
+    def counted(self, image, *window, **size):
         if image.dtype == tf.string:
             note = tf.numpy_function(lambda: found.append(1) or 1, [], tf.int64)
             with tf.control_dependencies([note]):
                 image = tf.identity(image)
-        return decode(self, image, size_of)
+        return decode(self, image, *window, **size)
 
     monkeypatch.setattr(Decode, "__call__", counted)
     return found

@@ -6,14 +6,15 @@ import pytest
 import tensorflow_datasets as tfds
 from sklearn.datasets import load_digits
 
-from training.data import digits, load_dataset
+from training import data
+from training.data import digits
 
 
 def test_images_keep_all_seventeen_levels(digits_dir):
     images = {
         example["image"].numpy().tobytes()
         for split in ("train", "test")
-        for example in load_dataset.load_dataset(
+        for example in data.load_dataset(
             "digits", split, data_dir=digits_dir, preprocess="decode(channels=1)"
         )
     }
@@ -22,16 +23,10 @@ def test_images_keep_all_seventeen_levels(digits_dir):
     assert original.max() == 255
 
 
-def test_both_splits_hold_every_class_in_proportion(digits_dir):
-    counts = {}
-    for split in ("train", "test"):
-        dataset = load_dataset.load_dataset("digits", split, data_dir=digits_dir)
-        labels = [int(example["label"]) for example in dataset]
-        counts[split] = np.bincount(labels)
-    assert counts["train"].sum() == 1_438
-    assert counts["test"].sum() == 359
-    share = counts["test"] / (counts["test"] + counts["train"])
-    np.testing.assert_allclose(share, 359 / 1797, atol=0.004)
+def test_both_splits_hold_every_class_in_proportion(digits_split):
+    train, test = (digits_split(split).label_counts() for split in ("train", "test"))
+    assert (train.sum(), test.sum()) == (1_438, 359)
+    np.testing.assert_allclose(test / (test + train), 359 / 1797, atol=0.004)
 
 
 def test_stratified_indices_take_the_largest_remainders():

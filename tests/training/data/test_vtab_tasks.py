@@ -1,6 +1,6 @@
 import pytest
 
-from training.data import dataset_lookup, vtab_tasks
+from training.data import registry, vtab_tasks
 from training.data.splits import Range
 
 # task -> (val200, test, classes): the absolute ranges of the reference implementation.
@@ -35,7 +35,7 @@ def test_nineteen_tasks_in_three_groups():
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_splits_of_vtab_1k(name):
-    spec = dataset_lookup.get(f"vtab/{name}")
+    spec = registry.row(f"vtab/{name}")
     val200, test, classes = EXPECTED[name]
     assert spec.ranges("train800") == [Range("train", 0, 800)]
     assert spec.ranges("val200") == [val200]
@@ -47,7 +47,7 @@ def test_splits_of_vtab_1k(name):
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_splits_never_share_an_example_with_test(name):
-    spec = dataset_lookup.get(f"vtab/{name}")
+    spec = registry.row(f"vtab/{name}")
 
     def members(split):
         return {
@@ -63,12 +63,12 @@ def test_splits_never_share_an_example_with_test(name):
 
 
 def test_images_to_score_over_all_tasks():
-    total = sum(dataset_lookup.get(f"vtab/{name}").num_examples("test") for name in EXPECTED)
+    total = sum(registry.row(f"vtab/{name}").num_examples("test") for name in EXPECTED)
     assert total == 387_904
 
 
 def test_caltechs_later_builds_have_three_images_less():
-    spec = dataset_lookup.get("vtab/caltech101").with_sizes({"train": 3_057, "test": 6_084})
+    spec = registry.row("vtab/caltech101").with_sizes({"train": 3_057, "test": 6_084})
     assert spec.ranges("val200") == [Range("train", 2751, 2951)]
 
 

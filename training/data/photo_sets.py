@@ -18,12 +18,11 @@ import io
 import logging
 import os
 import pathlib
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from training.data.splits import Photo
 from training.errors import UsageError
-from training.io.image_files import EXTENSIONS, UNREADABLE, is_hidden
+from training.io.image_files import EXTENSIONS, UNREADABLE, walk
 from training.io.paths import any_path, is_remote, read_path, read_text
 
 logger = logging.getLogger(__name__)
@@ -67,7 +66,7 @@ def scan(root: str | os.PathLike) -> PhotoSet:
     root = root if is_remote(root) else root.absolute()
     if not read_path(root, root.is_dir):
         raise FileNotFoundError(f"Expected a folder of images. {root} does not exist.")
-    found = read_path(root, lambda: list(_walk(root, "", 0)))
+    found = read_path(root, lambda: list(walk(root, _LINKED_LEVELS, sizes=True)))
     tree = _Tree([path for path, size in found if size is None], dict(found))
     prefixes = _prefixes(root, tree)
     names = sorted({name for prefix in prefixes.values() for name in tree.folders_in(prefix)})
@@ -112,40 +111,6 @@ class _Tree:
 
     def images_in(self, prefix):
         return self._images_in[prefix]
-
-
-def _walk(folder, prefix: str, level: int) -> Iterator[tuple[str, int | None]]:
-    """Yields relative paths below a folder with sizes in bytes: None of folders, 0 in stores."""
-    for name, is_folder, size in (_in_store if is_remote(folder) else _on_disk)(folder, level):
-        path = prefix + name
-        if is_folder:
-            yield path, None
-            yield from _walk(folder / name, f"{path}/", level + 1)
-        elif size is not None:
-            yield path, size
-
-
-def _on_disk(folder, level):
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if is_hidden(entry.name):
-                continue
-            try:
-                is_folder = entry.is_dir(follow_symlinks=level < _LINKED_LEVELS)
-                # Pipes and devices may keep a reader waiting for ever.
-                size = entry.stat().st_size if not is_folder and entry.is_file() else None
-            except OSError:
-                # A link that leads to itself.
-                continue
-            yield entry.name, is_folder, size
-
-
-def _in_store(folder, level):
-    for child in folder.iterdir():
-        if not is_hidden(child.name):
-            # A store would be asked for each of a million photos, and once more for their sizes.
-            is_image = child.suffix.lower() in (*EXTENSIONS, *UNREADABLE)
-            yield child.name, not is_image and child.is_dir(), 0
 
 
 def _prefixes(root, tree):

@@ -92,9 +92,9 @@ def write_text(path: str | os.PathLike, text: str) -> None:
         OSError, UsageError, TrainingError: as `atomic_file`.
     """
     if is_remote(path):
-        from training.io.stores import send_bytes
+        from training.io.stores import send
 
-        send_bytes(text.encode(), any_path(path))
+        send(text.encode(), any_path(path))
         return
     with atomic_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

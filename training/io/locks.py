@@ -115,7 +115,7 @@ def _lock_in_store(folder: "epath.Path") -> Iterator[None]:
     owner = {"owner": _this_process(), "number": uuid.uuid4().hex, **place}
 
     def write(beats):
-        stores.send_bytes(json.dumps({**owner, "beats": beats}).encode(), file)
+        stores.send(json.dumps({**owner, "beats": beats}).encode(), file)
 
     def beat():
         beats = 0

@@ -28,15 +28,13 @@ _CHUNK = 16 * 2**20
 # description of a data set. The files beside them are whole: these are sent last and removed first.
 _MANIFESTS = ("checkpoint", "files.json", "saved_model.pb", "dataset_info.json")
 
-# Options that a command writes, and those that it reads and writes.
+# Options that a command writes, those that it reads and writes, and those opened where they are.
 _WRITTEN = ("output", "json")
 _CHANGED = ("run", "cache_dir")
-# Options whose values are opened where they are.
 _LEFT = ("workdir", "data_dir", "dataset", "config", "overrides", "shards")
-# With --shards these as well: more than a copy could hold, and other machines read them too.
-_LEFT_FOR_SHARDS = ("source", "photos")
-# With --workdir this too: it goes into configs, which must be the same when a run is resumed.
-_LEFT_FOR_RUNS = ("source",)
+# Options that another one leaves where they are as well: configs name the source, and must be the
+# same when a run is resumed; what is predicted in shards is too large, and other machines read it.
+_LEFT_WITH = {"workdir": ("source",), "shards": ("source", "photos")}
 # The large files of a run, which resumption alone needs.
 _SKIPPED = ("checkpoints/", "tensorboard/")
 
@@ -169,12 +167,7 @@ def sent(address: "epath.Path") -> Iterator[pathlib.Path]:
 
 @contextlib.contextmanager
 def synchronized(address: "epath.Path", skip: tuple[str, ...] = ()) -> Iterator[pathlib.Path]:
-    """Yields a local copy of a remote folder; what is changed in it is sent at the end.
-
-    Args:
-        address: of the folder, which need not exist.
-        skip: beginnings of paths in it that are left out.
-    """
+    """Yields a local copy of a remote folder; changes are sent at the end."""
     with contextlib.closing(FolderCopy(address, skip)) as copy:
         copy.download()
         yield copy.path
@@ -202,8 +195,8 @@ def local_options(options: argparse.Namespace) -> Iterator[None]:
     """
     before = dict(vars(options))
     left = {*_LEFT}
-    left.update(_LEFT_FOR_RUNS if before.get("workdir") else ())
-    left.update(_LEFT_FOR_SHARDS if before.get("shards") else ())
+    for option, others in _LEFT_WITH.items():
+        left.update(others if before.get(option) else ())
     with contextlib.ExitStack() as stack:
         for name in before.keys() - left:
             setattr(options, name, _local(stack, name, before[name]))

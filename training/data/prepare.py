@@ -107,11 +107,10 @@ def prepare_photos(
             `path` (relative to the file, or in a store), `label` and, if there are several splits,
             `split`. Both may be in a store.
         name: of the data set, in lower case.
-        data_dir: folder of prepared data sets; empty or None is the default of TFDS.
+        data_dir: as in `prepare`.
         num_shards: files of each split; by default as many as TFDS takes for its size.
-        beam_options: flags of Apache Beam, such as "--runner=DataflowRunner", to write on many
-            machines, which have this package and see the photos and `data_dir` under the same
-            paths; empty writes on this one.
+        beam_options: as in `prepare`; the machines have this package and see the photos and
+            `data_dir` under the same paths.
 
     Raises:
         UsageError: for a name that cannot be one, or one that is there, or a store that refuses, or
@@ -163,14 +162,12 @@ def _write(
             VERSION = tfds.core.Version(VERSION)
 
             def _info(self):
+                label = tfds.features.ClassLabel(names=list(photos.class_names))
                 return tfds.core.DatasetInfo(
                     builder=self,
                     description=f"Photos of {photos.root}.",
                     features=tfds.features.FeaturesDict(
-                        {
-                            "image": tfds.features.Image(),
-                            "label": tfds.features.ClassLabel(names=list(photos.class_names)),
-                        }
+                        {"image": tfds.features.Image(), "label": label}
                     ),
                     metadata=tfds.core.MetadataDict({tfds_folder.UPRIGHT: True}),
                 )

@@ -43,14 +43,10 @@ class SkipCounter:
 
 
 def counter_for(on_error: str, skip_counter: SkipCounter | None) -> SkipCounter | None:
-    """Returns the counter of what is skipped, or None if an unreadable example raises its error.
-
-    Args:
-        on_error: "raise" or "skip".
-        skip_counter: the counter of the run, or None to make one that nobody reads.
+    """Returns the counter of what is skipped, a new one if need be, or None to raise errors.
 
     Raises:
-        ValueError: for any other `on_error`.
+        ValueError: if `on_error` is neither "raise" nor "skip".
     """
     if on_error not in ("raise", "skip"):
         raise ValueError(

@@ -45,7 +45,7 @@ class Progress:
 
     def advance(self, step: int, seconds: float, loss: float) -> None:
         """Records that training reached `step` after `seconds` more of computing."""
-        # The first call also traces and compiles, which says nothing of those to come.
+        # The first call also traces and compiles, so its time is not counted.
         if self._started:
             self._steps += step - self.step
             self._seconds += seconds
@@ -66,14 +66,13 @@ class Progress:
     def log(self, values: Mapping[str, float]) -> None:
         """Logs a row of metrics where there is no bar to show them."""
         if self.shown and self._bar is None:
-            shown = [f"{name} {_short(value)}" for name, value in values.items()]
+            # After the first call alone there is no rate.
+            names = [name for name in values if self._rate or name != "images_per_second"]
+            shown = [f"{name} {_short(values[name])}" for name in names]
             if self._rate:
                 left = (self.total - self.step) / self._rate
                 time_left = time.strftime("%H:%M:%S", time.gmtime(left))
                 shown.append(f"left {time_left if left < 86400 else '> 1 day'}")
-            else:
-                # After a first call, whose time says nothing.
-                shown = [text for text in shown if not text.startswith("images_per_second ")]
             logger.info("step %d/%d  %s", self.step, self.total, "  ".join(shown))
 
 

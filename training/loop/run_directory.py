@@ -53,7 +53,7 @@ class RunDirectory:
     def __init__(self, address: str | os.PathLike, config: ConfigDict):
         self.address = any_path(address)
         self.config = config
-        self._held = contextlib.ExitStack()
+        self._held, self._logs = contextlib.ExitStack(), contextlib.ExitStack()
         self._copy: FolderCopy | None = None
         self.path: pathlib.Path = self.address
         if is_remote(self.address):
@@ -63,7 +63,6 @@ class RunDirectory:
         self.checkpoints, self.tensorboard = self.path / "checkpoints", self.path / "tensorboard"
         self._uploads: concurrent.futures.Executor | None = None
         self._pending: concurrent.futures.Future | None = None
-        self._logs = contextlib.ExitStack()
 
     def __enter__(self):
         return self
@@ -199,11 +198,7 @@ def _scalar_metadata():
 def drop_events_after(folder: str | os.PathLike, step: int) -> None:
     """Drops the TensorBoard events after `step`, which the resumed run writes once more.
 
-    Drops half an event as well, which a killed process left at the end of a file.
-
-    Args:
-        folder: need not exist.
-        step: number of updates done.
+    Drops also half an event that a killed process left. The folder need not exist.
     """
     folder = pathlib.Path(folder)
     remove_unfinished(folder)

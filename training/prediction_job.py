@@ -99,7 +99,7 @@ def open_images(job: Job, preprocess: str) -> Images:
             split.num_examples,
             lambda index: split.read(index)["image"],
             split.example_id,
-            split.fingerprint["digest"],
+            split.identity,
             split.preprocess(preprocess),
         )
     encoded = [os.fsencode(file) for file in job.photos]
@@ -108,12 +108,15 @@ def open_images(job: Job, preprocess: str) -> Images:
         len(encoded),
         lambda index: tf.io.read_file(tf.gather(paths, index)),
         lambda index: encoded[index].decode(errors="backslashreplace"),
-        fingerprint.digest_of(part for file in encoded for part in (file, _size_of(file))),
+        fingerprint.digest_of(part for file in encoded for part in (file, _details_of(file))),
         Preprocess(preprocess),
     )
 
 
-def _size_of(file: bytes) -> bytes:
-    """Returns the size of a photo as text; a store would be asked for each of a million."""
+def _details_of(file: bytes) -> bytes:
+    """Returns size and time of a photo as text; a store would be asked for each of a million."""
     name = os.fsdecode(file)
-    return b"" if is_remote(name) or not os.path.exists(name) else b"%d" % os.path.getsize(name)
+    if is_remote(name) or not os.path.exists(name):
+        return b""
+    stat = os.stat(name)
+    return b"%d %d" % (stat.st_size, stat.st_mtime_ns)

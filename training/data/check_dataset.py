@@ -35,16 +35,15 @@ def check(dataset: Dataset, every_image: bool = False) -> Findings:
         every_image: whether to decode all of them rather than `MAX_DECODED`.
     """
     remedy = "Fill its folder or remove it." if dataset.photos else "Prepare it again."
-    sizes = dataset.spec.sizes
-    empty = [
+    problems = [
         f"{split} is empty: expected at least one image, found none. {remedy}"
-        for split, size in sizes.items()
+        for split, size in dataset.spec.sizes.items()
         if not size
     ]
-    sizes = {split: size for split, size in sizes.items() if size}
+    sizes = {split: size for split, size in dataset.spec.sizes.items() if size}
     chosen = spread(sizes, len(sizes) * max(sizes.values()) if every_image else MAX_DECODED)
     classes, unreadable = _decode({split: dataset.split(split) for split in sizes}, chosen)
-    problems = empty + unreadable
+    problems += unreadable
     outside = sorted(label for label in classes if not 0 <= label < dataset.num_classes)
     if outside:
         problems.append(f"labels outside 0..{dataset.num_classes - 1}: {outside}")
@@ -64,18 +63,18 @@ def spread(sizes: Mapping[str, int], total: int) -> list[tuple[str, int]]:
 def _decode(
     splits: Mapping[str, Split], chosen: Sequence[tuple[str, int]]
 ) -> tuple[set[int], list[str]]:
-    # Here, so that data that is missing is reported without waiting for TensorFlow.
+    """Returns the labels of the chosen images, and what is wrong with those that fail."""
+    # Imported here, so that missing data is reported without waiting for TensorFlow.
     tf = import_tensorflow()
     decode = {name: split.preprocess("decode") for name, split in splits.items()}
     classes, unreadable = set(), []
     for name, index in track(chosen, "decoding"):
-        split = splits[name]
         try:
-            example = split.read(tf.constant(index, tf.int64))
+            example = splits[name].read(tf.constant(index, tf.int64))
             decode[name](example["image"], (0, 0))
             classes.update(tf.reshape(example["label"], [-1]).numpy().tolist())
-        except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
-            unreadable.append(f"{name} {split.example_id(index)}: {first_line(error.message)}")
-        except ValueError as error:  # of Pillow, which is not in a graph here
-            unreadable.append(f"{name} {split.example_id(index)}: {error}")
+        # Pillow raises a ValueError, as it is not in a graph here.
+        except (tf.errors.InvalidArgumentError, tf.errors.DataLossError, ValueError) as error:
+            reason = first_line(getattr(error, "message", error))
+            unreadable.append(f"{name} {splits[name].example_id(index)}: {reason}")
     return classes, unreadable

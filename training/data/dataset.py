@@ -159,6 +159,11 @@ class Split:
         """What identifies its examples, see `training.data.fingerprint`."""
         return self.reader.fingerprint()
 
+    @property
+    def identity(self) -> str:
+        """A text that changes with its examples, and when photos are written again, for caches."""
+        return self.fingerprint["digest"] + self.fingerprint.get("modified", "")
+
     def read(self, index: "tf.Tensor") -> "dict[str, tf.Tensor]":
         """Returns the example at an int64 index, in a TensorFlow graph or eagerly.
 

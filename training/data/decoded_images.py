@@ -1,7 +1,7 @@
 """Decoded images in memory, so that an epoch after the first decodes none.
 
-They are kept under their index when they are first read, before anything random. So what a step
-sees does not depend on what was read before it: a run that starts anywhere has the same bits.
+They are kept when they are first read, before any random operation. So a step does not depend on
+what was read before it: a run that starts anywhere has the same bits.
 """
 
 import pathlib
@@ -17,17 +17,17 @@ from training.errors import UsageError
 if TYPE_CHECKING:
     from training.data.dataset import Split
 
-# Images whose mean size stands for all, and the part of the free memory that they may take.
+# Images whose mean size stands for all, and the part of the free memory that all may take.
 _SAMPLE, _PART = 64, 0.75
 _MEMINFO = pathlib.Path("/proc/meminfo")
 _CGROUP = pathlib.Path("/sys/fs/cgroup")
 
-# What an index becomes: its image, uint8 (height, width, channels), and its label, float32.
+# Returns an image, uint8 (height, width, channels), and its label, float32.
 Load = Callable[[], tuple[tf.Tensor, tf.Tensor]]
 
 
 class DecodedImages:
-    """The images and labels of a split, as they are first loaded.
+    """The images and labels of a split, by int64 index.
 
     Args:
         spec: the shapes and types of an image and its label; heights and widths may be None.
@@ -39,11 +39,11 @@ class DecodedImages:
         self._table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.string, unread)
 
     def has(self, index: tf.Tensor) -> tf.Tensor:
-        """Returns whether the image at an int64 index has been loaded, bool."""
+        """Returns whether the image at `index` has been loaded, bool."""
         return tf.strings.length(self._table.lookup(index)[0]) > 0
 
     def get(self, index: tf.Tensor, load: Load) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the image and label at an int64 index, from `load` if they are not here yet."""
+        """Returns the image and label at `index`, from `load` if they are not here yet."""
         kept = tf.ensure_shape(self._table.lookup(index), [len(self._spec)])
 
         def first():
@@ -53,20 +53,19 @@ class DecodedImages:
                 return tuple(map(tf.identity, loaded))
 
         def again():
-            parts = zip(tf.unstack(kept), self._spec, strict=True)
             return tuple(
-                tf.ensure_shape(tf.io.parse_tensor(part, spec.dtype), spec.shape)
-                for part, spec in parts
+                tf.ensure_shape(tf.io.parse_tensor(kept[place], spec.dtype), spec.shape)
+                for place, spec in enumerate(self._spec)
             )
 
         return tf.cond(tf.strings.length(kept[0]) == 0, first, again)
 
 
 def check_fits(split: "Split", decode: Callable[[tf.Tensor], tf.Tensor]) -> None:
-    """Checks that the decoded images of a split find room in memory, from the size of some.
+    """Checks by the size of some images that all of a split find room in memory.
 
     Args:
-        split: that is cached.
+        split: to cache.
         decode: maps an encoded image to its pixels.
 
     Raises:

@@ -10,7 +10,6 @@ import io
 import os
 import pathlib
 import shutil
-import tempfile
 
 import numpy as np
 import tensorflow_datasets as tfds
@@ -77,39 +76,32 @@ def stratified_test_indices(labels: np.ndarray, num_test: int, seed: int) -> np.
 def prepare(data_dir: str | os.PathLike) -> pathlib.Path:
     """Writes the digits below `data_dir` unless they are there, and returns their folder.
 
-    Several processes may call it at once: each writes to a folder of its own and the first
+    Several processes may call it at once: each writes to a hidden folder of its own, and the first
     to finish moves its result into place.
     """
-    version = str(SklearnDigits.VERSION)
-    target = any_path(data_dir) / "sklearn_digits" / version
+    target = any_path(data_dir) / "sklearn_digits" / str(SklearnDigits.VERSION)
     if read_path(target, (target / "dataset_info.json").exists):
         return target
     if is_remote(target):
-        with tempfile.TemporaryDirectory() as scratch, sent(target) as folder:
-            shutil.copytree(prepare(scratch), folder)
+        with sent(target) as folder:
+            # Hidden files are not sent.
+            shutil.move(prepare(folder.with_name(".written")), folder)
         return target
+    from keras_vit.hidden_folder import hidden_folder  # which starts Keras
+
     target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = tempfile.mkdtemp(prefix=".incomplete_", dir=target.parent)
-    try:
+    with hidden_folder(target) as scratch:
         builder = SklearnDigits(data_dir=scratch)
-        with _quiet():
-            builder.download_and_prepare()
+        # TFDS announces a download and its (temporary) folder; here both would mislead.
+        tfds.disable_progress_bar()
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                builder.download_and_prepare()
+        finally:
+            tfds.enable_progress_bar()
         try:
             os.rename(builder.data_dir, target)
         except OSError:
             if not (target / "dataset_info.json").exists():
                 raise
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     return target
-
-
-@contextlib.contextmanager
-def _quiet():
-    """TFDS announces a download and its (temporary) folder; here both would mislead."""
-    tfds.disable_progress_bar()
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        tfds.enable_progress_bar()

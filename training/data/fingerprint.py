@@ -77,16 +77,17 @@ def of_photos(photos: Sequence[Photo], num_classes: int) -> dict[str, Any]:
     """Returns the fingerprint of photos in their order.
 
     Returns:
-        `{"examples": number, "digest": text, "classes": [[number, digest], …] by label}`; the
-        digests of classes leave out the folders.
+        `{"examples": number, "digest": text, "modified": digest of the times of their last change,
+        "classes": [[number, digest], …] by label}`; the digests of classes leave out the folders.
     """
     by_class: list[list[bytes]] = [[] for _ in range(num_classes)]
-    for path, label, size in photos:
+    for path, label, size, _ in photos:
         by_class[label].append(os.fsencode(f"{path.rpartition('/')[2]}\0{size}"))
-    rows = (os.fsencode(f"{path}\0{label}\0{size}") for path, label, size in photos)
+    rows = (os.fsencode(f"{path}\0{label}\0{size}") for path, label, size, _ in photos)
     return {
         "examples": len(photos),
         "digest": digest_of(rows),
+        "modified": digest_of(str(photo.modified).encode() for photo in photos),
         "classes": [[len(names), digest_of(sorted(names))] for names in by_class],
     }
 

@@ -1,4 +1,4 @@
-"""How functions of tensors become graphs in pipelines, and a check inside of them."""
+"""How functions of tensors become graphs in pipelines, and a check within graphs."""
 
 from collections.abc import Callable
 
@@ -14,12 +14,11 @@ def as_it_stands(function: Callable) -> Callable:
 
 
 def traced_once(*specs: tf.TensorSpec, inline: bool = True) -> Callable[[Callable], Callable]:
-    """Returns a decorator: of a function, without Python control flow, of tensors of `specs`.
+    """Returns a decorator: traces a function of tensors of `specs` once for all pipelines.
 
-    For what every pipeline calls, as tracing it anew for each takes a second. Without `inline`, a
-    graph holds the function as one operation. That suits what is rarely called: TensorFlow writes
-    both branches of a conditional into the graph, and passes every operation of the one that is not
-    taken.
+    Tracing it for each takes a second. The function has no Python control flow. Without `inline`, a
+    graph holds it as one operation, which suits the branch of a conditional that is rarely taken:
+    TensorFlow passes every operation of the branch that is not taken.
     """
     attributes = {} if inline else {"_noinline": True}
     return tf.function(input_signature=specs, autograph=False, experimental_attributes=attributes)
@@ -28,8 +27,8 @@ def traced_once(*specs: tf.TensorSpec, inline: bool = True) -> Callable[[Callabl
 def require(condition: tf.Tensor, message: str, received: tf.Tensor) -> tf.Operation | None:
     """Raises InvalidArgumentError with `message` and `received` unless `condition` holds.
 
-    `tf.debugging.Assert` wraps a conditional around itself, which costs more than the check.
-    Functions of tf.data and `tf.function` run the check even though nothing depends on it; what
-    must wait for it depends on the operation that is returned (None eagerly).
+    `tf.debugging.Assert` adds a conditional, which costs more than the check. Functions of tf.data
+    and `tf.function` run the check even though nothing depends on it; what must wait for it depends
+    on the operation that is returned (None eagerly).
     """
     return tf.raw_ops.Assert(condition=condition, data=[message, received], summarize=8)

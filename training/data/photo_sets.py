@@ -18,12 +18,11 @@ import io
 import logging
 import os
 import pathlib
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from training.data.splits import Photo
 from training.errors import UsageError
-from training.io.image_files import EXTENSIONS, UNREADABLE, is_hidden
+from training.io.image_files import EXTENSIONS, UNREADABLE, walk
 from training.io.paths import any_path, is_remote, read_path, read_text
 
 logger = logging.getLogger(__name__)
@@ -69,14 +68,15 @@ def scan(root: str | os.PathLike) -> PhotoSet:
         raise FileNotFoundError(f"Expected a folder of images. {root} does not exist.")
     # By the folder that holds them, written as "" and "train/crow/".
     folders: dict[str, list[str]] = collections.defaultdict(list)
-    images: dict[str, list[tuple[str, int]]] = collections.defaultdict(list)
+    images: dict[str, list[tuple[str, tuple[int, int]]]] = collections.defaultdict(list)
     unreadable: collections.Counter[str] = collections.Counter()
-    for folder, name, size in read_path(root, lambda: list(_walk(root, "", 0))):
-        suffix = os.path.splitext(name)[1].lower()
-        if size is None:
+    for path, details in read_path(root, lambda: list(walk(root, _LINKED_LEVELS, details=True))):
+        parent, _, name = path.rpartition("/")
+        folder, suffix = f"{parent}/" if parent else "", os.path.splitext(name)[1].lower()
+        if details is None:
             folders[folder].append(name)
         elif suffix in EXTENSIONS:
-            images[folder].append((name, size))
+            images[folder].append((name, details))
         elif suffix in UNREADABLE:
             unreadable[suffix] += 1
     for names in folders.values():
@@ -87,10 +87,10 @@ def scan(root: str | os.PathLike) -> PhotoSet:
     splits: dict[str, list[Photo]] = {}
     for split, prefix in prefixes.items():
         photos = (
-            Photo(folder + name, labels[folder[len(prefix) :].split("/")[0]], size)
+            Photo(folder + name, labels[folder[len(prefix) :].split("/")[0]], *details)
             for folder, inside in images.items()
             if folder.startswith(prefix) and folder != prefix
-            for name, size in inside
+            for name, details in inside
         )
         # Any bytes can be a name.
         splits[split] = sorted(
@@ -106,39 +106,6 @@ def scan(root: str | os.PathLike) -> PhotoSet:
     for doubt in _doubts(found, prefixes, folders, images, others):
         logger.warning("%s", doubt)
     return found
-
-
-def _walk(folder, prefix: str, level: int) -> Iterator[tuple[str, str, int | None]]:
-    """Yields (folder, name, size in bytes) below a folder; size is None of folders, 0 in stores."""
-    for name, is_folder, size in (_in_store if is_remote(folder) else _on_disk)(folder, level):
-        if is_folder:
-            yield prefix, name, None
-            yield from _walk(folder / name, f"{prefix}{name}/", level + 1)
-        elif size is not None:
-            yield prefix, name, size
-
-
-def _on_disk(folder, level):
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if is_hidden(entry.name):
-                continue
-            try:
-                is_folder = entry.is_dir(follow_symlinks=level < _LINKED_LEVELS)
-                # Pipes and devices may keep a reader waiting for ever.
-                size = entry.stat().st_size if not is_folder and entry.is_file() else None
-            except OSError:
-                # A link that leads to itself.
-                continue
-            yield entry.name, is_folder, size
-
-
-def _in_store(folder, level):
-    for child in folder.iterdir():
-        if not is_hidden(child.name):
-            # A store would be asked for each of a million photos, and once more for their sizes.
-            is_image = child.suffix.lower() in (*EXTENSIONS, *UNREADABLE)
-            yield child.name, not is_image and child.is_dir(), 0
 
 
 def _prefixes(root, names):
@@ -224,7 +191,7 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
     """
     file = any_path(file)
     file = file if is_remote(file) else file.absolute()
-    rows: list[tuple[str, str, str, int]] = []
+    rows: list[tuple[str, str, str, tuple[int, ...]]] = []
     with io.StringIO(read_text(file), newline="") as stream:
         reader = csv.DictReader(stream)
         missing = {"path", "label"} - set(reader.fieldnames or ())
@@ -240,14 +207,15 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
                     f"Expected the path of a photo and its label. Line {reader.line_num} of "
                     f"{file} has {row['path']!r} and {row['label']!r}."
                 )
-            size = 0 if is_remote(photo) else photo.stat().st_size
-            rows.append((row.get("split") or "train", row["path"], row["label"], size))
+            stat = None if is_remote(photo) else photo.stat()
+            details = (stat.st_size, stat.st_mtime_ns) if stat else (0, 0)
+            rows.append((row.get("split") or "train", row["path"], row["label"], details))
     if not rows:
         raise UsageError(f"Expected rows of photos. {file} has none.")
     labels = _labels({label for _, _, label, _ in rows}, file)
     splits: dict[str, list[Photo]] = collections.defaultdict(list)
-    for split, path, label, size in rows:
-        splits[split].append(Photo(path, labels[label], size))
+    for split, path, label, details in rows:
+        splits[split].append(Photo(path, labels[label], *details))
     return PhotoSet(file.parent, tuple(labels), dict(splits))
 
 

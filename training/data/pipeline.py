@@ -6,6 +6,7 @@ therefore determines the example, its crop and its augmentation, whatever the nu
 workers, and a run starts at any step without reading what it skips.
 """
 
+import functools
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     from training.data.dataset import Split
 
 _FOREVER = 2**62
-# That decode about as many images as one thread copies into batches.
+# So many cores decode about as many images as one thread copies into batches.
 _CORES_PER_BATCH = 16
-# In place of a record that is not read ahead; no record is empty.
+# Stands for a record that is not read ahead; no record is empty.
 _UNREAD = ""
-# Neighbors that evaluation reads at a time, at most.
+# Evaluation reads at most so many neighbors at a time.
 _RUN = 256
 
 
@@ -54,7 +55,7 @@ def train_dataset(
     global batch. Every epoch visits every example once, in an order of its own.
 
     Args:
-        split: that is trained on.
+        split: to train on.
         preprocess: of `split.preprocess`.
         batch_size: global batch size.
         seed: any integer; the same seed gives the same data.
@@ -87,33 +88,30 @@ def train_dataset(
                 is_read = (one == index) & (record != _UNREAD)
                 return tf.cond(is_read, lambda: record, lambda: split.reader.record(one))
 
-            image, encoded = load(one, read)
-            return {"image": preprocess(image, _seed(seed, position)), "label": encoded["label"]}
+            image, labels = load(one, read)
+            return {"image": preprocess(image, _seed(seed, position)), "label": labels["label"]}
 
         if skipped:
             return unreadable_examples.load_or_next(prepare, index, split, skipped)
         return prepare(index)
 
-    slots = list(range(share.start, share.stop))
+    slots = list(share)
     if batch_operations:
         # Each image is blended with the one before it in the global batch. That of a share's
         # first image belongs to another worker, so this worker reads it as well.
         slots = sorted({*slots, (share.start - 1) % batch_size})
-    start = start_step * batch_size
-    dataset = example_order(split.num_examples, seed, start, batch_size, slots)
+    dataset = example_order(split.num_examples, seed, start_step * batch_size, batch_size, slots)
     if split.reader.remote:
-        dataset = _read_ahead(dataset, split, is_kept, bool(skipped))
-    dataset = _map(dataset, example)
-    _check_static(dataset.element_spec["image"].shape, preprocess.text)
-    dataset = _batch(dataset, len(slots))
+        dataset = _read_ahead(dataset, split.reader.record, is_kept, bool(skipped))
+    dataset = _batch(_map(dataset, example), len(slots), preprocess)
     if batch_operations:
+
+        def blended(step, batch):
+            seed_of_step = _seed(~seed, step)
+            return _blend(batch, batch_operations, seed_of_step, len(share), share.start > 0)
+
         steps = tf.data.Dataset.range(start_step, _FOREVER)
-        dataset = _map(
-            tf.data.Dataset.zip(steps, dataset),
-            lambda step, batch: _blend(
-                batch, batch_operations, _seed(~seed, step), len(share), share.start > 0
-            ),
-        )
+        dataset = _map(tf.data.Dataset.zip(steps, dataset), blended)
     return _finish(dataset)
 
 
@@ -135,40 +133,41 @@ def eval_dataset(
     `on_error="skip"`, on unreadable ones, so its sum is the number of images to divide by.
     Every worker yields the same number of batches.
 
-    Random operations draw from fixed seeds. For the arguments see `train_dataset`.
+    Random operations draw from fixed seeds. Args and Raises: as `train_dataset`.
     """
     share = _share(batch_size, num_input_pipelines, input_pipeline_id)
     skipped = unreadable_examples.counter_for(on_error, skip_counter)
-    if preprocess.batch_operations:
-        raise ValueError(f"Expected no mixup in evaluation. Received: {preprocess.text!r}.")
+    _refuse_mixup(preprocess, "in evaluation")
     load = _loader(split, preprocess)
 
     def prepare(index, *record):
-        image, encoded = load(index, lambda: record[0] if record else split.reader.record(index))
-        return {"image": preprocess(image, _seed(0, index)), **encoded}
+        image, labels = load(index, lambda: record[0] if record else split.reader.record(index))
+        return {"image": preprocess(image, _seed(0, index)), **labels}
 
     runs = _runs(split.num_examples, batch_size, share)
-    dataset = runs.flat_map(
+    indices = runs.flat_map(
         as_it_stands(lambda first, count: tf.data.Dataset.range(first, first + count))
     )
     if split.reader.stream and not skipped:
-        dataset = tf.data.Dataset.zip(dataset, split.reader.stream(runs))
-    spec = _map(dataset, prepare).element_spec
-    _check_static(spec["image"].shape, preprocess.text)
-    blank = tf.nest.map_structure(lambda leaf: tf.zeros(leaf.shape, leaf.dtype), spec)
-
-    def readable(index):
-        return unreadable_examples.load_or_blank(prepare, index, blank, split, skipped)[1]
+        indices = tf.data.Dataset.zip(indices, split.reader.stream(runs))
+    dataset = _map(indices, prepare)
+    blank = _blank(dataset)
+    if skipped:
+        dataset = _map(
+            indices,
+            lambda index: unreadable_examples.load_or_blank(prepare, index, blank, split, skipped)[
+                1
+            ],
+        )
 
     def masked(batch):
         # Padding and what cannot be read have no label either.
         labeled = tf.reduce_any(batch["label"] > 0, axis=-1)
         return {**batch, "mask": tf.cast(labeled, tf.float32)}
 
-    dataset = _map(dataset, readable if skipped else prepare)
     dataset = dataset.concatenate(tf.data.Dataset.from_tensors(blank).repeat(len(share)))
     batches = -(-split.num_examples // batch_size)
-    dataset = _batch(dataset, len(share)).take(batches)
+    dataset = _batch(dataset, len(share), preprocess).take(batches)
     return _finish(_map(dataset, masked))
 
 
@@ -185,21 +184,18 @@ def plain_dataset(
     """Returns one pass over a split in its stored order, `{"image", "label"}`, without padding.
 
     Args:
-        split: that is read.
-        preprocess: of `split.preprocess`.
+        split, preprocess, skip_counter: as in `train_dataset`.
         one_hot: labels as float32 (num_classes,) rather than int64 classes. Data sets whose
             images have several labels always give the former.
         batch_size: size of batches, the last of which may be smaller; None for no batches.
         with_ids: also yield "id", the example's identity in TFDS's notation or its path.
         on_error: "raise", or "skip" to leave unreadable images out.
-        skip_counter: counts what is left out.
 
     Raises:
         ValueError: for operations on batches, or a wrong `on_error`.
     """
     skipped = unreadable_examples.counter_for(on_error, skip_counter)
-    if preprocess.batch_operations:
-        raise ValueError(f"Expected no mixup outside training. Received: {preprocess.text!r}.")
+    _refuse_mixup(preprocess, "outside training")
     encode = _encoder(split, preprocess)
 
     def load(index):
@@ -207,22 +203,18 @@ def plain_dataset(
         label = example["label"]
         if preprocess.label_operations or one_hot or label.shape.rank == 1:
             label = encode(label)
-        out = {"image": preprocess(example["image"], tf.stack([0, index])), "label": label}
+        out = {"image": preprocess(example["image"], _seed(0, index)), "label": label}
         return {**out, "id": example["id"]} if with_ids else out
 
-    dataset = tf.data.Dataset.range(split.num_examples)
+    indices = tf.data.Dataset.range(split.num_examples)
+    dataset = _map(indices, load)
     if skipped:
-        blank = tf.nest.map_structure(
-            lambda spec: tf.zeros([size or 0 for size in spec.shape], spec.dtype),
-            dataset.map(as_it_stands(load)).element_spec,
-        )
+        blank = _blank(dataset)
         dataset = _map(
-            dataset,
+            indices,
             lambda index: unreadable_examples.load_or_blank(load, index, blank, split, skipped),
         )
-        dataset = dataset.filter(lambda mask, _: mask > 0).map(lambda _, example: example)
-    else:
-        dataset = _map(dataset, load)
+        dataset = dataset.filter(lambda is_read, _: is_read).map(lambda _, example: example)
     if batch_size:
         dataset = dataset.batch(batch_size)
     return dataset.prefetch(tf.data.AUTOTUNE)
@@ -238,6 +230,80 @@ def requests_at_once(cores: int) -> int:
     return max(256, 8 * cores)
 
 
+def _share(batch_size: int, workers: int, worker: int) -> range:
+    """Returns the places of a worker in the global batch."""
+    if batch_size < 1 or batch_size % workers or not 0 <= worker < workers:
+        raise ValueError(
+            "Expected batch_size to be a multiple of num_input_pipelines and input_pipeline_id "
+            f"below it. Received: batch_size={batch_size}, num_input_pipelines={workers}, "
+            f"input_pipeline_id={worker}."
+        )
+    size = batch_size // workers
+    return range(worker * size, (worker + 1) * size)
+
+
+def _refuse_mixup(preprocess: Preprocess, where: str) -> None:
+    if preprocess.batch_operations:
+        raise ValueError(f"Expected no mixup {where}. Received: {preprocess.text!r}.")
+
+
+def _encoder(split, preprocess):
+    """Returns a function from a label as stored to its encoding, float32 (num_classes,)."""
+    encoders = [op.apply for op in preprocess.label_operations]
+    encoders = encoders or [one_hot(split.dataset.num_classes)]
+    return lambda label: functools.reduce(lambda value, encode: encode(value), encoders, label)
+
+
+def _loader(split, preprocess):
+    """Returns a function from an index, and one that reads it, to its image and encoded labels."""
+    encode = _encoder(split, preprocess)
+
+    def load(index, read):
+        example = split.reader.parse(read(), index)
+        labels = {key: encode(example[key]) for key in example.keys() - {"image", "id"}}
+        return example["image"], labels
+
+    return load
+
+
+def _cached(load, split, preprocess):
+    """Returns the same function, but of decoded images that are loaded once, and whether it has."""
+    decoded_images.check_fits(split, preprocess.decoded)
+
+    def decoded(index, read):
+        image, labels = load(index, read)
+        return preprocess.decoded(image), labels["label"]
+
+    one, record = tf.data.Dataset.range(1), split.reader.record
+    spec = _map(one, lambda index: decoded(index, lambda: record(index))).element_spec
+    images = decoded_images.DecodedImages(spec)
+
+    def from_memory(index, read):
+        image, label = images.get(index, lambda: decoded(index, read))
+        return image, {"label": label}
+
+    return from_memory, images.has
+
+
+def _read_ahead(order, record, is_kept, skips):
+    """Adds its record to (position, index): `_UNREAD` if kept in memory, or damaged and skipped."""
+
+    def read(index):
+        # Counted later, where it is skipped.
+        return (
+            unreadable_examples.load_or_blank(record, index, _UNREAD)[1] if skips else record(index)
+        )
+
+    def add(position, index):
+        if is_kept is None:
+            return position, index, read(index)
+        found = tf.cond(is_kept(index), lambda: tf.constant(_UNREAD), lambda: read(index))
+        return position, index, found
+
+    requests = requests_at_once(os.cpu_count() or 1)
+    return order.map(as_it_stands(add), num_parallel_calls=requests, use_unbounded_threadpool=True)
+
+
 def _runs(num_examples: int, batch_size: int, share: range) -> tf.data.Dataset:
     """Returns (first index, count), int64, of the runs of neighbors that a worker evaluates."""
     if len(share) == batch_size:
@@ -251,97 +317,11 @@ def _runs(num_examples: int, batch_size: int, share: range) -> tf.data.Dataset:
     return tf.data.Dataset.range(0, num_examples, batch_size).flat_map(as_it_stands(of_batch))
 
 
-def _batch(dataset: tf.data.Dataset, size: int) -> tf.data.Dataset:
-    at_once = batches_at_once(os.cpu_count() or 1)
-    return dataset.batch(
-        size, drop_remainder=True, num_parallel_calls=at_once if at_once > 1 else None
+def _blank(dataset: tf.data.Dataset) -> Any:
+    """Returns zeros of an element's shapes and types; a dimension of any size has none."""
+    return tf.nest.map_structure(
+        lambda spec: tf.zeros([size or 0 for size in spec.shape], spec.dtype), dataset.element_spec
     )
-
-
-def _share(batch_size: int, workers: int, worker: int) -> range:
-    if batch_size < 1 or batch_size % workers or not 0 <= worker < workers:
-        raise ValueError(
-            "Expected batch_size to be a multiple of num_input_pipelines and input_pipeline_id "
-            f"below it. Received: batch_size={batch_size}, num_input_pipelines={workers}, "
-            f"input_pipeline_id={worker}."
-        )
-    size = batch_size // workers
-    return range(worker * size, (worker + 1) * size)
-
-
-def _map(dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
-    return dataset.map(as_it_stands(function), num_parallel_calls=tf.data.AUTOTUNE)
-
-
-def _seed(seed: int, number) -> tf.Tensor:
-    return tf.stack([tf.constant(seed, tf.int64), tf.cast(number, tf.int64)])
-
-
-def _encoder(split, preprocess):
-    encoders = [op.apply for op in preprocess.label_operations]
-    encoders = encoders or [one_hot(split.dataset.num_classes)]
-
-    def encode(label):
-        for encoder in encoders:
-            label = encoder(label)
-        return label
-
-    return encode
-
-
-def _loader(split, preprocess):
-    """Returns a function from an index, and one that reads it, to its image and encoded labels."""
-    encode = _encoder(split, preprocess)
-
-    def load(index, read):
-        example = split.reader.parse(read(), index)
-        kept = {key: value for key, value in example.items() if key not in ("image", "id")}
-        return example["image"], {key: encode(value) for key, value in kept.items()}
-
-    return load
-
-
-def _read_ahead(order, split, is_kept, tolerant):
-    """Adds the record to (position, index); `_UNREAD` if kept, or if damaged and that is borne."""
-
-    def record(index):
-        if not tolerant:
-            return split.reader.record(index)
-        one = tf.data.Dataset.from_tensors(index).map(as_it_stands(split.reader.record))
-        unread = tf.data.Dataset.from_tensors(_UNREAD)
-        return one.ignore_errors().concatenate(unread).take(1).get_single_element()
-
-    def read(position, index):
-        if is_kept is None:
-            return position, index, record(index)
-        known = tf.cond(is_kept(index), lambda: tf.constant(_UNREAD), lambda: record(index))
-        return position, index, known
-
-    return order.map(
-        as_it_stands(read),
-        num_parallel_calls=requests_at_once(os.cpu_count() or 1),
-        use_unbounded_threadpool=True,
-    )
-
-
-def _cached(load, split, preprocess):
-    """Returns the same function, but of decoded images that are loaded once, and whether it has."""
-    decoded_images.check_fits(split, preprocess.decoded)
-
-    def decoded(index, read):
-        image, encoded = load(index, read)
-        return preprocess.decoded(image), encoded["label"]
-
-    one = tf.data.Dataset.range(1)
-    record = split.reader.record
-    spec = _map(one, lambda index: decoded(index, lambda: record(index))).element_spec
-    images = decoded_images.DecodedImages(spec)
-
-    def from_memory(index, read):
-        image, label = images.get(index, lambda: decoded(index, read))
-        return image, {"label": label}
-
-    return from_memory, images.has
 
 
 def _blend(batch, operations, seed, size: int, partner_first: bool):
@@ -349,19 +329,32 @@ def _blend(batch, operations, seed, size: int, partner_first: bool):
     partner = {key: tf.roll(value, 1, axis=0) for key, value in batch.items()}
     # A partner of another worker sorts before the share, or after it in the first worker's.
     kept = slice(-size, None) if partner_first else slice(0, size)
-    batch = {key: value[kept] for key, value in batch.items()}
-    partner = {key: value[kept] for key, value in partner.items()}
+    batch, partner = (
+        {key: value[kept] for key, value in part.items()} for part in (batch, partner)
+    )
     for op in operations:
         batch = op.apply(batch, partner, seed)
     return batch
 
 
-def _check_static(shape: tf.TensorShape, text: str) -> None:
+def _seed(seed: int, number) -> tf.Tensor:
+    return tf.stack([tf.constant(seed, tf.int64), tf.cast(number, tf.int64)])
+
+
+def _map(dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
+    return dataset.map(as_it_stands(function), num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def _batch(dataset: tf.data.Dataset, size: int, preprocess: Preprocess) -> tf.data.Dataset:
+    shape = dataset.element_spec["image"].shape
     if not shape.is_fully_defined():
         raise ValueError(
-            f"Expected the preprocessing to end with images of one size. {text!r} leaves the "
-            f"shape {tuple(shape)}: add a resize or a crop."
+            "Expected the preprocessing to end with images of one size. "
+            f"{preprocess.text!r} leaves the shape {tuple(shape)}: add a resize or a crop."
         )
+    at_once = batches_at_once(os.cpu_count() or 1)
+    parallel = at_once if at_once > 1 else None
+    return dataset.batch(size, drop_remainder=True, num_parallel_calls=parallel)
 
 
 def _finish(dataset: tf.data.Dataset) -> tf.data.Dataset:

@@ -10,7 +10,6 @@ import pathlib
 import re
 import shutil
 import socket
-import tempfile
 import urllib.parse
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from training.data.photo_sets import PhotoSet, photo_path
 from training.data.splits import Photo
 from training.errors import TrainingError, UsageError
 from training.io.paths import is_remote
+from training.io.stores import sent
 
 VERSION = "1.0.0"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -75,27 +75,22 @@ def prepare(
 
 
 def _unreachable_hosts(builder: Any, manual: pathlib.Path) -> list[str]:
-    """Hosts of the builder's files that have no address here: TFDS would retry for minutes."""
+    """Returns the hosts of files that have no address here: TFDS would retry for minutes."""
     if any(os.environ.get(name) for name in ("https_proxy", "HTTPS_PROXY", "http_proxy")):
         return []
     at_hand = {file.name for file in manual.iterdir()} if manual.is_dir() else set()
     if builder.MANUAL_DOWNLOAD_INSTRUCTIONS and at_hand:
         # Some need only one of their archives; TFDS itself fails at once if none will do.
         return []
-    hosts = {
-        urllib.parse.urlsplit(url).hostname
-        for url, info in (builder.url_infos or {}).items()
-        if info.filename not in at_hand
-    }
-    return sorted(host for host in hosts if host and not _has_address(host))
-
-
-def _has_address(host: str) -> bool:
-    try:
-        socket.getaddrinfo(host, 443)
-    except OSError:
-        return False
-    return True
+    infos = builder.url_infos or {}
+    missing = [url for url, info in infos.items() if info.filename not in at_hand]
+    unreachable = []
+    for host in sorted(filter(None, {urllib.parse.urlsplit(url).hostname for url in missing})):
+        try:
+            socket.getaddrinfo(host, 443)
+        except OSError:
+            unreachable.append(host)
+    return unreachable
 
 
 def prepare_photos(
@@ -112,11 +107,10 @@ def prepare_photos(
             `path` (relative to the file, or in a store), `label` and, if there are several splits,
             `split`. Both may be in a store.
         name: of the data set, in lower case.
-        data_dir: folder of prepared data sets; empty or None is the default of TFDS.
+        data_dir: as in `prepare`.
         num_shards: files of each split; by default as many as TFDS takes for its size.
-        beam_options: flags of Apache Beam, such as "--runner=DataflowRunner", to write on many
-            machines, which have this package and see the photos and `data_dir` under the same
-            paths; empty writes on this one.
+        beam_options: as in `prepare`; the machines have this package and see the photos and
+            `data_dir` under the same paths.
 
     Raises:
         UsageError: for a name that cannot be one, or one that is there, or a store that refuses, or
@@ -124,8 +118,6 @@ def prepare_photos(
         TrainingError: for a store that fails.
         ValueError, OSError: if the source cannot be read.
     """
-    import tensorflow_datasets as tfds
-
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"Expected a name of small letters, digits and underscores. Received: {name!r}."
@@ -141,16 +133,14 @@ def prepare_photos(
         else photo_sets.scan(source.removeprefix("folder:"))
     )
     options = _beam_options(beam_options)
-    tfds.disable_progress_bar()
     # Other machines do not see a folder of this one.
     if is_remote(folder) and not options:
-        # Slow to import, and what most commands never need.
-        from training.io.stores import sent
-
-        with tempfile.TemporaryDirectory() as scratch, sent(folder / name / VERSION) as target:
+        with sent(folder / name / VERSION) as target:
+            # Hidden files are not sent.
+            scratch = target.with_name(".written")
             shutil.move(_write(photos, name, scratch, num_shards, options), target)
     else:
-        _write(photos, name, str(folder), num_shards, options)
+        _write(photos, name, folder, num_shards, options)
     return f"tfds:{name}:{VERSION}"
 
 
@@ -161,7 +151,7 @@ def _example(root: pathlib.Path, numbered: tuple[int, Photo]) -> tuple[int, dict
 
 
 def _write(
-    photos: PhotoSet, name: str, data_dir: str, num_shards: int | None, beam_options: Any
+    photos: PhotoSet, name: str, data_dir: Any, num_shards: int | None, beam_options: Any
 ) -> str:
     """Writes the data set and returns its folder."""
     import tensorflow_datasets as tfds
@@ -172,22 +162,19 @@ def _write(
             VERSION = tfds.core.Version(VERSION)
 
             def _info(self):
+                label = tfds.features.ClassLabel(names=list(photos.class_names))
                 return tfds.core.DatasetInfo(
                     builder=self,
                     description=f"Photos of {photos.root}.",
                     features=tfds.features.FeaturesDict(
-                        {
-                            "image": tfds.features.Image(),
-                            "label": tfds.features.ClassLabel(names=list(photos.class_names)),
-                        }
+                        {"image": tfds.features.Image(), "label": label}
                     ),
                     metadata=tfds.core.MetadataDict({tfds_folder.UPRIGHT: True}),
                 )
 
             def _split_generators(self, dl_manager):
-                return {
-                    split: self._generate_examples(rows) for split, rows in photos.splits.items()
-                }
+                splits = photos.splits.items()
+                return {split: self._generate_examples(rows) for split, rows in splits}
 
             def _generate_examples(self, rows):
                 example = functools.partial(_example, photos.root)
@@ -198,7 +185,8 @@ def _write(
                 return beam.Create(list(enumerate(rows))) | beam.Map(example)
 
     Photos.name = name
-    builder = Photos(data_dir=data_dir)
+    builder = Photos(data_dir=str(data_dir))
+    tfds.disable_progress_bar()
     config = tfds.download.DownloadConfig(num_shards=num_shards, beam_options=beam_options)
     builder.download_and_prepare(download_config=config)
     return str(builder.data_dir)

@@ -36,11 +36,19 @@ class Range(NamedTuple):
 
 
 class Photo(NamedTuple):
-    """A photo of a folder or table: its path below the root, its label and its size in bytes."""
+    """A photo of a folder or table.
+
+    Attributes:
+        path: below the root.
+        label: number of its class.
+        size: in bytes; 0 in a store.
+        modified: nanosecond of its last change; 0 in a store.
+    """
 
     path: str
     label: int
     size: int
+    modified: int = 0
 
 
 def resolve(

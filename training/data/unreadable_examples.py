@@ -5,11 +5,11 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
 if TYPE_CHECKING:
     from training.data.dataset import Split
-
 
 # So many neighbors in a row are never all damaged by chance: the pipeline itself is wrong.
 ATTEMPTS = 16
@@ -43,14 +43,10 @@ class SkipCounter:
 
 
 def counter_for(on_error: str, skip_counter: SkipCounter | None) -> SkipCounter | None:
-    """Returns the counter of what is skipped, or None if an unreadable example raises its error.
-
-    Args:
-        on_error: "raise" or "skip".
-        skip_counter: the counter of the run, or None to make one that nobody reads.
+    """Returns the counter of what is skipped, a new one if need be, or None to raise errors.
 
     Raises:
-        ValueError: for any other `on_error`.
+        ValueError: if `on_error` is neither "raise" nor "skip".
     """
     if on_error not in ("raise", "skip"):
         raise ValueError(
@@ -66,46 +62,48 @@ def load_or_next(
 
     Raises the error of `index` itself if it and the `ATTEMPTS` after it all fail.
     """
-    candidates = (index + tf.range(ATTEMPTS + 1, dtype=tf.int64)) % split.num_examples
-    loaded = _readable(load, candidates).concatenate(
-        tf.data.Dataset.from_tensors(index).map(lambda one: (one, load(one)))
-    )
-    found, example = loaded.take(1).get_single_element()
-    failed = (found - index) % split.num_examples
-    with tf.control_dependencies([_count(index + tf.range(failed), split, skipped)]):
-        return tf.nest.map_structure(tf.identity, example)
+
+    def attempt(failed):
+        return failed, load((index + failed) % split.num_examples)
+
+    own_error = tf.data.Dataset.range(1).map(attempt)
+    failed, example = _first(tf.data.Dataset.range(ATTEMPTS + 1).map(attempt), own_error)
+    return _after_counting(index, failed, split, skipped, example)
 
 
 def load_or_blank(
     load: Callable[[tf.Tensor], Any],
     index: tf.Tensor,
     blank: Any,
-    split: "Split",
-    skipped: SkipCounter,
+    split: "Split | None" = None,
+    skipped: SkipCounter | None = None,
 ) -> tuple[tf.Tensor, Any]:
-    """Returns `(1.0, load(index))`, or `(0.0, blank)` if the example does not load."""
-    loaded = _readable(load, index[None]).map(lambda _, example: (1.0, example))
-    mask, example = (
-        loaded.concatenate(tf.data.Dataset.from_tensors((0.0, blank))).take(1).get_single_element()
+    """Returns `(True, load(index))`, or `(False, blank)` if the example does not load.
+
+    Counts what does not, in `skipped` if there is one.
+    """
+    loaded = tf.data.Dataset.from_tensors(index).map(lambda one: (np.int64(0), load(one)))
+    failed, example = _first(loaded, tf.data.Dataset.from_tensors((np.int64(1), blank)))
+    if split and skipped:
+        example = _after_counting(index, failed, split, skipped, example)
+    return failed == 0, example
+
+
+def _first(attempts: tf.data.Dataset, otherwise: tf.data.Dataset) -> Any:
+    """Returns the first element that is no error, that of `otherwise` if all are."""
+    return attempts.ignore_errors().concatenate(otherwise).take(1).get_single_element()
+
+
+def _after_counting(index, failed, split, skipped, example):
+    """Returns `example`, once the `failed` examples from `index` on are counted."""
+
+    def count(index, failed):
+        for number in range(failed):
+            skipped.add(split.example_id(int(index + number) % split.num_examples))
+        return failed
+
+    counted = tf.cond(
+        failed > 0, lambda: tf.numpy_function(count, [index, failed], tf.int64), lambda: failed
     )
-    failed = tf.boolean_mask(index[None], mask[None] == 0)
-    with tf.control_dependencies([_count(failed, split, skipped)]):
-        return tf.identity(mask), tf.nest.map_structure(tf.identity, example)
-
-
-def _readable(load, indices):
-    dataset = tf.data.Dataset.from_tensor_slices(indices).map(lambda one: (one, load(one)))
-    return dataset.ignore_errors()
-
-
-def _count(indices, split, skipped):
-    def count(failed):
-        for index in failed:
-            skipped.add(split.example_id(int(index)))
-        return len(failed)
-
-    return tf.cond(
-        tf.size(indices) > 0,
-        lambda: tf.numpy_function(count, [indices % split.num_examples], tf.int64),
-        lambda: tf.zeros((), tf.int64),
-    )
+    with tf.control_dependencies([counted]):
+        return tf.nest.map_structure(tf.identity, example)

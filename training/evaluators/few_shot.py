@@ -87,7 +87,7 @@ def evaluate(
             return compute()
         key = {
             "model": model.identity,
-            "data": split.fingerprint["digest"],
+            "data": split.identity,
             "label": split.dataset.spec.label,
             "preprocess": text,
         }

@@ -12,9 +12,8 @@ from training.io.paths import any_path, is_remote
 def atomic_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Yields a path of the same name in a hidden folder beside it; it becomes `path` at the end.
 
-    A file of a store is written on this machine and sent at the end. After an error `path` is what
-    it was before, and nothing of the new file remains. A killed process leaves `path` as it was,
-    and the hidden folder until `path` is written again.
+    A file of a store is written on this machine and sent at the end. After an error, or a kill,
+    `path` is as it was; a killed process leaves the hidden folder until `path` is written again.
 
     Args:
         path: the file to write. Its folder is made if it does not exist.
@@ -50,13 +49,13 @@ def atomic_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
 def atomic_directory(path: str | os.PathLike, marker: str) -> Iterator[pathlib.Path]:
     """Yields a directory in a hidden one beside `path`; at the end it takes the place of `path`.
 
-    After an error `path` is what it was before. A process that is killed in the moment between two
-    renames leaves nothing under that name; the next write brings the old directory back first.
+    After an error `path` is as it was. A process that is killed in the moment between two renames
+    leaves nothing under that name; the next write brings the old directory back first.
 
     Args:
         path: the directory to write. The folder around it is made if it does not exist.
-        marker: name of a file. A directory already at `path` is replaced only if it is empty
-            or holds this file, which shows that it was written here.
+        marker: name of a file. An existing directory is replaced only if it is empty or holds this
+            file, which shows that it was written here.
 
     Raises:
         FileExistsError: if `path` is a file or a directory of something else.
@@ -92,9 +91,9 @@ def write_text(path: str | os.PathLike, text: str) -> None:
         OSError, UsageError, TrainingError: as `atomic_file`.
     """
     if is_remote(path):
-        from training.io.stores import send_bytes
+        from training.io.stores import send
 
-        send_bytes(text.encode(), any_path(path))
+        send(text.encode(), any_path(path))
         return
     with atomic_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

@@ -1,18 +1,25 @@
 """Image files of this machine and of stores: listing them, and reading them."""
 
+import contextlib
 import functools
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from training.errors import first_line
 from training.io.paths import any_path, is_remote, read_path
 
+if TYPE_CHECKING:
+    from etils import epath
+
 _JPEG = (".jfif", ".jpe", ".jpeg", ".jpg")
 EXTENSIONS = (".bmp", ".gif", *_JPEG, ".png", ".tif", ".tiff", ".webp")
 UNREADABLE = (".arw", ".avif", ".cr2", ".cr3", ".dng", ".heic", ".heif", ".jxl", ".nef")
+# Size and time of a file that nobody was asked for.
+_UNKNOWN = (0, 0)
 SYSTEM_FOLDERS = ("__MACOSX", "__pycache__", "$RECYCLE.BIN", "System Volume Information")
 
 
@@ -21,55 +28,53 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or name in SYSTEM_FOLDERS
 
 
-def sub_folders(folder: pathlib.Path) -> list[str]:
-    """Returns the names of the folders in `folder` but hidden ones, sorted."""
-    return sorted(
-        child.name for child in folder.iterdir() if not is_hidden(child.name) and _is_folder(child)
-    )
+def walk(
+    folder: "pathlib.Path | epath.Path", linked_levels: int = 0, details: bool = False
+) -> Iterator[tuple[str, tuple[int, int] | None]]:
+    """Yields the relative paths of folders and files below a folder but hidden ones, in any order.
 
-
-def files_below(folder: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
-    """Yields the files in `folder` and its sub-folders but hidden ones, in any order.
-
-    Skips pipes and devices, which may keep a reader waiting for ever.
+    Skips pipes and devices, which may keep a reader waiting for ever, and links to nowhere.
 
     Args:
         folder: local, or in a store.
+        linked_levels: in so many levels, folders may be links; deeper ones could lead back.
+        details: whether to ask for the sizes and times of files.
+
+    Yields:
+        A path, and None of a folder; of a file its size in bytes and the nanosecond of its last
+        change, zeros in stores or without `details`.
     """
-    if is_remote(folder):
-        for child in any_path(folder).iterdir():
-            if not is_hidden(child.name):
-                yield from files_below(child) if _is_folder(child) else (child,)
-        return
-    # Which asks nothing of the disk for each of a million photos.
-    with os.scandir(os.fspath(folder)) as entries:
+    children = (
+        _in_store(folder) if is_remote(folder) else _on_disk(folder, linked_levels > 0, details)
+    )
+    for name, found in children:
+        yield name, found
+        if found is None:
+            for below, found_below in walk(folder / name, linked_levels - 1, details):
+                yield f"{name}/{below}", found_below
+
+
+def _on_disk(folder, linked, details):
+    # Asks nothing more of the disk for each of a million photos, unless details are wanted.
+    with os.scandir(folder) as entries:
         for entry in entries:
-            if is_hidden(entry.name):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                yield from files_below(entry.path)
-            elif _is_file(entry):
-                yield pathlib.Path(entry.path)
+            # A link that leads to itself is an error.
+            with contextlib.suppress(OSError):
+                if is_hidden(entry.name):
+                    continue
+                if entry.is_dir(follow_symlinks=linked):
+                    yield entry.name, None
+                elif entry.is_file():
+                    stat = entry.stat() if details else None
+                    yield entry.name, (stat.st_size, stat.st_mtime_ns) if stat else _UNKNOWN
 
 
-def _is_folder(path):
-    # A store would be asked for each of a million photos.
-    if is_remote(path) and path.suffix.lower() in (*EXTENSIONS, *UNREADABLE):
-        return False
-    return path.is_dir()
-
-
-def _is_file(entry):
-    try:
-        return entry.is_file()
-    except OSError:
-        # A link that leads to itself.
-        return False
-
-
-def images_below(folder: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
-    """Yields the image files in `folder` and its sub-folders but hidden ones, in any order."""
-    return (file for file in files_below(folder) if file.suffix.lower() in EXTENSIONS)
+def _in_store(folder):
+    for child in folder.iterdir():
+        if not is_hidden(child.name):
+            # A store would be asked for each of a million photos, and once more for their sizes.
+            is_image = child.suffix.lower() in (*EXTENSIONS, *UNREADABLE)
+            yield child.name, None if not is_image and child.is_dir() else _UNKNOWN
 
 
 def list_images(paths: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
@@ -100,7 +105,8 @@ def list_images(paths: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
 
 def _images_of(path):
     if path.is_dir():
-        return sorted(images_below(path))
+        files = (path / name for name, details in walk(path) if details is not None)
+        return sorted(file for file in files if file.suffix.lower() in EXTENSIONS)
     return [path] if path.is_file() else None
 
 

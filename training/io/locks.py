@@ -27,21 +27,19 @@ except ImportError:  # Windows has no such locks
 
 logger = logging.getLogger("training")
 
-# The owner of a remote lock writes it so often, in seconds, and counts as dead after so long a
-# silence.
-BEAT = 15.0
-PATIENCE = 60.0
+# Seconds between two writes of a remote lock by its owner, and without any until it counts as dead.
+BEAT, PATIENCE = 15.0, 60.0
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 def lock(folder: "str | os.PathLike | epath.Path") -> contextlib.AbstractContextManager[None]:
     """Returns a context that acquires a folder for this process, and releases it at its end.
 
-    On this machine the kernel holds the lock of the file `.lock` and drops it with the process. In
-    a store the owner writes that file anew every `BEAT` seconds; two that start within the same
-    moment may both acquire it, for buckets have no locks. A killed process's lock is acquired like
-    a new one, in a store after up to `PATIENCE` seconds. A lock binds only those that ask for it,
-    and nobody on Windows or a file system without locks.
+    On this machine the kernel locks the file `.lock`, and unlocks it when the process ends. In a
+    store the owner writes that file every `BEAT` seconds; two that start within the same moment may
+    both acquire it, for buckets have no locks. The lock of a killed process keeps nobody out, in a
+    store after `PATIENCE` seconds at most. A lock binds only those that ask for it, and nobody on
+    Windows or a file system without locks.
 
     Args:
         folder: made if it does not exist, and removed at the end if it was and is empty.
@@ -111,22 +109,19 @@ def _locked_file(path: pathlib.Path) -> IO[str] | None:
 @contextlib.contextmanager
 def _lock_in_store(folder: "epath.Path") -> Iterator[None]:
     file, ended = folder / ".lock", threading.Event()
-    place = {"host": socket.gethostname(), "process": os.getpid()}
-    owner = {"owner": _this_process(), "number": uuid.uuid4().hex, **place}
+    owner = {"owner": _this_process(), "host": socket.gethostname(), "process": os.getpid()}
 
-    def write(beats):
-        stores.send_bytes(json.dumps({**owner, "beats": beats}).encode(), file)
+    def write():
+        stores.send(json.dumps({**owner, "write": uuid.uuid4().hex}).encode(), file)
 
     def beat():
-        beats = 0
         while not ended.wait(BEAT):
-            beats += 1
             # The run's own uploads fail as well, and end it.
             with _failures_logged():
-                write(beats)
+                write()
 
     _wait_until_free(folder, file)
-    write(0)
+    write()
     heartbeat = threading.Thread(target=beat, daemon=True)
     heartbeat.start()
     try:
@@ -165,10 +160,8 @@ def _is_dead_here(found: dict[str, Any]) -> bool:
         return False
     try:
         os.kill(int(found["process"]), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass
+    except OSError as error:
+        return error.errno == errno.ESRCH
     return False
 
 

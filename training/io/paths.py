@@ -41,8 +41,8 @@ def local_path(name: str | os.PathLike) -> pathlib.Path:
     `~` is the user's home, and `file:///path` is `/path`.
 
     Raises:
-        UsageError: for no path, a path with another scheme, such as `gs://bucket/run`, which would
-            become a folder of that name, or one that is not UTF-8, which TensorFlow cannot read.
+        UsageError: for "", another scheme, such as `gs://`, which would become a folder of that
+            name, or a path that is not UTF-8, which TensorFlow cannot read.
     """
     text = os.fspath(name)
     if not text:
@@ -65,10 +65,9 @@ def local_path(name: str | os.PathLike) -> pathlib.Path:
 
 
 def any_path(name: "str | os.PathLike | epath.Path") -> "pathlib.Path | epath.Path":
-    """Returns the path of a file or folder of this machine or of a store, such as `gs://bucket/run`.
+    """Returns the path of a file or folder of this machine or of a store.
 
-    Stores are those that `etils.epath` knows: `gs://`, `s3://`, `az://` and what is registered
-    with it.
+    Stores are those that `etils.epath` knows: `gs://`, `s3://`, `az://` and registered ones.
 
     Raises:
         UsageError: for another scheme, and as `local_path`.
@@ -91,9 +90,8 @@ def any_path(name: "str | os.PathLike | epath.Path") -> "pathlib.Path | epath.Pa
 def glob_safe(directory: str) -> str:
     """Returns a name of a folder without characters of patterns: `directory`, or a link to it.
 
-    TensorFlow looks its checkpoints up as patterns, in which `[` begins a set of characters, and
-    then opens them by the same text as names, so nothing can be escaped. The link is removed when
-    the process ends.
+    TensorFlow takes the names of checkpoints for patterns and for names, so nothing can be escaped.
+    The link is removed when the process ends.
 
     Args:
         directory: the folder's absolute path; it need not exist yet.
@@ -139,50 +137,42 @@ def read_lines(path: str | os.PathLike) -> list[str]:
 
 
 def read_path(path: str | os.PathLike, read: Callable[[], Result]) -> Result:
-    """Returns what `read` returns, which reads `path`; in a store, as `attempt`.
-
-    Args:
-        path: of this machine or in a store.
-        read: may be called more than once.
-
-    Raises:
-        UsageError, TrainingError: if it is in a store that refuses or fails, naming it.
-    """
+    """Returns what `read` returns, which reads `path`; if that is in a store, as `attempt`."""
     return attempt(read, f"{os.fspath(path)} cannot be read") if is_remote(path) else read()
 
 
 def attempt(action: Callable[[], Result], failure: str) -> Result:
-    """Returns what `action` returns, tried again after failures of a store that may pass.
+    """Returns what `action` returns; calls it again after failures of a store that may pass.
 
     Args:
-        action: may be called more than once.
+        action: reads or writes a store.
         failure: the beginning of the message if it fails.
 
     Raises:
         UsageError: if there is no such store here, or it refuses.
         TrainingError: if it failed `ATTEMPTS` times.
     """
-    wait = FIRST_WAIT
-    for number in range(1, ATTEMPTS + 1):
+    failures = 0
+    while True:
         try:
             return action()
         except Exception as error:
-            # A server answers in several lines.
-            reason = first_line(" ".join(str(error).split()) or error)
             advice = _advice(error)
-            if advice:
-                raise UsageError(f"{failure}: {reason}. {advice}") from error
             if advice is None:
                 raise
-            if number == ATTEMPTS:
+            # A server answers in several lines.
+            reason = first_line(" ".join(str(error).split()) or error)
+            if advice:
+                raise UsageError(f"{failure}: {reason}. {advice}") from error
+            failures += 1
+            if failures == ATTEMPTS:
                 raise TrainingError(
                     f"{failure} in {ATTEMPTS} attempts: {reason}. Run the same command again when "
                     "the store answers."
                 ) from error
+            wait = FIRST_WAIT * 2 ** (failures - 1)
             logger.warning("%s: %s. Trying again in %g s.", failure, reason, wait)
             time.sleep(wait)
-            wait *= 2
-    raise AssertionError("not reached")
 
 
 def _advice(error: Exception) -> str | None:

@@ -21,9 +21,9 @@ CHATTER = re.compile(
     rb"To enable the following instructions|E0000 .*(cuda_|cudart_)|"
     rb"INFO: Created TensorFlow Lite|.*pkg_resources)"
 )
-# For Keras's pictures and wrappers and its Orbax checkpoints, and TFLite files of JAX's functions.
+# For Keras's pictures, wrappers and Orbax checkpoints, and TFLite files of JAX's functions.
 _NEEDED_BY_NO_COMMAND = ("jax", "matplotlib", "sklearn")
-# Before all that, Keras imports its backend, which needs JAX if it is JAX.
+# Keras imports its backend first, which needs JAX if it is JAX.
 _BACKEND_OF_JAX = "keras.src.backend.jax"
 
 
@@ -73,16 +73,14 @@ def _require(package, role):
 def quiet_start() -> Iterator[None]:
     """Holds back what the process prints to standard error, and drops the known chatter.
 
-    For imports and the start of an interpreter alone: native libraries write to the file
-    descriptor, so it is redirected for the whole process. Other lines are printed at the end, also
-    after an error.
+    Other lines are printed at the end, also after an error. For imports and the start of an
+    interpreter alone: the file descriptor of the whole process is redirected.
 
     Examples:
         >>> with quiet_start():
         ...     import tensorflow as tf
     """
-    # What it logs as an error later, such as of a processor without AVX-512, is none; what fails
-    # raises.
+    # TensorFlow logs as errors what is none, such as a processor without AVX-512.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     stderr: Any = sys.__stderr__
     try:
@@ -108,13 +106,11 @@ def quiet_start() -> Iterator[None]:
 
 @contextlib.contextmanager
 def quick_imports() -> Iterator[None]:
-    """Imports TensorFlow and Keras in two thirds of the time, and less.
+    """Imports TensorFlow and Keras in two thirds of the time or less.
 
-    Meanwhile, packages that they import for functions of no command are not found. Modules that
-    were imported are exempt from garbage collection, as none ends before its process.
-
-    For commands alone, because those functions are missing afterwards. Does nothing where Keras is
-    imported already.
+    Hides packages that they import for functions that no command calls, and exempts the imported
+    modules from garbage collection. For commands alone: those functions are missing afterwards.
+    Does nothing where Keras is imported already.
     """
     if "keras" in sys.modules:
         yield
@@ -132,7 +128,7 @@ def quick_imports() -> Iterator[None]:
 
 
 class _NotFound:
-    """Says of packages that they are not installed."""
+    """An importer that says of packages that they are not installed."""
 
     def find_spec(self, name, path=None, target=None):
         if name in _NEEDED_BY_NO_COMMAND and _BACKEND_OF_JAX not in sys.modules:

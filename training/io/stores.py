@@ -1,11 +1,10 @@
 """Copies to and from stores, such as buckets, whose network fails now and then.
 
-TensorFlow and etils read and write stores directly. Only what cannot be written or read there is
-copied: models, checkpoints, archives, the folder of a run. A store has no rename, and an object is
-there once it is written to its end, so files that belong together are sent in an order that ends
-with the file that names the others.
+TensorFlow and etils read and write most files in stores directly. Models, checkpoints, archives and
+the folder of a run are copied. A store has no rename, and an object appears once it is written to
+its end. So of files that belong together, the one that names the others is sent last.
 
-All of it raises `UsageError` for a store that refuses, and `TrainingError` for one that fails in
+All functions raise `UsageError` for a store that refuses, and `TrainingError` for one that fails in
 every attempt, see `paths.attempt`.
 """
 
@@ -16,7 +15,7 @@ import os
 import pathlib
 import shutil
 from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from training.errors import TrainingError
 from training.io.paths import any_path, attempt, is_remote, read_path
@@ -26,19 +25,16 @@ if TYPE_CHECKING:
 
 _CHUNK = 16 * 2**20
 # TensorFlow's list of states, the digests of a state of the JAX engine, the graph of a module, the
-# description of a data set: they say that the files beside them are whole, so they are sent last
-# and removed first.
+# description of a data set. The files beside them are whole: these are sent last and removed first.
 _MANIFESTS = ("checkpoint", "files.json", "saved_model.pb", "dataset_info.json")
 
-# Options that a command writes, and those that it reads and writes.
+# Options that a command writes, those that it reads and writes, and those opened where they are.
 _WRITTEN = ("output", "json")
 _CHANGED = ("run", "cache_dir")
-# Options whose values are opened where they are.
 _LEFT = ("workdir", "data_dir", "dataset", "config", "overrides", "shards")
-# With --shards these as well: more than a copy could hold, and other machines read them too.
-_LEFT_FOR_SHARDS = ("source", "photos")
-# With --workdir this too: it goes into configs, which must be the same when a run is resumed.
-_LEFT_FOR_RUNS = ("source",)
+# Options that another one leaves where they are as well: configs name the source, and must be the
+# same when a run is resumed; what is predicted in shards is too large, and other machines read it.
+_LEFT_WITH = {"workdir": ("source",), "shards": ("source", "photos")}
 # The large files of a run, which resumption alone needs.
 _SKIPPED = ("checkpoints/", "tensorboard/")
 
@@ -61,20 +57,27 @@ def fetch(file: "epath.Path", target: pathlib.Path) -> None:
     read_path(file, copy)
 
 
-def send(source: pathlib.Path, file: "epath.Path") -> None:
-    """Copies a file of this machine to a store, and checks the length that it has there.
+def send(source: pathlib.Path | bytes, file: "epath.Path") -> None:
+    """Writes a remote file, and checks the length that it has there.
+
+    Args:
+        source: a file of this machine, or the content.
+        file: to write; its folder is made.
 
     Raises:
         FileNotFoundError: if `source` is gone.
     """
     # Open from now on, so that removing it meanwhile does not disturb.
-    with source.open("rb") as content:
-        _send(content, file)
+    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as content:
 
+        def copy():
+            content.seek(0)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("wb") as sink:
+                shutil.copyfileobj(content, sink, _CHUNK)
+            _check_length(content.tell(), file)
 
-def send_bytes(content: bytes, file: "epath.Path") -> None:
-    """Writes a remote file, and checks the length that it has there."""
-    _send(io.BytesIO(content), file)
+        attempt(copy, f"{file} cannot be written")
 
 
 def remove(path: "epath.Path") -> None:
@@ -164,12 +167,7 @@ def sent(address: "epath.Path") -> Iterator[pathlib.Path]:
 
 @contextlib.contextmanager
 def synchronized(address: "epath.Path", skip: tuple[str, ...] = ()) -> Iterator[pathlib.Path]:
-    """Yields a local copy of a remote folder; what is changed in it is sent at the end.
-
-    Args:
-        address: of the folder, which need not exist.
-        skip: beginnings of paths in it that are left out.
-    """
+    """Yields a local copy of a remote folder; changes are sent at the end."""
     with contextlib.closing(FolderCopy(address, skip)) as copy:
         copy.download()
         yield copy.path
@@ -178,12 +176,7 @@ def synchronized(address: "epath.Path", skip: tuple[str, ...] = ()) -> Iterator[
 
 @contextlib.contextmanager
 def fetched(address: "epath.Path", skip: tuple[str, ...] = ()) -> Iterator[pathlib.Path]:
-    """Yields a local copy of a remote file or folder, which has to exist.
-
-    Args:
-        address: of the file or folder.
-        skip: beginnings of paths in a folder that are left out.
-    """
+    """As `synchronized`, of a file or folder that has to exist; sends nothing."""
     is_folder = read_path(address, address.is_dir)
     with contextlib.closing(FolderCopy(address if is_folder else address.parent, skip)) as copy:
         path = copy.path if is_folder else copy.path / address.name
@@ -201,8 +194,9 @@ def local_options(options: argparse.Namespace) -> Iterator[None]:
         options: changed for the time of the context.
     """
     before = dict(vars(options))
-    left = {*_LEFT, *(_LEFT_FOR_RUNS if before.get("workdir") else ())}
-    left.update(_LEFT_FOR_SHARDS if before.get("shards") else ())
+    left = {*_LEFT}
+    for option, others in _LEFT_WITH.items():
+        left.update(others if before.get(option) else ())
     with contextlib.ExitStack() as stack:
         for name in before.keys() - left:
             setattr(options, name, _local(stack, name, before[name]))
@@ -232,17 +226,6 @@ def _local(stack: contextlib.ExitStack, name: str, value: Any) -> Any:
         return stack.enter_context(sent(address))
     copied = synchronized if name in _CHANGED else fetched
     return stack.enter_context(copied(address, _SKIPPED))
-
-
-def _send(content: IO[bytes], file: "epath.Path") -> None:
-    def copy():
-        content.seek(0)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("wb") as sink:
-            shutil.copyfileobj(content, sink, _CHUNK)
-        _check_length(content.tell(), file)
-
-    attempt(copy, f"{file} cannot be written")
 
 
 def _check_length(expected: int, file: "epath.Path") -> None:

@@ -1,6 +1,7 @@
 """Progress through things of a known or unknown number."""
 
 import logging
+import operator
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -20,7 +21,8 @@ def track(items: Iterable[Item], description: str, total: int | None = None) -> 
         description: of what is done with them, such as "evaluating cifar10".
         total: their number, where `items` does not know it.
     """
-    total = _number(items) if total is None else total
+    # Of data sets whose operations may drop elements there is no hint.
+    total = total or operator.length_hint(items) or None
     if sys.stderr.isatty():
         from rich import console, progress
 
@@ -33,11 +35,3 @@ def track(items: Iterable[Item], description: str, total: int | None = None) -> 
             logged = time.monotonic()
             logger.info("%s: %d%s", description, done, f" of {total}" if total else "")
         yield item
-
-
-def _number(items):
-    try:
-        return len(items)
-    except TypeError:
-        # Operations of the data set may drop elements.
-        return None

@@ -5,11 +5,14 @@ Each raises `Disagreement` in all processes, with a line that names what differs
 
 import json
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from ml_collections import ConfigDict
 
 from keras_vit.version import __version__
 from training import config_keys
+from training.data import fingerprint
 from training.engines.base import Engine
 from training.errors import Disagreement, UsageError
 from training.io.paths import is_remote
@@ -22,6 +25,31 @@ def check_alike(engine: Engine, config: ConfigDict, workdir: str | os.PathLike) 
     own = {f"config.{name}": value for name, value in shared.items()}
     own["--workdir"] = os.fspath(workdir) if is_remote(workdir) else os.path.abspath(workdir)
     own["the version of keras-vit"] = __version__
+    differing = _differing(engine, own)
+    if differing:
+        raise Disagreement(
+            "Expected all workers of a job to have the same config, --workdir and version: "
+            f"{differing}. Start all of them again with the same command."
+        )
+
+
+def check_data(engine: Engine, data: Mapping[str, Any]) -> None:
+    """Checks that all processes read the same data, of `fingerprint.describe`."""
+    names = [name.encode() for name in data["class_names"] or ()]
+    own: dict[str, Any] = {"the digest of the class names": fingerprint.digest_of(names)}
+    for split in ("train", "eval"):
+        for key in ("examples", "digest"):
+            own[f"the {key} of {split}"] = (data[split] or {}).get(key)
+    differing = _differing(engine, own)
+    if differing:
+        raise Disagreement(
+            f"Expected all workers to read the same data: {differing}. Give all of them the same "
+            "files, then start all of them again."
+        )
+
+
+def _differing(engine: Engine, own: Mapping[str, Any]) -> str:
+    """Returns what differs between worker 0 and the first worker that differs; "" if none does."""
     first, *others = map(json.loads, engine.gather(json.dumps(own)))
     for number, other in enumerate(others, 1):
         differing = [
@@ -30,10 +58,8 @@ def check_alike(engine: Engine, config: ConfigDict, workdir: str | os.PathLike) 
             if first.get(name) != other.get(name)
         ]
         if differing:
-            raise Disagreement(
-                "Expected all workers of a job to have the same config, --workdir and version: "
-                f"{'; '.join(differing)}. Start all of them again with the same command."
-            )
+            return "; ".join(differing)
+    return ""
 
 
 def check_shared(engine: Engine, workdir: str | os.PathLike) -> None:

@@ -4,6 +4,7 @@ import logging
 import sys
 import time
 from collections.abc import Mapping
+from typing import Any
 
 logger = logging.getLogger("training")
 
@@ -19,15 +20,10 @@ class Progress:
     """
 
     def __init__(self, total: int, start: int, batch_size: int, shown: bool = True):
-        self.total = total
-        self.step = start
-        self.batch_size = batch_size
-        self.shown = shown
-        self._bar = None
+        self.total, self.step, self.batch_size, self.shown = total, start, batch_size, shown
+        self._bar: Any = None
         self._started = False
-        self._steps = 0
-        self._seconds = 0.0
-        self._rate = 0.0
+        self._steps, self._seconds, self._rate = 0, 0.0, 0.0
 
     def __enter__(self):
         if self.shown and sys.stderr.isatty():
@@ -39,28 +35,26 @@ class Progress:
                 *("{task.description}", bar, count, "{task.fields[note]}", *times),
                 console=console.Console(stderr=True),
             )
-            self._task = self._bar.add_task(
-                "training", total=self.total, completed=self.step, note=""
-            )
+            self._bar.add_task("training", total=self.total, completed=self.step, note="")
             self._bar.start()
         return self
 
     def __exit__(self, *exception):
-        if self._bar is not None:
+        if self._bar:
             self._bar.stop()
 
     def advance(self, step: int, seconds: float, loss: float) -> None:
         """Records that training reached `step` after `seconds` more of computing."""
-        # The first call also traces and compiles, which says nothing of those to come.
+        # The first call also traces and compiles, so its time is not counted.
         if self._started:
             self._steps += step - self.step
             self._seconds += seconds
         self._started = True
         self.step = step
-        if self._bar is not None:
+        if self._bar:
             rate = self._steps / self._seconds if self._seconds else self._rate
             note = f"{rate:.2f} steps/s  {rate * self.batch_size:.0f} images/s  loss {loss:.4f}"
-            self._bar.update(self._task, completed=step, note=note)
+            self._bar.update(self._bar.task_ids[0], completed=step, note=note)
 
     def images_per_second(self) -> float:
         """Returns the rate since the last call of this method."""
@@ -72,14 +66,13 @@ class Progress:
     def log(self, values: Mapping[str, float]) -> None:
         """Logs a row of metrics where there is no bar to show them."""
         if self.shown and self._bar is None:
-            shown = [f"{name} {_short(value)}" for name, value in values.items()]
+            # After the first call alone there is no rate.
+            names = [name for name in values if self._rate or name != "images_per_second"]
+            shown = [f"{name} {_short(values[name])}" for name in names]
             if self._rate:
                 left = (self.total - self.step) / self._rate
                 time_left = time.strftime("%H:%M:%S", time.gmtime(left))
                 shown.append(f"left {time_left if left < 86400 else '> 1 day'}")
-            else:
-                # After a first call, whose time says nothing.
-                shown = [text for text in shown if not text.startswith("images_per_second ")]
             logger.info("step %d/%d  %s", self.step, self.total, "  ".join(shown))
 
 

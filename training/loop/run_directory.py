@@ -32,9 +32,9 @@ METRICS += ClassificationEvaluator.names
 class RunDirectory:
     """`config.json`, `metrics.csv`, `tensorboard/`, `checkpoints/` and `model.keras` of a run.
 
-    A run in a store works in a copy on this machine. A state counts once it is in the store: it is
-    uploaded after every save. One process of a job writes, so several JAX processes, each of which
-    writes its part of a state, cannot work so.
+    A run in a store works in a copy on this machine, which is uploaded after every save: a state
+    counts once it is in the store. Only one process uploads, so several JAX processes, each of
+    which writes its part of a state, need a folder that all see.
 
     A context, which uploads what is left and releases the directory at its end. Nothing is created
     in the directory before `acquire`.
@@ -44,7 +44,7 @@ class RunDirectory:
         config: a complete config.
 
     Attributes:
-        address: what people call it.
+        address: as given.
         path: the folder to work in, on this machine.
         checkpoints: folder of the checkpoints that a run resumes from.
         tensorboard: folder of the TensorBoard events.
@@ -53,7 +53,7 @@ class RunDirectory:
     def __init__(self, address: str | os.PathLike, config: ConfigDict):
         self.address = any_path(address)
         self.config = config
-        self._held = contextlib.ExitStack()
+        self._held, self._logs = contextlib.ExitStack(), contextlib.ExitStack()
         self._copy: FolderCopy | None = None
         self.path: pathlib.Path = self.address
         if is_remote(self.address):
@@ -63,15 +63,13 @@ class RunDirectory:
         self.checkpoints, self.tensorboard = self.path / "checkpoints", self.path / "tensorboard"
         self._uploads: concurrent.futures.Executor | None = None
         self._pending: concurrent.futures.Future | None = None
-        self._metrics: Any = None
-        self._events: Any = None
 
     def __enter__(self):
         return self
 
     def __exit__(self, error, *_):
         with self._held:
-            self.close()
+            self._logs.close()
             if error is None:
                 self.upload()
 
@@ -129,9 +127,10 @@ class RunDirectory:
         if self.tensorboard.exists() and not self.tensorboard.is_dir():
             raise UsageError(f"Expected {self.tensorboard} to be a folder: it is a file. Move it.")
         self._metric_rows()
-        before = self._config_before()
-        if before is None:
+        file = self.path / "config.json"
+        if not file.exists():
             return
+        before = read_run_config(file)
         data_before = before.pop("data")
         changes = config_keys.differences(before, json.loads(config_keys.to_json(self.config)))
         if changes:
@@ -146,10 +145,6 @@ class RunDirectory:
         if was != now:
             data["accepted"].append(was)
 
-    def _config_before(self):
-        file = self.path / "config.json"
-        return read_run_config(file) if file.exists() else None
-
     def _metric_rows(self):
         file = self.path / "metrics.csv"
         return metric_rows(file) if file.exists() else []
@@ -162,20 +157,20 @@ class RunDirectory:
             names: of the metrics of evaluators; those beyond `METRICS` get columns after them.
             data: of `fingerprint.describe`, written into the config.
         """
-        columns = list(dict.fromkeys((*METRICS, *names)))
         remove_unfinished(self.path)
         write_text(self.path / "config.json", config_keys.to_json(self.config, data))
         file = self.path / "metrics.csv"
         rows = [row for row in self._metric_rows() if int(row["step"]) <= step]
-        columns += [name for row in rows[:1] for name in row if name not in columns]
+        columns = list(dict.fromkeys((*METRICS, *names, *(rows[0] if rows else ()))))
         with atomic_file(file) as temporary, temporary.open("w", newline="") as stream:
             writer = csv.DictWriter(stream, columns)
             writer.writeheader()
             writer.writerows(rows)
-        self._metrics = file.open("a", newline="")
+        self._metrics = self._logs.enter_context(file.open("a", newline=""))
         self._rows = csv.DictWriter(self._metrics, columns)
         drop_events_after(self.tensorboard, step)
         self._events = tf.summary.create_file_writer(str(self.tensorboard))
+        self._logs.callback(self._events.close)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Appends a row to `metrics.csv` and the TensorBoard events.
@@ -189,7 +184,6 @@ class RunDirectory:
         self._metrics.flush()
         with self._events.as_default(step=step):
             for name, value in values.items():
-                # As tf.summary.scalar does, which wants the tensorboard package to write.
                 tf.summary.write(name, tf.constant(value, tf.float32), metadata=_scalar_metadata())
         self._events.flush()
 
@@ -198,14 +192,9 @@ class RunDirectory:
         with atomic_file(self.path / name) as temporary:
             model.save(temporary)
 
-    def close(self) -> None:
-        """Closes what `open` opened, if it did."""
-        for opened in (self._metrics, self._events):
-            if opened is not None:
-                opened.close()
-
 
 def _scalar_metadata():
+    """Returns what `tf.summary.scalar` writes, which needs the package tensorboard."""
     plugin = tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
     metadata = tf.compat.v1.SummaryMetadata(plugin_data=plugin)
     metadata.data_class = 1  # DATA_CLASS_SCALAR
@@ -215,11 +204,7 @@ def _scalar_metadata():
 def drop_events_after(folder: str | os.PathLike, step: int) -> None:
     """Drops the TensorBoard events after `step`, which the resumed run writes once more.
 
-    Drops half an event as well, which a killed process left at the end of a file.
-
-    Args:
-        folder: need not exist.
-        step: number of updates done.
+    Drops also half an event that a killed process left. The folder need not exist.
     """
     folder = pathlib.Path(folder)
     remove_unfinished(folder)

@@ -8,13 +8,7 @@ import numpy as np
 
 
 class StopRequest:
-    """A context that notes SIGTERM, of a scheduler, and the first SIGINT, of a keyboard.
-
-    A second SIGINT interrupts as usual.
-
-    Attributes:
-        received: whether a signal has come.
-    """
+    """A context: SIGTERM and the first SIGINT set `received`, a second SIGINT interrupts."""
 
     def __init__(self):
         self.received = False
@@ -46,8 +40,7 @@ class BestEvaluation:
     """
 
     def __init__(self, metric: str, patience: int = 0):
-        self.metric = metric
-        self.patience = patience
+        self.metric, self.patience = metric, patience
         self._sign = -1.0 if metric == "eval_loss" else 1.0
 
     @staticmethod
@@ -67,7 +60,8 @@ class BestEvaluation:
             return False
         score = self._sign * values[self.metric]
         better = bool(score > numbers["best"])
-        numbers["best"] = np.array(score) if better else numbers["best"]
+        if better:
+            numbers["best"] = np.array(score)
         numbers["stale"] = np.array(0.0 if better else numbers["stale"] + 1.0)
         return better
 

@@ -43,10 +43,10 @@ def train(
 
     Args:
         config: `ml_collections.ConfigDict` or dict with keys of `config_keys.default_config`.
-        workdir: run directory, which no other run may use meanwhile; left only if the config,
+        workdir: run directory, which no other run may use meanwhile; it stays only if the config,
             model and data work. One in a store, such as `gs://bucket/run`, has a copy on this
             machine while it runs.
-        dataset: `config.dataset`, where it is open already.
+        dataset: `config.dataset`, if it is open already.
 
     Returns:
         A dict of the last logged metrics (see `run_directory.METRICS`).
@@ -58,7 +58,8 @@ def train(
     """
     config = config_keys.complete(config)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_precision(config.precision))
+        stack.callback(keras.config.set_dtype_policy, keras.config.dtype_policy())
+        keras.config.set_dtype_policy(config.precision)
         directory = stack.enter_context(RunDirectory(workdir, config))
         try:
             engine = create_engine(config)
@@ -70,41 +71,26 @@ def train(
             run = _Run(config, directory, engine, dataset)
         except (ValueError, OSError) as error:
             raise UsageError(str(error)) from error
-        stack.callback(run.stop_profile)
+        stack.callback(run.profiling.close)
         # Only now, because the servers of several processes bring a handler of SIGTERM with them.
         return run.train(stack.enter_context(StopRequest()))
-
-
-@contextlib.contextmanager
-def _precision(policy):
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(policy)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)
 
 
 class _Run:
     """One run, prepared by the constructor, which writes nothing."""
 
     def __init__(
-        self,
-        config: ConfigDict,
-        directory: RunDirectory,
-        engine: Engine,
-        dataset: Dataset | None,
+        self, config: ConfigDict, directory: RunDirectory, engine: Engine, dataset: Dataset | None
     ):
-        self.config = config
-        self.engine = engine
+        self.config, self.directory, self.engine = config, directory, engine
         self.dataset = dataset = dataset or open_dataset(config.dataset, config.data_dir)
         self.split = dataset.split(config.train_split)
         config_keys.derive_steps(config, self.split.num_examples)
         config_keys.check_warmup(config)
         evaluation = dataset.split(config.eval_split) if config.eval_split else None
         self.data = fingerprint.describe(self.split, evaluation)
-        self.directory = directory
-        self.directory.check(self.data)
+        job.check_data(engine, self.data)
+        directory.check(self.data)
         _warn_of_small_classes(evaluation)
         self.preprocess = self.split.preprocess(
             config.train_preprocess, config.reduced_decoding.train
@@ -115,51 +101,46 @@ class _Run:
                 "--config.checkpoint=…, or train from scratch: --config=own_photos:FOLDER."
             )
         self.profile = _profile_range(config.profile)
-        self._profiles = False
+        self.profiling = contextlib.ExitStack()
         self.skip_counter = SkipCounter()
         self._skipped = 0
 
         keras.utils.set_random_seed(config.seed)
-        loss, eval_loss = self._losses()
-        self.engine.build(
+        # Evaluation takes the labels as they are.
+        loss, eval_loss = MeanOutput(), MeanOutput()
+        if not config.masked.target:
+            weights = class_weights(config.class_weights, self.split)
+            loss = build_loss(config.loss, config.label_smoothing, weights)
+            eval_loss = build_loss(config.loss)
+        engine.build(
             lambda: build_model(config, dataset.num_classes, dataset.class_names),
             lambda model: optimizer_of(config, model),
             loss,
             self.preprocess.on_device,
         )
-        restored = self.engine.restore(self.directory.checkpoints)
-        job.check_step(self.engine, self.directory.checkpoints)
+        restored = engine.restore(directory.checkpoints)
+        job.check_step(engine, directory.checkpoints)
         data = fingerprint.as_numbers(self.data)
         known = [data.tolist(), *self.data["accepted"]]
         if restored and restored["data"].tolist() not in known:
             raise UsageError(
-                f"The checkpoints in {self.directory.checkpoints} are of a run on other data than "
+                f"The checkpoints in {directory.checkpoints} are of a run on other data than "
                 "the config.json beside them says. Put those back that belong together, or use "
                 "another --workdir."
             )
         self.best = BestEvaluation(config.early_stopping.metric, config.early_stopping.patience)
-        # And updates, losses and gradient norms since the last row of metrics.
+        # The sums are of updates, losses and gradient norms since the last row of metrics.
         self.numbers = {**self.best.start(), "sums": np.zeros(3)} | (restored or {})
         self.numbers["data"] = data
-        self.evaluators = create_evaluators(
-            config, self.engine, eval_loss, dataset, self.skip_counter
-        )
-        self.batches = self.engine.make_batches(self._train_dataset)
-
-    def _losses(self) -> tuple[keras.losses.Loss, keras.losses.Loss]:
-        """Returns the loss of training, and that of evaluation: of the labels as they are."""
-        config = self.config
-        if config.masked.target:
-            return MeanOutput(), MeanOutput()
-        weights = class_weights(config.class_weights, self.split)
-        return build_loss(config.loss, config.label_smoothing, weights), build_loss(config.loss)
+        self.evaluators = create_evaluators(config, engine, eval_loss, dataset, self.skip_counter)
+        self.batches = engine.make_batches(self._train_dataset)
 
     def _unreadable(self):
         """Returns a sentence with the images of the next steps that cannot be decoded, or ""."""
         counter = SkipCounter()
-        inputs = {"on_error": "skip", "skip_counter": counter}
+        dataset = self._train_dataset(1, 0, on_error="skip", skip_counter=counter)
         try:
-            for _ in self._train_dataset(1, 0, **inputs).take(self.config.steps_per_call):
+            for _ in dataset.take(self.config.steps_per_call):
                 pass
         except self.engine.runtime_errors():
             return (
@@ -204,9 +185,8 @@ class _Run:
             self.directory.open(engine.step, names, self.data)
             self.directory.upload()
         last_save = time.monotonic()
-        with Progress(
-            config.total_steps, engine.step, config.batch_size, engine.is_chief
-        ) as progress:
+        shown = Progress(config.total_steps, engine.step, config.batch_size, engine.is_chief)
+        with shown as progress:
             while not self._is_over():
                 count = self._next_boundary() - engine.step
                 wants_save = time.monotonic() - last_save > 60 * config.checkpoint_every_minutes
@@ -248,7 +228,7 @@ class _Run:
         return {"step": engine.step, **metrics}
 
     def _next_boundary(self):
-        """Returns the step that the next call runs to: where something is due, at the latest."""
+        """Returns the step that the next call runs to, at most to where something is due."""
         config, step = self.config, self.engine.step
         every_steps = [config.log_every_steps, config.checkpoint_every_steps]
         every_steps += [evaluator.every_steps for evaluator in self.evaluators]
@@ -282,12 +262,12 @@ class _Run:
         }
 
     def _report_skipped(self):
-        skipped = self.skip_counter.examples
-        if len(skipped) > self._skipped:
+        found = self.skip_counter.examples
+        if len(found) > self._skipped:
             logger.warning(
-                "%d unreadable images are skipped, such as %s.", len(skipped), next(iter(skipped))
+                "%d unreadable images are skipped, such as %s.", len(found), next(iter(found))
             )
-        self._skipped = len(skipped)
+        self._skipped = len(found)
 
     def _evaluate(self, evaluators: list[Evaluator]) -> dict[str, float]:
         if not evaluators:
@@ -313,16 +293,10 @@ class _Run:
 
     def _profile(self):
         if self.engine.step in self.profile[1:]:
-            self.stop_profile()
+            self.profiling.close()
         elif self.engine.step in self.profile and self.engine.is_chief:
             self.engine.start_profile(self.directory.tensorboard)
-            self._profiles = True
-
-    def stop_profile(self) -> None:
-        """Ends the profile of `config.profile`, if there is one."""
-        if self._profiles:
-            self.engine.stop_profile()
-            self._profiles = False
+            self.profiling.callback(self.engine.stop_profile)
 
 
 def _warn_of_small_classes(split):

@@ -150,7 +150,7 @@ def test_cached_features_are_of_the_photos_with_their_labels(photos, tmp_path):
         one, two = photos / f"crow/crow_{number}.png", photos / f"owl/owl_{number}.png"
         content = one.read_bytes()
         one.write_bytes(two.read_bytes())
-        two.write_bytes(content)
+        two.write_bytes(content)  # of the same length
     assert accuracy() < 1.0
 
 

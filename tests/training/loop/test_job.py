@@ -51,6 +51,32 @@ def test_what_every_process_has_of_its_own():
     assert left_out == {"processes.index", "processes.coordinator", "data_dir"}
 
 
+def check_data(change, names=("crow", "owl"), evaluation=None):
+    train = {"examples": 10, "digest": "ab" * 16}
+    data = {"class_names": names and list(names), "train": train, "eval": evaluation}
+    job.check_data(Engine(change), data)
+
+
+@pytest.mark.parametrize("evaluation", [None, {"examples": 3, "digest": "ef" * 16}])
+@pytest.mark.parametrize("names", [None, ("crow", "owl")])
+def test_the_same_data(names, evaluation):
+    check_data(str, names, evaluation)
+
+
+@pytest.mark.parametrize(
+    "mine, theirs, named",
+    [
+        (": 10", ": 9", "the examples of train is 10 in worker 0 and 9 in worker 1"),
+        ("abab", "cdab", "the digest of train is 'abab.*' in worker 0 and 'cdab.*' in worker 1"),
+        ('names": "', 'names": "0', "the digest of the class names is '.*' in worker 0 and '0"),
+    ],
+)
+def test_other_data_is_refused(mine, theirs, named):
+    expected = f"Expected all workers to read the same data: {named}.*same files"
+    with pytest.raises(UsageError, match=expected):
+        check_data(lambda text: text.replace(mine, theirs, 1))
+
+
 def test_different_steps(tmp_path):
     with pytest.raises(UsageError, match="different steps, 4, 14, in"):
         job.check_step(Engine("1{}".format), tmp_path)

@@ -199,12 +199,6 @@ def test_differences_are_what_changes_the_result():
     ]
 
 
-def test_a_run_from_before_a_key_existed_had_its_default():
-    after = config_keys.complete(ConfigDict(minimal())).to_dict()
-    before = {key: value for key, value in after.items() if key not in ("masked", "profile")}
-    assert config_keys.differences(before, after) == []
-
-
 def test_a_masked_run_that_named_a_loss_is_the_same_run():
     after = config_keys.complete(ConfigDict(minimal(masked={"target": "mean_color"}))).to_dict()
     assert config_keys.differences(after | {"loss": "own"}, after) == []

@@ -97,15 +97,23 @@ def _show_classes(dataset: Dataset) -> None:
     """Prints a table of the photos of each class, and those that `own_photos` holds out."""
     if dataset.photos is None:
         return
-    splits = {name: dataset.photos.splits[name] for name in dataset.photos.splits}
+    splits = dataset.photos.splits
     if list(splits) == ["train"]:
-        splits = {part: dataset.split(part).photos for part in HELD_OUT_FIFTH}
+        splits = {part: _held(dataset, part) for part in HELD_OUT_FIFTH}
     counts = [Counter(photo.label for photo in photos) for photos in splits.values()]
     rows = [
         (name, *(str(count[label]) for count in counts))
         for label, name in enumerate(dataset.photos.class_names)
     ]
     Table(("class", *splits), rows).show()
+
+
+def _held(dataset, part):
+    """Returns the photos of a part; none of a folder that is too small for it."""
+    try:
+        return dataset.split(part).photos
+    except ValueError:
+        return ()
 
 
 def _state(spec: DatasetSpec, data_dir: str | None) -> str:

@@ -152,7 +152,11 @@ class Split:
         Raises:
             ValueError: for files that are damaged or of another format.
         """
-        return self.open_reader()
+        import tensorflow as tf
+
+        # A graph may be the first to ask; what is kept must not belong to it.
+        with tf.init_scope():
+            return self.open_reader()
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, Any]:

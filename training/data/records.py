@@ -320,7 +320,8 @@ def _read_index(path, size):
     try:
         found = np.load(io.BytesIO(content)).astype(np.int64)
         end = int(found[-1])
-    except Exception as error:  # Damage shows as any of many errors, depending on the byte.
+    # A damaged array fails in many ways, depending on which byte it is.
+    except Exception as error:
         raise ValueError(
             f"Expected the index of records in {path + _INDEX}, which is damaged. Write it again "
             "with: python -m training data index"
@@ -336,7 +337,6 @@ def _read_index(path, size):
 def _cached_scan(path, stat, length):
     key = hashlib.sha256(f"{path}\0{stat.length}\0{stat.mtime_nsec}".encode()).hexdigest()
     cache = cache_folder("record_offsets") / f"{key}.npy"
-    # A damaged array fails in many ways, depending on which byte it is.
     with contextlib.suppress(Exception):
         found = np.load(cache)
         if found.shape == (length + 1,) and found.dtype == np.int64:

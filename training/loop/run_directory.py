@@ -140,7 +140,7 @@ class RunDirectory:
             )
         accept = self.config.data_changed == "accept"
         fingerprint.require_same(data_before, data, str(self.path), accept)
-        data["accepted"] = data_before["accepted"]
+        data["accepted"] = list(data_before.get("accepted", ()))
         was, now = (fingerprint.as_numbers(each).tolist() for each in (data_before, data))
         if was != now:
             data["accepted"].append(was)

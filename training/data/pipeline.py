@@ -197,9 +197,11 @@ def plain_dataset(
     skipped = unreadable_examples.counter_for(on_error, skip_counter)
     _refuse_mixup(preprocess, "outside training")
     encode = _encoder(split, preprocess)
+    # Opened here: in a graph, its constants would belong to that graph alone.
+    reader = split.reader
 
     def load(index):
-        example = split.read(index)
+        example = reader.parse(reader.record(index), index)
         label = example["label"]
         if preprocess.label_operations or one_hot or label.shape.rank == 1:
             label = encode(label)

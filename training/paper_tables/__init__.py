@@ -1,7 +1,7 @@
 """The paper's tables as data: recipes (Tables 3 and 4) and results (Tables 2 and 5 to 9).
 
 Accuracies are in percent unless said otherwise. What a table does not give (its "-" and "—") is
-absent. Data sets go by the names of `training.data.known_datasets`, VTAB's tasks by the paper's.
+absent. Data sets go by the names of `training.data.registry`, VTAB's tasks by the paper's.
 Table 1 is `keras_vit.variants`.
 """
 

@@ -10,7 +10,7 @@ from PIL import Image, ImageOps
 
 from keras_vit import photos
 from keras_vit.photos import prepare_photo, read_photo
-from training.data import load_dataset, random_access
+from training import data
 from training.data.preprocessing import decoding
 from training.data.preprocessing.preprocess import Preprocess
 
@@ -152,10 +152,10 @@ def test_the_graph_of_a_module_calls_no_python():
 def test_folders_are_read_upright_and_tfds_as_stored(tmp_path, digits_dir):
     (tmp_path / "a").mkdir()
     (tmp_path / "a/1.jpg").write_bytes(oriented(8))
-    (example,) = load_dataset.load_dataset(f"folder:{tmp_path}", "train")
+    (example,) = data.load_dataset(f"folder:{tmp_path}", "train")
     assert example["image"].shape == (7, 5, 3)
-    source = random_access.open_source("digits", "train", digits_dir)
-    assert source.preprocess("decode")(tf.constant(oriented(8)), (0, 0)).shape == (5, 7, 3)
+    split = data.open("digits", "train", digits_dir)
+    assert split.preprocess("decode")(tf.constant(oriented(8)), (0, 0)).shape == (5, 7, 3)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,10 @@ def run(*arguments):
 
 @pytest.fixture(scope="module")
 def model(make_vit):
-    return make_vit(image_size=16, patch_size=8, num_layers=1, num_classes=10)
+    model = make_vit(image_size=16, patch_size=8, num_layers=1, num_classes=10)
+    # As a trainer tells its model.
+    model.class_names = list("0123456789")
+    return model
 
 
 @pytest.fixture(scope="module")

@@ -74,12 +74,8 @@ def check_fits(split: "Split", decode: Callable[[tf.Tensor], tf.Tensor]) -> None
     free = free_memory()
     indices = np.linspace(0, split.num_examples - 1, _SAMPLE).astype(np.int64)
 
-    # Opened here: in a graph, its constants would belong to that graph alone.
-    reader = split.reader
-
     def size(index):
-        image = reader.parse(reader.record(index), index)["image"]
-        return tf.size(decode(image), tf.int64)
+        return tf.size(decode(split.read(index)["image"]), tf.int64)
 
     sizes = tf.data.Dataset.from_tensor_slices(indices).map(as_it_stands(size)).ignore_errors()
     found = list(sizes.as_numpy_iterator())

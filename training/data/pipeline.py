@@ -152,13 +152,12 @@ def eval_dataset(
         indices = tf.data.Dataset.zip(indices, split.reader.stream(runs))
     dataset = _map(indices, prepare)
     blank = _blank(dataset)
+
+    def readable(index):
+        return unreadable_examples.load_or_blank(prepare, index, blank, split, skipped)[1]
+
     if skipped:
-        dataset = _map(
-            indices,
-            lambda index: unreadable_examples.load_or_blank(prepare, index, blank, split, skipped)[
-                1
-            ],
-        )
+        dataset = _map(indices, readable)
 
     def masked(batch):
         # Padding and what cannot be read have no label either.
@@ -197,11 +196,9 @@ def plain_dataset(
     skipped = unreadable_examples.counter_for(on_error, skip_counter)
     _refuse_mixup(preprocess, "outside training")
     encode = _encoder(split, preprocess)
-    # Opened here: in a graph, its constants would belong to that graph alone.
-    reader = split.reader
 
     def load(index):
-        example = reader.parse(reader.record(index), index)
+        example = split.read(index)
         label = example["label"]
         if preprocess.label_operations or one_hot or label.shape.rank == 1:
             label = encode(label)

@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python
 # Each worker takes up to 3 GiB of memory, and a run of tests in order, which share models.
 WORKERS ?= 2
 PYTEST := $(RUN) -m pytest -n $(WORKERS) --dist worksteal
-JAX_TESTS := tests/training/engines/jax
+JAX_TESTS := tests/training/engine/jax
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .PHONY: help quickstart test lint test-all test-jax test-jax-all test-slow test-fuzz test-kills test-changes
@@ -21,9 +21,10 @@ quickstart: $(VENV)/installed ## Train, evaluate, export and verify a small mode
 test: $(VENV)/installed lint ## Check everything that a change is likely to break.
 	$(PYTEST) -m "not slow and not long" --ignore=$(JAX_TESTS)
 
-lint: $(VENV)/installed ## Ruff, and mypy on the four packages.
+lint: $(VENV)/installed ## Ruff, which room may import which, and mypy on the four packages.
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+	$(VENV)/bin/lint-imports --no-logo --no-cache
 	$(RUN) -m mypy
 
 test-all: test ## And what takes longer: clusters, kills, every kind of model in every export.
@@ -40,11 +41,11 @@ test-runtimes: $(VENV)/runtimes-installed ## Exports in a real Chromium and in O
 	$(RUN) -m pytest -m "not slow" tests/export/web tests/export/onnx tests/export/verification
 
 test-cluster: $(VENV)/cluster-installed ## Predictions on a Ray cluster, a node of which is killed; data sets by Apache Beam; installs both.
-	$(RUN) -m pytest tests/training/test_prediction_cluster.py
+	$(RUN) -m pytest tests/training/prediction/test_cluster.py
 	@$(RUN) -m tests.beam
 
 test-kills: $(VENV)/jax-installed ## Thirty kills at random moments, both engines, one and two processes.
-	$(RUN) -m pytest -m slow $(JAX_TESTS) tests/training/loop/test_resume.py tests/training/engines/tensorflow/test_multiworker.py
+	$(RUN) -m pytest -m slow $(JAX_TESTS) tests/training/loop/test_resume.py tests/training/engine/tensorflow/test_multiworker.py
 
 test-changes: $(VENV)/jax-installed ## Kills and failures at every change of a file, in runs and exports: long.
 	$(PYTEST) -m slow tests/fuzz/test_every_change.py
@@ -58,7 +59,7 @@ docs: $(VENV)/docs-installed ## The site in build/site; a broken link or a missi
 	$(VENV)/bin/zensical build --clean --strict 2>&1 | tee build/docs.log
 	@! grep -q '^griffe' build/docs.log || (echo "The docstrings above differ from their signatures." && exit 1)
 
-test-fuzz: $(VENV)/installed ## Mutations of every file that is read, odd configs and paths, failing disks.
+test-fuzz: $(VENV)/installed ## Mutations of every file that is read, odd configs, failing disks.
 	FUZZ=$${FUZZ:-2} FUZZ_SEED=$${FUZZ_SEED:-$$RANDOM} $(RUN) -m pytest -m "not slow" tests/fuzz
 
 legacy: $(VENV)/installed ## Fine-tune an exported module under TF 2.15 and tensorflow-addons.

@@ -9,9 +9,15 @@ HERE = pathlib.Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "keras_vit" / "version.py").read_text()).group(
     1
 )
-JAX = ["jax>=0.10", "orbax-checkpoint>=0.12.8"]
+TENSORFLOW = "2.19,<2.22"
+JAX = ["jax>=0.10"]
 ONNX = ["onnx", "onnxruntime", "tf2onnx"]
-PACKAGES = ("keras_vit", "training", "export", "benchmarks")
+HUB = [
+    "tensorflow-hub>=0.16.1",
+    f"tf_keras>={TENSORFLOW}",
+    "setuptools<81",  # tensorflow-hub imports pkg_resources
+]
+TFLITE = ["flatbuffers", "litert-quantizer>=0.11,<1"]
 
 setup(
     name="keras-vit-16x16",
@@ -37,34 +43,42 @@ setup(
         "Original implementation": "https://github.com/google-research/vision_transformer",
     },
     python_requires=">=3.10,<3.14",
-    packages=find_packages(include=[f"{name}*" for name in PACKAGES]),
-    package_data={name: ["py.typed", "imagenet_classes.txt", "web/page/*"] for name in PACKAGES},
-    entry_points={"console_scripts": ["keras-vit = export.console_script:script"]},
+    # `keras_vit/training` and `keras_vit/export` are links to the folders at the top.
+    packages=find_packages(include=["keras_vit*"]),
+    package_data={"": ["py.typed", "imagenet_classes.txt", "page/*"]},
+    entry_points={"console_scripts": ["keras-vit = keras_vit.export.__main__:script"]},
     install_requires=[
         "absl-py",
-        "ai-edge-litert>=2.0",
-        "flatbuffers",
+        "ai-edge-litert>=2.0,<3",
+        "etils[epath]",
         "importlib_resources",  # imported by tensorflow-datasets, which does not declare it
         "keras>=3.10",
-        "litert-quantizer>=0.11",
         "matplotlib",
         "ml_collections",
         "numpy",
         "pillow",
+        "protobuf",
         "pyarrow",
         "rich",
         "safetensors",
         "scikit-learn",
         "scipy",  # imported by tensorflow-datasets to prepare Flowers and SVHN
-        "setuptools<81",  # tensorflow-hub imports pkg_resources
-        "tensorflow>=2.19,<2.22",
+        f"tensorflow>={TENSORFLOW}",
         "tensorflow-datasets>=4.9.8",
-        "tensorflow-hub>=0.16.1",
-        "tf_keras>=2.19",
     ],
     extras_require={
-        "test": ["hypothesis", "mypy", "pytest", "pytest-timeout", "pytest-xdist", "ruff"],
-        "gpu": ["tensorflow[and-cuda]>=2.19,<2.22"],
+        "export": [*HUB, *TFLITE],
+        "hub": HUB,
+        "test": [
+            "hypothesis",
+            "import-linter",
+            "mypy",
+            "pytest",
+            "pytest-timeout",
+            "pytest-xdist",
+            "ruff",
+        ],
+        "gpu": [f"tensorflow[and-cuda]>={TENSORFLOW}"],
         "jax": JAX,
         "jax-cuda": [*JAX, "jax[cuda13]"],
         "jax-tpu": [*JAX, "jax[tpu]"],

@@ -1,45 +1,42 @@
 """`python -m benchmarks COMMAND …`: measures this package, and other libraries beside it."""
 
+import ast
 import importlib
-import re
+import pathlib
 import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from training.errors import did_you_mean
-from training.exit_status import exit_process, status_of
-from training.io.quiet_start import check_backend, quiet_start
-
-COMMANDS = {
-    "compare_libraries": "inference or training step, against other libraries",
-    "compare_exporters": "exported files for phones, against other exporters",
-    "dress_rehearsal": "a run of ImageNet's size, killed, resumed and evaluated",
-    "figure_11_throughput": "images per second and largest batch of the paper's models",
-    "first_batch": "time and memory to the first batch of a set of any size",
-    "growth": "time and memory against image size, depth and processes",
-    "input_budget": "what the paper's runs ask of storage and of the hosts' cores",
-    "input_cores": "images per second of a host against its cores",
-    "input_pipeline": "images per second of reading, decoding and augmenting",
-    "loop_overhead": "what the training loop adds to its steps",
-    "memory": "peak memory of training against the batch, with and without remat",
-    "runtimes": "every family of models in every runtime of exported files",
-    "slow_store": "both orders of an epoch, from a store that answers late",
-    "startup": "import, build, load a checkpoint",
-    "table_6_exaflops": "compute of the paper's training runs, or of one model",
-    "tpu_compile": "the training step, compiled ahead of time for TPUs",
-    "web_page": "loading and answers of web pages, in a real Chromium",
-}
-ALIASES = {
-    "cost": "table_6_exaflops",
-    "model": "compare_libraries",
-    "tflite": "compare_exporters",
-    "throughput": "figure_11_throughput",
-}
+from benchmarks.harness import options
+from benchmarks.harness.process import ProcessError
+from keras_vit.training.errors import TrainingError, did_you_mean
+from keras_vit.training.exit_status import exit_process, status_of
+from keras_vit.training.io.quiet_start import check_backend, quiet_start
 
 
-def usage() -> str:
-    """Returns the help text."""
-    lines = [f"  {name:22}{what}" for name, what in COMMANDS.items()]
-    return "\n".join(
+class Command(NamedTuple):
+    """Where a command is defined, and the first line of its docstring."""
+
+    module: str
+    summary: str
+
+
+def commands() -> dict[str, Command]:
+    """Returns the public functions in the files of this folder that return None, by name."""
+    return {
+        node.name: Command(f"benchmarks.{file.stem}", str(ast.get_docstring(node)).split("\n")[0])
+        for file in sorted(pathlib.Path(__file__).parent.glob("[a-z]*.py"))
+        for node in ast.parse(file.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef)
+        if node.name[0] != "_" and node.returns and ast.unparse(node.returns) == "None"
+    }
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the command that `argv` names; returns the exit code."""
+    found = commands()
+    lines = [f"  {name:22}{command.summary}" for name, command in found.items()]
+    usage = "\n".join(
         [
             "usage: python -m benchmarks COMMAND [options]",
             "",
@@ -48,38 +45,26 @@ def usage() -> str:
             "python -m benchmarks COMMAND --help lists the options of one.",
         ]
     )
-
-
-def main(argv: Sequence[str]) -> int:
-    """Runs the command that `argv` names; returns the exit code."""
-    if argv[:1] in (["-h"], ["--help"]):
-        print(usage())
+    name, *arguments = argv or ["(nothing)"]
+    if name in ("-h", "--help"):
+        print(usage)
         return 0
-    received, *options = argv or ["(nothing)"]
-    command = ALIASES.get(received, received)
-    if command not in COMMANDS:
-        hint = did_you_mean(received, [*COMMANDS, *ALIASES])
-        print(f"{usage()}\n\nExpected a command. Received: {received}.{hint}", file=sys.stderr)
+    if name not in found:
+        hint = did_you_mean(name, found)
+        print(f"{usage}\n\nExpected a command. Received: {name}.{hint}", file=sys.stderr)
         return 2
-    # Options are spelled with underscores, as everywhere; hyphens work too.
-    options = [re.sub(r"^--[\w-]+", _underscores, option) for option in options]
-    return status_of(lambda: _measure(command, options))
+    return status_of(lambda: _run(found[name].module, name, arguments), "--debug" in arguments)
 
 
-def _measure(command, options):
-    computes = not {"-h", "--help"} & set(options)
-    if computes:
+def _run(module, name, arguments):
+    if not {"-h", "--help"} & {*arguments}:
         check_backend()
-    # Names and sizes of models are looked up here, and Keras begins with TensorFlow.
     with quiet_start():
-        module = importlib.import_module(f"benchmarks.{command}")
-        if computes:
-            importlib.import_module("keras_vit")
-    return module.main(options)
-
-
-def _underscores(match):
-    return f"--{match[0][2:].replace('-', '_')}"
+        command = getattr(importlib.import_module(module), name)
+    try:
+        options.run(command, arguments)
+    except ProcessError as error:
+        raise TrainingError(error) from error
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
-"""`python -m benchmarks compare_exporters`: our exported files against those of other exporters."""
+"""Our exported files against those of other exporters."""
 
-import argparse
 import dataclasses
 import functools
 import importlib
@@ -10,21 +9,20 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from benchmarks.harness import interleaved, machine, options
-from benchmarks.harness.case import Case
+from benchmarks.harness import interleaved, machine
 from benchmarks.harness.process import Process
-from export.tflite.quantizer_package import QUANTIZER, quantizer_module
-from training.command_options import list_of
-from training.errors import UsageError
-from training.io import atomic
-from training.reporting.table import Table
+from benchmarks.libraries import Case
+from keras_vit.training.io import atomic
+from keras_vit.training.io.printed_table import Table
 
 OURS = "keras-vit"
+QUANTIZER = "litert_quantizer"
 PRECISIONS = ("float32", "int8")
 IMAGE_SIZE = 224
+THREADS = 1
 WARM_UP = 3
 
 
@@ -43,110 +41,71 @@ class Exporter(NamedTuple):
     quantize: bool = False
 
 
+_ONNX = ("onnx", "onnxruntime")
 EXPORTERS = {
     OURS: Exporter("keras_vit.to_tflite", (QUANTIZER,)),
     f"{OURS}, calibrated": Exporter("keras_vit.to_calibrated_tflite", (QUANTIZER,)),
-    f"{OURS}, ONNX Runtime": Exporter(
-        "keras_vit.to_onnx", ("onnx", "onnxruntime", "tf2onnx"), quantize=True
-    ),
+    f"{OURS}, ONNX Runtime": Exporter("keras_vit.to_onnx", (*_ONNX, "tf2onnx"), quantize=True),
     "keras-hub": Exporter("keras_hub.to_tflite", ("keras_hub",)),
     "keras-hub, one image": Exporter(
         "keras_hub.to_one_image_tflite", ("keras_hub", QUANTIZER), quantize=True
     ),
-    "timm, ONNX Runtime": Exporter(
-        "timm.to_onnx", ("timm", "torch", "onnx", "onnxruntime"), quantize=True
-    ),
+    "timm, ONNX Runtime": Exporter("timm.to_onnx", ("timm", "torch", *_ONNX), quantize=True),
     "timm, litert-torch": Exporter(
         "timm.to_litert", ("timm", "torch", "litert_torch", QUANTIZER), quantize=True
     ),
 }
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the command's parser."""
-    parser = options.parser(
-        "compare_exporters",
-        "Exports a Vision Transformer of random weights with this package and with others, and "
-        "times a\nsingle image on every file, in one process and in interleaved rounds. Prints "
-        "Markdown; ratios are\nmedians over rounds, each against this package's fastest file of "
-        "the same precision in the same\nround. keras-vit's own files compute the class token "
-        "alone in the last block.",
-        rounds=25,
-        threads=1,
-    )
-    parser.add_argument(
-        "--models",
-        type=list_of(str),
-        default="ViT-Ti/16,ViT-B/16",
-        help="names, separated by commas",
-    )
-    parser.add_argument(
-        "--exporters",
-        default="all",
-        help=f"separated by semicolons, of: {'; '.join(EXPORTERS)}; all: those installed",
-    )
-    parser.add_argument(
-        "--files",
-        type=pathlib.Path,
-        help="folder to keep the exported files in; those already there are used again",
-    )
-    parser.add_argument("--export_only", action="store_true", help="write --files, time nothing")
-    return parser
+def compare_exporters(
+    models: Sequence[str] = ("ViT-Ti/16", "ViT-B/16"),
+    files: str = "",
+    export_only: bool = False,
+    rounds: int = 25,
+) -> None:
+    """Exported files for phones, against other exporters.
 
+    Exports a Vision Transformer of random weights with this package and with others, and times a
+    single image on every file, in one process and in interleaved rounds. Prints Markdown; ratios
+    are medians over rounds, each against this package's fastest file of the same precision in the
+    same round. keras-vit's own files compute the class token alone in the last block. Those whose
+    packages are not installed are left out.
 
-def main(argv: Sequence[str]) -> int:
-    """Runs the benchmark; returns the exit code."""
+    Args:
+        files: folder to keep the exported files in; those already there are used again.
+        export_only: write --files, time nothing.
+    """
     from keras_vit.variants import arguments_of
 
-    chosen = parser().parse_args(argv)
-    exporters = _exporters(chosen.exporters, chosen.files)
-    print(machine.describe(chosen.threads))
+    print(machine.describe(THREADS))
     with tempfile.TemporaryDirectory() as directory:
-        for name in chosen.models:
-            arguments = {**arguments_of(name)[1], "num_classes": 1000, "image_size": IMAGE_SIZE}
-            folder = (chosen.files or pathlib.Path(directory)) / name.replace("/", "_")
-            files = _export(arguments, exporters, folder)
-            if not chosen.export_only:
-                calls = {key: _timed(file, chosen.threads) for key, file in files.items()}
-                seconds = interleaved.measure(calls, chosen.rounds)
-                title = f"{name}, one image of {IMAGE_SIZE} pixels, {chosen.threads} thread(s)"
-                print(f"\n{_table(files, seconds, title)}")
-    return 0
+        for model in models:
+            arguments = {**arguments_of(model)[1], "num_classes": 1000, "image_size": IMAGE_SIZE}
+            folder = pathlib.Path(files or directory, model.replace("/", "_"))
+            exported = _export(arguments, folder)
+            if not export_only:
+                calls = {key: _timed(file) for key, file in exported.items()}
+                seconds = interleaved.measure(calls, rounds)
+                title = f"{model}, one image of {IMAGE_SIZE} pixels, {THREADS} thread(s)"
+                print(f"\n{Table(_COLUMNS, list(_rows(exported, seconds)), title).markdown()}")
 
 
-def _missing(name):
-    return [p for p in EXPORTERS[name].packages if importlib.util.find_spec(p) is None]
-
-
-def _exporters(text, files):
-    names = list(EXPORTERS) if text == "all" else [name.strip() for name in text.split(";")]
-    unknown = [name for name in names if name not in EXPORTERS]
-    if unknown:
-        raise UsageError(
-            f"Expected --exporters of: {'; '.join(EXPORTERS)}. Received: {'; '.join(unknown)}"
-        )
-    absent = {name: _missing(name) for name in names if _missing(name) and not files}
-    if absent and text != "all":
-        packages = sorted({package for each in absent.values() for package in each})
-        raise UsageError(
-            f"Expected {', '.join(packages)} to be installed. Install the other libraries with: "
-            "pip install 'keras-vit-16x16[bench]', or choose other --exporters"
-        )
-    for name, packages in absent.items():
-        print(f"left out: {name}, which needs {', '.join(packages)}", file=sys.stderr)
-    return [name for name in names if name not in absent]
-
-
-def _export(arguments, exporters, folder):
+def _export(arguments, folder):
     """Returns {(exporter, precision): file}, exporting what is not there yet."""
     files = {}
-    for name in exporters:
+    for name, exporter in EXPORTERS.items():
         target = folder / name.replace(", ", "_").replace(" ", "_")
         if not target.exists():
-            if _missing(name):
+            missing = [p for p in exporter.packages if importlib.util.find_spec(p) is None]
+            if missing:
+                print(
+                    f"left out: {name}, which needs {', '.join(missing)}. Install the other "
+                    "libraries with: pip install 'keras-vit-16x16[bench]'",
+                    file=sys.stderr,
+                )
                 continue
             print(f"exporting {folder.name} with {name}", file=sys.stderr)
-            case = dataclasses.asdict(Case(EXPORTERS[name].function, arguments, batch_size=1))
+            case = dataclasses.asdict(Case(exporter.function, arguments, batch_size=1))
             with atomic.atomic_directory(target, marker="float32.tflite") as directory:
                 task = {"name": name, "case": case, "folder": str(directory)}
                 Process(f"{__name__}:export_files", task).close()
@@ -180,14 +139,15 @@ def _quantize_onnx(file):
 
 
 def _quantize_tflite(file):
-    recipe = quantizer_module("recipe").dynamic_wi8_afp32()
-    tool = quantizer_module("quantizer").Quantizer(str(file), recipe)
+    from litert_quantizer import quantizer, recipe
+
+    tool = quantizer.Quantizer(str(file), recipe.dynamic_wi8_afp32())
     file.with_stem("int8").write_bytes(tool.quantize().quantized_model)
 
 
-def _timed(file: pathlib.Path, threads: int) -> Callable[[], float]:
+def _timed(file):
     """Returns a function that runs one image through a file and returns the seconds."""
-    call = (_onnx_call if file.suffix == ".onnx" else _litert_call)(str(file), threads)
+    call = (_onnx_call if file.suffix == ".onnx" else _litert_call)(str(file))
 
     def seconds():
         start = time.perf_counter()
@@ -205,21 +165,20 @@ def _noise(shape):
     return np.random.default_rng(0).uniform(0, 1, shape).astype("float32")
 
 
-def _onnx_call(file, threads):
+def _onnx_call(file):
     import onnxruntime
 
     settings = onnxruntime.SessionOptions()
-    settings.intra_op_num_threads, settings.inter_op_num_threads = threads, 1
+    settings.intra_op_num_threads = settings.inter_op_num_threads = THREADS
     session = onnxruntime.InferenceSession(file, settings, providers=["CPUExecutionProvider"])
     (details,) = session.get_inputs()
-    image = _noise([1, *details.shape[1:]])
-    return functools.partial(session.run, None, {"image": image})
+    return functools.partial(session.run, None, {"image": _noise([1, *details.shape[1:]])})
 
 
-def _litert_call(file, threads):
+def _litert_call(file):
     from ai_edge_litert.interpreter import Interpreter
 
-    interpreter = Interpreter(file, num_threads=threads)
+    interpreter = Interpreter(file, num_threads=THREADS)
     (details,) = interpreter.get_input_details()
     image = _noise(details["shape"])
     interpreter.allocate_tensors()
@@ -231,18 +190,15 @@ def _litert_call(file, threads):
     return call
 
 
-def _table(
-    files: Mapping[tuple[str, str], pathlib.Path],
-    seconds: Mapping[tuple[str, str], list[float]],
-    title: str,
-) -> str:
+_COLUMNS = ("", "weights", "MiB", "ms", "to ours")
+
+
+def _rows(files, seconds):
     medians = {key: statistics.median(values) for key, values in seconds.items()}
-    rows = []
     for precision in PRECISIONS:
         keys = [key for key in files if key[1] == precision]
         best = min((key for key in keys if key[0].startswith(OURS)), key=medians.__getitem__)
         for key in keys:
             ratio = interleaved.ratio(seconds[key], seconds[best])
             mebibytes = f"{files[key].stat().st_size / 2**20:.1f}"
-            rows.append([*key, mebibytes, f"{1000 * medians[key]:.1f}", f"{ratio.median:.3f}"])
-    return Table(["", "weights", "MiB", "ms", "to ours"], rows, title).markdown()
+            yield [*key, mebibytes, f"{1000 * medians[key]:.1f}", f"{ratio.median:.3f}"]

@@ -1,18 +1,17 @@
-"""`python -m benchmarks compare_libraries`: this package's ViT against other libraries' ViTs."""
+"""This package's Vision Transformer against those of other libraries."""
 
-import argparse
 import importlib.util
-import sys
+import itertools
+import os
 from collections.abc import Sequence
 from statistics import median
+from typing import Literal
 
-from benchmarks.harness import interleaved, library_steps, machine, options
-from benchmarks.harness.case import PRECISIONS, Case
+from benchmarks.harness import interleaved, library_steps, machine
 from benchmarks.harness.library_steps import Result
-from benchmarks.harness.process import ProcessError
-from benchmarks.libraries import PACKAGES
-from training.errors import UsageError
-from training.reporting.table import Table
+from benchmarks.libraries import PACKAGES, PRECISIONS, Case, Mode, Precision
+from keras_vit.training.errors import UsageError
+from keras_vit.training.io.printed_table import Table
 
 # The ways to run our model, by backend and mode.
 OURS = {
@@ -23,90 +22,56 @@ OURS = {
         f"keras_vit{way}" for way in ("", ".flash_attention", ".remat", ".undonated")
     ),
 }
-COMPETITORS = ("keras_hub", "timm", "jax")
-COMPILERS = {"timm": "inductor"}
+Competitor = Literal["keras_hub", "timm", "jax", "none"]
 # An update runs the model forward and, at twice that cost, backward.
 PASSES = {"infer": 1, "train": 3}
 SIZES = {"patch_size", "hidden_size", "mlp_dim", "num_heads", "num_layers"}
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the command's parser."""
-    parser = options.parser(
-        "compare_libraries",
-        "Measures a Vision Transformer of this package and of others, each in a process of its\n"
-        "own, one at a time, in interleaved rounds. Prints Markdown.",
-        model="ViT-B/16",
-        mode="infer",
-        image_size=224,
-        rounds=7,
-        seconds=1.0,
-        threads=2,
-    )
-    parser.add_argument(
-        "--libraries",
-        default=",".join(COMPETITORS),
-        help="to compare with, separated by commas, or none",
-    )
-    ways = ", ".join(dict.fromkeys(way for ways in OURS.values() for way in ways))
-    parser.add_argument("--ours", help=f"of {ways}; by default those of the backend and mode")
-    parser.add_argument(
-        "--batch_size",
-        type=int,
-        nargs="+",
-        default=[8],
-        help="images per step; of several, each library is shown at its best",
-    )
-    parser.add_argument(
-        "--alone",
-        action="store_true",
-        help="hold one model in memory at a time, for GPUs; what takes too much is left out",
-    )
-    parser.add_argument("--precision", default=",".join(PRECISIONS), help="separated by commas")
-    parser.add_argument(
-        "--compile",
-        default="both",
-        choices=("both", "on", "off"),
-        help="whether XLA (PyTorch: inductor) compiles the step; JAX always does",
-    )
-    return parser
+def compare_libraries(
+    model: str = "ViT-B/16",
+    mode: Mode = "infer",
+    image_size: int = 224,
+    libraries: Sequence[Competitor] = ("keras_hub", "timm", "jax"),
+    ours: Sequence[str] = (),
+    batch_size: Sequence[int] = (8,),
+    precision: Sequence[Precision] = PRECISIONS,
+    compile: Literal["both", "on", "off"] = "both",
+    alone: bool = False,
+    rounds: int = 7,
+    seconds: float = 1.0,
+    threads: int = 2,
+) -> None:
+    """Inference or a training step, against other libraries.
 
+    Measures a Vision Transformer of this package and of others, each in a process of its own, one
+    at a time, in interleaved rounds. Prints Markdown.
 
-def _names(text, known, option):
-    names = [name for name in text.split(",") if name and name != "none"]
-    unknown = set(names) - set(known)
-    if unknown:
-        raise UsageError(
-            f"Expected --{option} to name some of {', '.join(known)}. "
-            f"Received: {', '.join(sorted(unknown))}"
-        )
-    return names
-
-
-def cases_of(chosen: argparse.Namespace) -> list[Case]:
-    """Returns the cases of all libraries, the matrix products last in each precision."""
-    import keras
-
+    Args:
+        libraries: to compare with, of keras_hub, timm and jax; or none.
+        ours: of keras_vit, keras_vit.inference_function, keras_vit.flash_attention,
+            keras_vit.remat and keras_vit.undonated; by default those of the backend and mode.
+        batch_size: images per step; of several, each library is shown at its best.
+        compile: on, off or both: whether XLA (PyTorch: inductor) compiles; JAX always does.
+        alone: hold one model in memory at a time, for GPUs; what takes too much is left out.
+    """
     from keras_vit.variants import arguments_of
 
-    class_name, arguments = arguments_of(chosen.model)
+    class_name, arguments = arguments_of(model)
     if class_name != "VisionTransformer" or set(arguments) != SIZES:
-        raise UsageError(f"Expected a ViT that the other libraries have. Received: {chosen.model}")
-    arguments = {**arguments, "image_size": chosen.image_size, "num_classes": 1000}
-    competitors = _names(chosen.libraries, COMPETITORS, "libraries")
+        raise UsageError(f"Expected a ViT that the other libraries have. Received: {model}")
+    arguments = {**arguments, "image_size": image_size, "num_classes": 1000}
+    backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
+    competitors = [name for name in libraries if name != "none"]
+    ways = OURS[backend, mode]
+    if unknown := sorted({*ours} - {*ways}):
+        expected = f"Expected --ours to name some of {', '.join(ways)}"
+        raise UsageError(f"{expected}. Received: {', '.join(unknown)}")
+    models = [*(ours or ways), *competitors]
+    _check_installed(models)
     products = [f"{module}.matrix_product" for module in ("keras_step", "timm")]
     products = products[: 2 if "timm" in competitors else 1]
-    backend = keras.config.backend()
-    ways = OURS[backend, chosen.mode]
-    models = [*(_names(chosen.ours, ways, "ours") if chosen.ours else ways), *competitors]
-    packages = {each for name in models for each in PACKAGES[name.partition(".")[0]]}
-    missing = sorted(each for each in packages if importlib.util.find_spec(each) is None)
-    if missing:
-        raise UsageError(
-            f"Expected {', '.join(missing)} to be installed. Install the other libraries with: "
-            "pip install 'keras-vit-16x16[bench]', or choose others with --libraries"
-        )
-    compiled = {"both": (False, True), "on": (True,), "off": (False,)}[chosen.compile]
+    compiled = {"both": (False, True), "on": (True,), "off": (False,)}[compile]
 
     def choices(name):
         # XLA never compiles oneDNN's kernels, and always what JAX runs.
@@ -114,13 +79,30 @@ def cases_of(chosen: argparse.Namespace) -> list[Case]:
             return (False,)
         return (True,) if name == "jax" or (backend == "jax" and name != "timm") else compiled
 
-    return [
-        Case(name, arguments, chosen.mode, batch_size, precision, choice)
-        for batch_size in chosen.batch_size
-        for precision in _names(chosen.precision, PRECISIONS, "precision")
-        for name in [*models, *(products if batch_size == chosen.batch_size[0] else [])]
+    cases = [
+        Case(name, arguments, mode, size, each, choice)
+        for size, each in itertools.product(batch_size, precision)
+        for name in [*models, *(products if size == batch_size[0] else [])]
         for choice in choices(name)
     ]
+    print(
+        f"{model}, {mode}, batch {' or '.join(map(str, batch_size))}, {image_size} px; medians of "
+        f"{rounds} {'rounds' if alone else 'interleaved rounds'} of {seconds:g} s.\n"
+        f"{machine.describe(threads)}\n",
+        flush=True,
+    )
+    measure = library_steps.measure_alone if alone else library_steps.measure
+    print(report(at_best_batch(measure(cases, rounds, seconds, threads))))
+
+
+def _check_installed(models):
+    packages = {package for name in models for package in PACKAGES[name.partition(".")[0]]}
+    missing = sorted(name for name in packages if importlib.util.find_spec(name) is None)
+    if missing:
+        raise UsageError(
+            f"Expected {', '.join(missing)} to be installed. Install the other libraries with: "
+            "pip install 'keras-vit-16x16[bench]', or choose others with --libraries"
+        )
 
 
 def is_ours(case: Case) -> bool:
@@ -137,40 +119,53 @@ def at_best_batch(results: Sequence[Result]) -> list[Result]:
     return [result for result in results if result in best.values()]
 
 
-def peaks(results: Sequence[Result]) -> list[float]:
-    """Returns the operations per second of the best matrix product, round by round."""
-    products = [
-        [r.facts["flops"] / seconds for seconds in r.rounds] for r in results if "flops" in r.facts
-    ]
-    return [max(column) for column in zip(*products, strict=True)]
+def report(results: Sequence[Result]) -> str:
+    """Returns the table of all precisions and their peaks, in Markdown.
 
-
-def check_parameters(results: Sequence[Result]) -> None:
-    """Raises ValueError unless all models have the same number of parameters."""
+    Raises:
+        ValueError: if the models differ in their number of parameters.
+    """
     counts = {r.case.library: r.facts["parameters"] for r in results if "parameters" in r.facts}
     if len(set(counts.values())) > 1:
         raise ValueError(f"Expected models of one size. Received parameters: {counts}")
+    rows: list[list] = []
+    lines = []
+    for precision in dict.fromkeys(r.case.precision for r in results):
+        group = [r for r in results if r.case.precision == precision]
+        products = [
+            [r.facts["flops"] / seconds for seconds in r.rounds]
+            for r in group
+            if "flops" in r.facts
+        ]
+        # The operations per second of the best matrix product, round by round.
+        peaks = list(map(max, zip(*products, strict=True)))
+        rows += _rows([r for r in group if "flops" not in r.facts], peaks)
+        peak = median(peaks) / 1e9
+        lines.append(f"Peak of a {precision} matrix product: {peak:.0f} GFLOP/s (median).")
+    columns = ["library", "precision", "compiled", "ms per image", "× keras_vit", "quartiles"]
+    columns += ["of peak", "peak MiB", "batch"]
+    if len({row[-1] for row in rows}) == 1:
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    return "\n".join([Table(columns, rows).markdown(), *lines])
 
 
-def _rows(results):
+def _rows(results, peaks):
     """Returns the rows of one precision."""
-    best = peaks(results)
     ours = min((r for r in results if is_ours(r.case)), key=lambda r: median(r.per_image))
     for result in results:
-        if "flops" in result.facts:
-            continue
         case = result.case
         # Ours computes only the class token in its last block: fewer operations, counted as such.
         macs = ours.facts["executed_macs" if is_ours(case) else "macs"]
         flops = 2 * macs * case.batch_size * PASSES[case.mode]
         share = median(
-            flops / seconds / peak for seconds, peak in zip(result.rounds, best, strict=True)
+            flops / seconds / peak for seconds, peak in zip(result.rounds, peaks, strict=True)
         )
         ratio = interleaved.ratio(result.per_image, ours.per_image)
+        compiler = "inductor" if case.library == "timm" else "XLA"
         yield [
             case.library,
             case.precision,
-            COMPILERS.get(case.library, "XLA") if case.compiled else "no",
+            compiler if case.compiled else "no",
             f"{1000 * median(result.per_image):.2f}",
             f"{ratio.median:.2f}",
             ratio.quartiles(),
@@ -178,43 +173,3 @@ def _rows(results):
             f"{result.memory / 2**20:.0f}",
             case.batch_size,
         ]
-
-
-def report(results: Sequence[Result]) -> str:
-    """Returns the table of all precisions and their peaks, in Markdown."""
-    check_parameters(results)
-    rows: list[list] = []
-    lines = []
-    for precision in dict.fromkeys(r.case.precision for r in results):
-        group = [r for r in results if r.case.precision == precision]
-        rows += _rows(group)
-        peak = median(peaks(group)) / 1e9
-        lines.append(f"Peak of a {precision} matrix product: {peak:.0f} GFLOP/s (median).")
-    columns = ["library", "precision", "compiled", "ms per image", "× keras_vit", "quartiles"]
-    columns += ["of peak", "peak MiB", "batch"]
-    if len({row[-1] for row in rows}) == 1:
-        columns, rows = columns[:-1], [row[:-1] for row in rows]
-    table = Table(columns, rows)
-    return "\n".join([table.markdown(), *lines])
-
-
-def main(argv: Sequence[str]) -> int:
-    """Runs the benchmark; returns the exit code."""
-    chosen = parser().parse_args(argv)
-    cases = cases_of(chosen)
-    batches = " or ".join(map(str, chosen.batch_size))
-    rounds = "rounds" if chosen.alone else "interleaved rounds"
-    measure = library_steps.measure_alone if chosen.alone else library_steps.measure
-    print(
-        f"{chosen.model}, {chosen.mode}, batch {batches}, {chosen.image_size} px; "
-        f"medians of {chosen.rounds} {rounds} of {chosen.seconds:g} s.\n"
-        f"{machine.describe(chosen.threads)}\n",
-        flush=True,
-    )
-    try:
-        results = measure(cases, chosen.rounds, chosen.seconds, chosen.threads)
-    except ProcessError as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(report(at_best_batch(results)))
-    return 0

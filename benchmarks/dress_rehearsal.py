@@ -1,28 +1,90 @@
-"""`python -m benchmarks dress_rehearsal`: a run of ImageNet's size, with small images.
+"""A training run of ImageNet's size, with small images."""
 
-Writes 1,281,167 JPEGs of 32x32 pixels with 1,000 planted classes in 1,024 files as a TFDS set, and
-runs `pretrain.py` on it with a small model: the time until the first steps are done, the memory of
-the process, a SIGKILL in the third epoch, resumption, evaluation on 50,000 images, and the speed
-beside that of the same model on images that the system holds in memory. `--part=50` is a fiftieth,
-`--epochs=0` writes the set.
-"""
-
+import functools
+import io
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from benchmarks import planted_classes
-from benchmarks.harness import machine, options
-from training.reporting.read_metrics import metric_rows
+import numpy as np
+import psutil
+
+from benchmarks.harness import machine
+from benchmarks.harness.process import peak_memory
+from keras_vit.training.errors import TrainingError
+from keras_vit.training.reporting.metrics_csv import metric_rows
 
 TRAIN, VALIDATION, CLASSES, SHARDS = 1_281_167, 50_000, 1000, 1024
-# Few enough that the system holds them.
+NAME, VERSION, SIDE = "planted_classes", "1.0.0", 32
+# Few enough that the system holds them in memory.
 _CACHED = 20_000
+# Different pictures of a class: its images take turns, so that writing a million costs minutes.
+_PICTURES = 16
+
+
+def dress_rehearsal(directory: str, part: int = 1, epochs: int = 3, batch_size: int = 256) -> None:
+    """A run of ImageNet's size, killed, resumed and evaluated.
+
+    Writes 1,281,167 JPEGs of 32x32 pixels with 1,000 planted classes in 1,024 files as a TFDS set,
+    and runs `pretrain.py` on it with a small model: the time until the first steps are done, the
+    memory of the process, a SIGKILL in the third epoch, resumption, evaluation on 50,000 images,
+    and the speed beside that of the same model on images that the system holds in memory.
+    `--part=50` is a fiftieth, `--epochs=0` writes the set.
+
+    Args:
+        directory: for the data and the runs; kept.
+        part: divides images and files.
+        epochs: of the run.
+    """
+    for name, value in rehearse(pathlib.Path(directory), part, epochs, batch_size):
+        print(f"| {name} | {value} |", flush=True)
+    print(machine.describe())
+
+
+def rehearse(
+    root: pathlib.Path, part: int, epochs: int, batch_size: int
+) -> Iterator[tuple[str, str]]:
+    """Yields what was measured, and its number with a unit.
+
+    Args:
+        root, part, epochs, batch_size: as in `dress_rehearsal`.
+
+    Raises:
+        TrainingError: if a run ends otherwise than it should.
+    """
+    train, validation = TRAIN // part, VALIDATION // part
+    shards = max(2, SHARDS // part)
+    start = time.monotonic()
+    _write(root / "data" / NAME / VERSION, train, validation, max(10, CLASSES // part), shards)
+    yield "images written", f"{train + validation:,} in {time.monotonic() - start:.0f} s"
+    size = sum(file.stat().st_size for file in (root / "data").rglob("*") if file.is_file())
+    yield "size of the set", f"{size / 1e9:.2f} GB in {2 * shards:,} files"
+    if not epochs:
+        return
+
+    epoch = train // batch_size
+    run, steps = root / "run", epochs * epoch
+    watch = functools.partial(_watch, root / "data", batch_size, epoch)
+    killed = watch(run, steps, kill_after=2 * epoch + epoch // 2)
+    _expect(killed.status == -signal.SIGKILL, f"the run to be killed, not {killed}")
+    yield "first row of metrics", f"{killed.first_row}, {max(1, epoch // 10)} steps"
+    yield "peak memory", killed.peak
+    yield "speed", killed.speed
+    yield "killed after step", f"{int(_rows(run)[-1]['step']):,} of {steps:,}, in the third epoch"
+    resumed = watch(run, steps)
+    _expect(resumed.status == 0, f"the run to go on to its end, not {resumed}")
+    yield "first row after resumption", resumed.first_row
+    yield "peak memory, with evaluation", resumed.peak
+    last = {name: float(_rows(run)[-1][f"eval_{name}"]) for name in ("count", "top1")}
+    yield "evaluated", f"{int(last['count']):,} images, top-1 {100 * last['top1']:.2f} %"
+    split = f"--config.train_split=train[:{min(train, _CACHED)}]"
+    cached = watch(root / "cached", max(2, epoch // 3), split)
+    _expect(cached.status == 0, f"the run on cached images to end, not {cached}")
+    yield "speed on cached images", cached.speed
 
 
 class Watched(NamedTuple):
@@ -31,94 +93,33 @@ class Watched(NamedTuple):
     Attributes:
         status: its exit status.
         first_row: seconds until its first row of metrics was written.
-        peak: bytes of memory that it held at most.
+        peak: the most memory that it held.
         speed: images per second, and seconds of processors per thousand images, from its first row
             to its last.
     """
 
     status: int
-    first_row: float
-    peak: int
+    first_row: str
+    peak: str
     speed: str
 
 
-def main(argv: Sequence[str]) -> int:
-    """Prints the table; returns the exit code."""
-    parser = options.parser("dress_rehearsal", __doc__, batch_size=256)
-    parser.add_argument("--directory", required=True, help="for the data and the runs; kept")
-    parser.add_argument("--part", type=int, default=1, help="divides images and files")
-    parser.add_argument("--epochs", type=int, default=3)
-    chosen = parser.parse_args(argv)
-    for name, value in rehearse(chosen):
-        print(f"| {name} | {value} |", flush=True)
-    print(machine.describe())
-    return 0
+def _watch(data_dir, batch_size, epoch, run, steps, *more, kill_after=0):
+    """Runs the training in a process, and returns what was seen of it.
 
-
-def rehearse(chosen: Any) -> Iterator[tuple[str, str]]:
-    """Yields what was measured, and its number with a unit.
-
-    Args:
-        chosen: the options of the command.
-
-    Raises:
-        RuntimeError: if a run ends otherwise than it should.
+    After update `kill_after` the process is killed; 0 lets it end.
     """
-    root = pathlib.Path(chosen.directory)
-    train, validation = TRAIN // chosen.part, VALIDATION // chosen.part
-    classes, shards = max(10, CLASSES // chosen.part), max(2, SHARDS // chosen.part)
-    start = time.monotonic()
-    planted_classes.write(root / "data", train, validation, classes, shards)
-    yield "images written", f"{train + validation:,} in {time.monotonic() - start:.0f} s"
-    size = sum(file.stat().st_size for file in (root / "data").rglob("*") if file.is_file())
-    yield "size of the set", f"{size / 1e9:.2f} GB in {2 * shards:,} files"
-    if not chosen.epochs:
-        return
-
-    epoch = train // chosen.batch_size
-    run, steps = root / "run", chosen.epochs * epoch
-    killed = watch(chosen, run, steps, epoch, kill_after=2 * epoch + epoch // 2)
-    _expect(killed.status == -signal.SIGKILL, f"the run to be killed, not {killed}")
-    yield "first row of metrics", f"after {killed.first_row:.1f} s, {max(1, epoch // 10)} steps"
-    yield "peak memory", f"{killed.peak / 2**30:.2f} GiB"
-    yield "speed", killed.speed
-    yield "killed after step", f"{int(rows(run)[-1]['step']):,} of {steps:,}, in the third epoch"
-    resumed = watch(chosen, run, steps, epoch)
-    _expect(resumed.status == 0, f"the run to go on to its end, not {resumed}")
-    yield "first row after resumption", f"after {resumed.first_row:.1f} s"
-    yield "peak memory, with evaluation", f"{resumed.peak / 2**30:.2f} GiB"
-    last = {name: float(rows(run)[-1][f"eval_{name}"]) for name in ("count", "top1")}
-    yield "evaluated", f"{int(last['count']):,} images, top-1 {100 * last['top1']:.2f} %"
-    part = f"--config.train_split=train[:{min(train, _CACHED)}]"
-    cached = watch(chosen, root / "cached", max(2, epoch // 3), epoch, part)
-    _expect(cached.status == 0, f"the run on cached images to end, not {cached}")
-    yield "speed on cached images", cached.speed
-
-
-def watch(
-    chosen: Any, run: pathlib.Path, steps: int, epoch: int, *more: str, kill_after: int = 0
-) -> Watched:
-    """Runs the training in a process of its own and returns what was seen of it.
-
-    Args:
-        chosen: the options of the command.
-        run: the run directory.
-        steps: updates in all.
-        epoch: updates of an epoch.
-        *more: further arguments.
-        kill_after: update after which the process is killed; 0 lets it end.
-    """
-    every = max(1, epoch // 10)
-    command = [sys.executable, "-m", "training", f"--workdir={run}"]
-    data = f"tfds:{planted_classes.NAME}:{planted_classes.VERSION}"
-    crop = f"decode|central_crop({planted_classes.SIDE})"
-    command += [f"--config=pretrain:ViT-B/16,imagenet2012,data={data}"]
+    every, crop = max(1, epoch // 10), f"decode|central_crop({SIDE})"
+    command = [
+        *(sys.executable, "-m", "training", f"--workdir={run}"),
+        f"--config=pretrain:ViT-B/16,imagenet2012,data=tfds:{NAME}:{VERSION}",
+    ]
     changes = {
-        "data_dir": run.parent / "data",
-        "batch_size": chosen.batch_size,
+        "data_dir": data_dir,
+        "batch_size": batch_size,
         "total_steps": steps,
         "model.name": "",
-        "model.image_size": planted_classes.SIDE,
+        "model.image_size": SIDE,
         "model.patch_size": 16,
         "model.hidden_size": 64,
         "model.mlp_dim": 128,
@@ -136,46 +137,98 @@ def watch(
         "optimizer.warmup_steps": max(1, epoch // 4),
     }
     command += [f"--config.{key}={value}" for key, value in changes.items()]
-    found = len(rows(run))
+    found = len(_rows(run))
     start = time.monotonic()
     seen, peak = [], 0
-    with subprocess.Popen([*command, *more]) as process:
+    with psutil.Popen([*command, *more]) as process:
         while process.poll() is None:
-            peak = max(peak, machine.peak_memory_of(process.pid))
-            written = rows(run)
+            peak = max(peak, peak_memory(process.pid))
+            written = _rows(run)
             # A run that resumes drops the rows after its state.
             found = min(found, len(written))
             if len(written) > found:
                 found = len(written)
-                seen.append((time.monotonic(), _cpu(process.pid), int(written[-1]["step"])))
-                if kill_after and seen[-1][2] >= kill_after:
+                used = process.cpu_times()
+                step = int(written[-1]["step"])
+                seen.append((time.monotonic(), used.user + used.system, step))
+                if 0 < kill_after <= step:
                     process.kill()
             time.sleep(0.05)
     _expect(len(seen) > 1, f"rows of metrics in {run}, not exit status {process.returncode}")
     clock, cpu, count = (last - first for first, last in zip(seen[0], seen[-1], strict=True))
-    images = count * chosen.batch_size
+    images = count * batch_size
     speed = f"{images / clock:,.0f} images/s, {1000 * cpu / images:.2f} CPU-s per 1,000"
-    return Watched(process.returncode, seen[0][0] - start, peak, speed)
+    first_row = f"after {seen[0][0] - start:.1f} s"
+    return Watched(process.returncode, first_row, f"{peak / 2**30:.2f} GiB", speed)
 
 
-def rows(run: pathlib.Path) -> list[dict[str, str]]:
+def _rows(run):
     """Returns the rows of a run's metrics that are whole, none before it has any."""
     file = run / "metrics.csv"
-    if not file.exists():
-        return []
-    return metric_rows(file)
-
-
-def _cpu(process: int) -> float:
-    """Returns the seconds of processors that a process has used, or 0 once it is gone."""
-    try:
-        text = pathlib.Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return 0.0
-    fields = text.rpartition(")")[2].split()
-    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+    return metric_rows(file) if file.exists() else []
 
 
 def _expect(holds, what):
     if not holds:
-        raise RuntimeError(f"Expected {what}.")
+        raise TrainingError(f"Expected {what}.")
+
+
+def planted_image(label: int, number: int) -> np.ndarray:
+    """Returns uint8 (32, 32, 3): the colors of the class, 4x4 cells of them, and noise.
+
+    Args:
+        label: of the class; fixes the colors.
+        number: of the picture; fixes the noise.
+    """
+    colors = np.random.default_rng([1, label]).integers(40, 216, (4, 4, 3))
+    pattern = colors.repeat(SIDE // 4, 0).repeat(SIDE // 4, 1)
+    noise = np.random.default_rng([2, label, number]).integers(-24, 25, (SIDE, SIDE, 3))
+    return np.clip(pattern + noise, 0, 255).astype(np.uint8)
+
+
+def _write(folder, train, validation, classes, shards):
+    """Writes the set in TFDS's format, in a random order as TFDS does, unless it is there."""
+    import tensorflow as tf
+    import tensorflow_datasets as tfds
+    from PIL import Image
+
+    if (folder / "dataset_info.json").exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    image = tfds.features.Image(shape=(SIDE, SIDE, 3), encoding_format="jpeg")
+    label = tfds.features.ClassLabel(num_classes=classes)
+    features = tfds.features.FeaturesDict({"image": image, "label": label})
+
+    @functools.cache
+    def record(label, number):
+        stream = io.BytesIO()
+        Image.fromarray(planted_image(label, number)).save(stream, "jpeg", quality=90)
+        stream.seek(0)
+        return features.serialize_example(
+            features.encode_example({"image": stream, "label": label})
+        )
+
+    splits = []
+    # The pictures of the validation images are their own.
+    for split, count, first in (("train", train, 0), ("validation", validation, _PICTURES)):
+        template = tfds.core.ShardedFileTemplate(
+            data_dir=folder, dataset_name=NAME, split=split, filetype_suffix="tfrecord"
+        )
+        parts = np.array_split(np.random.default_rng(first).permutation(count), shards)
+        written = 0
+        for shard, part in enumerate(parts):
+            file = os.fspath(template.sharded_filepath(shard_index=shard, num_shards=shards))
+            with tf.io.TFRecordWriter(file) as writer:
+                for number in part.tolist():
+                    picture = first + number // classes % _PICTURES
+                    writer.write(record(number % classes, picture))
+            written += os.path.getsize(file)
+        splits.append(
+            tfds.core.SplitInfo(
+                name=split,
+                shard_lengths=list(map(len, parts)),
+                num_bytes=written,
+                filename_template=template,
+            )
+        )
+    tfds.folder_dataset.write_metadata(data_dir=folder, features=features, split_infos=splits)

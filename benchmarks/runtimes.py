@@ -1,82 +1,138 @@
-"""`python -m benchmarks runtimes`: every family of models in every runtime of exported files.
+"""Exports in the runtimes that run them: every family of models, and pages in a browser."""
 
-Exports a small model of each family, with random weights, and runs it beside the model in each
-runtime that is on this machine. A cell is the largest error of the logits, in units of the largest
-of them, and what an accelerator did not take.
-"""
-
+import contextlib
+import fnmatch
+import itertools
 import json
 import pathlib
+import statistics
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
 
+import keras
 import numpy as np
 
-from benchmarks.harness import options
-from benchmarks.small_families import FAMILIES, IMAGE_SIZE, small_model
-from export.errors import RuntimeMissing
-from export.onnx.to_onnx import to_onnx
-from export.tflite.to_tflite import to_tflite
-from export.verification.report import Report
-from export.verification.runtimes.runtime_table import ONNX, RUNTIMES, TFLITE
-from export.verification.verify import verify
-from training.io.atomic import write_text
-from training.reporting.table import Table
+import keras_vit
+from benchmarks.harness import machine
+from keras_vit.export.errors import RuntimeMissing
+from keras_vit.export.onnx.to_onnx import to_onnx
+from keras_vit.export.tflite.to_tflite import to_tflite
+from keras_vit.export.verification.browser import chromium, served
+from keras_vit.export.verification.report import Report
+from keras_vit.export.verification.runtimes import ONNX, RUNTIMES, TFLITE
+from keras_vit.export.verification.verify import verify
+from keras_vit.training.errors import TrainingError, UsageError
+from keras_vit.training.io.atomic import write_text
+from keras_vit.training.io.printed_table import Table
 
 IMAGES = 3
-COMPARED = [name for name, row in RUNTIMES.items() if row.format in (TFLITE, ONNX)]
+IMAGE_SIZE = 32
+COMPARED = tuple(name for name, row in RUNTIMES.items() if row.format in (TFLITE, ONNX))
 # These compute a second time, in float16.
 GPUS = ("gpu", "browser-gpu")
 WRONG = "**wrong**"
 
+_SHARED: dict[str, Any] = {"image_size": IMAGE_SIZE, "num_classes": 5}
+_RESNET: dict[str, Any] = {**_SHARED, "num_layers": (1, 1), "width_factor": 0.5}
+_VIT: dict[str, Any] = {
+    **_SHARED,
+    "patch_size": 8,
+    "hidden_size": 64,
+    "mlp_dim": 128,
+    "num_heads": 2,
+    "num_layers": 2,
+}
 
-def main(argv: Sequence[str]) -> int:
-    """Prints the table; the exit status is 1 if any runtime that is here computes it wrong."""
-    parser = options.parser("runtimes", __doc__)
-    parser.add_argument("--family", choices=FAMILIES, action="append", help="default: all")
-    parser.add_argument("--runtime", choices=COMPARED, action="append", help="default: all")
-    parser.add_argument("--weights", choices=("none", "float16"), default="none", help="of files")
-    parser.add_argument(
-        "--cells", type=pathlib.Path, help="JSON of what was found already, to go on from and with"
-    )
-    chosen = parser.parse_args(argv)
-    cells = _read(chosen.cells)
+
+def _vit(**arguments: Any) -> Callable[[], keras.Model]:
+    return lambda: keras_vit.VisionTransformer(**{**_VIT, **arguments})
+
+
+FAMILIES: dict[str, Callable[[], keras.Model]] = {
+    "ViT, class token": _vit(),
+    "mean of the tokens": _vit(classifier="gap"),
+    "registers, class token beside the mean": _vit(classifier="token_gap", register_tokens=2),
+    "attention pooling (MAP)": _vit(classifier="map"),
+    "every token": _vit(classifier="unpooled"),
+    "no head": _vit(num_classes=None),
+    "pre-training head, erf": _vit(representation_size=16, gelu="erf"),
+    "no positions": _vit(position_embedding="none"),
+    "positions in two dimensions": _vit(position_embedding="learned_2d"),
+    "sines and cosines": _vit(position_embedding="sincos_2d", classifier="gap"),
+    "relative positions": _vit(position_embedding="relative"),
+    "positions before every block": _vit(position_placement="every"),
+    "the same, mean of the tokens": _vit(position_placement="every", classifier="gap"),
+    "one table before every block": _vit(position_placement="shared"),
+    "Axial-ViT": _vit(attention="axial", classifier="gap"),
+    "Axial-ViT, MAP": _vit(attention="axial", classifier="map", position_placement="every"),
+    "hybrid": _vit(resnet={"num_layers": (1, 1)}, patch_size=1),
+    "hybrid, root alone": _vit(resnet={"num_layers": ()}, patch_size=4),
+    "BiT": lambda: keras_vit.ResNetV2(**_RESNET),
+    "BiT, padded with zeros": lambda: keras_vit.ResNetV2(**_RESNET, pool_padding="zero"),
+    "AxialResNet": lambda: keras_vit.AxialResNet(**_RESNET, num_groups=4),
+}
+
+
+def small_model(family: str) -> keras.Model:
+    """Returns the model of a key of `FAMILIES`, always with the same random weights."""
+    keras.utils.set_random_seed(0)
+    model = FAMILIES[family]()
+    generator = np.random.default_rng(0)
+    for weight in model.weights:
+        noise = generator.normal(0, 0.1, weight.shape).astype("float32")
+        weight.assign(1 + noise if weight.name in ("gamma", "moving_variance") else noise)
+    return model
+
+
+def runtimes(
+    family: str = "*",
+    runtime: Sequence[str] = COMPARED,
+    weights: Literal["none", "float16"] = "none",
+    cells: str = "",
+) -> None:
+    """Every family of models in every runtime of exported files.
+
+    Exports a small model of each family, with random weights, and runs it beside the model in each
+    runtime that is on this machine. A cell is the largest error of the logits, in units of the
+    largest of them, and what an accelerator did not take. Fails if any runtime computes it wrong.
+
+    Args:
+        family: pattern of the names in the table, such as "BiT*".
+        runtime: names in the table.
+        weights: of the files: none (as they are) or float16.
+        cells: JSON file of what was found already, to go on from and with.
+    """
+    families = fnmatch.filter(FAMILIES, family)
+    if not families or not {*runtime} <= {*COMPARED}:
+        known = f"--family of {'; '.join(FAMILIES)} and --runtime of {'; '.join(COMPARED)}"
+        raise UsageError(f"Expected {known}. Received: {family}; {', '.join(runtime)}")
+    file = pathlib.Path(cells) if cells else None
+    found = json.loads(file.read_text()) if file and file.exists() else {}
     missing: dict[str, str] = {}
-    for family in chosen.family or FAMILIES:
-        found = cells.setdefault(family, {})
-        pending = [name for name in chosen.runtime or COMPARED if name not in {*found, *missing}]
-        for column, cell in _cells(family, pending, chosen.weights, missing):
-            found[column] = cell
-            _write(chosen.cells, cells)
-    columns = [each for each in _columns() if any(each in found for found in cells.values())]
+    for name in families:
+        row = found.setdefault(name, {})
+        pending = [each for each in runtime if each not in {*row, *missing}]
+        for column, cell in _cells(name, pending, weights, missing):
+            row[column] = cell
+            if file:
+                write_text(file, json.dumps(found, indent=1))
+    known = itertools.chain.from_iterable((name, _half(name)) for name in COMPARED)
+    columns = [each for each in known if any(each in row for row in found.values())]
     rows = [
-        (family, *(cells[family].get(column, "–") for column in columns))
-        for family in FAMILIES
-        if cells.get(family)
+        (name, *(found[name].get(column, "–") for column in columns))
+        for name in FAMILIES
+        if found.get(name)
     ]
     print(Table(("family", *columns), rows).markdown())
     for name, reason in missing.items():
         print(f"{name} is not here: {reason}")
-    return int(any(WRONG in cell for row in rows for cell in row))
-
-
-def _columns():
-    return [
-        column for name in COMPARED for column in ([name, _half(name)] if name in GPUS else [name])
-    ]
+    if any(WRONG in cell for row in rows for cell in row):
+        raise TrainingError(f"Expected no cell with {WRONG}.")
 
 
 def _half(name):
     return f"{name}, in float16"
-
-
-def _read(file):
-    return json.loads(file.read_text()) if file and file.exists() else {}
-
-
-def _write(file, cells):
-    if file:
-        write_text(file, json.dumps(cells, indent=1))
 
 
 def _cells(
@@ -102,13 +158,77 @@ def _cells(
             if name in GPUS:
                 half = report.float16_error
                 yield _half(name), "–" if half is None else f"{half / report.scale:.0e}"
-            yield name, shown(report)
+            yield name, _shown(report)
 
 
-def shown(report: Report) -> str:
-    """Returns the cell of a report."""
+def _shown(report: Report) -> str:
     text = f"{report.max_error / report.scale:.0e}"
     if report.fully_delegated is False:
         outside = {each.split(":")[0] for each in report.fallbacks or ()}
         text += f"; not delegated: {', '.join(sorted(outside)) or 'a part'}"
     return text if report.ok else f"{WRONG}: {text}"
+
+
+BACKENDS = {"wasm": "CPU", "threads": "CPU, threads", "webgpu": "GPU"}
+_READY = "html[data-ready]"
+_TRANSFERRED = """performance.getEntriesByType("navigation")
+  .concat(performance.getEntriesByType("resource"))
+  .reduce((sum, entry) => sum + entry.transferSize, 0)"""
+_TIMED = """async ([backend, rounds]) => {
+  const runtime = await import("page/runtime");
+  const { default: settings } = await import("page/assets");
+  if ((await runtime.backends())[backend]) return null;
+  await runtime.open(backend);
+  const image = new Float32Array(3 * settings.image_size[0] * settings.image_size[1]).fill(0.5);
+  const times = [];
+  await runtime.run(image);
+  const end = performance.now() + 5000;
+  while (times.length < rounds && (!times.length || performance.now() < end))
+    times.push((await runtime.run(image)).milliseconds);
+  return times;
+}"""
+
+
+def web_page(*pages: str, rounds: int = 25) -> None:
+    """Loading and answers of pages of `keras-vit export web`, in a real Chromium.
+
+    Opens pages in a headless Chromium and prints Markdown: their size, what a first visit loads,
+    how long until it can answer, and the median time of one image.
+
+    Args:
+        *pages: folders and .html files.
+        rounds: images that are timed.
+    """
+    if not pages:
+        raise UsageError("Expected folders and .html files, the pages to open. Received none")
+    print(machine.describe(1))
+    with chromium() as browser:
+        rows = [_page_row(browser, pathlib.Path(page), rounds) for page in pages]
+        title = f"Pages in Chromium {browser.version}"
+    columns = ("page", "MB", "MB loaded", "ms to ready", *(f"ms, {x}" for x in BACKENDS.values()))
+    print(f"\n{Table(columns, rows, title).markdown()}")
+
+
+def _page_row(browser, path, rounds):
+    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+    with contextlib.ExitStack() as stack:
+        address = path.resolve().as_uri() if path.is_file() else stack.enter_context(served(path))
+        page = stack.enter_context(contextlib.closing(browser.new_context())).new_page()
+        page.goto(address)
+        page.wait_for_selector(_READY, state="attached")
+        loaded = page.evaluate(_TRANSFERRED) or files[0].stat().st_size
+        ready = page.locator("html").get_attribute("data-ready")
+        if not path.is_file():
+            # The service worker adds the headers that threads need, from the second visit on.
+            page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+            page.reload()
+            page.wait_for_selector(_READY, state="attached")
+        times = [page.evaluate(_TIMED, [backend, rounds]) for backend in BACKENDS]
+    size = sum(file.stat().st_size for file in files)
+    return (
+        path.name,
+        f"{size / 1e6:.1f}",
+        f"{loaded / 1e6:.1f}",
+        ready,
+        *(f"{statistics.median(each):.1f}" if each else "–" for each in times),
+    )

@@ -1,50 +1,47 @@
-"""`python -m benchmarks startup`: import, build a model, load a checkpoint, begin a run."""
+"""What comes before the first step, in new processes that have imported little else."""
 
-import argparse
+import contextlib
+import os
 import pathlib
 import statistics
 import tempfile
-from collections.abc import Sequence
+import time
+from typing import Any
+from unittest import mock
 
-from benchmarks.harness import machine, options
-from benchmarks.harness.process import Process
-from benchmarks.harness.progress import track
-from training.reporting.table import Table
+from benchmarks.harness.process import Process, peak_memory
 
 LABELS = {
     "keras": "`import keras`",
     "keras_vit": "`import keras_vit` after it",
     "build": "build the model",
     "load": "load an official checkpoint",
-    "imported": "`python -m training`: imports",
-    "tracing": "`python -m training`: until the trace of the first step begins",
+    "imported": "`keras-vit`: imports",
+    "tracing": "`keras-vit`: until the trace of the first step begins",
 }
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the command's parser."""
-    return options.parser(
-        "startup",
-        "Times what comes before the first step, in new processes, and the memory that loading an\n"
-        "official checkpoint takes beside its size. Prints Markdown.",
-        model="ViT-B/16",
-        rounds=7,
-    )
+def startup(model: str = "ViT-B/16", rounds: int = 7) -> None:
+    """Time to import, build a model, load a checkpoint and begin a run.
 
+    Prints Markdown: seconds, and the memory that loading an official checkpoint takes beside its
+    size.
 
-def main(argv: Sequence[str]) -> int:
-    """Runs the benchmark; returns the exit code."""
-    chosen = parser().parse_args(argv)
-    print(f"{chosen.model}; medians of {chosen.rounds} new processes.")
+    Args:
+        rounds: new processes; medians over them are printed.
+    """
+    from benchmarks.harness import interleaved, machine
+    from keras_vit.training.io.printed_table import Table
+
+    print(f"{model}; medians of {rounds} new processes.")
     print(machine.describe(), "\n", flush=True)
     with tempfile.TemporaryDirectory() as directory:
         file = pathlib.Path(directory) / "checkpoint.npz"
-        task, turns = {"model": chosen.model, "file": str(file)}, []
-        for turn in track(range(chosen.rounds + 1), lambda number: f"process {number}"):
-            with Process("benchmarks.harness.cold_start:load", task) as process:
+        turns = []
+        for turn in interleaved.track(range(rounds + 1), lambda number: f"process {number}"):
+            with Process(f"{__name__}:load", {"model": model, "file": str(file)}) as process:
                 facts = process.facts
-            run = {"workdir": f"{directory}/run_{turn}"}
-            with Process("benchmarks.harness.cold_start:train", run) as process:
+            with Process(f"{__name__}:train", {"workdir": f"{directory}/{turn}"}) as process:
                 turns.append(facts | process.facts)
         size = file.stat().st_size
     # The first process has written the checkpoint.
@@ -55,4 +52,72 @@ def main(argv: Sequence[str]) -> int:
         f"The checkpoint has {size / 2**20:.0f} MiB; the loaded model and what loading held "
         f"beside it, {median['held'] / 2**20:.0f} MiB: {median['held'] / size:.2f} times as much."
     )
-    return 0
+
+
+def load(model: str, file: str) -> tuple[dict[str, Any], None]:
+    """Times the imports, building a model and loading a checkpoint.
+
+    Args:
+        model: a name that `keras_vit.create_model` knows.
+        file: the checkpoint, loaded where it exists and else written.
+
+    Returns:
+        Seconds of `keras`, `keras_vit`, `build` and `load`, and in `held` the bytes of the model
+        and of what loading it took beside.
+    """
+    facts: dict[str, Any] = {}
+    with _timed(facts, "keras"):
+        import keras
+    with _timed(facts, "keras_vit"):
+        import keras_vit
+    ones = keras.ops.ones((64, 64))
+    keras.ops.convert_to_numpy(keras.ops.matmul(ones, ones))
+    with _timed(facts, "build"):
+        built = keras_vit.create_model(model, num_classes=1000)
+    if not os.path.exists(file):
+        keras_vit.save_checkpoint(built, file)
+        return facts, None
+    page = os.sysconf("SC_PAGE_SIZE")
+    resident = int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * page
+    with _timed(facts, "load"):
+        keras_vit.load_checkpoint(built, file)
+    # The model was built before: its variables count as memory of the loaded model.
+    weights = sum(int(keras.ops.size(weight)) * 4 for weight in built.weights)
+    return {**facts, "held": peak_memory() - resident + weights}, None
+
+
+def train(workdir: str) -> tuple[dict[str, Any], None]:
+    """Times the start of a training command.
+
+    Args:
+        workdir: the run directory.
+
+    Returns:
+        Seconds until TensorFlow is `imported`, and until the first step's `tracing` begins.
+    """
+    start = time.perf_counter()
+    facts: dict[str, Any] = {}
+    with _timed(facts, "imported"):
+        from keras_vit.training.config import overrides
+        from keras_vit.training.errors import Interrupted
+        from keras_vit.training.io.quiet_start import import_tensorflow
+
+        config = overrides.load_config("quickstart")
+        import_tensorflow()
+    from keras_vit.training.engine.tensorflow import TensorFlowStep
+    from keras_vit.training.loop import trainer
+
+    def trace(*_):
+        facts["tracing"] = time.perf_counter() - start
+        raise Interrupted("The first step's trace has begun.")
+
+    with mock.patch.object(TensorFlowStep, "_run", trace), contextlib.suppress(Interrupted):
+        trainer.train(config, workdir)
+    return facts, None
+
+
+@contextlib.contextmanager
+def _timed(facts, name):
+    start = time.perf_counter()
+    yield
+    facts[name] = time.perf_counter() - start

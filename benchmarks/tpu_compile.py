@@ -1,25 +1,4 @@
-"""`python -m benchmarks tpu_compile`: the training step, compiled ahead of time for TPUs.
-
-The TPU compiler in libtpu compiles our step (dropout, clipping and the update of the weights
-included) for a topology, without any TPU at hand. That shows whether the step compiles for the
-chip, whether it fits its memory, and what its gradients' sums become. It does not show speed.
-
-`--engine jax` compiles the program that the JAX engine runs on that slice, on the mesh
-`--mesh data=…,fsdp=…`. `--engine tensorflow` compiles not the program that `TPUStrategy` traces,
-but the same step lowered by TensorFlow for one replica, with the all-reduces put in.
-
-`--against vit_jax` compiles the same step without dropout, data parallel, and that of the
-original's model in Flax beside it, with the least time of each at the chip's peaks: of its
-arithmetic, and of what it moves to and from main memory.
-
-`--largest_batch` looks for the images per chip that just fit, from `--batch_size` on in steps of
-so many, for the step with and without remat, and with `--against` for the original's, which has
-no remat.
-
-Needs `pip install jax==0.10.2 libtpu==0.0.52` (half a gigabyte), here or, with `--python`, in
-an environment of its own, which for `--engine jax` has keras and ml_collections as well, and
-for `--against` flax and optax.
-"""
+"""The training step, compiled ahead of time for TPUs."""
 
 import functools
 import itertools
@@ -30,112 +9,118 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
-from benchmarks.harness import options, roofline
-from benchmarks.harness.compiled_program import rematerialized
-from benchmarks.harness.largest_batch import largest_batch
-from benchmarks.harness.progress import track
-from training.reporting.table import Table
+from benchmarks.harness.compiled_program import OPTIMIZER, chip_of, rematerialized
+from benchmarks.harness.interleaved import track
+from keras_vit.training.errors import TrainingError
+from keras_vit.training.io.printed_table import Table
+from keras_vit.training.io.quiet_start import import_tensorflow
 
-HARNESS = pathlib.Path(__file__).parent / "harness"
+PRECISION = "mixed_bfloat16"
+ROOT = pathlib.Path(__file__).parents[1]
+_ENVIRONMENT = {
+    "KERAS_BACKEND": "jax",
+    "JAX_PLATFORMS": "cpu",
+    "TF_CPP_MIN_LOG_LEVEL": "1",
+    # No TPU is shared: several may compile at once.
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    # Without these libtpu asks a metadata server, for minutes, what host this is.
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_WORKER_ID": "0",
+}
 
 
-def lower(
-    name: str, batch_size: int, replicas: int, precision: str, file: str | os.PathLike
+def tpu_compile(
+    engine: Literal["tensorflow", "jax"] = "tensorflow",
+    model: Sequence[str] = ("ViT-Ti/16",),
+    topology: Sequence[str] = ("v5e:2x2",),
+    batch_size: int = 128,
+    mesh: str = "",
+    remat: bool = False,
+    accumulation_steps: int = 1,
+    against: Literal["none", "vit_jax"] = "none",
+    largest_batch: int = 0,
+    python: str = sys.executable,
 ) -> None:
-    """Writes the StableHLO of one training step of a replica.
+    """The training step, compiled ahead of time for TPUs.
+
+    The TPU compiler in libtpu compiles our step (dropout, clipping and the update of the weights
+    included) for a topology, without any TPU at hand. That shows whether the step compiles for the
+    chip, whether it fits its memory, and what its gradients' sums become. It does not show speed.
+
+    `--engine jax` compiles the program that the JAX engine runs on that slice. `--engine
+    tensorflow` compiles not the program that `TPUStrategy` traces, but the same step lowered by
+    TensorFlow for one replica, with the all-reduces put in.
+
+    `--against vit_jax` compiles the JAX engine's step without dropout, and that of the original's
+    model in Flax beside it, data parallel, with the least time of each at the chip's peaks: of its
+    arithmetic, and of what it moves to and from main memory.
+
+    Needs `pip install jax==0.10.2 libtpu==0.0.52` (half a gigabyte), here or, with `--python`, in
+    an environment of its own, which for `--engine jax` has keras and ml_collections as well, and
+    for `--against` flax and optax.
 
     Args:
-        name: of the model.
-        batch_size: images per replica.
-        replicas: how many sum their gradients.
-        precision: "float32" or "mixed_bfloat16".
-        file: path of the output.
+        engine: whose step: tensorflow or jax.
+        topology: such as v5e:2x2 or v4:2x2x1.
+        batch_size: images per chip.
+        mesh: of jax: data=NUMBER,fsdp=NUMBER; an axis that is left out takes what is left.
+        remat: of jax: recompute activations.
+        accumulation_steps: of jax: micro-batches per step.
+        against: vit_jax: the original's step beside ours.
+        largest_batch: look for the most images that just fit a chip, from --batch_size on in steps
+            of so many, for the step with and without remat, and with --against for the original's,
+            which has no remat.
+        python: interpreter with jax and libtpu.
     """
-    import keras
-    import tensorflow as tf
-    from tensorflow.compiler.tf2xla.ops import gen_xla_ops
-
-    import keras_vit
-    from training.engines.tensorflow.train_step import TrainSteps
-    from training.recipes.losses import build_loss
-    from training.recipes.optimizers import build_optimizer
-
-    group = tf.constant([list(range(replicas))], tf.int32)
-
-    class Steps(TrainSteps):
-        def sum_over_replicas(self, tensors):
-            return [
-                gen_xla_ops.xla_all_reduce(
-                    input=tensor, group_assignment=group, reduce_op="Add", mode="CrossReplica"
-                )
-                for tensor in tensors
-            ]
-
-    keras.config.set_dtype_policy(precision)
-    model = keras_vit.create_model(name, num_classes=1000, dropout_rate=0.1)
-    optimizer = build_optimizer(
-        {"total_steps": 1000, "warmup_steps": 10, "weight_decay": 0.1, "clip_norm": 1.0}
+    axes = parse_mesh(mesh)
+    compiler = functools.partial(run_compiler, python, precision=PRECISION)
+    ours = functools.partial(
+        compiler,
+        "keras_vit",
+        mesh=[axes["data"], axes["fsdp"]],
+        accumulation_steps=accumulation_steps,
+        remat=remat,
+        dropout_rate=0.0 if against != "none" else 0.1,
     )
-    optimizer.build(model.trainable_variables)
-    steps = Steps(
-        tf.distribute.get_strategy(),
-        model,
-        optimizer,
-        build_loss("softmax"),
-        batch_size=batch_size * replicas,
-    )
-    images = tf.zeros((batch_size, *model.input_shape[1:]))
-    labels = tf.zeros((batch_size, 1000))
-    update = tf.function(steps.update, jit_compile=True)
-    compiler_ir = update.experimental_get_compiler_ir(images, labels, tf.zeros([2]))
-    pathlib.Path(file).write_bytes(compiler_ir(stage="stablehlo_serialized"))
+    programs = {"keras_vit": ours}
+    if against != "none":
+        programs[against] = functools.partial(compiler, against)
+    if largest_batch:
+        programs["keras_vit, remat"] = functools.partial(ours, remat=True)
+        columns = ["program", "images per chip", "TFLOP per image", "arguments", "temporaries"]
+    elif against != "none":
+        columns = ["images per chip", "program", "TFLOP", "counted", "HBM", "temporaries"]
+        columns += ["arithmetic", "traffic"]
+    else:
+        if engine == "tensorflow":
+            programs = {"keras_vit": functools.partial(_compile_tensorflow, python)}
+        columns = ["mesh", "images per chip", "compiled in", "TFLOP", "counted", "arguments"]
+        columns += ["temporaries", "collectives"]
 
+    def row(topology, name, compile_for):
+        if largest_batch:
+            return [name, *_largest(compile_for, batch_size, largest_batch)]
+        found = compile_for(images=batch_size)
+        if against != "none":
+            return [batch_size, name, *_roofline(topology, found)]
+        images = f"{accumulation_steps} × {batch_size // accumulation_steps}"
+        images = str(batch_size) if accumulation_steps == 1 else images
+        sizes = {axis: size for axis, size in axes.items() if size != 1} or {"data": 1}
+        shown = ",".join(f"{axis}={size}" for axis, size in sizes.items())
+        return [shown, f"{images}{', remat' if remat else ''}", *_program(found)]
 
-def run_compiler(python: str, program: str, *arguments: object) -> dict[str, Any]:
-    """Returns what a program of the harness, which calls the TPU compiler, prints.
-
-    `rematerialized` is how often the partitioner logged an involuntary rematerialization.
-
-    Args:
-        python: interpreter that has jax and libtpu.
-        program: name in `benchmarks/harness`.
-        *arguments: of the program.
-
-    Raises:
-        RuntimeError: if the compiler does not start.
-    """
-    root = str(HARNESS.parents[1])
-    result = subprocess.run(
-        [python, HARNESS / program, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        # Without these libtpu asks a metadata server, for minutes, what host this is.
-        env=os.environ
-        | {
-            "KERAS_BACKEND": "jax",
-            "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]),
-            "JAX_PLATFORMS": "cpu",
-            "TF_CPP_MIN_LOG_LEVEL": "1",
-            # No TPU is shared: several may compile at once.
-            "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-            "TPU_SKIP_MDS_QUERY": "1",
-            "TPU_ACCELERATOR_TYPE": "v5litepod-4",
-            "TPU_WORKER_HOSTNAMES": "localhost",
-            "TPU_WORKER_ID": "0",
-        },
-    )
-    lines = result.stdout.strip().splitlines()
-    if result.returncode or not lines:
-        last = (result.stderr.strip().splitlines() or ["no output"])[-1]
-        raise RuntimeError(
-            f"The TPU compiler did not start with {python}: {last}. "
-            "Install it with: pip install jax==0.10.2 libtpu==0.0.52"
-        )
-    return json.loads(lines[-1]) | {"rematerialized": rematerialized(result.stderr)}
+    rows = []
+    cells = list(itertools.product(model, topology, programs))
+    for name, slice_, program in track(cells, " for ".join):
+        compile_for = functools.partial(programs[program], model=name, topology=slice_)
+        rows.append([name, slice_, *row(slice_, program, compile_for)])
+        print(*rows[-1], sep=", ", file=sys.stderr)
+    print(Table(["model", "topology", *columns], rows).markdown())
 
 
 def parse_mesh(text: str) -> dict[str, int]:
@@ -148,144 +133,78 @@ def parse_mesh(text: str) -> dict[str, int]:
     }
 
 
-def main(argv: Sequence[str]) -> int:
-    """Prints FLOPs, memory and collectives of the step of every model on every topology."""
-    parser = options.parser("tpu_compile", __doc__, batch_size=128)
-    parser.add_argument("--engine", choices=("tensorflow", "jax"), default="tensorflow")
-    parser.add_argument("--model", nargs="+", default=["ViT-Ti/16"])
-    parser.add_argument("--topology", nargs="+", default=["v5e:2x2"], help="such as v4:2x2x1")
-    parser.add_argument(
-        "--mesh", type=parse_mesh, default=parse_mesh(""), help="of jax: data=NUMBER,fsdp=NUMBER"
+def run_compiler(python: str, program: str, **task: Any) -> dict[str, Any]:
+    """Returns what `benchmarks.harness.library_compilers` prints.
+
+    `rematerialized` is how often the partitioner logged an involuntary rematerialization.
+
+    Args:
+        python: interpreter that has jax and libtpu.
+        program: name of one of its programs.
+        **task: arguments of the program.
+
+    Raises:
+        TrainingError: if the compiler does not start.
+    """
+    result = subprocess.run(
+        [python, "-m", "benchmarks.harness.library_compilers", program, json.dumps(task)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | _ENVIRONMENT,
     )
-    parser.add_argument("--remat", action="store_true", help="of jax: recompute activations")
-    parser.add_argument(
-        "--accumulation_steps", type=int, default=1, help="of jax: micro-batches per step"
-    )
-    parser.add_argument("--against", choices=["vit_jax"], help="the original's step beside ours")
-    parser.add_argument(
-        "--largest_batch",
-        type=int,
-        nargs="?",
-        const=8,
-        metavar="STEP",
-        help="look for the most images that fit a chip, in steps of so many",
-    )
-    parser.add_argument("--precision", default="mixed_bfloat16")
-    parser.add_argument("--python", default=sys.executable, help="interpreter with jax and libtpu")
-    chosen = parser.parse_args(argv)
-
-    pairs = list(itertools.product(chosen.model, chosen.topology))
-    table = _largest if chosen.largest_batch else _comparison if chosen.against else _slices
-    try:
-        print(table(track(pairs, " for ".join), chosen).markdown())
-    except (RuntimeError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    lines = result.stdout.strip().splitlines()
+    if result.returncode or not lines:
+        last = (result.stderr.strip().splitlines() or ["no output"])[-1]
+        raise TrainingError(
+            f"The TPU compiler did not start with {python}: {last}. "
+            "Install it with: pip install jax==0.10.2 libtpu==0.0.52"
+        )
+    return json.loads(lines[-1]) | {"rematerialized": rematerialized(result.stderr)}
 
 
-def _slices(pairs, chosen):
-    """Returns the table of what a step is on every topology."""
-    rows = []
-    for model, topology in pairs:
-        rows.append([model, topology, *_asked(chosen), *_cells(_compile(model, topology, chosen))])
-        print(*rows[-1], sep=", ", file=sys.stderr)
-    columns = ["model", "topology", "mesh", "images per chip", "compiled in", "TFLOP", "counted"]
-    return Table([*columns, "arguments", "temporaries", "collectives"], rows)
+def _compile_tensorflow(python, model, topology, images):
+    """Returns what the compiler finds of a replica's training step, lowered by TensorFlow."""
+    tf = import_tensorflow()
+    import keras
+    from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
+    import keras_vit
+    from keras_vit.training.engine.tensorflow import TensorFlowStep
+    from keras_vit.training.recipes.losses import build_loss
+    from keras_vit.training.recipes.optimizers import build_optimizer
 
-def _comparison(pairs, chosen):
-    """Returns the table of our step and the original's."""
-    rows = []
-    for model, topology in pairs:
-        for name, found in [
-            ("keras_vit", _ours(model, topology, chosen, chosen.batch_size, chosen.remat)),
-            (chosen.against, _original(model, topology, chosen, chosen.batch_size)),
-        ]:
-            rows.append([model, topology, chosen.batch_size, name, *_roofline(topology, found)])
-            print(*rows[-1], sep=", ", file=sys.stderr)
-    columns = ["model", "topology", "images per chip", "program", "TFLOP", "counted", "HBM"]
-    return Table([*columns, "temporaries", "arithmetic", "traffic"], rows)
+    replicas = math.prod(map(int, topology.partition(":")[2].split("x")))
+    group = tf.constant([list(range(replicas))], tf.int32)
 
+    class Steps(TensorFlowStep):
+        def sum_over_replicas(self, arrays):
+            return [
+                gen_xla_ops.xla_all_reduce(
+                    input=array, group_assignment=group, reduce_op="Add", mode="CrossReplica"
+                )
+                for array in arrays
+            ]
 
-def _largest(pairs, chosen):
-    """Returns the table of the largest batches that fit."""
-    programs = {
-        "keras_vit": functools.partial(_ours, remat=False),
-        **({chosen.against: _original} if chosen.against else {}),
-        "keras_vit, remat": functools.partial(_ours, remat=True),
-    }
-    rows = []
-    for (model, topology), (name, compiled) in itertools.product(pairs, programs.items()):
-
-        def compile_for(images, arguments=(model, topology, chosen), name=name, compiled=compiled):
-            found = compiled(*arguments, images)
-            print(name, images, found, sep=", ", file=sys.stderr)
-            return found
-
-        memory = roofline.chip_of(topology).memory
-        images, found = largest_batch(compile_for, chosen.batch_size, chosen.largest_batch, memory)
-        rows.append([model, topology, name, images, *_fit(images, found)])
-    columns = ["model", "topology", "program", "images per chip", "TFLOP per image"]
-    return Table([*columns, "arguments", "temporaries"], rows)
-
-
-def _fit(images, found):
-    if not images:
-        return [""] * 3
-    return [
-        f"{found['flops'] / images / 1e12:.4f}",
-        f"{found['arguments'] / 1e9:.2f} GB",
-        f"{found['temporaries'] / 1e9:.2f} GB",
-    ]
-
-
-def _roofline(topology, found):
-    if "error" in found:
-        return [found["error"], *[""] * 5]
-    arithmetic, traffic = roofline.least_seconds(topology, found["flops"], found["hbm_bytes"])
-    return [
-        f"{found['flops'] / 1e12:.2f}",
-        f"{found['bytes'] / 1e9:.1f} GB",
-        f"{found['hbm_bytes'] / 1e9:.1f} GB",
-        f"{found['temporaries'] / 1e9:.2f} GB",
-        f"{arithmetic * 1e3:.1f} ms",
-        f"{traffic * 1e3:.1f} ms",
-    ]
-
-
-def _ours(model, topology, chosen, images, remat):
-    mesh = chosen.mesh["data"], chosen.mesh["fsdp"]
-    dropout_rate = 0.0 if chosen.against else 0.1
-    step = (images, chosen.accumulation_steps, chosen.precision, remat, dropout_rate)
-    return run_compiler(chosen.python, "jax_compiler.py", model, topology, *mesh, *step)
-
-
-def _original(model, topology, chosen, images):
-    step = (images, chosen.precision)
-    return run_compiler(chosen.python, "flax_compiler.py", model, topology, *step)
-
-
-def _compile(model, topology, chosen):
-    if chosen.engine == "jax":
-        return _ours(model, topology, chosen, chosen.batch_size, chosen.remat)
-    dimensions = topology.partition(":")[2].split("x")
-    replicas = math.prod(int(size) for size in dimensions)
+    keras.config.set_dtype_policy(PRECISION)
+    built = keras_vit.create_model(model, num_classes=1000, dropout_rate=0.1)
+    optimizer = build_optimizer(OPTIMIZER)
+    optimizer.build(built.trainable_variables)
+    loss, strategy = build_loss("softmax"), tf.distribute.get_strategy()
+    steps = Steps(strategy, built, optimizer, loss, batch_size=images * replicas)
+    batch = tf.zeros((images, *built.input_shape[1:])), tf.zeros((images, 1000))
+    update = tf.function(steps.replica_update, jit_compile=True)
+    compiler_ir = update.experimental_get_compiler_ir(*batch, tf.zeros([2]))
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "step.stablehlo"
-        lower(model, chosen.batch_size, replicas, chosen.precision, file)
-        return run_compiler(chosen.python, "stablehlo_compiler.py", file, topology, replicas)
+        file.write_bytes(compiler_ir(stage="stablehlo_serialized"))
+        task = {"file": str(file), "topology": topology, "replicas": replicas}
+        return run_compiler(python, "stablehlo", **task)
 
 
-def _asked(chosen):
-    mesh = {name: size for name, size in chosen.mesh.items() if size != 1} or {"data": 1}
-    mesh = ",".join(f"{name}={size}" for name, size in mesh.items())
-    parts, remat = chosen.accumulation_steps, ", remat" if chosen.remat else ""
-    images = chosen.batch_size if parts == 1 else f"{parts} × {chosen.batch_size // parts}"
-    return [mesh, f"{images}{remat}"]
-
-
-def _cells(found):
+def _program(found):
+    """Returns the cells of a program by itself."""
     seconds = f"{found['seconds']:.0f} s"
     if "error" in found:
         return [seconds, found["error"], *[""] * 4]
@@ -298,3 +217,69 @@ def _cells(found):
         f"{found['temporaries'] / 1e9:.2f} GB",
         ", ".join(f"{count} {name}" for name, count in exchanged.items() if count),
     ]
+
+
+def _roofline(topology, found):
+    """Returns the cells of a program beside another, with the least times of the chip."""
+    if "error" in found:
+        return [found["error"], *[""] * 5]
+    chip = chip_of(topology)
+    return [
+        f"{found['flops'] / 1e12:.2f}",
+        f"{found['bytes'] / 1e9:.1f} GB",
+        f"{found['hbm_bytes'] / 1e9:.1f} GB",
+        f"{found['temporaries'] / 1e9:.2f} GB",
+        f"{found['flops'] / chip.flops * 1e3:.1f} ms",
+        f"{found['hbm_bytes'] / chip.bandwidth * 1e3:.1f} ms",
+    ]
+
+
+def _largest(compile_for, start, step):
+    """Returns the cells of the largest batch that fits."""
+    images, found = search(compile_for, start, step)
+    if not images:
+        return [0, *[""] * 3]
+    return [
+        images,
+        f"{found['flops'] / images / 1e12:.4f}",
+        f"{found['arguments'] / 1e9:.2f} GB",
+        f"{found['temporaries'] / 1e9:.2f} GB",
+    ]
+
+
+def search(
+    compile_for: Callable[..., Mapping[str, Any]], start: int, step: int
+) -> tuple[int, Mapping[str, Any]]:
+    """Returns the largest multiple of `step` that fits, 0 if none does, and what was found of it.
+
+    It was compiled, and the compiler refused `step` images more. From `start` on each stride is
+    twice the one before, until the answer lies between two sizes; then the gap is halved.
+
+    Args:
+        compile_for: from a number of `images` to what the compiler finds, or its `error`.
+        start: about how many images are compiled first.
+        step: images between two sizes.
+
+    Raises:
+        TrainingError: if the compiler fails for another reason than memory.
+    """
+    largest, refused, stride = 0, math.inf, step
+    of_largest: Mapping[str, Any] = {}
+    images = max(start // step, 1) * step
+    while refused - largest > step:
+        found = compile_for(images=images)
+        print(images, found, sep=", ", file=sys.stderr)
+        if "error" not in found:
+            largest, of_largest = images, found
+        elif found["error"].startswith("out of memory"):
+            refused = images
+        else:
+            raise TrainingError(
+                f"Expected a program or a lack of memory. Received: {found['error']}"
+            )
+        if 0 < largest < refused < math.inf:
+            images = int(largest + refused) // 2 // step * step
+        else:
+            images = max(images + (stride if largest else -stride), step)
+            stride *= 2
+    return largest, of_largest

@@ -26,17 +26,17 @@ def main():
 def quickstart(workdir, overrides):
     # The operations of so small a model are not worth dividing: two at a time train it faster.
     os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
-    from training.__main__ import main as train
+    from keras_vit.training.__main__ import main as train
 
     announce("Training a small Vision Transformer on 1,438 handwritten digits")
     status = train([f"--config={CONFIG}", f"--workdir={workdir}", *overrides])
     if status:
         return status
 
-    import export
-    from training.evaluators.model_source import load_model
-    from training.io.quiet_start import quiet_start
-    from training.reporting.run_report import report_run
+    from keras_vit import export
+    from keras_vit.training.evaluators.model_from_source import load_model
+    from keras_vit.training.io.quiet_start import quiet_start
+    from keras_vit.training.reporting.run_report import report_run
 
     source = load_model(workdir)
     model, names = source.model, source.class_names
@@ -67,7 +67,7 @@ def digits(split):
     """Returns the images of a split, (n, height, width, 3) in [0, 1], and their labels."""
     import numpy as np
 
-    import training
+    from keras_vit import training
 
     dataset = training.load_dataset(
         "digits", split, preprocess="decode|resize(32)|value_range(0,1)"
@@ -78,7 +78,7 @@ def digits(split):
 
 
 def verified(model, artifact, images, labels):
-    import export
+    from keras_vit import export
 
     report = export.verify(model, artifact, images, labels)
     print(f"  {artifact}: {'good' if report.ok else 'NOT GOOD'}", flush=True)
@@ -87,7 +87,7 @@ def verified(model, artifact, images, labels):
 
 def written_page(model, file, names, examples):
     """Writes a page that runs the model in a browser, and returns its path or why there is none."""
-    import export
+    from keras_vit import export
 
     try:
         return export.to_web(
@@ -116,7 +116,7 @@ def announce(text):
 def show(workdir, reports, keras_layer_error, page):
     from rich.console import Console
 
-    from training.reporting.table import Table
+    from keras_vit.training.io.printed_table import Table
 
     accuracy = next(iter(reports.values())).model_accuracy
     size = (workdir / "model.keras").stat().st_size / 1024

@@ -12,24 +12,40 @@ Images are RGB in [0, 1] in everything exported; the rescaling to the models' [-
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-_HOMES = {
-    "HubLayer": "export.hub.hub_layer",
-    "to_hub": "export.hub.to_hub",
-    "to_onnx": "export.onnx.to_onnx",
-    "to_tflite": "export.tflite.to_tflite",
-    "to_web": "export.web.to_web",
-    "verify": "export.verification.verify",
+if TYPE_CHECKING:
+    from keras_vit.export.hub.hub_layer import HubLayer
+    from keras_vit.export.hub.to_hub import to_hub
+    from keras_vit.export.onnx.to_onnx import to_onnx
+    from keras_vit.export.tflite.to_tflite import to_tflite
+    from keras_vit.export.verification.verify import verify
+    from keras_vit.export.web.to_web import to_web
+
+# Imported on first use, so that a command answers --help without TensorFlow.
+_ROOMS = {
+    "HubLayer": "hub.hub_layer",
+    "to_hub": "hub.to_hub",
+    "to_onnx": "onnx.to_onnx",
+    "to_tflite": "tflite.to_tflite",
+    "to_web": "web.to_web",
+    "verify": "verification.verify",
 }
 
-__all__ = list(_HOMES)
+__all__ = [
+    "HubLayer",
+    "to_hub",
+    "to_onnx",
+    "to_tflite",
+    "to_web",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'export' has no attribute {name!r}")
+    if name in _ROOMS:
+        return getattr(importlib.import_module(f"keras_vit.export.{_ROOMS[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

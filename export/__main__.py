@@ -1,13 +1,15 @@
-"""`python -m export COMMAND`: hands models over, and verifies what was handed over."""
+"""`keras-vit export COMMAND`: hands models over, and verifies what was handed over.
 
-import importlib
+And `keras-vit COMMAND`, as pip installs it, which is this or a command of training.
+"""
+
 import signal
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
-from training.command_options import as_called
-from training.errors import did_you_mean
-from training.exit_status import exit_process
+from keras_vit.training import __main__ as training_command
+from keras_vit.training.exit_status import command_line, exit_process, run_command
 
 COMMANDS = {
     "hub": "a TF2 SavedModel for TF-Hub",
@@ -20,22 +22,22 @@ COMMANDS = {
     "card": "texts that publish a module",
 }
 USAGE = """\
-usage: python -m export COMMAND SOURCE [options]
+usage: keras-vit export COMMAND SOURCE [options]
 
 {commands}
 
-SOURCE is a run directory of `python -m training`, a .keras file, or, with --model=ViT-B/16, the
+SOURCE is a run directory of `keras-vit`, a .keras file, or, with --model=ViT-B/16, the
 path or published name of a checkpoint. Images in everything exported are RGB in [0, 1].
 
-  python -m export hub    runs/quickstart --output=modules/digits
-  python -m export tflite runs/quickstart --output=digits.tflite --quantization=dynamic
-  python -m export tflite runs/quickstart --output=tflite/ --all
-  python -m export onnx   runs/quickstart --output=digits.onnx
-  python -m export web    runs/quickstart --output=site/
-  python -m export npz    runs/quickstart --output=digits.npz
-  python -m export verify digits.tflite --against=runs/quickstart
-  python -m export inspect digits.tflite --against=runs/quickstart --output=layers.png
-  python -m export card   modules/digits --against=runs/quickstart --handle=me/digits/1 --output=out
+  keras-vit export hub    runs/quickstart --output=modules/digits
+  keras-vit export tflite runs/quickstart --output=digits.tflite --quantization=dynamic
+  keras-vit export tflite runs/quickstart --output=tflite/ --all
+  keras-vit export onnx   runs/quickstart --output=digits.onnx
+  keras-vit export web    runs/quickstart --output=site/
+  keras-vit export npz    runs/quickstart --output=digits.npz
+  keras-vit export verify digits.tflite --against=runs/quickstart
+  keras-vit export inspect digits.tflite --against=runs/quickstart --output=layers.png
+  keras-vit export card   modules/digits --against=runs/quickstart --handle=me/digits/1 --output=out
 
 Each command answers --help.
 """
@@ -43,23 +45,18 @@ Each command answers --help.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns the exit status: 1 if an artifact misses a threshold."""
-    name, *options = (sys.argv[1:] if arguments is None else arguments) or [""]
-    if name in ("--help", "-h", "help"):
-        lines = (f"  {name:<8}{meaning}" for name, meaning in COMMANDS.items())
-        print(as_called(USAGE.format(commands="\n".join(lines))), end="")
-        return 0
-    if name not in COMMANDS:
-        print(
-            as_called(
-                f"error: Expected a command, one of {', '.join(COMMANDS)}. Received: "
-                f"{name or 'none'}.{did_you_mean(name, COMMANDS)} See python -m export --help"
-            ),
-            file=sys.stderr,
-        )
-        return 2
     # So that a killed export removes its temporary files as an interrupted one does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    return importlib.import_module(f"export.commands.{name}").main(options)
+    lines = (f"  {name:<8}{meaning}" for name, meaning in COMMANDS.items())
+    return run_command("export", COMMANDS, USAGE.format(commands="\n".join(lines)), arguments)
+
+
+def script() -> NoReturn:
+    """Runs `keras-vit COMMAND`, and ends the process."""
+    name, *options = command_line(None)
+    if name == "export":
+        exit_process(lambda: main(options))
+    exit_process(training_command.main)
 
 
 if __name__ == "__main__":

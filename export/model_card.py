@@ -11,11 +11,11 @@ from typing import Any
 import keras
 
 import keras_vit
-from export.errors import ExportError
-from export.interface import exported_operations
-from export.portable_model import image_size, num_classes
-from export.verification.report import Report
-from training.io.atomic import write_text
+from keras_vit.export.errors import ExportError
+from keras_vit.export.labels_and_interface_json import exported_operations
+from keras_vit.export.supported_models import image_size, num_classes
+from keras_vit.export.verification.report import Report
+from keras_vit.training.io.atomic import write_text
 
 LICENSES = {"apache-2.0": "Apache 2.0", "mit": "MIT", "cc-by-4.0": "Attribution 4.0 International"}
 CLASSES_SHOWN = 20
@@ -85,55 +85,146 @@ def write_card(
         )
     if license not in LICENSES:
         raise ExportError(f"Expected a license of {', '.join(LICENSES)}. Received: {license!r}")
-    directory = pathlib.Path(directory)
-    page = module_page(model, report, handle, license, config or {})
+    card = _Card(model, report, handle, license, config or {})
+    page = card.page()
     texts = {
         f"{handle.slug}.md": page,
-        "model-metadata.json": _json(_kaggle_model(model, report, handle, page)),
-        "model-instance-metadata.json": _json(
-            _kaggle_variation(model, report, handle, license, config or {})
-        ),
+        "model-metadata.json": _json(card.kaggle_model(page)),
+        "model-instance-metadata.json": _json(card.kaggle_variation()),
     }
-    for name, text in texts.items():
-        write_text(directory / name, text)
-    return [directory / name for name in texts]
+    files = [pathlib.Path(directory) / name for name in texts]
+    for file, text in zip(files, texts.values(), strict=True):
+        write_text(file, text)
+    return files
 
 
-def module_page(
-    model: keras.Model, report: Report, handle: Handle, license: str, config: Mapping[str, Any]
-) -> str:
-    """Returns TF-Hub's documentation page in markdown."""
-    lite = report.kind not in ("hub", "npz")
-    keys = {"asset-path": f"{handle.slug}.{'tflite' if lite else 'tar.gz'}"}
-    if lite:
-        keys["parent-model"] = f"{handle.publisher}/{handle.model}/{handle.version}"
-    else:
-        keys["task"] = "image-classification" if _classifies(report) else "image-feature-vector"
-        keys["fine-tunable"] = "true"
-        keys["format"] = "saved_model_2"
-    if config.get("dataset"):
-        keys["dataset"] = config["dataset"]
-    keys["network-architecture"] = _architecture(model)
-    keys["license"] = license
-    sections = [
-        f"# {'Lite' if lite else 'Module'} {handle}",
-        _overview(model, report),
-        "\n".join(f"<!-- {key}: {value} -->" for key, value in keys.items()),
-        "## Model",
-        _model_table(model),
-        "## Inputs and outputs",
-        _interface(model, report, config),
-        "## Use",
-        _lite_usage(handle) if lite else _hub_usage(handle, report),
-    ]
-    if not lite:
-        sections += ["## Fine-tuning", _fine_tuning()]
-    sections += ["## Verification", _verification(report)]
-    return "\n\n".join(sections) + "\n"
+class _Card:
+    """The texts about one artifact; the arguments are those of `write_card`."""
 
+    def __init__(self, model, report, handle, license, config):
+        self.model, self.report, self.handle = model, report, handle
+        self.license, self.dataset = license, config.get("dataset")
+        self.activation = config.get("loss", "softmax")
+        self.is_lite = report.kind not in ("hub", "npz")
+        self.classifies = report.output == "logits"
+        self.classes = num_classes(model)
+        self.width = model.endpoints["representation"].shape[-1]
+        self.overview = OVERVIEW[report.output].format(classes=self.classes, width=self.width)
 
-def _classifies(report):
-    return report.output == "logits"
+    def page(self):
+        """Returns TF-Hub's documentation page in markdown."""
+        sections = [
+            f"# {'Lite' if self.is_lite else 'Module'} {self.handle}",
+            self.overview,
+            "\n".join(f"<!-- {key}: {value} -->" for key, value in self._keys()),
+            "## Model",
+            self._model(),
+            "## Inputs and outputs",
+            *self._interface(),
+            "## Use",
+            self._lite_usage(f"{self.handle.slug}.tflite") if self.is_lite else self._hub_usage(),
+        ]
+        if not self.is_lite:
+            sections += ["## Fine-tuning", _fine_tuning()]
+        sections += ["## Verification", self._verification()]
+        return "\n\n".join(sections) + "\n"
+
+    def _keys(self):
+        """Yields (key, value) of the comments that TF-Hub reads."""
+        yield "asset-path", f"{self.handle.slug}.{'tflite' if self.is_lite else 'tar.gz'}"
+        if self.is_lite:
+            yield "parent-model", self.handle
+        else:
+            yield "task", "image-classification" if self.classifies else "image-feature-vector"
+            yield "fine-tunable", "true"
+            yield "format", "saved_model_2"
+        if self.dataset:
+            yield "dataset", self.dataset
+        yield "network-architecture", _architecture(self.model)
+        yield "license", self.license
+
+    def _model(self):
+        rows = [("parameters", f"{self.model.count_params():,}")]
+        rows += [(name, value) for name, value in self.model.arguments.items() if value is not None]
+        return _table(rows)
+
+    def _interface(self):
+        """Yields paragraphs about the inputs and outputs."""
+        height, width = image_size(self.model)
+        yield (
+            f"Input: RGB images, float32 with values in [0, 1], of {height} x {width} pixels "
+            f"(height x width), shape (batch, {height}, {width}, 3). Other values are wrong: "
+            "divide 8-bit pixels by 255."
+        )
+        yield (
+            "A photo is turned upright as its EXIF orientation says, and becomes such an image by "
+            f"`{exported_operations(self.model)}`."
+        )
+        if not self.classifies:
+            yield (
+                f"Output: feature vectors, float32, shape (batch, {self.width}), without dropout."
+            )
+            return
+        if names := self.model.class_names:
+            left = len(names) - CLASSES_SHOWN
+            more = f" and {left:,} more" if left > 0 else ""
+            yield f"Classes: {', '.join(names[:CLASSES_SHOWN])}{more}."
+        yield (
+            f"Output: logits, float32, shape (batch, {self.classes}); `tf.nn.{self.activation}` "
+            "gives probabilities. Class indices are the lines of labels.txt inside the artifact, "
+            "where there is one."
+        )
+
+    def _hub_usage(self):
+        result = "logits" if self.classifies else "features"
+        return f"""```python
+module = hub.load("https://tfhub.dev/{self.handle}")      # or the unpacked directory
+{result} = module(images)                               # images in [0, 1]
+```
+
+In Keras 2, `hub.KerasLayer(handle, trainable=True)` trains it; in Keras 3, `export.HubLayer`."""
+
+    def _lite_usage(self, file):
+        return f"""```python
+runner = Interpreter("{file}").get_signature_runner("serving_default")
+result = runner(image=image[None])                    # one image in [0, 1]
+```"""
+
+    def _verification(self):
+        rows = [row for row in self.report.rows() if row[0] not in ("artifact", "result")]
+        return f"Measured against the Keras model, on real images:\n\n{_table(rows)}"
+
+    def kaggle_model(self, page):
+        """Returns the content of Kaggle's model-metadata.json."""
+        return {
+            "ownerSlug": self.handle.publisher,
+            "title": self.handle.slug,
+            "slug": self.handle.slug,
+            "subtitle": self.overview[:255],
+            "isPrivate": True,
+            "description": page,
+            "publishTime": "",
+            "provenanceSources": "",
+        }
+
+    def kaggle_variation(self):
+        """Returns the content of Kaggle's model-instance-metadata.json."""
+        height, width = image_size(self.model)
+        kind = "classification" if self.classifies else "features"
+        usage = "```python\nmodule = hub.load('${PATH}')   # version ${VERSION_NUMBER}\n```"
+        return {
+            "ownerSlug": self.handle.publisher,
+            "modelSlug": self.handle.slug,
+            "instanceSlug": f"{height}x{width}-{self.report.kind if self.is_lite else kind}",
+            "framework": "tfLite" if self.is_lite else "tensorFlow2",
+            "overview": self.overview,
+            "usage": self._lite_usage("${PATH}") if self.is_lite else usage,
+            "licenseName": LICENSES[self.license],
+            "fineTunable": not self.is_lite,
+            "trainingData": [self.dataset] if self.dataset else [],
+            "modelInstanceType": "Unspecified",
+            "baseModelInstance": "",
+        }
 
 
 def _architecture(model):
@@ -142,67 +233,8 @@ def _architecture(model):
     return "vision-transformer" if "patch_size" in model.arguments else "resnet-v2"
 
 
-def _overview(model, report):
-    return OVERVIEW[report.output].format(classes=num_classes(model), width=_width(model))
-
-
-def _width(model):
-    return model.endpoints["representation"].shape[-1]
-
-
-def _model_table(model):
-    rows = [("parameters", f"{model.count_params():,}")]
-    rows += [(name, value) for name, value in model.arguments.items() if value is not None]
-    lines = [f"| {name} | {value} |" for name, value in rows]
-    return "\n".join(["| | |", "| --- | --- |", *lines])
-
-
-def _interface(model, report, config):
-    height, width = image_size(model)
-    lines = [
-        f"Input: RGB images, float32 with values in [0, 1], of {height} x {width} pixels "
-        f"(height x width), shape (batch, {height}, {width}, 3). Other values are wrong: divide "
-        "8-bit pixels by 255.",
-        "A photo is turned upright as its EXIF orientation says, and becomes such an image by "
-        f"`{exported_operations(model)}`.",
-    ]
-    if _classifies(report) and model.class_names:
-        first = ", ".join(model.class_names[:CLASSES_SHOWN])
-        left = len(model.class_names) - CLASSES_SHOWN
-        lines.append(f"Classes: {first}{f' and {left:,} more' if left > 0 else ''}.")
-    if _classifies(report):
-        activation = config.get("loss", "softmax")
-        lines.append(
-            f"Output: logits, float32, shape (batch, {num_classes(model)}); `tf.nn.{activation}` "
-            "gives probabilities. Class indices are the lines of labels.txt inside the artifact, "
-            "where there is one."
-        )
-    else:
-        lines.append(
-            f"Output: feature vectors, float32, shape (batch, {_width(model)}), without dropout."
-        )
-    return "\n\n".join(lines)
-
-
-def _hub_usage(handle, report):
-    what = "logits" if _classifies(report) else "features"
-    return f"""```python
-module = hub.load("https://tfhub.dev/{handle}")      # or the unpacked directory
-{what} = module(images)                               # images in [0, 1]
-```
-
-In Keras 2, `hub.KerasLayer(handle, trainable=True)` trains it; in Keras 3, `export.HubLayer`."""
-
-
-def _lite_usage(handle):
-    return f"""```python
-runner = Interpreter("{handle.slug}.tflite").get_signature_runner("serving_default")
-result = runner(image=image[None])                    # one image in [0, 1]
-```"""
-
-
 def _fine_tuning():
-    from training import paper_tables
+    from keras_vit.training import paper_tables
 
     return (
         "All variables are trainable, and dropout, where the model has it, is applied with "
@@ -213,49 +245,8 @@ def _fine_tuning():
     )
 
 
-def _verification(report):
-    known = [(name, text) for name, text in report.rows() if name not in ("artifact", "result")]
-    lines = [f"| {name} | {text} |" for name, text in known]
-    return "\n".join(
-        ["Measured against the Keras model, on real images:", "", "| | |", "| --- | --- |", *lines]
-    )
-
-
-def _kaggle_model(model, report, handle, page):
-    return {
-        "ownerSlug": handle.publisher,
-        "title": handle.slug,
-        "slug": handle.slug,
-        "subtitle": _overview(model, report)[:255],
-        "isPrivate": True,
-        "description": page,
-        "publishTime": "",
-        "provenanceSources": "",
-    }
-
-
-def _kaggle_variation(model, report, handle, license, config):
-    lite = report.kind not in ("hub", "npz")
-    variation = report.kind if lite else "classification" if _classifies(report) else "features"
-    height, width = image_size(model)
-    usage = (
-        _lite_usage(handle).replace(f"{handle.slug}.tflite", "${PATH}")
-        if lite
-        else "```python\nmodule = hub.load('${PATH}')   # version ${VERSION_NUMBER}\n```"
-    )
-    return {
-        "ownerSlug": handle.publisher,
-        "modelSlug": handle.slug,
-        "instanceSlug": f"{height}x{width}-{variation}",
-        "framework": "tfLite" if lite else "tensorFlow2",
-        "overview": _overview(model, report),
-        "usage": usage,
-        "licenseName": LICENSES[license],
-        "fineTunable": not lite,
-        "trainingData": [config["dataset"]] if config.get("dataset") else [],
-        "modelInstanceType": "Unspecified",
-        "baseModelInstance": "",
-    }
+def _table(rows):
+    return "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {text} |" for name, text in rows)])
 
 
 def _json(content):

@@ -1,39 +1,21 @@
 """The Vision Transformer for Keras 3."""
 
-from keras_vit import analysis, layers, variants
-from keras_vit.analysis import costs
-from keras_vit.analysis.attention_maps import attention_maps
-from keras_vit.checkpoints import list_weights, load_checkpoint, save_checkpoint
-from keras_vit.create_model import create_model, list_models
-from keras_vit.feature_maps import feature_maps
-from keras_vit.inference import InferenceFunction, inference_function, load_inference_function
-from keras_vit.installation import warn_of_namesake
-from keras_vit.models import AxialResNet, ResNetV2, VisionTransformer
-from keras_vit.models.masked_patch_prediction import MaskedPatchPrediction
-from keras_vit.predict import predict
-from keras_vit.version import __version__
+import importlib.util
+from typing import TYPE_CHECKING
+
+from keras_vit.installation import runs_command, warn_of_namesake
 
 warn_of_namesake()
 
-__all__ = [
-    "AxialResNet",
-    "InferenceFunction",
-    "MaskedPatchPrediction",
-    "ResNetV2",
-    "VisionTransformer",
-    "__version__",
-    "analysis",
-    "attention_maps",
-    "costs",
-    "create_model",
-    "feature_maps",
-    "inference_function",
-    "layers",
-    "list_models",
-    "list_weights",
-    "load_checkpoint",
-    "load_inference_function",
-    "predict",
-    "save_checkpoint",
-    "variants",
-]
+if TYPE_CHECKING or not runs_command():
+    from keras_vit.public_names import *  # noqa: F403
+    from keras_vit.public_names import __all__ as __all__
+    from keras_vit.public_names import __version__ as __version__
+else:
+
+    def __getattr__(name):
+        if name.startswith("__"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if importlib.util.find_spec(f"keras_vit.{name}"):
+            return importlib.import_module(f"keras_vit.{name}")
+        return getattr(importlib.import_module("keras_vit.public_names"), name)

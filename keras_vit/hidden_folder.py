@@ -1,4 +1,4 @@
-"""Hidden folders, each locked by its owner, in which files are written before they get a name."""
+"""Hidden folders for files that are being written, each locked by its owner."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ _HIDDEN = re.compile(r"\.(.+)\.[a-z0-9_]{8}\.unfinished", re.DOTALL)
 def hidden_folder(path: str | os.PathLike) -> Iterator[Path]:
     """Yields a new folder beside `path`, which is removed at the end.
 
-    Removes first what killed processes left of the same `path`.
+    Removes first the folders that killed processes left for the same `path`.
 
     Args:
         path: of the file or folder that will be renamed from there.
@@ -60,8 +60,8 @@ def scratch_folder() -> contextlib.AbstractContextManager[Path]:
 def remove_unfinished(folder: str | os.PathLike, name: str | None = None) -> None:
     """Removes the hidden folders of this user's killed processes.
 
-    What was moved aside and has not been replaced gets its name back. Where a file system or
-    Windows has no locks, all of it stays, for its owner may be alive.
+    Files that were moved aside and not replaced get their names back. Without locks (Windows,
+    some file systems) nothing is removed, for its owner may be alive.
 
     Args:
         folder: around the files.

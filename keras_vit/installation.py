@@ -1,5 +1,7 @@
-"""Whether another package of the same import name is installed as well."""
+"""How this package is installed and started."""
 
+import pathlib
+import sys
 import warnings
 from importlib import metadata
 
@@ -22,3 +24,20 @@ def warn_of_namesake() -> None:
             "keras-vit-16x16",
             stacklevel=2,
         )
+
+
+def runs_command() -> bool:
+    """Tells whether the process is `keras-vit COMMAND` or `python -m PACKAGE` of this project.
+
+    Commands answer before Keras is imported, and import it with less noise. Whatever else imports
+    this package gets its layers at once, which is how Keras knows them when it loads a model.
+    """
+    words = iter(sys.orig_argv[1:])
+    for word in words:
+        if word == "-m":
+            return next(words).split(".")[0] in ("keras_vit", "training", "export", "benchmarks")
+        if word in ("-W", "-X"):
+            next(words)
+        elif not word.startswith("-"):
+            return pathlib.PurePath(word).stem == "keras-vit"
+    return False

@@ -1,4 +1,4 @@
-"""Photos as files have them, made into images of a model with NumPy and Pillow alone.
+"""Reads photos and prepares them as images of a model, with NumPy and Pillow alone.
 
 `training.data.preprocessing` does the same in TensorFlow, for whole data sets and with more
 operations.
@@ -13,10 +13,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from keras_vit.typing import Tensor
+from keras_vit.interpolation import area_weights, half_pixel_weights
+from keras_vit.type_hints import Tensor
 
 # An image larger than this is an error of its file, not a photograph: a few kilobytes may claim
-# gigabytes. `training.data.preprocessing.operation`, which needs no Keras, has the same.
+# gigabytes. `training.data.preprocessing.operation_language`, which needs no Keras, has the same.
 MAX_PIXELS = 1 << 27
 
 
@@ -55,7 +56,7 @@ def read_photo(file: str | os.PathLike | BinaryIO, upright: bool = True) -> np.n
     except Exception as error:
         if isinstance(error, OSError) and error.errno:
             raise
-        # What is damaged fails in many ways, depending on which byte it is.
+        # A damaged file raises many kinds of errors, depending on the byte.
         named = isinstance(file, str | os.PathLike)
         reason = "an unknown format" if isinstance(error, UnidentifiedImageError) else str(error)
         said = f"{file} cannot be read as an image" if named else "Pillow cannot read it"
@@ -97,7 +98,7 @@ def parsed_operations(operations: str) -> list[tuple[str, dict[str, Any]]]:
         if name not in _OPERATIONS:
             raise ValueError(
                 f"Expected operations among {', '.join(_OPERATIONS)}. Received: {part!r} in "
-                f"{operations!r}. `python -m training predict` has all of them; or pass images "
+                f"{operations!r}. `keras-vit predict` has all of them; or pass images "
                 "that are prepared, in [-1, 1]."
             )
         bound = inspect.signature(_OPERATIONS[name]).bind(None, *values, **keywords)
@@ -112,10 +113,12 @@ def _resize(image, size, method="bilinear", antialias=False):
     if antialias or method not in _WEIGHTS:
         raise ValueError(
             f"Expected to resize without anti-aliasing, by {' or '.join(_WEIGHTS)}. Received: "
-            f"{method!r}, antialias={antialias}. `python -m training predict` has all methods."
+            f"{method!r}, antialias={antialias}. `keras-vit predict` has all methods."
         )
-    rows = _WEIGHTS[method](height, image.shape[0])
-    columns = _WEIGHTS[method](width, image.shape[1])
+    rows, columns = (
+        _WEIGHTS[method](source, target).astype("float32")
+        for source, target in zip(image.shape, (height, width), strict=False)
+    )
     return np.einsum("hr,rcx,wc->hwx", rows, image, columns, optimize=True)
 
 
@@ -140,21 +143,10 @@ def _value_range(image, low=-1.0, high=1.0, in_low=0.0, in_high=255.0):
     return (np.asarray(image, "float32") - in_low) * ((high - low) / (in_high - in_low)) + low
 
 
-def _bilinear(new, old):
-    """Returns (new, old) float32: half-pixel centers, without anti-aliasing."""
-    centers = ((np.arange(new) + 0.5) * (old / new) - 0.5).clip(0, old - 1)
-    return np.maximum(0, 1 - np.abs(centers[:, None] - np.arange(old))).astype("float32")
-
-
-def _area(new, old):
-    """Returns (new, old) float32: the part of each old pixel in each new one."""
-    scale = old / new
-    start, pixel = np.arange(new)[:, None] * scale, np.arange(old)
-    overlap = np.minimum(start + scale, pixel + 1) - np.maximum(start, pixel)
-    return (overlap.clip(0) / scale).astype("float32")
-
-
-_WEIGHTS: dict[str, Callable[[int, int], np.ndarray]] = {"bilinear": _bilinear, "area": _area}
+_WEIGHTS: dict[str, Callable[[int, int], np.ndarray]] = {
+    "bilinear": half_pixel_weights,
+    "area": area_weights,
+}
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "decode": lambda image, channels=3, precise=False: image,
     "resize": _resize,

@@ -1,15 +1,15 @@
-"""Table 1 and its relatives, as data: what a model's name means.
+"""The arguments of a model by its name: Table 1 and its relatives, as data.
 
 A name is a size and a patch size in pixels, "ViT-B/16"; a hybrid puts its ResNet
 in front, "R50+ViT-B/16", where the number after the slash is the stride of the
 whole, as in the paper.
 """
 
-import difflib
 import re
 from typing import Any
 
-from keras_vit.timm_names import TIMM_NAMES
+from keras_vit.suggestions import did_you_mean
+from keras_vit.timm_model_names import TIMM_NAMES
 
 SIZES = {
     "Ti": {"num_layers": 12, "hidden_size": 192, "mlp_dim": 768, "num_heads": 3},
@@ -111,12 +111,10 @@ def arguments_of(name: str) -> tuple[str, dict[str, Any]]:
         return class_name, {**arguments, "image_size": size, "gelu": "erf", **further}
     match = re.fullmatch(r"(Axial-)?ViT-([\w-]+)/(\d+)", name)
     if not match or match[2] not in SIZES or int(match[3]) < 1:
-        close = difflib.get_close_matches(name, EVERY_NAME, cutoff=0.5)
-        hint = f" Close to it: {', '.join(close)}." if close else ""
         raise ValueError(
-            f"Expected a model's name, one of {', '.join((*NAMES, *AXIAL_RESNETS))}, "
-            f"or ViT with a size of {', '.join(SIZES)} and any patch size. "
-            f"Received: {name!r}.{hint}"
+            f"{did_you_mean(name, EVERY_NAME)}Expected a model's name, one of "
+            f"{', '.join((*NAMES, *AXIAL_RESNETS))}, or ViT with a size of {', '.join(SIZES)} "
+            f"and any patch size. Received: {name!r}."
         )
     axial = {"attention": "axial", "classifier": "gap"} if match[1] else {}
     return "VisionTransformer", {**SIZES[match[2]], "patch_size": int(match[3]), **axial}

@@ -5,7 +5,11 @@ import importlib.util
 import itertools
 import json
 import os
+import re
+import shutil
+import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +17,8 @@ import pytest
 
 from tests.ram_store import register
 
-GOLDEN = Path(__file__).parent / "golden"
+ROOT = Path(__file__).parents[1]
+GOLDEN = ROOT / "tests" / "golden"
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Workers are the parallelism: more threads would only wait for each other.
@@ -32,6 +37,39 @@ def release_memory():
     if "keras" in sys.modules:
         sys.modules["keras"].utils.clear_session()
     gc.collect()
+
+
+@pytest.fixture
+def as_command(tmp_path_factory):
+    """Returns a function that makes a file of Python code, which runs as `keras-vit` does."""
+
+    def write(code):
+        file = tmp_path_factory.mktemp("bin") / "keras-vit"
+        file.write_text(f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}")
+        return str(file)
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory):
+    """A folder with the wheel, its packages unpacked, and the script `keras-vit`."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in ("keras_vit", "training", "export"):
+        shutil.copytree(ROOT / name, folder / "source" / name, symlinks=True)
+    for name in ("setup.py", "README.md"):
+        shutil.copy(ROOT / name, folder / "source")
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, folder / "source", "--wheel-dir", folder], check=True)
+    (file,) = folder.glob("*.whl")
+    with zipfile.ZipFile(file) as archive:
+        archive.extractall(folder)
+        (names,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
+        points = archive.read(names).decode()
+    module, function = re.search(r"keras-vit = ([\w.]+):(\w+)", points).groups()
+    script = f"import sys\nfrom {module} import {function}\nsys.exit({function}())\n"
+    (folder / "keras-vit").write_text(script)
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -118,7 +156,7 @@ def ram(_store):
 @pytest.fixture
 def failing_store(_store, monkeypatch):
     """The store of `ram`, to be made to fail; nobody waits between attempts."""
-    from training.io import paths
+    from keras_vit.training.io import paths
 
     monkeypatch.setattr(paths, "FIRST_WAIT", 0.0)
     _store.reset()

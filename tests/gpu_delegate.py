@@ -10,14 +10,18 @@ import subprocess
 import sys
 import tempfile
 
-from export.errors import RuntimeMissing
-from export.verification.runtimes.vulkan_driver import LOADER, SOFTWARE, vulkan_environment
+from keras_vit.export.errors import RuntimeMissing
+from keras_vit.export.verification.litert_compiled_model import (
+    LOADER,
+    SOFTWARE,
+    vulkan_environment,
+)
 from tests.other_environments import ROOT
 
 TESTS = (
     "tests/export/test_variants.py",
-    "tests/export/tflite/test_delegate_lint.py",
-    "tests/export/verification/test_compiled_model.py",
+    "tests/export/tflite/test_flatbuffers_for_delegates.py",
+    "tests/export/verification/test_litert_compiled_model.py",
 )
 UNPACKED = ROOT / ".venv-vulkan"
 

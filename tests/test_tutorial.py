@@ -17,11 +17,10 @@ TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 SHORT = ["--config.total_steps=6", "--config.optimizer.warmup_steps=2", "--config.batch_size=8"]
 
 
-def run(*arguments, cwd):
-    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); sys.argv[0] = 'keras-vit'; "
-    code += "from export.console_script import main; sys.exit(main())"
-    command = [sys.executable, "-c", code, str(ROOT), *arguments]
+def run(*arguments, cwd, wheel):
+    command = [sys.executable, wheel / "keras-vit", *arguments]
     environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    environment["PYTHONPATH"] = str(wheel)
     result = subprocess.run(
         command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=500
     )
@@ -49,7 +48,7 @@ def place(tmp_path):
 
 
 @pytest.mark.long
-def test_commands_one_after_the_other(place):
+def test_commands_one_after_the_other(place, wheel):
     blocks = re.findall(r"```\n(keras-vit .*?)```", TUTORIAL, re.DOTALL)
     lines = [line for block in blocks for line in block.strip().splitlines()]
     assert len(lines) == 10
@@ -60,7 +59,7 @@ def test_commands_one_after_the_other(place):
             continue  # it downloads
         if arguments[0] == "train":
             arguments += SHORT
-        outputs[line] = run(*arguments, cwd=place)
+        outputs[line] = run(*arguments, cwd=place, wheel=wheel)
     assert len(outputs) == 9
     texts = list(outputs.values())
     assert "30 images decoded: all well" in texts[0]

@@ -1,12 +1,8 @@
-"""`python -m training COMMAND`; options alone train."""
+"""`keras-vit COMMAND`; options alone train."""
 
-import importlib
-import sys
 from collections.abc import Sequence
 
-from training.command_options import as_called
-from training.errors import did_you_mean
-from training.exit_status import exit_process
+from keras_vit.training.exit_status import exit_process, run_command
 
 COMMANDS = {
     "train": "train a model, or resume a run (the default: the word may be left out)",
@@ -23,36 +19,22 @@ COMMANDS = {
 }
 
 
-def usage() -> str:
-    """Returns the help of the commands."""
-    lines = [f"  {name:<10}{meaning}" for name, meaning in COMMANDS.items()]
-    return as_called(
-        "usage: python -m training COMMAND [options]\n"
-        "       python -m training --config=FILE[:ARGUMENT] --workdir=DIR\n\n"
-        + "\n".join(lines)
-        + "\n\nEach command answers --help.\n"
-    )
+_USAGE = """\
+usage: keras-vit COMMAND [options]
+       keras-vit --config=FILE[:ARGUMENT] --workdir=DIR
+
+{commands}
+
+Each command answers --help; `keras-vit export --help` names those that hand a model over.
+`keras-vit --version` shows the version.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns the exit status of the process."""
-    name, *options = (sys.argv[1:] if arguments is None else arguments) or [""]
-    if name in ("--help", "-h", "help"):
-        print(usage(), end="")
-        return 0
-    if name.startswith("-"):
-        name, options = "train", [name, *options]
-    name = name.replace("-", "_")
-    if name not in COMMANDS:
-        print(
-            as_called(
-                f"error: Expected a command, one of {', '.join(COMMANDS)}. Received: "
-                f"{name or 'none'}.{did_you_mean(name, COMMANDS)} See python -m training --help"
-            ),
-            file=sys.stderr,
-        )
-        return 2
-    return importlib.import_module(f"training.commands.{name}").main(options)
+    lines = [f"  {name:<10}{meaning}" for name, meaning in COMMANDS.items()]
+    usage = _USAGE.format(commands="\n".join(lines))
+    return run_command("training", COMMANDS, usage, arguments, default="train")
 
 
 if __name__ == "__main__":

@@ -1,18 +1,7 @@
-"""The options that several commands take: spelled and explained here, once.
-
-SOURCE          the model: a run directory, a .keras file, the directory of a TF-Hub module, a
-                .tflite file, the published name of a classifier of ImageNet, or with --model=NAME
-                the file or published name of a checkpoint
---image_size    in pixels, of a checkpoint's model
---config        FILE[:ARGUMENT] of what is trained; --config.KEY=VALUE changes one value of it
---workdir       where runs are written, and gone on with when they were interrupted
---output        where anything else is written
---dataset, --split, --data_dir, --preprocess, --batch_size      what is read, and how
-"""
+"""The options that several commands take: spelled and explained here, once."""
 
 import argparse
 import logging
-import pathlib
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -20,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ml_collections import ConfigDict
 
-from training.errors import UsageError, did_you_mean
-from training.io.paths import any_path
+from keras_vit.training.errors import UsageError, did_you_mean
+from keras_vit.training.io.paths import any_path
 
 if TYPE_CHECKING:
-    from training.data import Dataset
+    from keras_vit.training.data import Dataset, Split
 
 logger = logging.getLogger("training")
 
@@ -35,60 +24,46 @@ class CommandParser(argparse.ArgumentParser):
     """The parser of a command, whose options are written out in full.
 
     Args:
-        prog: "python -m training COMMAND".
+        prog: "keras-vit COMMAND".
         description: of the command, with an example.
     """
 
     def __init__(self, prog: str, description: str = "", **settings: Any):
         super().__init__(
-            prog=as_called(prog),
-            description=as_called(description),
+            prog=prog,
+            description=description,
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             **settings,
         )
-        self._takes_overrides = self._takes_source = False
+        self._takes_overrides = False
+        text = "show the full traceback of an error; VIT_DEBUG=1 in the environment does too"
+        self.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=text)
 
-    def add_source(
-        self, image_size: str = "of a checkpoint's model; default 224", optional: bool = True
-    ) -> None:
+    def add_source(self, image_size: str = "of a checkpoint's model; default 224") -> None:
         """Adds SOURCE, --model and --image_size, which name the model.
 
         Args:
             image_size: help of --image_size.
-            optional: whether SOURCE may be left out, and be given in the older spellings.
         """
-        self._takes_source = optional
-        self.add_argument(
-            "source",
-            metavar="SOURCE",
-            nargs="?" if optional else None,
-            help="run directory, .keras file, directory of a TF-Hub module, .tflite file, "
-            "published name, or with --model the file or published name of a checkpoint",
-        )
+        text = "run directory, .keras file, directory of a TF-Hub module, .tflite file, "
+        text += "published name, or with --model the file or published name of a checkpoint"
+        self.add_argument("source", metavar="SOURCE", help=text)
         self.add_argument("--model", metavar="NAME", help="of a checkpoint, such as ViT-B/16")
         self.add_argument("--image_size", metavar="PIXELS", type=int, help=image_size)
-        if optional:
-            self.add_argument("--checkpoint", help=argparse.SUPPRESS)
 
-    def add_dataset(self, several: bool = True, required: bool | None = None) -> None:
-        """Adds the options of which images are read: data sets, or one that is optional.
+    def add_dataset(self, several: bool = True) -> None:
+        """Adds the options of which images are read.
 
         Args:
-            several: whether there may be several.
-            required: whether there must be one; None is `several`.
+            several: whether there may be several data sets.
         """
-        self.add_argument(
-            "--dataset",
-            metavar="NAME",
-            required=several if required is None else required,
-            type=list_of(str) if several else str,
-            help="data sets, separated by commas" if several else "data set to take images from",
-        )
+        text = "data sets, separated by commas" if several else "data set to take images from"
+        kind = list_of(str) if several else str
+        self.add_argument("--dataset", metavar="NAME", type=kind, help=text)
         self.add_data_dir()
-        self.add_argument(
-            "--preprocess", metavar="OPERATIONS", help="on the images, separated by |"
-        )
+        text = "on the images, separated by |"
+        self.add_argument("--preprocess", metavar="OPERATIONS", help=text)
         if several:
             self.add_argument("--batch_size", metavar="IMAGES", type=int, default=128)
 
@@ -106,15 +81,9 @@ class CommandParser(argparse.ArgumentParser):
         if config:
             text = "Python file with get_config(ARGUMENT), or the name of one, such as quickstart"
             self.add_argument("--config", required=True, metavar="FILE[:ARGUMENT]", help=text)
-            text = "show every key of a config and exit"
-            self.add_argument("--helpfull", action=_ShowKeys, nargs=0, help=text)
-        self.add_argument(
-            "--workdir",
-            metavar="DIR",
-            type=any_path,
-            required=True,
-            help="where runs are written",
-        )
+        text = "show every key of a config and exit"
+        self.add_argument("--helpfull", action=_ShowKeys, nargs=0, help=text)
+        self.add_path("--workdir", "where runs are written", required=True)
         self.add_data_dir()
         self.epilog = "--config.KEY=VALUE sets any key of the config."
 
@@ -135,17 +104,6 @@ class CommandParser(argparse.ArgumentParser):
         options = super().parse_args([text for text in args if text not in overrides], namespace)
         if self._takes_overrides:
             options.overrides = overrides
-        if self._takes_source:
-            if options.source and options.checkpoint:
-                self.error(
-                    f"Expected one SOURCE. Received: {options.source} and {options.checkpoint}"
-                )
-            if options.checkpoint:
-                options.source, options.checkpoint = options.checkpoint, None
-            elif options.source is None:
-                options.source, options.model = options.model, None
-            if not options.source:
-                self.error("the following arguments are required: SOURCE")
         return options
 
     def _check_value(self, action, value):
@@ -163,23 +121,37 @@ class CommandParser(argparse.ArgumentParser):
         raise UsageError(f"{message}{end} See {self.prog} --help")
 
 
-def as_called(text: str) -> str:
-    """Returns a text for people with the commands in it as this process was called.
-
-    Args:
-        text: with commands such as `python -m training`, which the script `keras-vit` runs too.
-    """
-    if pathlib.Path(sys.argv[0]).stem != "keras-vit":
-        return text
-    return text.replace("python -m training", "keras-vit").replace("python -m ", "keras-vit ")
-
-
 class _ShowKeys(argparse.Action):
     def __call__(self, parser, *_):
-        from training import config_keys
+        from keras_vit.training.config import schema
+        from keras_vit.training.io.printed_table import Table
 
-        config_keys.table().show()
+        Table(schema.COLUMNS, schema.rows()).show(wrapped=schema.COLUMNS[2:])
         parser.exit()
+
+
+def number(
+    make: Callable[[str], float], accepts: Callable[[Any], bool], expected: str
+) -> Callable[[str], float]:
+    """Returns the type of an option that takes some numbers.
+
+    Args:
+        make: int or float.
+        accepts: whether a number is one of them.
+        expected: which they are, for messages.
+    """
+
+    def convert(text: str) -> float:
+        value = make(text)
+        if not accepts(value):
+            raise argparse.ArgumentTypeError(f"expected {expected}. Received: {text}")
+        return value
+
+    convert.__name__ = make.__name__
+    return convert
+
+
+at_least_1 = number(int, lambda value: value >= 1, "at least 1")
 
 
 def list_of(make: Callable[[str], Any]) -> Callable[[str], list]:
@@ -192,37 +164,43 @@ def list_of(make: Callable[[str], Any]) -> Callable[[str], list]:
     return convert
 
 
-def own_data(source: str, data_dir: str | None = None) -> "tuple[Dataset, dict[str, Any]]":
+def own_data(options: argparse.Namespace) -> "tuple[Dataset, dict[str, Any]]":
     """Opens the data set that a run was trained on.
 
     Args:
-        source: a run directory.
-        data_dir: where its data is now; None is where the run found it.
+        options: of a command. SOURCE names the run, and --data_dir the folder of its data; if it
+            is not given, it becomes the folder of the run's config.
 
     Returns:
         The data set, and the run's config, which names its splits.
 
     Raises:
-        UsageError: if `source` is no run directory.
+        UsageError: if SOURCE is no run directory.
         NotPreparedError: if its data is gone.
     """
-    from training.data import fingerprint, open_dataset
-    from training.evaluators.model_source import read_run_config
+    from keras_vit.training.data import fingerprint, open_dataset
+    from keras_vit.training.evaluators.model_from_source import read_run_config
 
-    file = any_path(source) / "config.json"
+    file = any_path(options.source) / "config.json"
     if not file.is_file():
         raise UsageError(
-            f"Expected --dataset=NAME, the data to read, as {source} is no run directory, which "
-            "knows its own."
+            f"Expected --dataset=NAME, the data to read, as {options.source} is no run directory, "
+            "which knows its own."
         )
     config = read_run_config(file)
-    dataset = open_dataset(config["dataset"], data_dir or config["data_dir"])
-    evaluation = dataset.split(config["eval_split"]) if config["eval_split"] else None
-    now = fingerprint.describe(dataset.split(config["train_split"]), evaluation)
+    options.data_dir = options.data_dir or config["data_dir"]
+    dataset = open_dataset(config["dataset"], options.data_dir)
+    now = fingerprint.describe(dataset, config["train_split"], config["eval_split"])
     changed, _ = fingerprint.changes(config["data"], now)
     if changed:
-        logger.warning("The data of %s has changed: %s.", source, "; ".join(changed[:5]))
+        logger.warning("The data of %s has changed: %s.", options.source, "; ".join(changed[:5]))
     return dataset, config
+
+
+def own_split(options: argparse.Namespace) -> "Split":
+    """Opens --split of the data of `own_data`; by default the split of the run's evaluation."""
+    dataset, config = own_data(options)
+    return dataset.split(options.split or config["eval_split"] or config["train_split"])
 
 
 def complete_config(config: ConfigDict, options: argparse.Namespace) -> ConfigDict:
@@ -231,9 +209,7 @@ def complete_config(config: ConfigDict, options: argparse.Namespace) -> ConfigDi
     Raises:
         UsageError: for an unknown key or a wrong value.
     """
-    from training import config_command_line, config_keys
+    from keras_vit.training.config import overrides, schema
 
     data_dir = [f"--config.data_dir={options.data_dir}"] if options.data_dir else []
-    return config_keys.complete(
-        config_command_line.override(config, [*data_dir, *options.overrides])
-    )
+    return schema.complete(overrides.override(config, [*data_dir, *options.overrides]))

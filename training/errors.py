@@ -37,13 +37,13 @@ class Interrupted(TrainingError):
     exit_code = 143
 
 
-# What a file system says of itself, wherever in a message of several hundred characters.
+# A file system's reasons, which may stand anywhere in a long message.
 _OF_FILE_SYSTEMS = [
     os.strerror(code)
     for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
 ]
 
-# Which operation of which graph it was, around what TensorFlow says of it.
+# The names of graphs and operations in a message of TensorFlow.
 _OF_TENSORFLOW = re.compile(
     r"\{\{.*?\}\} ?| \[Op:\w+\]( name: ?)?"
     r"|Error in user-defined function passed to \S+ transformation with iterator: \S+ "
@@ -51,7 +51,7 @@ _OF_TENSORFLOW = re.compile(
 
 
 def first_line(error: object, longest: int = 200) -> str:
-    """Returns the beginning of what an error says, and what a file system said in the rest of it.
+    """Returns the beginning of an error's message, and a file system's reason in the rest of it.
 
     Args:
         error: of a runtime, whose messages are long.

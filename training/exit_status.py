@@ -1,20 +1,23 @@
 """Running a command: its log, and the status that its process exits with.
 
 0 after success, 1 after a failure, 2 for what the person at the keyboard has to change, 130 and
-143 after being interrupted, 141 where nobody reads on what is printed.
+143 after an interruption, 141 if the reader of the output has closed it.
 """
 
 import argparse
 import contextlib
+import importlib
 import logging
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
-from training.command_options import as_called
-from training.errors import TrainingError, first_line
-from training.io.stores import local_options
+from keras_vit.training.errors import TrainingError, did_you_mean, first_line
+from keras_vit.training.io.stores import local_options
+from keras_vit.version import __version__
 
 _BAD_USE = (
     ValueError,
@@ -24,6 +27,50 @@ _BAD_USE = (
     NotADirectoryError,
     PermissionError,
 )
+
+
+def command_line(arguments: Sequence[str] | None) -> list[str]:
+    """Returns the name of a command and its arguments, of which `--debug` may stand before it.
+
+    Args:
+        arguments: None is those of the process. Without any, the name is "".
+    """
+    given = sys.argv[1:] if arguments is None else arguments
+    return sorted(given, key="--debug".__eq__) or [""]
+
+
+def run_command(
+    package: str,
+    commands: Mapping[str, str],
+    usage: str,
+    arguments: Sequence[str] | None,
+    default: str | None = None,
+) -> int:
+    """Runs a command, and returns the exit status of the process.
+
+    Args:
+        package: "training" or "export", which has `commands/`.
+        commands: {name: meaning}.
+        usage: help of all commands; begins with "usage: PROGRAM COMMAND".
+        arguments: of the command line, as in `command_line`.
+        default: command of options alone; None is none.
+    """
+    name, *options = command_line(arguments)
+    if name in ("--help", "-h", "help"):
+        print(usage, end="")
+        return 0
+    if name == "--version":
+        print(f"keras-vit {__version__}")
+        return 0
+    if default and name.startswith("-"):
+        name, options = default, [name, *options]
+    if name not in commands:
+        expected = f"Expected a command, one of {', '.join(commands)}. Received: {name or 'none'}."
+        program = usage.removeprefix("usage: ").partition(" COMMAND")[0]
+        hint = f"{did_you_mean(name, commands)} See {program} --help"
+        print(f"error: {expected}{hint}", file=sys.stderr)
+        return 2
+    return importlib.import_module(f"keras_vit.{package}.commands.{name}").main(options)
 
 
 def command_main(
@@ -38,51 +85,67 @@ def command_main(
     """
 
     def main(arguments: Sequence[str] | None = None) -> int:
+        given = sys.argv[1:] if arguments is None else [*arguments]
+
         def parse_and_run() -> int | None:
-            options = make_parser().parse_args(arguments)
+            options = make_parser().parse_args([text for text in given if text != "--debug"])
             with local_options(options):
                 return run(options)
 
-        return status_of(parse_and_run)
+        return status_of(parse_and_run, debug="--debug" in given)
 
     return main
 
 
-def status_of(run: Callable[[], int | None]) -> int:
-    """Returns what a process exits with that does `run`.
+def status_of(run: Callable[[], int | None], debug: bool = False) -> int:
+    """Calls `run` and returns the exit status of the process.
 
-    An expected failure prints one line, "error: …", to standard error.
+    An expected failure prints one line, "error: …", to standard error, and Ctrl-C "interrupted".
 
     Args:
         run: may return a status; None is success.
+        debug: whether the traceback stands before that line, as with VIT_DEBUG=1.
     """
     try:
         with _log_on_stderr():
             return run() or 0
-    except TrainingError as error:
-        message, status = str(error), error.exit_code
-    except _BAD_USE as error:
-        message, status = str(error), 2
     except BrokenPipeError:
         raise
-    except OSError as error:
-        message, status = str(error), 1
-    except KeyboardInterrupt:
-        message, status = "interrupted", 130
-    except Exception as error:
-        # Such as memory that TensorFlow was asked for and does not have.
-        tensorflow = sys.modules.get("tensorflow")
-        if tensorflow is None or not isinstance(error, tensorflow.errors.OpError):
+    except (Exception, KeyboardInterrupt) as error:
+        line, status = _line_and_status(error)
+        if not line:
             raise
-        message, status = first_line(error), 1
-    print(as_called(f"error: {message}"), file=sys.stderr)
+        if debug or os.environ.get("VIT_DEBUG") == "1":
+            traceback.print_exc()
+    print(line, file=sys.stderr)
     return status
 
 
-def exit_process(main: Callable[[], int]) -> NoReturn:
-    """Ends the process with the status of `main`; without a word where its output is closed.
+def _line_and_status(error):
+    """Returns what to print of an expected failure and what to exit with; "" for other errors."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", 130
+    if isinstance(error, TrainingError):
+        return f"error: {error}", error.exit_code
+    if isinstance(error, (*_BAD_USE, OSError)):
+        return f"error: {_one_line(error)}", 2 if isinstance(error, _BAD_USE) else 1
+    # Such as memory that TensorFlow was asked for and does not have.
+    tensorflow = sys.modules.get("tensorflow")
+    if tensorflow and isinstance(error, tensorflow.errors.OpError):
+        return f"error: {first_line(error)}", 1
+    return "", 1
 
-    A reader may leave early, as `head` does.
+
+def _one_line(error):
+    """Returns the message of a library without the frames before and the arguments after it."""
+    text = re.split(r"\n\s*Arguments received by ", re.sub(r"\x1b\[\d+m", "", str(error)))[0]
+    return " ".join(re.split(r"(?m)^\s*\w+(?:Error|Exception): ", text)[-1].split())
+
+
+def exit_process(main: Callable[[], int]) -> NoReturn:
+    """Ends the process with the status of `main`.
+
+    Prints nothing if the reader of the output, such as `head`, has closed it.
     """
     try:
         try:
@@ -98,7 +161,7 @@ def exit_process(main: Callable[[], int]) -> NoReturn:
 
 
 class _StderrHandler(logging.Handler):
-    """Writes to what `sys.stderr` is at that moment: a progress bar replaces it for its time."""
+    """Writes to the current `sys.stderr`, which a progress bar replaces while it is shown."""
 
     def emit(self, record):
         print(self.format(record), file=sys.stderr, flush=True)

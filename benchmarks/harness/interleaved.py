@@ -2,12 +2,11 @@
 
 import random
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from benchmarks.harness.progress import track
-
-Key = TypeVar("Key")
+Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 
@@ -23,14 +22,14 @@ class Ratio(NamedTuple):
         return f"{self.lower:.2f} to {self.upper:.2f}"
 
 
-def measure(calls: Mapping[Key, Callable[[], Value]], rounds: int) -> dict[Key, list[Value]]:
+def measure(calls: Mapping[Item, Callable[[], Value]], rounds: int) -> dict[Item, list[Value]]:
     """Calls every function once per round and returns what each returned, round by round.
 
     Each round has an order of its own, so that none always follows the same other one.
     """
     order = random.Random(0)
     turns = [(i + 1, key) for i in range(rounds) for key in order.sample(list(calls), len(calls))]
-    values: dict[Key, list[Value]] = {key: [] for key in calls}
+    values: dict[Item, list[Value]] = {key: [] for key in calls}
     for _, key in track(turns, lambda turn: f"round {turn[0]} of {rounds}: {turn[1]}"):
         values[key].append(calls[key]())
     return values
@@ -43,6 +42,21 @@ def ratio(values: Sequence[float], reference: Sequence[float]) -> Ratio:
     """
     paired = [a / b for a, b in zip(values, reference, strict=True)]
     if len(paired) == 1:
-        return Ratio(paired[0], paired[0], paired[0])
+        return Ratio(*paired * 3)
     lower, middle, upper = statistics.quantiles(paired, n=4, method="inclusive")
     return Ratio(middle, lower, upper)
+
+
+def track(items: Sequence[Item], describe: Callable[[Item], str] = str) -> Iterator[Item]:
+    """Yields the items, with a bar on a terminal's standard error that describes the current one.
+
+    Standard output is for tables.
+    """
+    from rich import console, markup, progress
+
+    errors = console.Console(stderr=True)
+    with progress.Progress(console=errors, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("", total=len(items))
+        for item in bar.track(items, task_id=task):
+            bar.update(task, description=markup.escape(describe(item)))
+            yield item

@@ -1,4 +1,4 @@
-"""Steps of libraries, each in a process of its own, timed in interleaved rounds."""
+"""Steps of libraries, each in a process of its own, timed in rounds."""
 
 import contextlib
 import dataclasses
@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.harness import interleaved
-from benchmarks.harness.case import Case
 from benchmarks.harness.process import Process, ProcessError
-from benchmarks.harness.progress import track
+from benchmarks.libraries import Case
 
 WARM_UP_STEPS = 2
 LEAST_STEPS = 3
@@ -42,7 +41,7 @@ class Result:
 
 
 def measure(cases: Sequence[Case], rounds: int, seconds: float, threads: int) -> list[Result]:
-    """Measures the cases against each other, one running at a time.
+    """Measures the cases against each other, in interleaved rounds, one running at a time.
 
     Args:
         cases: what to measure; all their processes are held at once.
@@ -50,46 +49,40 @@ def measure(cases: Sequence[Case], rounds: int, seconds: float, threads: int) ->
         seconds: length of a turn.
         threads: processor cores of each.
 
-    Returns:
-        One `Result` per case.
-
     Raises:
         ProcessError: if a library's process ends.
     """
     with contextlib.ExitStack() as stack:
         processes = [
-            stack.enter_context(start(case, threads))
-            for case in track(cases, lambda case: f"starting {case.library}, {case.precision}")
+            stack.enter_context(_start(case, threads))
+            for case in interleaved.track(cases, lambda case: f"starting {case}")
         ]
         calls = {
-            f"{number}, {case.library}": functools.partial(process.ask, seconds=seconds)
+            f"{number}, {case}": functools.partial(process.ask, seconds=seconds)
             for number, (case, process) in enumerate(zip(cases, processes, strict=True))
         }
         answers = interleaved.measure(calls, rounds)
-        return [
-            _result(case, process, turns)
-            for case, process, turns in zip(cases, processes, answers.values(), strict=True)
-        ]
+        return list(map(_result, cases, processes, answers.values()))
 
 
 def measure_alone(cases: Sequence[Case], rounds: int, seconds: float, threads: int) -> list[Result]:
-    """Measures the cases one after the other, each in its process while there is no other.
+    """Measures the cases one after the other, each while there is no process of another.
 
-    For the memory of a GPU, which does not hold all of them. What takes more than that is named on
-    stderr and left out.
+    For the memory of a GPU, which does not hold all of them. A case that takes more than that is
+    named on standard error and left out.
 
     Args, Raises: as `measure`.
     """
     results = []
-    for case in track(cases, lambda case: f"{case.library}, batch {case.batch_size}"):
+    for case in interleaved.track(cases):
         try:
-            with start(case, threads) as process:
+            with _start(case, threads) as process:
                 turns = [process.ask(seconds=seconds) for _ in range(rounds)]
                 results.append(_result(case, process, turns))
         except ProcessError as error:
             if not error.out_of_memory:
                 raise
-            print(f"{case.library}, batch {case.batch_size}: out of memory", file=sys.stderr)
+            print(f"{case}: out of memory", file=sys.stderr)
     return results
 
 
@@ -98,8 +91,7 @@ def _result(case, process, turns):
     return Result(case, process.facts, times, turns[-1]["memory"])
 
 
-def start(case: Case, threads: int) -> Process:
-    """Returns the process of a case, which answers `ask(seconds=…)` with the `times` of steps."""
+def _start(case, threads):
     return Process(f"{__name__}:prepare", dataclasses.asdict(case), threads=threads)
 
 
@@ -110,15 +102,15 @@ def prepare(**case: Any) -> tuple[dict, Callable[[float], dict]]:
     step, facts = getattr(library, function or "prepare")(Case(**case))
     for _ in range(WARM_UP_STEPS):
         step()
-    return facts, lambda seconds: {"times": _times(step, seconds)}
 
-
-def _times(step, seconds):
-    # The first run only brings caches and sleeping threads back.
-    step()
-    times, end = [], time.perf_counter() + seconds
-    while len(times) < LEAST_STEPS or time.perf_counter() < end:
-        before = time.perf_counter()
+    def measure(seconds):
+        # The first run only brings caches and sleeping threads back.
         step()
-        times.append(time.perf_counter() - before)
-    return times
+        times, end = [], time.perf_counter() + seconds
+        while len(times) < LEAST_STEPS or time.perf_counter() < end:
+            before = time.perf_counter()
+            step()
+            times.append(time.perf_counter() - before)
+        return {"times": times}
+
+    return facts, measure

@@ -1,35 +1,91 @@
-"""The options that several commands share, with one spelling and one meaning."""
+"""The options of a command are the arguments of its function, explained by its docstring."""
 
-import argparse
-from typing import Any
+import inspect
+import re
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args, get_origin
 
-from benchmarks.harness.case import MODES, PRECISIONS
+from keras_vit.training.command_options import CommandParser, list_of
 
-_OPTIONS: dict[str, dict[str, Any]] = {
-    "model": {"help": "a name, for example ViT-Ti/16"},
-    "mode": {"choices": MODES},
-    "batch_size": {"type": int, "help": "images per step"},
-    "image_size": {"type": int, "help": "in pixels"},
-    "precision": {"choices": PRECISIONS},
-    "rounds": {"type": int, "help": "turns of each; medians over them are printed"},
-    "seconds": {"type": float, "help": "length of a turn"},
-    "threads": {"type": int, "help": "processor cores to use"},
+# The options that several commands have, with one spelling and one meaning.
+_SHARED = {
+    "batch_size": "images per step",
+    "batches": "measured in every turn",
+    "image_size": "in pixels",
+    "image_sizes": "in pixels",
+    "images": "folder of JPEGs, sub-folders included",
+    "mode": "infer, or train: a training step",
+    "model": "a name, for example ViT-Ti/16",
+    "models": "names, for example ViT-Ti/16",
+    "precision": "float32 or bfloat16",
+    "rounds": "turns of each; medians over them are printed",
+    "seconds": "length of a turn",
+    "threads": "processor cores to use; 0: all",
 }
 
 
-def parser(command: str, description: str, **defaults: Any) -> argparse.ArgumentParser:
-    """Returns the parser of `python -m benchmarks COMMAND`.
+def run(function: Callable[..., None], arguments: Sequence[str]) -> None:
+    """Calls a command with the options of a command line.
 
     Args:
-        command: its name.
-        description: what `--help` prints above the options.
-        **defaults: the shared options that the command takes, and the default of each.
+        function: a command.
+        arguments: of the command line, after the name of the command. Options are spelled with
+            underscores, as everywhere; hyphens work too.
+
+    Raises:
+        UsageError: saying which option is wrong.
     """
-    result = argparse.ArgumentParser(
-        prog=f"python -m benchmarks {command}",
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    for name, default in defaults.items():
-        result.add_argument(f"--{name}", default=default, **_OPTIONS[name])
+    words = [
+        re.sub(r"^--[\w-]+", lambda option: f"--{option[0][2:].replace('-', '_')}", word)
+        for word in arguments
+    ]
+    bound = inspect.signature(function).bind_partial()
+    bound.arguments.update(vars(parser(function).parse_args(words)))
+    bound.arguments.pop("debug", None)
+    function(*bound.args, **bound.kwargs)
+
+
+def parser(function: Callable[..., None]) -> CommandParser:
+    """Returns the parser of a command.
+
+    Its description is the docstring, whose "Args:" explain the options that no other command has.
+    The hint of an argument gives the type of its option: `Literal` is one of these values,
+    `Sequence` values separated by commas, `bool` a flag. An argument without a default is required;
+    `*names` takes words.
+    """
+    description, _, explained = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
+    helps = _SHARED | dict(re.findall(r"^    \*?(\w+): (.+(?:\n {8}.+)*)", explained, re.MULTILINE))
+    result = CommandParser(f"python -m benchmarks {function.__name__}", description)
+    for name, argument in inspect.signature(function).parameters.items():
+        hint, default = argument.annotation, argument.default
+        settings: dict[str, Any] = {
+            "help": " ".join(helps[name].split()).rstrip(".").replace("%", "%%")
+        }
+        if argument.kind is argument.VAR_POSITIONAL:
+            result.add_argument(name, nargs="*", **settings)
+            continue
+        if hint is bool:
+            settings["action"] = "store_true"
+        elif default is argument.empty:
+            settings |= {"required": True, "type": _type(hint)}
+        else:
+            settings |= {"default": default, "type": _type(hint)}
+        result.add_argument(f"--{name}", **settings)
     return result
+
+
+def _type(hint):
+    """Returns the function that makes a value of the text of an option."""
+    if get_origin(hint) is Sequence:
+        return list_of(_type(*get_args(hint)))
+    if get_origin(hint) is not Literal:
+        return hint
+    known = get_args(hint)
+
+    def value(text):
+        if text not in known:
+            raise ArgumentTypeError(f"expected one of {', '.join(known)}. Received: {text}")
+        return text
+
+    return value

@@ -1,9 +1,19 @@
-"""The asking end of a measured process."""
+"""Measured processes, and the memory that a process takes.
+
+`python -m benchmarks.harness.process FUNCTION TASK THREADS` is the answering end of one. FUNCTION,
+"MODULE:FUNCTION", gets the JSON object TASK as keyword arguments and returns (facts, measure). The
+facts are printed as a line of JSON; then every line of JSON on standard input is passed to
+`measure`, whose answer is printed. All else that is printed goes to standard error.
+"""
 
 import contextlib
+import ctypes
+import importlib
 import json
 import os
 import pathlib
+import re
+import resource
 import signal
 import subprocess
 import sys
@@ -12,9 +22,9 @@ import threading
 import time
 from typing import Any
 
-# How a process ends that asked for too much: killed, by us or the system, or aborted by malloc.
+# A process that asks for too much is killed, by us or the system, or aborted by malloc.
 _OUT_OF_MEMORY = (-signal.SIGKILL, -signal.SIGABRT)
-# And what JAX and PyTorch say of a GPU's memory.
+# What JAX and PyTorch say when the memory of a GPU ends.
 _MESSAGES = ("RESOURCE_EXHAUSTED", "OutOfMemoryError")
 _ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -23,6 +33,21 @@ _ENVIRONMENT = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
     "PYTHONUNBUFFERED": "1",
 }
+_PR_SET_PDEATHSIG = 1
+
+
+def peak_memory(process: int | str = "self") -> int:
+    """Returns the most memory that a process has held, in bytes; 0 once it is gone.
+
+    Args:
+        process: its number; other processes than this one are known on Linux alone.
+    """
+    # On Linux `ru_maxrss` would count what the parent held when it started this process.
+    with contextlib.suppress(OSError):
+        status = pathlib.Path(f"/proc/{process}/status").read_text(encoding="utf-8")
+        found = re.search(r"VmHWM:\s+(\d+)", status)
+        return 1024 * int(found[1]) if found else 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if process == "self" else 0
 
 
 class ProcessError(RuntimeError):
@@ -39,7 +64,7 @@ class ProcessError(RuntimeError):
 
 
 class Process(contextlib.AbstractContextManager):
-    """A process that makes something ready once, measures it when asked, and is stopped else.
+    """A process that prepares a measurement once, measures when asked, and is stopped otherwise.
 
     Args:
         function: "MODULE:FUNCTION". The function is called with `task` and returns
@@ -62,7 +87,7 @@ class Process(contextlib.AbstractContextManager):
         self._messages = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
         self._task = [function, json.dumps(task), str(threads)]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.harness", *self._task],
+            [sys.executable, "-m", "benchmarks.harness.process", *self._task],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._messages,
@@ -71,7 +96,7 @@ class Process(contextlib.AbstractContextManager):
             env=os.environ | _ENVIRONMENT,
         )
         if memory:
-            threading.Thread(target=self._watch, args=(memory,), daemon=True).start()
+            threading.Thread(target=self._limit, args=(memory,), daemon=True).start()
         self.facts = self._answer()
 
     def __exit__(self, *exception: object) -> None:
@@ -90,7 +115,7 @@ class Process(contextlib.AbstractContextManager):
             ProcessError: if the process ends before it has answered.
         """
         self._process.send_signal(signal.SIGCONT)
-        # Of a process that has ended, the answer tells how.
+        # If the process has ended, `_answer` tells how.
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps(request), file=self._process.stdin, flush=True)
         return self._answer()
@@ -110,15 +135,34 @@ class Process(contextlib.AbstractContextManager):
             status in _OUT_OF_MEMORY or any(message in end for message in _MESSAGES),
         )
 
-    def _watch(self, memory: int) -> None:
-        page = os.sysconf("SC_PAGE_SIZE")
-        status = pathlib.Path(f"/proc/{self._process.pid}/statm")
-        while self._process.poll() is None:
-            try:
-                resident = int(status.read_text().split()[1]) * page
-            except (OSError, IndexError):
-                return
-            if resident > memory:
+    def _limit(self, memory: int) -> None:
+        while held := peak_memory(self._process.pid):
+            if held > memory:
                 self._process.kill()
-                return
             time.sleep(0.01)
+
+
+def _main(name, task, threads):
+    """Calls the function that `name` names and answers until standard input ends."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    if sys.platform == "linux":
+        # A stopped process would otherwise outlive a parent that was killed.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if int(threads):
+        # Before the libraries are imported, so that it holds for every pool of threads.
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(threads)])
+        for pool in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
+            os.environ[pool] = threads
+        os.environ["TF_NUM_INTEROP_THREADS"] = "1"
+    module, _, function = name.partition(":")
+    facts, measure = getattr(importlib.import_module(module), function)(**json.loads(task))
+    print(json.dumps({**facts, "memory": peak_memory()}), file=answers)
+    for line in sys.stdin:
+        answer = measure(**json.loads(line))
+        print(json.dumps({**answer, "memory": peak_memory()}), file=answers)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -8,6 +8,14 @@ Functions named `to_…` take a case and a folder, and write the library's own f
 `float32` and, where the library quantizes by itself, `int8`, with the suffix of their format.
 """
 
+import dataclasses
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+Mode = Literal["infer", "train"]
+Precision = Literal["float32", "bfloat16"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 # What has to be installed for each module, beside Keras's backend.
 PACKAGES = {
     "keras_vit": (),
@@ -15,4 +23,49 @@ PACKAGES = {
     "timm": ("torch", "timm"),
     "jax": ("jax", "flax", "optax"),
 }
+# Every library trains with the same optimizer, SGD with momentum.
+LEARNING_RATE = 1e-3
+MOMENTUM = 0.9
 PRODUCT_SIDE = 2048
+PRODUCT_FACTS = {"flops": 2 * PRODUCT_SIDE**3}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One library's task, complete in itself so that it can travel to a process.
+
+    Args:
+        library: a module of `benchmarks.libraries`, or one of its functions: "MODULE.FUNCTION".
+        arguments: the Vision Transformer, in `keras_vit.VisionTransformer`'s arguments.
+        mode: "infer", images to logits, or "train", one step of SGD with momentum.
+        batch_size: images per step.
+        precision: "float32" or "bfloat16". Inference in bfloat16 keeps the weights in
+            bfloat16; training keeps them in float32 and computes in bfloat16.
+        compiled: whether XLA (PyTorch: `torch.compile`) compiles the step.
+    """
+
+    library: str
+    arguments: dict[str, Any]
+    mode: Mode = "infer"
+    batch_size: int = 8
+    precision: Precision = "float32"
+    compiled: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.library}, {self.precision}, batch {self.batch_size}"
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(height, width, 3)."""
+        size = self.arguments["image_size"]
+        return size, size, 3
+
+    def images(self) -> np.ndarray:
+        """Returns (batch, height, width, 3) float32 noise in [-1, 1], the same every time."""
+        rng = np.random.default_rng(0)
+        return rng.uniform(-1, 1, (self.batch_size, *self.image_shape)).astype("float32")
+
+    def labels(self) -> np.ndarray:
+        """Returns (batch,) int32 classes, the same every time."""
+        rng = np.random.default_rng(1)
+        return rng.integers(0, self.arguments["num_classes"], self.batch_size).astype("int32")

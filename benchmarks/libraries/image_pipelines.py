@@ -1,13 +1,22 @@
 """The pipelines of images: ours, those of TensorFlow's and TFDS's guides, and Keras's.
 
-Each maker takes a folder that `prepare` made and a batch size, and returns an infinite
-`tf.data.Dataset` of batches.
+Each maker's last arguments are a folder that `prepare` made and a batch size. It returns an
+infinite `tf.data.Dataset` of batches.
 """
 
 import contextlib
 import pathlib
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
+
+import keras
+import tensorflow as tf
+
+from keras_vit.training.data import open_dataset
+from keras_vit.training.data.order import example_order
+from keras_vit.training.data.prepare import prepare_photos
+from keras_vit.training.data.preprocessing.operation_language import operation_seed
 
 SEED = 0
 ORDERED_BATCHES = 64
@@ -16,8 +25,6 @@ _PHOTOS, _TFDS, _NAME = "photos", "tfds", "photos"
 
 def prepare(images: Sequence[pathlib.Path], folder: pathlib.Path) -> None:
     """Puts JPEGs below `folder`: as links to the files, and as a TFRecord file of TFDS."""
-    from training.data.prepare import prepare_photos
-
     (folder / _PHOTOS / "all").mkdir(parents=True)
     for number, path in enumerate(images):
         (folder / _PHOTOS / "all" / f"{number:06d}.jpg").symlink_to(path.resolve())
@@ -26,54 +33,38 @@ def prepare(images: Sequence[pathlib.Path], folder: pathlib.Path) -> None:
         prepare_photos(f"folder:{folder / _PHOTOS}", _NAME, folder / _TFDS)
 
 
-def _our_training(preprocess, reduced_decoding=0.0, **changes):
-    def make(folder, batch_size):
-        from training.data import open_dataset
-
-        split = open_dataset(f"folder:{folder / _PHOTOS}").split("train")
-        operations = split.preprocess(preprocess, reduced_decoding)
-        return split.train(operations, batch_size=batch_size, seed=SEED, **changes)
-
-    return make
+def _our_training(preprocess, reduced_decoding, cache, folder, batch_size):
+    split = open_dataset(f"folder:{folder / _PHOTOS}").split("train")
+    operations = split.preprocess(preprocess, reduced_decoding)
+    return split.train(operations, batch_size=batch_size, seed=SEED, cache=cache)
 
 
-def _our_evaluation(preprocess, reduced_decoding=0.0):
-    def make(folder, batch_size):
-        from training.data import open_dataset
-
-        split = open_dataset(f"tfds:{_NAME}", folder / _TFDS).split("train")
-        operations = split.preprocess(preprocess, reduced_decoding)
-        return split.evaluate(operations, batch_size=batch_size).repeat()
-
-    return make
+def _our_evaluation(preprocess, reduced_decoding, folder, batch_size):
+    split = open_dataset(f"tfds:{_NAME}", folder / _TFDS).split("train")
+    operations = split.preprocess(preprocess, reduced_decoding)
+    return split.evaluate(operations, batch_size=batch_size).repeat()
 
 
-def _reference(load):
-    """Makes a plain pipeline of a function of (number, path), on the images of ours, in turn."""
+def _reference(load, folder, batch_size):
+    """Maps a function of (number, encoded) over the images of ours, in the same order."""
+    paths = tf.constant([str(path) for path in sorted((folder / _PHOTOS).rglob("*.jpg"))])
+    order = example_order(len(paths), SEED, 0, batch_size, range(batch_size))
+    # In a list, so that ours alone pays for the order.
+    numbers, indices = zip(*order.take(ORDERED_BATCHES * batch_size), strict=True)
+    dataset = tf.data.Dataset.from_tensor_slices((list(numbers), tf.gather(paths, indices)))
+    dataset = dataset.repeat().map(
+        lambda number, path: load(number, tf.io.read_file(path)),
+        num_parallel_calls=tf.data.AUTOTUNE,
+    )
+    return dataset.batch(batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
 
-    def make(folder, batch_size):
-        import tensorflow as tf
 
-        from training.data.order import example_order
-
-        photos = folder / _PHOTOS
-        paths = tf.constant([str(path) for path in sorted(photos.rglob("*.jpg"))])
-        order = example_order(len(paths), SEED, 0, batch_size, range(batch_size))
-        # In a list by then: what the order costs is ours alone to pay.
-        numbers, indices = zip(*order.take(ORDERED_BATCHES * batch_size), strict=True)
-        dataset = tf.data.Dataset.from_tensor_slices((list(numbers), tf.gather(paths, indices)))
-        dataset = dataset.repeat().map(load, num_parallel_calls=tf.data.AUTOTUNE)
-        return dataset.batch(batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
-
-    return make
+def _decode_whole(number, encoded):
+    return tf.io.decode_jpeg(encoded, channels=3)
 
 
 def _box(shape, number):
-    """The random box that ours takes of image `number`, as begin and size."""
-    import tensorflow as tf
-
-    from training.data.preprocessing.operation import operation_seed
-
+    """Returns the random box that ours takes of image `number`, as begin and size."""
     begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
         shape,
         tf.zeros((0, 0, 4)),
@@ -86,120 +77,63 @@ def _box(shape, number):
     return begin, size
 
 
-def _crop(number, path):
-    import tensorflow as tf
-
-    encoded = tf.io.read_file(path)
+def _decode_crop(number, encoded):
     begin, size = _box(tf.io.extract_jpeg_shape(encoded), number)
     window = tf.concat([begin[:2], size[:2]], axis=0)
     return tf.io.decode_and_crop_jpeg(encoded, window, channels=3)
 
 
-def _decode_crop(number, path):
-    import tensorflow as tf
-
-    return tf.shape(_crop(number, path))
-
-
-def _resize_crop(size):
-    def load(number, path):
-        import tensorflow as tf
-
-        return tf.image.resize(_crop(number, path), (size, size))
-
-    return load
+def _tutorial_training(size, number, encoded):
+    image = _decode_whole(number, encoded)
+    image = tf.slice(image, *_box(tf.shape(image), number))
+    image = tf.image.resize(image, (size, size))
+    image = tf.image.stateless_random_flip_left_right(image, tf.stack([1, number]))
+    return image / 127.5 - 1.0, 0
 
 
-def _decode_whole(number, path):
-    import tensorflow as tf
+def _tutorial_evaluation(resize, folder, batch_size):
+    """The pipeline of TFDS's guide: `load`, `map`, `batch`, `prefetch`."""
+    import tensorflow_datasets as tfds
 
-    return tf.shape(tf.io.decode_jpeg(tf.io.read_file(path), channels=3))
-
-
-def _tutorial_training(size):
-    def load(number, path):
-        import tensorflow as tf
-
-        image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
-        image = tf.slice(image, *_box(tf.shape(image), number))
-        image = tf.image.resize(image, (size, size))
-        image = tf.image.stateless_random_flip_left_right(image, tf.stack([1, number]))
-        return image / 127.5 - 1.0, 0
-
-    return load
+    # One pass is measured over and over, which decoded images in memory would not be.
+    once = tfds.ReadConfig(try_autocache=False)
+    dataset = tfds.load(_NAME, split="train", data_dir=folder / _TFDS, read_config=once)
+    dataset = dataset.map(
+        lambda example: (resize(example["image"]) / 127.5 - 1.0, example["label"]),
+        num_parallel_calls=tf.data.AUTOTUNE,
+    )
+    return dataset.batch(batch_size).prefetch(tf.data.AUTOTUNE).repeat()
 
 
-def _tutorial_evaluation(resize):
-    """Makes the pipeline of TFDS's guide: `load`, `map`, `batch`, `prefetch`."""
-
-    def make(folder, batch_size):
-        import tensorflow as tf
-        import tensorflow_datasets as tfds
-
-        # One pass is measured over and over, which decoded images in memory would not be.
-        once = tfds.ReadConfig(try_autocache=False)
-        dataset = tfds.load(_NAME, split="train", data_dir=folder / _TFDS, read_config=once)
-        dataset = dataset.map(
-            lambda example: (resize(example["image"]) / 127.5 - 1.0, example["label"]),
-            num_parallel_calls=tf.data.AUTOTUNE,
-        )
-        return dataset.batch(batch_size).prefetch(tf.data.AUTOTUNE).repeat()
-
-    return make
+def _center(small, size, image):
+    height, width = (tf.cast(tf.shape(image)[k], tf.float32) for k in (0, 1))
+    factor = small / tf.minimum(height, width)
+    shape = tf.cast(tf.round(tf.stack([height, width]) * factor), tf.int32)
+    return tf.image.resize_with_crop_or_pad(tf.image.resize(image, shape, "area"), size, size)
 
 
-def _squashed(size):
-    def resize(image):
-        import tensorflow as tf
-
-        return tf.image.resize(image, (size, size))
-
-    return resize
-
-
-def _center(small, size):
-    def resize(image):
-        import tensorflow as tf
-
-        height, width = (tf.cast(tf.shape(image)[k], tf.float32) for k in (0, 1))
-        factor = small / tf.minimum(height, width)
-        shape = tf.cast(tf.round(tf.stack([height, width]) * factor), tf.int32)
-        return tf.image.resize_with_crop_or_pad(tf.image.resize(image, shape, "area"), size, size)
-
-    return resize
+def _keras(read_size, layers, folder, batch_size):
+    """`image_dataset_from_directory`, with Keras's layers on its batches."""
+    dataset = keras.utils.image_dataset_from_directory(
+        folder / _PHOTOS,
+        image_size=(read_size, read_size),
+        batch_size=batch_size,
+        seed=0,
+        follow_links=True,
+        verbose=False,
+    )
+    process = keras.Sequential([make_layer() for make_layer in layers])
+    dataset = dataset.repeat().map(
+        lambda images, labels: (process(images, training=True), labels),
+        num_parallel_calls=tf.data.AUTOTUNE,
+    )
+    return dataset.prefetch(tf.data.AUTOTUNE)
 
 
-def _keras(read_size, layers):
-    """`image_dataset_from_directory`, and on its batches the `keras.layers` that are named."""
-
-    def make(folder, batch_size):
-        import keras
-        import tensorflow as tf
-
-        dataset = keras.utils.image_dataset_from_directory(
-            folder / _PHOTOS,
-            image_size=(read_size, read_size),
-            batch_size=batch_size,
-            seed=0,
-            follow_links=True,
-            verbose=False,
-        )
-        process = keras.Sequential(
-            [getattr(keras.layers, name)(**options) for name, options in layers]
-        )
-        dataset = dataset.repeat().map(
-            lambda images, labels: (process(images, training=True), labels),
-            num_parallel_calls=tf.data.AUTOTUNE,
-        )
-        return dataset.prefetch(tf.data.AUTOTUNE)
-
-    return make
-
-
-_RESCALING = ("Rescaling", {"scale": 1 / 127.5, "offset": -1.0})
 # What reading and decoding alone take, and what guides do, in each part below.
 FLOOR, TUTORIAL = "decode only", "tutorial"
 OURS, BYTES, REDUCED = "ours", "ours, uint8", "ours, reduced decoding"
+KERAS = "keras directory + layers"
 
 
 def pipelines(size: int = 224) -> dict[str, dict[str, Callable]]:
@@ -209,33 +143,38 @@ def pipelines(size: int = 224) -> dict[str, dict[str, Callable]]:
     to_range = "value_range(-1, 1)"
     squash = f"decode|resize({size})|{to_range}"
     center = f"decode|resize_small({small})|central_crop({size})|{to_range}"
-    random = (
-        ("RandomCrop", {"height": size, "width": size}),
-        ("RandomFlip", {"mode": "horizontal"}),
-        _RESCALING,
+    resize = partial(tf.image.resize, size=(size, size))
+    decode_whole = partial(_reference, lambda *image: tf.shape(_decode_whole(*image)))
+    decode_crop = partial(_reference, lambda *image: tf.shape(_decode_crop(*image)))
+    rescaling = partial(keras.layers.Rescaling, 1 / 127.5, -1.0)
+    crop_and_flip = (
+        partial(keras.layers.RandomCrop, size, size),
+        partial(keras.layers.RandomFlip, "horizontal"),
     )
     return {
         "training": {
-            FLOOR: _reference(_decode_crop),
-            "decode and resize only": _reference(_resize_crop(size)),
-            OURS: _our_training(f"{crop}|{to_range}"),
-            BYTES: _our_training(f"{crop}|to_uint8"),
-            REDUCED: _our_training(f"{crop}|{to_range}", reduced_decoding=1.0),
-            "ours, cache": _our_training(f"{crop}|{to_range}", cache=True),
-            TUTORIAL: _reference(_tutorial_training(size)),
-            "keras directory + layers": _keras(small, random),
+            FLOOR: decode_crop,
+            "decode and resize only": partial(
+                _reference, lambda *image: resize(_decode_crop(*image))
+            ),
+            OURS: partial(_our_training, f"{crop}|{to_range}", 0.0, False),
+            BYTES: partial(_our_training, f"{crop}|to_uint8", 0.0, False),
+            REDUCED: partial(_our_training, f"{crop}|{to_range}", 1.0, False),
+            "ours, cache": partial(_our_training, f"{crop}|{to_range}", 0.0, True),
+            TUTORIAL: partial(_reference, partial(_tutorial_training, size)),
+            KERAS: partial(_keras, small, (*crop_and_flip, rescaling)),
         },
         "evaluation, resize": {
-            FLOOR: _reference(_decode_whole),
-            OURS: _our_evaluation(squash),
-            REDUCED: _our_evaluation(squash, reduced_decoding=1.0),
-            TUTORIAL: _tutorial_evaluation(_squashed(size)),
-            "keras directory + layers": _keras(size, [_RESCALING]),
+            FLOOR: decode_whole,
+            OURS: partial(_our_evaluation, squash, 0.0),
+            REDUCED: partial(_our_evaluation, squash, 1.0),
+            TUTORIAL: partial(_tutorial_evaluation, resize),
+            KERAS: partial(_keras, size, (rescaling,)),
         },
         "evaluation, center crop": {
-            FLOOR: _reference(_decode_whole),
-            OURS: _our_evaluation(center),
-            REDUCED: _our_evaluation(center, reduced_decoding=1.0),
-            TUTORIAL: _tutorial_evaluation(_center(small, size)),
+            FLOOR: decode_whole,
+            OURS: partial(_our_evaluation, center, 0.0),
+            REDUCED: partial(_our_evaluation, center, 1.0),
+            TUTORIAL: partial(_tutorial_evaluation, partial(_center, small, size)),
         },
     }

@@ -14,22 +14,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from benchmarks.harness.case import LEARNING_RATE, MOMENTUM, Case
+from benchmarks.libraries import LEARNING_RATE, MOMENTUM, Case
 
 SIZES = ("patch_size", "hidden_size", "mlp_dim", "num_heads", "num_layers", "num_classes")
-
-
-class MlpBlock(nn.Module):
-    """The MLP of a block, (batch, tokens, width) to the same."""
-
-    mlp_dim: int
-    dtype: Any
-
-    @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        width = x.shape[-1]
-        x = nn.gelu(nn.Dense(self.mlp_dim, dtype=self.dtype)(x))
-        return nn.Dense(width, dtype=self.dtype)(x)
 
 
 class EncoderBlock(nn.Module):
@@ -46,7 +33,8 @@ class EncoderBlock(nn.Module):
             num_heads=self.num_heads, dtype=self.dtype, deterministic=True
         )(y, y)
         y = nn.LayerNorm(dtype=self.dtype)(x)
-        return x + MlpBlock(self.mlp_dim, self.dtype)(y)
+        y = nn.gelu(nn.Dense(self.mlp_dim, dtype=self.dtype)(y))
+        return x + nn.Dense(x.shape[-1], dtype=self.dtype)(y)
 
 
 class VisionTransformer(nn.Module):

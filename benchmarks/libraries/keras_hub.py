@@ -7,8 +7,7 @@ from typing import Any
 import keras
 import keras_hub
 
-from benchmarks.harness.case import Case
-from benchmarks.libraries import keras_step
+from benchmarks.libraries import Case, keras_step
 
 
 def _build(case):
@@ -32,13 +31,13 @@ def prepare(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
     return keras_step.step_of(model, case), {"parameters": keras_step.parameters(model)}
 
 
-def to_tflite(case: Case, folder: pathlib.Path) -> None:
+def to_tflite(case: Case, folder: pathlib.Path, **options: Any) -> None:
     """keras-hub's `export`, as it is called without further arguments."""
-    _build(case).export(str(folder / "float32.tflite"), format="litert", verbose=False)
+    file = str(folder / "float32.tflite")
+    _build(case).export(file, format="litert", verbose=False, **options)
 
 
 def to_one_image_tflite(case: Case, folder: pathlib.Path) -> None:
     """keras-hub's `export` for one image."""
     signature = [keras.InputSpec(shape=(1, *case.image_shape), dtype="float32")]
-    file = str(folder / "float32.tflite")
-    _build(case).export(file, format="litert", verbose=False, input_signature=signature)
+    to_tflite(case, folder, input_signature=signature)

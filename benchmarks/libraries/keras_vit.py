@@ -1,5 +1,6 @@
 """This package."""
 
+import functools
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -8,14 +9,12 @@ import keras
 import numpy as np
 
 import keras_vit
-from benchmarks.harness.case import Case
-from benchmarks.libraries import keras_step
+from benchmarks.libraries import Case, keras_step
 
 
 def _build(case, **arguments):
     keras.utils.set_random_seed(0)
-    arguments |= case.arguments
-    model = keras_vit.VisionTransformer(**arguments, dtype=keras_step.policy(case))
+    model = keras_vit.VisionTransformer(**arguments | case.arguments, dtype=keras_step.policy(case))
     count = keras_vit.costs(model)
     return model, {
         "parameters": keras_step.parameters(model),
@@ -24,28 +23,19 @@ def _build(case, **arguments):
     }
 
 
-def prepare(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
-    """The model."""
-    model, facts = _build(case)
-    return keras_step.step_of(model, case), facts
+def prepare(
+    case: Case, donate: bool = True, **arguments: Any
+) -> tuple[Callable[[], Any], dict[str, int]]:
+    """The model, with further arguments."""
+    model, facts = _build(case, **arguments)
+    return keras_step.step_of(model, case, donate), facts
 
 
-def remat(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
-    """The model that recomputes its blocks' activations."""
-    model, facts = _build(case, remat=True)
-    return keras_step.step_of(model, case), facts
-
-
-def flash_attention(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
-    """The model with fused attention, where JAX has it."""
-    model, facts = _build(case, flash_attention=True)
-    return keras_step.step_of(model, case), facts
-
-
-def undonated(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
-    """The model whose updates leave the old weights in memory: JAX."""
-    model, facts = _build(case)
-    return keras_step.step_of(model, case, donate=False), facts
+# The model that recomputes its blocks' activations, the one with fused attention where JAX has it,
+# and, under JAX, the one whose updates leave the old weights in memory.
+remat = functools.partial(prepare, remat=True)
+flash_attention = functools.partial(prepare, flash_attention=True)
+undonated = functools.partial(prepare, donate=False)
 
 
 def inference_function(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
@@ -63,7 +53,7 @@ def inference_function(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
 
 def to_tflite(case: Case, folder: pathlib.Path) -> None:
     """`export.to_tflite`, in int8 with dynamic quantization."""
-    import export
+    from keras_vit import export
 
     model, _ = _build(case)
     export.to_tflite(model, folder / "float32.tflite", quantization="none")
@@ -72,7 +62,7 @@ def to_tflite(case: Case, folder: pathlib.Path) -> None:
 
 def to_calibrated_tflite(case: Case, folder: pathlib.Path) -> None:
     """`export.to_tflite`, its activations calibrated on noise, which times like any images."""
-    import export
+    from keras_vit import export
 
     noise = np.random.default_rng(0).uniform(0, 1, (4, *case.image_shape)).astype("float32")
     file = folder / "int8.tflite"
@@ -81,6 +71,6 @@ def to_calibrated_tflite(case: Case, folder: pathlib.Path) -> None:
 
 def to_onnx(case: Case, folder: pathlib.Path) -> None:
     """`export.to_onnx`."""
-    import export
+    from keras_vit import export
 
     export.to_onnx(_build(case)[0], folder / "float32.onnx")

@@ -8,8 +8,7 @@ from typing import Any
 import timm.models.vision_transformer as vision_transformer
 import torch
 
-from benchmarks.harness.case import LEARNING_RATE, MOMENTUM, Case
-from benchmarks.libraries import PRODUCT_SIDE
+from benchmarks.libraries import LEARNING_RATE, MOMENTUM, PRODUCT_FACTS, PRODUCT_SIDE, Case
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -79,7 +78,7 @@ def matrix_product(case: Case) -> tuple[Callable[[], float], dict[str, int]]:
     """A large matrix product in PyTorch."""
     shape, dtype = (PRODUCT_SIDE, PRODUCT_SIDE), getattr(torch, case.precision)
     left, right = (torch.randn(shape, device=DEVICE).to(dtype) for _ in range(2))
-    return lambda: (left @ right)[0, 0].item(), {"flops": 2 * PRODUCT_SIDE**3}
+    return lambda: (left @ right)[0, 0].item(), PRODUCT_FACTS
 
 
 def _model_and_image(case):

@@ -1,37 +1,22 @@
-"""`python -m export onnx SOURCE`: an ONNX file, for ONNX Runtime and its like.
+"""`keras-vit export onnx SOURCE`: an ONNX file, for ONNX Runtime and its like.
 
 Writes a model as an ONNX file, and runs it in ONNX Runtime on the run's test images.
 
-  python -m export onnx runs/quickstart --output=digits.onnx
+  keras-vit export onnx runs/quickstart --output=digits.onnx
 """
 
-from export.command_options import ExportParser
-from training.exit_status import command_main
-from training.io.quiet_start import import_tensorflow
+from keras_vit.export.command_line import LABELS, Export, export_command
 
 
-def _parser():
-    parser = ExportParser("python -m export onnx", __doc__)
-    parser.add_model()
-    parser.add_output("file to write")
-    parser.add_labels()
-    parser.add_images()
-    return parser
+@export_command("onnx", __doc__, output="file to write", options=LABELS)
+def main(export: Export) -> int:
+    """Runs the command and returns its exit status."""
+    from keras_vit.export.onnx.to_onnx import to_onnx
 
-
-def _export(options):
-    import_tensorflow()
-    from export.command_steps import class_names, load_source, verify_written
-    from export.onnx.to_onnx import to_onnx
-
-    source = load_source(options)
     file = to_onnx(
-        source.model,
-        options.output,
-        labels=class_names(options, source),
-        activation=source.activation,
+        export.source.model,
+        export.options.output,
+        labels=export.labels,
+        activation=export.source.activation,
     )
-    return verify_written(options, source, file)
-
-
-main = command_main(_parser, _export)
+    return export.verify_written(file)

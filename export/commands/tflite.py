@@ -1,88 +1,73 @@
-"""`python -m export tflite SOURCE`: a TFLite file for phones, or one for each quantization.
+"""`keras-vit export tflite SOURCE`: a TFLite file for phones, or one for each quantization.
 
 Writes a model as a TFLite (LiteRT) file, all of whose operations XNNPACK runs.
 
-  python -m export tflite runs/quickstart --output=digits.tflite --quantization=int8
-  python -m export tflite runs/quickstart --output=tflite/ --all
+  keras-vit export tflite runs/quickstart --output=digits.tflite --quantization=int8
+  keras-vit export tflite runs/quickstart --output=tflite/ --all
 """
 
-from export.command_options import ExportParser
-from export.tflite.quantization import CALIBRATED, QUANTIZATIONS
-from training.command_options import list_of
-from training.exit_status import command_main
-from training.io.quiet_start import import_tensorflow
+from keras_vit.export.command_line import CALIBRATION, LABELS, Export, export_command
+from keras_vit.export.tflite.quantization import CALIBRATED, QUANTIZATIONS
+from keras_vit.training.command_options import list_of
 
 
-def _parser():
-    parser = ExportParser("python -m export tflite", __doc__)
-    parser.add_model()
-    parser.add_output("file to write; with --all a directory")
-    parser.add_argument("--quantization", choices=QUANTIZATIONS, default="dynamic")
-    parser.add_argument("--all", action="store_true", help="every quantization, and a table")
-    parser.add_argument(
-        "--batch_sizes",
-        metavar="N,N",
-        type=list_of(int),
-        default=(),
-        help="further signatures, such as 4,8",
-    )
-    parser.add_argument(
-        "--image_sizes",
-        metavar="PIXELS,PIXELS",
-        type=list_of(int),
-        default=(),
-        help="further signatures for other square images, such as 288,384",
-    )
-    parser.add_argument(
-        "--feature_vector", action="store_true", help="add a signature for the representation"
-    )
-    parser.add_calibration()
-    parser.add_labels()
-    parser.add_images()
-    return parser
+@export_command(
+    "tflite",
+    __doc__,
+    output="file to write; with --all a directory",
+    options={
+        "--quantization": {"choices": QUANTIZATIONS, "default": "dynamic"},
+        "--all": {"action": "store_true", "help": "every quantization, and a table"},
+        "--batch_sizes": {
+            "metavar": "N,N",
+            "type": list_of(int),
+            "default": (),
+            "help": "further signatures, such as 4,8",
+        },
+        "--image_sizes": {
+            "metavar": "PIXELS,PIXELS",
+            "type": list_of(int),
+            "default": (),
+            "help": "further signatures for other square images, such as 288,384",
+        },
+        "--feature_vector": {
+            "action": "store_true",
+            "help": "add a signature for the representation",
+        },
+        **CALIBRATION,
+        **LABELS,
+    },
+)
+def main(export: Export) -> int:
+    """Runs the command and returns its exit status."""
+    from keras_vit.export.tflite.to_tflite import to_tflite_files
 
-
-def _export(options):
-    import_tensorflow()
-    from export.command_steps import (
-        calibration,
-        class_names,
-        images,
-        load_source,
-        verify_written,
-        write_json,
-    )
-    from export.tflite.to_tflite import to_tflite_files
-    from export.verification.verify import verify
-
-    source = load_source(options)
+    options, source = export.options, export.source
     files = {options.quantization: options.output}
     if options.all:
         files = {name: options.output / f"{name}.tflite" for name in QUANTIZATIONS}
-        # Before the work of an export that could not be compared.
-        samples = images(options, source)
-    calibrated = not set(CALIBRATED).isdisjoint(files)
+        _ = export.samples  # before the work of an export that could not be compared
     to_tflite_files(
         source.model,
         files,
-        calibration=calibration(options, source) if calibrated else None,
-        labels=class_names(options, source),
+        calibration=None if CALIBRATED.isdisjoint(files) else export.calibration(),
+        labels=export.labels,
         batch_sizes=options.batch_sizes,
         image_sizes=options.image_sizes,
         feature_vector=options.feature_vector,
         activation=source.activation,
     )
     if not options.all:
-        return verify_written(options, source, options.output)
-    reports = [verify(source.model, file, *samples) for file in files.values()]
+        return export.verify_written(options.output)
+    reports = [export.verify(file) for file in files.values()]
     _table(reports).show()
-    write_json(options.json, [report.to_dict() for report in reports])
+    export.write_json([report.to_dict() for report in reports])
     return 0 if all(report.ok for report in reports) else 1
 
 
 def _table(reports):
     """Returns the table to choose a quantization by."""
-    from training.reporting.table import Table
+    from keras_vit.training.io.printed_table import Table
 
     rows = [
         (
@@ -116,6 +101,3 @@ def _table(reports):
 
 def _percent(part):
     return "-" if part is None else f"{100 * part:.2f}"
-
-
-main = command_main(_parser, _export)

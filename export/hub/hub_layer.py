@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import keras
 
-from export.errors import ExportError
-from keras_vit.typing import Tensor
+from keras_vit.export.errors import ExportError, imported
+from keras_vit.type_hints import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -31,6 +31,7 @@ class HubLayer(keras.layers.Layer):
         What the module returns.
 
     Raises:
+        RuntimeMissing: if tensorflow-hub is not installed.
         ExportError: if the SavedModel cannot be called or lists no variables.
 
     Examples:
@@ -49,14 +50,12 @@ class HubLayer(keras.layers.Layer):
                 "A TF-Hub module needs Keras on TensorFlow. Received: backend "
                 f"{keras.backend.backend()!r}. Set KERAS_BACKEND=tensorflow."
             )
-        import tensorflow_hub
-
         self.handle = str(handle)
-        module = tensorflow_hub.load(self.handle)
+        module = imported("tensorflow_hub", "hub").load(self.handle)
         if not callable(module) or not hasattr(module, "variables"):
             raise ExportError(
                 "Expected a TF2 reusable SavedModel: callable, with variables. Received: "
-                f"{self.handle}. `python -m export hub` writes one."
+                f"{self.handle}. `keras-vit export hub` writes one."
             )
         to_train = {id(v) for v in getattr(module, "trainable_variables", ())}
         for index, variable in enumerate(module.variables):

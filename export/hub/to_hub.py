@@ -7,13 +7,21 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from export import interface
-from export.image_range import BYTES_FROM
-from export.labels import checked_labels, labels_of_model
-from export.portable_model import image_size, num_classes, portable
-from export.saved_model import write_saved_model
-from training.data.preprocessing.preprocess import Preprocess
-from training.io.atomic import atomic_directory
+from keras_vit.export.hub.archives import write_saved_model
+from keras_vit.export.labels_and_interface_json import (
+    exported_texts,
+    labels_of_model,
+    model_operations,
+)
+from keras_vit.export.supported_models import (
+    BYTES_FROM,
+    image_size,
+    num_classes,
+    output_name,
+    portable,
+)
+from keras_vit.training.data.preprocessing.preprocess import Preprocess
+from keras_vit.training.io.atomic import atomic_directory
 
 ACTIVATIONS = {"softmax": tf.nn.softmax, "sigmoid": tf.nn.sigmoid}
 OUTPUTS = ("logits", "representation")
@@ -50,7 +58,7 @@ def to_hub(
     all; one written by an earlier export is replaced.
 
     Args:
-        model: of this package, one of `export.portable_model.MODELS`.
+        model: of this package, one of `export.supported_models.MODELS`.
         directory: where to write.
         labels: class names in the order of the logits; None takes `model.class_names`.
         resolution: "fixed" (the model's image size) or "any" (position embeddings
@@ -71,31 +79,21 @@ def to_hub(
     _check("resolution", resolution, RESOLUTIONS)
     _check("activation", activation, tuple(ACTIVATIONS))
     model = portable(model)
-    if output is None:
-        output = "representation" if num_classes(model) is None else "logits"
+    output = output or output_name(model)
     _check("output", output, OUTPUTS)
     if output == "logits" and num_classes(model) is None:
         raise ValueError('Expected output="representation": the model has no head.')
-    if output == "logits":
-        labels = labels_of_model(labels, model)
-    elif labels is not None:
-        labels = checked_labels(labels, None)
+    labels = labels_of_model(labels, model, output)
+    texts = exported_texts(model, labels, activation, output)
     directory = pathlib.Path(directory)
     with atomic_directory(directory, marker="saved_model.pb") as written:
         root, signatures = _module(model, output, resolution, ACTIVATIONS[activation])
-        shown = activation if output == "logits" else None
-        content = interface.interface_json(model, shown)
-        root.interface = _asset(written.parent / interface.FILE, content)
-        if labels is not None:
-            lines = "".join(f"{label}\n" for label in labels)
-            root.labels = _asset(written.parent / "labels.txt", lines)
+        for name, text in texts.items():
+            file = written.parent / name
+            file.write_text(text, encoding="utf-8")
+            setattr(root, file.stem, tf.saved_model.Asset(str(file)))
         write_saved_model(root, written, signatures=signatures)
     return directory
-
-
-def _asset(file, text):
-    file.write_text(text, encoding="utf-8")
-    return tf.saved_model.Asset(str(file))
 
 
 def _check(name, value, allowed):
@@ -116,9 +114,7 @@ def _module(model, output, resolution, activation):
     root.serve_train = tf.function(
         lambda images: call(images, training=True), input_signature=[spec]
     )
-    return root, _signatures(
-        call, output, spec.shape, interface.model_operations(model), activation
-    )
+    return root, _signatures(call, output, spec.shape, model_operations(model), activation)
 
 
 def _sub_model(model, output, resolution):

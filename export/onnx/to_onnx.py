@@ -1,7 +1,6 @@
-"""ONNX: models for ONNX Runtime and whatever else reads the format."""
+"""ONNX: models for ONNX Runtime and the other readers of the format."""
 
 import contextlib
-import importlib.util
 import io
 import logging
 import os
@@ -11,17 +10,21 @@ from collections.abc import Iterator, Sequence
 
 import keras
 
-from export import interface
-from export.errors import RuntimeMissing
-from export.labels import labels_of_model
-from export.portable_model import image_size, num_classes, portable
-from export.single_file import require_single_file
-from export.tflite.delegate_layers import for_delegates
-from training.io.atomic import atomic_file
+from keras_vit.export.errors import imported
+from keras_vit.export.labels_and_interface_json import exported_texts, labels_of_model
+from keras_vit.export.supported_models import (
+    image_size,
+    output_name,
+    portable,
+    require_single_file,
+)
+from keras_vit.export.tflite.layers_for_delegates import for_delegates
+from keras_vit.training.evaluators.exported_files import LABELS_FILE
+from keras_vit.training.io.atomic import atomic_file
 
-# GELU is Erf or Tanh, LayerNorm its parts: what every runtime of the last years has.
+# GELU becomes Erf or Tanh and LayerNorm its parts, which every runtime of the last years has.
 OPSET = 17
-# What changes the layout of an array and no number in it.
+# Operations that change the layout of an array and no number in it.
 _LAYOUTS = ("Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
@@ -40,7 +43,7 @@ def to_onnx(
     and preprocessing of images.
 
     Args:
-        model: of this package, one of `export.portable_model.MODELS`.
+        model: of this package, one of `export.supported_models.MODELS`.
         file: the file to write; it appears whole or not at all.
         labels: class names in the order of the logits; None takes `model.class_names`.
         activation: "softmax" or "sigmoid", which the file says that its logits want.
@@ -54,20 +57,15 @@ def to_onnx(
         ValueError: if the labels do not fit.
         OSError: if the file cannot be written.
     """
-    if not all(map(importlib.util.find_spec, ("onnx", "tf2onnx"))):
-        raise RuntimeMissing(
-            "Expected tf2onnx, with which Keras writes ONNX. Install it: pip install "
-            "'keras-vit-16x16[onnx]'"
-        )
-    import onnx
-
+    imported("tf2onnx", "onnx")
+    onnx = imported("onnx", "onnx")
     model = portable(model)
     require_single_file(model)
-    labels = labels_of_model(labels, model)
-    shown = None if num_classes(model) is None else activation
-    texts = {interface.FILE: interface.interface_json(model, shown)}
+    output = output_name(model)
+    labels = labels_of_model(labels, model, output)
+    texts = exported_texts(model, labels, activation, output)
     if labels is not None:
-        texts["labels"] = "".join(f"{label}\n" for label in labels)
+        texts["labels"] = texts.pop(LABELS_FILE)
     image = keras.Input((*image_size(model), 3), dtype="float32", name="image")
     scaled = keras.layers.Rescaling(2.0, -1.0, dtype="float32")(image)
     # ONNX Runtime, too, takes zeros before a maximum for padding that is never the maximum.
@@ -83,7 +81,7 @@ def to_onnx(
         content = onnx.load(temporary)
         _inputs_to_initializers(content.graph, graph.weights_by_name())
         _lay_out_weights(content.graph)
-        _name_output(content.graph, "representation" if shown is None else "logits")
+        _name_output(content.graph, output)
         content.doc_string = f"{model.name} of keras_vit: RGB images in [0, 1]"
         onnx.helper.set_model_props(content, texts)
         onnx.checker.check_model(content)

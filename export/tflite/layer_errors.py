@@ -1,18 +1,16 @@
-"""Where in a quantized file the error comes from: each operation beside its float32 one."""
+"""Which operations of a quantized file have the error: each beside the one in float32."""
 
 import os
-import pathlib
 import re
 from typing import NamedTuple
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from export.errors import ExportError
-from export.tflite.flatbuffer_tree import unpack
-from export.tflite.graph_nodes import nodes, producers
+from keras_vit.export.errors import ExportError
+from keras_vit.export.tflite.flatbuffer import TFLiteFile, nodes, producers
 
-# What moves values and computes none has the error of what it moves.
+# Operations that move values have the error of their input.
 MOVES = ("RESHAPE", "TRANSPOSE", "STRIDED_SLICE", "SLICE", "SPLIT", "CONCATENATION", "PAD")
 _COPY = re.compile(r"_\d+$")
 
@@ -25,8 +23,8 @@ class LayerError(NamedTuple):
         operation: such as "FULLY_CONNECTED".
         type: of its result in the quantized file, "int8", "int16" or "float32".
         error: root mean square of its result's error, in units of that of its result.
-        inputs_error: the largest of such errors among what it computes with, 0 for images. An
-            operation that is worse than its inputs is where a file loses.
+        inputs_error: the largest such error among its inputs, 0 for images. A file loses accuracy
+            in operations whose error is far above that of their inputs.
     """
 
     layer: str
@@ -49,20 +47,20 @@ def layer_errors(
     Raises:
         ExportError: if the operations of the two files have other names.
     """
-    tree = unpack(pathlib.Path(reference).read_bytes())
+    tree = TFLiteFile(reference).tree
     graph = tree.subgraphs[0]
     errors, types = _errors(reference, file, images)
     computed = producers(graph)
     computing = [node for node in nodes(tree, graph) if node.name not in MOVES]
+    names = [each.name.decode() for each in graph.tensors]
+    output = tree.signatureDefs[0].outputs[0].name.decode()
     found = []
-    for name, operator in computing:
-        tensor = graph.tensors[operator.outputs[0]].name.decode()
-        inputs = [graph.tensors[i].name.decode() for i in operator.inputs if int(i) in computed]
-        before = [errors.get(each, 0.0) for each in inputs]
-        if tensor in errors:
-            layer = _layer(tensor, tree.signatureDefs[0].outputs[0].name.decode())
-            row = LayerError(layer, name, types[tensor], errors[tensor], max(before, default=0.0))
-            found.append(row)
+    for operation, operator in computing:
+        name = names[operator.outputs[0]]
+        before = [errors.get(names[i], 0.0) for i in operator.inputs if int(i) in computed]
+        if name in errors:
+            layer, worst = _layer(name, output), max(before, default=0.0)
+            found.append(LayerError(layer, operation, types[name], errors[name], worst))
     if len(found) < len(computing) / 2:
         raise ExportError(
             f"Expected a file of the same model, exported by the same version. Received: {file}, "
@@ -88,7 +86,7 @@ def _errors(reference, file, images):
 
 
 class _Tensors:
-    """Every tensor of a file, which delegates would not keep."""
+    """Runs a file without delegates, which would not keep the tensors in between."""
 
     def __init__(self, file):
         self._interpreter = Interpreter(

@@ -1,19 +1,21 @@
 """The metadata of TFLite files that MediaPipe and Android's task libraries read.
 
-A flatbuffer of its own, identified by "M001", lies in one of the model's buffers
-and describes the input (RGB, how to normalize pixels) and the output; the class
-names follow the model as a zip archive at the end of the file. The numbers below
-are field positions of the published metadata schema 1.2.
+A flatbuffer of its own, identified by "M001", lies in one of the model's buffers and describes the
+input (RGB, how to normalize pixels) and the output; the class names follow the model as a zip
+archive at the end of the file. The numbers below are field positions and values of the published
+metadata schema 1.2.
 """
 
 import os
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import flatbuffers
-from ai_edge_litert import schema_py_generated as schema
+import numpy as np
 
-LABELS_FILE = "labels.txt"
+from keras_vit.export.tflite.flatbuffer import add_buffer, schema
+from keras_vit.training.evaluators.exported_files import LABELS_FILE
+
 BUFFER_NAME = "TFLITE_METADATA"
 PARSER_VERSION = "1.0.0"
 
@@ -24,34 +26,60 @@ TENSOR_AXIS_LABELS = 2
 
 
 def add_metadata(
-    tree: schema.ModelT,
-    name: str,
-    description: str,
-    inputs: Sequence[str],
-    outputs: Sequence[str],
-    labels: bool,
-    signatures: Mapping[str, str],
+    tree: schema.ModelT, name: str, description: str, output: str, labels: bool
 ) -> None:
-    """Gives a TFLite model the metadata buffer and its signatures' final names.
+    """Gives a TFLite model the buffer of metadata, which describes its main signature.
 
     Args:
-        tree: changed in place.
+        tree: changed in place; its first subgraph takes `image`, with pixels in [0, 1].
         name: of the model.
         description: of the model.
-        inputs: names of the first subgraph's inputs, images with pixels in [0, 1].
-        outputs: names of its outputs.
-        labels: whether labels.txt names the entries of the outputs.
-        signatures: from the present to the final names of signatures.
+        output: name of the first subgraph's output.
+        labels: whether labels.txt names the entries of the output.
     """
-    for definition in tree.signatureDefs:
-        definition.signatureKey = signatures[definition.signatureKey.decode()]
-    buffer = schema.BufferT()
-    buffer.data = list(_metadata(name, description, inputs, outputs, labels))
+    normalization = {0: [0.0], 1: [255.0]}  # mean, standard deviation
+    image = {
+        0: "image",
+        1: "RGB image, values in [0, 1].",
+        3: {0: IMAGE_PROPERTIES, 1: {0: RGB}},
+        4: [{0: NORMALIZATION_OPTIONS, 1: normalization}],
+        5: {0: [1.0], 1: [0.0]},  # largest and smallest pixel
+    }
+    result: dict[int, object] = {0: output}
+    if labels:
+        result[6] = [{0: LABELS_FILE, 2: TENSOR_AXIS_LABELS}]
+    content = {0: name, 1: description, 3: [{2: [image], 3: [result]}], 7: PARSER_VERSION}
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(_write(builder, content), file_identifier=b"M001")
     entry = schema.MetadataT()
     entry.name = BUFFER_NAME
-    entry.buffer = len(tree.buffers)
-    tree.buffers.append(buffer)
+    entry.buffer = add_buffer(tree, np.frombuffer(builder.Output(), np.uint8))
     tree.metadata = [*(tree.metadata or []), entry]
+
+
+def _write(builder, value):
+    """Writes text, a list of floats or tables, or a table, and returns its offset.
+
+    A table is {position of a field: value}, where an int is an enumeration of one byte.
+    """
+    if isinstance(value, str):
+        return builder.CreateString(value)
+    if isinstance(value, list) and isinstance(value[0], float):
+        return builder.CreateNumpyVector(np.array(value, "float32"))
+    if isinstance(value, list):
+        entries = [_write(builder, each) for each in value]
+        builder.StartVector(4, len(entries), 4)
+        for entry in reversed(entries):
+            builder.PrependUOffsetTRelative(entry)
+        return builder.EndVector()
+    enums = {position: each for position, each in value.items() if isinstance(each, int)}
+    offsets = {position: _write(builder, value[position]) for position in value.keys() - enums}
+    builder.StartObject(max(value) + 1)
+    for position, offset in offsets.items():
+        builder.PrependUOffsetTRelativeSlot(position, offset, 0)
+    for position, each in enums.items():
+        builder.PrependUint8Slot(position, each, 0)
+    return builder.EndObject()
 
 
 def append_texts(path: str | os.PathLike, texts: Mapping[str, str]) -> None:
@@ -61,71 +89,3 @@ def append_texts(path: str | os.PathLike, texts: Mapping[str, str]) -> None:
         for name, text in texts.items():
             # A fixed date keeps equal exports equal.
             archive.writestr(zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0)), text)
-
-
-def _metadata(name, description, inputs, outputs, labels):
-    builder = flatbuffers.Builder(1024)
-    input_entries = [_input(builder, each) for each in inputs]
-    output_entries = [_output(builder, each, labels) for each in outputs]
-    subgraph = _table(
-        builder,
-        {2: _vector(builder, input_entries), 3: _vector(builder, output_entries)},
-    )
-    fields = {
-        0: builder.CreateString(name),
-        1: builder.CreateString(description),
-        3: _vector(builder, [subgraph]),
-        7: builder.CreateString(PARSER_VERSION),
-    }
-    builder.Finish(_table(builder, fields), file_identifier=b"M001")
-    return bytes(builder.Output())
-
-
-def _input(builder, name):
-    normalization = _table(builder, {0: _floats(builder, [0.0]), 1: _floats(builder, [255.0])})
-    unit = _table(builder, {1: normalization}, {0: NORMALIZATION_OPTIONS})
-    image = _table(builder, {}, {0: RGB})
-    content = _table(builder, {1: image}, {0: IMAGE_PROPERTIES})
-    stats = _table(builder, {0: _floats(builder, [1.0]), 1: _floats(builder, [0.0])})
-    fields = {
-        0: builder.CreateString(name),
-        1: builder.CreateString("RGB image, values in [0, 1]."),
-        3: content,
-        4: _vector(builder, [unit]),
-        5: stats,
-    }
-    return _table(builder, fields)
-
-
-def _output(builder, name, labels):
-    fields = {0: builder.CreateString(name)}
-    if labels:
-        file = {0: builder.CreateString(LABELS_FILE)}
-        entry = _table(builder, file, {2: TENSOR_AXIS_LABELS})
-        fields[6] = _vector(builder, [entry])
-    return _table(builder, fields)
-
-
-def _table(builder, offsets, enums=None):
-    """Writes a table of references and of one-byte enumerations, by field position."""
-    enums = enums or {}
-    builder.StartObject(max([*offsets, *enums], default=-1) + 1)
-    for position, offset in offsets.items():
-        builder.PrependUOffsetTRelativeSlot(position, offset, 0)
-    for position, value in enums.items():
-        builder.PrependUint8Slot(position, value, 0)
-    return builder.EndObject()
-
-
-def _vector(builder, offsets):
-    builder.StartVector(4, len(offsets), 4)
-    for offset in reversed(offsets):
-        builder.PrependUOffsetTRelative(offset)
-    return builder.EndVector()
-
-
-def _floats(builder, values):
-    builder.StartVector(4, len(values), 4)
-    for value in reversed(values):
-        builder.PrependFloat32(value)
-    return builder.EndVector()

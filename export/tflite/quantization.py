@@ -1,12 +1,15 @@
-"""What the weights and activations of a TFLite file are rounded to, as data."""
+"""What the weights and activations of a TFLite file are rounded to, as data, and the rounding.
+
+The one file that knows LiteRT's quantizer. Of its modules only `quantizer` is documented, which
+calibrates by a moving average of ranges; it takes no float16 recipe and no other calibration but
+from the modules below it.
+"""
 
 import contextlib
 import io
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-from export.tflite.quantizer_package import quantizer_module
 
 # The operations with weights: nearly all the time of a Transformer, and the only
 # ones whose rounding costs no accuracy to speak of.
@@ -19,7 +22,8 @@ ENDS = ("INPUT", "OUTPUT")  # callers keep floats in every variant
 
 
 def _float16(manager):
-    qtyping, quantizer = quantizer_module("qtyping"), quantizer_module("quantizer")
+    from litert_quantizer import qtyping, quantizer
+
     for operation in WEIGHTED:
         manager.add_quantization_config(
             ".*",
@@ -61,9 +65,10 @@ def _int8_int16(manager):
 
 
 def _keep_float(manager, operations):
-    none = quantizer_module("quantizer").AlgorithmName.NO_QUANTIZE
+    from litert_quantizer.quantizer import AlgorithmName
+
     for operation in operations:
-        manager.add_quantization_config(".*", operation, algorithm_key=none)
+        manager.add_quantization_config(".*", operation, algorithm_key=AlgorithmName.NO_QUANTIZE)
 
 
 RECIPES = {
@@ -75,7 +80,7 @@ RECIPES = {
     "int8-int16": _int8_int16,
 }
 FOR_NPUS = ("int8-full", "int16x8", "int8-int16")
-CALIBRATED = ("int8", *FOR_NPUS)
+CALIBRATED = frozenset(("int8", *FOR_NPUS))
 QUANTIZATIONS = ("none", *RECIPES)
 
 
@@ -91,18 +96,46 @@ def quantize(
         quantization: a key of `RECIPES`.
         samples: for `CALIBRATED`, for each name of a signature its inputs, arrays by name.
     """
-    # Here, so that commands can name the recipes before they import anything large.
-    from export.tflite.activation_ranges import activation_ranges
+    from litert_quantizer.quantizer import Quantizer
+    from litert_quantizer.recipe_manager import RecipeManager
 
-    quantizer = quantizer_module("quantizer")
-    manager = quantizer_module("recipe_manager").RecipeManager()
+    manager = RecipeManager()
     RECIPES[quantization](manager)
     with _silence():
-        tool = quantizer.Quantizer(bytearray(model), manager.get_quantization_recipe())
-        ranges = None
-        if quantization in CALIBRATED:
-            ranges = activation_ranges(bytes(model), samples or {}, manager)
+        tool = Quantizer(bytearray(model), manager.get_quantization_recipe())
+        calibrated = quantization in CALIBRATED
+        ranges = _activation_ranges(bytes(model), samples, manager) if calibrated else None
         return bytes(tool.quantize(ranges).quantized_model)
+
+
+def _activation_ranges(model, samples, manager):
+    """Returns {name of a tensor: {"min": …, "max": …}}, float32 arrays of the tensor's rank."""
+    # Here, so that commands can name the recipes before they import anything large.
+    import numpy as np
+    from litert_quantizer import calibrator
+    from litert_quantizer.utils.qsv_utils import min_max_update
+
+    from keras_vit.export.tflite.flatbuffer import rank, unpack
+
+    observer = calibrator.Calibrator(
+        model,
+        num_threads=1,
+        # Finds the extremes where they are computed. The default copies every tensor for that.
+        mode=calibrator.CalibrationMode.CALIBRATION_PROFILER_BASED,
+        # The default keeps a moving average of the extremes, which clips the outliers that
+        # Transformers have.
+        qsv_update_func=min_max_update,
+    )
+    observer.calibrate(samples, manager)
+    ranks = {
+        tensor.name.decode(): rank(graph, index)
+        for graph in unpack(model).subgraphs
+        for index, tensor in enumerate(graph.tensors)
+    }
+    return {
+        name: {end: np.full((1,) * ranks[name], value, "float32") for end, value in ends.items()}
+        for name, ends in observer.get_model_qsvs().items()
+    }
 
 
 @contextlib.contextmanager

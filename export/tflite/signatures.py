@@ -1,4 +1,4 @@
-"""The signatures of a TFLite file: for other batches, other image sizes, other outputs."""
+"""The signatures of a TFLite file, for other batches, image sizes and outputs; their samples."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -6,14 +6,15 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from export.portable_model import image_size, num_classes
 from keras_vit.analysis.attention_rollout import rollout_endpoint
+from keras_vit.export.supported_models import check_range, image_size, output_name
 from keras_vit.models.argument_checks import as_height_width
-from keras_vit.models.replaced_layers import with_replaced_layers
-from keras_vit.typing import ImageSize
+from keras_vit.models.find_and_replace_layers import with_replaced_layers
+from keras_vit.type_hints import ImageSize, Tensor
 
 MAIN = "serving_default"
 ROLLOUT = "attention_rollout"
+CALIBRATION_IMAGES = 200
 
 
 class Signature(NamedTuple):
@@ -49,8 +50,7 @@ def signatures(
     Raises:
         ValueError: if a size is not positive, or the model is for one image size alone.
     """
-    has_head = num_classes(model) is not None
-    output = "logits" if has_head else "representation"
+    output = output_name(model)
     size = image_size(model)
     found = {MAIN: Signature(model, (1, *size, 3), output)}
     for batch in batch_sizes:
@@ -61,7 +61,7 @@ def signatures(
         height, width = as_height_width(each)
         graph, shape = _of_size(model, height, width), (1, height, width, 3)
         found[f"size_{height}x{width}"] = Signature(graph, shape, output)
-    if feature_vector and has_head:
+    if feature_vector and output == "logits":
         features = keras.Model(model.input, model.endpoints["representation"])
         found["feature_vector"] = Signature(features, (1, *size, 3), "representation")
     if attention_rollout:
@@ -84,17 +84,19 @@ def _of_size(model, height, width):
 
 
 def calibration_samples(
-    images: np.ndarray, found: Mapping[str, Signature]
+    calibration: Iterable[Tensor], found: Mapping[str, Signature]
 ) -> dict[str, list[dict[str, Any]]]:
     """Returns what each signature is calibrated with, by name.
 
     Args:
-        images: (n, height, width, 3) float32, of the model's size.
+        calibration: RGB images in [0, 1] of the model's size: an array, or an iterable of images
+            or of batches. The first `CALIBRATION_IMAGES` are used.
         found: what `signatures` returned.
 
     Raises:
-        ValueError: if there are fewer images than a batch has.
+        ValueError: if there are fewer images than a batch has, or their size or range is another.
     """
+    images = _images(calibration, found[MAIN].shape[1:])
     samples = {}
     for name, (_, (batch, *size, _), _) in found.items():
         whole = len(images) // batch * batch
@@ -109,3 +111,23 @@ def calibration_samples(
             sized = np.clip(keras.ops.convert_to_numpy(resized), 0, 1)
         samples[name] = [{"image": sized[i : i + batch]} for i in range(0, whole, batch)]
     return samples
+
+
+def _images(calibration, shape):
+    """Returns the images to calibrate with, (n, height, width, 3) float32 in [0, 1]."""
+    images: list[np.ndarray] = []
+    for each in calibration:
+        array = np.asarray(each, dtype="float32")
+        images.extend(array if array.ndim == 4 else [array])
+        if len(images) >= CALIBRATION_IMAGES:
+            break
+    del images[CALIBRATION_IMAGES:]
+    shapes = {image.shape for image in images}
+    if shapes != {shape}:
+        raise ValueError(
+            f"Expected calibration images of shape {shape}. Received: "
+            f"{sorted(shapes) or 'no images'}"
+        )
+    stacked = np.stack(images)
+    check_range(stacked)
+    return stacked

@@ -11,26 +11,27 @@ import keras
 import tensorflow as tf
 from tensorflow.lite.python.convert import convert_saved_model
 
-from export import interface
-from export.errors import ExportError
-from export.labels import labels_of_model
-from export.portable_model import image_size, num_classes, portable
-from export.saved_model import write_saved_model
-from export.single_file import require_single_file
-from export.tflite.calibration import calibration_images
-from export.tflite.constant_folding import fold_constants
-from export.tflite.delegate_layers import for_delegates
-from export.tflite.delegate_lint import delegate_faults
-from export.tflite.equal_ranks import equalize_ranks
-from export.tflite.flatbuffer_tree import pack, share_equal_weights, unpack
-from export.tflite.mediapipe_metadata import LABELS_FILE, add_metadata, append_texts
-from export.tflite.quantization import CALIBRATED, FOR_NPUS, QUANTIZATIONS, quantize
-from export.tflite.signatures import MAIN, ROLLOUT, calibration_samples, signatures
-from keras_vit.models.base import ImageModel
-from keras_vit.typing import ImageSize, Tensor
-from training.io.atomic import atomic_file
-
-CALIBRATION_IMAGES = 200
+from keras_vit.export.errors import ExportError
+from keras_vit.export.hub.archives import write_saved_model
+from keras_vit.export.labels_and_interface_json import (
+    exported_operations,
+    exported_texts,
+    labels_of_model,
+)
+from keras_vit.export.supported_models import output_name, portable, require_single_file
+from keras_vit.export.tflite.flatbuffer import pack, share_equal_weights, unpack
+from keras_vit.export.tflite.flatbuffers_for_delegates import (
+    delegate_faults,
+    equalize_ranks,
+    fold_constants,
+)
+from keras_vit.export.tflite.layers_for_delegates import for_delegates
+from keras_vit.export.tflite.mediapipe_metadata import add_metadata, append_texts
+from keras_vit.export.tflite.quantization import CALIBRATED, FOR_NPUS, QUANTIZATIONS, quantize
+from keras_vit.export.tflite.signatures import MAIN, ROLLOUT, calibration_samples, signatures
+from keras_vit.models.image_model import ImageModel
+from keras_vit.training.io.atomic import atomic_file
+from keras_vit.type_hints import ImageSize, Tensor
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ def to_tflite(
     multiplied into the weights; the last block is computed for the class token alone.
 
     Args:
-        model: of this package, one of `export.portable_model.MODELS`.
+        model: of this package, one of `export.supported_models.MODELS`.
         file: the file to write; it appears whole or not at all.
         quantization:
             "none": float32.
@@ -136,12 +137,12 @@ def to_tflite_files(
         _check_quantization(quantization, calibration)
     model = portable(model)
     require_single_file(model)
-    labels = labels_of_model(labels, model)
+    labels = labels_of_model(labels, model, output_name(model))
+    texts = exported_texts(model, labels, activation, output_name(model))
     found = signatures(model, batch_sizes, image_sizes, feature_vector, attention_rollout)
     samples = None
-    if calibration is not None and any(name in CALIBRATED for name in files):
-        images = calibration_images(calibration, image_size(model), CALIBRATION_IMAGES)
-        samples = calibration_samples(images, found)
+    if calibration is not None and not CALIBRATED.isdisjoint(files):
+        samples = calibration_samples(calibration, found)
     content = None
     for quantization, file in files.items():
         with atomic_file(file) as temporary:
@@ -150,10 +151,6 @@ def to_tflite_files(
             if quantization != "none":
                 result = quantize(content, quantization, samples)
             temporary.write_bytes(result)
-            shown = None if num_classes(model) is None else activation
-            texts = {interface.FILE: interface.interface_json(model, shown)}
-            if labels is not None:
-                texts[LABELS_FILE] = "".join(f"{label}\n" for label in labels)
             append_texts(temporary, texts)
     return [pathlib.Path(file) for file in files.values()]
 
@@ -178,6 +175,8 @@ def _check_quantization(quantization, calibration):
 
 def _float_content(model, found, labels):
     tree = unpack(_convert(model, found))
+    for definition in tree.signatureDefs:
+        definition.signatureKey = [*found][int(definition.signatureKey[-3:])]
     fold_constants(tree)
     equalize_ranks(tree)
     _check_for_delegates(model, tree, found)
@@ -186,11 +185,9 @@ def _float_content(model, found, labels):
         tree,
         name=model.name,
         description="Vision model. Input: RGB image in [0, 1]. How a photo becomes one: "
-        f"{interface.exported_operations(model)}",
-        inputs=["image"],
-        outputs=[found[MAIN].output],
+        f"{exported_operations(model)}",
+        output=found[MAIN].output,
         labels=labels is not None,
-        signatures={_sortable(i): name for i, name in enumerate(found)},
     )
     return pack(tree)
 
@@ -211,36 +208,29 @@ def _check_for_delegates(model, tree, found):
 
 
 def _convert(model, found):
-    with tempfile.TemporaryDirectory() as directory:
-        _save(model, found, directory)
-        gc.collect()  # graphs refer to themselves
-        # As `tf.lite.TFLiteConverter` does, after it has loaded the SavedModel twice in Python.
-        return convert_saved_model(
-            saved_model_dir=directory,
-            saved_model_version=1,
-            saved_model_tags=[tf.saved_model.SERVING],
-            saved_model_exported_names=[_sortable(index) for index in range(len(found))],
-            target_ops=[tf.lite.OpsSet.TFLITE_BUILTINS],
-            # Weights behind the model instead of in it, which spares the converter two copies of
-            # them. Where this has no effect, `unpack` finds them in it.
-            use_buffer_offset=True,
-        )
-
-
-def _save(model, found, directory):
+    """Returns the bytes of a TFLite model, whose signatures' names end with their numbers."""
+    # The converter sorts signatures by their names, and the main one must be first.
+    names = [f"signature_{index:03d}" for index in range(len(found))]
     root = tf.train.Checkpoint()
     # The variables must be reachable from what is saved: the converter leaves out
     # the weights of others without an error.
     root.variables = [v.value for v in model.variables]
-    functions = {
-        _sortable(index): _function(*signature) for index, signature in enumerate(found.values())
-    }
-    write_saved_model(root, directory, signatures=functions)
-
-
-def _sortable(index):
-    """A stand-in for a signature's name: the converter sorts them, the main one must be first."""
-    return f"signature_{index:03d}"
+    functions = {name: _function(*each) for name, each in zip(names, found.values(), strict=True)}
+    with tempfile.TemporaryDirectory() as directory:
+        write_saved_model(root, directory, signatures=functions)
+        del root, functions
+        gc.collect()  # graphs refer to themselves
+        # As the public `tf.lite.TFLiteConverter` does, but that one loads the SavedModel twice in
+        # Python first, and has no option for weights behind the model instead of in it, which
+        # spares the converter two copies of them. Where this has no effect, `unpack` finds them.
+        return convert_saved_model(
+            saved_model_dir=directory,
+            saved_model_version=1,
+            saved_model_tags=[tf.saved_model.SERVING],
+            saved_model_exported_names=names,
+            target_ops=[tf.lite.OpsSet.TFLITE_BUILTINS],
+            use_buffer_offset=True,
+        )
 
 
 def _function(graph, shape, output):

@@ -1,7 +1,6 @@
-"""What a verification found, as values, rows of a table and text."""
+"""What a verification found, as values, rows of a table and text; and what is good enough."""
 
 import dataclasses
-import json
 from typing import Any
 
 
@@ -12,16 +11,16 @@ class Report:
     Attributes:
         artifact: its path.
         kind: "hub", "npz", "onnx" or the quantization of a TFLite file; key of `THRESHOLDS`.
-        runtime: what ran it, key of `export.verification.runtimes.runtime_table.RUNTIMES`.
+        runtime: what ran it, key of `export.verification.runtimes.RUNTIMES`.
         output: the output that was compared, "logits" or "representation".
         images: how many.
         max_error, mean_error: of the outputs, absolute.
         relative_error: root mean square of the errors, in units of the outputs' standard deviation.
         scale: the largest absolute output of the model, at least 1.
         cosine: mean over the images.
+        size_bytes: of the file, or of all files of the directory.
         agreement: part of the images with the same top-1 class; None without a head.
         model_accuracy, artifact_accuracy: top-1; None without labels.
-        size_bytes: of the file, or of all files of the directory.
         load_seconds, first_call_seconds, peak_memory_bytes: in a process of its own.
         latency_ms: dict of threads to the median for one image.
         partitions: of XNNPACK in the graph; None if it is not a TFLite file.
@@ -44,10 +43,10 @@ class Report:
     relative_error: float
     scale: float
     cosine: float
-    agreement: float | None
-    model_accuracy: float | None
-    artifact_accuracy: float | None
     size_bytes: int
+    agreement: float | None = None
+    model_accuracy: float | None = None
+    artifact_accuracy: float | None = None
     load_seconds: float | None = None
     first_call_seconds: float | None = None
     peak_memory_bytes: int | None = None
@@ -70,52 +69,97 @@ class Report:
         """Returns all values and `ok` as a dict that JSON can hold."""
         return {**dataclasses.asdict(self), "failures": list(self.failures), "ok": self.ok}
 
-    def to_json(self) -> str:
-        """Returns `to_dict()` as JSON."""
-        return json.dumps(self.to_dict(), indent=2) + "\n"
-
     def rows(self) -> list[tuple[str, str]]:
         """Returns (name, text) of every value that is known, for a table."""
-        # What was measured together is there together, or not at all.
-        measured = vars(self)
+        seconds = "{:.0f} ms"
+        percent = "{:.2f} %"
+        latencies = (self.latency_ms or {}).items()
+        outside = self.operations_outside_delegate
+        fallbacks = "; ".join(self.fallbacks or ()) or "unknown operations"
         rows = [
             ("artifact", f"{self.artifact} ({self.kind})"),
-            ("runtime", f"{self.runtime}" + (f" on {self.device}" if self.device else "")),
+            ("runtime", self.runtime + (f" on {self.device}" if self.device else "")),
             ("images", f"{self.images}"),
             (f"largest error of {self.output}", f"{self.max_error:.2e}"),
             ("mean error", f"{self.mean_error:.2e}"),
             ("root mean square error / deviation", f"{self.relative_error:.4f}"),
             ("cosine", f"{self.cosine:.6f}"),
+            ("top-1 agreement", _shown(percent, self.agreement, 100)),
+            ("accuracy of the model", _shown(percent, self.model_accuracy, 100)),
+            ("accuracy of the artifact", _shown(percent, self.artifact_accuracy, 100)),
+            ("size", f"{self.size_bytes / 2**20:.2f} MiB"),
+            ("loading", _shown(seconds, self.load_seconds, 1000)),
+            ("first image", _shown(seconds, self.first_call_seconds, 1000)),
+            *((f"one image, {threads} thread(s)", f"{ms:.2f} ms") for threads, ms in latencies),
+            ("peak memory", _shown("{:.0f} MiB", self.peak_memory_bytes, 2**-20)),
+            ("XNNPACK partitions", _shown("{}", self.partitions)),
+            ("operations outside XNNPACK", None if outside is None else f"{sum(outside.values())}"),
         ]
-        if self.agreement is not None:
-            rows.append(("top-1 agreement", f"{100 * self.agreement:.2f} %"))
-        if self.model_accuracy is not None:
-            rows.append(("accuracy of the model", f"{100 * self.model_accuracy:.2f} %"))
-            rows.append(
-                ("accuracy of the artifact", f"{100 * measured['artifact_accuracy']:.2f} %")
-            )
-        rows.append(("size", f"{self.size_bytes / 2**20:.2f} MiB"))
-        if self.latency_ms is not None:
-            rows.append(("loading", f"{1000 * measured['load_seconds']:.0f} ms"))
-            rows.append(("first image", f"{1000 * measured['first_call_seconds']:.0f} ms"))
-            for threads, latency in self.latency_ms.items():
-                rows.append((f"one image, {threads} thread(s)", f"{latency:.2f} ms"))
-            rows.append(("peak memory", f"{measured['peak_memory_bytes'] / 2**20:.0f} MiB"))
-        if self.partitions is not None:
-            outside = sum(measured["operations_outside_delegate"].values())
-            rows.append(("XNNPACK partitions", f"{self.partitions}"))
-            rows.append(("operations outside XNNPACK", f"{outside}"))
         if self.fully_delegated is not None:
-            outside = "; ".join(measured["fallbacks"]) or "unknown operations"
-            rows.append(("delegated", "fully" if self.fully_delegated else f"not fully: {outside}"))
-        if self.device:
-            half = self.float16_error
-            rows.append(
-                ("largest error in float16", "not computed" if half is None else f"{half:.2e}")
-            )
+            text = "fully" if self.fully_delegated else f"not fully: {fallbacks}"
+            half = _shown("{:.2e}", self.float16_error) or "not computed"
+            rows += [("delegated", text), ("largest error in float16", half)]
         rows.append(("result", "good" if self.ok else "; ".join(self.failures)))
-        return rows
+        return [(name, text) for name, text in rows if text is not None]
 
     def __str__(self) -> str:
         width = max(len(name) for name, _ in self.rows())
         return "\n".join(f"{name:<{width}}  {text}" for name, text in self.rows())
+
+
+def _shown(text: str, value: float | None, factor: float = 1) -> str | None:
+    """Returns `text` with a value, which is None where it is not known."""
+    return None if value is None else text.format(factor * value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Thresholds:
+    """The limits of a kind of artifact.
+
+    Attributes:
+        max_error: largest difference of an output, in units of the largest output of the
+            model, but at least 1.
+        cosine: smallest mean cosine between the outputs for an image.
+        agreement: smallest part of the images on which both name the same class.
+        accuracy_drop: largest loss of accuracy, as a part of the images.
+    """
+
+    max_error: float
+    cosine: float
+    agreement: float
+    accuracy_drop: float
+
+    def missed(self, report: Report) -> list[str]:
+        """Returns in words which limits a report misses."""
+        failures = []
+        relative = report.max_error / report.scale
+        if not relative <= self.max_error:
+            failures.append(f"largest error {relative:.2e} above {self.max_error:g}")
+        if not report.cosine >= self.cosine:
+            failures.append(f"cosine {report.cosine:.6f} below {self.cosine:g}")
+        if report.agreement is not None and not report.agreement >= self.agreement:
+            failures.append(f"agreement {report.agreement:.4f} below {self.agreement:g}")
+        drop = (report.model_accuracy or 0) - (report.artifact_accuracy or 0)
+        if drop > self.accuracy_drop + 1e-12:
+            failures.append(f"accuracy drops by {drop:.4f}, more than {self.accuracy_drop:g}")
+        half, limit = (report.float16_error or 0) / report.scale, THRESHOLDS["float16"].max_error
+        if not half <= limit:
+            failures.append(f"largest error in float16 {half:.2e} above {limit:g}")
+        if report.flex_operations:
+            failures.append(f"needs Flex: {', '.join(report.flex_operations)}")
+        return failures
+
+
+# "hub", "npz", "onnx" and the quantizations of a TFLite file.
+THRESHOLDS = {
+    "hub": Thresholds(1e-5, 0.99999, 1.0, 0.0),
+    "npz": Thresholds(1e-6, 0.99999, 1.0, 0.0),
+    "onnx": Thresholds(1e-4, 0.99999, 1.0, 0.0),
+    "none": Thresholds(1e-4, 0.99999, 1.0, 0.0),
+    "float16": Thresholds(2e-2, 0.9999, 0.99, 0.005),
+    "dynamic": Thresholds(0.5, 0.99, 0.95, 0.01),
+    "int8": Thresholds(0.5, 0.99, 0.95, 0.01),
+    "int8-full": Thresholds(1.0, 0.9, 0.75, 0.05),
+    "int16x8": Thresholds(0.3, 0.99, 0.95, 0.01),
+    "int8-int16": Thresholds(0.5, 0.99, 0.95, 0.01),
+}

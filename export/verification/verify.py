@@ -1,5 +1,6 @@
 """Does an artifact give what its model gives? Measured on real images, with the real consumer."""
 
+import dataclasses
 import os
 import pathlib
 from collections.abc import Sequence
@@ -7,15 +8,13 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
-from export.errors import ExportError
-from export.hub.tar_archive import unpacked
-from export.image_range import check_range
-from export.portable_model import image_size, portable
-from export.verification.report import Report
-from export.verification.runtimes.open_artifact import open_artifact
-from export.verification.runtimes.runtime import in_batches
-from export.verification.thresholds import THRESHOLDS, Thresholds
-from export.web.tflite_of_page import tflite_of_page
+from keras_vit.export.errors import ExportError
+from keras_vit.export.hub.archives import unpacked
+from keras_vit.export.supported_models import RANGES, check_range, image_size, portable
+from keras_vit.export.verification.report import THRESHOLDS, Report, Thresholds
+from keras_vit.export.verification.runtimes import in_batches, open_artifact
+from keras_vit.export.verification.subprocesses import measure
+from keras_vit.export.web.page_files import tflite_of_page
 
 THREADS = (1, 2)
 
@@ -33,12 +32,12 @@ def verify(
     """Runs an artifact on images and compares it with the model that it came from.
 
     Args:
-        model: of this package, one of `export.portable_model.MODELS`.
+        model: of this package, one of `export.supported_models.MODELS`.
         path: directory of a TF-Hub module, a .tar.gz of one, a .tflite file or an
             official .npz checkpoint, an .onnx file, or a web page, whose .tflite file is run.
         images: (n, height, width, 3) float32 RGB in [0, 1], of the model's size.
         labels: (n,) int classes, to compare accuracies, or None.
-        runtime: what runs it, key of `export.verification.runtimes.runtime_table.RUNTIMES`:
+        runtime: what runs it, key of `export.verification.runtimes.RUNTIMES`:
             for a .tflite file "interpreter", LiteRT's `CompiledModel` on this processor,
             "compiled", or on the GPU, "gpu", and LiteRT.js in Chromium, "browser", or on
             the GPU, "browser-gpu". None takes the first that opens such a file.
@@ -66,28 +65,22 @@ def verify(
                 f"Expected outputs of shape {reference.shape[1:]} for an image. Received: "
                 f"{path}, which gives {result.shape[1:]}. It came from another model."
             )
-        values = _compare(artifact.output, reference, result, labels)
-        values.update(_costs(artifact, image_size(model)) if costs else {})
-        values.update(_accelerator(artifact, images, reference))
-        size = _size(pathlib.Path(path))
-        limits = thresholds or THRESHOLDS[artifact.kind]
-        failures = limits.missed(values)
-        failures.extend(_float16_failures(values))
-        if artifact.flex_operations:
-            failures.append(f"needs Flex: {', '.join(artifact.flex_operations)}")
+        report = Report(
+            artifact=str(path),
+            kind=artifact.kind,
+            runtime=name,
+            output=artifact.output,
+            images=len(images),
+            size_bytes=_size(pathlib.Path(path)),
+            flex_operations=artifact.flex_operations,
+            **_compare(artifact.output, reference, result, labels),
+            **_accelerator(artifact, images, reference),
+            **(_costs(usable, image_size(model)) if costs and artifact.has_costs else {}),
+        )
+        failures = (thresholds or THRESHOLDS[artifact.kind]).missed(report)
         if failures:
             failures.extend(_range_hint(artifact, reference, images))
-    return Report(
-        artifact=str(path),
-        kind=artifact.kind,
-        runtime=name,
-        output=artifact.output,
-        images=len(images),
-        size_bytes=size,
-        flex_operations=artifact.flex_operations,
-        failures=tuple(failures),
-        **values,
-    )
+    return dataclasses.replace(report, failures=tuple(failures))
 
 
 def _checked_images(images, size):
@@ -130,9 +123,6 @@ def _compare(output, reference, result, labels):
         "relative_error": float(np.sqrt(np.mean(error**2)) / max(reference.std(), 1e-30)),
         "scale": max(1.0, float(np.abs(reference).max())),
         "cosine": float(cosines.mean()),
-        "agreement": None,
-        "model_accuracy": None,
-        "artifact_accuracy": None,
     }
     if output == "logits":
         ours, theirs = reference.argmax(-1), result.argmax(-1)
@@ -148,13 +138,10 @@ def _compare(output, reference, result, labels):
     return values
 
 
-def _costs(artifact, size):
-    costs = {threads: artifact.costs(threads, size) for threads in THREADS}
-    first = costs[THREADS[0]]
-    return first and {
-        **first,
-        "latency_ms": {threads: found["latency_ms"] for threads, found in costs.items()},
-    }
+def _costs(path, size):
+    costs = {threads: measure(path, threads, size) for threads in THREADS}
+    latencies = {threads: found["latency_ms"] for threads, found in costs.items()}
+    return {**costs[THREADS[0]], "latency_ms": latencies}
 
 
 def _accelerator(artifact, images, reference):
@@ -171,20 +158,13 @@ def _accelerator(artifact, images, reference):
     }
 
 
-def _float16_failures(values):
-    error = values.get("float16_error")
-    limit = THRESHOLDS["float16"].max_error
-    if error is None or error / values["scale"] <= limit:
-        return []
-    return [f"largest error in float16 {error / values['scale']:.2e} above {limit:g}"]
-
-
 def _range_hint(artifact, reference, images):
     """Says so if the artifact would agree on another range of pixels."""
     few = images[:4]
     before = np.abs(artifact.run(few) - reference[:4]).mean()
-    for name, scaled in (("[0, 255]", few * 255), ("[-1, 1]", few * 2 - 1)):
-        if np.abs(artifact.run(scaled) - reference[:4]).mean() < 0.01 * before:
+    for name, (low, high) in RANGES.items():
+        error = np.abs(artifact.run(few * (high - low) + low) - reference[:4]).mean()
+        if error < 0.01 * before:
             return [f"the artifact takes pixels in {name}, not in [0, 1]"]
     return []
 

@@ -9,9 +9,9 @@ import subprocess
 import tarfile
 import tempfile
 
-from export.errors import ExportError
 from keras_vit.checkpoints.download import cache_directory, download
-from training.errors import first_line
+from keras_vit.export.errors import ExportError
+from keras_vit.training.errors import first_line
 
 VERSION = "2.5.3"
 # Package: hash of its archive, as npm's registry states it.

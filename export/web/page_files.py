@@ -1,6 +1,7 @@
-"""The page of a TFLite file: a folder for a server, or one file that opens by itself."""
+"""The page of a TFLite file, a folder for a server or one file; and the file inside of a page."""
 
 import base64
+import contextlib
 import functools
 import gzip
 import hashlib
@@ -8,12 +9,15 @@ import html
 import json
 import os
 import pathlib
+import re
 import string
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from export.web.litert_js import BUILDS
-from training.io.atomic import atomic_directory, write_text
+from keras_vit.export.errors import ExportError
+from keras_vit.export.web.litert_js import BUILDS
+from keras_vit.training.io.atomic import atomic_directory, write_text
 
 HERE = pathlib.Path(__file__).parent / "page"
 MODEL = "model.tflite"
@@ -21,6 +25,7 @@ LICENSE = "LICENSE-LiteRT.txt"
 # Shows that a folder is a page of this package, which may be replaced.
 MARKER = "code/runtime.js"
 _WORKER = "service-worker.js"
+_MODEL_INSIDE = re.compile(rf'id="asset:{re.escape(MODEL)}">([^<]+)<'.encode())
 # A single file has the build that every browser runs: without a server there are no threads.
 _SINGLE = BUILDS[1]
 
@@ -105,6 +110,31 @@ def write_page(
     return path
 
 
+@contextlib.contextmanager
+def tflite_of_page(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+    """Yields the TFLite file of a page, or `path` if that is none.
+
+    Raises:
+        ExportError: if it is an .html file without a model.
+    """
+    path = pathlib.Path(path)
+    if (path / MARKER).is_file():
+        yield path / "assets" / MODEL
+    elif path.is_file() and path.suffix == ".html":
+        inside = _MODEL_INSIDE.search(path.read_bytes())
+        if inside is None:
+            raise ExportError(
+                f"Expected a page of `keras-vit export web --single-file`. Received: {path}, "
+                "without a model inside."
+            )
+        with tempfile.TemporaryDirectory() as directory:
+            file = pathlib.Path(directory) / MODEL
+            file.write_bytes(gzip.decompress(base64.b64decode(inside[1])))
+            yield file
+    else:
+        yield path
+
+
 def _modules(litert: Mapping[str, bytes]) -> dict[str, bytes]:
     """Returns {name that modules import: content}."""
     ours = {file for file in HERE.glob("*.js") if file.name != _WORKER}
@@ -128,15 +158,15 @@ def _page(
 
 
 def _packed(name: str, content: bytes, single_file: bool) -> bytes:
-    """Returns what is stored: servers that compress nothing are the rule for such folders."""
+    """Returns an asset as it is stored: most servers of such folders compress nothing."""
     if name == LICENSE or (name == MODEL and not single_file):
         return content
-    return _compressed(content) if name != MODEL else gzip.compress(content, mtime=0)
+    return gzip.compress(content, mtime=0) if name == MODEL else _packed_litert(content)
 
 
+# Many pages have the same files of LiteRT.js.
 @functools.lru_cache(maxsize=2 * len(BUILDS))
-def _compressed(content: bytes) -> bytes:
-    """Returns a file of LiteRT.js as gzip has it, for many pages."""
+def _packed_litert(content: bytes) -> bytes:
     return gzip.compress(content, mtime=0)
 
 

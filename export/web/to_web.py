@@ -1,4 +1,4 @@
-"""A page that runs a model in the browser of whoever opens it: nothing to install, no server."""
+"""A page that runs a model in the browser: nothing to install, no server that computes."""
 
 import base64
 import io
@@ -10,17 +10,15 @@ from collections.abc import Iterable, Sequence
 import keras
 import numpy as np
 
-from export.errors import ExportError
-from export.image_range import check_range
-from export.interface import exported_operations
-from export.labels import labels_of_model
-from export.portable_model import image_size, num_classes, portable
-from export.tflite.to_tflite import to_tflite
-from export.web.litert_js import VERSION, litert_js
-from export.web.page_files import MODEL, write_page
+from keras_vit.export.errors import ExportError
+from keras_vit.export.labels_and_interface_json import exported_operations, labels_of_model
+from keras_vit.export.supported_models import check_range, image_size, num_classes, portable
+from keras_vit.export.tflite.to_tflite import to_tflite
+from keras_vit.export.web.litert_js import VERSION, litert_js
+from keras_vit.export.web.page_files import MODEL, write_page
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.photos import parsed_operations, prepare_photo
-from keras_vit.typing import Tensor
+from keras_vit.type_hints import Tensor
 
 
 def to_web(
@@ -38,12 +36,12 @@ def to_web(
 ) -> pathlib.Path:
     """Writes a page in which a model runs, on a phone or computer, with or without a network.
 
-    Whoever opens it chooses or photographs an image and sees the most probable classes, how long
+    Its visitor chooses or photographs an image and sees the most probable classes, how long
     they took, and where the model looks (section 4.5). Images stay on the device: the page asks
     for nothing but its own files. They are prepared as `keras_vit.predict` prepares them.
 
     Args:
-        model: a classifier of this package, one of `export.portable_model.MODELS`.
+        model: a classifier of this package, one of `export.supported_models.MODELS`.
         path: directory to write, for a server of files; with `single_file` the .html file.
         labels: class names in the order of the logits; None takes `model.class_names`.
         title: plain text at the top of the page.
@@ -74,7 +72,7 @@ def to_web(
             "Expected a model with a head: the page shows classes. Received: one with num_classes="
             "None."
         )
-    labels = labels_of_model(labels, model)
+    labels = labels_of_model(labels, model, "logits")
     height, width = image_size(model)
     # Axial attention and residual networks have no map of the image.
     global_attention = (

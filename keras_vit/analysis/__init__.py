@@ -1,13 +1,19 @@
-"""What the paper looked into inside a trained model (section 4.5, appendices D.6 and D.7)."""
+"""The paper's analyses of a trained model (section 4.5, appendices D.6 and D.7), and its cost."""
 
 from keras_vit.analysis import figures
-from keras_vit.analysis.attention_distance import attention_distance, mean_distance
-from keras_vit.analysis.attention_maps import attention_tensors
+from keras_vit.analysis.attention_and_distance import (
+    attention_distance,
+    attention_tensors,
+    mean_distance,
+    token_distances,
+)
 from keras_vit.analysis.attention_rollout import attention_rollout, rollout
-from keras_vit.analysis.costs import Costs, costs
-from keras_vit.analysis.filters import embedding_filters, principal_components
-from keras_vit.analysis.geometry import token_distances
-from keras_vit.analysis.position_similarity import position_similarity
+from keras_vit.analysis.cost import Costs, costs
+from keras_vit.analysis.filters_and_positions import (
+    embedding_filters,
+    position_similarity,
+    principal_components,
+)
 from keras_vit.analysis.reconstruction import Reconstruction, reconstruct
 
 __all__ = [

@@ -10,8 +10,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.analysis.attention_maps import attention_tensors
-from keras_vit.typing import Tensor
+from keras_vit.analysis.attention_and_distance import attention_tensors, by_batch
+from keras_vit.type_hints import Tensor
 
 
 def rollout(attention: Tensor) -> np.ndarray:
@@ -22,7 +22,7 @@ def rollout(attention: Tensor) -> np.ndarray:
             layer first; rows sum to 1.
 
     Returns:
-        (..., tokens, tokens) float array: what each output token draws from each
+        (..., tokens, tokens) float array: how much each output token draws from each
         input token. Rows sum to 1.
     """
     attention = np.asarray(attention)
@@ -35,24 +35,11 @@ def rollout(attention: Tensor) -> np.ndarray:
     return result
 
 
-def probe_attention(pool: keras.layers.Layer, tokens: Tensor) -> Tensor:
-    """Returns how much a `MAPHead` draws from each token, averaged over its heads.
-
-    Args:
-        pool: a built `keras_vit.layers.MAPHead`.
-        tokens: (batch, tokens, channels).
-
-    Returns:
-        (batch, tokens) float32 tensor; rows sum to 1.
-    """
-    return ops.mean(pool.probabilities(tokens, pool.probe), axis=1)[:, 0]
-
-
 def rollout_endpoint(model: keras.Model) -> Tensor:
     """Returns the attention rollout as a tensor of a model's graph.
 
-    The row of the output token alone is followed down through the layers, which takes a product
-    of a vector and a matrix for each instead of one of two matrices.
+    Follows the row of the output token alone down through the layers, which multiplies a vector
+    and a matrix for each instead of two matrices.
 
     Args:
         model: a `keras_vit.VisionTransformer` with global attention; hybrids too.
@@ -77,13 +64,14 @@ def _readout(model, last):
     """Returns how much the representation draws from each token after and before the last layer.
 
     Both are (1 or batch, 1, tokens). The second is the first times `last`, the attention of that
-    layer, without a matrix product: delegates on GPUs take none with a constant on its left.
+    layer. Delegates on GPUs refuse a matrix product with a constant on its left.
     """
     classifier, first = model.arguments["classifier"], model.num_prefix_tokens
     count = last.shape[-1]
     if classifier == "map":
-        pooled = probe_attention(model.get_layer("pool"), model.endpoints["encoded"][:, first:])
-        pooled = ops.pad(ops.expand_dims(pooled, 1), ((0, 0), (0, 0), (first, 0)))
+        pool, tokens = model.get_layer("pool"), model.endpoints["encoded"][:, first:]
+        pooled = ops.mean(pool.probabilities(pool.probe, tokens), axis=1)
+        pooled = ops.pad(pooled, ((0, 0), (0, 0), (first, 0)))
         return pooled, ops.matmul(pooled, last)
     token = np.eye(1, count, dtype="float32")[None], last[:, :1]
     patches = (np.arange(count) >= first).astype("float32") / (count - first)
@@ -117,7 +105,7 @@ def attention_rollout(model: keras.Model, images: Tensor, batch_size: int = 8) -
 
 
 def rollout_function(model: keras.Model, batch_size: int = 8) -> Callable[[Tensor], np.ndarray]:
-    """Returns `attention_rollout` of one model, which prepares and compiles once for all calls.
+    """Returns `attention_rollout` of one model, prepared and compiled once for all calls.
 
     Args:
         model: a `keras_vit.VisionTransformer` with global attention; hybrids too.
@@ -130,19 +118,4 @@ def rollout_function(model: keras.Model, batch_size: int = 8) -> Callable[[Tenso
         ValueError: if the model's attention is axial.
     """
     extended = keras.Model(model.input, rollout_endpoint(model))
-
-    def look(images: Tensor) -> np.ndarray:
-        if len(images) == 0:
-            raise ValueError("Expected at least one image. Received: 0 images.")
-        if keras.backend.backend() == "jax":
-            # One program of one shape: called eagerly, JAX compiles every operation by itself.
-            padding = (0, -len(images) % batch_size), (0, 0), (0, 0), (0, 0)
-            padded = np.pad(ops.convert_to_numpy(images), padding, "edge")
-            maps = extended.predict(padded, batch_size, verbose=0)[: len(images)]
-            return maps.astype("float32")
-        starts = range(0, len(images), batch_size)
-        batches = (images[start : start + batch_size] for start in starts)
-        maps = [ops.convert_to_numpy(extended(batch, training=False)) for batch in batches]
-        return np.concatenate(maps).astype("float32")
-
-    return look
+    return lambda images: by_batch(extended, images, batch_size)

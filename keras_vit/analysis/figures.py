@@ -1,7 +1,6 @@
-"""The paper's figures, drawn from the results of the functions beside this file.
+"""The paper's figures, drawn from the results of the other functions of `analysis`.
 
-Each function returns a `matplotlib.figure.Figure`; `figure.savefig(path)` writes
-it. Nothing here touches pyplot's global state or needs a display.
+Each function returns a `matplotlib.figure.Figure`, and needs neither pyplot nor a display.
 """
 
 from collections.abc import Sequence
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from keras_vit.typing import Tensor
+from keras_vit.type_hints import Tensor
 
 if TYPE_CHECKING:  # Only who draws loads matplotlib.
     from matplotlib.figure import Figure
@@ -17,37 +16,33 @@ if TYPE_CHECKING:  # Only who draws loads matplotlib.
     from keras_vit.analysis.reconstruction import Reconstruction
 
 
-def _grid_figure(rows, columns, cell=1.2, **kwargs):
+def _grid_figure(rows, columns, cell, frames=True):
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(cell * columns, cell * rows), dpi=120, layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False, **kwargs)
+    axes = figure.subplots(rows, columns, squeeze=False)
     for axis in axes.flat:
-        axis.set_xticks([])
-        axis.set_yticks([])
+        axis.set(xticks=[], yticks=[])
+        if not frames:
+            axis.set_axis_off()
     return figure, axes
 
 
-def _resize(image_map, height, width):
-    from PIL import Image
-
-    resized = Image.fromarray(np.asarray(image_map, "float32")).resize(
-        (width, height), Image.Resampling.LANCZOS
-    )
-    return np.asarray(resized)
-
-
-def _blurred(mask, radius):
+def _enlarged(image_map, height, width, blur):
     from PIL import Image, ImageFilter
 
-    # Pillow blurs bytes only.
-    gray = Image.fromarray(np.uint8(255 * mask / mask.max()))
-    blurred = np.asarray(gray.filter(ImageFilter.GaussianBlur(radius)), "float32")
-    return blurred - blurred.min() if blurred.min() < blurred.max() else blurred
+    small = Image.fromarray(np.asarray(image_map, "float32"))
+    mask = np.asarray(small.resize((width, height), Image.Resampling.LANCZOS)).clip(0)
+    if blur:
+        # Pillow blurs bytes only.
+        gray = Image.fromarray(np.uint8(255 * mask / mask.max()))
+        mask = np.asarray(gray.filter(ImageFilter.GaussianBlur(blur)), "float32")
+        mask = mask - mask.min() if mask.min() < mask.max() else mask
+    return mask / mask.max()
 
 
 def highlight(images: Tensor, maps: Tensor, blur: float = 0) -> np.ndarray:
-    """Darkens what the rollout does not cover.
+    """Darkens the parts of images that the rollout leaves out.
 
     Args:
         images: (batch, height, width, 3) in [-1, 1].
@@ -61,25 +56,22 @@ def highlight(images: Tensor, maps: Tensor, blur: float = 0) -> np.ndarray:
     """
     results = []
     for image, image_map in zip(images, maps, strict=True):
-        mask = _resize(image_map, *image.shape[:2]).clip(0)
-        if blur:
-            mask = _blurred(mask, blur)
-        results.append((np.asarray(image) + 1) / 2 * (mask / mask.max())[..., None])
+        height, width = image.shape[:2]
+        mask = _enlarged(image_map, height, width, blur)
+        results.append((np.asarray(image) + 1) / 2 * mask[..., None])
     return np.stack(results).astype("float32").clip(0, 1)
 
 
 def rollout_figure(
     images: Tensor, maps: Tensor, blur: float = 0, titles: Sequence[str] | None = None
 ) -> "Figure":
-    """Draws each image beside what the output attends to in it (Figures 6 and 13).
+    """Draws each image beside the parts that the output attends to (Figures 6 and 13).
 
     Arguments as for `highlight`; `titles` are strings, one an image.
     """
     pairs_per_row = min(4, len(images))
     rows = -(-len(images) // pairs_per_row)
-    figure, axes = _grid_figure(rows, 2 * pairs_per_row)
-    for axis in axes.flat:
-        axis.set_axis_off()
+    figure, axes = _grid_figure(rows, 2 * pairs_per_row, cell=1.2, frames=False)
     highlighted = highlight(images, maps, blur)
     for index, (image, attended) in enumerate(zip(images, highlighted, strict=True)):
         row, column = divmod(index, pairs_per_row)
@@ -120,9 +112,7 @@ def filters_figure(filters: np.ndarray, columns: int = 7) -> "Figure":
         columns: int, images in a row.
     """
     rows = -(-len(filters) // columns)
-    figure, axes = _grid_figure(rows, columns, cell=0.7)
-    for axis in axes.flat:
-        axis.set_axis_off()
+    figure, axes = _grid_figure(rows, columns, cell=0.7, frames=False)
     for axis, image in zip(axes.flat, filters, strict=False):
         axis.imshow(image, interpolation="nearest")
     return figure
@@ -151,7 +141,7 @@ def position_similarity_figure(similarity: np.ndarray) -> "Figure":
 
 
 def reconstruction_figure(images: Tensor, reconstruction: "Reconstruction") -> "Figure":
-    """Draws images, what is left of them, and what was predicted, one column an image.
+    """Draws images, corrupted images and predicted images, one column an image.
 
     Args:
         images: (batch, height, width, 3) in [-1, 1].

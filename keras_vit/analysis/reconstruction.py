@@ -1,4 +1,4 @@
-"""What masked patch prediction makes of the patches that it did not see."""
+"""The patches that masked patch prediction predicts."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_vit.models.masked_patch_prediction import MaskedPatchPrediction
 from keras_vit.models.patch_targets import CELLS, color_of_class
-from keras_vit.typing import Tensor
+from keras_vit.type_hints import Tensor
 
 
 class Reconstruction(NamedTuple):

@@ -1,8 +1,7 @@
-"""Downloads of checkpoints into a cache, never half-written."""
+"""Downloads of checkpoints into a cache, which holds complete files only."""
 
 import base64
 import binascii
-import contextlib
 import hashlib
 import http.client
 import os
@@ -41,7 +40,7 @@ def download(
 
     The data goes to a file beside `path`, which is renamed when it is complete
     and, where the server states a checksum, correct. An interrupted download is
-    taken up where it ended, provided that the server still has the same file.
+    resumed if the server still has the same file.
 
     Args:
         url: str.
@@ -66,7 +65,9 @@ def download(
             _check_size(_stated_size(response), size_range)
             version = hashlib.sha256(_version(response.headers).encode()).hexdigest()[:16]
             partial = path.with_name(f".{path.name}.{version}.part")
-            with open(partial, "ab") as file, _locked(file):
+            with open(partial, "ab") as file:
+                if fcntl is not None:
+                    fcntl.flock(file, fcntl.LOCK_EX)
                 if path.exists():  # another process was faster
                     partial.unlink(missing_ok=True)
                     return path
@@ -75,30 +76,19 @@ def download(
                 if fcntl is None:
                     file.close()  # Windows renames no open file.
                 os.replace(partial, path)
-    except urllib.error.HTTPError as error:
-        raise DownloadError(_message(url, path, f"the server answers {error.code}")) from error
     except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as e:
-        reason = getattr(e, "reason", e)
-        raise DownloadError(_message(url, path, f"{reason or type(e).__name__}")) from e
+        reason = getattr(e, "reason", e) or type(e).__name__
+        if isinstance(e, urllib.error.HTTPError):
+            reason = f"the server answers {e.code}"
+        raise DownloadError(
+            f"{url} cannot be downloaded: {reason}. Without network access, download it elsewhere "
+            f"and put it at {path}, or pass the path of your copy instead of the name."
+        ) from e
     return path
-
-
-def _message(url, path, reason):
-    return (
-        f"{url} cannot be downloaded: {reason}. Without network access, download it elsewhere and "
-        f"put it at {path}, or pass the path of your copy instead of the name."
-    )
 
 
 def _version(headers):
     return "|".join(headers.get(n, "") for n in ("ETag", "Last-Modified", "Content-Length"))
-
-
-@contextlib.contextmanager
-def _locked(file):
-    if fcntl is not None:
-        fcntl.flock(file, fcntl.LOCK_EX)
-    yield
 
 
 def _stated_size(response):

@@ -3,27 +3,52 @@
 import os
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.array_files import open_source
-from keras_vit.checkpoints.errors import CheckpointError
-from keras_vit.checkpoints.flexible import resize_positions
+from keras_vit.checkpoints.base_layouts import FileArray, FileLayout, TorchLayout
 from keras_vit.checkpoints.formats import FORMATS
-from keras_vit.checkpoints.normalization import normalization_of
-from keras_vit.checkpoints.patch_kernel import convert_patches
-from keras_vit.checkpoints.published import find_checkpoint, published
-from keras_vit.checkpoints.published_classifiers import published_classifier
-from keras_vit.checkpoints.published_table import PERMISSIVE
-from keras_vit.checkpoints.resize import grid_of_table, resize_grid, resize_line, resize_table
+from keras_vit.checkpoints.npz_and_safetensors import CheckpointError, Source, open_source
+from keras_vit.checkpoints.official_names import weights_of
+from keras_vit.checkpoints.patch_embedding import convert_patches, normalization_of
+from keras_vit.checkpoints.published_weights import find_checkpoint, published, published_classifier
+from keras_vit.checkpoints.published_weights_table import PERMISSIVE
+from keras_vit.checkpoints.resize import Grid, grid_of_table, resize_line, resize_table, square_grid
 from keras_vit.checkpoints.stated_arguments import compare_stated_arguments
-from keras_vit.checkpoints.variable_names import weights_of
 from keras_vit.imagenet_classes import imagenet_classes
 
-# What comes after the encoder.
+# The parts after the encoder.
 _OPTIONAL = ("head", "pre_logits")
 _HEADS = {"head/kernel", "resnet/head/conv2d/kernel"}
+
+
+class _File(NamedTuple):
+    """A file as that of a plain model of a model's images, and how its positions are resized."""
+
+    source: Source
+    layout: FileLayout
+    arrays: list[FileArray]
+    grid: Grid | None
+    flexible: bool
+    # Published tables are square.
+    is_published: bool
+
+    @property
+    def path(self) -> Path:
+        return self.source.path
+
+    def matches(self, name: str, part: str) -> bool:
+        """Returns whether an array is the one called `part` or inside of that module."""
+        return any(
+            name == spelled or name.startswith((f"{spelled}/", f"{spelled}."))
+            for spelled in self.layout.spellings(part)
+        )
+
+    def is_in(self, parts: Sequence[str], *names: str) -> bool:
+        return any(self.matches(name, part) for name in names for part in parts)
 
 
 def load_checkpoint(
@@ -51,14 +76,14 @@ def load_checkpoint(
             they are: "head" for a head of another size, "pre_logits" to drop
             pre-training's hidden layer.
         position_grid: (rows, columns) of the file's position embeddings, needed
-            only if they are not square and were not written here.
+            only if the file does not state it and it is neither square nor the model's.
         mean: (r, g, b) in units of [0, 1], of a safetensors file: it was made for images
             (rgb - mean) / std. None: as timm's config.json or Hugging Face's
-            preprocessor_config.json beside the file says. The model takes [-1, 1] as ever; the
-            difference is folded into its patch embedding.
+            preprocessor_config.json beside the file says. The model still takes [-1, 1]; loading
+            folds the difference into its patch embedding.
         std: (r, g, b), as `mean`.
         flexible: bool, whether a patch kernel of another size is resized, and positions with it,
-            as FlexiViT does: see `keras_vit.checkpoints.flexible`.
+            as FlexiViT does: see `keras_vit.checkpoints.resize`.
 
     Raises:
         FileNotFoundError: if there is no such file, nor such a name.
@@ -72,8 +97,10 @@ def load_checkpoint(
         >>> model = keras_vit.create_model("ViT-B/16", num_classes=10, image_size=384)
         >>> keras_vit.load_checkpoint(model, "ViT-B_16.npz", skip=("head", "pre_logits"))
     """
-    source, layout, flexible = _open(model, path, position_grid, mean, std, flexible)
-    _assign(model, source, layout, _as_names(skip), position_grid or source.grid, flexible, path)
+    file = _open(model, path, position_grid, mean, std, flexible)
+    if isinstance(skip, str):
+        raise ValueError(f"`skip` must be a sequence of names, ({skip!r},). Received: {skip!r}")
+    _assign(model, file, tuple(skip), path)
 
 
 def load_weights(model: keras.Model, path: str | os.PathLike) -> None:
@@ -88,60 +115,49 @@ def load_weights(model: keras.Model, path: str | os.PathLike) -> None:
         path: a path, or a published name: "augreg/B_16", for example. A safetensors file needs
             its config.json or preprocessor_config.json beside it.
     """
-    source, layout, flexible = _open(model, path)
-    arrays = layout.file_arrays(weights_of(model))
+    file = _open(model, path)
     skip = []
     for part in _OPTIONAL:
-        mine = [a for a in arrays if _is_skipped(_names_of(a), (part,), layout)]
-        fits = mine and all(source.shapes.get(a.name) == tuple(a.shape) for a in mine)
+        mine = [array for array in file.arrays if file.is_in((part,), *array.names)]
+        fits = mine and all(file.source.shapes.get(a.name) == tuple(a.shape) for a in mine)
         if not fits and (part == "head" or not mine):
             skip.append(part)
-    _assign(model, source, layout, tuple(skip), source.grid, flexible, path)
+    _assign(model, file, tuple(skip), path)
 
 
 def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
-    """Returns (the file as one of a plain model of such images, its layout, `flexible`)."""
-    row = published(path)
+    row, is_published = published(path), not Path(path).exists()
     source = open_source(find_checkpoint(path))
     if row:
-        _tell_license(path, row)
+        if row.license not in PERMISSIVE:
+            warnings.warn(
+                f"The weights {path} are published under {row.license}, which does not allow every "
+                "use. Read it before you build on them.",
+                stacklevel=3,
+            )
         if mean is None and std is None:
             mean, std = row.mean, row.std
         flexible = flexible or row.flexible
-    layout = _layout_of(source, position_grid)
+    grid = position_grid or source.grid
+    layout = _layout_of(source, grid)
+    weights = weights_of(model)
     compare_stated_arguments(model, source, row)
     source = layout.folded(source)
     normalization = None
-    if layout.is_torch:
+    if isinstance(layout, TorchLayout):
         normalization = normalization_of(source, mean, std)
     elif mean is not None or std is not None:
         raise CheckpointError(
             f"`mean` and `std` are of safetensors files; {source.path} has the names of "
             f"{layout.title}, whose models take [-1, 1]. Leave them out. Nothing was loaded."
         )
-    if layout.patch_embedding:
-        source = convert_patches(source, layout, model, normalization, flexible)
-    return source, layout, flexible
+    source = convert_patches(source, layout, model, normalization, flexible)
+    return _File(source, layout, layout.file_arrays(weights), grid, flexible, is_published)
 
 
-def _tell_license(name, row):
-    if row.license not in PERMISSIVE:
-        warnings.warn(
-            f"The weights {name} are published under {row.license}, which does not allow every "
-            "use. Read it before you build on them.",
-            stacklevel=4,
-        )
-
-
-def _as_names(skip):
-    if isinstance(skip, str):
-        raise ValueError(f"`skip` must be a sequence of names, ({skip!r},). Received: {skip!r}")
-    return tuple(skip)
-
-
-def _layout_of(source, position_grid):
+def _layout_of(source, grid):
     for make in FORMATS:
-        layout = make.detect(source.shapes, position_grid or source.grid)
+        layout = make.detect(source.shapes, grid)
         if layout is not None:
             return layout
     some = ", ".join(sorted(source.shapes)[:5]) or "none"
@@ -151,113 +167,88 @@ def _layout_of(source, position_grid):
     )
 
 
-def _assign(model, source, layout, skip, grid, flexible, path):
-    weights = weights_of(model)
-    every = layout.file_arrays(weights)
-    _check_skip(source, layout, skip, every)
-    arrays = [array for array in every if not _is_skipped(_names_of(array), skip, layout)]
-    resizers = _compare(model, source, layout, arrays, skip, grid, flexible)
-    # Everything is read twice, to be checked before anything is assigned and yet never
-    # to be in memory all at once.
-    not_finite = [a.name for a in arrays if not np.isfinite(source.read(a.name)).all()]
+def _assign(model, file, skip, path):
+    _check_skip(file, skip)
+    arrays = [array for array in file.arrays if not file.is_in(skip, *array.names)]
+    resizers = _compare(model, file, arrays, skip)
+    # Reads the file twice, to check all of it before it assigns any, without holding all of it.
+    not_finite = [a.name for a in arrays if not np.isfinite(file.source.read(a.name)).all()]
     if not_finite:
         raise CheckpointError(
-            f"{source.path} holds NaN or infinite values in: {', '.join(not_finite)}. "
+            f"{file.path} holds NaN or infinite values in: {', '.join(not_finite)}. "
             "Nothing was loaded."
         )
     for array in arrays:
-        value = resizers.get(array.name, _unchanged)(source.read(array.name))
+        value = file.source.read(array.name)
+        if array.name in resizers:
+            value = resizers[array.name](value)
         for weight, part in zip(array.weights, array.unpack(value, *array.weights), strict=True):
             weight.variable.assign(np.reshape(part, weight.variable.shape))
-    model.checkpoint_layout = layout
+    model.checkpoint_layout = file.layout
     loaded = {weight.name for array in arrays for weight in array.weights}
     classes = imagenet_classes() if _HEADS & loaded and published_classifier(path) else ()
     if classes and len(classes) == model.arguments["num_classes"]:
         model.class_names = classes
 
 
-def _check_skip(source, layout, skip, arrays):
-    """Refuses names that nothing has; a model or a file may lack what follows the encoder."""
-    names = {*source.shapes, *(name for array in arrays for name in _names_of(array))}
-    unknown = [
-        part
-        for part in skip
-        if part not in _OPTIONAL and not any(_under(name, part, layout) for name in names)
-    ]
+def _check_skip(file, skip):
+    """Refuses names that nothing has; a model or a file may lack the parts after the encoder."""
+    names = (*file.source.shapes, *(name for array in file.arrays for name in array.names))
+    unknown = [p for p in skip if p not in _OPTIONAL and not file.is_in((p,), *names)]
     if unknown:
-        modules = sorted({name.rpartition("/")[0] or name for name in source.shapes})
+        modules = sorted({name.rpartition("/")[0] or name for name in file.source.shapes})
         raise CheckpointError(
             "Expected in `skip` names of arrays, or of the modules before them, that the model or "
-            f"{source.path} has. Received: {', '.join(map(repr, unknown))}. The file's begin with: "
+            f"{file.path} has. Received: {', '.join(map(repr, unknown))}. The file's begin with: "
             f"{', '.join(modules[:5])}. Nothing was loaded."
         )
 
 
-def _compare(model, source, layout, arrays, skip, grid, flexible):
+def _compare(model, file, arrays, skip):
     """Returns {name: function that resizes the array}; raises unless everything fits."""
-    missing, mis_shaped, problems, resizers = [], [], [], {}
+    missing, problems, resizers = [], {}, {}
     for array in arrays:
-        shape = source.shapes.get(array.name)
+        name, shape = array.name, file.source.shapes.get(array.name)
         if shape is None:
-            missing.append(array.name)
-        elif not source.is_numeric(array.name):
-            mis_shaped.append(array.name)
-            problems.append(f"{array.name} does not hold floating-point numbers")
+            missing.append(name)
+        elif name not in file.source.numeric:
+            problems[name] = f"{name} does not hold floating-point numbers"
         elif _can_resize(array, shape):
             try:
-                resizers[array.name] = _resizer(array, shape, grid, flexible)
+                resizers[name] = _resizer(file, array, shape)
             except CheckpointError as error:
-                mis_shaped.append(array.name)
-                problems.append(f"{array.name}: {error}")
+                problems[name] = f"{name}: {error}"
         elif tuple(shape) != tuple(array.shape):
-            mis_shaped.append(array.name)
-            problems.append(f"{array.name} is {tuple(shape)}, the model's is {tuple(array.shape)}")
+            problems[name] = f"{name} is {tuple(shape)}, the model's is {tuple(array.shape)}"
     known = {array.name for array in arrays}
     left_over = [
         name
-        for name in source.shapes
-        if name not in known and layout.owns(name) and not _is_skipped((name,), skip, layout)
+        for name in file.source.shapes
+        if name not in known and file.layout.owns(name) and not file.is_in(skip, name)
     ]
-    if missing or left_over or mis_shaped:
-        sections = [f"{source.path} does not fit the model {model.name!r}. Nothing was loaded."]
+    if missing or left_over or problems:
+        sections = [f"{file.path} does not fit the model {model.name!r}. Nothing was loaded."]
         if missing:
             sections.append(f"Missing from the file: {', '.join(sorted(missing))}")
         if left_over:
-            described = (f"{name} {tuple(source.shapes[name])}" for name in sorted(left_over))
+            described = (f"{name} {tuple(file.source.shapes[name])}" for name in sorted(left_over))
             sections.append(f"Left over in the file: {', '.join(described)}")
-        if mis_shaped:
-            sections.append(f"Of another shape: {'; '.join(problems)}")
-        sections.append(_advice([*missing, *left_over, *mis_shaped], layout))
-        raise CheckpointError("\n".join(sections), missing, left_over, mis_shaped)
+        if problems:
+            sections.append(f"Of another shape: {'; '.join(problems.values())}")
+        sections.append(_advice(file, [*missing, *left_over, *problems]))
+        raise CheckpointError("\n".join(sections), missing, left_over, problems)
     return resizers
 
 
-def _advice(names, layout):
-    parts = [p for p in _OPTIONAL if any(_under(n, p, layout) for n in names)]
-    if parts and all(any(_under(n, p, layout) for p in parts) for n in names):
+def _advice(file, names):
+    parts = [part for part in _OPTIONAL if file.is_in((part,), *names)]
+    if all(file.is_in(parts, name) for name in names):
         spelled = ", ".join(f'"{part}"' for part in parts)
         return f"To leave those arrays out, pass skip=({spelled},)."
     flexible = " FlexiViT's patches are resized with flexible=True."
     return (
         "Build the model with the configuration of the checkpoint, or name in `skip` the arrays "
-        "or modules to leave out."
-        f"{flexible if layout.patch_embedding and layout.patch_arrays()[0] in names else ''}"
-    )
-
-
-def _names_of(array):
-    return (array.name, *(weight.name for weight in array.weights))
-
-
-def _is_skipped(names, skip, layout):
-    return any(_under(name, part, layout) for name in names for part in skip)
-
-
-def _under(name, part, layout):
-    """Returns whether an array is the one called `part` or inside of that module."""
-    return any(
-        name == spelled or name.startswith((f"{spelled}/", f"{spelled}."))
-        for spelled in layout.spellings(part)
+        f"or modules to leave out.{flexible if file.layout.patch_arrays()[0] in names else ''}"
     )
 
 
@@ -271,19 +262,14 @@ def _can_resize(array, shape):
     )
 
 
-def _resizer(array, shape, grid, flexible):
+def _resizer(file, array, shape):
     positions = array.positions
     if positions == "line":
-        if tuple(shape) == tuple(array.shape):
-            return _unchanged
         return lambda table: resize_line(table, array.shape[0])
-    # Of the shapes alone: the table is as large as the file claims.
-    grid_of_table(shape[1], positions.class_token, positions.grid_size, grid)
-    resize = resize_positions if flexible else resize_grid
-    return lambda table: resize_table(
-        table, positions.class_token, positions.grid_size, grid, resize
-    )
-
-
-def _unchanged(array):
-    return array
+    class_token, grid_size = positions.class_token, positions.grid_size
+    grid = file.grid
+    if file.is_published and not grid:
+        grid = (square_grid(shape[1], class_token) or ())[:2]
+    # The grid comes from the shapes alone: the table is as large as the file claims.
+    found = grid_of_table(shape[1], class_token, grid_size, grid)[:2]
+    return lambda table: resize_table(table, class_token, grid_size, found, file.flexible)

@@ -1,56 +1,81 @@
-"""Position embeddings of other image sizes (section 3.2)."""
+"""Position embeddings and patch kernels of other sizes (section 3.2, and FlexiViT)."""
 
 import math
-from collections.abc import Callable
+import warnings
 
 import numpy as np
 
-from keras_vit.checkpoints.errors import CheckpointError
+from keras_vit.checkpoints.npz_and_safetensors import CheckpointError
+from keras_vit.interpolation import corner_weights, half_pixel_weights
 
 # Rows and columns of a grid of patches.
 Grid = tuple[int, int]
 
 
 def resize_line(table: np.ndarray, target: int) -> np.ndarray:
-    """Resamples a table along its first axis, linearly, with the ends aligned.
-
-    Sample i of the result lies at i * (source - 1) / (target - 1) of the table.
-
-    Args:
-        table: (source, ...) float array.
-        target: int, the new length.
+    """Resamples a (source, ...) table along its first axis, linearly, with the ends aligned.
 
     Returns:
         (target, ...) array of the table's dtype; the arithmetic is float64.
     """
-    source = len(table)
-    position = np.arange(target) * ((source - 1) / max(target - 1, 1))
-    # Rounding can put the last sample past the last entry; `scipy.ndimage.zoom`,
-    # which the original calls, returns zeros there.
-    position = np.minimum(position, source - 1)
-    below = np.minimum(position.astype(int), max(source - 2, 0))
-    above = np.minimum(below + 1, source - 1)
-    fraction = (position - below).reshape(-1, *(1,) * (table.ndim - 1))
-    wide = table.astype(np.float64)
-    return ((1 - fraction) * wide[below] + fraction * wide[above]).astype(table.dtype)
+    if len(table) == target:
+        return table
+    return np.tensordot(corner_weights(len(table), target), table, 1).astype(table.dtype)
 
 
-def resize_grid(grid: np.ndarray, rows: int, columns: int) -> np.ndarray:
-    """Resamples a grid of embeddings, bilinearly, with the corners aligned.
-
-    This is what fine-tuning at another resolution does to position embeddings.
-    There is no antialiasing, as in the original.
+def resize_grid(grid: np.ndarray, rows: int, columns: int, flexible: bool = False) -> np.ndarray:
+    """Resamples a grid of position embeddings, bilinearly.
 
     Args:
         grid: (source rows, source columns, channels) float array.
         rows, columns: ints, the new size.
+        flexible: bool. False aligns the corners and does not antialias, as fine-tuning at another
+            resolution does (section 3.2). True interpolates between pixel centers and antialiases,
+            as FlexiViT does in its forward pass.
 
     Returns:
-        (rows, columns, channels) array of the grid's dtype.
+        (rows, columns, channels) array of the grid's dtype; the arithmetic is float64.
     """
-    wide = resize_line(grid.astype(np.float64), rows)
-    wide = resize_line(wide.swapaxes(0, 1), columns).swapaxes(0, 1)
-    return np.ascontiguousarray(wide.astype(grid.dtype))
+    by_row, by_column = (
+        half_pixel_weights(source, target, antialias=True)
+        if flexible
+        else corner_weights(source, target)
+        for source, target in zip(grid.shape, (rows, columns), strict=False)
+    )
+    return np.einsum("rs,ct,std->rcd", by_row, by_column, grid, optimize=True).astype(grid.dtype)
+
+
+def resize_kernel(kernel: np.ndarray, rows: int, columns: int) -> np.ndarray:
+    """Resizes a patch kernel by the pseudo-inverse of resizing patches (FlexiViT, section 3.4).
+
+    Of all kernels of that size, it is the one whose embeddings of resized patches are nearest to
+    the given kernel's embeddings of the patches themselves. They are equal if patches grow.
+
+    Args:
+        kernel: (source rows, source columns, channels, width) float array.
+        rows: int, the new height in pixels.
+        columns: int, the new width in pixels.
+
+    Returns:
+        (rows, columns, channels, width) float64 array.
+    """
+    by_row, by_column = (
+        np.linalg.pinv(half_pixel_weights(source, target).T)
+        for source, target in zip(kernel.shape, (rows, columns), strict=False)
+    )
+    return np.einsum("rs,ct,stiw->rciw", by_row, by_column, kernel, optimize=True)
+
+
+def square_grid(entries: int, class_token: bool) -> tuple[int, int, int] | None:
+    """Returns the (rows, columns, class entries) of a square table of that length, or None.
+
+    A length can be n * n and also a class token and n * n: the model's kind is tried first.
+    """
+    for first in (int(class_token), 1 - int(class_token)):
+        side = math.isqrt(max(entries - first, 0))
+        if side and side * side + first == entries:
+            return side, side, first
+    return None
 
 
 def grid_of_table(
@@ -58,8 +83,9 @@ def grid_of_table(
 ) -> tuple[int, int, int]:
     """Returns the (rows, columns, class entries) of a table of position embeddings.
 
-    Published tables are square, with or without an entry for the class token.
-    A table that is not must have the model's own grid, or say what it has.
+    A table has the grid that is stated, else the model's if its length fits, else a square one.
+    Each can have an entry for the class token or none. Where both fit, or the model's grid is
+    another rectangle, a warning says which is taken.
 
     Args:
         entries: int, the table's length.
@@ -70,28 +96,30 @@ def grid_of_table(
     Raises:
         CheckpointError: if no grid has that many entries.
     """
-    own, other = int(class_token), 1 - int(class_token)
-    if stated is not None:
-        for first in (own, other):
-            if stated[0] * stated[1] + first == entries:
-                return (*stated, first)
+    rows, columns = stated or grid_size
+    square = None if stated else square_grid(entries, class_token)
+    candidates = [
+        (rows, columns, first)
+        for first in (int(class_token), 1 - int(class_token))
+        if rows * columns + first == entries
+    ]
+    if square and square not in candidates:
+        candidates.append(square)
+        if len(candidates) > 1 or rows != columns:
+            warnings.warn(
+                f"The file does not state the grid of its {entries} position embeddings. "
+                f"{candidates[0][0]} x {candidates[0][1]} is taken; the model has {rows} x "
+                f"{columns}. To state it, pass `position_grid=(rows, columns)`.",
+                stacklevel=6,
+            )
+    if not candidates:
+        kind = "not a grid" if stated else "neither a square grid nor the model's, a grid"
         raise CheckpointError(
-            f"A table of {entries} position embeddings is not a grid of {stated[0]} rows and "
-            f"{stated[1]} columns, with or without a class token. Pass the table's own "
-            "`position_grid`."
+            f"A table of {entries} position embeddings is {kind} of {rows} rows and {columns} "
+            "columns, with or without a class token. Pass the table's own grid as "
+            "`position_grid=(rows, columns)`."
         )
-    # Squares first: n * n entries are also a class token and (n + 1) * (n - 1).
-    for first in (own, other):
-        side = math.isqrt(max(entries - first, 0))
-        if side and side * side + first == entries:
-            return side, side, first
-    if grid_size[0] * grid_size[1] + own == entries:
-        return (*grid_size, own)
-    raise CheckpointError(
-        f"A table of {entries} position embeddings is neither a square grid nor the model's, "
-        f"{grid_size[0]} rows and {grid_size[1]} columns. Pass its grid as "
-        "`position_grid=(rows, columns)`."
-    )
+    return candidates[0]
 
 
 def resize_table(
@@ -99,7 +127,7 @@ def resize_table(
     class_token: bool,
     grid_size: Grid,
     stated: Grid | None = None,
-    resize: Callable[[np.ndarray, int, int], np.ndarray] = resize_grid,
+    flexible: bool = False,
 ) -> np.ndarray:
     """Resizes a table of position embeddings to a model's grid.
 
@@ -109,8 +137,8 @@ def resize_table(
             apart; it is zero if the table has none, and dropped if the model has
             none.
         grid_size: (rows, columns) of the model.
-        stated: (rows, columns) of the table, or None for a square one.
-        resize: function of (grid, rows, columns) that resizes a (rows, columns, channels) grid.
+        stated: (rows, columns) of the table, or None: see `grid_of_table`.
+        flexible: bool, as of `resize_grid`.
 
     Returns:
         (1, entries of the model, channels) float32 array.
@@ -120,11 +148,10 @@ def resize_table(
     """
     rows, columns, first = grid_of_table(table.shape[1], class_token, grid_size, stated)
     channels = table.shape[-1]
-    prefix, grid = table[:, :first], table[0, first:].reshape(rows, columns, channels)
+    grid = table[0, first:].reshape(rows, columns, channels)
     if (rows, columns) != tuple(grid_size):
-        grid = resize(grid, *grid_size)
-    if not class_token:
-        prefix = prefix[:, :0]
-    elif first == 0:
-        prefix = np.zeros((1, 1, channels), table.dtype)
+        grid = resize_grid(grid, *grid_size, flexible)
+    prefix = np.zeros((1, int(class_token), channels), table.dtype)
+    if class_token and first:
+        prefix = table[:, :1]
     return np.concatenate([prefix, grid.reshape(1, -1, channels)], axis=1)

@@ -7,12 +7,11 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.finite_weights import require_finite
 from keras_vit.checkpoints.formats.bit_npz import BiTLayout
 from keras_vit.checkpoints.formats.official_npz import Layout
-from keras_vit.checkpoints.variable_names import weights_of
+from keras_vit.checkpoints.official_names import weights_of
 from keras_vit.hidden_folder import hidden_folder
-from keras_vit.models.quantized_layers import require_unquantized
+from keras_vit.models.find_and_replace_layers import require_unquantized
 from keras_vit.models.vision_transformer import VisionTransformer
 
 
@@ -60,3 +59,23 @@ def _layout_of(model):
     if isinstance(read, (Layout, BiTLayout)):
         return read
     return Layout.of_model(model) if isinstance(model, VisionTransformer) else BiTLayout()
+
+
+def require_finite(model: keras.Model) -> None:
+    """Refuses a model with weights that are not finite.
+
+    Raises:
+        ValueError: if a weight is NaN or infinite; it names the first of them.
+    """
+    wrong = [
+        weight.path
+        for weight in model.weights
+        if keras.backend.is_float_dtype(weight.dtype)
+        and not bool(keras.ops.all(keras.ops.isfinite(weight)))
+    ]
+    if wrong:
+        raise ValueError(
+            f"Expected finite weights. Received: {model.name}, with NaN or infinite values in "
+            f"{', '.join(wrong[:3])}{' and others' if wrong[3:] else ''}. Nothing was written: its "
+            "training diverged, or its file is damaged."
+        )

@@ -1,29 +1,21 @@
 """The layers of the Vision Transformer, its hybrids and its relatives."""
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
-from keras_vit.layers.axial_attention import AxialAttention
-from keras_vit.layers.axial_encoder_block import AxialEncoderBlock
-from keras_vit.layers.axial_resnet_unit import AxialUnit
-from keras_vit.layers.block_attention_weights import AttentionOfBlock
-from keras_vit.layers.class_token import ClassToken
+from keras_vit.layers.axial import AxialAttention, AxialEncoderBlock, AxialUnit
 from keras_vit.layers.dropout import Dropout, StochasticDepth
-from keras_vit.layers.encoder_block import EncoderBlock
-from keras_vit.layers.first_token import FirstToken
-from keras_vit.layers.group_normalization import GroupNormalization
-from keras_vit.layers.layer_normalization import LayerNormalization
-from keras_vit.layers.map_head import MAPHead
+from keras_vit.layers.encoder_block import AttentionOfBlock, EncoderBlock
+from keras_vit.layers.heads import MAPHead
 from keras_vit.layers.mlp import MLP
+from keras_vit.layers.normalization import GroupNormalization, LayerNormalization
 from keras_vit.layers.patch_embedding import FlattenGrid, PatchEmbedding
-from keras_vit.layers.position_embedding import (
-    LearnedPosition1D,
+from keras_vit.layers.position_embeddings import LearnedPosition1D
+from keras_vit.layers.position_variants import (
     LearnedPosition2D,
+    RelativePosition,
     SinCosPosition2D,
 )
-from keras_vit.layers.register_tokens import RegisterTokens
-from keras_vit.layers.relative_position import RelativePosition
-from keras_vit.layers.resnet_units import BiTUnit, HybridUnit
-from keras_vit.layers.root_pooling import RootPooling
-from keras_vit.layers.standardized_conv import StandardizedConv2D
+from keras_vit.layers.resnet_units import BiTUnit, HybridUnit, RootPooling, StandardizedConv2D
+from keras_vit.layers.tokens import ClassToken, FirstToken, RegisterTokens
 
 __all__ = [
     "MLP",

@@ -6,15 +6,16 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_vit.backends.by_backend import fused_attention, token_rows
+from keras_vit.initializers import glorot_uniform
+from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout
-from keras_vit.layers.flash_attention import flash_attention
-from keras_vit.layers.relative_position import RelativePosition
-from keras_vit.layers.token_rows import token_rows
-from keras_vit.typing import Tensor
+from keras_vit.layers.position_variants import RelativePosition
+from keras_vit.type_hints import Tensor
 
 
-class MultiHeadAttention(keras.layers.Layer):
-    """Queries gather tokens, in several heads side by side.
+class MultiHeadAttention(Layer):
+    """Multi-head scaled dot-product attention (equations 5 to 8).
 
     Args:
         num_heads: int, k of equation 8; must divide the number of channels.
@@ -33,10 +34,14 @@ class MultiHeadAttention(keras.layers.Layer):
             )
         self.head_size = channels // self.num_heads
         self.scale = 1 / math.sqrt(self.head_size)
-        for name in ("query", "key", "value", "out"):
-            dense = keras.layers.Dense(channels, dtype=self.dtype_policy, name=name)
-            dense.build((None, channels))
-            setattr(self, name, dense)
+        self.query = self._dense("query", channels)
+        self.key = self._dense("key", channels)
+        self.value = self._dense("value", channels)
+        self.out = self._dense("out", channels)
+
+    def _dense(self, name, channels):
+        initial = {"kernel_initializer": glorot_uniform()}
+        return self.inner(keras.layers.Dense, name, channels, shape=(None, channels), **initial)
 
     def project(self, dense: keras.layers.Layer, tokens: Tensor) -> Tensor:
         """Returns q, k or v of equation 5, (batch, heads, tokens, head_size)."""
@@ -46,40 +51,36 @@ class MultiHeadAttention(keras.layers.Layer):
         return ops.transpose(heads, (0, 2, 1, 3))
 
     def logits(self, query: Tensor, key: Tensor) -> Tensor:
-        """Returns what equation 6 takes the softmax of; `query` is divided by sqrt(head_size)."""
+        """Returns q k^T of equation 6; `query` is already divided by sqrt(head_size)."""
         return ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
 
-    def probabilities(self, tokens: Tensor, queries: Tensor | None = None) -> Tensor:
+    def probabilities(self, tokens: Tensor, context: Tensor | None = None) -> Tensor:
         """Returns A of equation 6.
 
         Args:
-            tokens: (batch, tokens, channels), attended to.
-            queries: (batch or 1, queries, channels), attending; the tokens by default.
+            tokens: (batch or 1, queries, channels), which attend.
+            context: (batch, tokens, channels), attended to; `tokens` by default.
 
         Returns:
             (batch, heads, queries, tokens) float32; the last axis sums to 1.
         """
-        query = self.project(self.query, tokens if queries is None else queries) * self.scale
-        key = self.project(self.key, tokens)
+        query = self.project(self.query, tokens) * self.scale
+        key = self.project(self.key, tokens if context is None else context)
         return ops.softmax(ops.cast(self.logits(query, key), "float32"), axis=-1)
 
-    def gather(self, probabilities: Tensor, tokens: Tensor) -> Tensor:
-        """Returns the projected heads A v of equations 7 and 8, (batch, queries, channels)."""
-        value = self.project(self.value, tokens)
-        return self.merge(ops.matmul(ops.cast(probabilities, self.compute_dtype), value))
+    def weighted_values(self, probabilities: Tensor, context: Tensor) -> Tensor:
+        """Returns A v of equation 7 in all heads, combined, (batch, queries, channels)."""
+        value = self.project(self.value, context)
+        return self.combine_heads(ops.matmul(ops.cast(probabilities, self.compute_dtype), value))
 
-    def merge(self, heads: Tensor) -> Tensor:
+    def combine_heads(self, heads: Tensor) -> Tensor:
         """Returns equation 8, (batch, queries, channels).
 
         `heads` is (batch, heads, queries, head_size), equation 7.
         """
-        _, _, length, _ = ops.shape(heads)
-        channels = self.num_heads * self.head_size
+        length, channels = ops.shape(heads)[2], self.num_heads * self.head_size
         rows = self.out(token_rows(ops.transpose(heads, (0, 2, 1, 3)), channels))
         return ops.reshape(rows, (-1, length, channels))
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "num_heads": self.num_heads}
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -92,18 +93,18 @@ class MultiHeadSelfAttention(MultiHeadAttention):
             published configuration).
         relative_positions: bool, whether queries also meet a learned embedding
             of their distance to each key (appendix D.3).
-        flash_attention: bool, whether a fused kernel computes attention where
-            `keras_vit.layers.flash_attention` has one and nothing needs the
-            probabilities: no relative positions, and no dropout of them.
+        flash_attention: bool, whether a fused kernel computes attention where the backend
+            has one and nothing needs the probabilities: no relative positions, and no
+            dropout of them.
 
     Call arguments:
         tokens: (batch, tokens, channels).
+        context: (batch, all tokens, channels), attended to, if `tokens` are only the first
+            of them; `tokens` by default.
         training: bool.
-        first_token_only: bool, whether to compute the output of the first token
-            only. Every token is still attended to.
 
     Returns:
-        (batch, tokens, channels), or (batch, 1, channels) for the first token.
+        A tensor like `tokens`.
     """
 
     def __init__(
@@ -118,46 +119,26 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         self.dropout_rate = dropout_rate
         self.relative_positions = relative_positions
         self.flash_attention = flash_attention
-        self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
+        self.dropout = self.inner(Dropout, "dropout", dropout_rate)
 
     def build(self, input_shape: tuple) -> None:
         super().build(input_shape)
         if self.relative_positions:
-            self.relative_position = RelativePosition(
-                dtype=self.dtype_policy, name="relative_position"
-            )
-            self.relative_position.build((None, self.num_heads, input_shape[1], self.head_size))
+            shape = (None, self.num_heads, input_shape[1], self.head_size)
+            self.relative_position = self.inner(RelativePosition, "relative_position", shape=shape)
 
     def logits(self, query: Tensor, key: Tensor) -> Tensor:
         logits = super().logits(query, key)
         return logits + self.relative_position(query) if self.relative_positions else logits
 
-    def call(
-        self, tokens: Tensor, training: bool = False, first_token_only: bool = False
-    ) -> Tensor:
+    def call(self, tokens: Tensor, context: Tensor | None = None, training: bool = False) -> Tensor:
         dropping = training and self.dropout_rate > 0
-        if self.flash_attention and not (first_token_only or self.relative_positions or dropping):
-            kernel = flash_attention(self.compute_dtype, self.head_size)
+        if self.flash_attention and context is None and not (self.relative_positions or dropping):
+            kernel = fused_attention(self.compute_dtype, self.head_size)
             if kernel:
-                query, key, value = (
-                    self.project(dense, tokens) for dense in (self.query, self.key, self.value)
-                )
-                return self.merge(kernel(query * self.scale, key, value))
-        queries = tokens[:, :1] if first_token_only else tokens
-        probabilities = self.probabilities(tokens, queries)
-        return self.gather(self.dropout(probabilities, training=training), tokens)
-
-    def compute_output_spec(
-        self, tokens: Tensor, training: bool = False, first_token_only: bool = False
-    ) -> keras.KerasTensor:
-        batch, length, channels = tokens.shape
-        shape = (batch, 1 if first_token_only else length, channels)
-        return keras.KerasTensor(shape, dtype=self.compute_dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "dropout_rate": self.dropout_rate,
-            "relative_positions": self.relative_positions,
-            "flash_attention": self.flash_attention,
-        }
+                query = self.project(self.query, tokens) * self.scale
+                key, value = (self.project(dense, tokens) for dense in (self.key, self.value))
+                return self.combine_heads(kernel(query, key, value))
+        context = tokens if context is None else context
+        probabilities = self.probabilities(tokens, context)
+        return self.weighted_values(self.dropout(probabilities, training=training), context)

@@ -1,16 +1,31 @@
-"""Dropout of elements, and of the branches of whole examples."""
+"""Dropout of elements, and of the branches of whole examples, that a seed repeats."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 
-from keras_vit.layers.batch_random import batch_random
-from keras_vit.layers.remat import RepeatableSeeds
-from keras_vit.typing import Tensor
+from keras_vit.backends.by_backend import batch_random
+from keras_vit.layers.base import Layer
+from keras_vit.type_hints import Tensor
+
+
+class RepeatableSeeds(keras.random.SeedGenerator):
+    """A stream of random seeds that can be held at one of them.
+
+    Attributes:
+        held: the seed that every draw returns, or None to go on along the stream.
+    """
+
+    held: Tensor | None = None
+
+    def next(self, ordered: bool = True) -> Tensor:
+        """Returns the seed held, or the next of the stream, (2,) integers."""
+        return super().next(ordered) if self.held is None else self.held
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class Dropout(keras.layers.Layer):
+class Dropout(Layer):
     """Dropout whose random stream is saved with the model and can be repeated.
 
     Args:
@@ -37,7 +52,7 @@ class Dropout(keras.layers.Layer):
         self.built = True
 
     def noise_shape(self, inputs: Tensor) -> tuple | None:
-        """Returns the shape of what is drawn, broadcast to the inputs; None for theirs."""
+        """Returns the shape of the noise, broadcast to the inputs; None for the inputs' shape."""
         return None
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
@@ -45,9 +60,6 @@ class Dropout(keras.layers.Layer):
             return inputs
         shape = self.noise_shape(inputs)
         return batch_random().dropout(inputs, self.rate, shape, seed=self.seed_generator)
-
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        return input_shape
 
     def save_own_variables(self, store: dict) -> None:
         super().save_own_variables(store)
@@ -58,9 +70,6 @@ class Dropout(keras.layers.Layer):
         # Keras leaves random streams out of its files; with them training resumes exactly.
         if self.rate > 0 and "seed" in store:
             self.seed_generator.state.assign(store["seed"])
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "rate": self.rate, "seed": self.seed}
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -78,3 +87,31 @@ class StochasticDepth(Dropout):
 
     def noise_shape(self, inputs: Tensor) -> tuple | None:
         return (keras.ops.shape(inputs)[0], *(1,) * (len(inputs.shape) - 1))
+
+
+def remat(layer: keras.layers.Layer, function: Callable) -> Callable:
+    """Returns `function` so that its activations are computed again for its gradient.
+
+    The function then runs twice and has to drop the same elements twice. So the seeds are drawn
+    here, once, and held while it runs.
+
+    Args:
+        layer: `function` draws seeds in this layer and the layers inside it only.
+        function: of tensors.
+    """
+    inner = layer._flatten_layers()
+    streams = [layer.seed_generator for layer in inner if hasattr(layer, "seed_generator")]
+    seeds = [stream.next() for stream in streams]
+
+    def hold(values):
+        for stream, value in zip(streams, values, strict=True):
+            stream.held = value
+
+    def run(*tensors):
+        hold(seeds)
+        try:
+            return function(*tensors)
+        finally:
+            hold([None] * len(seeds))
+
+    return keras.remat(run)

@@ -5,15 +5,15 @@ from typing import Any
 import keras
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
-from keras_vit.layers.dropout import Dropout, StochasticDepth
-from keras_vit.layers.layer_normalization import LayerNormalization
+from keras_vit.layers.base import Layer
+from keras_vit.layers.dropout import Dropout, StochasticDepth, remat
 from keras_vit.layers.mlp import MLP
-from keras_vit.layers.remat import remat
-from keras_vit.typing import Tensor
+from keras_vit.layers.normalization import LayerNormalization
+from keras_vit.type_hints import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class EncoderBlock(keras.layers.Layer):
+class EncoderBlock(Layer):
     """z' = MSA(LN(z)) + z, then z = MLP(LN(z')) + z'.
 
     Args:
@@ -32,13 +32,12 @@ class EncoderBlock(keras.layers.Layer):
 
     Call arguments:
         tokens: (batch, tokens, channels).
+        context: (batch, all tokens, channels), if only the result of the first tokens is
+            wanted: all tokens are attended to, and only `tokens` are computed.
         training: bool.
-        first_token_only: bool, whether only the first token's result is wanted.
-            It is computed exactly, at the cost of keys and values alone for the
-            other tokens.
 
     Returns:
-        A tensor like `tokens`, or (batch, 1, channels) for the first token.
+        A tensor like `tokens`.
     """
 
     def __init__(
@@ -67,71 +66,51 @@ class EncoderBlock(keras.layers.Layer):
         self.flash_attention = flash_attention
         self.remat = remat
 
-        policy = {"dtype": self.dtype_policy}
-        self.attention_norm = LayerNormalization(
-            layer_norm_epsilon, name="attention_norm", **policy
-        )
-        self.attention = MultiHeadSelfAttention(
-            num_heads,
-            attention_dropout_rate,
-            relative_positions,
-            flash_attention,
-            name="attention",
-            **policy,
-        )
-        self.attention_dropout = Dropout(dropout_rate, name="attention_dropout", **policy)
-        self.mlp_norm = LayerNormalization(layer_norm_epsilon, name="mlp_norm", **policy)
-        self.mlp = MLP(mlp_dim, dropout_rate, gelu, name="mlp", **policy)
-        self.attention_depth = StochasticDepth(
-            stochastic_depth_rate, name="attention_depth", **policy
-        )
-        self.mlp_depth = StochasticDepth(stochastic_depth_rate, name="mlp_depth", **policy)
+        inner = self.inner
+        self.attention_norm = inner(LayerNormalization, "attention_norm", layer_norm_epsilon)
+        attention = (num_heads, attention_dropout_rate, relative_positions, flash_attention)
+        self.attention = inner(MultiHeadSelfAttention, "attention", *attention)
+        self.attention_dropout = inner(Dropout, "attention_dropout", dropout_rate)
+        self.mlp_norm = inner(LayerNormalization, "mlp_norm", layer_norm_epsilon)
+        self.mlp = inner(MLP, "mlp", mlp_dim, dropout_rate, gelu)
+        self.attention_depth = inner(StochasticDepth, "attention_depth", stochastic_depth_rate)
+        self.mlp_depth = inner(StochasticDepth, "mlp_depth", stochastic_depth_rate)
 
     def build(self, input_shape: tuple) -> None:
         for layer in (self.attention_norm, self.attention, self.mlp_norm, self.mlp):
             layer.build(input_shape)
 
-    def call(
-        self, tokens: Tensor, training: bool = False, first_token_only: bool = False
-    ) -> Tensor:
-        def equations(z):
-            x = self.attention_norm(z)
-            x = self.attention(x, training=training, first_token_only=first_token_only)
+    def call(self, tokens: Tensor, context: Tensor | None = None, training: bool = False) -> Tensor:
+        def equations(z, context=None):
+            x = self.attention_norm(z if context is None else context)
+            x = (x,) if context is None else (x[:, : z.shape[1]], x)
+            x = self.attention(*x, training=training)
             x = self.attention_dropout(x, training=training)
-            x = self.attention_depth(x, training=training)
-            z = x + (z[:, :1] if first_token_only else z)
-            x = self.mlp_norm(z)
-            x = self.mlp(x, training=training)
-            x = self.mlp_depth(x, training=training)
-            return x + z
+            z = self.attention_depth(x, training=training) + z
+            x = self.mlp(self.mlp_norm(z), training=training)
+            return self.mlp_depth(x, training=training) + z
 
-        return (remat(self, equations) if self.remat and training else equations)(tokens)
+        compute = remat(self, equations) if self.remat and training else equations
+        return compute(tokens) if context is None else compute(tokens, context)
 
-    def attention_probabilities(self, tokens: Tensor) -> Tensor:
-        """Returns this block's attention weights, (batch, heads, tokens, tokens), float32.
 
-        `tokens` is the block's input, (batch, tokens, channels).
-        """
-        return self.attention.probabilities(self.attention_norm(tokens))
+class AttentionOfBlock(keras.layers.Layer):
+    """The attention weights of an encoder block (equation 6), on the block's own variables.
 
-    def compute_output_spec(
-        self, tokens: Tensor, training: bool = False, first_token_only: bool = False
-    ) -> keras.KerasTensor:
-        batch, length, channels = tokens.shape
-        shape = (batch, 1 if first_token_only else length, channels)
-        return keras.KerasTensor(shape, dtype=self.compute_dtype)
+    Args:
+        block: a built `EncoderBlock`.
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "mlp_dim": self.mlp_dim,
-            "dropout_rate": self.dropout_rate,
-            "attention_dropout_rate": self.attention_dropout_rate,
-            "stochastic_depth_rate": self.stochastic_depth_rate,
-            "gelu": self.gelu,
-            "layer_norm_epsilon": self.layer_norm_epsilon,
-            "relative_positions": self.relative_positions,
-            "flash_attention": self.flash_attention,
-            "remat": self.remat,
-        }
+    Call arguments:
+        tokens: (batch, tokens, channels), the block's input.
+
+    Returns:
+        (batch, heads, tokens, tokens) float32; rows sum to 1.
+    """
+
+    def __init__(self, block: EncoderBlock):
+        super().__init__(name=f"{block.name}_attention", dtype=block.dtype_policy)
+        self.block = block
+        self.built = True
+
+    def call(self, tokens: Tensor) -> Tensor:
+        return self.block.attention.probabilities(self.block.attention_norm(tokens))

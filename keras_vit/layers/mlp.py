@@ -5,14 +5,16 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_vit.backends.by_backend import token_rows
+from keras_vit.backends.gelu import GELU_FLAVORS, TRAINED_GELU_FLAVORS
+from keras_vit.initializers import RandomNormal, glorot_uniform
+from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout
-from keras_vit.layers.gelu import GELU_FLAVORS, TRAINED_GELU_FLAVORS
-from keras_vit.layers.token_rows import token_rows
-from keras_vit.typing import Tensor
+from keras_vit.type_hints import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class MLP(keras.layers.Layer):
+class MLP(Layer):
     """Dense, GELU, dense, each followed by dropout.
 
     Args:
@@ -39,39 +41,22 @@ class MLP(keras.layers.Layer):
         self.mlp_dim = mlp_dim
         self.dropout_rate = dropout_rate
         self.gelu = gelu
-        self.hidden_dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="hidden_dropout")
-        self.output_dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="output_dropout")
+        self.hidden_dropout = self.inner(Dropout, "hidden_dropout", dropout_rate)
+        self.output_dropout = self.inner(Dropout, "output_dropout", dropout_rate)
 
     def build(self, input_shape: tuple) -> None:
         channels = input_shape[-1]
-        self.hidden_dense = self._dense(self.mlp_dim, "hidden_dense")
-        self.hidden_dense.build((None, channels))
-        self.output_dense = self._dense(channels, "output_dense")
-        self.output_dense.build((None, self.mlp_dim))
+        self.hidden_dense = self._dense("hidden_dense", channels, self.mlp_dim)
+        self.output_dense = self._dense("output_dense", self.mlp_dim, channels)
 
-    def _dense(self, units, name):
-        return keras.layers.Dense(
-            units,
-            bias_initializer=keras.initializers.RandomNormal(stddev=1e-6),
-            dtype=self.dtype_policy,
-            name=name,
-        )
+    def _dense(self, name, inputs, units):
+        initial = {"kernel_initializer": glorot_uniform()}
+        initial["bias_initializer"] = RandomNormal(stddev=1e-6)
+        return self.inner(keras.layers.Dense, name, units, shape=(None, inputs), **initial)
 
     def call(self, tokens: Tensor, training: bool = False) -> Tensor:
         gelu = (TRAINED_GELU_FLAVORS if training else GELU_FLAVORS)[self.gelu]
         x = gelu(self.hidden_dense(token_rows(tokens, tokens.shape[-1])))
         x = self.hidden_dropout(x, training=training)
-        x = self.output_dense(x)
-        x = self.output_dropout(x, training=training)
+        x = self.output_dropout(self.output_dense(x), training=training)
         return ops.reshape(x, ops.shape(tokens))
-
-    def compute_output_spec(self, tokens: Tensor, training: bool = False) -> keras.KerasTensor:
-        return keras.KerasTensor(tokens.shape, dtype=self.compute_dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "mlp_dim": self.mlp_dim,
-            "dropout_rate": self.dropout_rate,
-            "gelu": self.gelu,
-        }

@@ -5,7 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.typing import Tensor
+from keras_vit.initializers import VarianceScaling
+from keras_vit.layers.base import Layer
+from keras_vit.type_hints import Tensor
 
 
 def cut_patches(images: Tensor, grid_size: tuple[int, int], patch_size: int) -> Tensor:
@@ -22,7 +24,7 @@ def cut_patches(images: Tensor, grid_size: tuple[int, int], patch_size: int) -> 
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class PatchEmbedding(keras.layers.Layer):
+class PatchEmbedding(Layer):
     """Cuts an image or feature map into patches and projects each linearly.
 
     The projection of flattened patches by E in equation 1 is a convolution
@@ -44,60 +46,46 @@ class PatchEmbedding(keras.layers.Layer):
         super().__init__(**kwargs)
         self.hidden_size = hidden_size
         self.patch_size = patch_size
-        self.projection = keras.layers.Conv2D(
+        self.projection = self.inner(
+            keras.layers.Conv2D,
+            "projection",
             hidden_size,
             patch_size,
             strides=patch_size,
-            padding="valid",
-            kernel_initializer="lecun_normal",
+            kernel_initializer=VarianceScaling(),
             data_format="channels_last",
-            dtype=self.dtype_policy,
-            name="projection",
         )
 
     def build(self, input_shape: tuple) -> None:
-        self._check_size(*input_shape[1:3])
+        self.compute_output_shape(input_shape)  # checks the size
         self.projection.build(input_shape)
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
-        self._check_size(*inputs.shape[1:3])
+        _, rows, columns, _ = self.compute_output_shape(inputs.shape)
         if not training or None in inputs.shape[1:]:
             return self.projection(inputs)
-        # Equation 1 as it is written: the gradient of a product is another product, and much
-        # faster than that of a convolution's kernel.
-        _, rows, columns, _ = self.compute_output_shape(inputs.shape)
-        patches = cut_patches(
-            ops.cast(inputs, self.compute_dtype), (rows, columns), self.patch_size
-        )
+        # Equation 1 as it is written. A product has a faster gradient than a convolution's kernel.
+        images = ops.cast(inputs, self.compute_dtype)
+        patches = cut_patches(images, (rows, columns), self.patch_size)
         kernel = ops.reshape(self.projection.kernel, (-1, self.hidden_size))
         embeddings = ops.matmul(ops.reshape(patches, (-1, kernel.shape[0])), kernel)
         embeddings = ops.add(embeddings, self.projection.bias)
         return ops.reshape(embeddings, (-1, rows, columns, self.hidden_size))
 
-    def _check_size(self, height, width):
-        if any(size is not None and size < self.patch_size for size in (height, width)):
-            raise ValueError(
-                f"Expected images, or feature maps of a hybrid, of at least one patch, "
-                f"{self.patch_size} x {self.patch_size}. Received: {height} x {width}. "
-                "Enlarge the images."
-            )
-
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         batch, height, width, _ = input_shape
-        rows = None if height is None else height // self.patch_size
-        columns = None if width is None else width // self.patch_size
-        return batch, rows, columns, self.hidden_size
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "hidden_size": self.hidden_size,
-            "patch_size": self.patch_size,
-        }
+        size = self.patch_size
+        if any(side is not None and side < size for side in (height, width)):
+            raise ValueError(
+                f"Expected images, or feature maps of a hybrid, of at least one patch, "
+                f"{size} x {size}. Received: {height} x {width}. Enlarge the images."
+            )
+        grid_size = (None if side is None else side // size for side in (height, width))
+        return batch, *grid_size, self.hidden_size
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class FlattenGrid(keras.layers.Layer):
+class FlattenGrid(Layer):
     """Reads a grid of embeddings row by row as a sequence of tokens.
 
     Call arguments:
@@ -107,19 +95,10 @@ class FlattenGrid(keras.layers.Layer):
         (batch, rows * columns, channels), in raster order.
     """
 
-    def __init__(self, **kwargs: Any):
-        super().__init__(**kwargs)
-        self.built = True
-
     def call(self, grid: Tensor) -> Tensor:
         _, rows, columns, channels = ops.shape(grid)
         return ops.reshape(grid, (-1, rows * columns, channels))
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         batch, rows, columns, channels = input_shape
-        tokens = None if rows is None or columns is None else rows * columns
-        return batch, tokens, channels
-
-    def get_config(self) -> dict[str, Any]:
-        # Keras's own record would hold the policy object that `dtype` may be.
-        return super().get_config()
+        return batch, None if None in (rows, columns) else rows * columns, channels

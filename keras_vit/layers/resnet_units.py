@@ -1,16 +1,115 @@
-"""Bottleneck residual units: the hybrids' (version 1) and BiT's (version 2)."""
+"""The layers of the hybrids' ResNet (version 1) and of BiT's (version 2)."""
 
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_vit.layers.group_normalization import GroupNormalization
-from keras_vit.layers.standardized_conv import StandardizedConv2D
-from keras_vit.typing import Tensor
+from keras_vit.initializers import VarianceScaling
+from keras_vit.layers.base import Layer
+from keras_vit.layers.normalization import GroupNormalization
+from keras_vit.type_hints import Tensor
+
+STANDARDIZATIONS = ("hybrid", "bit")
+POOL_PADDINGS = ("edge", "zero")
 
 
-class BottleneckUnit(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="keras_vit")
+class StandardizedConv2D(keras.layers.Conv2D):
+    """A convolution whose kernel has mean 0 and variance 1 per filter (Qiao et al., 2019).
+
+    It has no bias. Further arguments are those of `keras.layers.Conv2D`.
+
+    Args:
+        standardization: "hybrid", (w - mean) / (std + 1e-5), the rule of the ViT
+            hybrids' ResNet, or "bit", (w - mean) / sqrt(var + 1e-10), BiT's own.
+
+    Call arguments:
+        inputs: (batch, height, width, channels).
+
+    Returns:
+        (batch, new height, new width, filters).
+    """
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: int,
+        strides: int = 1,
+        padding: str = "same",
+        standardization: str = "hybrid",
+        **kwargs: Any,
+    ):
+        if standardization not in STANDARDIZATIONS:
+            raise ValueError(
+                f"`standardization` must be one of {STANDARDIZATIONS}. "
+                f"Received: standardization={standardization!r}"
+            )
+        kwargs = {"kernel_initializer": VarianceScaling(), **kwargs}
+        kwargs |= {"use_bias": False, "data_format": "channels_last"}
+        super().__init__(filters, kernel_size, strides=strides, padding=padding, **kwargs)
+        self.standardization = standardization
+
+    def add_weight(self, *args: Any, **kwargs: Any) -> keras.Variable:
+        # A kernel that is rounded first would lose the differences that standardizing enlarges.
+        return super().add_weight(*args, **{**kwargs, "autocast": False})
+
+    def standardize(self, kernel: Tensor) -> Tensor:
+        """Returns the kernel with standardized filters, in float32."""
+        kernel = ops.cast(kernel, "float32")
+        centered = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
+        variance = ops.mean(centered * centered, axis=(0, 1, 2), keepdims=True)
+        if self.standardization == "hybrid":
+            return centered / (ops.sqrt(variance) + 1e-5)
+        return centered * ops.rsqrt(variance + 1e-10)
+
+    def convolution_op(self, inputs: Tensor, kernel: Tensor) -> Tensor:
+        kernel = ops.cast(self.standardize(kernel), self.compute_dtype)
+        return super().convolution_op(inputs, kernel)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "standardization": self.standardization}
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class RootPooling(Layer):
+    """Maximum of 3x3 windows, two cells apart, with one cell of padding around.
+
+    Args:
+        padding: "edge" repeats the border, so padding never exceeds the feature map
+            (the result of padding with minus infinity), or "zero", which
+            does where the border is negative.
+
+    Call arguments:
+        inputs: (batch, height, width, channels).
+
+    Returns:
+        (batch, ceil(height / 2), ceil(width / 2), channels).
+    """
+
+    def __init__(self, padding: str = "edge", **kwargs: Any):
+        super().__init__(**kwargs)
+        if padding not in POOL_PADDINGS:
+            raise ValueError(
+                f"`padding` must be one of {POOL_PADDINGS}. Received: padding={padding!r}"
+            )
+        self.padding = padding
+
+    def call(self, inputs: Tensor) -> Tensor:
+        mode = {"edge": "symmetric", "zero": "constant"}[self.padding]
+        padded = ops.pad(inputs, ((0, 0), (1, 1), (1, 1), (0, 0)), mode=mode)
+        return ops.max_pool(padded, 3, 2, "valid", data_format="channels_last")
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return _strided(input_shape, 2, input_shape[-1])
+
+
+def _strided(shape, strides, channels):
+    batch, *size, _ = shape
+    return (batch, *(None if n is None else -(-n // strides) for n in size), channels)
+
+
+class BottleneckUnit(Layer):
     """1x1, 3x3 and 1x1 convolutions around a shortcut.
 
     Args:
@@ -25,40 +124,32 @@ class BottleneckUnit(keras.layers.Layer):
     """
 
     expansion = 4
+    standardization: str
+    epsilon: float
 
     def __init__(self, filters: int, strides: int = 1, **kwargs: Any):
         super().__init__(**kwargs)
         self.filters = filters
         self.strides = strides
 
-    def _conv(self, filters, kernel_size, strides, name, padding="same"):
-        return StandardizedConv2D(
+    def _conv(self, name, channels, filters, kernel_size=1, strides=1, padding="same"):
+        return self.inner(
+            StandardizedConv2D,
+            name,
             filters,
             kernel_size,
             strides,
             padding,
-            standardization=self.standardization,
-            dtype=self.dtype_policy,
-            name=name,
+            self.standardization,
+            shape=(None, None, None, channels),
         )
 
-    def _norm(self, name, **kwargs):
-        return GroupNormalization(self.epsilon, dtype=self.dtype_policy, name=name, **kwargs)
-
-    def needs_projection(self, channels: int) -> bool:
-        """Whether the shortcut from `channels` channels is a convolution, not the identity."""
-        return self.strides != 1 or channels != self.expansion * self.filters
+    def _norm(self, name, channels, **kwargs):
+        shape = (None, None, None, channels)
+        return self.inner(GroupNormalization, name, self.epsilon, shape=shape, **kwargs)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
-        batch, rows, columns, _ = input_shape
-
-        def shrink(size):
-            return None if size is None else -(-size // self.strides)
-
-        return batch, shrink(rows), shrink(columns), self.expansion * self.filters
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "filters": self.filters, "strides": self.strides}
+        return _strided(input_shape, self.strides, self.expansion * self.filters)
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -69,25 +160,17 @@ class HybridUnit(BottleneckUnit):
     epsilon = 1e-6
 
     def build(self, input_shape: tuple) -> None:
-        channels, width = input_shape[-1], self.expansion * self.filters
-        self.conv1 = self._conv(self.filters, 1, 1, "conv1")
-        self.gn1 = self._norm("gn1")
-        self.conv2 = self._conv(self.filters, 3, self.strides, "conv2")
-        self.gn2 = self._norm("gn2")
-        self.conv3 = self._conv(width, 1, 1, "conv3")
-        self.gn3 = self._norm("gn3", gamma_initializer="zeros")
-        self.conv1.build((None, None, None, channels))
-        self.gn1.build((None, None, None, self.filters))
-        self.conv2.build((None, None, None, self.filters))
-        self.gn2.build((None, None, None, self.filters))
-        self.conv3.build((None, None, None, self.filters))
-        self.gn3.build((None, None, None, width))
-        self.projects = self.needs_projection(channels)
+        channels, filters, width = input_shape[-1], self.filters, self.expansion * self.filters
+        self.conv1 = self._conv("conv1", channels, filters)
+        self.gn1 = self._norm("gn1", filters)
+        self.conv2 = self._conv("conv2", filters, filters, 3, self.strides)
+        self.gn2 = self._norm("gn2", filters)
+        self.conv3 = self._conv("conv3", filters, width)
+        self.gn3 = self._norm("gn3", width, gamma_initializer="zeros")
+        self.projects = self.strides != 1 or channels != width
         if self.projects:
-            self.conv_proj = self._conv(width, 1, self.strides, "conv_proj")
-            self.conv_proj.build((None, None, None, channels))
-            self.gn_proj = self._norm("gn_proj")
-            self.gn_proj.build((None, None, None, width))
+            self.conv_proj = self._conv("conv_proj", channels, width, strides=self.strides)
+            self.gn_proj = self._norm("gn_proj", width)
 
     def call(self, inputs: Tensor) -> Tensor:
         residual = self.gn_proj(self.conv_proj(inputs)) if self.projects else inputs
@@ -104,24 +187,17 @@ class BiTUnit(BottleneckUnit):
     epsilon = 1e-5
 
     def build(self, input_shape: tuple) -> None:
-        channels, width = input_shape[-1], self.expansion * self.filters
-        self.gn1 = self._norm("gn1")
-        self.conv1 = self._conv(self.filters, 1, 1, "conv1")
-        self.gn2 = self._norm("gn2")
+        channels, filters, width = input_shape[-1], self.filters, self.expansion * self.filters
+        self.gn1 = self._norm("gn1", channels)
+        self.conv1 = self._conv("conv1", channels, filters)
+        self.gn2 = self._norm("gn2", filters)
         self.pad = keras.layers.ZeroPadding2D(1, data_format="channels_last", name="pad")
-        self.conv2 = self._conv(self.filters, 3, self.strides, "conv2", "valid")
-        self.gn3 = self._norm("gn3")
-        self.conv3 = self._conv(width, 1, 1, "conv3")
-        self.gn1.build((None, None, None, channels))
-        self.conv1.build((None, None, None, channels))
-        self.gn2.build((None, None, None, self.filters))
-        self.conv2.build((None, None, None, self.filters))
-        self.gn3.build((None, None, None, self.filters))
-        self.conv3.build((None, None, None, self.filters))
-        self.projects = self.needs_projection(channels)
+        self.conv2 = self._conv("conv2", filters, filters, 3, self.strides, "valid")
+        self.gn3 = self._norm("gn3", filters)
+        self.conv3 = self._conv("conv3", filters, width)
+        self.projects = self.strides != 1 or channels != width
         if self.projects:
-            self.conv_proj = self._conv(width, 1, self.strides, "conv_proj")
-            self.conv_proj.build((None, None, None, channels))
+            self.conv_proj = self._conv("conv_proj", channels, width, strides=self.strides)
 
     def call(self, inputs: Tensor) -> Tensor:
         x = ops.relu(self.gn1(inputs))

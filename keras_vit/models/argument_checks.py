@@ -1,17 +1,132 @@
-"""Arguments as users write them, checked: ints of Python or of NumPy, choices, sizes."""
+"""The arguments of models, checked: ints of Python or of NumPy, choices, sizes."""
 
 import math
 import operator
-from collections.abc import Sequence
-from numbers import Real
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
-from keras_vit.typing import ImageSize
+from keras_vit.layers.position_variants import POSITION_EMBEDDINGS
+from keras_vit.type_hints import ImageSize
 
+WITH_CLASS_TOKEN = ("token", "token_gap")
 # The longest side of a JPEG is shorter.
 IMAGE_SIZE_LIMIT = 2**16
-# Keras makes every layer before anything can be seen to be too large.
+# A greater number would run out of memory while Keras makes the layers.
 LAYERS_LIMIT = 2**12
+OPTIONAL = ("num_classes", "representation_size", "resnet")
+
+
+def _require(condition, value):
+    if not condition:
+        raise ValueError
+    return value
+
+
+def _int(value, least=1, greatest=2**31 - 1):
+    return _require(least <= operator.index(value) <= greatest, operator.index(value))
+
+
+def _units_per_stage(num_layers):
+    return tuple(_int(units, greatest=LAYERS_LIMIT) for units in num_layers)
+
+
+def _image_size(image_size):
+    side = partial(_int, greatest=IMAGE_SIZE_LIMIT - 1)
+    if not hasattr(image_size, "__iter__"):
+        return side(image_size)
+    return _require(len(image_size) == 2, tuple(map(side, image_size)))
+
+
+def _resnet(resnet):
+    _require("num_layers" in resnet and not set(resnet) - {"num_layers", "width_factor"}, resnet)
+    num_layers = _units_per_stage(resnet["num_layers"])
+    return {"num_layers": num_layers, "width_factor": resnet.get("width_factor", 1)}
+
+
+def _one_of(*choices):
+    return f"be one of {choices}", lambda value: _require(value in choices, value)
+
+
+# What an argument must be, and a function that returns the value to use, or raises an error.
+Check = tuple[str, Callable[[Any], Any]]
+_SIZE: Check = (f"be a positive int, at most {2**31 - 1}", _int)
+_RATE: Check = ("lie in [0, 1)", lambda value: _require(0 <= value < 1, value))
+_POSITIVE: Check = ("be a positive number", lambda value: _require(0 < value < math.inf, value))
+_PIXELS = "be a positive int or a (height, width) pair of them, in pixels"
+UNITS_PER_STAGE: Check = (f"be positive ints, at most {LAYERS_LIMIT}", _units_per_stage)
+CHECKS: dict[str, Check] = {
+    "image_size": (f"{_PIXELS}, below {IMAGE_SIZE_LIMIT}", _image_size),
+    "patch_size": _SIZE,
+    "hidden_size": _SIZE,
+    "mlp_dim": _SIZE,
+    "num_heads": _SIZE,
+    "num_groups": _SIZE,
+    "in_channels": _SIZE,
+    "representation_size": _SIZE,
+    "num_layers": (
+        f"be a positive int, at most {LAYERS_LIMIT}",
+        partial(_int, greatest=LAYERS_LIMIT),
+    ),
+    "num_classes": ("be a positive int, or None for a model without head", _int),
+    "register_tokens": ("be an int that is not negative", partial(_int, least=0)),
+    "classifier": _one_of(*WITH_CLASS_TOKEN, "gap", "map", "unpooled"),
+    "resnet": ('be {"num_layers": (...), "width_factor": int}', _resnet),
+    "position_embedding": _one_of("none", *POSITION_EMBEDDINGS, "relative"),
+    "position_placement": _one_of("stem", "every", "shared"),
+    "attention": _one_of("global", "axial"),
+    "dropout_rate": _RATE,
+    "attention_dropout_rate": _RATE,
+    "stochastic_depth_rate": _RATE,
+    "layer_norm_epsilon": _POSITIVE,
+}
+
+
+def checked(arguments: Mapping[str, Any], **own: Check) -> dict[str, Any]:
+    """Returns the arguments of a model's constructor, checked.
+
+    Args:
+        arguments: the constructor's `locals()`; `name`, `trainable` and `dtype` are left out.
+        **own: checks of arguments that differ from `CHECKS`.
+
+    Raises:
+        ValueError: if an argument is out of its range.
+    """
+    left_out = {"self", "__class__", "name", "trainable", "dtype"}
+    found = {name: value for name, value in arguments.items() if name not in left_out}
+    for name, (expected, convert) in {**CHECKS, **own}.items():
+        value = found.get(name)
+        if name not in found or (value is None and name in OPTIONAL):
+            continue
+        try:
+            found[name] = convert(value)
+        except (TypeError, ValueError) as error:
+            message = f"`{name}` must {expected}. Received: {name}={value!r}"
+            raise ValueError(message) from error
+    return found
+
+
+def check_together(arguments: Mapping[str, Any]) -> None:
+    """Raises ValueError if two arguments of a `VisionTransformer` contradict each other."""
+    axial, registers = arguments["attention"] == "axial", arguments["register_tokens"]
+    relative = arguments["position_embedding"] == "relative"
+    token, stem = arguments["classifier"], arguments["position_placement"] == "stem"
+    if arguments["hidden_size"] % arguments["num_heads"]:
+        message = "`hidden_size` must be a multiple of `num_heads`."
+        names = ["hidden_size", "num_heads"]
+    elif axial and token in WITH_CLASS_TOKEN:
+        message = 'Axial attention has no class token: use classifier="gap", "map" or "unpooled".'
+        names = ["classifier"]
+    elif registers and (axial or relative or not stem):
+        message = (
+            "Register tokens have no position in the image: they need global attention, and "
+            "positions that are none or added at the stem."
+        )
+        names = ["attention", "position_placement", "position_embedding"]
+    else:
+        return
+    received = ", ".join(f"{name}={arguments[name]!r}" for name in names)
+    raise ValueError(f"{message} Received: {received}")
 
 
 def as_int(value: Any) -> int | None:
@@ -22,81 +137,11 @@ def as_int(value: Any) -> int | None:
         return None
 
 
-def as_positive_int(name: str, value: Any, greatest: int = 2**31 - 1) -> int:
-    """Returns `value` as an int.
-
-    Raises:
-        ValueError: if it is not an int from 1 to `greatest`; `name` is the argument's name.
-    """
-    size = as_int(value)
-    if size is None or not 1 <= size <= greatest:
-        raise ValueError(
-            f"`{name}` must be a positive int, at most {greatest}. Received: {name}={value!r}"
-        )
-    return size
-
-
-def as_units_per_stage(num_layers: Sequence[Any]) -> tuple[int, ...]:
-    """Returns the residual units of each stage; raises ValueError unless all are positive ints."""
-    return tuple(as_positive_int("num_layers", units, LAYERS_LIMIT) for units in num_layers)
-
-
-def as_positive(name: str, value: Any) -> float:
-    """Returns `value`; raises ValueError unless it is a positive, finite number."""
-    if not (isinstance(value, Real) and 0 < float(value) < math.inf):
-        raise ValueError(f"`{name}` must be a positive number. Received: {name}={value!r}")
-    return cast(float, value)
-
-
-def as_rate(name: str, value: Any) -> float:
-    """Returns `value`; raises ValueError unless it is a number in [0, 1)."""
-    if not (isinstance(value, Real) and 0 <= float(value) < 1):
-        raise ValueError(f"`{name}` must lie in [0, 1). Received: {name}={value!r}")
-    return cast(float, value)
-
-
-def as_choice(name: str, value: Any, choices: Sequence[str]) -> str:
-    """Returns `value`; raises ValueError unless it is one of `choices`."""
-    if value not in choices:
-        raise ValueError(f"`{name}` must be one of {choices}. Received: {name}={value!r}")
-    return value
-
-
-def as_num_classes(num_classes: Any) -> int | None:
-    """Returns `num_classes` as an int or None; raises ValueError for anything else."""
-    size = as_int(num_classes)
-    if num_classes is not None and (size is None or size < 1):
-        raise ValueError(
-            "`num_classes` must be a positive int, or None for a model without head. "
-            f"Received: num_classes={num_classes!r}"
-        )
-    return size
-
-
-def as_height_width(image_size: Any) -> tuple[int, int]:
+def as_height_width(image_size: ImageSize) -> tuple[int, int]:
     """Returns (height, width) in pixels from an int or a pair.
 
     Raises:
         ValueError: if it is neither a positive int nor a pair of them.
     """
-    size = as_image_size(image_size)
+    size = checked({"image_size": image_size})["image_size"]
     return (size, size) if isinstance(size, int) else size
-
-
-def as_image_size(image_size: Any) -> ImageSize:
-    """Returns a positive int, or a (height, width) pair of them, as a tuple.
-
-    Raises:
-        ValueError: if it is neither, or a side is not below `IMAGE_SIZE_LIMIT`.
-    """
-    single = as_int(image_size)
-    if single is not None and 0 < single < IMAGE_SIZE_LIMIT:
-        return single
-    values = image_size if hasattr(image_size, "__iter__") else ()
-    pair = tuple(as_int(size) for size in values)
-    if len(pair) != 2 or any(size is None or not 0 < size < IMAGE_SIZE_LIMIT for size in pair):
-        raise ValueError(
-            "`image_size` must be a positive int or a (height, width) pair of them, in pixels, "
-            f"below {IMAGE_SIZE_LIMIT}. Received: image_size={image_size!r}"
-        )
-    return cast(tuple[int, int], pair)

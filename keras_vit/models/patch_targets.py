@@ -6,8 +6,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.layers.base import Layer
 from keras_vit.layers.patch_embedding import cut_patches
-from keras_vit.typing import Tensor
+from keras_vit.type_hints import Tensor
 
 # Three bits for each of red, green and blue.
 LEVELS = 8
@@ -34,7 +35,7 @@ def color_of_class(classes: Tensor) -> np.ndarray:
 
 
 class PatchTarget(Protocol):
-    """What is predicted of a patch."""
+    """A kind of target: what is predicted of a patch."""
 
     def units(self, patch_size: int) -> int:
         """Returns how many numbers are predicted for a patch of so many pixels on a side."""
@@ -46,38 +47,32 @@ class PatchTarget(Protocol):
         """Returns the loss of every patch, (batch, patches)."""
 
 
-class MeanColor(PatchTarget):
-    """The 3-bit mean color of a patch, one choice of 512: the paper's final setting."""
+class Colors(PatchTarget):
+    """The 3-bit mean colors of a patch's cells, each one choice of 512.
+
+    Args:
+        cells: int, how many a side of the patch is divided into: 1 is the paper's final setting.
+    """
+
+    def __init__(self, cells: int) -> None:
+        self.cells = cells
 
     def units(self, patch_size: int) -> int:
-        return COLORS
-
-    def of(self, patches: Tensor) -> Tensor:
-        return color_classes((ops.mean(patches, axis=(2, 3)) + 1) / 2)
-
-    def losses(self, targets: Tensor, predictions: Tensor) -> Tensor:
-        return keras.losses.sparse_categorical_crossentropy(targets, predictions, from_logits=True)
-
-
-class Downsized(PatchTarget):
-    """The 3-bit colors of a patch downsized to 4 x 4: 16 choices of 512 at once."""
-
-    def units(self, patch_size: int) -> int:
-        if patch_size % CELLS:
+        if patch_size % self.cells:
             raise ValueError(
-                f'target="downsized" needs patches whose side is a multiple of {CELLS} pixels. '
-                f"Received: {patch_size} pixels"
+                f'target="downsized" needs patches whose side is a multiple of {self.cells} '
+                f"pixels. Received: {patch_size} pixels"
             )
-        return CELLS**2 * COLORS
+        return self.cells**2 * COLORS
 
     def of(self, patches: Tensor) -> Tensor:
         _, count, size, _, channels = patches.shape
-        cells = (-1, count, CELLS, size // CELLS, CELLS, size // CELLS, channels)
-        means = ops.mean(ops.reshape(patches, cells), axis=(3, 5))
-        return color_classes((ops.reshape(means, (-1, count, CELLS**2, channels)) + 1) / 2)
+        side = (self.cells, size // self.cells)
+        means = ops.mean(ops.reshape(patches, (-1, count, *side, *side, channels)), axis=(3, 5))
+        return color_classes((ops.reshape(means, (-1, count, self.cells**2, channels)) + 1) / 2)
 
     def losses(self, targets: Tensor, predictions: Tensor) -> Tensor:
-        logits = ops.reshape(predictions, (-1, targets.shape[1], CELLS**2, COLORS))
+        logits = ops.reshape(predictions, (-1, targets.shape[1], self.cells**2, COLORS))
         by_cell = keras.losses.sparse_categorical_crossentropy(targets, logits, from_logits=True)
         return ops.mean(by_cell, axis=-1)
 
@@ -97,14 +92,14 @@ class Pixels(PatchTarget):
 
 
 TARGETS: dict[str, PatchTarget] = {
-    "mean_color": MeanColor(),
-    "downsized": Downsized(),
+    "mean_color": Colors(1),
+    "downsized": Colors(CELLS),
     "pixels": Pixels(),
 }
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class PatchLoss(keras.layers.Layer):
+class PatchLoss(Layer):
     """Compares predictions with what the patches are in the image.
 
     Args:
@@ -126,8 +121,7 @@ class PatchLoss(keras.layers.Layer):
     ) -> None:
         super().__init__(**{**kwargs, "dtype": "float32"})
         self.target = target
-        rows, columns = grid_size
-        self.grid_size = (rows, columns)
+        self.grid_size = (grid_size[0], grid_size[1])
         self.patch_size = patch_size
 
     def call(self, images: Tensor, positions: Tensor, predictions: Tensor) -> Tensor:
@@ -140,11 +134,3 @@ class PatchLoss(keras.layers.Layer):
         self, images: Tensor, positions: Tensor, predictions: Tensor
     ) -> keras.KerasTensor:
         return keras.KerasTensor(positions.shape, dtype="float32")
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "target": self.target,
-            "grid_size": self.grid_size,
-            "patch_size": self.patch_size,
-        }

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from keras_vit.initializers import VarianceScaling
 from keras_vit.layers import (
     AttentionOfBlock,
     AxialEncoderBlock,
@@ -20,29 +21,16 @@ from keras_vit.layers import (
     PatchEmbedding,
     RegisterTokens,
 )
-from keras_vit.layers.position_embedding import POSITION_EMBEDDINGS
+from keras_vit.layers.position_variants import POSITION_EMBEDDINGS
 from keras_vit.models.argument_checks import (
-    LAYERS_LIMIT,
-    as_choice,
+    WITH_CLASS_TOKEN,
     as_height_width,
-    as_image_size,
-    as_int,
-    as_num_classes,
-    as_positive,
-    as_positive_int,
-    as_rate,
+    check_together,
+    checked,
 )
-from keras_vit.models.base import ImageModel
-from keras_vit.models.head import classification_head
-from keras_vit.models.hybrid_stem import as_resnet, hybrid_stem, stem_stride
-from keras_vit.models.layers_by_name import LayersByName
-from keras_vit.typing import ImageSize, Tensor
-
-CLASSIFIERS = ("token", "token_gap", "gap", "map", "unpooled")
-WITH_CLASS_TOKEN = ("token", "token_gap")
-POSITIONS = ("none", *POSITION_EMBEDDINGS, "relative")
-PLACEMENTS = ("stem", "every", "shared")
-ATTENTIONS = ("global", "axial")
+from keras_vit.models.image_model import ImageModel, LayersByName, classification_head
+from keras_vit.models.resnets import hybrid_stem, stem_stride
+from keras_vit.type_hints import ImageSize, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -91,7 +79,7 @@ class VisionTransformer(ImageModel):
             NVIDIA's GPUs, in 16 bits. Elsewhere, and where something needs the probabilities,
             attention is computed plainly. Its speed has not been measured.
         in_channels: int, of the images. Checkpoints of color images are converted: see
-            `keras_vit.checkpoints.patch_kernel`.
+            `keras_vit.checkpoints.patch_embedding`.
 
     Raises:
         ValueError: if an argument is out of its range or two contradict.
@@ -132,64 +120,15 @@ class VisionTransformer(ImageModel):
         trainable: bool = True,
         dtype: str | keras.DTypePolicy | None = None,
     ):
-        if representation_size is not None:
-            representation_size = as_positive_int("representation_size", representation_size)
-        arguments = {
-            "image_size": as_image_size(image_size),
-            "patch_size": as_positive_int("patch_size", patch_size),
-            "hidden_size": as_positive_int("hidden_size", hidden_size),
-            "mlp_dim": as_positive_int("mlp_dim", mlp_dim),
-            "num_heads": as_positive_int("num_heads", num_heads),
-            "num_layers": as_positive_int("num_layers", num_layers, LAYERS_LIMIT),
-            "num_classes": as_num_classes(num_classes),
-            "classifier": as_choice("classifier", classifier, CLASSIFIERS),
-            "representation_size": representation_size,
-            "resnet": as_resnet(resnet),
-            "register_tokens": as_int(register_tokens),
-            "position_embedding": as_choice("position_embedding", position_embedding, POSITIONS),
-            "position_placement": as_choice("position_placement", position_placement, PLACEMENTS),
-            "attention": as_choice("attention", attention, ATTENTIONS),
-            "dropout_rate": as_rate("dropout_rate", dropout_rate),
-            "attention_dropout_rate": as_rate("attention_dropout_rate", attention_dropout_rate),
-            "stochastic_depth_rate": as_rate("stochastic_depth_rate", stochastic_depth_rate),
-            "gelu": gelu,
-            "layer_norm_epsilon": as_positive("layer_norm_epsilon", layer_norm_epsilon),
-            "head_bias_init": head_bias_init,
-            "remat": remat,
-            "flash_attention": flash_attention,
-            "in_channels": as_positive_int("in_channels", in_channels),
-        }
-        if hidden_size % num_heads:
-            raise ValueError(
-                "`hidden_size` must be a multiple of `num_heads`. "
-                f"Received: hidden_size={hidden_size}, num_heads={num_heads}"
-            )
-        if attention == "axial" and classifier in WITH_CLASS_TOKEN:
-            raise ValueError(
-                'Axial attention has no class token: use classifier="gap", "map" or "unpooled". '
-                f'Received: classifier="{classifier}"'
-            )
-        registers = as_int(register_tokens)
-        if registers is None or registers < 0:
-            raise ValueError(
-                "`register_tokens` must be an int that is not negative. "
-                f"Received: register_tokens={register_tokens!r}"
-            )
-        places = (attention, position_placement, position_embedding == "relative")
-        if register_tokens and places != ("global", "stem", False):
-            raise ValueError(
-                "Register tokens have no position in the image: they need global attention, and "
-                'positions that are none or added at the stem. Received: attention="'
-                f'{attention}", position_placement="{position_placement}", '
-                f'position_embedding="{position_embedding}"'
-            )
-        shape = (*as_height_width(image_size), as_positive_int("in_channels", in_channels))
+        arguments = checked(locals())
+        check_together(arguments)
+        shape = (*as_height_width(image_size), arguments["in_channels"])
         images = keras.Input(shape, dtype="float32", name="images")
         layer = LayersByName(dtype)
         endpoints, block_inputs = _forward(images, layer, SimpleNamespace(**arguments))
         super().__init__(images, endpoints, arguments, layer.policy, name, trainable)
-        self._made_of.layer = layer
-        self._made_of.block_inputs = block_inputs
+        self._record.layer = layer
+        self._record.block_inputs = block_inputs
 
     @property
     def grid_size(self) -> tuple[int, int]:
@@ -224,7 +163,7 @@ class VisionTransformer(ImageModel):
         Raises:
             ValueError: if the model's attention is axial.
         """
-        return self._attention_endpoints(self._made_of.block_inputs)
+        return self._attention_endpoints(self._record.block_inputs)
 
     def _attention_endpoints(self, block_inputs):
         if self.arguments["attention"] == "axial":
@@ -258,7 +197,7 @@ class VisionTransformer(ImageModel):
             raise ValueError("Relative positions need one image size: their table has its length.")
         images = keras.Input((None, None, self.input_shape[-1]), dtype="float32", name="images")
         arguments = SimpleNamespace(**self.arguments)
-        named, block_inputs = _forward(images, self._made_of.layer, arguments)
+        named, block_inputs = _forward(images, self._record.layer, arguments)
         named = {**named, "output": list(named.values())[-1]}
         names = (outputs,) if isinstance(outputs, str) else tuple(outputs)
         if not set(names) <= set(named):
@@ -334,8 +273,9 @@ def _forward(images: Tensor, layer: LayersByName, a: SimpleNamespace):
     if a.register_tokens and not class_token:
         x = x[:, a.register_tokens :]
     if a.classifier == "token":
-        # Equation 4. Of the last block the output needs the class token alone.
-        x = layer("pool", FirstToken)(norm(block(block_inputs[-1], first_token_only=True)))
+        # Equation 4. The last block computes the class token alone.
+        first = block(block_inputs[-1][:, :1], context=block_inputs[-1])
+        x = layer("pool", FirstToken)(norm(first))
     elif a.classifier == "token_gap":
         mean = layer("pool", keras.layers.GlobalAveragePooling1D)(x[:, 1 + a.register_tokens :])
         x = keras.ops.concatenate([layer("first_token", FirstToken)(x), mean], axis=-1)
@@ -356,7 +296,7 @@ def _forward(images: Tensor, layer: LayersByName, a: SimpleNamespace):
             keras.layers.Dense,
             units=a.representation_size,
             activation="tanh",
-            kernel_initializer="lecun_normal",
+            kernel_initializer=VarianceScaling(),
         )(x)
     endpoints.update(classification_head(x, layer, a.num_classes, a.head_bias_init))
     return endpoints, block_inputs

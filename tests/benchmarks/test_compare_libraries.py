@@ -5,9 +5,8 @@ import dataclasses
 import pytest
 
 from benchmarks import compare_libraries
-from benchmarks.harness.case import Case
 from benchmarks.harness.library_steps import Result
-from training.errors import UsageError
+from benchmarks.libraries import Case
 
 MODEL = {"parameters": 7, "macs": 1e9, "executed_macs": 0.5e9}
 
@@ -65,8 +64,3 @@ def test_models_of_other_sizes_are_refused():
     unlike[2].facts["parameters"] = 8
     with pytest.raises(ValueError, match="'timm': 8"):
         compare_libraries.report(unlike)
-
-
-def test_unknown_libraries_end_with_a_message():
-    with pytest.raises(UsageError, match="Expected --libraries to name some of keras_hub"):
-        compare_libraries.main(["--libraries=tim"])

@@ -1,29 +1,22 @@
-import argparse
-
 import numpy as np
 import pytest
 
-from benchmarks import dress_rehearsal, planted_classes
+from benchmarks.dress_rehearsal import planted_image, rehearse
 
 
 def test_a_class_has_its_colors():
-    one, same, other = (planted_classes.planted_image(*key) for key in ((7, 1), (7, 2), (8, 1)))
+    one, same, other = (planted_image(*key) for key in ((7, 1), (7, 2), (8, 1)))
     assert one.shape == (32, 32, 3) and one.dtype == np.uint8
     distance = np.abs(one.astype(int) - same).mean()
     assert 0 < distance < 20 < np.abs(one.astype(int) - other).mean()
 
 
 @pytest.mark.parametrize(
-    "part",
-    [
-        pytest.param(1000, marks=pytest.mark.long),
-        pytest.param(50, marks=pytest.mark.slow),
-    ],
+    "part", [pytest.param(1000, marks=pytest.mark.long), pytest.param(50, marks=pytest.mark.slow)]
 )
 @pytest.mark.timeout(3600)
 def test_killed_resumed_and_evaluated(part, tmp_path):
-    chosen = argparse.Namespace(directory=tmp_path, part=part, epochs=3, batch_size=32)
-    found = dict(dress_rehearsal.rehearse(chosen))
+    found = dict(rehearse(tmp_path, part, epochs=3, batch_size=32))
     assert found["images written"].startswith(f"{1_281_167 // part + 50_000 // part:,} in")
     assert found["evaluated"].startswith(f"{50_000 // part:,} images, top-1 ")
     # Planted classes are learned: chance is a tenth at most.

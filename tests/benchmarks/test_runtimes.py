@@ -2,19 +2,19 @@
 
 from benchmarks import runtimes
 from benchmarks.__main__ import main
-from export.errors import RuntimeMissing
-from export.verification.verify import verify
+from keras_vit.export.errors import RuntimeMissing
+from keras_vit.export.verification.verify import verify
 
 
 def row(*options, capsys):
-    status = main(["runtimes", "--family=ViT, class token", *options])
+    status = main(["runtimes", "--family=ViT*", *options])
     output = capsys.readouterr().out
     (line,) = [line for line in output.splitlines() if line.startswith("| ViT")]
     return status, [cell.strip() for cell in line.strip("|").split("|")], output
 
 
 def test_a_cell_is_the_error_and_what_was_not_delegated(capsys):
-    status, cells, _ = row("--runtime=interpreter", "--runtime=compiled", capsys=capsys)
+    status, cells, _ = row("--runtime=interpreter,compiled", capsys=capsys)
     assert status == 0 and len(cells) == 3
     assert all(float(cell) < 1e-5 for cell in cells[1:])
 
@@ -43,6 +43,6 @@ def test_a_wrong_cell_and_a_missing_runtime_are_told(monkeypatch, capsys):
         return verify(model, file, images, runtime=runtime, **kwargs)
 
     monkeypatch.setattr(runtimes, "verify", wrong)
-    status, cells, output = row("--runtime=interpreter", "--runtime=gpu", capsys=capsys)
+    status, cells, output = row("--runtime=interpreter,gpu", capsys=capsys)
     assert status == 1 and len(cells) == 2 and cells[1].startswith("**wrong**")
     assert "gpu is not here: Expected a Vulkan driver." in output

@@ -3,6 +3,8 @@
 import pytest
 
 from benchmarks import tpu_compile
+from benchmarks.__main__ import main
+from keras_vit.training.errors import TrainingError
 
 PROGRAM = {
     "seconds": 61.0,
@@ -24,7 +26,8 @@ def rows(monkeypatch, capsys):
 
     def run(compiler, *options):
         monkeypatch.setattr(tpu_compile, "run_compiler", compiler)
-        assert tpu_compile.main(["--engine", "jax", "--topology", "v5e:1x1", *options]) == 0
+        words = ["tpu_compile", "--engine", "jax", "--topology", "v5e:1x1", *options]
+        assert main(words) == 0
         lines = capsys.readouterr().out.splitlines()[2:]
         return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "|" in line]
 
@@ -35,26 +38,74 @@ def rows(monkeypatch, capsys):
     ("count", "cell"), [(0, "4 all-reduce"), (3, "4 all-reduce, 3 rematerialized")]
 )
 def test_involuntary_rematerializations_are_in_the_table(rows, count, cell):
-    [row] = rows(lambda *arguments: PROGRAM | {"rematerialized": count})
+    [row] = rows(lambda *arguments, **task: PROGRAM | {"rematerialized": count})
     assert row[-1] == cell
 
 
 def test_largest_batches_of_ours_and_the_originals(rows):
-    def compiler(python, program, model, topology, *arguments):
+    def compiler(python, program, model, topology, images, precision, **task):
         assert (model, topology) == ("ViT-Ti/16", "v5e:1x1")
-        if program == "flax_compiler.py":
-            name, (images, precision) = "vit_jax", arguments
-        else:
-            *mesh, images, parts, precision, remat, dropout_rate = arguments
-            assert (mesh, parts, dropout_rate) == ([-1, 1], 1, 0.0)
-            name = "keras_vit, remat" if remat else "keras_vit"
+        remat = task.pop("remat", False)
+        if program == "keras_vit":
+            assert task == {"mesh": [-1, 1], "accumulation_steps": 1, "dropout_rate": 0.0}
+        name = f"{program}, remat" if remat else program
         assert precision == "mixed_bfloat16"
         if (used := 1e9 + NEEDS[name] * images) > 16 * 2**30:
             return {"seconds": 1.0, "error": f"out of memory: used {used / 2**30:.2f}G of 16G"}
         return PROGRAM | {"temporaries": used - 1e9, "flops": 1e11 * images}
 
-    assert rows(compiler, "--largest_batch", "--against", "vit_jax") == [
+    assert rows(compiler, "--largest_batch=8", "--against", "vit_jax") == [
         ["ViT-Ti/16", "v5e:1x1", "keras_vit", "264", "0.1000", "1.00 GB", "15.84 GB"],
         ["ViT-Ti/16", "v5e:1x1", "vit_jax", "200", "0.1000", "1.00 GB", "16.00 GB"],
         ["ViT-Ti/16", "v5e:1x1", "keras_vit, remat", "536", "0.1000", "1.00 GB", "16.08 GB"],
     ]
+
+
+def test_each_peak_bounds_alone(rows):
+    found = PROGRAM | {"flops": 197e12, "hbm_bytes": 2 * 819e9}
+    ours, _ = rows(lambda *arguments, **task: found, "--against", "vit_jax")
+    assert ours[-2:] == ["1000.0 ms", "2000.0 ms"]
+
+
+WEIGHTS, IMAGE = 1.08e9, 0.0613e9
+
+
+def compiler(limit, asked):
+    """Returns one that refuses what needs more than `limit` bytes."""
+
+    def compile_for(images):
+        asked.append(images)
+        used = WEIGHTS + IMAGE * images
+        if used > limit:
+            return {"error": f"out of memory: used {used / 2**30:.2f}G of {limit / 2**30:.2f}G"}
+        return {"images": images}
+
+    return compile_for
+
+
+@pytest.mark.parametrize("start", [1, 64, 250, 256, 1000])
+@pytest.mark.parametrize("fitting", [12, 100, 247, 248, 255, 600])
+def test_the_largest_is_compiled_and_the_next_refused(fitting, start):
+    asked = []
+    images, found = tpu_compile.search(compiler(WEIGHTS + IMAGE * fitting + 1, asked), start, 8)
+    assert images == found["images"] == fitting // 8 * 8
+    assert {images, images + 8} <= set(asked)
+    # Twice the bits of the distance, in steps, from the start.
+    assert len(asked) == len(set(asked)) <= 2 + 2 * (abs(fitting - start) // 8 + 1).bit_length()
+
+
+def test_a_start_near_the_answer_takes_two_compilations():
+    asked = []
+    assert tpu_compile.search(compiler(WEIGHTS + IMAGE * 260, asked), 256, 8)[0] == 256
+    assert asked == [256, 264]
+
+
+def test_none_fits():
+    asked = []
+    assert tpu_compile.search(compiler(WEIGHTS, asked), 64, 8) == (0, {})
+    assert asked[-1] == 8
+
+
+def test_another_failure_is_not_taken_for_a_lack_of_memory():
+    with pytest.raises(TrainingError, match="Received: INTERNAL: no such chip"):
+        tpu_compile.search(lambda images: {"error": "INTERNAL: no such chip"}, 64, 8)

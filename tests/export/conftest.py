@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import keras_vit
-from export.errors import RuntimeMissing
-from export.verification.runtimes.vulkan_driver import vulkan_environment
+from keras_vit.export.errors import RuntimeMissing
+from keras_vit.export.verification.litert_compiled_model import vulkan_environment
 
 
 def _randomize(model, seed=0):

@@ -11,13 +11,13 @@ import tensorflow as tf
 import tensorflow_hub as hub
 
 import keras_vit
-from export import __main__ as program
-from export import command_steps
-from export.errors import ExportError
-from export.sample_images import load_images
-from export.web.litert_js import litert_js
+from keras_vit.export import __main__ as program
+from keras_vit.export import command_line
+from keras_vit.export.command_line import load_images
+from keras_vit.export.errors import ExportError
+from keras_vit.export.web.litert_js import litert_js
+from keras_vit.training.evaluators.exported_files import labels_of
 from tests.run_config import write_run_config
-from training.evaluators.exported_files import labels_of
 
 
 def run(*arguments):
@@ -53,7 +53,7 @@ def run_directory(model, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def measure_once(monkeypatch):
     """Costs have tests of their own; here one process for each artifact is enough."""
-    monkeypatch.setattr("export.verification.verify.THREADS", (1,))
+    monkeypatch.setattr("keras_vit.export.verification.verify.THREADS", (1,))
 
 
 def answer(model, images):
@@ -72,17 +72,17 @@ def data(pictures, model, tmp_path_factory):
     return file
 
 
-def test_help_is_quick_because_it_imports_nothing():
+def test_help_is_quick_because_it_imports_nothing(as_command):
     code = (
-        "import sys; from export.__main__ import main\n"
+        "import sys; from keras_vit.export.__main__ import main\n"
         "try: code = main(sys.argv[1:])\n"
         "except SystemExit as end: code = end.code\n"
         "print(sorted({'tensorflow', 'keras', 'numpy'} & set(sys.modules)), code)"
     )
     for arguments in (["--help"], ["tflite", "--help"], ["verify", "--help"]):
-        command = [sys.executable, "-c", code, *arguments]
+        command = [sys.executable, as_command(code), *arguments]
         result = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert "usage: python -m export" in result.stdout
+        assert "usage: keras-vit export" in result.stdout
         assert result.stdout.splitlines()[-1] == "[] 0"
 
 
@@ -139,7 +139,7 @@ def test_a_page_from_a_run_has_its_names_and_images(run_directory, tmp_path, mon
     options = ["--single-file", "--quantization=none", "--examples=2", "--title=Digits < 10"]
     read = []
     monkeypatch.setattr(
-        command_steps, "load_images", lambda *a, **k: read.append(a) or load_images(*a, **k)
+        command_line, "load_images", lambda *a, **k: read.append(a) or load_images(*a, **k)
     )
     assert run("web", run_directory, f"--output={page}", *options) == 0
     assert len(read) == 1  # for the examples and for the verification
@@ -280,3 +280,18 @@ def test_a_terminated_export_leaves_nothing(run_directory, tmp_path, monkeypatch
         run("hub", run_directory, f"--output={tmp_path / 'm'}")
     assert end.value.code == 143
     assert os.listdir(tmp_path) == []
+
+
+def test_directories_of_images(tmp_path):
+    generator = np.random.default_rng(0)
+    pixels = generator.integers(0, 256, (3, 24, 20, 3)).astype("uint8")
+    for index, image in enumerate(pixels):
+        (tmp_path / f"{index}.png").write_bytes(tf.io.encode_png(image).numpy())
+    (tmp_path / "notes.txt").write_text("not an image")
+    images, labels = load_images(tmp_path, (16, 16), limit=2)
+    expected = tf.image.resize(pixels[:2] / np.float32(255), (16, 16))
+    np.testing.assert_allclose(images, expected, atol=1e-6)
+    assert labels is None
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"Expected images \(.*\) in .*empty. Received: none"):
+        load_images(tmp_path / "empty", (16, 16))

@@ -13,8 +13,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_hub as hub
 
-import export
-from export.hub import tar_archive
+from keras_vit import export
+from keras_vit.export.hub import archives
 
 CLASSES = 5
 
@@ -231,7 +231,7 @@ def served(file):
 def test_an_archive_over_http(directory, images, logits, tmp_path, monkeypatch):
     monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with served(tar_archive.pack(directory, tmp_path / "module.tar.gz")) as handle:
+    with served(archives.pack(directory, tmp_path / "module.tar.gz")) as handle:
         module = hub.load(handle)
     np.testing.assert_allclose(module(images), logits, atol=1e-5)
 

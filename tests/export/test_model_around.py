@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow_hub as hub
 
-import export
-from export.__main__ import main
-from export.errors import ExportError
+from keras_vit import export
+from keras_vit.export.__main__ import main
+from keras_vit.export.errors import ExportError
 
 
 @pytest.fixture(scope="module")
@@ -40,16 +40,21 @@ def photos():
     return np.random.default_rng(0).uniform(0, 1, (4, 40, 36, 3)).astype("float32")
 
 
-def test_everything_before_and_after_is_handed_over(core, photos, tmp_path):
-    model = users_model(core)
-    expected = keras.ops.convert_to_numpy(model(photos * 255, training=False))
-    module = hub.load(str(export.to_hub(model, tmp_path / "m", labels=["a", "b", "c"])))
-    np.testing.assert_allclose(module(photos), expected, atol=1e-4)
-    assert module.feature_vector(photos).shape == (4, 32)
-    file = export.to_tflite(model, tmp_path / "m.tflite")
-    for path in (tmp_path / "m", file):
+def handed_over(model, photos, directory):
+    """Exports a model as a module and a file, verifies both, and returns the module, loaded."""
+    module = export.to_hub(model, directory / "m", labels=["a", "b", "c"])
+    for path in (module, export.to_tflite(model, directory / "m.tflite")):
         report = export.verify(model, path, photos, costs=False)
         assert report.ok and not report.flex_operations, str(report)
+    return hub.load(str(module))
+
+
+def test_everything_before_and_after_is_handed_over(core, photos, tmp_path):
+    model = users_model(core)
+    module = handed_over(model, photos, tmp_path)
+    expected = keras.ops.convert_to_numpy(model(photos * 255, training=False))
+    np.testing.assert_allclose(module(photos), expected, atol=1e-4)
+    assert module.feature_vector(photos).shape == (4, 32)
     # The module trains: the model inside, and the head.
     assert len(module.trainable_variables) == len(core.weights) + 2
 
@@ -94,14 +99,10 @@ def test_functional_models_are_handed_over(core, photos, tmp_path):
     for weight in model.layers[-1].weights:
         weight.assign(keras.random.normal(weight.shape, seed=3))
     expected = keras.ops.convert_to_numpy(model(photos * 255, training=False))
-    module = hub.load(str(export.to_hub(model, tmp_path / "m", labels=["a", "b", "c"])))
+    module = handed_over(model, photos, tmp_path)
     answer = module.signatures["serving_default"](images=keras.ops.convert_to_tensor(photos))
     np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
     assert module.feature_vector(photos).shape == (4, 35)
-    file = export.to_tflite(model, tmp_path / "m.tflite")
-    for path in (tmp_path / "m", file):
-        report = export.verify(model, path, photos, costs=False)
-        assert report.ok and not report.flex_operations, str(report)
 
 
 def test_a_model_with_its_own_head_inside(make_vit, photos, tmp_path):

@@ -3,9 +3,9 @@ import re
 
 import pytest
 
-import export
-from export.errors import ExportError
-from export.model_card import Handle, write_card
+from keras_vit import export
+from keras_vit.export.errors import ExportError
+from keras_vit.export.model_card import Handle, write_card
 
 
 @pytest.fixture(scope="module")

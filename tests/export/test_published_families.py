@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-import export
+from keras_vit import export
 
 # A golden case of each; classifiers read what a family's own heads read.
 FAMILIES = {

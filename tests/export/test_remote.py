@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from etils import epath
 
-from export.commands import hub, npz, tflite, verify
-from training.commands import evaluate, predict, report, train
-from training.io import stores
+from keras_vit.export.commands import hub, npz, tflite, verify
+from keras_vit.training.commands import evaluate, predict, report, train
+from keras_vit.training.io import stores
 
 pytestmark = pytest.mark.long
 
@@ -32,7 +32,9 @@ def test_the_run_is_in_the_store(run):
     assert {"config.json", "metrics.csv", "model.keras", "report.html", "evaluation.npz"} <= {
         *names
     }
-    assert {"checkpoints/checkpoint", "checkpoints/checkpoint-40.index"} <= {*names}
+    assert {
+        f"checkpoints/checkpoint-40/{name}" for name in ("manifest.json", "part-0.safetensors")
+    } <= {*names}
     assert any(name.startswith("tensorboard/events.out.tfevents.") for name in names)
     assert not any(name.endswith((".lock", ".unfinished")) for name in names)
     assert (run / "metrics.csv").read_text().splitlines()[-1].startswith("40,")

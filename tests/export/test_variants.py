@@ -4,10 +4,10 @@ import keras
 import numpy as np
 import pytest
 
-import export
 import keras_vit
-from export.tflite.to_tflite import to_tflite_files
-from export.verification.latency_and_memory import measure
+from keras_vit import export
+from keras_vit.export.tflite.to_tflite import to_tflite_files
+from keras_vit.export.verification.subprocesses import measure
 
 MODELS = {
     "hybrid": {"resnet": {"num_layers": (1, 1)}, "patch_size": 1},

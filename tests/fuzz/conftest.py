@@ -18,14 +18,21 @@ import time
 
 import pytest
 
+from keras_vit.training.errors import TrainingError
+from tests.training.conftest import (  # noqa: F401
+    ROOT,
+    data_dir,
+    no_room,
+    process_environment,
+    tiny,
+)
+
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
 # How many times the mutations that `make test` runs.
 FACTOR = float(os.environ.get("FUZZ", "0.05"))
 # What Python and a runtime take for themselves, beside what a file asks of them.
 SLACK = 96 * 2**20
 
-ROOT = pathlib.Path(__file__).parents[2]
-TINY = pathlib.Path(__file__).parents[1] / "training" / "processes" / "tiny.py"
 _INTEGERS = (0, 1, -1, 127, 255, 2**15, 2**16 - 1, 2**31 - 1, -(2**31), 2**32 - 1, 2**62, -(2**63))
 _counts: dict[str, collections.Counter] = {}
 
@@ -65,12 +72,12 @@ def mutate(rng: random.Random, content: bytes) -> bytes:
 def attack():
     """Returns a function that reads mutations, and checks how that ends.
 
-    `attack(name, count, content, read, errors)` calls `read` with `content`, which has to succeed,
-    and with `count` mutations of it (times the lane's factor), which may succeed, or raise one of
-    `errors` with a message; memory may grow by twice `size` and some slack.
+    `attack(name, count, content, read)` calls `read` with `content`, which has to succeed, and
+    with `count` mutations of it (times the lane's factor), which may succeed, or raise with a
+    message what a command prints as one line; memory may grow by twice `size` and some slack.
     """
 
-    def run(name, count, content, read, errors, size=0):
+    def run(name, count, content, read, *errors, size=0):
         counter = _counts.setdefault(name, collections.Counter())
         read(content)
         for number in range(max(1, int(count * FACTOR))):
@@ -81,7 +88,7 @@ def attack():
             try:
                 read(changed)
                 counter["read"] += 1
-            except errors as error:
+            except (ValueError, OSError, TrainingError, *errors) as error:
                 assert str(error).strip(), f"{type(error)} says nothing: {name} {SEED} {number}"
                 counter["refused"] += 1
             except BaseException:
@@ -125,9 +132,7 @@ def faulty(file_faults, tmp_path):
         process = subprocess.Popen(
             [sys.executable, pathlib.Path(__file__).with_name("faulty_process.py"), *modules],
             cwd=ROOT,
-            env=os.environ
-            | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-            | {"LD_PRELOAD": str(file_faults), **environment},
+            env=process_environment() | {"LD_PRELOAD": str(file_faults), **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -163,24 +168,6 @@ def tally():
         counter[outcome] += 1
 
     return add
-
-
-@pytest.fixture(scope="session")
-def tiny(tmp_path_factory):
-    """Returns the config of a small run on digits with the values given changed."""
-    from training import config_command_line
-    from training.data import digits
-
-    folder = tmp_path_factory.mktemp("data")
-    digits.prepare(folder)
-
-    def config(**changes):
-        result = config_command_line.load_config(str(TINY))
-        result.data_dir = str(folder)
-        result.update(changes)
-        return result
-
-    return config
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -2,8 +2,8 @@
 
 import keras
 
-import export
 import keras_vit
+from keras_vit import export
 
 EXPORTS = {
     "npz": keras_vit.save_checkpoint,

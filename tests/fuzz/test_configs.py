@@ -7,9 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from training import config_keys
-from training.errors import TrainingError, UsageError
-from training.loop import trainer
+from keras_vit.training.config import schema
+from keras_vit.training.config.schema import DEFAULTS
+from keras_vit.training.errors import TrainingError, UsageError
+from keras_vit.training.loop import trainer
 
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
 FACTOR = float(os.environ.get("FUZZ", "1"))
@@ -26,31 +27,12 @@ VALUES = st.one_of(
     st.lists(st.integers(-2, 5), max_size=3),
     st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
 )
-KEYS = sorted(
-    {key.name for key in config_keys.KEYS}
-    | {
-        f"model.{name}"
-        for name in (
-            "image_size",
-            "patch_size",
-            "hidden_size",
-            "num_heads",
-            "mlp_dim",
-            "num_layers",
-            "dropout_rate",
-            "attention_dropout_rate",
-            "stochastic_depth_rate",
-            "classifier",
-            "position_embedding",
-            "register_tokens",
-            "gelu",
-            "layer_norm_epsilon",
-            "attention",
-            "remat",
-            "flash_attention",
-        )
-    }
+MODEL = (
+    "image_size patch_size hidden_size num_heads mlp_dim num_layers dropout_rate "
+    "attention_dropout_rate stochastic_depth_rate classifier position_embedding register_tokens "
+    "gelu layer_norm_epsilon attention remat flash_attention"
 )
+KEYS = sorted(DEFAULTS.keys() | {f"model.{name}" for name in MODEL.split()})
 
 
 def fuzzed(examples):
@@ -68,12 +50,9 @@ def fuzzed(examples):
 
 def with_value(config, name, value):
     """Returns a config as a dict, with another value of one key."""
+    section, _, last = name.rpartition(".")
     config = config.to_dict()
-    *sections, last = name.split(".")
-    owner = config
-    for section in sections:
-        owner = owner[section]
-    owner[last] = value
+    (config[section] if section else config)[last] = value
     return config
 
 
@@ -82,7 +61,7 @@ def test_any_value_is_understood_or_refused(tally, tiny):
     @given(st.sampled_from(KEYS), VALUES)
     def check(name, value):
         try:
-            config_keys.complete(with_value(tiny(), name, value))
+            schema.complete(with_value(tiny(), name, value))
             tally("config keys", "read")
         except UsageError as error:
             assert str(error)

@@ -1,7 +1,7 @@
 """Killed, or failed by the file system, at each change of a file in turn: nothing is lost.
 
 What is opened, written, renamed and removed is counted below Python, where TensorFlow, HDF5 and
-JAX's checkpoints write as well.
+safetensors write as well.
 """
 
 import os
@@ -15,8 +15,10 @@ import keras
 import numpy as np
 import pytest
 
-from export.verification.runtimes.hub_module import HubModule
+from keras_vit.export.verification.hub_and_npz import HubModule
+from tests.fuzz import export_process
 from tests.tiny_vit import tiny_vit
+from tests.training.runs import rows
 
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
 TINY = pathlib.Path(__file__).parents[1] / "training" / "processes" / "tiny.py"
@@ -36,10 +38,14 @@ ALL = pytest.param(None, marks=[pytest.mark.slow, pytest.mark.timeout(3600)], id
 @pytest.fixture(params=["tensorflow", "jax"])
 def train(request, faulty, tiny, tmp_path):
     """Returns a function that trains in a folder and returns status and output."""
-    modules = ["training.commands.train", "training.io.quiet_start", "tensorflow"]
+    modules = [
+        "keras_vit.training.commands.train",
+        "keras_vit.training.io.quiet_start",
+        "tensorflow",
+    ]
     if request.param == "jax":
-        pytest.importorskip("orbax.checkpoint", reason="make test-jax installs it")
-    modules += ["training.loop.trainer", f"training.engines.{request.param}.engine"]
+        pytest.importorskip("jax", reason="make test-jax installs it")
+    modules += ["keras_vit.training.loop.trainer", f"keras_vit.training.engine.{request.param}"]
     # What a killed process compiled, the next one need not.
     environment = {
         "KERAS_BACKEND": request.param,
@@ -52,7 +58,7 @@ def train(request, faulty, tiny, tmp_path):
 
     def start(folder, fault="none", number=0):
         arguments = [f"--config={TINY}", f"--workdir={folder}", *options]
-        return run(folder, fault, number, "training.commands.train", arguments)
+        return run(folder, fault, number, "keras_vit.training.commands.train", arguments)
 
     return start
 
@@ -72,13 +78,7 @@ def chosen(request, times):
 def files(folder):
     """Returns what is in the folder of a run, without names that are others each time."""
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
-    return sorted(name for name in names if "tfevents" not in name and "/d/" not in name)
-
-
-def rows(folder):
-    """Returns the rows of `metrics.csv` without speed, the one column that two runs differ in."""
-    lines = (folder / "metrics.csv").read_text().splitlines()
-    return [[value for i, value in enumerate(line.split(",")) if i != 4] for line in lines]
+    return sorted(name for name in names if "tfevents" not in name)
 
 
 def assert_same_models(folder, other, said):
@@ -103,7 +103,7 @@ def test_training(some, fault, train, chosen, tally, tmp_path):
         else:
             # What is only tidied up may fail.
             assert status in (0, 1, 2), said
-            # The last line but the number of changes; JAX's checkpoints log more of their own.
+            # The last line but the number of changes.
             assert status == 0 or output.splitlines()[-2].startswith("error: "), said
         status, output = train(workdir)
         assert status == 0, said + output
@@ -141,6 +141,18 @@ def content(path):
     """Returns {name: bytes} of a file, or of the files in a folder."""
     found = [path, *path.rglob("*")]
     return {str(each.relative_to(path)): each.read_bytes() for each in found if each.is_file()}
+
+
+@pytest.mark.parametrize("name", ["npz", "tflite", "hub"])
+def test_exports_on_a_full_disk(name, no_room, tmp_path):
+    model, target = tiny_vit(num_layers=1), tmp_path / f"model.{name}"
+    export_process.EXPORTS[name](model, target)
+    before = content(tmp_path)
+    no_room()
+    with pytest.raises((OSError, ValueError)) as error:
+        export_process.EXPORTS[name](model, target)
+    assert str(error.value)
+    assert content(tmp_path) == before
 
 
 def is_whole(target, before):

@@ -59,6 +59,22 @@ def make_resnet():
 
 
 @pytest.fixture(scope="session")
+def make_axial_resnet():
+    """Returns a function that builds an AxialResNet of two stages with random weights."""
+
+    def make(**overrides):
+        model = keras_vit.AxialResNet((1, 2), 0.25, 2, num_classes=5, **overrides)
+        rng = np.random.default_rng(0)
+        for weight in model.weights:
+            fan_in = np.prod(weight.shape[:-1]) if len(weight.shape) > 1 else 4
+            value = rng.standard_normal(weight.shape) / np.sqrt(fan_in)
+            weight.assign(np.abs(value) + 0.5 if weight.name == "moving_variance" else value)
+        return model
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def random_images():
     """Returns a function of (batch, height, width) to images in [-1, 1]."""
 

@@ -14,7 +14,7 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (5, 7, 3)).astype(np.uint8)
     "text", ["decode|flip_lr", "decode|resize(4, antialias=True)", "resize(4, 'lanczos3')"]
 )
 def test_what_numpy_cannot_prepare_is_said(text):
-    with pytest.raises(ValueError, match="training predict"):
+    with pytest.raises(ValueError, match="keras-vit predict"):
         prepare_photo(PIXELS, text)
 
 

@@ -1,5 +1,7 @@
 """Photos to names."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import keras
 import numpy as np
 import pytest
@@ -114,3 +116,29 @@ def test_imagenets_names():
     expected = {0: "tench", 1: "goldfish", 134: "crane (bird)", 517: "crane (machine)"}
     expected |= {281: "tabby", 639: "maillot, tank suit", 999: "toilet tissue"}
     assert {index: names[index] for index in expected} == expected
+
+
+def test_a_model_is_evaluated_on_predictions_of_another(make_vit):
+    """As in a distillation, where another thread makes the data."""
+    teacher, student = make_vit(num_classes=3), make_vit(num_classes=3)
+    images = np.zeros((2, *student.input_shape[1:]), "float32")
+    student.compile("sgd", "mse")
+
+    def pairs():
+        yield images, pool.submit(teacher.predict, images, verbose=0).result(60)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert np.isfinite(student.evaluate(pairs(), verbose=0))
+
+
+def test_several_threads_predict_with_a_model(model):
+    rng = np.random.default_rng(1)
+    images = rng.uniform(-1, 1, (5, *model.input_shape[1:])).astype("float32")
+    once, logits = keras_vit.predict(model, images), model.predict(images, verbose=0)
+    with ThreadPoolExecutor(4) as pool:
+        names = pool.map(lambda _: keras_vit.predict(model, images, batch_size=2), range(12))
+        rows = list(pool.map(lambda _: model.predict(images, verbose=0), range(4)))
+    for found in names:
+        assert [[name for name, _ in row] for row in found] == [[n for n, _ in row] for row in once]
+    np.testing.assert_allclose(rows, [logits] * 4, atol=1e-5)
+    assert keras_vit.predict(model, images) == once

@@ -10,7 +10,7 @@ import pytest
 import keras_vit
 from keras_vit import variants
 from keras_vit.checkpoints import BiTLayout, Layout
-from keras_vit.checkpoints.variable_names import weights_of
+from keras_vit.checkpoints.official_names import weights_of
 
 # With a head of 1000 classes, for images of 224 pixels.
 COUNTS = {
@@ -230,10 +230,16 @@ def test_unknown_name(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "close"), [("ViT-B16", "ViT-B/16"), ("vit_base_patch16_225", "vit_base_patch16_224")]
+    ("name", "close"),
+    [
+        ("ViT-B16", "ViT-B/16"),
+        ("vit-b/16", "ViT-B/16"),
+        ("BIT-R50X1", "BiT-R50x1"),
+        ("vit_base_patch16_225", "vit_base_patch16_224"),
+    ],
 )
 def test_unknown_name_is_answered_with_close_ones(name, close):
-    with pytest.raises(ValueError, match=f"Close to it: .*{close}"):
+    with pytest.raises(ValueError, match=rf"^Did you mean {close}( or [^?]+)?\? Expected"):
         keras_vit.create_model(name)
 
 

@@ -40,14 +40,14 @@ def _old_python():
 
 def _export(directory):
     """Writes a module with dropout and a regularizer, images, targets and Keras's own logits."""
-    from training.io.quiet_start import import_tensorflow
+    from keras_vit.training.io.quiet_start import import_tensorflow
 
     import_tensorflow()
     import keras
     import numpy as np
 
-    import export
     import keras_vit
+    from keras_vit import export
 
     model = keras_vit.VisionTransformer(
         image_size=32,

@@ -4,17 +4,23 @@ import json
 import os
 import pathlib
 import resource
-import socket
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from training import config_command_line
+from keras_vit.training.config import overrides
+from tests.training.runs import new_addresses
 
 ROOT = pathlib.Path(__file__).parents[2]
 TINY = pathlib.Path(__file__).parent / "processes" / "tiny.py"
+
+
+def process_environment():
+    """Returns the environment of processes that see this repository, and no GPU."""
+    own = {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    return os.environ | own
 
 
 @pytest.fixture
@@ -26,9 +32,7 @@ def launch():
         process = subprocess.Popen(
             [sys.executable, *map(str, arguments)],
             cwd=ROOT,
-            env=os.environ
-            | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-            | (environment or {}),
+            env=process_environment() | (environment or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -49,21 +53,9 @@ def cluster():
     """Returns the environments of the workers of a new cluster on this machine."""
 
     def environments(workers):
-        sockets = [socket.create_server(("localhost", 0)) for _ in range(workers)]
-        addresses = [f"localhost:{server.getsockname()[1]}" for server in sockets]
-        for server in sockets:
-            server.close()
-        return [
-            {
-                "TF_CONFIG": json.dumps(
-                    {
-                        "cluster": {"worker": addresses},
-                        "task": {"type": "worker", "index": index},
-                    }
-                )
-            }
-            for index in range(workers)
-        ]
+        job = {"cluster": {"worker": new_addresses(workers)}}
+        tasks = [{"type": "worker", "index": index} for index in range(workers)]
+        return [{"TF_CONFIG": json.dumps(job | {"task": task})} for task in tasks]
 
     return environments
 
@@ -102,7 +94,7 @@ def noise_photos(tmp_path_factory):
 @pytest.fixture(scope="session")
 def data_dir(tmp_path_factory):
     """A folder with the embedded digits, prepared once."""
-    from training.data import digits
+    from keras_vit.training.data import digits
 
     folder = tmp_path_factory.mktemp("data")
     digits.prepare(folder)
@@ -114,7 +106,7 @@ def tiny(data_dir):
     """Returns the config of `processes/tiny.py` with the values given changed."""
 
     def config(**changes):
-        result = config_command_line.load_config(str(TINY))
+        result = overrides.load_config(str(TINY))
         result.data_dir = data_dir
         result.update(changes)
         return result
@@ -138,13 +130,11 @@ def final_state():
     """Returns a function that reads {name: array} of the last checkpoint of a run."""
 
     def read(workdir):
-        import tensorflow as tf
+        from keras_vit.training.engine import checkpoints
 
-        reader = tf.train.load_checkpoint(str(pathlib.Path(workdir) / "checkpoints"))
-        names = reader.get_variable_to_shape_map()
-        # How often a run was saved is no part of its state.
-        kept = [name for name in names if not name.startswith(("_", "save_counter"))]
-        return {name: reader.get_tensor(name) for name in kept}
+        folder = pathlib.Path(workdir) / "checkpoints"
+        state = checkpoints.read(folder, checkpoints.steps(folder)[-1])
+        return {name: array.read() for name, array in state.items()}
 
     return read
 
@@ -209,39 +199,19 @@ def padded_batches():
 
 def _prepare(name, version, num_classes, sizes, data_dir):
     """Writes a data set of tiny images under the name and with the sizes of a published one."""
-    import tensorflow_datasets as tfds
+    from tests.training.data.helpers import write_set
 
     rng = np.random.default_rng(0)
     colors = rng.integers(0, 256, (num_classes, 3))
 
-    with tfds.core.registered.skip_registration():
+    def examples(size):
+        for number in range(size):
+            # Few of the classes, so that a short run learns something.
+            noise = rng.integers(-100, 101, (4, 4, 3))
+            yield np.clip(colors[number % 3] + noise, 0, 255), number % 3
 
-        class Tiny(tfds.core.GeneratorBasedBuilder):
-            VERSION = tfds.core.Version(version)
-
-            def _info(self):
-                features = {
-                    "image": tfds.features.Image(shape=(4, 4, 3)),
-                    "label": tfds.features.ClassLabel(num_classes=num_classes),
-                }
-                return tfds.core.DatasetInfo(
-                    builder=self, features=tfds.features.FeaturesDict(features)
-                )
-
-            def _split_generators(self, dl_manager):
-                return {split: self._generate_examples(size) for split, size in sizes.items()}
-
-            def _generate_examples(self, size):
-                for number in range(size):
-                    # Few of the classes, so that a short run learns something.
-                    label = number % 3
-                    noise = rng.integers(-100, 101, (4, 4, 3))
-                    image = np.clip(colors[label] + noise, 0, 255).astype(np.uint8)
-                    yield number, {"image": image, "label": label}
-
-    Tiny.name = name
-    tfds.disable_progress_bar()
-    Tiny(data_dir=data_dir).download_and_prepare()
+    splits = {split: examples(size) for split, size in sizes.items()}
+    write_set(name, data_dir, num_classes, splits, version=version)
 
 
 @pytest.fixture(scope="session")

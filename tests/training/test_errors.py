@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from training.errors import first_line
+from keras_vit.training.errors import first_line
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])

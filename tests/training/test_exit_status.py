@@ -9,14 +9,21 @@ import sys
 
 import pytest
 
-from training import errors
-from training.exit_status import command_main
+from keras_vit.training import errors
+from keras_vit.training.exit_status import command_main
 
 logger = logging.getLogger("training")
 
 
 def status_of(run):
     return command_main(argparse.ArgumentParser, run)([])
+
+
+def raising(error):
+    def run(options):
+        raise error
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -31,29 +38,36 @@ def status_of(run):
     ],
 )
 def test_failures_are_one_line(error, status, capsys):
-    def run(options):
-        raise error
-
-    assert status_of(run) == status
+    assert status_of(raising(error)) == status
     assert capsys.readouterr().err == "error: wrong\n"
 
 
+IN_USER_CODE = """in user code:
+
+    File "step.py", line 166, in update  *
+        raise ValueError(
+
+    ValueError: """
+OF_KERAS = "\x1b[1mshape (8, 32)\nis not (8, 64)\x1b[0m\n\nArguments received by V.call():\n  • x"
+
+
+@pytest.mark.parametrize("frames", ["", IN_USER_CODE])
+def test_what_a_library_says_on_many_lines_is_one(frames, capsys):
+    assert status_of(raising(ValueError(frames + OF_KERAS))) == 2
+    assert capsys.readouterr().err == "error: shape (8, 32) is not (8, 64)\n"
+
+
 def test_what_tensorflow_runs_out_of_is_one_line(capsys):
-    def run(options):
-        import tensorflow as tf
+    import tensorflow as tf
 
-        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating\nsomething")
-
-    assert status_of(run) == 1
+    error = tf.errors.ResourceExhaustedError(None, None, "OOM when allocating\nsomething")
+    assert status_of(raising(error)) == 1
     assert capsys.readouterr().err == "error: OOM when allocating\n"
 
 
-def test_an_interruption_is_no_error_of_ours(capsys):
-    def run(options):
-        raise KeyboardInterrupt
-
-    assert status_of(run) == 130
-    assert capsys.readouterr().err == "error: interrupted\n"
+def test_an_interruption_is_no_error(capsys):
+    assert status_of(raising(KeyboardInterrupt())) == 130
+    assert capsys.readouterr().err == "interrupted\n"
 
 
 def test_success_and_results():
@@ -82,7 +96,7 @@ def test_the_log_is_shown_once_and_only_meanwhile(capsys):
         ["-m", "training", "train", "--help"],
         ["-m", "export", "--help"],
         ["-m", "benchmarks", "--help"],
-        ["-c", "from export.console_script import script; script()", "--help"],
+        ["-m", "keras_vit.export", "--help"],
     ],
     ids=" ".join,
 )

@@ -1,4 +1,4 @@
-"""`python -m training ablation STUDY`: the paper's ablations: runs, tables and figures.
+"""`keras-vit ablation STUDY`: the paper's ablations: runs, tables and figures.
 
 Trains every cell of a study, scores it by linear few-shot accuracy, and draws its figure:
 
@@ -8,32 +8,26 @@ Trains every cell of a study, scores it by linear few-shot accuracy, and draws i
   axial       axial attention over compute and over speed        Figure 12
   data_size   random fractions of the data, early stopping       Figures 3 and 4
 
-  python -m training ablation position --workdir=runs/position --data_dir=DIR
+  keras-vit ablation position --workdir=runs/position --data_dir=DIR
 
 Cells that have finished are kept, and an interrupted one is resumed, when the same command is
 given again. The working directory gets results.csv, results.md, the figure, and a run directory
 for each cell and seed.
 """
 
-import sys
-
-from training.command_options import CommandParser, complete_config, list_of
-from training.exit_status import command_main
-from training.io.quiet_start import import_tensorflow
+from keras_vit.training.command_options import CommandParser, complete_config, list_of
+from keras_vit.training.exit_status import command_main
+from keras_vit.training.io.quiet_start import import_tensorflow
 
 
 def _parser():
-    from training.protocols.ablation_study import STUDIES
+    from keras_vit.training.protocols.ablation import STUDIES
 
-    parser = CommandParser("python -m training ablation", __doc__)
+    parser = CommandParser("keras-vit ablation", __doc__)
     parser.add_argument("study", choices=STUDIES)
     parser.add_run(config=False)
-    parser.add_argument(
-        "--scale",
-        default="small",
-        choices=("small", "paper"),
-        help="small: CIFAR-10 on a CPU; paper: the paper's models on ImageNet-21k",
-    )
+    text = "small: CIFAR-10 on a CPU; paper: the paper's models on ImageNet-21k"
+    parser.add_argument("--scale", default="small", choices=("small", "paper"), help=text)
     parser.add_argument("--cells", type=list_of(str), help="only these; default all")
     parser.add_argument("--seeds", type=list_of(int), default=[0])
     parser.add_argument("--few_shot_dataset", help="default CIFAR-10, or ImageNet at paper's scale")
@@ -43,10 +37,10 @@ def _parser():
 
 
 def _run(options):
-    from training.configs import ablation_base
-    from training.data import open_dataset
-    from training.io.atomic import write_text
-    from training.protocols.ablation_study import find_study, run_study
+    from keras_vit.training.configs import ablation_base
+    from keras_vit.training.data import open_dataset
+    from keras_vit.training.io.atomic import write_text
+    from keras_vit.training.protocols.ablation import find_study, run_study
 
     study = find_study(options.study)
     configs = _configs(study, options)
@@ -59,10 +53,10 @@ def _run(options):
         datasets[few_shot_set] = open_dataset(few_shot_set, options.data_dir)
 
     import_tensorflow()
-    from training.evaluators.few_shot import open_task
-    from training.protocols.ablation_figures import study_figure
-    from training.protocols.ablation_tables import every_score, study_table
-    from training.reporting.png_figure import write_png
+    from keras_vit.training.evaluators.few_shot import open_task
+    from keras_vit.training.protocols.ablation import every_score, study_table
+    from keras_vit.training.protocols.ablation_figures import study_figure
+    from keras_vit.training.reporting.figures import write_png
 
     workdir = options.workdir
     task = open_task(datasets[few_shot_set], *few_shot_splits)
@@ -90,6 +84,3 @@ def _configs(study, options):
 
 
 main = command_main(_parser, _run)
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,18 +1,18 @@
-"""`python -m training data`: lists, checks, prepares and indexes data sets."""
+"""`keras-vit data`: lists, checks, prepares and indexes data sets."""
 
-import sys
+import contextlib
 from collections import Counter
 from collections.abc import Sequence
 
-from training.command_options import CommandParser, as_called
-from training.data import Dataset, check_dataset, open_dataset, tfds_folder
-from training.data.prepare import prepare, prepare_photos
-from training.data.registry import DATASETS, DatasetSpec
-from training.data.splits import HELD_OUT_FIFTH
-from training.errors import UsageError
-from training.exit_status import command_main
-from training.io.quiet_start import import_tensorflow
-from training.reporting.table import Table
+from keras_vit.training.command_options import CommandParser
+from keras_vit.training.data import Dataset, check_dataset, open_dataset, tfds_folder
+from keras_vit.training.data.dataset_table import DATASETS, DatasetSpec
+from keras_vit.training.data.prepare import prepare, prepare_photos
+from keras_vit.training.data.splits import HELD_OUT_FIFTH
+from keras_vit.training.errors import UsageError
+from keras_vit.training.exit_status import command_main
+from keras_vit.training.io.printed_table import Table
+from keras_vit.training.io.quiet_start import import_tensorflow
 
 
 def list_command(data_dir: str | None = None) -> int:
@@ -25,7 +25,7 @@ def list_command(data_dir: str | None = None) -> int:
         )
     print(f"Data sets, looked up in {tfds_folder.resolve_data_dir(data_dir)}")
     Table(("name", "classes", "splits", "prepared", "source"), rows).show(wrapped=["splits"])
-    print(as_called("`python -m training data check NAME` says how to get what is missing."))
+    print("`keras-vit data check NAME` says how to get what is missing.")
     print("Also: tfds:name/config:version (anything TFDS prepared there), folder:/path")
     return 0
 
@@ -84,7 +84,7 @@ def index_command(name: str, data_dir: str | None = None) -> int:
     import_tensorflow()
     import tensorflow_datasets as tfds
 
-    from training.data.records import write_index
+    from keras_vit.training.data.records import write_index
 
     splits = tfds.builder_from_directory(prepared.directory).info.splits.values()
     paths = [str(path) for split in splits for path in split.filepaths]
@@ -99,21 +99,17 @@ def _show_classes(dataset: Dataset) -> None:
         return
     splits = dataset.photos.splits
     if list(splits) == ["train"]:
-        splits = {part: _held(dataset, part) for part in HELD_OUT_FIFTH}
+        splits = {part: [] for part in HELD_OUT_FIFTH}
+        for part in HELD_OUT_FIFTH:
+            # A folder that is too small has none.
+            with contextlib.suppress(ValueError):
+                splits[part] = [*dataset.split(part).photos]
     counts = [Counter(photo.label for photo in photos) for photos in splits.values()]
     rows = [
         (name, *(str(count[label]) for count in counts))
         for label, name in enumerate(dataset.photos.class_names)
     ]
     Table(("class", *splits), rows).show()
-
-
-def _held(dataset, part):
-    """Returns the photos of a part; none of a folder that is too small for it."""
-    try:
-        return dataset.split(part).photos
-    except ValueError:
-        return ()
 
 
 def _state(spec: DatasetSpec, data_dir: str | None) -> str:
@@ -125,9 +121,7 @@ def _state(spec: DatasetSpec, data_dir: str | None) -> str:
 
 
 def _parser():
-    parser = CommandParser(
-        "python -m training data", "Lists, checks, prepares and indexes data sets."
-    )
+    parser = CommandParser("keras-vit data", "Lists, checks, prepares and indexes data sets.")
     commands = parser.add_subparsers(dest="command", required=True)
     for command, text in (
         ("list", "show the table of data sets and what is prepared"),
@@ -165,6 +159,3 @@ def _run(options):
 
 
 main = command_main(_parser, _run)
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,35 +1,33 @@
-"""`python -m training predict SOURCE PHOTO…`: what is on a photo, by name and probability.
+"""`keras-vit predict SOURCE PHOTO…`: what is on a photo, by name and probability.
 
 SOURCE is a run directory, a .keras file, the published name of a classifier of ImageNet, the
 directory of a TF-Hub module or a .tflite file. Photos are files or folders of them; they are turned
 upright, and prepared as in the model's evaluation. One that cannot be read is named and left out.
 
-  python -m training predict runs/birds photo.jpg
-  python -m training predict runs/birds photos/ --output=predictions.html
-  python -m training predict runs/birds
-  python -m training predict augreg/B_16-imagenet2012 cat.jpg --json
+  keras-vit predict runs/birds photo.jpg
+  keras-vit predict runs/birds photos/ --output=predictions.html
+  keras-vit predict runs/birds
+  keras-vit predict augreg/B_16-imagenet2012 cat.jpg --json
 
 Without photos, a run that was trained on a folder predicts what it held out of it.
 
 Of a million photos, or of a data set, --shards=DIR writes Parquet files. Where it was stopped, the
 same command goes on.
 
-  python -m training predict runs/birds gs://bucket/photos --shards=gs://bucket/predictions
-  python -m training predict runs/birds --dataset=cifar10 --split=test --shards=predictions
-  python -m training predict runs/birds photos/ --shards=predictions --cluster=10.0.0.1:6379
+  keras-vit predict runs/birds gs://bucket/photos --shards=gs://bucket/predictions
+  keras-vit predict runs/birds --dataset=cifar10 --split=test --shards=predictions
+  keras-vit predict runs/birds photos/ --shards=predictions --cluster=10.0.0.1:6379
 """
 
 import json
 import logging
-import sys
 from collections.abc import Iterable
 
-from training.command_options import CommandParser, own_data
-from training.data.photo_sets import photo_path
-from training.errors import UsageError
-from training.exit_status import command_main
-from training.io.paths import any_path, is_remote
-from training.io.quiet_start import import_tensorflow
+from keras_vit.training.command_options import CommandParser, at_least_1, number, own_split
+from keras_vit.training.errors import UsageError
+from keras_vit.training.exit_status import command_main
+from keras_vit.training.io.paths import absolute_path, any_path, read_lines
+from keras_vit.training.io.quiet_start import import_tensorflow
 
 logger = logging.getLogger("training")
 
@@ -37,57 +35,37 @@ COLUMNS = ("file", "rank", "class", "probability")
 
 
 def _parser():
-    parser = CommandParser("python -m training predict", __doc__)
-    parser.add_source(optional=False)
-    photos = parser.add_argument(
-        "photos",
-        metavar="PHOTO",
-        nargs="+",
-        type=any_path,
-        help="image file, or folder of them",
-    )
+    parser = CommandParser("keras-vit predict", __doc__)
+    parser.add_source()
+    text = "image file, or folder of them"
+    photos = parser.add_argument("photos", metavar="PHOTO", nargs="+", type=any_path, help=text)
     # A data set may stand in their place; without any, "*" would have them before all options.
     photos.required = False
     parser.add_argument("--num_classes", metavar="N", type=int, help="of a checkpoint's head")
-    parser.add_argument("--top", metavar="N", type=int, default=5, help="classes of each photo")
-    parser.add_argument(
-        "--labels", metavar="FILE", type=any_path, help="text with a class name a line"
-    )
+    parser.add_argument("--top", metavar="N", type=at_least_1, default=5, help="classes of a photo")
+    parser.add_argument("--labels", metavar="FILE", type=any_path, help="class names, one a line")
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--json", action="store_true", help="print JSON instead of a table")
     shown.add_argument("--csv", action="store_true", help="print CSV instead of a table")
-    parser.add_argument(
-        "--output", metavar="FILE", type=any_path, help="also write a page of HTML to this file"
-    )
+    parser.add_argument("--output", metavar="FILE", type=any_path, help="also write a page of HTML")
     sharded = parser.add_argument_group("of many images")
-    sharded.add_argument(
-        "--shards", metavar="DIR", type=any_path, help="write Parquet files there, and no table"
-    )
-    sharded.add_argument(
-        "--shard_size", metavar="IMAGES", type=int, default=1_000, help="of a file; default 1000"
-    )
-    sharded.add_argument(
-        "--representation",
-        action="store_true",
-        help="write what the head is put on too, at the price of a second pass",
-    )
+    text = "write Parquet files there, and no table"
+    sharded.add_argument("--shards", metavar="DIR", type=any_path, help=text)
+    text = "of a file; default 1000"
+    sharded.add_argument("--shard_size", type=at_least_1, default=1_000, help=text)
+    text = "write what the head is put on too, at the price of a second pass"
+    sharded.add_argument("--representation", action="store_true", help=text)
     sharded.add_argument("--dataset", metavar="NAME", help="a data set in place of photos")
-    sharded.add_argument(
-        "--split", help="of the data set; default test, or what the run held out of its own"
-    )
+    text = "of the data set; default test, or what the run held out of its own"
+    sharded.add_argument("--split", help=text)
     parser.add_data_dir()
     clustered = parser.add_argument_group("on many machines, with --shards")
-    clustered.add_argument(
-        "--cluster",
-        metavar="ADDRESS",
-        help="of a Ray cluster whose machines all see these paths, or local to start one",
-    )
-    clustered.add_argument(
-        "--workers", metavar="N", type=int, help="at once; default one a machine, or a GPU"
-    )
-    clustered.add_argument(
-        "--num_gpus", metavar="N", type=float, default=0, help="of each worker; default none"
-    )
+    text = "of a Ray cluster whose machines all see these paths, or local to start one"
+    clustered.add_argument("--cluster", metavar="ADDRESS", help=text)
+    text = "at once; default one a machine, or a GPU"
+    clustered.add_argument("--workers", metavar="N", type=at_least_1, help=text)
+    count = number(float, lambda count: count >= 0, "at least 0")
+    clustered.add_argument("--num_gpus", metavar="N", type=count, default=0, help="of each worker")
     return parser
 
 
@@ -96,22 +74,17 @@ def _check(options):
         raise UsageError("Expected either PHOTO… or --dataset=NAME.")
     if not (options.photos or options.dataset):
         _choose_own_data(options)
-    if options.dataset and not options.shards:
-        raise UsageError("Expected --shards=DIR, where the predictions of a data set are written.")
-    if options.representation and not options.shards:
-        raise UsageError("Expected --shards=DIR, where representations are written.")
+    for given, written in (
+        (options.dataset, "the predictions of a data set are written"),
+        (options.representation, "representations are written"),
+        (options.cluster, "a cluster writes predictions"),
+    ):
+        if given and not options.shards:
+            raise UsageError(f"Expected --shards=DIR, where {written}.")
     if options.shards and (options.output or options.json or options.csv):
         raise UsageError("Expected --shards=DIR without --output, --json and --csv.")
-    if options.cluster and not options.shards:
-        raise UsageError("Expected --shards=DIR, where a cluster writes predictions.")
     if (options.workers is not None or options.num_gpus) and not options.cluster:
         raise UsageError("Expected --cluster=ADDRESS with --workers and --num_gpus.")
-    if (options.workers is not None and options.workers < 1) or options.num_gpus < 0:
-        raise UsageError("Expected --workers of at least 1 and --num_gpus of at least 0.")
-    if options.shard_size < 1:
-        raise UsageError(f"Expected --shard_size to be at least 1. Received: {options.shard_size}")
-    if options.top < 1:
-        raise ValueError(f"Expected --top to be at least 1. Received: {options.top}")
     if options.model and options.num_classes is None:
         raise ValueError(
             "Expected --num_classes with --model: a checkpoint's head is loaded if it is known "
@@ -123,86 +96,40 @@ def _choose_own_data(options):
     """Fills in what a run held out of its own data: a data set for shards, else its photos."""
     if not (any_path(options.source) / "config.json").is_file():
         raise UsageError("Expected either PHOTO… or --dataset=NAME.")
-    dataset, config = own_data(options.source, options.data_dir)
-    text = options.split or config["eval_split"] or config["train_split"]
+    split = own_split(options)
     if options.shards:
-        options.dataset, options.split = dataset.name, text
-        options.data_dir = options.data_dir or config["data_dir"]
-    else:
-        split = dataset.split(text)
-        if not split.photos:
-            raise UsageError(
-                f"Expected PHOTO…, or --shards=DIR for what the run held out of {dataset.name}."
-            )
-        options.photos = [photo_path(dataset.place, photo.path) for photo in split.photos]
+        options.dataset, options.split = split.dataset.name, split.text
+        return
+    if not split.photos:
+        raise UsageError(
+            f"Expected PHOTO…, or --shards=DIR for what the run held out of {split.dataset.name}."
+        )
+    from keras_vit.training.data.photo_sets import photo_path
+
+    options.photos = [photo_path(split.dataset.place, photo.path) for photo in split.photos]
 
 
 def _predict(options):
     _check(options)
     tensorflow = import_tensorflow()
-    if options.shards:
-        _write_shards(options, tensorflow)
-        return
-    from training.evaluators.frozen_model import load_frozen
-    from training.io.atomic import write_text
-    from training.io.image_files import list_images
-    from training.io.paths import read_lines
-    from training.io.track import track
-    from training.predictions import predict_files
-    from training.reporting.predictions_html import predictions_html
-    from training.reporting.table import Table
+    if options.cluster:
+        # For the workers, of which one may be on this machine.
+        tensorflow.config.set_visible_devices([], "GPU")
+    from keras_vit.training.prediction.predictor import Predictor
 
-    files = list_images(options.photos)
-    model = load_frozen(
-        options.source,
-        name=options.model,
-        num_classes=options.num_classes,
-        image_size=options.image_size,
-    )
-    unreadable: list[Exception] = []
-    found = predict_files(
-        model,
-        files,
-        top=options.top,
-        class_names=read_lines(options.labels) if options.labels else None,
-        attention=bool(options.output),
-        unreadable=unreadable.append,
-    )
-    predictions = list(track(found, f"predicting {len(files)} photos", len(files)))
-    if not predictions:
-        raise unreadable[0]
-    for error in unreadable:
-        logger.warning("Left out: %s", error)
-    if options.output:
-        write_text(options.output, predictions_html(model.name, predictions))
-    if options.json:
-        print(json.dumps(list(map(_as_json, predictions)), indent=2, ensure_ascii=False))
-        return
-    rows = [
-        (each.name, rank, name, f"{probability:.4f}")
-        for each in predictions
-        for rank, (name, probability) in enumerate(each.classes, start=1)
-    ]
-    if options.csv:
-        print(Table(COLUMNS, rows).csv(), end="")
-        return
-    Table(COLUMNS, rows, f"Predictions of {model.name}").show(wrapped=["file"])
-    if options.output:
-        print(f"Written to {options.output}")
+    predictor = Predictor(_job(options))
+    (_write_shards if options.shards else _show)(options, predictor)
 
 
-def _write_shards(options, tensorflow):
-    from training.io.image_files import list_images
-    from training.io.paths import read_lines
-    from training.io.track import track
-    from training.prediction_job import Job
-    from training.prediction_shards import Predictor, entered
+def _job(options):
+    from keras_vit.training.io.image_listing import list_images
+    from keras_vit.training.prediction.request import Job
 
-    job = Job(
+    return Job(
         source=options.source,
-        # Where a worker stands on another machine, it is the same.
-        directory=str(options.shards if is_remote(options.shards) else options.shards.absolute()),
         photos=[str(file) for file in list_images(options.photos or ())],
+        # Where a worker stands on another machine, it is the same.
+        directory=str(absolute_path(options.shards)) if options.shards else "",
         dataset=options.dataset or "",
         split=options.split or "test",
         data_dir=options.data_dir,
@@ -216,23 +143,52 @@ def _write_shards(options, tensorflow):
         shard_size=options.shard_size,
         representation=options.representation,
     )
-    if options.cluster:
-        # For the workers, of which one may be on this machine.
-        tensorflow.config.set_visible_devices([], "GPU")
-    predictor = Predictor(job)
-    with entered(predictor, job) as shards:
-        done: Iterable[int] = map(predictor.write, shards)
-        if options.cluster:
-            from training.prediction_cluster import write_on_cluster
 
-            done = write_on_cluster(
-                job,
-                predictor.manifest,
-                shards,
-                options.cluster,
-                workers=options.workers,
-                num_gpus=options.num_gpus,
-            )
+
+def _show(options, predictor):
+    from keras_vit.training.io.atomic import write_text
+    from keras_vit.training.io.printed_table import Table
+    from keras_vit.training.io.progress_bar import track
+    from keras_vit.training.reporting.html_writing import predictions_html
+
+    found = predictor.predict(range(predictor.count), pictures=bool(options.output))
+    found = track(found, f"predicting {predictor.count} photos", predictor.count)
+    predictions = list(found)
+    unreadable = [each for each in predictions if each.error is not None]
+    if len(unreadable) == len(predictions):
+        raise ValueError(f"{unreadable[0].id} cannot be read as an image: {unreadable[0].error}")
+    for each in unreadable:
+        logger.warning("Left out: %s cannot be read as an image: %s", each.id, each.error)
+    predictions = [each for each in predictions if each.error is None]
+    if options.output:
+        write_text(options.output, predictions_html(predictor.name, predictions))
+    rows = [
+        (each.id, rank, name, f"{probability:.4f}")
+        for each in predictions
+        for rank, (name, probability) in enumerate(each.ranked, start=1)
+    ]
+    if options.json:
+        print(json.dumps(list(map(_as_json, predictions)), indent=2, ensure_ascii=False))
+        return
+    if options.csv:
+        print(Table(COLUMNS, rows).csv(), end="")
+        return
+    Table(COLUMNS, rows, f"Predictions of {predictor.name}").show(wrapped=["file"])
+    if options.output:
+        print(f"Written to {options.output}")
+
+
+def _write_shards(options, predictor):
+    from keras_vit.training.io.progress_bar import track
+    from keras_vit.training.prediction.shards import missing_shards, write_shard
+
+    with missing_shards(predictor) as shards:
+        done: Iterable[int] = (write_shard(predictor, shard) for shard in shards)
+        if options.cluster:
+            from keras_vit.training.prediction.cluster import write_on_cluster
+
+            machines = {"workers": options.workers, "num_gpus": options.num_gpus}
+            done = write_on_cluster(predictor, shards, options.cluster, **machines)
         unreadable = sum(track(done, f"predicting {predictor.count} images", len(shards)))
     there = len(predictor.shards) - len(shards)
     print(f"Wrote {len(shards)} shards to {options.shards}; {there} were there already.")
@@ -241,11 +197,8 @@ def _write_shards(options, tensorflow):
 
 
 def _as_json(prediction):
-    classes = [{"class": name, "probability": value} for name, value in prediction.classes]
-    return {"file": prediction.name, "classes": classes}
+    classes = [{"class": name, "probability": value} for name, value in prediction.ranked]
+    return {"file": prediction.id, "classes": classes}
 
 
 main = command_main(_parser, _predict)
-
-if __name__ == "__main__":
-    sys.exit(main())

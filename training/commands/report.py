@@ -1,20 +1,18 @@
-"""`python -m training report RUN`: draws the `report.html` of a finished run again.
+"""`keras-vit report RUN`: draws the `report.html` of a finished run again.
 
 Writes report.html of a finished run anew: one page, without a network, of its curves, confusion
 matrix, examples with attention, and configuration. Training writes it by itself.
 
-  python -m training report runs/quickstart
+  keras-vit report runs/quickstart
 """
 
-import sys
-
-from training.command_options import CommandParser
-from training.exit_status import command_main
-from training.io.quiet_start import import_tensorflow
+from keras_vit.training.command_options import CommandParser
+from keras_vit.training.exit_status import command_main
+from keras_vit.training.io.quiet_start import import_tensorflow
 
 
 def _parser():
-    parser = CommandParser("python -m training report", __doc__)
+    parser = CommandParser("keras-vit report", __doc__)
     parser.add_argument("run", metavar="RUN", help="run directory")
     parser.add_data_dir()
     return parser
@@ -22,12 +20,9 @@ def _parser():
 
 def _report(options):
     import_tensorflow()
-    from training.reporting.run_report import report_run
+    from keras_vit.training.reporting.run_report import report_run
 
     print(f"Written to {report_run(options.run, data_dir=options.data_dir)}")
 
 
 main = command_main(_parser, _report)
-
-if __name__ == "__main__":
-    sys.exit(main())

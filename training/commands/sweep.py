@@ -1,80 +1,73 @@
-"""`python -m training sweep`: the paper's fine-tuning protocol on one data set.
+"""`keras-vit sweep`: the paper's fine-tuning protocol on one data set.
 
 Trains every learning rate on part of the training set, scores it on the rest (the development
 split), trains the best rate on the whole training set once per seed, and scores those runs on the
 test split. Runs that have finished are kept, and an interrupted one is resumed, when the same
 command is given again.
 
-  python -m training sweep --config=training/configs/finetune.py:runs/pretrain,cifar10 \\
+  keras-vit sweep --config=finetune:runs/pretrain,cifar10 \\
       --workdir=runs/cifar10 --data_dir=DIR
 
 The working directory gets sweep.md, sweep.csv and sweep.png, and a run directory for each rate and
 seed.
 """
 
-import sys
-
-from training.command_options import CommandParser, complete_config, list_of
-from training.exit_status import command_main
-from training.io.quiet_start import import_tensorflow
+from keras_vit.training.command_options import CommandParser, complete_config, list_of, number
+from keras_vit.training.exit_status import command_main
+from keras_vit.training.io.quiet_start import import_tensorflow
 
 
 def _parser():
-    parser = CommandParser("python -m training sweep", __doc__)
+    parser = CommandParser("keras-vit sweep", __doc__)
     parser.add_run()
-    parser.add_argument(
-        "--rates",
-        type=list_of(float),
-        help="learning rates; default those of Table 4 for the data set, or for CIFAR",
-    )
+    text = "learning rates; default those of Table 4 for the data set, or for CIFAR"
+    parser.add_argument("--rates", type=list_of(float), help=text)
     parser.add_argument("--seeds", type=list_of(int), default=[0, 1, 2])
-    parser.add_argument(
-        "--development",
-        type=float,
-        default=0.1,
-        help="share of the training split to score rates on, where the paper gives none",
-    )
+    share = number(float, lambda share: 0 < share < 1, "a share above 0 and below 1")
+    text = "share of the training split to score rates on, where the paper gives none"
+    parser.add_argument("--development", type=share, default=0.1, help=text)
     return parser
 
 
 def _sweep(options):
-    from training import config_command_line
-    from training.configs.finetune import row_of_table_4
-    from training.data import open_dataset
-    from training.protocols.development_split import development_splits
+    from keras_vit.training.config import overrides
+    from keras_vit.training.configs.finetune import row_of_table_4
+    from keras_vit.training.data import open_dataset
+    from keras_vit.training.protocols.learning_rate_sweep import development_splits
 
-    config = complete_config(config_command_line.load_config(options.config), options)
+    config = complete_config(overrides.load_config(options.config), options)
     if not config.eval_split:
         raise ValueError("Expected config.eval_split to name the test split. Received: ''.")
     dataset = open_dataset(config.dataset, config.data_dir or None)
     development = development_splits(dataset, config.train_split, options.development)
 
     import_tensorflow()
-    from training.protocols.learning_rate_sweep import (
+    from keras_vit.training.protocols.learning_rate_sweep import (
         FURTHER_TEST_SETS,
         score_further_test_sets,
         transfer,
     )
-    from training.protocols.sweep_report import published_results, sweep_table, write_sweep
+    from keras_vit.training.protocols.sweep_report import (
+        published_results,
+        sweep_table,
+        write_sweep,
+    )
 
-    names = FURTHER_TEST_SETS.get(config.dataset, ())
+    names = FURTHER_TEST_SETS.get(dataset.name, ())
     further_sets = [open_dataset(name, config.data_dir or None) for name in names]
     found = transfer(
         config,
         options.workdir,
         dataset,
-        rates=options.rates or row_of_table_4(config.dataset).base_lrs,
+        rates=options.rates or row_of_table_4(dataset.name).base_lrs,
         seeds=options.seeds,
         development=development,
     )
     further = score_further_test_sets(config, options.workdir, further_sets, options.seeds)
-    table = sweep_table(found, published_results(config.model.name, config.dataset), further)
+    table = sweep_table(found, published_results(config.model.name, dataset.name), further)
     write_sweep(found, table, options.workdir)
     table.show()
     print(f"Written to {options.workdir}: sweep.md, sweep.csv, sweep.png")
 
 
 main = command_main(_parser, _sweep)
-
-if __name__ == "__main__":
-    sys.exit(main())

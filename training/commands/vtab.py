@@ -1,68 +1,62 @@
-"""`python -m training vtab SOURCE`: VTAB-1k, the 19-task transfer benchmark (Tables 2 and 9).
+"""`keras-vit vtab SOURCE`: VTAB-1k, the 19-task transfer benchmark (Tables 2 and 9).
 
 Fine-tunes a checkpoint on the 1,000 training images of every VTAB task and scores it on the task's
 whole test split. The paper's setting is the default: learning rate 0.01, 2,500 steps, batches of
 512, 384 pixels, mean of three runs. Runs that have finished are kept, and an interrupted one is
 resumed, when the same command is given again.
 
-  python -m training vtab runs/pretrain --data_dir=DIR --workdir=runs/vtab
-  python -m training vtab ViT-B_16.npz --model=ViT-B/16 --data_dir=DIR --workdir=runs/vtab
+  keras-vit vtab runs/pretrain --data_dir=DIR --workdir=runs/vtab
+  keras-vit vtab ViT-B_16.npz --model=ViT-B/16 --data_dir=DIR --workdir=runs/vtab
 
 Data sets that are not in --data_dir are listed before anything is trained. The working directory
 gets vtab.md, vtab.csv, vtab.png, and for each task its run directories and the names of its 1,000
 training examples.
 """
 
-import argparse
-import sys
+from collections.abc import Sequence
 
-from training.command_options import CommandParser, complete_config, list_of
-from training.exit_status import command_main
-from training.io.quiet_start import import_tensorflow
+from keras_vit.training.command_options import CommandParser, at_least_1, complete_config, list_of
+from keras_vit.training.data import open_dataset
+from keras_vit.training.data.tfds_folder import NotPreparedError
+from keras_vit.training.data.vtab_tasks import TASKS, VtabTask
+from keras_vit.training.errors import UsageError
+from keras_vit.training.exit_status import command_main
+from keras_vit.training.io.quiet_start import import_tensorflow
 
 
 def _parser():
-    parser = CommandParser("python -m training vtab", __doc__)
+    parser = CommandParser("keras-vit vtab", __doc__)
     parser.add_source("of the images, as fine-tuned; default 384")
-    # The older spelling.
-    parser.add_argument("--size", dest="image_size", type=int, help=argparse.SUPPRESS)
     parser.add_run(config=False)
-    parser.add_argument(
-        "--tasks", type=list_of(str), help="names, separated by commas; default all 19"
-    )
-    parser.add_argument(
-        "--rates",
-        type=list_of(float),
-        help="learning rates, selected after training on 800 images by accuracy on the other 200",
-    )
-    parser.add_argument(
-        "--select",
-        choices=("task", "suite"),
-        default="task",
-        help="whether every task gets its best rate, or all the one of highest mean (the paper's)",
-    )
+    text = "names, separated by commas; default all 19"
+    parser.add_argument("--tasks", type=list_of(str), help=text)
+    text = "learning rates, selected after training on 800 images by accuracy on the other 200"
+    parser.add_argument("--rates", type=list_of(float), help=text)
+    text = "whether every task gets its best rate, or all the one of highest mean (the paper's)"
+    parser.add_argument("--select", choices=("task", "suite"), default="task", help=text)
     parser.add_argument("--seeds", type=list_of(int), default=[0, 1, 2])
-    parser.add_argument("--steps", type=int, help="number of updates, default 2500")
-    parser.add_argument(
-        "--skip_missing", action="store_true", help="go on with the tasks whose data is there"
-    )
+    parser.add_argument("--steps", type=at_least_1, help="number of updates, default 2500")
+    text = "go on with the tasks whose data is there"
+    parser.add_argument("--skip_missing", action="store_true", help=text)
     return parser
 
 
 def _vtab(options):
-    from training.data.vtab_tasks import TASKS
-    from training.errors import UsageError
-    from training.paper_tables import TABLE_4
-    from training.protocols import vtab_suite
+    from keras_vit.training.paper_tables import TABLE_4
 
     # Every config is made before any run, so that a wrong option ends the command at once.
-    tasks = [(task, _config(options, task)) for task in vtab_suite.choose_tasks(options.tasks)]
-    opened, missing = vtab_suite.open_tasks(tasks)
+    configs = [(task, _config(options, task)) for task in choose_tasks(options.tasks)]
+    opened, missing = [], []
+    for task, config in configs:
+        try:
+            opened.append((task, config, open_dataset(config.dataset, config.data_dir or None)))
+        except NotPreparedError as error:
+            missing.append(f"{task.title}: {error}")
     if missing:
-        listing = "\n".join(missing.values())
+        listing = "\n".join(missing)
         if not options.skip_missing:
             raise UsageError(
-                f"The data of {len(missing)} of {len(tasks)} tasks is missing:\n{listing}\n"
+                f"The data of {len(missing)} of {len(configs)} tasks is missing:\n{listing}\n"
                 "Prepare it, choose others with --tasks, or leave these out with --skip_missing."
             )
         print(f"Left out, because their data is missing:\n{listing}")
@@ -70,7 +64,9 @@ def _vtab(options):
         raise UsageError("No task is left to run.")
 
     import_tensorflow()
-    vtab_suite.run(
+    from keras_vit.training.protocols import vtab
+
+    vtab.run(
         opened,
         options.workdir,
         name=options.model or options.source,
@@ -83,8 +79,26 @@ def _vtab(options):
         print(f"{len(opened)} of {len(TASKS)} tasks: the means are not comparable with Table 9's.")
 
 
+def choose_tasks(names: Sequence[str] | None) -> list[VtabTask]:
+    """Returns the tasks of these names, by the registry's or the paper's, in Table 9's order.
+
+    Raises:
+        ValueError: for a name that is neither.
+    """
+    if names is None:
+        return list(TASKS)
+    known = {name for task in TASKS for name in (task.name, task.title)}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(
+            f"Expected names of VTAB tasks: {', '.join(task.name for task in TASKS)}. "
+            f"Received: {', '.join(unknown)}"
+        )
+    return [task for task in TASKS if {task.name, task.title} & set(names)]
+
+
 def _config(options, task):
-    from training.configs import finetune
+    from keras_vit.training.configs import finetune
 
     parts = [options.model or options.source, f"vtab/{task.name}"]
     given = {"size": options.image_size, "steps": options.steps}
@@ -95,6 +109,3 @@ def _config(options, task):
 
 
 main = command_main(_parser, _vtab)
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,14 +1,10 @@
-"""Axial attention: accuracy over compute and over speed (Figure 12, appendix D.5).
-
-`--config=training/configs/ablation_axial.py:CELL[,SCALE]`; all cells with their figure:
-`python -m training ablation axial --workdir=DIR`.
-"""
+"""Axial attention: accuracy over compute and over speed (Figure 12, appendix D.5)."""
 
 from typing import Any
 
 from ml_collections import ConfigDict
 
-from training.configs import ablation_base
+from keras_vit.training.configs import ablation_base
 
 _AXIAL = {"attention": "axial", "classifier": "gap"}
 _MODELS: dict[str, dict[str, dict[str, Any]]] = {

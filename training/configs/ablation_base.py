@@ -1,8 +1,7 @@
 """What the ablation studies share: the run that each of their cells changes.
 
-A study is one file beside this one. `python -m training ablation STUDY --workdir=DIR` trains its
-cells and draws its figure; `--config=training/configs/ablation_STUDY.py:CELL[,SCALE]` is one of
-them as a config for `python -m training`.
+A study is one file beside this one. `keras-vit ablation STUDY --workdir=DIR` trains its cells and
+draws its figure; `keras-vit --config=ablation_STUDY:CELL[,SCALE] --workdir=DIR` trains one of them.
 
 Scales:
     small: a Vision Transformer of 0.2 million parameters on CIFAR-10, for an hour on a CPU.
@@ -15,8 +14,8 @@ from collections.abc import Callable, Mapping
 
 from ml_collections import ConfigDict
 
-from training.config_keys import default_config
-from training.configs import pretrain
+from keras_vit.training.config import default_config
+from keras_vit.training.configs import pretrain
 
 SCALES = ("small", "paper")
 

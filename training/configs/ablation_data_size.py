@@ -4,16 +4,13 @@ Every model is trained on a fraction of the training set with the same hyper-par
 of steps, and the weights of the best accuracy on held-out images are kept, which is the paper's
 early stopping. Data sets are stored in random order, so that a leading part is a random subset;
 smaller subsets lie in larger ones.
-
-`--config=training/configs/ablation_data_size.py:MODEL_PERCENT[,SCALE]`; all cells with their
-figure: `python -m training ablation data_size --workdir=DIR`.
 """
 
 from typing import Any
 
 from ml_collections import ConfigDict
 
-from training.configs import ablation_base
+from keras_vit.training.configs import ablation_base
 
 # Of JFT's 300 million images the paper takes 9, 30, 90 and all.
 PERCENTS = (3, 10, 30, 100)

@@ -2,14 +2,11 @@
 
 The paper's finding is that the mean of the tokens needs a smaller rate than the class token:
 3e-4 instead of 8e-4. The cells keep that ratio.
-
-`--config=training/configs/ablation_head.py:CELL[,SCALE]`; all cells with their figure:
-`python -m training ablation head --workdir=DIR`.
 """
 
 from ml_collections import ConfigDict
 
-from training.configs import ablation_base
+from keras_vit.training.configs import ablation_base
 
 _SMALLER = 3 / 8
 

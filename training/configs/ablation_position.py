@@ -1,13 +1,9 @@
-"""Position embeddings: kind and placement (Table 8, appendix D.3).
-
-`--config=training/configs/ablation_position.py:CELL[,SCALE]`; all cells with their figure:
-`python -m training ablation position --workdir=DIR`.
-"""
+"""Position embeddings: kind and placement (Table 8, appendix D.3)."""
 
 from ml_collections import ConfigDict
 
-from training.configs import ablation_base
-from training.paper_tables import TABLE_8
+from keras_vit.training.configs import ablation_base
+from keras_vit.training.paper_tables import TABLE_8
 
 
 def _cell(kind, placement):

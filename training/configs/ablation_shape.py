@@ -4,14 +4,11 @@ The paper's base has 8 layers, D = 1024, an MLP of 2048 and patches of 32 pixels
 line goes is known from the figure alone, so the factors here are chosen: depth up to the 64
 layers that the text names, the others by what they cost. "all" scales depth, width and MLP.
 Heads keep their size.
-
-`--config=training/configs/ablation_shape.py:CELL[,SCALE]`; all cells with their figure:
-`python -m training ablation shape --workdir=DIR`.
 """
 
 from ml_collections import ConfigDict
 
-from training.configs import ablation_base
+from keras_vit.training.configs import ablation_base
 
 BASES = {
     "small": {

@@ -1,13 +1,13 @@
 """A small Vision Transformer on CIFAR-10, for trying transfer on a CPU.
 
 Pre-trains on all but the first 5,000 training images, which are left for few-shot evaluation and
-fine-tuning: `--config=training/configs/cifar10_small.py[:STEPS]`. The optimizer is Table 3's, the
+fine-tuning: `--config=cifar10_small[:STEPS]`. The optimizer is Table 3's, the
 augmentation the usual one of images this small.
 """
 
 from ml_collections import ConfigDict
 
-from training.config_keys import default_config
+from keras_vit.training.config import default_config
 
 
 def get_config(arg: str = "3000") -> ConfigDict:

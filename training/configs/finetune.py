@@ -1,8 +1,8 @@
-"""Fine-tuning as in Table 4: `--config=training/configs/finetune.py:MODEL,DATASET[,KEY=VALUE…]`.
+"""Fine-tuning as in Table 4: `--config=finetune:MODEL,DATASET[,KEY=VALUE…]`.
 
 MODEL is a name such as `ViT-B/16`, with its weights given by `--config.checkpoint=FILE`, or a run
-directory or `.keras` file, whose architecture and weights are taken. DATASET is any name of the
-registry: those of Table 4, `vtab/TASK`, or your own, which is trained like CIFAR.
+directory or `.keras` file, whose architecture and weights are taken. DATASET is one of
+Table 4, `vtab/TASK`, or your own, which is trained like CIFAR.
 
 Keys for what several values of the config depend on:
     size: image size in pixels, 384 unless said otherwise.
@@ -20,11 +20,13 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from training import paper_tables
-from training.config_file_argument import parse_argument
-from training.config_keys import default_config
-from training.evaluators.model_source import saved_arguments
-from training.io.paths import any_path
+from keras_vit.training import paper_tables
+from keras_vit.training.config import default_config
+from keras_vit.training.config.overrides import parse_argument
+from keras_vit.training.data.dataset_table import full_name
+from keras_vit.training.data.vtab_tasks import TASKS
+from keras_vit.training.evaluators.model_from_source import saved_arguments
+from keras_vit.training.io.paths import any_path
 
 # The paper gives no rate per data set; this one is tried on every data set of Table 4.
 BASE_LR = 0.01
@@ -38,7 +40,8 @@ _POLYAK = 0.9999
 def get_config(arg: str) -> ConfigDict:
     """Returns the config; see the module's text for `arg`."""
     defaults = {"size": 0, "steps": 0, "crop": "", "table2": False}
-    model, dataset, options = parse_argument(arg, "finetune.py", defaults)
+    model, dataset, options = parse_argument(arg, "finetune", defaults)
+    dataset = full_name(dataset)
     architecture, checkpoint = architecture_of(model)
     in_vtab = dataset.startswith("vtab/")
     row = row_of_table_4(dataset)
@@ -85,7 +88,7 @@ def row_of_table_4(dataset: str) -> paper_tables.FineTuning:
     """Returns the row of Table 4 for a data set; one that it does not have is trained like CIFAR.
 
     Args:
-        dataset: name of the registry.
+        dataset: its full name.
     """
     name = "vtab" if dataset.startswith("vtab/") else dataset
     return paper_tables.TABLE_4.get(name, paper_tables.TABLE_4["cifar10"])
@@ -133,6 +136,4 @@ def _crop(task):
 
 
 def _vtab_task(dataset):
-    from training.data.vtab_tasks import TASKS
-
     return next((task for task in TASKS if f"vtab/{task.name}" == dataset), None)

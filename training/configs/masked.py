@@ -1,7 +1,7 @@
-"""Masked patch prediction (appendix B.1.2): `--config=training/configs/masked.py:MODEL,DATASET`.
+"""Masked patch prediction (appendix B.1.2): `--config=masked:MODEL,DATASET`.
 
 MODEL is a name such as `ViT-B/16`, or `small` for a model that trains on CIFAR-10 in minutes on a
-CPU; DATASET is any name of the registry, whose labels are not used. The second argument may be
+CPU; DATASET is any data set, whose labels are not used. The second argument may be
 followed by `KEY=VALUE`, separated by commas:
 
     target: `mean_color` (the paper's choice), `downsized` or `pixels`.
@@ -10,13 +10,13 @@ followed by `KEY=VALUE`, separated by commas:
         shortened with it.
 
 Fine-tune what comes out like any checkpoint:
-`--config=training/configs/finetune.py:RUN,DATASET`, where RUN is the run directory.
+`--config=finetune:RUN,DATASET`, where RUN is the run directory.
 """
 
 from ml_collections import ConfigDict
 
-from training.config_file_argument import parse_argument
-from training.config_keys import default_config
+from keras_vit.training.config import default_config
+from keras_vit.training.config.overrides import parse_argument
 
 STEPS = 1_000_000
 BATCH = 4096
@@ -36,7 +36,7 @@ SMALL = {
 def get_config(arg: str = "small,cifar10") -> ConfigDict:
     """Returns the config; see the module's text for `arg`."""
     defaults = {"target": "mean_color", "size": 0, "steps": 0}
-    model, dataset, options = parse_argument(arg, "masked.py", defaults)
+    model, dataset, options = parse_argument(arg, "masked", defaults)
     small = model == "small"
     size = options["size"] or (32 if small else 224)
     steps = options["steps"] or (2_000 if small else STEPS)

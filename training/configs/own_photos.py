@@ -17,13 +17,13 @@ Everything else is overridden as usual, for example `--config.batch_size=16`.
 
 from ml_collections import ConfigDict
 
-from keras_vit.checkpoints.published import published
-from training import paper_tables
-from training.config_file_argument import parse_options
-from training.config_keys import default_config
-from training.configs import finetune
-from training.data.splits import HELD_OUT_FIFTH
-from training.io.paths import any_path, is_remote, read_path
+from keras_vit.checkpoints.published_weights import published
+from keras_vit.training import paper_tables
+from keras_vit.training.config import default_config
+from keras_vit.training.config.overrides import parse_options
+from keras_vit.training.configs import finetune
+from keras_vit.training.data.splits import HELD_OUT_FIFTH
+from keras_vit.training.io.paths import absolute_path, read_path
 
 HELD_OUT = ("test", "validation", "valid", "val", "dev")
 # For batches of 32, of the rates that the paper's sweeps try.
@@ -37,7 +37,7 @@ def get_config(arg: str = "") -> ConfigDict:
     folders = (",".join(parts[:end]) for end in range(len(parts), 0, -1))
     folder = next((each for each in folders if _is_folder(_path_of(each))), parts[0])
     rest = [part.strip() for part in parts[1 + folder.count(",") :]]
-    options = parse_options(rest, {"model": "", "size": 0, "steps": 0})
+    options = parse_options(rest, "own_photos", {"model": "", "size": 0, "steps": 0})
     path = _path_of(folder)
     if not folder.strip() or not _is_folder(path):
         raise ValueError(
@@ -70,8 +70,7 @@ def get_config(arg: str = "") -> ConfigDict:
 
 
 def _path_of(folder):
-    path = any_path(folder.strip().removeprefix("folder:") or ".")
-    return path if is_remote(path) else path.absolute()
+    return absolute_path(folder.strip().removeprefix("folder:") or ".")
 
 
 def _is_folder(path):

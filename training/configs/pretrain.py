@@ -1,4 +1,4 @@
-"""Pre-training as in Table 3: `--config=training/configs/pretrain.py:MODEL,DATASET[,KEY=VALUE…]`.
+"""Pre-training as in Table 3: `--config=pretrain:MODEL,DATASET[,KEY=VALUE…]`.
 
 MODEL and DATASET (`imagenet2012`, `imagenet21k` or `jft`) name a row of the table: `ViT-B/16`,
 `R50+ViT-B/32`, `BiT-R50x1` and so on. Batches of 4096 and the number of steps follow from it.
@@ -18,10 +18,10 @@ does not fit, `--config.accumulation_steps=8` computes the same in parts.
 
 from ml_collections import ConfigDict
 
-from training import paper_tables
-from training.config_file_argument import parse_argument
-from training.config_keys import default_config
-from training.recipes import augreg_strengths
+from keras_vit.training import paper_tables
+from keras_vit.training.config import default_config
+from keras_vit.training.config.overrides import parse_argument
+from keras_vit.training.data import augreg_strengths
 
 _SPLITS = {
     "imagenet2012": ("train", "validation"),
@@ -35,11 +35,11 @@ _AUGREG_RATE, _AUGREG_DECAY, _AUGREG_EPOCHS = 1e-3, 0.1, 300.0
 def get_config(arg: str) -> ConfigDict:
     """Returns the config; see the module's text for `arg`."""
     defaults = {"epochs": 0, "data": "", "strength": ""}
-    model, dataset, options = parse_argument(arg, "pretrain.py", defaults, _SPLITS)
+    model, dataset, options = parse_argument(arg, "pretrain", defaults, _SPLITS)
     if dataset == "jft" and not options["data"]:
         raise ValueError(
             "JFT-300M is not public: name a builder of your own, such as "
-            f"pretrain.py:{model},jft,data=tfds:my_dataset:1.0.0."
+            f"pretrain:{model},jft,data=tfds:my_dataset:1.0.0."
         )
     size = paper_tables.TABLE_3_IMAGE_SIZE
     row, epochs = _row(model, dataset, options)
@@ -82,36 +82,13 @@ def get_config(arg: str) -> ConfigDict:
     return config
 
 
-def row_of_table_3(
-    model: str, dataset: str, epochs: int | None = None
-) -> tuple[paper_tables.PreTraining, int]:
-    """Returns the row of Table 3 for a model and data set, and its number of epochs.
-
-    `epochs=None` takes the longest run of the row.
-
-    Raises:
-        ValueError: if the table has no such row.
-    """
-    for row in paper_tables.TABLE_3:
-        if dataset == row.dataset and model in row.models:
-            chosen = row.epochs[-1] if epochs is None else epochs
-            if chosen not in row.epochs:
-                raise ValueError(
-                    f"Table 3 trains {model} on {dataset} for "
-                    f"{' or '.join(map(str, row.epochs))} epochs. Received: {epochs}."
-                )
-            return row, chosen
-    known = "; ".join(f"{', '.join(row.models)} on {row.dataset}" for row in paper_tables.TABLE_3)
-    raise ValueError(f"Table 3 has no row for {model} on {dataset}. Its rows: {known}.")
-
-
 def _row(model, dataset, options):
     epochs = options["epochs"] or None
     if options["strength"] and dataset in augreg_strengths.CHOICES:
         # AugReg trains more models than Table 3 lists; of its row, only the head's bias counts.
         rows = [row for row in paper_tables.TABLE_3 if row.dataset == dataset]
         return rows[0], epochs or _AUGREG_EPOCHS
-    return row_of_table_3(model, dataset, epochs)
+    return paper_tables.row_of_table_3(model, dataset, epochs)
 
 
 def _transformer(model, row):

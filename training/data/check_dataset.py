@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from training.data.dataset import Dataset, Split
-from training.errors import first_line
-from training.io.quiet_start import import_tensorflow
-from training.io.track import track
+from keras_vit.training.data.opened_dataset import Dataset, Split
+from keras_vit.training.errors import first_line
+from keras_vit.training.io.progress_bar import track
+from keras_vit.training.io.quiet_start import import_tensorflow
 
 MAX_DECODED = 100
 
@@ -28,12 +28,7 @@ class Findings(NamedTuple):
 
 
 def check(dataset: Dataset, every_image: bool = False) -> Findings:
-    """Checks sizes and classes of a copy and decodes images spread over its splits.
-
-    Args:
-        dataset: as `training.data.open_dataset` found it.
-        every_image: whether to decode all of them rather than `MAX_DECODED`.
-    """
+    """Checks sizes and classes of a copy and decodes every image, or some over all its splits."""
     remedy = "Fill its folder or remove it." if dataset.photos else "Prepare it again."
     problems = [
         f"{split} is empty: expected at least one image, found none. {remedy}"

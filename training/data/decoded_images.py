@@ -6,24 +6,21 @@ what was read before it: a run that starts anywhere has the same bits.
 
 import pathlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
-from training.data.graph import as_it_stands
-from training.errors import UsageError
+from keras_vit.training.data.traced_functions import as_it_stands
+from keras_vit.training.errors import UsageError
 
 if TYPE_CHECKING:
-    from training.data.dataset import Split
+    from keras_vit.training.data.opened_dataset import Split
 
 # Images whose mean size stands for all, and the part of the free memory that all may take.
 _SAMPLE, _PART = 64, 0.75
 _MEMINFO = pathlib.Path("/proc/meminfo")
 _CGROUP = pathlib.Path("/sys/fs/cgroup")
-
-# Returns an image, uint8 (height, width, channels), and its label, float32.
-Load = Callable[[], tuple[tf.Tensor, tf.Tensor]]
 
 
 class DecodedImages:
@@ -42,8 +39,8 @@ class DecodedImages:
         """Returns whether the image at `index` has been loaded, bool."""
         return tf.strings.length(self._table.lookup(index)[0]) > 0
 
-    def get(self, index: tf.Tensor, load: Load) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the image and label at `index`, from `load` if they are not here yet."""
+    def get(self, index: tf.Tensor, load: Callable[[], Any]) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the image and label at `index`; they are what `load` returns, once."""
         kept = tf.ensure_shape(self._table.lookup(index), [len(self._spec)])
 
         def first():
@@ -62,15 +59,7 @@ class DecodedImages:
 
 
 def check_fits(split: "Split", decode: Callable[[tf.Tensor], tf.Tensor]) -> None:
-    """Checks by the size of some images that all of a split find room in memory.
-
-    Args:
-        split: to cache.
-        decode: maps an encoded image to its pixels.
-
-    Raises:
-        UsageError: if they do not.
-    """
+    """Raises `UsageError` if all images of a split, by the size of some, do not fit into memory."""
     free = free_memory()
     indices = np.linspace(0, split.num_examples - 1, _SAMPLE).astype(np.int64)
 

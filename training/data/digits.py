@@ -14,8 +14,8 @@ import shutil
 import numpy as np
 import tensorflow_datasets as tfds
 
-from training.io.paths import any_path, is_remote, read_path
-from training.io.stores import sent
+from keras_vit.training.io.paths import any_path, is_remote, read_path
+from keras_vit.training.io.stores import sent
 
 NUM_TEST = 359
 SPLIT_SEED = 0

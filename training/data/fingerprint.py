@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from training.data.splits import Photo
-from training.errors import UsageError
+from keras_vit.training.data.splits import Photo
+from keras_vit.training.errors import UsageError
 
 if TYPE_CHECKING:
-    from training.data.dataset import Split
+    from keras_vit.training.data.opened_dataset import Dataset
 
 
-def describe(train: "Split", evaluation: "Split | None") -> dict[str, Any]:
+def describe(dataset: "Dataset", train_split: str, eval_split: str = "") -> dict[str, Any]:
     """Returns the data of a run, `{"class_names": names or None, "train": …, "eval": …}`."""
-    names = train.dataset.class_names
+    train = dataset.split(train_split)
+    evaluation = dataset.split(eval_split) if eval_split else None
+    names = dataset.class_names
     return {
         "class_names": None if names is None else list(names),
         "train": train.fingerprint,
@@ -30,35 +32,26 @@ def describe(train: "Split", evaluation: "Split | None") -> dict[str, Any]:
 
 def is_description(data: Any) -> bool:
     """Whether something read from a file has the form of what `describe` returns."""
-
     match data:
-        case {"class_names": None | [*_] as names, "train": train, "eval": evaluation}:
-            parts = [train] if evaluation is None else [train, evaluation]
+        case {
+            "class_names": None | [*_] as names,
+            "train": {"digest": str(), "examples": int()} as train,
+            "eval": None | {"digest": str(), "examples": int()} as evaluation,
+        }:
+            rows = [*train.get("classes", ()), *(evaluation or {}).get("classes", ())]
             named = all(isinstance(name, str) for name in names or ())
-            return named and all(map(_is_fingerprint, parts))
-    return False
-
-
-def _is_fingerprint(found):
-    match found:
-        case {"digest": str(), "examples": int()}:
-            rows = found.get("classes", [])
-            return all(isinstance(row, list) and [*map(type, row)] == [int, str] for row in rows)
+            return named and all(
+                isinstance(row, list) and [*map(type, row)] == [int, str] for row in rows
+            )
     return False
 
 
 def require_same(
     before: Mapping[str, Any], now: Mapping[str, Any], where: str, accept: bool = False
 ) -> None:
-    """Checks that the data of a run is what it was.
+    """Raises `UsageError` if the data of the run `where` is not what it was.
 
-    Args:
-        before, now: of `describe`.
-        where: names the run.
-        accept: whether its owner takes other data, as long as no label stands for another class.
-
-    Raises:
-        UsageError: saying what changed and what to do.
+    With `accept` its owner takes other data, as long as no label stands for another class.
     """
     changed, moved = changes(before, now)
     if not changed or (accept and not moved):
@@ -92,17 +85,6 @@ def of_photos(photos: Sequence[Photo], num_classes: int) -> dict[str, Any]:
     }
 
 
-def of_records(examples: int, ranges: str, identity: Iterable[bytes]) -> dict[str, Any]:
-    """Returns the fingerprint of record files, `{"examples": number, "digest": text}`.
-
-    Args:
-        examples: number of them.
-        ranges: of native splits, as text.
-        identity: names, sizes and index of the files.
-    """
-    return {"examples": examples, "digest": digest_of((ranges.encode(), *identity))}
-
-
 def digest_of(parts: Iterable[bytes]) -> str:
     """Returns a digest of parts, 32 hexadecimal digits."""
     digest = hashlib.sha256()
@@ -122,12 +104,8 @@ def as_numbers(data: Mapping[str, Any]) -> np.ndarray:
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[list[str], bool]:
     """Returns what changed between two descriptions of data, and whether labels moved.
 
-    Args:
-        before, now: of `describe`.
-
-    Returns:
-        Sentences without an end, such as "3 photos of crow were added to train"; and whether a
-        label stands for another class now, so that a model of `before` cannot go on.
+    Sentences without an end, such as "3 photos of crow were added to train"; and whether a label
+    stands for another class now, so that a model of `before` cannot go on.
     """
     old, new = ([*(each["class_names"] or ())] for each in (before, now))
     found, moved = [], False

@@ -17,7 +17,7 @@ from collections.abc import Collection
 import numpy as np
 import tensorflow as tf
 
-from training.data.graph import as_it_stands, traced_once
+from keras_vit.training.data.traced_functions import as_it_stands, traced_once
 
 _FOREVER = 2**62
 # Positions ordered in one call: enough for the cost of a call not to count.
@@ -31,14 +31,9 @@ _GOLDEN_RATIO = 0x9E3779B97F4A7C15
 def example_order(
     num_examples: int, seed: int, start: int, batch_size: int, slots: Collection[int]
 ) -> tf.data.Dataset:
-    """Returns (position, index of the example), int64 both, of every position to be read.
+    """Returns (position, index of the example), int64 both, of every position from `start` on.
 
-    Args:
-        num_examples: number of examples.
-        seed: any integer.
-        start: first position.
-        batch_size: global batch size.
-        slots: which positions within a batch are to be read, in 0..batch_size-1.
+    Of each global batch only those of `slots`, in 0..batch_size-1. The seed is any integer.
     """
     steps = max(1, _CHUNK // len(slots))
     offsets = (np.arange(steps)[:, None] * batch_size + sorted(slots)).reshape(-1)
@@ -57,16 +52,10 @@ def example_order(
 
 
 def permute(places: tf.Tensor, *, epoch: tf.Tensor, num_examples: int, seed: int) -> tf.Tensor:
-    """Returns the examples at `places` of epochs, each in time and memory that `places` takes.
+    """Returns the examples, int64 (n,), at places of epochs; over an epoch, a permutation.
 
-    Args:
-        places: places in an epoch, int64 (n,) in 0..num_examples-1.
-        epoch: the epoch of each place, int64 (n,).
-        num_examples: number of examples, at most 2^62.
-        seed: any integer.
-
-    Returns:
-        Indices of examples, int64 (n,); over all places of an epoch, a permutation.
+    Takes time and memory as `places`, int64 (n,) in 0..num_examples-1, does. There are at most 2^62
+    examples; each place has an `epoch`, int64 (n,).
     """
     rights = math.isqrt(num_examples - 1) + 1
     lefts = -(-num_examples // rights)

@@ -20,10 +20,17 @@ import os
 import pathlib
 from typing import NamedTuple
 
-from training.data.splits import Photo
-from training.errors import UsageError
-from training.io.image_files import EXTENSIONS, UNREADABLE, walk
-from training.io.paths import any_path, is_remote, read_path, read_text
+from keras_vit.training.data.splits import Photo
+from keras_vit.training.errors import UsageError
+from keras_vit.training.io.image_listing import EXTENSIONS, UNREADABLE, walk
+from keras_vit.training.io.paths import (
+    absolute_path,
+    any_path,
+    is_remote,
+    read_path,
+    read_text,
+    size_and_time,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +59,6 @@ def scan(root: str | os.PathLike) -> PhotoSet:
     """Lists the photos below a folder, in one walk.
 
     Raises:
-        UsageError, TrainingError: if `root` is in a store that refuses or fails.
         FileNotFoundError: if it does not exist.
         ValueError: if `root` is empty, if splits and other folders lie side by side, if there
             are no class sub-folders with images, or if the name of a class is not a line of text.
@@ -62,8 +68,7 @@ def scan(root: str | os.PathLike) -> PhotoSet:
             f"Expected the path of a folder of images. Received: {os.fspath(root)!r}. Name one, "
             "such as folder:/data/birds, or folder:. for the current folder."
         )
-    root = any_path(root)
-    root = root if is_remote(root) else root.absolute()
+    root = absolute_path(root)
     if not read_path(root, root.is_dir):
         raise FileNotFoundError(f"Expected a folder of images. {root} does not exist.")
     # By the folder that holds them, written as "" and "train/crow/".
@@ -179,18 +184,15 @@ def _doubts(found, prefixes, folders, images, unreadable):
 
 
 def read_table(file: str | os.PathLike) -> PhotoSet:
-    """Reads a table of photos.
+    """Reads a table of photos, CSV with the columns `path`, `label` and perhaps `split`.
 
-    Args:
-        file: CSV with the columns `path` (relative to the file, or in a store), `label`, which is a
-            name, and perhaps `split`.
+    A path is relative to the table, or in a store; a label is a name.
 
     Raises:
         UsageError: if columns or rows are missing, or a file is not there.
         ValueError: if the name of a class is not a line of text.
     """
-    file = any_path(file)
-    file = file if is_remote(file) else file.absolute()
+    file = absolute_path(file)
     rows: list[tuple[str, str, str, tuple[int, ...]]] = []
     with io.StringIO(read_text(file), newline="") as stream:
         reader = csv.DictReader(stream)
@@ -207,9 +209,8 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
                     f"Expected the path of a photo and its label. Line {reader.line_num} of "
                     f"{file} has {row['path']!r} and {row['label']!r}."
                 )
-            stat = None if is_remote(photo) else photo.stat()
-            details = (stat.st_size, stat.st_mtime_ns) if stat else (0, 0)
-            rows.append((row.get("split") or "train", row["path"], row["label"], details))
+            split = row.get("split") or "train"
+            rows.append((split, row["path"], row["label"], size_and_time(photo)))
     if not rows:
         raise UsageError(f"Expected rows of photos. {file} has none.")
     labels = _labels({label for _, _, label, _ in rows}, file)

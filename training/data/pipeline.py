@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from training.data import decoded_images, unreadable_examples
-from training.data.graph import as_it_stands
-from training.data.order import example_order
-from training.data.preprocessing.operation import parse
-from training.data.preprocessing.pixels_and_labels import one_hot
-from training.data.preprocessing.preprocess import Preprocess
-from training.data.unreadable_examples import SkipCounter
+from keras_vit.training.data import decoded_images
+from keras_vit.training.data.order import example_order
+from keras_vit.training.data.preprocessing.operation_language import parse
+from keras_vit.training.data.preprocessing.pixels_and_labels import one_hot
+from keras_vit.training.data.preprocessing.preprocess import Preprocess
+from keras_vit.training.data.traced_functions import as_it_stands
+from keras_vit.training.data.unreadable_examples import SkipCounter, load_or_blank, load_or_next
 
 if TYPE_CHECKING:
-    from training.data.dataset import Split
+    from keras_vit.training.data.opened_dataset import Split
 
 _FOREVER = 2**62
 # So many cores decode about as many images as one thread copies into batches.
@@ -43,7 +43,6 @@ def train_dataset(
     num_input_pipelines: int = 1,
     input_pipeline_id: int = 0,
     mixup_p: float = 0.0,
-    on_error: str = "raise",
     skip_counter: SkipCounter | None = None,
     cache: bool = False,
 ) -> tf.data.Dataset:
@@ -63,8 +62,8 @@ def train_dataset(
         num_input_pipelines: number of workers that share a batch; divides `batch_size`.
         input_pipeline_id: this worker, 0-based.
         mixup_p: parameter of mixup's Beta distribution, 0 for none.
-        on_error: "raise", or "skip" to train on the next example in place of an unreadable one.
-        skip_counter: counts what is skipped.
+        skip_counter: lets the next example stand in for an unreadable one, and counts that; None
+            raises its error.
         cache: whether decoded images stay in memory, see `training.data.decoded_images`.
 
     Raises:
@@ -72,7 +71,6 @@ def train_dataset(
         UsageError: if decoded images would not find room in memory.
     """
     share = _share(batch_size, num_input_pipelines, input_pipeline_id)
-    skipped = unreadable_examples.counter_for(on_error, skip_counter)
     batch_operations = list(preprocess.batch_operations)
     if mixup_p:
         batch_operations += parse(f"mixup({mixup_p})")
@@ -91,8 +89,8 @@ def train_dataset(
             image, labels = load(one, read)
             return {"image": preprocess(image, _seed(seed, position)), "label": labels["label"]}
 
-        if skipped:
-            return unreadable_examples.load_or_next(prepare, index, split, skipped)
+        if skip_counter:
+            return load_or_next(prepare, index, split, skip_counter)
         return prepare(index)
 
     slots = list(share)
@@ -102,7 +100,7 @@ def train_dataset(
         slots = sorted({*slots, (share.start - 1) % batch_size})
     dataset = example_order(split.num_examples, seed, start_step * batch_size, batch_size, slots)
     if split.reader.remote:
-        dataset = _read_ahead(dataset, split.reader.record, is_kept, bool(skipped))
+        dataset = _read_ahead(dataset, split.reader.record, is_kept, bool(skip_counter))
     dataset = _batch(_map(dataset, example), len(slots), preprocess)
     if batch_operations:
 
@@ -122,7 +120,6 @@ def eval_dataset(
     batch_size: int,
     num_input_pipelines: int = 1,
     input_pipeline_id: int = 0,
-    on_error: str = "raise",
     skip_counter: SkipCounter | None = None,
 ) -> tf.data.Dataset:
     """Returns one pass over a split in its stored order, in batches of one static shape.
@@ -130,13 +127,12 @@ def eval_dataset(
     Elements are `{"image": (batch_size // num_input_pipelines, height, width, channels),
     "label": float32 (…, num_classes), "mask": float32 (…,)}`. The last batch is padded with
     zeros; the mask is 0 there, on images without any label (ReaL) and, with
-    `on_error="skip"`, on unreadable ones, so its sum is the number of images to divide by.
+    `skip_counter`, on unreadable ones, so its sum is the number of images to divide by.
     Every worker yields the same number of batches.
 
     Random operations draw from fixed seeds. Args and Raises: as `train_dataset`.
     """
     share = _share(batch_size, num_input_pipelines, input_pipeline_id)
-    skipped = unreadable_examples.counter_for(on_error, skip_counter)
     _refuse_mixup(preprocess, "in evaluation")
     load = _loader(split, preprocess)
 
@@ -148,15 +144,15 @@ def eval_dataset(
     indices = runs.flat_map(
         as_it_stands(lambda first, count: tf.data.Dataset.range(first, first + count))
     )
-    if split.reader.stream and not skipped:
+    if split.reader.stream and not skip_counter:
         indices = tf.data.Dataset.zip(indices, split.reader.stream(runs))
     dataset = _map(indices, prepare)
     blank = _blank(dataset)
 
     def readable(index):
-        return unreadable_examples.load_or_blank(prepare, index, blank, split, skipped)[1]
+        return load_or_blank(prepare, index, blank, split, skip_counter)[1]
 
-    if skipped:
+    if skip_counter:
         dataset = _map(indices, readable)
 
     def masked(batch):
@@ -177,23 +173,21 @@ def plain_dataset(
     one_hot: bool = False,
     batch_size: int | None = None,
     with_ids: bool = False,
-    on_error: str = "raise",
     skip_counter: SkipCounter | None = None,
 ) -> tf.data.Dataset:
     """Returns one pass over a split in its stored order, `{"image", "label"}`, without padding.
 
     Args:
-        split, preprocess, skip_counter: as in `train_dataset`.
+        split, preprocess: as in `train_dataset`.
         one_hot: labels as float32 (num_classes,) rather than int64 classes. Data sets whose
             images have several labels always give the former.
         batch_size: size of batches, the last of which may be smaller; None for no batches.
         with_ids: also yield "id", the example's identity in TFDS's notation or its path.
-        on_error: "raise", or "skip" to leave unreadable images out.
+        skip_counter: leaves unreadable images out and counts them; None raises their errors.
 
     Raises:
-        ValueError: for operations on batches, or a wrong `on_error`.
+        ValueError: for operations on batches.
     """
-    skipped = unreadable_examples.counter_for(on_error, skip_counter)
     _refuse_mixup(preprocess, "outside training")
     encode = _encoder(split, preprocess)
 
@@ -207,11 +201,11 @@ def plain_dataset(
 
     indices = tf.data.Dataset.range(split.num_examples)
     dataset = _map(indices, load)
-    if skipped:
+    if skip_counter:
         blank = _blank(dataset)
         dataset = _map(
             indices,
-            lambda index: unreadable_examples.load_or_blank(load, index, blank, split, skipped),
+            lambda index: load_or_blank(load, index, blank, split, skip_counter),
         )
         dataset = dataset.filter(lambda is_read, _: is_read).map(lambda _, example: example)
     if batch_size:
@@ -289,9 +283,7 @@ def _read_ahead(order, record, is_kept, skips):
 
     def read(index):
         # Counted later, where it is skipped.
-        return (
-            unreadable_examples.load_or_blank(record, index, _UNREAD)[1] if skips else record(index)
-        )
+        return load_or_blank(record, index, _UNREAD)[1] if skips else record(index)
 
     def add(position, index):
         if is_kept is None:

@@ -14,12 +14,13 @@ import urllib.parse
 from collections.abc import Sequence
 from typing import Any
 
-from training.data import photo_sets, registry, tfds_folder
-from training.data.photo_sets import PhotoSet, photo_path
-from training.data.splits import Photo
-from training.errors import TrainingError, UsageError
-from training.io.paths import is_remote
-from training.io.stores import sent
+from keras_vit.training.data import dataset_table, tfds_folder
+from keras_vit.training.data.opened_dataset import open_dataset
+from keras_vit.training.data.photo_sets import PhotoSet, photo_path
+from keras_vit.training.data.splits import Photo
+from keras_vit.training.errors import TrainingError, UsageError
+from keras_vit.training.io.paths import is_remote
+from keras_vit.training.io.stores import sent
 
 VERSION = "1.0.0"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -35,7 +36,7 @@ def prepare(
 
     Args:
         name: as in `training.data.open`.
-        data_dir: folder of prepared data sets; empty or None is the default of TFDS.
+        data_dir: as in `training.data.open`.
         manual_dir: folder of files got by hand; by default `downloads/manual` in `data_dir`.
         beam_options: flags of Apache Beam, such as "--runner=DataflowRunner", for sets that TFDS
             writes on many machines; empty runs on this one.
@@ -48,7 +49,7 @@ def prepare(
     options = _beam_options(beam_options)
     if name.startswith("folder:"):
         return
-    row = None if name.startswith("tfds:") else registry.row(name)
+    row = None if name.startswith("tfds:") else dataset_table.row(name)
     if row and row.obtain == "embedded":
         return
     import tensorflow_datasets as tfds
@@ -103,9 +104,7 @@ def prepare_photos(
     """Writes a data set of photos, and returns the name that it is read by.
 
     Args:
-        source: `folder:/path` with a sub-folder for each class, or `csv:/file.csv` with the columns
-            `path` (relative to the file, or in a store), `label` and, if there are several splits,
-            `split`. Both may be in a store.
+        source: `folder:/path` or `csv:/file.csv`, see `photo_sets`; both may be in a store.
         name: of the data set, in lower case.
         data_dir: as in `prepare`.
         num_shards: files of each split; by default as many as TFDS takes for its size.
@@ -113,9 +112,8 @@ def prepare_photos(
             `data_dir` under the same paths.
 
     Raises:
-        UsageError: for a name that cannot be one, or one that is there, or a store that refuses, or
-            `beam_options` without Apache Beam.
-        TrainingError: for a store that fails.
+        UsageError: for a name that cannot be one, or one that is there, or `beam_options` without
+            Apache Beam.
         ValueError, OSError: if the source cannot be read.
     """
     if not _NAME.fullmatch(name):
@@ -127,11 +125,9 @@ def prepare_photos(
         raise UsageError(
             f"{folder / name / VERSION} is there already. Name another data set, or delete it."
         )
-    photos = (
-        photo_sets.read_table(source.removeprefix("csv:"))
-        if source.startswith("csv:")
-        else photo_sets.scan(source.removeprefix("folder:"))
-    )
+    photos = open_dataset(source).photos
+    if photos is None:
+        raise UsageError(f"Expected folder:/path or csv:/file.csv. Received: {source!r}.")
     options = _beam_options(beam_options)
     # Other machines do not see a folder of this one.
     if is_remote(folder) and not options:

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import hashlib
 import io
+import itertools
 import os
 import pathlib
 import struct
@@ -22,17 +23,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from training.data import fingerprint, vtab_labels
-from training.data.graph import as_it_stands
-from training.data.photo_sets import photo_path
-from training.data.registry import DatasetSpec
-from training.data.splits import Photo, Range
-from training.data.tfds_folder import Prepared
-from training.errors import UsageError, first_line
-from training.io.atomic import atomic_file
-from training.io.paths import any_path, cache_folder, is_remote
-from training.io.stores import local_file
-from training.io.track import track
+from keras_vit.training.data import fingerprint, vtab_labels
+from keras_vit.training.data.dataset_table import DatasetSpec
+from keras_vit.training.data.photo_sets import photo_path
+from keras_vit.training.data.splits import Photo, Range
+from keras_vit.training.data.tfds_folder import ARRAY_RECORD
+from keras_vit.training.data.traced_functions import as_it_stands
+from keras_vit.training.errors import UsageError, first_line
+from keras_vit.training.io.atomic import atomic_file
+from keras_vit.training.io.paths import any_path, cache_folder, is_remote
+from keras_vit.training.io.progress_bar import track
+from keras_vit.training.io.stores import local_file
 
 # A record is its length (8 bytes), a checksum (4), the data and another checksum (4).
 _HEADER_BYTES = 8
@@ -49,13 +50,17 @@ _STREAMS = 8
 _ARRAY_RECORD_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 
 
+# Maps a record and its index to `{"image": encoded bytes, "label": class or classes, "id": string}`
+# and extra labels.
+Parse = Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]
+
+
 class Reader(NamedTuple):
     """Reads the examples of a split at random, in TensorFlow graphs.
 
     Attributes:
         record: maps an int64 index to the example's bytes as stored.
-        parse: maps a record and its index to `{"image": encoded bytes, "label": class or classes,
-            "id": string}` and extra labels.
+        parse: see `Parse`.
         example_id: maps an index to the same id in Python, as TFDS's `add_tfds_id` writes it.
         fingerprint: returns what identifies the examples, see `training.data.fingerprint`.
         stream: maps a dataset of (first index, count) of neighbors to the records of all of them,
@@ -64,7 +69,7 @@ class Reader(NamedTuple):
     """
 
     record: Callable[[tf.Tensor], tf.Tensor]
-    parse: Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]
+    parse: Parse
     example_id: Callable[[int], str]
     fingerprint: Callable[[], dict[str, Any]]
     stream: Callable[[tf.data.Dataset], tf.data.Dataset] | None = None
@@ -91,29 +96,26 @@ def photo_reader(root: pathlib.Path, photos: Sequence[Photo], num_classes: int) 
     )
 
 
-def record_reader(spec: DatasetSpec, found: Prepared, split: str) -> Reader:
+def record_reader(spec: DatasetSpec, info: Any, ranges: Sequence[Range]) -> Reader:
     """Returns the reader of a split of a data set that TFDS prepared.
 
+    Args:
+        spec: its facts.
+        info: of the TFDS builder.
+        ranges: of native splits, that make the split.
+
     Raises:
-        ValueError: for another format, or files that are damaged.
+        ValueError: for files that are damaged.
         UsageError: for files that cannot be read here.
     """
     import tensorflow_datasets as tfds
 
-    open_files = {"tfrecord": tfrecord_reader, "array_record": array_record_reader}
-    if found.file_format not in open_files:
-        raise ValueError(
-            f"Expected TFRecord or ArrayRecord files. {found.directory} holds {found.file_format}: "
-            "prepare the data set again with file_format='tfrecord'."
-        )
-    info = tfds.builder_from_directory(found.directory).info
     rule = vtab_labels.rule(spec.label)
     extra = dict.fromkeys(spec.extra_labels, True)
     wanted = tfds.decode.PartialDecoding({"image": True, **rule.features, **extra})
     features = wanted.extract_features(info.features)
-    ranges = spec.ranges(split)
     shards = Shards.of(info, ranges)
-    files = open_files[found.file_format](shards)
+    of_files = array_record_reader if info.file_format.value == ARRAY_RECORD else tfrecord_reader
 
     def parse(record, index):
         decoders = {"image": tfds.decode.SkipDecoding()}
@@ -125,14 +127,7 @@ def record_reader(spec: DatasetSpec, found: Prepared, split: str) -> Reader:
             **{key: example[key] for key in extra},
         }
 
-    return Reader(
-        record=files.record,
-        parse=parse,
-        example_id=shards.example_id,
-        fingerprint=lambda: fingerprint.of_records(len(shards), str(ranges), files.identity()),
-        stream=files.stream,
-        remote=any(map(is_remote, shards.files)),
-    )
+    return of_files(shards, parse)
 
 
 @dataclasses.dataclass(eq=False)
@@ -144,18 +139,21 @@ class Shards:
         lengths: number of records that each file holds.
         skips: records of each file before those that are taken.
         counts: records that are taken of each.
+        ranges: that these are of native splits, as text.
     """
 
     files: Sequence[str]
     lengths: Sequence[int]
     skips: Sequence[int]
     counts: Sequence[int]
+    ranges: str = ""
 
     def __post_init__(self) -> None:
-        self._names = [os.path.basename(file) for file in self.files]
+        self.remote = any(map(is_remote, self.files))
+        self.names = [os.path.basename(file) for file in self.files]
         self._firsts = np.cumsum([0, *self.counts])
         self._shifts = np.subtract(self.skips, self._firsts[:-1])
-        self._name_of = tf.constant(self._names)
+        self._name_of = tf.constant(self.names)
         self._first_of = tf.constant(self._firsts, tf.int64)
         self._shift_of = tf.constant(self._shifts, tf.int64)
 
@@ -170,10 +168,16 @@ class Shards:
                 if skip < stop:
                     rows.append((str(file), length, skip, stop - skip))
                 first += length
-        return cls(*map(list, zip(*rows, strict=True)))
+        files, lengths, skips, counts = zip(*rows, strict=True)
+        return cls(files, lengths, skips, counts, str(ranges))
 
     def __len__(self) -> int:
         return int(self._firsts[-1])
+
+    def fingerprint(self, identity: Iterable[bytes]) -> dict[str, Any]:
+        """Returns what identifies the records, given names, sizes and index of the files."""
+        parts = itertools.chain([self.ranges.encode()], identity)
+        return {"examples": len(self), "digest": fingerprint.digest_of(parts)}
 
     def place(self, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the numbers of the file that holds a record, and of the record in it."""
@@ -197,24 +201,19 @@ class Shards:
     def example_id(self, index: int) -> str:
         """Returns the same in Python."""
         file = int(np.searchsorted(self._firsts, index, side="right")) - 1
-        return f"{self._names[file]}__{index + self._shifts[file]}"
+        return f"{self.names[file]}__{index + self._shifts[file]}"
 
 
-class RecordReader(NamedTuple):
-    """Reads records: `record` and `stream` of `Reader`, and the files' names, sizes and index."""
-
-    record: Callable[[tf.Tensor], tf.Tensor]
-    stream: Callable[[tf.data.Dataset], tf.data.Dataset] | None
-    identity: Callable[[], Iterable[bytes]]
-
-
-def tfrecord_reader(shards: Shards) -> RecordReader:
-    """Returns how TFRecord files are read; checksums are verified.
+def tfrecord_reader(shards: Shards, parse: Parse) -> Reader:
+    """Returns the reader of TFRecord files; checksums are verified.
 
     Raises:
         ValueError: if a file is cut short or holds another number of records.
     """
     starts = offsets(shards.files, shards.lengths)
+    # At once: the tables of the whole files need not stay.
+    named = zip(shards.names, starts, strict=True)
+    found = shards.fingerprint(f"{name}\0".encode() + start.tobytes() for name, start in named)
     wanted = [
         each[skip : skip + count + 1]
         for each, skip, count in zip(starts, shards.skips, shards.counts, strict=True)
@@ -236,7 +235,7 @@ def tfrecord_reader(shards: Shards) -> RecordReader:
             as_it_stands(lambda *run: tf.data.Dataset.from_tensor_slices(shards.runs(*run)))
         )
         # A store answers slowly, and many requests at a time.
-        at_once = _STREAMS if any(map(is_remote, shards.files)) else None
+        at_once = _STREAMS if shards.remote else None
         return pieces.interleave(
             as_it_stands(of_file),
             cycle_length=at_once or 1,
@@ -245,11 +244,7 @@ def tfrecord_reader(shards: Shards) -> RecordReader:
             num_parallel_calls=at_once,
         )
 
-    def identity():
-        for file, start in zip(shards.files, starts, strict=True):
-            yield os.path.basename(file).encode() + b"\0" + start.tobytes()
-
-    return RecordReader(record, stream, identity)
+    return Reader(record, parse, shards.example_id, lambda: found, stream, shards.remote)
 
 
 def records_from(path: tf.Tensor, offset: tf.Tensor, buffer_bytes: tf.Tensor) -> tf.data.Dataset:
@@ -266,26 +261,18 @@ def records_from(path: tf.Tensor, offset: tf.Tensor, buffer_bytes: tf.Tensor) ->
 def offsets(paths: Sequence[str], lengths: Sequence[int]) -> list[np.ndarray]:
     """Returns, for each TFRecord file, the offsets in bytes of its records and its size, int64.
 
-    Args:
-        paths: of the files.
-        lengths: number of records that each file must hold.
-
     Raises:
-        ValueError: if a file is cut short or holds another number of records.
+        ValueError: if a file is cut short or holds another number of records than `lengths` says.
     """
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(_offsets, paths, lengths))
 
 
 def write_index(paths: Sequence[str]) -> None:
-    """Writes the index of each TFRecord file beside it.
+    """Writes the index of each TFRecord file beside it; raises `ValueError` if one is cut short.
 
     A file is read once from end to end, a remote one into a copy here, so that nobody needs a
     request for each record again.
-
-    Raises:
-        ValueError: if a file is cut short.
-        UsageError, TrainingError: if it is remote and cannot be read or written.
     """
 
     def write(path):
@@ -324,12 +311,12 @@ def _read_index(path, size):
     except Exception as error:
         raise ValueError(
             f"Expected the index of records in {path + _INDEX}, which is damaged. Write it again "
-            "with: python -m training data index"
+            "with: keras-vit data index"
         ) from error
     if end != size:
         raise ValueError(
             f"Expected {end} bytes in {path}, as its index says. Found {size}. Copy or prepare it "
-            "again, then write its index with: python -m training data index"
+            "again, then write its index with: keras-vit data index"
         )
     return found
 
@@ -367,8 +354,8 @@ def _scan(path: str, size: int) -> np.ndarray:
     return np.asarray([*found, size], np.int64)
 
 
-def array_record_reader(shards: Shards) -> RecordReader:
-    """Returns how ArrayRecord files are read.
+def array_record_reader(shards: Shards, parse: Parse) -> Reader:
+    """Returns the reader of ArrayRecord files.
 
     Raises:
         UsageError: if the files are in a store but gs://, or ArrayRecord is not installed.
@@ -379,7 +366,7 @@ def array_record_reader(shards: Shards) -> RecordReader:
         raise UsageError(
             f"Expected ArrayRecord files of this machine or of gs://. Received: {elsewhere[0]}. "
             "Copy or mount them, or prepare the data set as TFRecord files, for which there is: "
-            "python -m training data index"
+            "keras-vit data index"
         )
 
     @functools.cache
@@ -397,13 +384,13 @@ def array_record_reader(shards: Shards) -> RecordReader:
     def record(index):
         return tf.ensure_shape(tf.numpy_function(read, shards.place(index), tf.string), [])
 
-    def identity():
-        for file, length in zip(shards.files, shards.lengths, strict=True):
-            size = tf.io.gfile.stat(file).length
-            yield f"{os.path.basename(file)} {size} {length}".encode()
+    def identify():
+        sizes = (tf.io.gfile.stat(file).length for file in shards.files)
+        rows = zip(shards.names, sizes, shards.lengths, strict=True)
+        return shards.fingerprint("{} {} {}".format(*row).encode() for row in rows)
 
     open_file(0)
-    return RecordReader(record, None, identity)
+    return Reader(record, parse, shards.example_id, identify, remote=shards.remote)
 
 
 def _open_array_record(path: str, length: int) -> Any:

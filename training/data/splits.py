@@ -86,10 +86,6 @@ def select(split: str, photos: Mapping[str, Sequence[Photo]]) -> list[Photo]:
     photo keeps its side when others are added, unless the share of its class would then miss the
     share asked for by more than a quarter of the smaller side: 15 to 25 % for `train[80%:]`.
 
-    Args:
-        split: as in `resolve`.
-        photos: those of every native split, in order.
-
     Raises:
         ValueError: as `resolve`, and for a slice with one end in percent and one in images.
     """

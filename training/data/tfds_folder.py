@@ -12,10 +12,12 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from training.io.paths import any_path, is_remote, read_path, read_text
+from keras_vit.training.io.paths import absolute_path, read_path, read_text
 
 # Key of the metadata of a set whose photos are turned as their EXIF orientation says.
 UPRIGHT = "upright"
+# Name of a format of files; the other that is read is "tfrecord".
+ARRAY_RECORD = "array_record"
 _INFO = "dataset_info.json"
 
 
@@ -41,9 +43,7 @@ def resolve_data_dir(data_dir: str | os.PathLike | None) -> pathlib.Path:
     Raises:
         UsageError: as `any_path`.
     """
-    data_dir = data_dir or os.environ.get("TFDS_DATA_DIR")
-    folder = any_path(data_dir) if data_dir else pathlib.Path.home() / "tensorflow_datasets"
-    return folder if is_remote(folder) else folder.absolute()
+    return absolute_path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets")
 
 
 def find(
@@ -54,7 +54,7 @@ def find(
     Args:
         builder: `name` or `name/config`.
         version: such as "3.0.2", "3.*.*" or "*".
-        data_dir: folder of prepared data sets; empty or None is the default of TFDS.
+        data_dir: as in `resolve_data_dir`.
 
     Raises:
         NotPreparedError: if its preparation was interrupted.
@@ -82,7 +82,7 @@ def read(directory: pathlib.Path) -> Prepared:
     """Reads the description of the data set prepared in `directory` (a version's folder).
 
     Raises:
-        ValueError: if it is damaged.
+        ValueError: if it is damaged, or of another format.
         OSError: if it cannot be read.
     """
 
@@ -98,7 +98,13 @@ def read(directory: pathlib.Path) -> Prepared:
             },
         )
 
-    return _parsed(directory / _INFO, "description", parse)
+    found = _parsed(directory / _INFO, "description", parse)
+    if found.file_format not in ("tfrecord", ARRAY_RECORD):
+        raise ValueError(
+            f"Expected TFRecord or ArrayRecord files. {directory} holds {found.file_format}: "
+            "prepare the data set again with file_format='tfrecord'."
+        )
+    return found
 
 
 def label_facts(found: Prepared) -> tuple[int, tuple[str, ...] | None]:

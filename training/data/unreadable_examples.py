@@ -9,14 +9,14 @@ import numpy as np
 import tensorflow as tf
 
 if TYPE_CHECKING:
-    from training.data.dataset import Split
+    from keras_vit.training.data.opened_dataset import Split
 
 # So many neighbors in a row are never all damaged by chance: the pipeline itself is wrong.
 ATTEMPTS = 16
 
 
 class SkipCounter:
-    """Counts the examples of a run that `on_error="skip"` replaced or masked, by their id.
+    """Counts the examples of a run that were replaced or masked, by their id.
 
     Pipelines read ahead, so the count runs ahead of the step by what is prefetched.
     """
@@ -31,23 +31,14 @@ class SkipCounter:
             self._counts[example_id] += 1
 
     @property
-    def count(self) -> int:
-        """How many times an example was skipped."""
-        return sum(self.examples.values())
-
-    @property
     def examples(self) -> dict[str, int]:
         """Times skipped of every example that was, by its id."""
         with self._lock:
             return dict(self._counts)
 
 
-def counter_for(on_error: str, skip_counter: SkipCounter | None) -> SkipCounter | None:
-    """Returns the counter of what is skipped, a new one if need be, or None to raise errors.
-
-    Raises:
-        ValueError: if `on_error` is neither "raise" nor "skip".
-    """
+def counter_for(on_error: str, skip_counter: SkipCounter | None = None) -> SkipCounter | None:
+    """Returns the counter of what is skipped, a new one if need be, or None to raise errors."""
     if on_error not in ("raise", "skip"):
         raise ValueError(
             f"Expected on_error to be one of 'raise' or 'skip'. Received: {on_error!r}."

@@ -6,17 +6,19 @@ from typing import Protocol
 import keras
 from ml_collections import ConfigDict
 
-from training.data import Dataset
-from training.data.unreadable_examples import SkipCounter
-from training.engines.base import Engine
+from keras_vit.training.data import Dataset, open_dataset
+from keras_vit.training.data.dataset_table import full_name
+from keras_vit.training.data.unreadable_examples import SkipCounter
+from keras_vit.training.engine.base import Engine
+from keras_vit.training.evaluators.classification import ClassificationEvaluator
+from keras_vit.training.evaluators.few_shot import FewShotEvaluator, open_task
 
 
 class Evaluator(Protocol):
     """Yields the values of some metrics for a model as it is at that moment.
 
     The constructor checks what `run` needs, at once and not in the middle of training. To add one,
-    write its class in a file of its own here, with a `from_config`, and call that in
-    `create_evaluators`.
+    write its class in a file of its own here, and call it in `create_evaluators`.
 
     Attributes:
         names: of the metrics that `run` yields; columns of `metrics.csv`.
@@ -41,7 +43,7 @@ def create_evaluators(
     engine: Engine,
     loss: keras.losses.Loss,
     dataset: Dataset,
-    skip_counter: SkipCounter,
+    skip_counter: SkipCounter | None,
 ) -> list[Evaluator]:
     """Returns the evaluators that a complete config asks for.
 
@@ -50,18 +52,22 @@ def create_evaluators(
         engine: built.
         loss: that is evaluated along with the accuracies.
         dataset: `config.dataset`, open.
-        skip_counter: counts the images that cannot be read.
+        skip_counter: counts the images that cannot be read; None raises their errors.
 
     Raises:
-        ValueError, UsageError: if one of them cannot work.
+        ValueError, UsageError: if one of them cannot work, such as without its data.
     """
-    from training.evaluators.classification import ClassificationEvaluator
-    from training.evaluators.few_shot import FewShotEvaluator
-
     found: list[Evaluator] = []
     if config.eval_split:
         split = dataset.split(config.eval_split)
-        found.append(ClassificationEvaluator.from_config(config, engine, loss, split, skip_counter))
-    if config.few_shot.datasets:
-        found.append(FewShotEvaluator.from_config(config, dataset))
+        found.append(ClassificationEvaluator(config, engine, loss, split, skip_counter))
+    wanted = config.few_shot
+    if wanted.datasets:
+        datasets = [
+            dataset if full_name(name) == dataset.name else open_dataset(name, config.data_dir)
+            for name in wanted.datasets.split(",")
+        ]
+        tasks = list(map(open_task, datasets))
+        every_steps, shots = wanted.every_steps, wanted.shots
+        found.append(FewShotEvaluator(tasks, every_steps=every_steps, shots=shots))
     return found

@@ -1,31 +1,83 @@
-"""Classification accuracy and loss of a model on every image of a split."""
+"""Classification accuracy and loss of a model, exact on every image of a split.
+
+An image counts as correct when the class of its largest logit is among its labels, and for top-5
+when one of the five largest is. With one label per image that is the usual accuracy; with several,
+as in ReaL (Beyer et al., 2020), it is the ReaL accuracy, for which images that have no label are
+left out of numerator and denominator.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import keras
 import numpy as np
+from keras import ops
 from ml_collections import ConfigDict
 
-from training.data import Split
-from training.data.unreadable_examples import SkipCounter
-from training.engines.base import Engine, MakeDataset, PrepareImages
-from training.errors import UsageError
-from training.evaluators import accuracy_metrics
-from training.evaluators.frozen_model import inference_function
+from keras_vit.training.data import Split
+from keras_vit.training.data.unreadable_examples import SkipCounter
+from keras_vit.training.engine.base import Engine
+from keras_vit.training.errors import UsageError
+from keras_vit.training.evaluators.evaluated_model import inference_function
+from keras_vit.training.io.printed_table import Table
+from keras_vit.training.recipes.losses import build_loss
+from keras_vit.type_hints import Tensor
+
+
+def counted_sums(logits: Tensor, labels: Tensor, mask: Tensor, loss: keras.losses.Loss) -> Tensor:
+    """Returns the sums of loss, top-1 hits and top-5 hits over the images that count.
+
+    Args:
+        logits: (batch, classes) float32.
+        labels: (batch, classes) floats, positive at each label of the image.
+        mask: (batch,) float32, 0 for images that only pad the batch.
+        loss: of `training.recipes.losses`.
+
+    Returns:
+        (4,) float32: the three sums, and the number of images that have a label and are no
+        padding.
+    """
+    is_label = ops.cast(labels > 0, "float32")
+    counted = mask * ops.max(is_label, axis=-1)
+    _, best = ops.top_k(logits, k=min(5, logits.shape[-1]))
+    hits = ops.take_along_axis(is_label, best, axis=-1)
+    return ops.stack(
+        [
+            ops.sum(counted * loss.call(labels, logits)),
+            ops.sum(counted * hits[:, 0]),
+            ops.sum(counted * ops.max(hits, axis=-1)),
+            ops.sum(counted),
+        ]
+    )
+
+
+def means(sums: Iterable[float]) -> dict[str, float | int]:
+    """Returns `{"loss", "top1", "top5", "count"}` of the sums of `counted_sums` over a split.
+
+    Raises:
+        ValueError: if no image counts.
+    """
+    loss, top1, top5, count = map(float, sums)
+    if not count:
+        raise ValueError("Expected at least one image with a label. Received: none")
+    return {
+        "loss": loss / count,
+        "top1": top1 / count,
+        "top5": top5 / count,
+        "count": int(count),
+    }
 
 
 class ClassificationEvaluator:
     """Evaluates while training, on the devices that train; see `Evaluator`.
 
-    Yields `eval_loss`, `eval_top1`, `eval_top5` and `eval_count`, as those of
-    `accuracy_metrics.means`.
+    Yields `eval_loss`, `eval_top1`, `eval_top5` and `eval_count`, as those of `means`.
 
     Args:
+        config: complete, with an `eval_split`.
         engine: that trains, built.
         loss: of `training.recipes.losses`.
-        make_dataset: of batches of `{"image", "label", "mask"}`.
-        prepare_images: applied to a batch of images on the device, or None.
-        every_steps: 0 evaluates after the last step only.
+        split: `config.eval_split`, open.
+        skip_counter: counts the images that cannot be read; None raises their errors.
     """
 
     names: tuple[str, ...] = ("eval_loss", "eval_top1", "eval_top5", "eval_count")
@@ -33,30 +85,13 @@ class ClassificationEvaluator:
 
     def __init__(
         self,
-        engine: Engine,
-        loss: keras.losses.Loss,
-        make_dataset: MakeDataset,
-        prepare_images: PrepareImages | None = None,
-        *,
-        every_steps: int = 0,
-    ):
-        self.every_steps = every_steps
-
-        def batch_sums(logits, batch):
-            return accuracy_metrics.counted_sums(logits, batch["label"], batch["mask"], loss)
-
-        self._split_sums = engine.make_split_sums(batch_sums, make_dataset, prepare_images)
-
-    @classmethod
-    def from_config(
-        cls,
         config: ConfigDict,
         engine: Engine,
         loss: keras.losses.Loss,
         split: Split,
-        skip_counter: SkipCounter,
-    ) -> "ClassificationEvaluator":
-        """Returns the evaluator of `config.eval_split`, open."""
+        skip_counter: SkipCounter | None,
+    ):
+        self.every_steps = config.eval_every_steps
         preprocess = split.preprocess(config.eval_preprocess, config.reduced_decoding.eval)
 
         def make_dataset(num_input_pipelines, input_pipeline_id):
@@ -65,16 +100,17 @@ class ClassificationEvaluator:
                 batch_size=config.eval_batch_size,
                 num_input_pipelines=num_input_pipelines,
                 input_pipeline_id=input_pipeline_id,
-                on_error=config.on_error,
                 skip_counter=skip_counter,
             )
 
-        every_steps = config.eval_every_steps
-        return cls(engine, loss, make_dataset, preprocess.on_device, every_steps=every_steps)
+        def batch_sums(logits, batch):
+            return counted_sums(logits, batch["label"], batch["mask"], loss)
+
+        self._split_sums = engine.make_split_sums(batch_sums, make_dataset, preprocess.on_device)
 
     def run(self, model: keras.Model) -> Iterator[tuple[str, float]]:
         """Yields the metrics of the engine's `model`, equal in all processes."""
-        for name, value in accuracy_metrics.means(self._split_sums()).items():
+        for name, value in means(self._split_sums()).items():
             yield f"eval_{name}", value
 
 
@@ -91,22 +127,78 @@ def evaluate(
         model: a `keras.Model`, or any callable from a batch of images to (batch, classes) logits:
             a loaded TF-Hub module, a `hub.KerasLayer`, a function.
         dataset: batches of `{"image", "label", "mask"}`; label (batch, classes), positive at each
-            label of the image; mask (batch,), 0 for padding, may be absent.
-        loss: `"softmax"` or `"sigmoid"`.
+            label of the image; mask (batch,), 0 for padding, may be absent. An image without any
+            label is not counted.
+        loss: `"softmax"` or `"sigmoid"`, the loss that is averaged over the counted images.
         classes: of `class_order`: the output of the model for each class of the labels.
 
     Returns:
         `count`, the number of images; `top1`, `top5` and the mean `loss`; `confusion`, (classes,
         classes) integers: row the label, column the prediction, over images with one label.
+
+    Raises:
+        ValueError: if no image counts, or logits are not finite or of another shape than labels.
     """
-    predict = inference_function(model)
-    counted = accuracy_metrics.ClassificationMetrics(loss)
+    predict, loss_of = inference_function(model), build_loss(loss)
+    sums, confusion = np.zeros(4), np.zeros((0, 0), np.int64)
     for batch in dataset:
-        logits = predict(batch["image"])
+        logits = np.asarray(predict(batch["image"]), np.float32)
+        labels = np.asarray(batch["label"], np.float32)
         if classes is not None:
             logits = logits[:, classes]
-        counted.update(logits, batch["label"], batch.get("mask"))
-    return counted.result()
+        if logits.ndim != 2 or logits.shape != labels.shape:
+            raise ValueError(
+                "Expected logits and labels of one shape (batch, classes): does the model have "
+                f"the data set's number of classes? Received: {logits.shape} and {labels.shape}"
+            )
+        counted = labels.any(axis=1)
+        if batch.get("mask") is not None:
+            counted &= np.asarray(batch["mask"]) > 0
+        logits, labels = logits[counted], labels[counted]
+        if not np.isfinite(logits).all():
+            raise ValueError(
+                "Expected finite logits. Received: infinite or undefined values from the model; "
+                "has its training diverged, or are images out of its range?"
+            )
+        ones = np.ones(len(logits), np.float32)
+        sums += ops.convert_to_numpy(counted_sums(logits, labels, ones, loss_of))
+        if not confusion.size:
+            confusion = np.zeros((labels.shape[1],) * 2, np.int64)
+        single = np.count_nonzero(labels, axis=1) == 1
+        pairs = labels[single].argmax(axis=1), logits[single].argmax(axis=1)
+        np.add.at(confusion, pairs, 1)
+    return {**means(sums), "confusion": confusion}
+
+
+def per_class(confusion: np.ndarray, names: Sequence[str] | None = None) -> Table:
+    """Returns for each class: images, recall (its accuracy), precision, most frequent confusion.
+
+    Args:
+        confusion: (classes, classes) counts, row the label and column the prediction.
+        names: of the classes; numbers if None.
+    """
+    names = [str(i) for i in range(len(confusion))] if names is None else list(names)
+    if len(names) != len(confusion):
+        raise ValueError(
+            f"Expected a name for each of {len(confusion)} classes. Received: {len(names)} names"
+        )
+    rows = []
+    for label, name in enumerate(names):
+        images, predictions = confusion[label].sum(), confusion[:, label].sum()
+        correct = confusion[label, label]
+        mistakes = confusion[label].copy()
+        mistakes[label] = 0
+        worst = mistakes.argmax() if mistakes.any() else None
+        rows.append(
+            (
+                name,
+                int(images),
+                f"{100 * correct / images:.2f}" if images else "–",
+                f"{100 * correct / predictions:.2f}" if predictions else "–",
+                "" if worst is None else f"{names[worst]} ({mistakes[worst]})",
+            )
+        )
+    return Table(("class", "images", "recall %", "precision %", "mostly mistaken for"), rows)
 
 
 def class_order(

@@ -11,10 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.predict import ACTIVATIONS
-from training.io.paths import read_text
-from training.io.quiet_start import quiet_start
+from keras_vit.photo_predictions import ACTIVATIONS
+from keras_vit.training.evaluators.model_from_source import damage_named
+from keras_vit.training.io.paths import read_text
+from keras_vit.training.io.quiet_start import quiet_start
 
+# Names of the texts inside of exported files, which `export` writes.
+LABELS_FILE = "labels.txt"
+INTERFACE_FILE = "interface.json"
 _STARTING = threading.Lock()
 # Upper limits for a tensor's size, against damaged shapes: a multiple of the next largest tensor
 # and the file, and bytes that are allowed in any case.
@@ -28,50 +32,42 @@ def labels_of(path: str | os.PathLike) -> list[str] | None:
     Raises:
         ValueError: if they are damaged.
     """
-    text = _text(pathlib.Path(path), "labels.txt")
-    return None if text is None else text.splitlines()
+    return _inside(pathlib.Path(path), LABELS_FILE, str.splitlines)
 
 
 def interface_of(path: str | os.PathLike) -> dict[str, Any]:
-    """Returns what `export.interface` wrote into a module or TFLite file, or {}.
+    """Returns the `interface.json` inside of a module or TFLite file, or {}.
 
     Raises:
         ValueError: if it is damaged.
     """
-    text = _text(pathlib.Path(path), "interface.json") or "{}"
-    try:
-        interface = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise _damaged(path, error) from error
-    if not isinstance(interface, dict):
-        raise _damaged(path, "its interface.json is no object")
-    if not isinstance(interface.get("preprocessing", ""), str):
-        raise _damaged(path, f"its preprocessing is {interface['preprocessing']!r}")
-    if interface.get("activation") not in (None, *ACTIVATIONS):
-        raise _damaged(path, f"its activation is {interface['activation']!r}")
-    return interface
+    return _inside(pathlib.Path(path), INTERFACE_FILE, _interface) or {}
 
 
-def _text(path, name):
-    try:
+def _inside(path, name, parse):
+    """Returns the text of that name inside of an exported file, parsed, or None without one."""
+    with damage_named(f"The texts inside of {path} are damaged", "Export the model again."):
         if path.is_dir():
             file = path / "assets" / name
-            return read_text(file) if file.is_file() else None
+            return parse(read_text(file)) if file.is_file() else None
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
-                return archive.read(name).decode("utf-8") if name in archive.namelist() else None
-    except Exception as error:
-        # A damaged archive fails in many ways, depending on which byte it is.
-        reason = error if path.is_dir() else f"{type(error).__name__}: {error}"
-        raise _damaged(path, reason) from error
-    # The texts are an archive behind the model, and their names outlive its end.
-    if any(each in path.read_bytes() for each in (b"labels.txt", b"interface.json")):
-        raise _damaged(path, "the end of the file is missing")
-    return None
+                found = name in archive.namelist()
+                return parse(archive.read(name).decode("utf-8")) if found else None
+        # The texts are an archive behind the model, and their names outlive its end.
+        if any(each.encode() in path.read_bytes() for each in (LABELS_FILE, INTERFACE_FILE)):
+            raise ValueError("the end of the file is missing")
 
 
-def _damaged(path, reason):
-    return ValueError(f"The texts inside of {path} are damaged: {reason}. Export the model again.")
+def _interface(text):
+    interface = json.loads(text)
+    if not isinstance(interface, dict):
+        raise ValueError("its interface.json is no object")
+    if not isinstance(interface.get("preprocessing", ""), str):
+        raise ValueError(f"its preprocessing is {interface['preprocessing']!r}")
+    if interface.get("activation") not in (None, *ACTIVATIONS):
+        raise ValueError(f"its activation is {interface['activation']!r}")
+    return interface
 
 
 def runner_of_thread(

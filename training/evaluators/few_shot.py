@@ -1,17 +1,25 @@
 """Few-shot evaluation of a model on data sets: images to features to accuracies."""
 
+import hashlib
+import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+import pathlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import keras
-from ml_collections import ConfigDict
+import numpy as np
 
-from training.data import Dataset, Split, open_dataset
-from training.evaluators import features, least_squares
-from training.evaluators.frozen_model import FrozenModel, freeze
-from training.io.track import track
-from training.reporting.table import Table
+from keras_vit.checkpoints.npz_and_safetensors import DAMAGE
+from keras_vit.training.data import Dataset, Split
+from keras_vit.training.evaluators import least_squares
+from keras_vit.training.evaluators.evaluated_model import FrozenModel, freeze
+from keras_vit.training.io.atomic import atomic_file
+from keras_vit.training.io.printed_table import Table
+from keras_vit.training.io.progress_bar import track
+
+# (images, dimensions) float32, and their labels, (images,) int32.
+Features: TypeAlias = tuple[np.ndarray, np.ndarray]
 
 # Where the authors' code does not use the whole of `train` and `test`.
 SPLITS = {
@@ -51,6 +59,66 @@ def preprocessing(model: FrozenModel) -> str:
     return f"decode|resize({larger})|central_crop([{height},{width}])|value_range({low:g},{high:g})"
 
 
+def extract_features(function: Callable, dataset: Iterable[Mapping]) -> Features:
+    """Returns the features and labels of every image that is not padding.
+
+    Args:
+        function: images -> (batch, dimensions) floats.
+        dataset: batches of `{"image", "label", "mask"}` with one label per image; label is
+            (batch, classes) one-hot, mask (batch,) is 0 for padding and may be absent.
+    """
+    features, labels = [], []
+    for batch in dataset:
+        one_hot = np.asarray(batch["label"])
+        kept = np.asarray(batch["mask"]) > 0 if "mask" in batch else np.ones(len(one_hot), bool)
+        if (np.count_nonzero(one_hot[kept], axis=1) != 1).any():
+            raise ValueError(
+                "Expected exactly one label for every image. Received: images with several or "
+                "none, which a linear classifier cannot be solved from."
+            )
+        values = np.asarray(function(batch["image"]), np.float32)
+        if values.ndim != 2:
+            raise ValueError(
+                "Expected features of shape (batch, dimensions). "
+                f"Received: {values.shape}; name a pooled output with --layer"
+            )
+        features.append(values[kept])
+        labels.append(one_hot[kept].argmax(axis=1).astype(np.int32))
+    return np.concatenate(features), np.concatenate(labels)
+
+
+def cached_features(
+    key: Mapping, compute: Callable[[], Features], directory: str | os.PathLike
+) -> Features:
+    """Returns what `compute` returned the first time that it was called with this key.
+
+    Args:
+        key: everything that the result depends on, serializable as JSON.
+        compute: returns (features, labels).
+        directory: where results are kept, one `.npz` file per key. A file appears as a whole or
+            not at all, and one that cannot be read is computed again.
+    """
+    directory = pathlib.Path(directory)
+    text = json.dumps(key, sort_keys=True)
+    path = directory / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.npz"
+    stored = kept_features(path)
+    if stored is not None:
+        return stored
+    features, labels = compute()
+    with atomic_file(path) as temporary:
+        np.savez(temporary, features=features, labels=labels, key=np.array(text))
+    return features, labels
+
+
+def kept_features(path: os.PathLike) -> Features | None:
+    """Returns what a file of `cached_features` holds; None without one, or if it is damaged."""
+    try:
+        with np.load(path) as file:
+            return file["features"], file["labels"]
+    except DAMAGE:
+        return None
+
+
 def evaluate(
     model: FrozenModel,
     of: Task,
@@ -64,7 +132,7 @@ def evaluate(
     """Returns the few-shot accuracies of a model on one data set.
 
     Args:
-        model: from `training.evaluators.frozen_model`.
+        model: from `training.evaluators.evaluated_model`.
         of: the splits.
         preprocess: text of operations; None is `preprocessing(model)`.
         batch_size: images per call of the model.
@@ -81,7 +149,7 @@ def evaluate(
             dataset = split.evaluate(operations, batch_size=batch_size)
             if progress:
                 dataset = track(dataset, f"{model.name} on {of.name} {split.text}")
-            return features.extract(model.features, dataset)
+            return extract_features(model.features, dataset)
 
         if cache is None:
             return compute()
@@ -91,7 +159,7 @@ def evaluate(
             "label": split.dataset.spec.label,
             "preprocess": text,
         }
-        return features.cached(key, compute, cache)
+        return cached_features(key, compute, cache)
 
     return least_squares.evaluate(
         features_of(of.train), features_of(of.test), of.train.dataset.num_classes, **settings
@@ -133,9 +201,8 @@ class FewShotEvaluator:
     Args:
         tasks: of `open_task`.
         every_steps: 0 evaluates after the last step only.
-        shots, seeds: of `least_squares.evaluate`.
-        l2: one penalty.
-        **settings: `preprocess` and `batch_size` of `evaluate`.
+        shots: of `least_squares.evaluate`.
+        **settings: `preprocess`, `batch_size`, `seeds` and one penalty `l2` of `evaluate`.
 
     Examples:
         >>> cifar10 = data.open_dataset("cifar10", "/data/tfds")
@@ -152,35 +219,13 @@ class FewShotEvaluator:
         *,
         every_steps: int = 0,
         shots: Sequence[int] = least_squares.SHOTS,
-        seeds: Sequence[int] = least_squares.SEEDS,
-        l2: float = least_squares.L2,
         **settings: Any,
     ):
         self.tasks = list(tasks)
         self.names = tuple(f"few_shot/{each.name}_{k}" for each in self.tasks for k in shots)
         self.every_steps = every_steps
-        self.shots, self.seeds, self.l2 = tuple(shots), tuple(seeds), l2
-        self.settings = settings
+        self.settings = {"shots": tuple(shots), **settings}
         self._loaded: tuple[keras.Model, FrozenModel] | None = None
-
-    @classmethod
-    def from_config(cls, config: ConfigDict, dataset: Dataset) -> "FewShotEvaluator":
-        """Returns the evaluator of `config.few_shot`; `dataset` is that of the run.
-
-        Raises:
-            NotPreparedError: if a data set is not on disk, at once and not in the middle of
-                training.
-        """
-        wanted = config.few_shot
-        datasets = [
-            dataset if name == config.dataset else open_dataset(name, config.data_dir)
-            for name in wanted.datasets.split(",")
-        ]
-        return cls(
-            list(map(open_task, datasets)),
-            every_steps=wanted.every_steps,
-            shots=wanted.shots,
-        )
 
     def run(self, model: keras.Model) -> Iterator[tuple[str, float]]:
         """Yields the accuracies of `model` with the weights that it has at that moment."""
@@ -189,8 +234,6 @@ class FewShotEvaluator:
             self._loaded = model, freeze(model, model.name, identified=False)
         _, loaded = self._loaded
         for each in self.tasks:
-            results = evaluate(
-                loaded, each, shots=self.shots, seeds=self.seeds, l2=self.l2, **self.settings
-            )
+            results = evaluate(loaded, each, **self.settings)
             for (shots, _), (mean, _) in least_squares.mean_accuracies(results).items():
                 yield f"few_shot/{each.name}_{shots}", mean

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from training.reporting.mean_deviation import MeanDeviation
+from keras_vit.training.evaluators.mean_deviation import MeanDeviation
 
 SHOTS = (1, 5, 10, 25)
 SEEDS = (0, 1, 2)

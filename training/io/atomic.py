@@ -5,25 +5,22 @@ import os
 import pathlib
 from collections.abc import Iterator
 
-from training.io.paths import any_path, is_remote
+from keras_vit.training.io.paths import any_path, is_remote
 
 
 @contextlib.contextmanager
 def atomic_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Yields a path of the same name in a hidden folder beside it; it becomes `path` at the end.
 
-    A file of a store is written on this machine and sent at the end. After an error, or a kill,
-    `path` is as it was; a killed process leaves the hidden folder until `path` is written again.
-
-    Args:
-        path: the file to write. Its folder is made if it does not exist.
+    The folder around it is made. A file of a store is written on this machine and sent at the end.
+    After an error, or a kill, `path` is as it was; a killed process leaves the hidden folder until
+    `path` is written again.
 
     Raises:
         OSError: if the folder cannot be written, or `path` is a directory.
-        UsageError, TrainingError: if it is in a store that refuses or fails.
     """
     if is_remote(path):
-        from training.io.stores import sent
+        from keras_vit.training.io.stores import sent
 
         with sent(any_path(path)) as temporary:
             yield temporary
@@ -85,13 +82,9 @@ def atomic_directory(path: str | os.PathLike, marker: str) -> Iterator[pathlib.P
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
-    """Writes a file in UTF-8, whole or not at all; in a store directly, with retries.
-
-    Raises:
-        OSError, UsageError, TrainingError: as `atomic_file`.
-    """
+    """Writes a file in UTF-8 as `atomic_file` does; in a store directly, with retries."""
     if is_remote(path):
-        from training.io.stores import send
+        from keras_vit.training.io.stores import send
 
         send(text.encode(), any_path(path))
         return

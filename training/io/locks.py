@@ -13,9 +13,9 @@ import uuid
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
-from training.errors import TrainingError, UsageError
-from training.io import stores
-from training.io.paths import any_path, is_remote, read_path
+from keras_vit.training.errors import TrainingError, UsageError
+from keras_vit.training.io import stores
+from keras_vit.training.io.paths import any_path, is_remote, read_path
 
 if TYPE_CHECKING:
     from etils import epath

@@ -1,8 +1,9 @@
-"""Paths of this machine and of stores, such as `gs://bucket/run`, and reading what they name."""
+"""Paths of this machine and of stores, such as `gs://bucket/run`, and reading what they name.
 
-import atexit
-import contextlib
-import functools
+Whatever reads or writes a store raises as `attempt`: `UsageError` if the store refuses, and
+`TrainingError` if it fails in every attempt.
+"""
+
 import logging
 import os
 import pathlib
@@ -12,7 +13,7 @@ import urllib.parse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from training.errors import TrainingError, UsageError, first_line
+from keras_vit.training.errors import TrainingError, UsageError, first_line
 
 if TYPE_CHECKING:
     from etils import epath
@@ -23,7 +24,6 @@ ATTEMPTS = 5
 FIRST_WAIT = 1.0  # seconds; each wait after it is twice as long
 # A name of two letters or more: one is a drive. `pathlib` leaves one slash of two.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-_PATTERN = re.compile(r"[*?\[\]\\]")
 _MOUNT = "Mount what is elsewhere, and name the folder where it is mounted."
 
 Result = TypeVar("Result")
@@ -86,25 +86,21 @@ def any_path(name: "str | os.PathLike | epath.Path") -> "pathlib.Path | epath.Pa
         ) from None
 
 
-@functools.cache
-def glob_safe(directory: str) -> str:
-    """Returns a name of a folder without characters of patterns: `directory`, or a link to it.
+def absolute_path(name: "str | os.PathLike | epath.Path") -> "pathlib.Path | epath.Path":
+    """Returns what `any_path` does, of this machine as an absolute path."""
+    path = any_path(name)
+    return path if is_remote(path) else path.absolute()
 
-    TensorFlow takes the names of checkpoints for patterns and for names, so nothing can be escaped.
-    The link is removed when the process ends.
 
-    Args:
-        directory: the folder's absolute path; it need not exist yet.
+def size_and_time(file: str | os.PathLike) -> tuple[int, int]:
+    """Returns the bytes of a file and the nanosecond of its last change; zeros of one in a store.
+
+    A store would be asked for each of a million files.
     """
-    if not _PATTERN.search(directory):
-        return directory
-    from keras_vit.hidden_folder import scratch_folder
-
-    scratch = contextlib.ExitStack()
-    link = scratch.enter_context(scratch_folder()) / "folder"
-    atexit.register(scratch.close)
-    os.symlink(directory, link)
-    return str(link)
+    if is_remote(file):
+        return 0, 0
+    stat = os.stat(file)
+    return stat.st_size, stat.st_mtime_ns
 
 
 def cache_folder(name: str) -> pathlib.Path:
@@ -119,7 +115,6 @@ def read_text(path: str | os.PathLike) -> str:
     Raises:
         ValueError: naming it, if it is not in UTF-8.
         OSError: if it cannot be read.
-        UsageError, TrainingError: if it is in a store that refuses or fails.
     """
     try:
         return read_path(path, lambda: any_path(path).read_text(encoding="utf-8"))
@@ -128,11 +123,7 @@ def read_text(path: str | os.PathLike) -> str:
 
 
 def read_lines(path: str | os.PathLike) -> list[str]:
-    """Returns the lines of a text file in UTF-8 that are not blank, without space around them.
-
-    Raises:
-        ValueError, OSError, UsageError, TrainingError: as `read_text`.
-    """
+    """Returns the lines of `read_text` that are not blank, without space around them."""
     return [line.strip() for line in read_text(path).splitlines() if line.strip()]
 
 

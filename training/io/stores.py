@@ -3,9 +3,6 @@
 TensorFlow and etils read and write most files in stores directly. Models, checkpoints, archives and
 the folder of a run are copied. A store has no rename, and an object appears once it is written to
 its end. So of files that belong together, the one that names the others is sent last.
-
-All functions raise `UsageError` for a store that refuses, and `TrainingError` for one that fails in
-every attempt, see `paths.attempt`.
 """
 
 import argparse
@@ -17,16 +14,16 @@ import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from training.errors import TrainingError
-from training.io.paths import any_path, attempt, is_remote, read_path
+from keras_vit.training.errors import TrainingError
+from keras_vit.training.io.paths import any_path, attempt, is_remote, read_path, size_and_time
 
 if TYPE_CHECKING:
     from etils import epath
 
 _CHUNK = 16 * 2**20
-# TensorFlow's list of states, the digests of a state of the JAX engine, the graph of a module, the
-# description of a data set. The files beside them are whole: these are sent last and removed first.
-_MANIFESTS = ("checkpoint", "files.json", "saved_model.pb", "dataset_info.json")
+# The digests of a state, the graph of a module, the description of a data set. The files beside
+# them are whole: these are sent last and removed first.
+_MANIFESTS = ("manifest.json", "saved_model.pb", "dataset_info.json")
 
 # Options that a command writes, those that it reads and writes, and those opened where they are.
 _WRITTEN = ("output", "json")
@@ -58,14 +55,9 @@ def fetch(file: "epath.Path", target: pathlib.Path) -> None:
 
 
 def send(source: pathlib.Path | bytes, file: "epath.Path") -> None:
-    """Writes a remote file, and checks the length that it has there.
+    """Writes a remote file, and its folder, of a file of this machine or the content.
 
-    Args:
-        source: a file of this machine, or the content.
-        file: to write; its folder is made.
-
-    Raises:
-        FileNotFoundError: if `source` is gone.
+    Checks the length that it has there. Raises `FileNotFoundError` if `source` is gone.
     """
     # Open from now on, so that removing it meanwhile does not disturb.
     with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as content:
@@ -119,7 +111,7 @@ class FolderCopy:
         for name in files_below(self._address):
             if not name.startswith(self._skip) and not _is_unfinished(name):
                 fetch(self._address / name, self.path / name)
-                self._sent[name] = _version(self.path / name)
+                self._sent[name] = size_and_time(self.path / name)
 
     def upload(self) -> None:
         """Sends what is new or changed here, and removes there what was removed here.
@@ -128,12 +120,13 @@ class FolderCopy:
             UsageError, TrainingError: naming the folder where this copy stays.
         """
         found = {}
-        for file in self.path.rglob("*"):
-            name = file.relative_to(self.path).as_posix()
-            # A state that is too old may be removed meanwhile.
-            with contextlib.suppress(FileNotFoundError):
-                if file.is_file() and not _is_unfinished(name):
-                    found[name] = _version(file)
+        # A state that is too old may be removed meanwhile, which `walk` passes over.
+        for folder, _, files in os.walk(self.path):
+            for file in (pathlib.Path(folder, each) for each in files):
+                name = file.relative_to(self.path).as_posix()
+                with contextlib.suppress(FileNotFoundError):
+                    if not _is_unfinished(name):
+                        found[name] = size_and_time(file)
         changed = [name for name, version in found.items() if self._sent.get(name) != version]
         gone = self._sent.keys() - found.keys()
         try:
@@ -176,7 +169,7 @@ def synchronized(address: "epath.Path", skip: tuple[str, ...] = ()) -> Iterator[
 
 @contextlib.contextmanager
 def fetched(address: "epath.Path", skip: tuple[str, ...] = ()) -> Iterator[pathlib.Path]:
-    """As `synchronized`, of a file or folder that has to exist; sends nothing."""
+    """Yields a local copy of a remote file or folder, which has to exist."""
     is_folder = read_path(address, address.is_dir)
     with contextlib.closing(FolderCopy(address if is_folder else address.parent, skip)) as copy:
         path = copy.path if is_folder else copy.path / address.name
@@ -186,12 +179,9 @@ def fetched(address: "epath.Path", skip: tuple[str, ...] = ()) -> Iterator[pathl
 
 @contextlib.contextmanager
 def local_options(options: argparse.Namespace) -> Iterator[None]:
-    """Enters a context in which a command's options name local copies of what is in a store.
+    """Lets a command's options name, within the context, local copies of what is in a store.
 
     What the command reads is fetched first; what it wrote is sent at the end, unless it failed.
-
-    Args:
-        options: changed for the time of the context.
     """
     before = dict(vars(options))
     left = {*_LEFT}
@@ -242,15 +232,9 @@ def _walk(folder: "epath.Path", prefix: str) -> Iterator[str]:
             yield prefix + child.name
 
 
-def _version(file: pathlib.Path) -> tuple[int, int]:
-    found = file.stat()
-    return found.st_size, found.st_mtime_ns
-
-
 def _is_manifest(name: str) -> bool:
     return name.rpartition("/")[2] in _MANIFESTS
 
 
 def _is_unfinished(name: str) -> bool:
-    hidden = any(part.startswith(".") for part in name.split("/"))
-    return hidden or "_temp/" in name or ".tempstate" in name
+    return any(part.startswith(".") for part in name.split("/"))

@@ -14,16 +14,16 @@ import tensorflow as tf
 from ml_collections import ConfigDict
 
 from keras_vit.hidden_folder import remove_unfinished
-from training import config_keys
-from training.data import fingerprint
-from training.errors import UsageError
-from training.evaluators.classification import ClassificationEvaluator
-from training.evaluators.model_source import read_run_config
-from training.io.atomic import atomic_file, write_text
-from training.io.locks import lock
-from training.io.paths import any_path, is_remote
-from training.io.stores import FolderCopy
-from training.reporting.read_metrics import metric_rows
+from keras_vit.training.config import schema
+from keras_vit.training.data import fingerprint
+from keras_vit.training.errors import UsageError
+from keras_vit.training.evaluators.classification import ClassificationEvaluator
+from keras_vit.training.evaluators.model_from_source import read_run_config
+from keras_vit.training.io.atomic import atomic_file, write_text
+from keras_vit.training.io.locks import lock
+from keras_vit.training.io.paths import any_path, is_remote
+from keras_vit.training.io.stores import FolderCopy
+from keras_vit.training.reporting.metrics_csv import metric_rows
 
 METRICS = ("step", "loss", "learning_rate", "gradient_norm", "images_per_second")
 METRICS += ClassificationEvaluator.names
@@ -76,8 +76,7 @@ class RunDirectory:
     def acquire(self) -> None:
         """Locks the directory for this process; only then `upload` writes to a store.
 
-        Raises:
-            UsageError, OSError, TrainingError: as `locks.lock`.
+        Raises as `locks.lock`.
         """
         self._held.enter_context(lock(self.address))
         # Above the lock, so that an upload ends before another run may begin.
@@ -91,11 +90,8 @@ class RunDirectory:
     def upload(self, wait: bool = True) -> None:
         """Sends what changed to the store, the files of a state before the list of states.
 
-        Args:
-            wait: False lets the run go on meanwhile, until `wait`.
-
-        Raises:
-            TrainingError: if this upload or the one before fails.
+        Without `wait` the run goes on meanwhile. Raises `TrainingError` if it fails, or the one
+        before did.
         """
         self.wait()
         if self._copy and self._uploads:
@@ -104,24 +100,17 @@ class RunDirectory:
             self.wait()
 
     def wait(self) -> None:
-        """Waits for the upload that `upload` began; no state may be saved before.
-
-        Raises:
-            TrainingError: if it failed.
-        """
+        """Waits for the upload that `upload` began, before any save; raises `TrainingError`."""
         pending, self._pending = self._pending, None
         if pending:
             pending.result()
 
     def check(self, data: dict[str, Any]) -> None:
-        """Checks that the directory is new or holds a run of the same config and data.
+        """Raises `UsageError` unless the directory is new or of a run of the same config and data.
 
         Args:
             data: of `fingerprint.describe`. It gets a key `accepted`: `fingerprint.as_numbers` of
                 the data before, each time that other data was accepted.
-
-        Raises:
-            UsageError: otherwise.
         """
         data["accepted"] = []
         if self.tensorboard.exists() and not self.tensorboard.is_dir():
@@ -132,7 +121,7 @@ class RunDirectory:
             return
         before = read_run_config(file)
         data_before = before.pop("data")
-        changes = config_keys.differences(before, json.loads(config_keys.to_json(self.config)))
+        changes = schema.differences(before, json.loads(schema.to_json(self.config)))
         if changes:
             raise UsageError(
                 f"{self.path} holds a run of another config ({'; '.join(changes)}). "
@@ -158,7 +147,7 @@ class RunDirectory:
             data: of `fingerprint.describe`, written into the config.
         """
         remove_unfinished(self.path)
-        write_text(self.path / "config.json", config_keys.to_json(self.config, data))
+        write_text(self.path / "config.json", schema.to_json(self.config, data))
         file = self.path / "metrics.csv"
         rows = [row for row in self._metric_rows() if int(row["step"]) <= step]
         columns = list(dict.fromkeys((*METRICS, *names, *(rows[0] if rows else ()))))
@@ -173,12 +162,7 @@ class RunDirectory:
         self._logs.callback(self._events.close)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Appends a row to `metrics.csv` and the TensorBoard events.
-
-        Args:
-            step: number of updates done.
-            values: {name: number}, of the names that `open` was given and `METRICS`.
-        """
+        """Appends numbers, of `METRICS` and the names that `open` was given, to both logs."""
         row = {name: f"{value:.7g}" for name, value in values.items()}
         self._rows.writerow({"step": step, **row})
         self._metrics.flush()

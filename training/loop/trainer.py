@@ -10,21 +10,23 @@ import keras
 import numpy as np
 from ml_collections import ConfigDict
 
-from training import config_keys
-from training.data import Dataset, fingerprint, open_dataset
-from training.data.unreadable_examples import ATTEMPTS, SkipCounter
-from training.engines.base import Engine, Report, create_engine
-from training.errors import Diverged, Interrupted, TrainingError, UsageError
-from training.evaluators.base import Evaluator, create_evaluators
-from training.loop import job
-from training.loop.progress import Progress
-from training.loop.run_directory import RunDirectory
-from training.loop.stopping import BestEvaluation, StopRequest
-from training.recipes.class_weights import class_weights
-from training.recipes.losses import MeanOutput, build_loss
-from training.recipes.models import build_model
-from training.recipes.optimizers import optimizer_of
-from training.reporting.run_report import report_run
+from keras_vit.training.config import schema
+from keras_vit.training.data import Dataset, fingerprint, open_dataset
+from keras_vit.training.data.dataset_table import full_name
+from keras_vit.training.data.unreadable_examples import ATTEMPTS, SkipCounter, counter_for
+from keras_vit.training.engine import create_engine
+from keras_vit.training.engine.base import Engine
+from keras_vit.training.engine.step import Report
+from keras_vit.training.errors import Diverged, Interrupted, TrainingError, UsageError
+from keras_vit.training.evaluators.base import Evaluator, create_evaluators
+from keras_vit.training.loop import agreement
+from keras_vit.training.loop.progress import Progress
+from keras_vit.training.loop.run_directory import RunDirectory
+from keras_vit.training.loop.stopping import BestEvaluation, StopRequest
+from keras_vit.training.recipes.losses import MeanOutput, build_loss, class_weights
+from keras_vit.training.recipes.models import build_model
+from keras_vit.training.recipes.optimizers import optimizer_of
+from keras_vit.training.reporting.run_report import report_run
 
 logger = logging.getLogger("training")
 
@@ -42,7 +44,7 @@ def train(
     up to rounding.
 
     Args:
-        config: `ml_collections.ConfigDict` or dict with keys of `config_keys.default_config`.
+        config: `ml_collections.ConfigDict` or dict with keys of `default_config`.
         workdir: run directory, which no other run may use meanwhile; it stays only if the config,
             model and data work. One in a store, such as `gs://bucket/run`, has a copy on this
             machine while it runs.
@@ -56,7 +58,7 @@ def train(
         TrainingError: if the loss is not finite, a file cannot be written, a worker is lost.
         Interrupted: after SIGTERM or SIGINT, with the state saved.
     """
-    config = config_keys.complete(config)
+    config = schema.complete(config)
     with contextlib.ExitStack() as stack:
         stack.callback(keras.config.set_dtype_policy, keras.config.dtype_policy())
         keras.config.set_dtype_policy(config.precision)
@@ -64,9 +66,9 @@ def train(
         try:
             engine = create_engine(config)
             stack.callback(engine.close)
-            job.check_alike(engine, config, directory.address)
-            job.check_shared(engine, directory.address)
-            job.acquire(engine, directory)
+            agreement.check_alike(engine, config, directory.address)
+            agreement.check_shared(engine, directory.address)
+            agreement.acquire(engine, directory)
             directory.download()
             run = _Run(config, directory, engine, dataset)
         except (ValueError, OSError) as error:
@@ -84,14 +86,14 @@ class _Run:
     ):
         self.config, self.directory, self.engine = config, directory, engine
         self.dataset = dataset = dataset or open_dataset(config.dataset, config.data_dir)
+        if dataset.name != full_name(config.dataset):
+            raise UsageError(f"Expected config.dataset={dataset.name}. Received: {config.dataset}.")
         self.split = dataset.split(config.train_split)
-        config_keys.derive_steps(config, self.split.num_examples)
-        config_keys.check_warmup(config)
-        evaluation = dataset.split(config.eval_split) if config.eval_split else None
-        self.data = fingerprint.describe(self.split, evaluation)
-        job.check_data(engine, self.data)
+        schema.derive_steps(config, self.split.num_examples)
+        self.data = fingerprint.describe(dataset, config.train_split, config.eval_split)
+        agreement.check_data(engine, self.data)
         directory.check(self.data)
-        _warn_of_small_classes(evaluation)
+        _warn_of_small_classes(config.eval_split, self.data)
         self.preprocess = self.split.preprocess(
             config.train_preprocess, config.reduced_decoding.train
         )
@@ -102,7 +104,7 @@ class _Run:
             )
         self.profile = _profile_range(config.profile)
         self.profiling = contextlib.ExitStack()
-        self.skip_counter = SkipCounter()
+        self.skip_counter = counter_for(config.on_error)
         self._skipped = 0
 
         keras.utils.set_random_seed(config.seed)
@@ -119,7 +121,7 @@ class _Run:
             self.preprocess.on_device,
         )
         restored = engine.restore(directory.checkpoints)
-        job.check_step(engine, directory.checkpoints)
+        agreement.check_step(engine, directory.checkpoints)
         data = fingerprint.as_numbers(self.data)
         known = [data.tolist(), *self.data["accepted"]]
         if restored and restored["data"].tolist() not in known:
@@ -138,16 +140,16 @@ class _Run:
     def _unreadable(self):
         """Returns a sentence with the images of the next steps that cannot be decoded, or ""."""
         counter = SkipCounter()
-        dataset = self._train_dataset(1, 0, on_error="skip", skip_counter=counter)
+        dataset = self._train_dataset(1, 0, skip_counter=counter)
         try:
             for _ in dataset.take(self.config.steps_per_call):
                 pass
         except self.engine.runtime_errors():
             return (
-                f"More than {ATTEMPTS} images in a row cannot be read: python -m training data "
+                f"More than {ATTEMPTS} images in a row cannot be read: keras-vit data "
                 f"check {self.config.dataset} --all names each."
             )
-        if self.config.on_error == "skip" or not counter.examples:
+        if self.skip_counter or not counter.examples:
             return ""
         return (
             f"What cannot be decoded: {', '.join(sorted(counter.examples))}. Remove it, or set "
@@ -165,7 +167,7 @@ class _Run:
             input_pipeline_id=input_pipeline_id,
             mixup_p=config.mixup_p,
             cache=config.cache,
-            **{"on_error": config.on_error, "skip_counter": self.skip_counter} | changes,
+            **{"skip_counter": self.skip_counter} | changes,
         )
 
     def train(self, stop_request: StopRequest) -> dict[str, float]:
@@ -262,7 +264,7 @@ class _Run:
         }
 
     def _report_skipped(self):
-        found = self.skip_counter.examples
+        found = self.skip_counter.examples if self.skip_counter else {}
         if len(found) > self._skipped:
             logger.warning(
                 "%d unreadable images are skipped, such as %s.", len(found), next(iter(found))
@@ -299,19 +301,17 @@ class _Run:
             self.profiling.callback(self.engine.stop_profile)
 
 
-def _warn_of_small_classes(split):
-    if split is None or not split.dataset.photos:
-        return
-    counts = [count for count, _ in split.fingerprint["classes"]]
+def _warn_of_small_classes(split, data):
+    classes = (data["eval"] or {}).get("classes", ())  # of photos alone
     few = [
         f"{name} ({count})"
-        for name, count in zip(split.dataset.class_names, counts, strict=True)
+        for name, (count, _) in zip(data["class_names"] or (), classes, strict=False)
         if count < FEW_HELD_OUT
     ]
     if few:
         logger.warning(
             "Few images of %s are evaluated: %s%s. Their accuracy says little below %d images.",
-            *(split.text, ", ".join(few[:5]), ", …" if len(few) > 5 else "", FEW_HELD_OUT),
+            *(split, ", ".join(few[:5]), ", …" if len(few) > 5 else "", FEW_HELD_OUT),
         )
 
 

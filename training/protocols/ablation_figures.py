@@ -5,15 +5,15 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from training.protocols.ablation_study import (
+from keras_vit.training.protocols.ablation import (
     SHOTS,
     Score,
+    by_cell,
     find_study,
     learning_curve,
     run_of_cell,
 )
-from training.protocols.ablation_tables import by_cell
-from training.reporting.png_figure import new_figure
+from keras_vit.training.reporting.figures import new_figure
 
 _LABEL = f"{SHOTS}-shot linear accuracy (%)"
 
@@ -37,9 +37,8 @@ def _position(scores, workdir):
     theirs.set_title("paper: ViT-B/16 from JFT, 5-shot ImageNet", fontsize=9)
     for axis in (ours, theirs):
         axis.set_xticks(places, list(cells), rotation=45, ha="right", fontsize=8)
-        axis.set_ylabel(_LABEL)
         heights = [bar.get_height() for bar in axis.patches]
-        axis.set_ylim(max(0, min(heights) - 5), max(heights) + 3)
+        axis.set(ylabel=_LABEL, ylim=(max(0, min(heights) - 5), max(heights) + 3))
     return figure
 
 
@@ -51,8 +50,7 @@ def _head(scores, workdir):
         steps, accuracies = zip(*curve, strict=True)
         percent = [100 * accuracy for accuracy in accuracies]
         axis.plot(steps, percent, "o-", color=colors[score.cell], label=score.cell)
-    axis.set_xlabel("step")
-    axis.set_ylabel("top-1 accuracy (%)")
+    axis.set(xlabel="step", ylabel="top-1 accuracy (%)")
     # The seeds of a cell share an entry.
     lines = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
     axis.legend(lines.values(), lines, fontsize=8)
@@ -71,8 +69,7 @@ def _shape(scores, workdir):
     for line, members in lines.items():
         points = [(compute[cell].mean / base, *_height(cells[cell])) for cell in members]
         _plot_line(axis, points, line)
-    axis.set_xlabel("compute relative to the base")
-    axis.set_ylabel(_LABEL)
+    axis.set(xlabel="compute relative to the base", ylabel=_LABEL)
     axis.legend(fontsize=8)
     return figure
 
@@ -88,10 +85,8 @@ def _axial(scores, workdir):
             y, deviation = _height(cells[cell])
             axis.errorbar(x, y, yerr=deviation, fmt="o", capsize=2)
             axis.annotate(cell, (x, y), xytext=(5, 4), textcoords="offset points", fontsize=8)
-        axis.set_xscale("log")
+        axis.set(xscale="log", xlabel=label, ylabel=_LABEL)
         axis.margins(x=0.2)
-        axis.set_xlabel(label)
-        axis.set_ylabel(_LABEL)
     return figure
 
 
@@ -108,8 +103,7 @@ def _data_size(scores, workdir):
             lines.setdefault(model, []).append((sizes[cell].mean, *_height(cells[cell])))
         for model, points in lines.items():
             _plot_line(axis, points, model)
-        axis.set_xlabel("training images")
-        axis.set_ylabel(label)
+        axis.set(xlabel="training images", ylabel=label)
         axis.legend(fontsize=8)
     return figure
 

@@ -9,21 +9,23 @@ import copy
 import dataclasses
 import logging
 import pathlib
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from ml_collections import ConfigDict
 
-from training.data import Dataset
-from training.errors import TrainingError
-from training.io.stores import local_file
-from training.io.track import track
-from training.protocols.run_result import RunResult, computed_once, train_run
+from keras_vit.training.data import Dataset
+from keras_vit.training.errors import TrainingError
+from keras_vit.training.io.progress_bar import track
+from keras_vit.training.io.stores import local_file
+from keras_vit.training.protocols.run_result import RunResult, computed_once, train_run
 
 logger = logging.getLogger("training")
 
 # Scored with the same weights: the paper's ImageNet ReaL column, and ImageNet-V2.
 FURTHER_TEST_SETS = {"imagenet2012": ("imagenet2012_real", "imagenet_v2")}
+_WHOLE_OR_PERCENT = re.compile(r"([\w.-]+)(?:\[(?:([\d.]+)%)?:(?:([\d.]+)%)?\])?", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +49,57 @@ class Transfer:
     def accuracies(self) -> list[float]:
         """Top-1 accuracies in percent on the test split, one per seed."""
         return [result.percent for result in self.test.values()]
+
+
+def development_splits(dataset: Dataset, train_split: str, share: float) -> tuple[str, str]:
+    """Returns (train, development) parts of a training split.
+
+    Where the data set has a development split of its own for the whole of `train_split`, as the
+    paper's data sets and VTAB's tasks do, that one; otherwise the last part of `train_split`, of
+    photos the last part of each class.
+
+    Args:
+        dataset: that is trained on.
+        train_split: what the final model is trained on.
+        share: of the images, in (0, 1), that the development split gets where it is cut here.
+
+    Raises:
+        ValueError: for fewer than 2 images.
+    """
+    spec = dataset.spec
+    if spec.dev and train_split in ("train", "train800val200"):
+        return spec.dev
+    terms = [_WHOLE_OR_PERCENT.fullmatch(term.strip()) for term in train_split.split("+")]
+    if dataset.photos and all(terms):
+        return _stratified(terms, share)
+    return _by_position(dataset.split(train_split).num_examples, spec, train_split, share)
+
+
+def _stratified(terms, share):
+    first, second = [], []
+    for name, start, stop in (term.groups() for term in terms):
+        low, high = float(start or 0), float(stop or 100)
+        boundary = high - share * (high - low)
+        first.append(f"{name}[{low:.6g}%:{boundary:.6g}%]")
+        second.append(f"{name}[{boundary:.6g}%:{high:.6g}%]")
+    return "+".join(first), "+".join(second)
+
+
+def _by_position(size, spec, train_split, share):
+    kept = size - max(1, round(share * size))
+    if kept < 1:
+        raise ValueError(
+            f"Expected at least 2 images to split. Received: {train_split} with {size}"
+        )
+    first, second, seen = [], [], 0
+    for part in spec.ranges(train_split):
+        boundary = min(max(kept - seen, 0), part.size) + part.start
+        if boundary > part.start:
+            first.append(f"{part.split}[{part.start}:{boundary}]")
+        if boundary < part.stop:
+            second.append(f"{part.split}[{boundary}:{part.stop}]")
+        seen += part.size
+    return "+".join(first), "+".join(second)
 
 
 def transfer(
@@ -173,8 +226,8 @@ def _train(config, run, dataset, label):
 
 
 def _score(config, dataset, run):
-    from training.evaluators import classification
-    from training.evaluators.frozen_model import load_frozen
+    from keras_vit.training.evaluators import classification
+    from keras_vit.training.evaluators.evaluated_model import load_frozen
 
     def evaluate():
         split = dataset.split("test")

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 from ml_collections import ConfigDict
 
-from training.data import Dataset, fingerprint
-from training.errors import Diverged, UsageError
-from training.io.atomic import write_text
-from training.io.paths import is_remote, read_path, read_text
-from training.reporting.read_metrics import read_metrics
+from keras_vit.training.data import Dataset, fingerprint
+from keras_vit.training.errors import Diverged, UsageError
+from keras_vit.training.io.atomic import write_text
+from keras_vit.training.io.paths import is_remote, read_path, read_text
+from keras_vit.training.reporting.metrics_csv import read_metrics
 
 RESULT = "result.json"
 
@@ -23,7 +23,7 @@ def _not_of_tracing(record: logging.LogRecord) -> bool:
     return "tf.function retracing" not in record.getMessage()
 
 
-# Every run traces functions of its own, which TensorFlow takes for one that is traced again.
+# Each run traces its own functions, of which TensorFlow warns as of retracing.
 logging.getLogger("tensorflow").addFilter(_not_of_tracing)
 
 
@@ -69,15 +69,14 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
     """
     import keras
 
-    from training import config_keys
-    from training.loop import trainer
+    from keras_vit.training.config import schema
+    from keras_vit.training.loop import trainer
 
-    wanted = json.loads(config_keys.to_json(config_keys.complete(config)))
-    evaluation = dataset.split(config.eval_split) if config.eval_split else None
-    data = fingerprint.describe(dataset.split(config.train_split), evaluation)
+    wanted = json.loads(schema.to_json(schema.complete(config)))
+    data = fingerprint.describe(dataset, config.train_split, config.eval_split)
 
     def train() -> dict:
-        # The graphs of earlier runs in this process are of no more use.
+        # Frees the graphs of earlier runs in this process.
         keras.utils.clear_session()
         try:
             trainer.train(config, workdir, dataset=dataset)
@@ -87,7 +86,7 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
         return {"config": wanted, "data": data, "result": dataclasses.asdict(result)}
 
     kept = computed_once(workdir / RESULT, train)
-    changes = config_keys.differences(kept["config"], wanted)
+    changes = schema.differences(kept["config"], wanted)
     if changes:
         raise UsageError(
             f"{workdir} holds a run of another config ({'; '.join(changes)}). "
@@ -119,7 +118,7 @@ def computed_once(file: pathlib.Path, compute: Callable[[], dict]) -> dict:
 
 def _remove_states(folder: pathlib.Path) -> None:
     if is_remote(folder):
-        from training.io import stores
+        from keras_vit.training.io import stores
 
         stores.remove(folder)
     else:
@@ -130,7 +129,7 @@ def _last_scores(workdir: pathlib.Path) -> RunResult:
     last = {name: series[-1][1] for name, series in read_metrics(workdir / "metrics.csv").items()}
     count = int(last["eval_count"])
     return RunResult(
-        # The file rounds; the number of correct images is a whole one.
+        # The file rounds; the number of correct images is an integer.
         top1=round(last["eval_top1"] * count) / count,
         top5=round(last["eval_top5"] * count) / count,
         loss=last["eval_loss"],

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from training.io.atomic import write_text
-from training.paper_tables import TABLE_2, TABLE_5, TABLE_6, UPSTREAM
-from training.protocols.learning_rate_sweep import Transfer
-from training.reporting.mean_deviation import MeanDeviation
-from training.reporting.png_figure import new_figure, write_png
-from training.reporting.table import Table
+from keras_vit.training.evaluators.mean_deviation import MeanDeviation
+from keras_vit.training.io.atomic import write_text
+from keras_vit.training.io.printed_table import Table
+from keras_vit.training.paper_tables import TABLE_2, TABLE_5, TABLE_6, UPSTREAM
+from keras_vit.training.protocols.learning_rate_sweep import Transfer
+from keras_vit.training.reporting.figures import new_figure, write_png
 
 
 def sweep_table(
@@ -80,10 +80,7 @@ def sweep_figure(found: Transfer) -> Figure:
     mean, deviation = MeanDeviation.of(found.accuracies)
     label = "test" if deviation is None else f"test ({len(found.test)} seeds)"
     axes.errorbar(found.rate, mean, yerr=deviation, fmt="s", capsize=4, label=label)
-    axes.set_xscale("log")
-    axes.set_xlabel("learning rate")
-    axes.set_ylabel("top-1 accuracy, %")
-    axes.set_title(found.dataset)
+    axes.set(xscale="log", xlabel="learning rate", ylabel="top-1 accuracy, %", title=found.dataset)
     axes.legend()
     return figure
 

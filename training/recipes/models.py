@@ -1,16 +1,14 @@
 """The model of a config, with the weights that it starts from."""
 
-import inspect
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 from ml_collections import ConfigDict
 
 import keras_vit
-from training.errors import UsageError
-from training.io.stores import local_file
-from training.recipes import freezing, low_rank
+from keras_vit.training.errors import UsageError
+from keras_vit.training.io.stores import local_file
+from keras_vit.training.recipes import fine_tuning
 
 
 def build_model(
@@ -25,7 +23,7 @@ def build_model(
     Args:
         config: a complete config.
         num_classes: of the head, unless `config.model` says otherwise.
-        class_names: what the model is told that its classes are called, if it has as many.
+        class_names: that are stored in the model, if it has as many classes.
 
     Raises:
         UsageError: for an argument that the model does not take.
@@ -51,23 +49,6 @@ def build_model(
     if config.masked.target:
         return keras_vit.MaskedPatchPrediction(model, **config.masked.to_dict())
     if config.lora.rank:
-        low_rank.adapt(model, config.lora.rank, config.lora.alpha)
-    freezing.freeze_for_good(model, config.freeze)
+        fine_tuning.adapt_low_rank(model, config.lora.rank, config.lora.alpha)
+    fine_tuning.freeze_for_good(model, config.freeze)
     return model
-
-
-def default_arguments(name: str) -> dict[str, Any]:
-    """Returns {argument: default} of the constructor of a model.
-
-    Args:
-        name: of a variant, whose size comes with it, or "" for a Vision Transformer.
-
-    Raises:
-        ValueError: if there is no variant of that name.
-    """
-    arguments_of = keras_vit.variants.arguments_of
-    class_name, arguments = arguments_of(name) if name else ("VisionTransformer", {})
-    parameters = inspect.signature(getattr(keras_vit, class_name)).parameters.values()
-    defaults = {p.name: arguments.get(p.name, p.default) for p in parameters}
-    # A factor of 1 may become one of 0.5.
-    return defaults | {p.name: float(defaults[p.name]) for p in parameters if p.annotation is float}

@@ -6,128 +6,198 @@ first moments can be stored in bfloat16, and the moving average of the weights s
 weights. All work with `compile` and `fit`; a distributed loop calls `apply_reduced`.
 """
 
+import contextlib
+import warnings
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import keras
 from keras import ops
 from ml_collections import ConfigDict
 
-from keras_vit.typing import Tensor
-from training.config_keys import default_config
-from training.recipes.freezing import first_steps
-from training.recipes.layer_decay import rate_factors
-from training.recipes.schedules import WarmupDecay
+from keras_vit.training.config import default_config
+from keras_vit.training.recipes.fine_tuning import first_steps, rate_factors
+from keras_vit.training.recipes.schedules import WarmupDecay
+from keras_vit.type_hints import Tensor
 
 LearningRate: TypeAlias = float | keras.optimizers.schedules.LearningRateSchedule
 
 
 class _Optimizer(keras.optimizers.Optimizer):
-    """What both optimizers share: decoupled weight decay, moment precision, weight average."""
+    """Shares what both optimizers do.
+
+    Args:
+        learning_rate: float or schedule.
+        weight_decay: float, decoupled, relative to the rate, on variables named `kernel`.
+        global_clipnorm: float above 0, limit of the norm of all gradients together, or None.
+        ema_decay: float in [0, 1), decay of the moving averages of the weights, which start from
+            the weights given to `build` and replace them at the end of `fit`; 0 for none.
+        first_moment_dtype: dtype that `m` is stored in; it is computed and used in the dtype
+            of the variable.
+        rate_factors: {path of a variable: factor of its rate}; 1 for all others.
+        first_steps: {path of a variable: the first update that changes it}; 0 for all others.
+            Until then its gradient counts as 0, and its moments start with that update.
+        name: of the optimizer.
+
+    Attributes:
+        averages: the moving averages, in the order of the variables; [] without averaging.
+    """
 
     def __init__(
         self,
         learning_rate: LearningRate,
         weight_decay: float = 0.0,
+        global_clipnorm: float | None = None,
+        ema_decay: float = 0.0,
         first_moment_dtype: str = "float32",
         rate_factors: Mapping[str, float] | None = None,
         first_steps: Mapping[str, int] | None = None,
-        **kwargs: Any,
+        name: str | None = None,
+        **others: Any,
     ) -> None:
-        super().__init__(learning_rate, weight_decay=None, **kwargs)
-        self.decoupled_weight_decay = float(weight_decay)
+        if others:
+            raise TypeError(
+                f"Optimizer: unknown {', '.join(others)}. A moving average is `ema_decay`, a limit "
+                "`global_clipnorm`; the trainer has accumulation_steps."
+            )
+        if not 0 <= ema_decay < 1 or not (global_clipnorm is None or global_clipnorm > 0):
+            raise ValueError(
+                "Optimizer: expected ema_decay in [0, 1), global_clipnorm above 0 or None. "
+                f"Received: ema_decay={ema_decay}, global_clipnorm={global_clipnorm}."
+            )
+        super().__init__(learning_rate, weight_decay, global_clipnorm=global_clipnorm, name=name)
+        self.ema_decay = ema_decay
         self.first_moment_dtype = first_moment_dtype
         self.rate_factors = dict(rate_factors or {})
         self.first_steps = dict(first_steps or {})
+        self.averages: list[keras.Variable] = []
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
         if self.built:
             return
-        super().build(variables)
-        self._decayed = [variable.name == "kernel" for variable in variables]
-        self._factors = [self.rate_factors.get(variable.path, 1.0) for variable in variables]
-        self._first_steps = [self.first_steps.get(variable.path, 0) for variable in variables]
-        self.first_moments = [
-            self.add_variable(
-                variable.shape, dtype=self.first_moment_dtype, name=f"first_moment_{index}"
-            )
-            for index, variable in enumerate(variables)
+        # `fit` builds while it traces a step, in which variables have no values.
+        with _tensorflow().init_scope() if _tensorflow() else contextlib.nullcontext():
+            super().build(variables)
+            # A namespace, so that Keras does not track the variables as the optimizer's.
+            self._trained = SimpleNamespace(variables=list(variables))
+            self.first_moments = self._moments("first", self.first_moment_dtype)
+            if self.ema_decay:
+                self.averages = [self.add_variable_from_reference(v, "average") for v in variables]
+            for variable, average in self._averaged():
+                # A copy, as JAX frees the memory of each variable on its own.
+                average.assign(ops.copy(variable))
+
+    def _moments(self, name, dtype=None):
+        return [
+            self.add_variable(each.shape, dtype=dtype or each.dtype, name=f"{name}_moment_{index}")
+            for index, each in enumerate(self._trained.variables)
         ]
-        if self.use_ema:
-            for average, variable in zip(
-                self._model_variables_moving_average, variables, strict=True
-            ):
-                average.assign(variable)
 
-    def _once_released(self, index, value, before):
-        """Returns `value` from the first step of variable number `index` on, else `before`."""
-        first = self._first_steps[index]
-        return ops.where(self._iterations >= first, value, before) if first else value
+    def _averaged(self):
+        return zip(self._trained.variables, self.averages, strict=False)
 
-    def _gradient_of(self, index, gradient, variable):
-        """Returns the gradient in the variable's precision, 0 while that is frozen."""
-        return self._once_released(index, ops.cast(gradient, variable.dtype), 0.0)
+    def _once_released(self, variable, value, before):
+        """Returns `value` from the first update of a variable on, else `before`."""
+        first = self.first_steps.get(variable.path, 0)
+        return ops.where(self.iterations >= first, value, before) if first else value
 
-    def _decrease(self, variable, index, step, learning_rate):
-        """Subtracts `factor * learning_rate * (step + weight_decay * variable)`."""
-        rate = ops.cast(learning_rate, variable.dtype)
-        if self._factors[index] != 1.0:
-            rate = rate * self._factors[index]
-        rate = self._once_released(index, rate, 0.0)
-        if self.decoupled_weight_decay and self._decayed[index]:
-            step = step + self.decoupled_weight_decay * variable
-        self.assign_sub(variable, rate * step)
+    def apply(
+        self, grads: Sequence[Tensor], trainable_variables: Sequence[keras.Variable] | None = None
+    ) -> None:
+        if not len(grads) or not (self.built or trainable_variables):
+            return super().apply(grads)  # Does nothing, or refuses.
+        self.build(trainable_variables or [])
+        known = self._trained.variables
+        given = known if trainable_variables is None else trainable_variables
+        found = dict(zip(map(id, given), grads, strict=True))
+        missing = [each.path for each in known if found.get(id(each), 0) is None]
+        if not found.keys() <= set(map(id, known)) or len(missing) == len(found):
+            raise ValueError(
+                f"Optimizer: expected gradients of the {len(known)} variables that it was built "
+                "with. Received: none, or those of others. Make a new optimizer."
+            )
+        if missing:
+            warnings.warn(f"Gradients do not exist for variables {missing}.", stacklevel=2)
+        gradients = [found.get(id(each)) for each in known]
+        if _tensorflow() and (context := _tensorflow().distribute.get_replica_context()):
+            sums = iter(context.all_reduce("sum", [each for each in gradients if each is not None]))
+            gradients = [None if each is None else next(sums) for each in gradients]
+        self.apply_reduced(gradients)
 
-    def _update_model_variables_moving_average(self, trainable_variables):
-        # Keras forgets the start weights at the first update; Polyak averaging counts them.
-        pairs = zip(trainable_variables, self._model_variables_moving_average, strict=True)
-        for index, (variable, average) in enumerate(pairs):
-            value = self.ema_momentum * average + (1.0 - self.ema_momentum) * variable
-            average.assign(self._once_released(index, value, ops.convert_to_tensor(average)))
-
-    def apply_reduced(self, gradients: Sequence[Tensor]) -> Tensor:
+    def apply_reduced(self, gradients: Sequence[Tensor | None]) -> Tensor:
         """Clips and applies gradients that are already summed over all replicas.
 
         Call it in replica context (or without a strategy), after `build`: each replica updates
         its own copy of the variables, with no further communication.
 
         Args:
-            gradients: list of float32 tensors, one per variable given to `build`.
+            gradients: list of tensors, one per variable given to `build`; None leaves it as it is.
+                Those of a variable with `overwrite_with_gradient` are values, of which it becomes
+                the mean over the replicas.
 
         Returns:
-            Float32 scalar, the global norm of the gradients before clipping.
+            Scalar, the global norm of the gradients before clipping.
         """
-        # What is frozen takes no part in the norm, which clips.
-        gradients = [self._once_released(i, each, 0.0) for i, each in enumerate(gradients)]
-        squares = [ops.sum(ops.square(gradient)) for gradient in gradients]
-        norm = ops.sqrt(ops.sum(ops.stack(squares)))
-        if self.global_clipnorm:
-            scale = self.global_clipnorm / ops.maximum(norm, self.global_clipnorm)
-            gradients = [gradient * scale for gradient in gradients]
-        rate = self.learning_rate
-        for gradient, variable in zip(gradients, self._trainable_variables, strict=True):
-            self.update_step(gradient, variable, rate)
-        if self.use_ema:
-            self._update_model_variables_moving_average(self._trainable_variables)
-        self._iterations.assign_add(1)
+        strategy = _tensorflow() and _tensorflow().distribute.get_strategy()
+        replicas = strategy.num_replicas_in_sync if strategy else 1
+        updates = []
+        pairs = zip(self._trained.variables, gradients, strict=True)
+        for index, (variable, gradient) in enumerate(pairs):
+            if gradient is not None and variable.overwrite_with_gradient:
+                self.assign(variable, gradient / replicas)
+            elif gradient is not None:
+                # What is frozen takes no part in the norm, which clips.
+                updates.append((index, variable, self._once_released(variable, gradient, 0.0)))
+        squares = [ops.sum(ops.square(gradient)) for *_, gradient in updates]
+        norm = ops.sqrt(ops.sum(ops.stack(squares or [0.0])))
+        limit = self.global_clipnorm
+        scale = limit / ops.maximum(norm, limit) if limit else 1.0
+        learning_rate = self.learning_rate
+        for index, variable, gradient in updates:
+            if limit:
+                gradient = gradient * ops.cast(scale, gradient.dtype)
+            step = self._step(index, variable, ops.cast(gradient, variable.dtype))
+            if self.weight_decay and variable.name == "kernel":
+                step = step + self.weight_decay * variable
+            rate = ops.cast(learning_rate, variable.dtype)
+            rate = rate * self.rate_factors.get(variable.path, 1.0)
+            self.assign_sub(variable, self._once_released(variable, rate, 0.0) * step)
+            if variable.constraint is not None:
+                allowed = variable.constraint(variable)
+                self.assign(variable, self._once_released(variable, allowed, variable))
+        for variable, average in self._averaged():
+            decay = 0.0 if variable.overwrite_with_gradient else self.ema_decay
+            self.assign_add(average, (1.0 - decay) * (variable - average))
+        self.iterations.assign_add(1)
         return norm
+
+    def finalize_variable_values(self, var_list: Sequence[keras.Variable]) -> None:
+        for variable, average in self._averaged():
+            if any(variable is each for each in var_list):
+                variable.assign(ops.copy(average))
 
     def swap_averages(self) -> None:
         """Exchanges the weights with their moving averages; calling it twice changes nothing."""
-        for variable, average in zip(
-            self._trainable_variables, self._model_variables_moving_average, strict=True
-        ):
-            weights = ops.convert_to_numpy(variable)
+        for variable, average in self._averaged():
+            before = ops.copy(variable)
             variable.assign(average)
-            average.assign(weights)
+            average.assign(before)
 
     def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {
-            "weight_decay": self.decoupled_weight_decay,
-            "first_moment_dtype": self.first_moment_dtype,
-            "rate_factors": self.rate_factors,
-            "first_steps": self.first_steps,
-        }
+        shared = ("name", "learning_rate", "weight_decay", "global_clipnorm")
+        own = ("ema_decay", "first_moment_dtype", "rate_factors", "first_steps")
+        config = super().get_config()
+        return {key: config[key] for key in shared} | {key: getattr(self, key) for key in own}
+
+
+def _tensorflow():
+    """Returns TensorFlow if Keras runs on it."""
+    if keras.backend.backend() != "tensorflow":
+        return None
+    import tensorflow
+
+    return tensorflow
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -137,28 +207,18 @@ class Momentum(_Optimizer):
     Args:
         learning_rate: float or schedule.
         momentum: float in [0, 1).
-        weight_decay: float, decoupled, relative to the rate, on variables named `kernel`.
-        first_moment_dtype: dtype that `m` is stored in; it is computed and used in the dtype
-            of the variable.
-        rate_factors: {path of a variable: factor of its rate}; 1 for all others.
-        first_steps: {path of a variable: the first update that changes it}; 0 for all others.
-            Until then its gradient counts as 0, and its moments start with that update.
-        **kwargs: of `keras.optimizers.Optimizer`, such as `global_clipnorm` and `use_ema`.
+        **kwargs: of `_Optimizer`.
     """
 
     def __init__(self, learning_rate: LearningRate, momentum: float = 0.9, **kwargs: Any) -> None:
         super().__init__(learning_rate, **kwargs)
         self.momentum = momentum
 
-    def update_step(
-        self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor
-    ) -> None:
-        index = self._get_variable_index(variable)
+    def _step(self, index, variable, gradient):
         moment = self.first_moments[index]
-        gradient = self._gradient_of(index, gradient, variable)
-        velocity = self.momentum * ops.cast(moment, variable.dtype) + gradient
+        velocity = self.momentum * ops.cast(moment, gradient.dtype) + gradient
         self.assign(moment, velocity)
-        self._decrease(variable, index, velocity, learning_rate)
+        return velocity
 
     def get_config(self) -> dict[str, Any]:
         return super().get_config() | {"momentum": self.momentum}
@@ -172,72 +232,49 @@ class AdamW(_Optimizer):
 
     Args:
         learning_rate: float or schedule.
-        weight_decay: float, relative to the rate, on variables named `kernel`.
         beta_1, beta_2: floats in [0, 1), decays of the moments.
         epsilon: float, added to the root of the corrected second moment.
-        first_moment_dtype: dtype that `m` is stored in; it is computed and used in the dtype
-            of the variable.
-        rate_factors: {path of a variable: factor of its rate}; 1 for all others.
-        first_steps: {path of a variable: the first update that changes it}; 0 for all others.
-            Until then its gradient counts as 0, and its moments start with that update.
-        **kwargs: of `keras.optimizers.Optimizer`, such as `global_clipnorm` and `use_ema`.
+        **kwargs: of `_Optimizer`.
     """
 
     def __init__(
         self,
         learning_rate: LearningRate,
-        weight_decay: float = 0.0,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-8,
         **kwargs: Any,
     ) -> None:
-        super().__init__(learning_rate, weight_decay=weight_decay, **kwargs)
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.epsilon = epsilon
+        super().__init__(learning_rate, **kwargs)
+        self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
-        if self.built:
-            return
-        super().build(variables)
-        self.second_moments = [
-            self.add_variable(variable.shape, dtype=variable.dtype, name=f"second_moment_{index}")
-            for index, variable in enumerate(variables)
-        ]
+        if not self.built:
+            super().build(variables)
+            self.second_moments = self._moments("second")
 
-    def update_step(
-        self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor
-    ) -> None:
-        index = self._get_variable_index(variable)
+    def _step(self, index, variable, gradient):
         moment, second_moment = self.first_moments[index], self.second_moments[index]
-        gradient = self._gradient_of(index, gradient, variable)
         # The number of this update among those that change the variable, at least 1.
-        update = self._iterations + 1 - self._first_steps[index]
-        update = ops.cast(self._once_released(index, update, 1), variable.dtype)
-
-        first = self.beta_1 * ops.cast(moment, variable.dtype) + (1.0 - self.beta_1) * gradient
+        update = self.iterations + 1 - self.first_steps.get(variable.path, 0)
+        update = ops.cast(self._once_released(variable, update, 1), gradient.dtype)
+        first = self.beta_1 * ops.cast(moment, gradient.dtype) + (1.0 - self.beta_1) * gradient
         second = self.beta_2 * second_moment + (1.0 - self.beta_2) * ops.square(gradient)
         self.assign(moment, first)
         self.assign(second_moment, second)
-
         first = first / (1.0 - ops.power(self.beta_1, update))
         second = second / (1.0 - ops.power(self.beta_2, update))
-        self._decrease(variable, index, first / (ops.sqrt(second) + self.epsilon), learning_rate)
+        return first / (ops.sqrt(second) + self.epsilon)
 
     def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-        }
+        own = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
+        return super().get_config() | own
 
 
 OPTIMIZERS = {"sgd": Momentum, "adamw": AdamW}
 
-DEFAULTS: dict[str, Any] = {
-    **default_config().optimizer.to_dict(),
-    "ema_decay": default_config().ema_decay,
+DEFAULTS: dict[str, Any] = default_config().optimizer.to_dict() | {
+    "ema_decay": default_config().ema_decay
 }
 
 
@@ -250,7 +287,7 @@ def build_optimizer(
 
     Args:
         config: `ml_collections.ConfigDict` or dict with any of the keys `optimizer.*` and
-            `ema_decay` of `training.config_keys.KEYS`; total_steps is required. The decay of the
+            `ema_decay` of `training.config.schema.KEYS`; total_steps is required. The decay of the
             weights is relative to the rate, which is Table 3's convention.
         model: that it will train, whose depth a `layer_decay` is told by.
         starts: {path of a variable: the first update that changes it}.
@@ -259,43 +296,30 @@ def build_optimizer(
         ValueError: for an unknown key, optimizer or schedule, without total_steps, or for a
             layer_decay without a model.
     """
-    given = dict(config)
-    unknown = sorted(set(given) - set(DEFAULTS))
+    unknown = sorted(set(config) - set(DEFAULTS))
+    chosen = SimpleNamespace(**DEFAULTS | dict(config))
+    problem = ""
     if unknown:
-        raise ValueError(
-            f"Optimizer: unknown key {', '.join(unknown)}. Expected keys: {', '.join(DEFAULTS)}."
-        )
-    config = DEFAULTS | given
-    if config["name"] not in OPTIMIZERS:
-        raise ValueError(
-            f"Optimizer: expected one of {', '.join(OPTIMIZERS)}. Received: {config['name']!r}."
-        )
-    if config["total_steps"] < 1:
-        raise ValueError(
-            "Optimizer: total_steps, the length of the learning-rate schedule, must be at least 1. "
-            f"Received: total_steps={config['total_steps']}."
-        )
-    if config["layer_decay"] != 1.0 and model is None:
-        raise ValueError("Optimizer: layer_decay needs the model. Received: model=None.")
-    arguments: dict[str, Any] = {
-        "learning_rate": WarmupDecay(
-            config["base_lr"],
-            config["total_steps"],
-            config["warmup_steps"],
-            decay=config["schedule"],
-            end_lr=config["end_lr"],
+        problem = f"unknown key {', '.join(unknown)}. Expected keys: {', '.join(DEFAULTS)}."
+    elif chosen.name not in OPTIMIZERS:
+        problem = f"expected one of {', '.join(OPTIMIZERS)}. Received: {chosen.name!r}."
+    elif chosen.total_steps < 1:
+        problem = f"expected at least one total_steps. Received: {chosen.total_steps}."
+    elif chosen.layer_decay != 1.0 and model is None:
+        problem = "layer_decay needs the model. Received: model=None."
+    if problem:
+        raise ValueError(f"Optimizer: {problem}")
+    shared = ("weight_decay", "first_moment_dtype", "ema_decay")
+    arguments = ("momentum",) if chosen.name == "sgd" else ("beta_1", "beta_2")
+    return OPTIMIZERS[chosen.name](
+        WarmupDecay(
+            chosen.base_lr, chosen.total_steps, chosen.warmup_steps, chosen.schedule, chosen.end_lr
         ),
-        "weight_decay": config["weight_decay"],
-        "global_clipnorm": config["clip_norm"] or None,
-        "first_moment_dtype": config["first_moment_dtype"],
-        "use_ema": config["ema_decay"] > 0,
-        "ema_momentum": config["ema_decay"],
-        "rate_factors": rate_factors(model, config["layer_decay"]) if model else None,
-        "first_steps": starts,
-    }
-    if config["name"] == "sgd":
-        return Momentum(momentum=config["momentum"], **arguments)
-    return AdamW(beta_1=config["beta_1"], beta_2=config["beta_2"], **arguments)
+        global_clipnorm=chosen.clip_norm or None,
+        rate_factors=rate_factors(model, chosen.layer_decay) if model else None,
+        first_steps=starts,
+        **{key: getattr(chosen, key) for key in shared + arguments},
+    )
 
 
 def optimizer_of(config: ConfigDict, model: keras.Model) -> keras.optimizers.Optimizer:
@@ -306,7 +330,7 @@ def optimizer_of(config: ConfigDict, model: keras.Model) -> keras.optimizers.Opt
         model: that the run trains, whose weights have their own rates and first updates.
 
     Raises:
-        ValueError, UsageError: if the model has not what `config.freeze` or `layer_decay` asks for.
+        ValueError, UsageError: if the model lacks what `config.freeze` or `layer_decay` names.
     """
     settings = config.optimizer.to_dict() | {"ema_decay": config.ema_decay}
     return build_optimizer(settings, model, first_steps(model, config.freeze))

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.typing import Tensor
+from keras_vit.type_hints import Tensor
 
 DECAYS = ("cosine", "linear")
 

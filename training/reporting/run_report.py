@@ -1,18 +1,21 @@
 """The report of a finished run, from the files in its directory."""
 
+import html
 import json
 import os
 import pathlib
+import re
 
 import numpy as np
 
-from keras_vit.checkpoints.array_files import DAMAGE
-from training.data import Dataset, open_dataset
-from training.evaluators.frozen_model import rollout_of
-from training.evaluators.model_source import load_model, read_run_config
-from training.io.atomic import atomic_file, write_text
-from training.reporting.read_metrics import read_metrics
-from training.reporting.report_html import Example, report_html
+from keras_vit.checkpoints.npz_and_safetensors import DAMAGE
+from keras_vit.training.data import Dataset, open_dataset
+from keras_vit.training.data.unreadable_examples import counter_for
+from keras_vit.training.evaluators.evaluated_model import rollout_of
+from keras_vit.training.evaluators.model_from_source import load_model, read_run_config
+from keras_vit.training.io.atomic import atomic_file, write_text
+from keras_vit.training.reporting.html_writing import Example, report_html
+from keras_vit.training.reporting.metrics_csv import read_metrics
 
 # Enough for a picture; accuracies come from `metrics.csv`, where every image counts.
 MAX_IMAGES = 2000
@@ -33,8 +36,8 @@ _OF_THE_RUN = {
     "model.keras": "the Keras model after the last step",
     "best.keras": "the Keras model of the best evaluation",
 }
-# What a page that runs the model begins with.
-_PAGE = '<meta name="generator" content="keras-vit">'
+# A page that says what it is, as exported ones do, says so at its beginning.
+_DESCRIPTION = re.compile(r'<meta name="description" content="([^"]+)">')
 _HEAD = 1000
 _NO_EXPORTS = ("checkpoints", "tensorboard", "assets", "variables")
 
@@ -100,15 +103,11 @@ def _evaluated(run, source, config, dataset):
     predictions = np.searchsorted(classes, results["predictions"])
     confusion = np.zeros((len(classes), len(classes)), np.int64)
     np.add.at(confusion, (labels, predictions), 1)
-    attention = results["attention"] if len(results["attention"]) else None
+    chosen, images, attention = (results[key] for key in ("chosen", "images", "attention"))
+    attention = attention if len(attention) else [None] * len(chosen)
     examples = [
-        Example(
-            image=results["images"][position],
-            label=int(labels[index]),
-            prediction=int(predictions[index]),
-            attention=None if attention is None else attention[position],
-        )
-        for position, index in enumerate(results["chosen"])
+        Example(image, int(labels[index]), int(predictions[index]), looked)
+        for index, image, looked in zip(chosen, images, attention, strict=True)
     ]
     return {"confusion": confusion, "names": names, "examples": examples}
 
@@ -151,7 +150,8 @@ def _images(config, dataset):
     preprocess = split.preprocess(config["eval_preprocess"])
     batch_size = min(config["eval_batch_size"], 128)
     images, labels = [], []
-    for batch in split.evaluate(preprocess, batch_size=batch_size, on_error=config["on_error"]):
+    skipped = counter_for(config["on_error"])
+    for batch in split.evaluate(preprocess, batch_size=batch_size, skip_counter=skipped):
         real = np.asarray(batch["mask"]) > 0
         images.append(np.asarray(preprocess.on_device(batch["image"]))[real])
         labels.append(np.asarray(batch["label"])[real].argmax(axis=-1))
@@ -163,14 +163,9 @@ def _images(config, dataset):
 def _chosen(labels, predictions):
     """Returns which images are shown: some mistakes, then one of each class."""
     wrong = np.flatnonzero(labels != predictions)[:MAX_MISTAKES]
-    right = _one_of_each(labels, np.flatnonzero(labels == predictions))
-    return np.concatenate([wrong, right])[:MAX_EXAMPLES].astype(int)
-
-
-def _one_of_each(labels, candidates):
-    """Returns the first candidate of every class that has one."""
-    _, first = np.unique(labels[candidates], return_index=True)
-    return candidates[first]
+    right = np.flatnonzero(labels == predictions)
+    _, first = np.unique(labels[right], return_index=True)
+    return np.concatenate([wrong, right[first]])[:MAX_EXAMPLES].astype(int)
 
 
 def _files(run):
@@ -182,8 +177,9 @@ def _files(run):
             continue
         if path.name == "saved_model.pb":
             found[path.parent.relative_to(run).as_posix() + "/"] = "a TF-Hub module"
-        elif path.suffix == ".html" and _PAGE in path.read_text("utf-8", "replace")[:_HEAD]:
-            found[path.relative_to(run).as_posix()] = "a page that runs the model in a browser"
+        elif path.suffix == ".html":
+            if said := _DESCRIPTION.search(path.read_text("utf-8", "replace")[:_HEAD]):
+                found[path.relative_to(run).as_posix()] = html.unescape(said[1])
         elif path.suffix in _KINDS and path.name != EVALUATION:
             name = path.relative_to(run).as_posix()
             found[name] = _OF_THE_RUN.get(name, _KINDS[path.suffix])

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import keras
 
-from keras_vit.typing import Tensor
+from keras_vit.type_hints import Tensor
 
 _PART: contextvars.ContextVar[tuple[Tensor, int]] = contextvars.ContextVar("part", default=(0, 1))
 

@@ -6,7 +6,7 @@ import jax
 import jax.extend
 import jax.numpy as jnp
 
-from keras_vit.typing import Tensor
+from keras_vit.type_hints import Tensor
 
 GREATEST_HEAD = 128
 

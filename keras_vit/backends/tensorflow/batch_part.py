@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from keras_vit.typing import Tensor
+from keras_vit.type_hints import Tensor
 
 _PHILOX = 1
 # Numbers of up to 32 bits that Philox makes of one value of its counter.

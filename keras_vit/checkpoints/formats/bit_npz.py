@@ -3,13 +3,9 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
-import numpy as np
-
-from keras_vit.checkpoints.formats.file_array import FileArray
-from keras_vit.checkpoints.formats.file_layout import FileLayout
-from keras_vit.checkpoints.variable_names import Weight
+from keras_vit.checkpoints.base_layouts import FileArray, FileLayout
+from keras_vit.checkpoints.official_names import Weight
 
 # Some files keep the counters that TensorFlow appended to its modules' names.
 COUNTER = re.compile(r"(standardized_conv2d|group_norm|conv2d)_\d+")
@@ -24,7 +20,6 @@ class BiTLayout(FileLayout):
     """
 
     title = "BiT's .npz"
-    aliases: ClassVar = {"head": ("resnet/head",)}
     spelled: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -36,9 +31,8 @@ class BiTLayout(FileLayout):
             return None
         return cls({COUNTER.sub(r"\1", name): name for name in shapes})
 
+    def spellings(self, part: str) -> tuple[str, ...]:
+        return part, f"resnet/{part}"
+
     def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
         return [FileArray(self.spelled.get(w.name, w.name), w.shape, (w,)) for w in weights]
-
-    def pack(self, array: FileArray, weights: Sequence[Weight]) -> np.ndarray:
-        """Returns the value of one array of the file, float32."""
-        return np.reshape(array.weights[0].value(), array.shape)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keras_vit.checkpoints.formats.file_array import FileArray
-from keras_vit.checkpoints.formats.file_layout import FileLayout
-from keras_vit.checkpoints.variable_names import POSITION_TABLE, Weight
+from keras_vit.checkpoints.base_layouts import BLOCK, FileArray, FileLayout
+from keras_vit.checkpoints.official_names import POSITION_TABLE, Weight
 from keras_vit.models.vision_transformer import VisionTransformer
 
 PREFIXES = ("opt/target/", "params/img/", "img/", "params/", "")
@@ -30,7 +29,6 @@ RENUMBERED = {
 }
 
 GROUP_NORM = re.compile(r"(.*/)?gn(_root|_proj|\d)/(scale|bias)")
-BLOCK = re.compile(r"Transformer/encoderblock_(\d+)/(.+)")
 SCANNED = "Transformer/encoderblock/"
 
 
@@ -39,7 +37,8 @@ class Layout(FileLayout):
     """A spelling of the published arrays.
 
     Attributes:
-        prefix: str before every name, "params/" for example.
+        prefix: str before every name, "params/" for example. Arrays without it are the state of
+            an optimizer, or of another model trained along.
         renumbered: bool, whether the modules of a block are counted class by
             class ("LayerNorm_1") instead of all together ("LayerNorm_2").
         positions: the name of the table of position embeddings.
@@ -52,7 +51,6 @@ class Layout(FileLayout):
     """
 
     title = "the original's .npz"
-    patch_embedding = "embedding"
     prefix: str = ""
     renumbered: bool = False
     positions: str = POSITION_TABLE
@@ -92,39 +90,21 @@ class Layout(FileLayout):
             return cls(renumbered=True, positions="pos_embedding")
         return cls()
 
-    def owns(self, name: str) -> bool:
-        """Returns whether an array of the file belongs to the model.
-
-        With a prefix, what lies outside of it is the state of an optimizer or
-        another model trained along.
-        """
-        return name.startswith(self.prefix)
-
     def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
-        single: list[FileArray] = []
+        arrays: list[FileArray] = []
         stacks: dict[str, list[Weight]] = {}
         for weight in weights:
-            block = BLOCK.fullmatch(weight.name) if self.scanned else None
-            if block:
-                stacks.setdefault(block[2], []).append(weight)
+            name = self._name(weight.name)
+            if self.scanned and BLOCK.fullmatch(weight.name):
+                stacks.setdefault(re.sub(r"_\d+/", "/", name, count=1), []).append(weight)
             else:
-                single.append(FileArray(self._name(weight.name), self._shape(weight), (weight,)))
-        for rest, stack in stacks.items():
-            name = self._name(f"Transformer/encoderblock_0/{rest}").replace("_0/", "/", 1)
+                arrays.append(FileArray(name, self._shape(weight), (weight,)))
+        for name, stack in stacks.items():
             shape = (len(stack), *stack[0].shape)
-            single.append(FileArray(name, shape, tuple(stack), _unstack))
-        return single
+            arrays.append(FileArray(name, shape, tuple(stack), _unstack))
+        return arrays
 
     def pack(self, array: FileArray, weights: Sequence[Weight]) -> np.ndarray:
-        """Returns the value of one array of the file.
-
-        Args:
-            array: one of `file_arrays(weights)`.
-            weights: the model's `Weight`s.
-
-        Returns:
-            A float32 array of shape `array.shape`.
-        """
         if array.unpack is _unstack:
             return np.stack([weight.value() for weight in array.weights])
         (weight,) = array.weights

@@ -3,29 +3,22 @@
 import pytest
 
 from benchmarks.harness import library_steps
-from benchmarks.harness.case import Case
 from benchmarks.harness.process import Process, ProcessError
+from benchmarks.libraries import Case
 from keras_vit.variants import SIZES
 
-BATCH_RATE = "benchmarks.harness.batch_rate:prepare"
+RATES = "benchmarks.paper:rates"
 
 
 @pytest.fixture
 def task():
-    return {
-        "model": "ViT-Ti/16",
-        "image_size": 32,
-        "train": False,
-        "precision": "float32",
-        "jit_compile": False,
-        "repeats": 1,
-    }
+    return {"model": "ViT-Ti/16", "image_size": 32, "train": False}
 
 
 @pytest.mark.long
 def test_a_process_measures_until_it_takes_too_much(task):
     # 2^17 images of 32 pixels are 1.5 GiB before any of them is looked at.
-    with Process(BATCH_RATE, {**task, "train": True}, threads=1, memory=3 * 2**29) as process:
+    with Process(RATES, {**task, "train": True}, threads=1, memory=3 * 2**29) as process:
         assert process.facts["device"] in ("CPU", "GPU")
         assert process.ask(batch_size=2)["images_per_second"] > 0
         with pytest.raises(ProcessError) as error:
@@ -42,7 +35,7 @@ def test_memory_is_that_of_the_process_alone():
 @pytest.mark.long
 def test_a_process_that_fails_otherwise_says_why(task):
     with pytest.raises(ProcessError, match="ViT-Z/16") as error:
-        Process(BATCH_RATE, {**task, "model": "ViT-Z/16"})
+        Process(RATES, {**task, "model": "ViT-Z/16"})
     assert not error.value.out_of_memory
 
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-import export
+from keras_vit import export
 
 # The first size is the largest.
 CALL = """

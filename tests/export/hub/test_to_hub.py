@@ -5,10 +5,11 @@ import tensorflow as tf
 import tensorflow_hub as hub
 from PIL import Image
 
-import export.hub.to_hub
 import keras_vit
+from keras_vit import export
+from keras_vit.export.hub import to_hub
 from keras_vit.photos import prepare_photo
-from training.evaluators.exported_files import interface_of, labels_of
+from keras_vit.training.evaluators.exported_files import interface_of, labels_of
 
 LABELS = ["cat", "dog", "tench", "château", "a b"]
 
@@ -68,6 +69,12 @@ def test_training_applies_dropout_and_inference_does_not(module, images):
     assert np.abs(first - second).max() > 1e-2
 
 
+def test_labels_are_an_asset(module, directory):
+    file = directory / "assets/labels.txt"
+    assert module.labels.asset_path.numpy().decode() == str(file)
+    assert labels_of(directory) == LABELS
+
+
 def test_variables_and_regularization_losses(model, module):
     assert len(module.trainable_variables) == len(model.weights)
     assert len(module.variables) > len(module.trainable_variables)  # the dropouts' seeds
@@ -86,12 +93,6 @@ def test_every_weight_is_stored_once_in_float32(directory, model):
         if types[name] == tf.float32
     ]
     assert sorted(map(tuple, shapes)) == sorted(tuple(w.shape) for w in model.weights)
-
-
-def test_labels_are_an_asset(module, directory):
-    file = directory / "assets/labels.txt"
-    assert module.labels.asset_path.numpy().decode() == str(file)
-    assert file.read_text(encoding="utf-8").splitlines() == LABELS
 
 
 def test_signatures_take_floats_integers_and_files(model, module, images):
@@ -219,14 +220,17 @@ def test_a_frozen_encoder_can_be_trained_in_the_module(make_vit, images, tmp_pat
     np.testing.assert_allclose(module(images), expected(model, images), atol=1e-5)
 
 
-def test_labels_must_fit_the_head(model, tmp_path):
-    with pytest.raises(ValueError, match="5 classes"):
-        export.to_hub(model, tmp_path / "m", labels=LABELS[:4])
-    with pytest.raises(ValueError, match="one line"):
-        export.to_hub(model, tmp_path / "m", labels=[*LABELS[:4], "two\nlines"])
-    for label in (None, "a\0", "a\r", "", 5):
-        with pytest.raises(ValueError, match="Expected labels"):
-            export.to_hub(model, tmp_path / "m", labels=[*LABELS[:4], label])
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (LABELS[:4], "5 classes"),
+        ([*LABELS[:4], "two\nlines"], "one line"),
+        *(([*LABELS[:4], label], "Expected labels") for label in (None, "a\0", "a\r", "", 5)),
+    ],
+)
+def test_labels_must_fit_the_head(model, tmp_path, labels, message):
+    with pytest.raises(ValueError, match=message):
+        export.to_hub(model, tmp_path / "m", labels=labels)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -253,7 +257,7 @@ def test_a_failing_export_leaves_nothing(model, tmp_path, monkeypatch):
         original(*args, **kwargs)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(export.hub.to_hub, "_module", lambda *args: (tf.train.Checkpoint(), None))
+    monkeypatch.setattr(to_hub, "_module", lambda *args: (tf.train.Checkpoint(), None))
     monkeypatch.setattr(tf.saved_model, "save", full_disk)
     with pytest.raises(OSError, match="No space"):
         export.to_hub(model, tmp_path / "m")

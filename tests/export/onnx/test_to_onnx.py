@@ -1,14 +1,15 @@
 """ONNX files, in ONNX Runtime."""
 
 import json
+import sys
 
 import keras
 import numpy as np
 import pytest
 
-import export
 import keras_vit
-from export.errors import ExportError, RuntimeMissing
+from keras_vit import export
+from keras_vit.export.errors import ExportError, RuntimeMissing
 
 # Architectures whose graphs differ.
 FAMILIES = {
@@ -97,7 +98,7 @@ def test_damaged_files_and_absent_packages(make_vit, images, tmp_path, monkeypat
     with pytest.raises(ExportError, match="cannot be loaded by ONNX Runtime"):
         export.verify(make_vit(), tmp_path / "m.onnx", images)
     model = make_vit()
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "tf2onnx", None)
     with pytest.raises(RuntimeMissing, match=r"keras-vit-16x16\[onnx\]"):
         export.to_onnx(model, tmp_path / "n.onnx")
     assert not (tmp_path / "n.onnx").exists()

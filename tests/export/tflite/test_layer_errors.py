@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-import export
-from export.errors import ExportError
-from export.tflite.flatbuffer_tree import pack, unpack
-from export.tflite.layer_errors import layer_errors
+from keras_vit import export
+from keras_vit.export.errors import ExportError
+from keras_vit.export.tflite.flatbuffer import pack, unpack
+from keras_vit.export.tflite.layer_errors import layer_errors
 
 
 @pytest.fixture(scope="module")

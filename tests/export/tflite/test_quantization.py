@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
-import export
-from export.tflite.quantization import quantize
+from keras_vit import export
+from keras_vit.export.tflite.quantization import quantize
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,9 @@ import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
-import export
 import keras_vit
-from training.evaluators.exported_files import interface_of
+from keras_vit import export
+from keras_vit.training.evaluators.exported_files import interface_of
 
 
 def run(file, signature, images):

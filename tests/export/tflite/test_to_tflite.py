@@ -1,19 +1,18 @@
 import collections
-import pathlib
 import zipfile
 
 import flatbuffers
 import keras
 import numpy as np
 import pytest
-from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.compiled_model import CompiledModel
 from ai_edge_litert.interpreter import Interpreter
 
-import export
-from export.tflite.mediapipe_metadata import append_texts
-from export.tflite.to_tflite import to_tflite_files
-from training.evaluators.exported_files import interface_of, labels_of
+from keras_vit import export
+from keras_vit.export.tflite.flatbuffer import TFLiteFile
+from keras_vit.export.tflite.mediapipe_metadata import append_texts
+from keras_vit.export.tflite.to_tflite import to_tflite_files
+from keras_vit.training.evaluators.exported_files import interface_of, labels_of
 
 LABELS = ["cat", "dog", "tench", "château", "a b"]
 # Largest error of logits whose standard deviation is about 1.
@@ -34,13 +33,6 @@ def run(file, images, signature="serving_default"):
     batches = [images[i : i + size] for i in range(0, len(images), size)]
     (name,) = runner.get_output_details()
     return np.concatenate([runner(image=batch)[name] for batch in batches])
-
-
-def operations(file, subgraph=0):
-    tree = schema.ModelT.InitFromPackedBuf(pathlib.Path(file).read_bytes(), 0)
-    names = {value: name for name, value in vars(schema.BuiltinOperator).items()}
-    codes = [max(c.builtinCode, c.deprecatedBuiltinCode) for c in tree.operatorCodes]
-    return [names[codes[op.opcodeIndex]] for op in tree.subgraphs[subgraph].operators]
 
 
 def answer(model, images):
@@ -98,22 +90,18 @@ def test_the_main_signature_is_the_first_subgraph(files):
     assert [tuple(d["shape"]) for d in details] == [(1, 32, 32, 3)]
 
 
-def test_signatures_share_the_weights(model, files, plain):
+def test_signatures_share_the_weights_which_quantizing_shrinks(model, files, plain):
     alone = plain.stat().st_size
     weights = sum(w.numpy().nbytes for w in model.weights)
-    assert weights < alone
-    assert files["none"].stat().st_size < 1.6 * alone  # three graphs around one set of weights
-
-
-def test_weights_shrink(model, files):
-    weights = sum(w.numpy().nbytes for w in model.weights)
     size = {name: file.stat().st_size for name, file in files.items()}
+    assert weights < alone
+    assert size["none"] < 1.6 * alone  # three graphs around one set of weights
     assert size["none"] - size["float16"] > 0.4 * weights
     assert size["none"] - size["dynamic"] > 0.5 * weights
 
 
 def test_affine_operations_are_multiplied_into_the_weights(plain):
-    graph = operations(plain)
+    graph = TFLiteFile(plain).operations
     count = collections.Counter(graph)
     assert graph[0] == "CONV_2D"  # the rescaling of pixels is in the kernel
     layers, norms = 2, 2 * 2 + 1
@@ -128,11 +116,11 @@ def test_affine_operations_are_multiplied_into_the_weights(plain):
 
 
 def test_the_last_block_is_computed_for_the_class_token_alone(plain):
-    tree = schema.ModelT.InitFromPackedBuf(plain.read_bytes(), 0)
-    (graph,) = tree.subgraphs
+    file = TFLiteFile(plain)
+    (graph,) = file.tree.subgraphs
     hidden = [
         int(np.prod(graph.tensors[operation.outputs[0]].shape))
-        for operation, name in zip(graph.operators, operations(plain), strict=True)
+        for operation, name in zip(graph.operators, file.operations, strict=True)
         if name == "GELU"
     ]
     assert hidden == [17 * 64, 1 * 64]
@@ -141,7 +129,7 @@ def test_the_last_block_is_computed_for_the_class_token_alone(plain):
 def test_erf_gelu_is_one_operation(make_vit, images, tmp_path):
     model = make_vit(gelu="erf", num_layers=1)
     file = export.to_tflite(model, tmp_path / "m.tflite")
-    assert operations(file).count("GELU") == 1
+    assert TFLiteFile(file).operations.count("GELU") == 1
     np.testing.assert_allclose(run(file, images), answer(model, images), atol=1e-5)
 
 
@@ -151,50 +139,38 @@ class Table:
     def __init__(self, buffer, position):
         self.table = flatbuffers.table.Table(buffer, position)
 
-    @classmethod
-    def root(cls, buffer):
-        return cls(buffer, flatbuffers.encode.Get(flatbuffers.packer.uoffset, buffer, 0))
-
-    def _offset(self, field):
+    def _place(self, field):
         offset = self.table.Offset(4 + 2 * field)
         assert offset, f"field {field} is missing"
-        return offset
+        return offset + self.table.Pos
 
     def string(self, field):
-        return self.table.String(self._offset(field) + self.table.Pos).decode()
+        return self.table.String(self._place(field)).decode()
 
     def byte(self, field):
-        return self.table.Get(
-            flatbuffers.number_types.Uint8Flags, self._offset(field) + self.table.Pos
-        )
+        return self.table.Get(flatbuffers.number_types.Uint8Flags, self._place(field))
 
     def child(self, field):
-        position = self.table.Indirect(self._offset(field) + self.table.Pos)
-        return Table(self.table.Bytes, position)
+        return Table(self.table.Bytes, self.table.Indirect(self._place(field)))
 
     def children(self, field):
-        offset = self._offset(field)
-        start = self.table.Vector(offset)
-        return [
-            Table(self.table.Bytes, self.table.Indirect(start + 4 * i))
-            for i in range(self.table.VectorLen(offset))
-        ]
+        offset = self._place(field) - self.table.Pos
+        places = (self.table.Vector(offset) + 4 * i for i in range(self.table.VectorLen(offset)))
+        return [Table(self.table.Bytes, self.table.Indirect(place)) for place in places]
 
     def floats(self, field):
-        vector = self.table.GetVectorAsNumpy(
-            flatbuffers.number_types.Float32Flags, self._offset(field)
-        )
-        return list(vector)
+        offset = self._place(field) - self.table.Pos
+        return [*self.table.GetVectorAsNumpy(flatbuffers.number_types.Float32Flags, offset)]
 
 
 @pytest.mark.parametrize("quantization", TOLERANCE)
 def test_metadata_names_pixels_and_labels(files, quantization):
-    content = files[quantization].read_bytes()
-    tree = schema.ModelT.InitFromPackedBuf(content, 0)
+    tree = TFLiteFile(files[quantization]).tree
     (entry,) = [m for m in tree.metadata if m.name == b"TFLITE_METADATA"]
     metadata = bytes(tree.buffers[entry.buffer].data)
     assert flatbuffers.util.BufferHasIdentifier(metadata, 0, b"M001")
-    (subgraph,) = Table.root(metadata).children(3)
+    root = flatbuffers.encode.Get(flatbuffers.packer.uoffset, metadata, 0)
+    (subgraph,) = Table(metadata, root).children(3)
     (image,), (logits,) = subgraph.children(2), subgraph.children(3)
     assert (image.string(0), logits.string(0)) == ("image", "logits")
     content = image.child(3)
@@ -246,43 +222,36 @@ def test_equal_exports_are_equal_and_plain_ones_have_no_labels(model, plain, tmp
     assert labels_of(plain) is None
 
 
-def test_int8_needs_images_in_range(model, images, tmp_path):
-    file = tmp_path / "m.tflite"
-    with pytest.raises(ValueError, match="calibration=images"):
-        export.to_tflite(model, file, quantization="int8")
-    with pytest.raises(ValueError, match=r"look like \[0, 255\]"):
-        export.to_tflite(model, file, quantization="int8", calibration=images * 255)
-    with pytest.raises(ValueError, match=r"look like \[-1, 1\]"):
-        export.to_tflite(model, file, quantization="int8", calibration=images * 2 - 1)
-    with pytest.raises(ValueError, match=r"\(32, 32, 3\)"):
-        export.to_tflite(model, file, quantization="int8", calibration=images[:, :16])
-    with pytest.raises(ValueError, match="no images"):
-        export.to_tflite(model, file, quantization="int8", calibration=[])
-    with pytest.raises(ValueError, match="at least 9"):
-        export.to_tflite(
-            model, file, quantization="int8", calibration=iter(images), batch_sizes=(9,)
-        )
-    assert list(tmp_path.iterdir()) == []
+FOREIGN = keras.Sequential([keras.Input((32, 32, 3)), keras.layers.Flatten()])
 
 
-def test_arguments_are_checked(model, tmp_path):
-    with pytest.raises(ValueError, match="int4"):
-        export.to_tflite(model, tmp_path / "m.tflite", quantization="int4")
-    with pytest.raises(ValueError, match="5 classes"):
-        export.to_tflite(model, tmp_path / "m.tflite", labels=LABELS[:2])
-    with pytest.raises(ValueError, match="positive ints"):
-        export.to_tflite(model, tmp_path / "m.tflite", batch_sizes=(0,))
-    foreign = keras.Sequential([keras.Input((32, 32, 3)), keras.layers.Flatten()])
-    with pytest.raises(ValueError, match="VisionTransformer"):
-        export.to_tflite(foreign, tmp_path / "m.tflite")
-    with pytest.raises(IsADirectoryError):
-        export.to_tflite(model, tmp_path)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"calibration": None}, "calibration=images"),
+        ({"calibration": lambda images: images * 255}, r"look like \[0, 255\]"),
+        ({"calibration": lambda images: images * 2 - 1}, r"look like \[-1, 1\]"),
+        ({"calibration": lambda images: images[:, :16]}, r"\(32, 32, 3\)"),
+        ({"calibration": lambda images: []}, "no images"),
+        ({"calibration": iter, "batch_sizes": (9,)}, "at least 9"),
+        ({"quantization": "int4"}, "int4"),
+        ({"labels": LABELS[:2]}, "5 classes"),
+        ({"batch_sizes": (0,)}, "positive ints"),
+        ({"model": FOREIGN}, "VisionTransformer"),
+    ],
+)
+def test_arguments_are_checked(model, images, tmp_path, arguments, message):
+    arguments = {"model": model, "quantization": "int8", "calibration": np.asarray, **arguments}
+    if arguments["calibration"]:
+        arguments["calibration"] = arguments["calibration"](images)
+    with pytest.raises(ValueError, match=message):
+        export.to_tflite(file=tmp_path / "m.tflite", **arguments)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failing_export_leaves_the_old_file(model, tmp_path, monkeypatch):
-    import export.tflite.to_tflite
-
+    with pytest.raises(IsADirectoryError):
+        export.to_tflite(model, tmp_path)
     file = tmp_path / "m.tflite"
     file.write_bytes(b"the old file")
 

@@ -3,10 +3,16 @@
 import pathlib
 
 import numpy as np
-from ai_edge_litert import schema_py_generated as schema
 
-from export.tflite.flatbuffer_tree import pack, unpack
-from export.tflite.graph_nodes import add_constant, add_tensor, opcode
+from keras_vit.export.tflite.flatbuffer import (
+    add_buffer,
+    add_ints,
+    add_tensor,
+    opcode,
+    pack,
+    schema,
+    unpack,
+)
 
 FLOAT = schema.TensorType.FLOAT32
 
@@ -22,14 +28,12 @@ class TinyGraph:
         self.image = add_tensor(self.graph, shape, FLOAT, b"image")
 
     def ints(self, *values) -> int:
-        return add_constant(self.tree, self.graph, np.array(values), b"ints")
+        return add_ints(self.tree, self.graph, np.array(values), b"ints")
 
     def floats(self, *shape: int) -> int:
         values = np.random.default_rng(len(self.tree.buffers)).normal(0, 0.5, shape)
-        buffer = schema.BufferT()
-        buffer.data = np.frombuffer(values.astype("float32").tobytes(), np.uint8)
-        self.tree.buffers.append(buffer)
-        return add_tensor(self.graph, shape, FLOAT, b"floats", len(self.tree.buffers) - 1)
+        buffer = add_buffer(self.tree, values.astype("float32"))
+        return add_tensor(self.graph, shape, FLOAT, b"floats", buffer)
 
     def add(self, name: str, inputs: list[int], shape: tuple, kind: str, **options) -> int:
         """Adds an operation with options of the schema's `kind`, and returns what it gives."""

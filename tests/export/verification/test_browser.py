@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-import export
-from export.errors import ExportError, RuntimeMissing
-from export.web.chromium import chromium
-from export.web.litert_js import litert_js
+from keras_vit import export
+from keras_vit.export.errors import ExportError, RuntimeMissing
+from keras_vit.export.verification.browser import chromium
+from keras_vit.export.web.litert_js import litert_js
 
 
 @pytest.fixture(scope="module", autouse=True)

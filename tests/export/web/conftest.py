@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import export
-from export.errors import ExportError
-from export.web.chromium import chromium, served
-from export.web.litert_js import litert_js
+from keras_vit import export
+from keras_vit.export.errors import ExportError
+from keras_vit.export.verification.browser import chromium, served
+from keras_vit.export.web.litert_js import litert_js
 
 OPERATIONS = "decode|resize_small(36)|central_crop(32)|value_range(-1,1)"
 NAMES = ("crow", "finch", "great tit", "a < b", "heron")

@@ -6,10 +6,11 @@ import re
 import numpy as np
 import pytest
 
-import export
-from export.errors import ExportError
-from export.web import litert_js
-from training.evaluators.exported_files import labels_of
+from keras_vit import export
+from keras_vit.export.errors import ExportError
+from keras_vit.export.web import litert_js
+from keras_vit.training.evaluators.exported_files import labels_of
+from keras_vit.training.reporting import run_report
 
 
 def settings_of(page):
@@ -82,3 +83,8 @@ def test_models_without_a_map_have_no_switch(make_vit, with_litert_js, tmp_path)
     settings = settings_of(page)
     assert settings["rollout"] is None
     assert "integers" in settings["without_gpu"]
+
+
+def test_a_runs_report_links_to_the_page_by_what_it_says_of_itself(site):
+    found = run_report._files(site.parent)
+    assert found["site/index.html"] == "Tells 5 classes apart, in your browser."

@@ -6,7 +6,7 @@ import pytest
 
 import keras_vit
 from keras_vit.analysis import attention_rollout, rollout
-from keras_vit.analysis.attention_rollout import probe_attention, rollout_endpoint, rollout_function
+from keras_vit.analysis.attention_rollout import rollout_endpoint, rollout_function
 
 FIRST = [[0.6, 0.2, 0.2], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]]
 SECOND = [[0.2, 0.5, 0.3], [0.4, 0.4, 0.2], [0.1, 0.1, 0.8]]
@@ -77,7 +77,7 @@ def test_attention_pooling_weighs_the_tokens(make_model, images, to_numpy):
     encoded = keras.Model(model.input, [model.endpoints["encoded"], pool.output])
     tokens, pooled = (to_numpy(tensor).astype("float64") for tensor in encoded(images[:1]))
     attention = to_numpy(keras_vit.attention_maps(model, images[:1])).astype("float64")
-    weights = to_numpy(probe_attention(pool, tokens))[0]
+    weights = to_numpy(pool.probabilities(pool.probe, tokens))[0, 0, 0]
     np.testing.assert_allclose(weights @ tokens[0], pooled[0], atol=1e-5)
 
     row = weights @ rollout(attention[:, 0].mean(axis=1))

@@ -1,8 +1,18 @@
+"""Position embeddings and FlexiViT's patch kernels, whose logits are among the golden cases."""
+
 import numpy as np
 import pytest
 
+import keras_vit
 from keras_vit.checkpoints import CheckpointError
-from keras_vit.checkpoints.resize import grid_of_table, resize_grid, resize_line, resize_table
+from keras_vit.checkpoints.resize import (
+    grid_of_table,
+    resize_grid,
+    resize_kernel,
+    resize_line,
+    resize_table,
+)
+from keras_vit.interpolation import half_pixel_weights
 
 
 def resized(grid, rows, columns):
@@ -10,19 +20,18 @@ def resized(grid, rows, columns):
     return resize_grid(np.asarray(grid, "float32")[..., None], rows, columns)[..., 0]
 
 
-def test_two_by_two_to_three_by_three():
-    expected = [[1, 1.5, 2], [2, 2.75, 3.5], [3, 4, 5]]
-    np.testing.assert_array_equal(resized([[1, 2], [3, 5]], 3, 3), expected)
-
-
-def test_two_by_two_to_four_by_four():
-    expected = [1.6666666, 2.1111112, 2.5555556, 3]
-    np.testing.assert_allclose(resized([[1, 2], [3, 5]], 4, 4)[1], expected, rtol=1e-7)
-
-
-def test_shrinking_samples_without_averaging():
-    grid = np.arange(16).reshape(4, 4)
-    np.testing.assert_array_equal(resized(grid, 2, 2), [[0, 3], [12, 15]])
+@pytest.mark.parametrize(
+    ("grid", "size", "expected"),
+    [
+        ([[1, 2], [3, 5]], (3, 3), [[1, 1.5, 2], [2, 2.75, 3.5], [3, 4, 5]]),
+        # Shrinking samples without averaging.
+        (np.arange(16).reshape(4, 4), (2, 2), [[0, 3], [12, 15]]),
+        ([[1, 2], [3, 5]], (1, 2), [[1, 2]]),
+        ([[7]], (2, 3), np.full((2, 3), 7)),
+    ],
+)
+def test_small_grids(grid, size, expected):
+    np.testing.assert_array_equal(resized(grid, *size), expected)
 
 
 def test_from_224_to_384_pixels():
@@ -62,18 +71,17 @@ def test_a_plane_stays_a_plane(source, target):
     np.testing.assert_allclose(resized(plane(*source), *target), plane(*target), atol=1e-6)
 
 
-def test_a_single_row_takes_the_first():
-    np.testing.assert_array_equal(resized([[1, 2], [3, 5]], 1, 2), [[1, 2]])
-    np.testing.assert_array_equal(resized([[7]], 2, 3), np.full((2, 3), 7))
-
-
 def test_line():
     np.testing.assert_allclose(resize_line(np.array([0.0, 10.0]), 5), [0, 2.5, 5, 7.5, 10])
 
 
-def test_same_size_is_the_same_bits():
+@pytest.mark.parametrize("flexible", [False, True])
+def test_same_size_is_the_same_bits_and_constants_stay(flexible):
     grid = np.random.default_rng(0).standard_normal((7, 9, 4)).astype("float32")
-    assert resize_grid(grid, 7, 9).tobytes() == grid.tobytes()
+    assert resize_grid(grid, 7, 9, flexible).tobytes() == grid.tobytes()
+    for size in ((5, 5), (15, 15), (4, 9)):
+        constant = resize_grid(np.ones_like(grid), *size, flexible)
+        np.testing.assert_allclose(constant, 1, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -83,11 +91,13 @@ def test_same_size_is_the_same_bits():
         (196, False, (24, 24), None, (14, 14, 0)),
         (196, True, (24, 24), None, (14, 14, 0)),
         (197, False, (24, 24), None, (14, 14, 1)),
-        # 18 x 32 has as many cells as 24 x 24: a published table is the square one.
-        (577, True, (18, 32), None, (24, 24, 1)),
+        # 18 x 32 has as many cells as 24 x 24.
+        (577, True, (18, 32), None, (18, 32, 1)),
+        (577, True, (18, 32), (24, 24), (24, 24, 1)),
         (577, True, (18, 32), (18, 32), (18, 32, 1)),
         # And 14 x 14 without a class token is 13 x 15 with one.
-        (196, True, (13, 15), None, (14, 14, 0)),
+        (196, True, (13, 15), None, (13, 15, 1)),
+        (196, True, (13, 15), (14, 14), (14, 14, 0)),
         (7, True, (2, 3), None, (2, 3, 1)),
         (6, False, (2, 3), None, (2, 3, 0)),
         (13, True, (5, 5), (3, 4), (3, 4, 1)),
@@ -120,3 +130,78 @@ def test_the_class_tokens_entry_stays_apart():
         resize_table(table[:, 1:], True, (3, 4)),
         np.concatenate([np.zeros((1, 1, 2)), without], 1),
     )
+
+
+@pytest.fixture
+def kernel():
+    return np.random.default_rng(0).standard_normal((8, 6, 3, 5))
+
+
+def test_half_pixel_weights():
+    """Of two pixels to four: quarters between, and the edges repeated."""
+    expected = [[1, 0], [0.75, 0.25], [0.25, 0.75], [0, 1]]
+    np.testing.assert_allclose(half_pixel_weights(2, 4), expected)
+    np.testing.assert_allclose(half_pixel_weights(4, 2, antialias=True).sum(1), 1)
+    assert (half_pixel_weights(4, 2, antialias=True) > 0).sum() > 4
+
+
+def test_grown_patches_have_the_same_embeddings(kernel):
+    """Section 3.4: <B x, w'> = <x, w> for every patch x if B enlarges."""
+    by_row, by_column = half_pixel_weights(8, 13), half_pixel_weights(6, 9)
+    patch = np.random.default_rng(1).standard_normal((8, 6, 3))
+    grown = np.einsum("rs,ct,sti->rci", by_row, by_column, patch)
+    resized = resize_kernel(kernel, 13, 9)
+    np.testing.assert_allclose(
+        np.einsum("rci,rcio->o", grown, resized), np.einsum("sti,stio->o", patch, kernel)
+    )
+
+
+def test_shrunk_kernel_is_the_nearest(kernel):
+    """Least squares over patches of independent pixels: w' = argmin |B^T w' - w|."""
+    product = np.kron(half_pixel_weights(8, 4), half_pixel_weights(6, 5))
+    flat = kernel.reshape(48, -1)
+    expected = np.linalg.lstsq(product.T, flat, rcond=None)[0]
+    np.testing.assert_allclose(resize_kernel(kernel, 4, 5).reshape(20, -1), expected, atol=1e-10)
+
+
+def test_a_kernel_of_the_same_size_is_the_same(kernel):
+    np.testing.assert_allclose(resize_kernel(kernel, 8, 6), kernel, atol=1e-12)
+
+
+def test_another_patch_size_must_be_asked_for(make_vit, tmp_path):
+    keras_vit.save_checkpoint(make_vit(), tmp_path / "a.npz")
+    model = make_vit(seed=1, patch_size=8)
+    with pytest.raises(CheckpointError, match="flexible=True") as error:
+        keras_vit.load_checkpoint(model, tmp_path / "a.npz")
+    assert error.value.mis_shaped == ("embedding/kernel",)
+    keras_vit.load_checkpoint(model, tmp_path / "a.npz", flexible=True)
+
+
+def test_enlarged_images_in_enlarged_patches(make_vit, random_images, forward, tmp_path):
+    """The same tokens of the same image, twice as large: the purpose of PI-resize."""
+    keras_vit.save_checkpoint(make_vit(), tmp_path / "a.npz")
+    model = make_vit(seed=1, patch_size=8, image_size=32)
+    keras_vit.load_checkpoint(model, tmp_path / "a.npz", flexible=True)
+    images = random_images()
+    weights = half_pixel_weights(4, 8)
+    # Each patch by itself: at its edges, resizing the whole image would mix neighbors.
+    patches = images.reshape(3, 4, 4, 4, 4, 3)
+    grown = np.einsum("ai,bj,nricjd->nracbd", weights, weights, patches, optimize=True)
+    grown = grown.reshape(3, 32, 32, 3).astype("float32")
+    np.testing.assert_allclose(forward(model, grown), forward(make_vit(), images), atol=2e-5)
+
+
+def test_a_pytorch_file_is_resized_as_an_npz(
+    cases, golden, build_case, write_case, to_numpy, tmp_path
+):
+    """As FlexiViT of timm: positions without class token, images in [-1, 1]."""
+    case, half = cases["deit3"], (0.5, 0.5, 0.5)
+    path = write_case(case, tmp_path)
+    model = build_case(case)
+    keras_vit.load_checkpoint(model, path, mean=half, std=half)
+    keras_vit.save_checkpoint(model, tmp_path / "a.npz")
+    small, other = build_case(case, patch_size=8), build_case(case, patch_size=8)
+    keras_vit.load_checkpoint(small, path, mean=half, std=half, flexible=True)
+    keras_vit.load_checkpoint(other, tmp_path / "a.npz", flexible=True)
+    for mine, theirs in zip(small.variables, other.variables, strict=True):
+        np.testing.assert_allclose(to_numpy(mine), to_numpy(theirs), atol=1e-6)

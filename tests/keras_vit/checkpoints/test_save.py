@@ -9,7 +9,7 @@ from keras_vit.checkpoints.formats import official_npz
 
 
 def test_file_appears_only_when_complete(make_vit, tmp_path, monkeypatch):
-    """What stood there before survives an error, and nothing else is left."""
+    """An error leaves the earlier file and nothing else."""
     path = tmp_path / "model.npz"
     path.write_bytes(b"before")
 

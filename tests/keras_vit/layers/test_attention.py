@@ -1,17 +1,10 @@
+"""Attention and what is made of it: blocks and the MAP head."""
+
+import keras
 import numpy as np
 import pytest
 
-from keras_vit.layers import MultiHeadSelfAttention
-
-
-@pytest.fixture
-def attention():
-    """Two heads of three channels over tokens of six, random weights."""
-    layer = MultiHeadSelfAttention(num_heads=2)
-    layer.build((None, 5, 6))
-    rng = np.random.default_rng(0)
-    layer.set_weights([rng.standard_normal(w.shape) for w in layer.weights])
-    return layer
+from keras_vit.layers import AxialEncoderBlock, EncoderBlock, MAPHead, MultiHeadSelfAttention
 
 
 @pytest.fixture
@@ -19,45 +12,38 @@ def tokens():
     return np.random.default_rng(1).standard_normal((4, 5, 6)).astype("float32")
 
 
-def reference(layer, tokens, to_numpy):
-    """Equations 5 to 8, one head at a time; returns (outputs, probabilities)."""
+@pytest.fixture
+def attend(to_numpy):
+    """Returns equations 5 to 8 of a layer, one head at a time: (outputs, probabilities)."""
 
     def project(dense, x):
         return x @ to_numpy(dense.kernel) + to_numpy(dense.bias)
 
-    query, key, value = (project(d, tokens) for d in (layer.query, layer.key, layer.value))
-    heads, maps = [], []
-    for h in range(2):
-        part = slice(3 * h, 3 * h + 3)
-        logits = query[..., part] @ key[..., part].transpose(0, 2, 1) / np.sqrt(3)
-        weights = np.exp(logits - logits.max(-1, keepdims=True))
-        weights /= weights.sum(-1, keepdims=True)
-        maps.append(weights)
-        heads.append(weights @ value[..., part])
-    return project(layer.out, np.concatenate(heads, -1)), np.stack(maps, 1)
+    def compute(layer, queries, tokens):
+        query, key, value = (
+            project(dense, x)
+            for dense, x in ((layer.query, queries), (layer.key, tokens), (layer.value, tokens))
+        )
+        heads, maps = [], []
+        for h in range(2):
+            part = slice(3 * h, 3 * h + 3)
+            logits = query[..., part] @ key[..., part].transpose(0, 2, 1) / np.sqrt(3)
+            weights = np.exp(logits - logits.max(-1, keepdims=True))
+            weights /= weights.sum(-1, keepdims=True)
+            maps.append(weights)
+            heads.append(weights @ value[..., part])
+        return project(layer.out, np.concatenate(heads, -1)), np.stack(maps, 1)
+
+    return compute
 
 
-def test_outputs_and_probabilities(attention, tokens, to_numpy):
-    outputs, maps = reference(attention, tokens, to_numpy)
+def test_outputs_and_probabilities(attend, tokens, randomized, to_numpy):
+    attention = randomized(MultiHeadSelfAttention(num_heads=2), (None, 5, 6))
+    outputs, maps = attend(attention, tokens, tokens)
     np.testing.assert_allclose(to_numpy(attention(tokens)), outputs, atol=2e-5)
     np.testing.assert_allclose(to_numpy(attention.probabilities(tokens)), maps, atol=1e-5)
-
-
-def test_first_token_only(attention, tokens, to_numpy):
-    outputs, _ = reference(attention, tokens, to_numpy)
-    first = to_numpy(attention(tokens, first_token_only=True))
+    first = to_numpy(attention(tokens[:, :1], tokens))
     np.testing.assert_allclose(first, outputs[:, :1], atol=2e-5)
-
-
-def test_initial_kernels(to_numpy):
-    layer = MultiHeadSelfAttention(num_heads=4)
-    layer.build((None, 5, 128))
-    bound = np.sqrt(3 / 128)
-    for dense in (layer.query, layer.key, layer.value, layer.out):
-        kernel = to_numpy(dense.kernel)
-        assert np.abs(kernel).max() <= bound
-        assert abs(kernel.std() / (bound / np.sqrt(3)) - 1) < 0.02
-        np.testing.assert_array_equal(to_numpy(dense.bias), 0)
 
 
 def test_softmax_is_float32_in_half_precision(tokens, to_numpy):
@@ -68,6 +54,40 @@ def test_softmax_is_float32_in_half_precision(tokens, to_numpy):
     np.testing.assert_allclose(probabilities.sum(-1), 1, atol=1e-6)
 
 
-def test_heads_must_divide_the_channels():
-    with pytest.raises(ValueError, match="multiple of `num_heads`"):
-        MultiHeadSelfAttention(num_heads=4).build((None, 5, 6))
+def test_probe_of_the_map_head_attends_to_the_tokens(attend, tokens, randomized, to_numpy):
+    head = randomized(MAPHead(num_heads=2, mlp_dim=8, gelu="erf"), tokens.shape)
+    x, _ = attend(head, to_numpy(head.probe), tokens)
+    normal = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6)
+    normal = normal * to_numpy(head.norm.gamma) + to_numpy(head.norm.beta)
+    expected = x + to_numpy(head.mlp(normal.astype("float32")))
+    np.testing.assert_allclose(to_numpy(head(tokens)), expected[:, 0], atol=2e-5)
+
+
+def test_equations_2_and_3(tokens, randomized, to_numpy):
+    block = randomized(EncoderBlock(num_heads=2, mlp_dim=8), tokens.shape)
+    attended = tokens + to_numpy(block.attention(block.attention_norm(tokens)))
+    expected = attended + to_numpy(block.mlp(block.mlp_norm(attended)))
+    np.testing.assert_allclose(to_numpy(block(tokens)), expected, atol=1e-5)
+    first = to_numpy(block(tokens[:, :1], context=tokens))
+    np.testing.assert_allclose(first, expected[:, :1], atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
+def test_policy_reaches_every_layer_within(dtype):
+    block = EncoderBlock(num_heads=2, mlp_dim=8, dtype=dtype)
+    block.build((None, 5, 4))
+    compute = keras.dtype_policies.get(dtype).compute_dtype
+    layers = list(block._flatten_layers(include_self=False))
+    assert len(layers) >= 12
+    assert {layer.compute_dtype for layer in layers} == {compute}
+    assert {keras.backend.standardize_dtype(w.dtype) for w in block.weights} == {"float32"}
+
+
+def test_axial_block_attends_in_rows_then_in_columns(randomized, to_numpy):
+    tokens = np.random.default_rng(0).standard_normal((4, 6, 4)).astype("float32")
+    block = randomized(AxialEncoderBlock((2, 3), num_heads=2, mlp_dim=8), tokens.shape)
+    grid = tokens.reshape(4, 2, 3, 4)
+    rows = np.stack([to_numpy(block.row(grid[:, r])) for r in range(2)], 1)
+    columns = np.stack([to_numpy(block.column(rows[:, :, c])) for c in range(3)], 2)
+    result = to_numpy(block(tokens))
+    np.testing.assert_allclose(result, columns.reshape(4, 6, 4), atol=1e-4)

@@ -4,14 +4,6 @@ import pytest
 from keras_vit.layers import AxialAttention
 
 
-def randomize(layer, seed=0):
-    rng = np.random.default_rng(seed)
-    for weight in layer.weights:
-        value = rng.standard_normal(weight.shape)
-        weight.assign(np.abs(value) + 0.5 if "variance" in weight.name else value)
-    return layer
-
-
 def normalized(norm, x, to_numpy):
     """Batch normalization of the last axis with the moving statistics."""
     mean, variance = to_numpy(norm.moving_mean), to_numpy(norm.moving_variance)
@@ -55,11 +47,9 @@ def reference(layer, line, to_numpy):
 
 
 @pytest.mark.parametrize("axis", ["height", "width"])
-def test_lines_attend_to_themselves(axis, to_numpy):
+def test_lines_attend_to_themselves(axis, randomized, to_numpy):
     inputs = np.random.default_rng(1).standard_normal((2, 3, 5, 8)).astype("float32")
-    layer = AxialAttention(axis, num_groups=2)
-    layer.build(inputs.shape)
-    randomize(layer)
+    layer = randomized(AxialAttention(axis, num_groups=2), inputs.shape)
     lines = inputs.swapaxes(1, 2) if axis == "height" else inputs
     expected = np.stack(
         [[reference(layer, line, to_numpy) for line in example] for example in lines]
@@ -76,13 +66,3 @@ def test_training_normalizes_with_the_batch(to_numpy):
     # Two normalized summands of unit variance and zero mean.
     np.testing.assert_allclose(outputs.mean((0, 1, 2)), 0, atol=1e-5)
     assert np.abs(to_numpy(layer.projection_norm.moving_mean)).max() > 0
-
-
-def test_channels_of_a_group_must_be_even():
-    with pytest.raises(ValueError, match="multiple of twice `num_groups`"):
-        AxialAttention("width", num_groups=8).build((None, 4, 4, 24))
-
-
-def test_unknown_axis():
-    with pytest.raises(ValueError, match="`axis` must be one of"):
-        AxialAttention("depth")

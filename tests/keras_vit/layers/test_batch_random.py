@@ -1,13 +1,12 @@
 """Parts of a batch draw what the whole batch would draw there."""
 
-import functools
-
 import keras
 import numpy as np
 import pytest
 
+from keras_vit.backends.by_backend import batch_random
 from keras_vit.layers import Dropout, StochasticDepth
-from keras_vit.models.patch_corruption import PatchCorruption
+from keras_vit.models.masked_patch_prediction import PatchCorruption
 
 BACKEND = keras.backend.backend()
 pytestmark = pytest.mark.skipif(
@@ -44,29 +43,26 @@ def in_parts_of_jax(draw, parts):
     return np.concatenate(np.stack(drawn, axis=1))
 
 
-@of_tensorflow
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(
-    "compiled, parts", [(False, 2), (False, 3), (False, 16), (False, 48), (True, 3)]
-)
-def test_uniform_and_randint(shape, compiled, parts):
-    import tensorflow as tf
-
-    from keras_vit.backends.tensorflow import batch_part
-
-    @functools.cache
-    def uniform_of(parts, seeds):
-        share = (shape[0] // parts, *shape[1:])
-        return tf.function(lambda: batch_part.uniform(share, seed=seeds), jit_compile=compiled)
-
+def test_uniform_and_randint(shape):
     def uniform(parts, seeds):
-        return uniform_of(parts, seeds)()
+        return batch_random().uniform((shape[0] // parts, *shape[1:]), seed=seeds)
+
+    def compiled(parts, seeds):
+        import tensorflow as tf
+
+        return tf.function(lambda: uniform(parts, seeds), jit_compile=True)()
 
     def randint(parts, seeds):
-        return batch_part.randint((shape[0] // parts, *shape[1:]), 1, 1000, seed=seeds)
+        return batch_random().randint((shape[0] // parts, *shape[1:]), 1, 1000, seed=seeds)
 
-    np.testing.assert_array_equal(in_parts(uniform, parts), in_parts(uniform, 1))
-    np.testing.assert_array_equal(in_parts(randint, parts), in_parts(randint, 1))
+    for draw in (uniform, randint):
+        whole = in_parts(draw, 1)
+        assert len(np.unique(whole)) > 9
+        for parts in (2, 3, 16, 48):
+            np.testing.assert_array_equal(in_parts(draw, parts), whole)
+    if BACKEND == "tensorflow":
+        np.testing.assert_array_equal(in_parts(compiled, 3), in_parts(compiled, 1))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -135,21 +131,3 @@ def test_batches_of_unknown_size_drop_as_known_ones():
         return function(tf.ones((8, 4)))
 
     np.testing.assert_array_equal(dropped(True), dropped(False))
-
-
-@pytest.mark.skipif(BACKEND != "jax", reason="JAX's own numbers")
-@pytest.mark.parametrize("shape", SHAPES)
-def test_uniform_and_randint_of_jax(shape):
-    from keras_vit.backends.jax import batch_part
-
-    def uniform(parts, seeds):
-        return batch_part.uniform((shape[0] // parts, *shape[1:]), seed=seeds)
-
-    def randint(parts, seeds):
-        return batch_part.randint((shape[0] // parts, *shape[1:]), 1, 1000, seed=seeds)
-
-    for draw in (uniform, randint):
-        whole = in_parts(draw, 1)
-        assert len(np.unique(whole)) > 9
-        for parts in (2, 3, 48):
-            np.testing.assert_array_equal(in_parts(draw, parts), whole)

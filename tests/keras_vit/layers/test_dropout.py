@@ -34,9 +34,3 @@ def test_a_held_seed_repeats_its_mask(to_numpy):
     np.testing.assert_array_equal(to_numpy(layer(x, training=True)), first)
     layer.seed_generator.held = None
     assert (to_numpy(layer(x, training=True)) != first).any()
-
-
-@pytest.mark.parametrize("rate", [-0.1, 1.0])
-def test_rate_out_of_range(rate):
-    with pytest.raises(ValueError, match="`rate` must lie in"):
-        Dropout(rate)

@@ -36,8 +36,8 @@ def program(
     state = [variable.value for variable in layer.non_trainable_variables]
 
     def loss(weights, tokens):
-        options = {"training": training, "first_token_only": first_token_only}
-        return layer.stateless_call(weights, state, tokens, **options)[0].sum()
+        inputs = (tokens[:, :1], tokens) if first_token_only else (tokens,)
+        return layer.stateless_call(weights, state, *inputs, training=training)[0].sum()
 
     lowered = jax.jit(jax.grad(loss)).trace(weights, tokens).lower(lowering_platforms=("cuda",))
     return lowered.as_text()

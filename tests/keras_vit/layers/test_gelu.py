@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_vit.layers.gelu import GELU_FLAVORS, TRAINED_GELU_FLAVORS
+from keras_vit.backends.gelu import GELU_FLAVORS, TRAINED_GELU_FLAVORS
 
 POINTS = np.linspace(-8, 8, 1601).astype("float32")
 

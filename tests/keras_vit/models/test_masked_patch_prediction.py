@@ -1,12 +1,13 @@
 """Masked patch prediction against the paper's numbers and its definition."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.layers.patch_embedding import cut_patches
-from keras_vit.models.patch_corruption import Corruption, PatchCorruption
+from keras_vit.models.masked_patch_prediction import Corruption, PatchCorruption
 from keras_vit.models.patch_targets import (
     TARGETS,
     PatchLoss,
@@ -92,6 +93,18 @@ def test_corruption_does_to_each_patch_what_it_should():
     assert len(chosen) == 6
 
 
+def test_a_patch_is_replaced_by_any_other_but_never_by_itself():
+    layer = PatchCorruption(rate=1.0, seed=0)
+    # Patches that are their own numbers, of which the ninth in a random order is replaced.
+    stem = np.tile(np.arange(10, dtype="float32").reshape(1, 2, 5, 1), (2000, 1, 1, 1))
+    corrupted, positions = (to_numpy(tensor) for tensor in layer(stem))
+    assert layer.counts == (8, 1, 1)
+    places = positions[:, 8]
+    found = corrupted.reshape(2000, 10)[np.arange(2000), places]
+    pairs = set(zip(places.tolist(), found.tolist(), strict=True))
+    assert pairs == set(itertools.permutations(range(10), 2))
+
+
 def test_every_patch_is_corrupted_equally_often_and_anew():
     layer = PatchCorruption(rate=0.25, seed=0)
     stem = np.zeros((500, 2, 4, 1), "float32")
@@ -101,18 +114,12 @@ def test_every_patch_is_corrupted_equally_often_and_anew():
     np.testing.assert_allclose(shares, 0.25, atol=0.05)
 
 
-def test_patches_are_cut_in_raster_order(images):
-    patches = to_numpy(cut_patches(images, (4, 6), 4))
-    np.testing.assert_array_equal(patches[2, 1 * 6 + 5], images[2, 4:8, 20:24])
-
-
 def test_mean_color_of_a_painted_patch():
     pixels = (
         np.array([200, 100, 50]) / 127.5 - 1 + np.random.default_rng(0).normal(0, 0.01, (8, 8, 1))
     )
     targets = to_numpy(TARGETS["mean_color"].of(pixels[None, None].astype("float32")))
-    assert targets.shape == (1, 1)
-    assert targets[0, 0] == 409
+    np.testing.assert_array_equal(targets, [[[409]]])
 
 
 def test_downsized_targets_are_the_colors_of_cells():
@@ -237,7 +244,7 @@ def test_mixed_precision_computes_losses_in_float32(images):
     np.testing.assert_allclose(to_numpy(losses), np.log(512), rtol=1e-5)
 
 
-def test_mistakes_are_named():
+def test_mistakes_are_named(make_vit, make_resnet):
     with pytest.raises(ValueError, match="'color'"):
         keras_vit.MaskedPatchPrediction(encoder(), "color")
     with pytest.raises(ValueError, match="Received: 2 pixels"):
@@ -247,13 +254,7 @@ def test_mistakes_are_named():
     hybrid = encoder(resnet={"num_layers": ()}, patch_size=1, image_size=(16, 22))
     with pytest.raises(ValueError, match="4 x 4 pixels"):
         keras_vit.MaskedPatchPrediction(hybrid)
-
-
-def test_another_model_is_refused(make_resnet):
     with pytest.raises(ValueError, match=r"VisionTransformer\. Received: a ResNetV2"):
         keras_vit.MaskedPatchPrediction(make_resnet())
-
-
-def test_targets_are_colors(make_vit):
     with pytest.raises(ValueError, match="in_channels=4"):
         keras_vit.MaskedPatchPrediction(make_vit(in_channels=4))

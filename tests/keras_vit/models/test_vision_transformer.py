@@ -65,24 +65,6 @@ def test_remat_leaves_the_gradients(rate, kind, make_vit, random_images, gradien
         np.testing.assert_allclose(gradient, other, atol=1e-6, err_msg=path)
 
 
-def test_dropout_sites(make_vit):
-    """After the position embedding, after attention's projection, and twice in the MLP."""
-    model = make_vit(dropout_rate=0.1, attention_dropout_rate=0.2)
-    assert model.get_layer("dropout").rate == 0.1
-    for block in model.blocks:
-        assert block.attention.dropout.rate == 0.2
-        assert block.attention_dropout.rate == 0.1
-        assert block.mlp.hidden_dropout.rate == 0.1
-        assert block.mlp.output_dropout.rate == 0.1
-
-
-def test_stochastic_depth_grows_linearly(make_vit):
-    model = make_vit(num_layers=5, stochastic_depth_rate=0.2)
-    rates = [block.attention_depth.rate for block in model.blocks]
-    np.testing.assert_allclose(rates, [0, 0.05, 0.1, 0.15, 0.2])
-    assert rates == [block.mlp_depth.rate for block in model.blocks]
-
-
 def test_initial_values(to_numpy):
     model = keras_vit.VisionTransformer(
         image_size=64, patch_size=4, hidden_size=64, num_heads=4, num_layers=1, head_bias_init=-10.0
@@ -160,21 +142,6 @@ def test_placements(placement, tables, make_vit, random_images, forward, to_nump
     np.testing.assert_allclose(forward(model, random_images()), expected, atol=5e-6)
 
 
-@pytest.mark.parametrize("position", ["none", "sincos_2d"])
-def test_weights_do_not_depend_on_the_image_size(position, make_vit):
-    small = make_vit(position_embedding=position)
-    large = make_vit(position_embedding=position, image_size=(32, 24))
-    assert [w.shape for w in small.weights] == [w.shape for w in large.weights]
-
-
-def test_only_the_position_table_depends_on_the_image_size(make_vit):
-    small, large = make_vit(), make_vit(image_size=(32, 24))
-    differing = {
-        a.path for a, b in zip(small.weights, large.weights, strict=True) if a.shape != b.shape
-    }
-    assert differing == {"position_embedding/embedding"}
-
-
 @pytest.mark.parametrize("classifier", ["token", "gap", "map"])
 @pytest.mark.parametrize("placement", ["stem", "every"])
 def test_any_resolution_is_a_resized_model(
@@ -241,6 +208,15 @@ def test_any_resolution_needs_weights_that_allow_it(arguments, make_vit):
         ({"image_size": (16, 16, 3)}, "`image_size` must be"),
         ({"resnet": {"layers": (1,)}}, "`resnet` must be"),
         ({"gelu": "relu"}, "`gelu` must be one of"),
+        ({"in_channels": 0}, "`in_channels` must be a positive int"),
+        ({"register_tokens": -1}, "`register_tokens` must be an int.*Received"),
+        ({"register_tokens": 1.5}, "`register_tokens` must be an int.*Received"),
+        ({"register_tokens": 2, "position_placement": "every"}, "Register tokens.*Received"),
+        ({"register_tokens": 2, "position_embedding": "relative"}, "Register tokens.*Received"),
+        (
+            {"register_tokens": 2, "attention": "axial", "classifier": "gap"},
+            "Register tokens.*Received",
+        ),
         ({"image_size": 32.0}, "`image_size` must be.* Received: image_size=32.0"),
         ({"image_size": None}, "`image_size` must be"),
         ({"image_size": "32"}, "`image_size` must be"),
@@ -275,24 +251,16 @@ def test_unknown_argument_is_an_error():
 
 @pytest.mark.parametrize("channels", [1, 2, 7])
 @pytest.mark.parametrize("kind", ["plain", "hybrid", "resnet"])
-def test_channels(kind, channels, make_vit, make_resnet, forward, tmp_path):
+def test_channels(kind, channels, make_vit, make_resnet, forward):
     hybrid = {"resnet": {"num_layers": (1,)}, "patch_size": 1}
     make = make_resnet if kind == "resnet" else make_vit
     model = make(in_channels=channels, **(hybrid if kind == "hybrid" else {}))
     images = np.random.default_rng(0).uniform(-1, 1, (2, *model.input.shape[1:]))
     logits = forward(model, images.astype("float32"))
     assert model.input.shape[-1] == channels
-    model.save(tmp_path / "a.keras")
-    saved = keras.saving.load_model(tmp_path / "a.keras")
-    np.testing.assert_allclose(forward(saved, images.astype("float32")), logits, atol=1e-6)
     other = images.copy()
     other[..., -1] = 0
     assert np.abs(forward(model, other.astype("float32")) - logits).max() > 1e-3
-
-
-def test_channels_are_positive():
-    with pytest.raises(ValueError, match="`in_channels` must be a positive int"):
-        keras_vit.VisionTransformer(in_channels=0)
 
 
 def test_class_token_beside_the_mean_of_patches(make_vit, random_images, forward):
@@ -308,3 +276,26 @@ def test_class_token_beside_the_mean_of_patches(make_vit, random_images, forward
         forward(model.any_resolution(), random_images()), forward(model, random_images()), atol=1e-5
     )
     assert keras_vit.costs(model).parameters == model.count_params()
+
+
+@pytest.mark.parametrize("position", ["none", "sincos_2d", "learned_1d"])
+def test_only_the_position_table_depends_on_the_image_size(position, make_vit):
+    small, large = (
+        make_vit(position_embedding=position, image_size=size) for size in (16, (32, 24))
+    )
+    pairs = zip(small.weights, large.weights, strict=True)
+    differing = {a.path for a, b in pairs if a.shape != b.shape}
+    assert differing == ({"position_embedding/embedding"} if position == "learned_1d" else set())
+
+
+def test_dropout_rates(make_vit):
+    """After the position embedding and attention's projection, twice in the MLP, by depth."""
+    model = make_vit(
+        num_layers=5, dropout_rate=0.1, attention_dropout_rate=0.2, stochastic_depth_rate=0.2
+    )
+    assert model.get_layer("dropout").rate == 0.1
+    for block, depth in zip(model.blocks, [0, 0.05, 0.1, 0.15, 0.2], strict=True):
+        assert block.attention.dropout.rate == 0.2
+        assert block.attention_dropout.rate == 0.1
+        assert block.mlp.hidden_dropout.rate == block.mlp.output_dropout.rate == 0.1
+        assert block.attention_depth.rate == block.mlp_depth.rate == pytest.approx(depth)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import keras_vit
-from training.commands import analyze
+from keras_vit.training.commands import analyze
+from tests.tiny_vit import tiny_vit
 
 
 def read(path):
@@ -15,18 +16,8 @@ def read(path):
         return list(csv.DictReader(file))
 
 
-def small(**overrides):
-    arguments = {
-        "image_size": (16, 24),
-        "patch_size": 4,
-        "hidden_size": 16,
-        "mlp_dim": 16,
-        "num_heads": 2,
-        "num_layers": 2,
-        "num_classes": 3,
-        **overrides,
-    }
-    return keras_vit.VisionTransformer(**arguments)
+def small(**arguments):
+    return tiny_vit(image_size=(16, 24), **arguments)
 
 
 @pytest.fixture

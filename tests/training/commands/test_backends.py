@@ -13,13 +13,18 @@ COMMANDS = {
     "export": ("hub", "run", "--output=module"),
     "benchmarks": ("startup",),
 }
+MODULES = {
+    "training": "keras_vit.training.__main__",
+    "export": "keras_vit.export.__main__",
+    "benchmarks": "benchmarks.__main__",
+}
 ONE_IS_MISSING = """
 import sys
 package, program = sys.argv[1:3]
 del sys.argv[1:3]
 sys.modules[package] = None
 import importlib
-sys.exit(importlib.import_module(program + ".__main__").main(sys.argv[1:]))
+sys.exit(importlib.import_module(program).main(sys.argv[1:]))
 """
 
 
@@ -43,20 +48,21 @@ def test_another_backend(program, backend, tmp_path):
 
 @pytest.mark.parametrize("program", COMMANDS)
 @pytest.mark.parametrize("package", ["tensorflow", "jax"])
-def test_a_backend_that_is_not_installed(program, package, tmp_path):
-    arguments = ["-c", ONE_IS_MISSING, package, program, *COMMANDS[program]]
+def test_a_backend_that_is_not_installed(program, package, as_command, tmp_path):
+    arguments = [as_command(ONE_IS_MISSING), package, MODULES[program], *COMMANDS[program]]
     error = error_of(*arguments, cwd=tmp_path, backend=package)
     assert error.startswith(f"error: Expected the package {package}, which ")
     assert "(tensorflow or jax)" in error and ": pip install " in error
 
 
 @pytest.mark.parametrize("program", ["training", "export"])
-def test_jax_reads_images_with_tensorflow(program, tmp_path):
+def test_jax_reads_images_with_tensorflow(program, as_command, tmp_path):
     packages, cwd = tmp_path / "packages", tmp_path / "work"
     for folder in (packages, cwd):
         folder.mkdir()
     # Where JAX is not installed: it is looked for, and not yet imported.
     (packages / "jax.py").touch()
-    arguments = ["-c", ONE_IS_MISSING, "tensorflow", program, *COMMANDS[program]]
+    script = as_command(ONE_IS_MISSING)
+    arguments = [script, "tensorflow", MODULES[program], *COMMANDS[program]]
     error = error_of(*arguments, cwd=cwd, backend="jax", packages=[packages])
     assert "Expected the package tensorflow, which reads the images" in error

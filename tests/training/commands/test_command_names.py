@@ -7,13 +7,19 @@ import sys
 
 import pytest
 
-from training.__main__ import COMMANDS, main
+from keras_vit.export.__main__ import COMMANDS as EXPORTS
+from keras_vit.export.__main__ import main as export_main
+from keras_vit.training.__main__ import COMMANDS, main
+from keras_vit.training.config.schema import KEYS
+from keras_vit.training.loop import trainer
+from keras_vit.version import __version__
 
 ROOT = pathlib.Path(__file__).parents[3]
 NO_TENSORFLOW = """
-import sys, training.__main__
+import sys
+from keras_vit.training.__main__ import main
 try:
-    status = training.__main__.main(sys.argv[1:])
+    status = main(sys.argv[1:])
 except SystemExit as exit:
     status = exit.code
 assert not status and not {"tensorflow", "keras", "matplotlib"} & set(sys.modules)
@@ -27,22 +33,62 @@ def run(*arguments, cwd):
     )
 
 
-# `training.data` is the package of data sets.
-@pytest.mark.parametrize("name", sorted({*COMMANDS} - {"data"}))
-def test_modules_are_commands(name, tmp_path):
-    result = run("-m", f"training.{name}", "--help", cwd=tmp_path)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_needs_no_tensorflow(name, as_command, tmp_path):
+    result = run(as_command(NO_TENSORFLOW), name, "--help", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith(f"usage: python -m training {name} ")
-    result = run("-m", f"training.{name}", "--unknown", cwd=tmp_path)
-    assert result.returncode == 2
-    assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
+    assert result.stdout.startswith(f"usage: keras-vit {name} ")
+    assert "--debug" in result.stdout
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, "few-shot"])
-def test_help_needs_no_tensorflow(name, tmp_path):
-    result = run("-c", NO_TENSORFLOW, name, "--help", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert f"python -m training {name.replace('-', '_')}" in result.stdout
+@pytest.mark.parametrize(
+    "main, name",
+    [(main, name) for name in COMMANDS] + [(export_main, name) for name in EXPORTS],
+)
+def test_debug_shows_the_traceback_before_the_line(main, name, capsys, monkeypatch):
+    monkeypatch.delenv("VIT_DEBUG", raising=False)
+    assert main([name, "--unknown"]) == 2
+    line = capsys.readouterr().err
+    assert line.startswith("error: ") and line.count("\n") == 1
+    assert main([name, "--unknown", "--debug"]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("Traceback (most recent call last):\n") and shown.endswith(line)
+    assert main(["--debug", name, "--unknown"]) == 2
+    assert capsys.readouterr().err == shown
+    monkeypatch.setenv("VIT_DEBUG", "1")
+    assert main([name, "--unknown"]) == 2
+    assert capsys.readouterr().err == shown
+
+
+@pytest.mark.parametrize(
+    "name, option, expected",
+    [
+        ("sweep", "--development=0", "a share above 0 and below 1. Received: 0."),
+        ("sweep", "--development=1", "a share above 0 and below 1. Received: 1."),
+        ("sweep", "--development=nan", "a share above 0 and below 1. Received: nan."),
+        ("vtab", "--steps=0", "at least 1. Received: 0."),
+        ("predict", "--top=0", "at least 1. Received: 0."),
+        ("predict", "--num_gpus=-1", "at least 0. Received: -1."),
+        ("budget", "--teraflops=nan", "a number above 0. Received: nan."),
+        ("budget", "--teraflops=inf", "a number above 0. Received: inf."),
+    ],
+)
+def test_senseless_numbers_are_refused(name, option, expected, capsys):
+    assert main([name, option]) == 2
+    message = f"error: argument {option.partition('=')[0]}: expected {expected} See "
+    assert capsys.readouterr().err.startswith(message)
+
+
+def test_the_keys_of_configs_are_not_cut_in_a_pipe(capsys):
+    with pytest.raises(SystemExit):
+        main(["--helpfull"])
+    shown = capsys.readouterr().out
+    for key in KEYS:
+        assert f" {key.name} " in shown and f" {key.default} " in shown
+
+
+def test_a_command_has_one_spelling(tmp_path):
+    assert main(["few-shot"]) == 2
 
 
 def test_options_alone_train(tmp_path):
@@ -50,7 +96,7 @@ def test_options_alone_train(tmp_path):
     assert result.returncode == 2 and "missing.py cannot be read" in result.stderr
     result = run("-m", "training", "--workdir=run", cwd=tmp_path)
     assert result.returncode == 2
-    assert "required: --config. See python -m training train --help" in result.stderr
+    assert "required: --config. See keras-vit train --help" in result.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -60,9 +106,23 @@ def test_help_names_every_command(tmp_path):
     assert all(f"\n  {name} " in result.stdout for name in COMMANDS)
 
 
+@pytest.mark.parametrize("main", [main, export_main])
+def test_the_version(main, capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"keras-vit {__version__}\n"
+
+
 @pytest.mark.parametrize("arguments", [[], ["trian"], ["command_options"]])
 def test_other_words_are_refused(arguments, capsys):
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert "Expected a command, one of train, predict, evaluate" in error
     assert ("Did you mean train?" in error) == (arguments == ["trian"])
+
+
+@pytest.mark.parametrize("report", [True, False])
+def test_training_names_the_files_that_there_are(report, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(trainer, "train", lambda config, workdir, dataset: None)
+    assert main(["--config=quickstart", f"--workdir={tmp_path}", f"--config.report={report}"]) == 0
+    page = f", its page in {tmp_path}/report.html" if report else ""
+    assert capsys.readouterr().out == f"The model is in {tmp_path}/model.keras{page}\n"

@@ -8,8 +8,8 @@ import pytest
 import tensorflow_datasets as tfds
 
 import keras_vit
-from training.commands import evaluate as command
-from training.data import registry
+from keras_vit.training.commands import evaluate as command
+from keras_vit.training.data import dataset_table
 
 NAME = (
     "Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0--imagenet2012-steps_20k-lr_0.03-res"
@@ -68,26 +68,18 @@ def imagenet(tmp_path, monkeypatch):
 
     label = tfds.features.ClassLabel(num_classes=CLASSES)
     image = tfds.features.Image(shape=(224, 224, 3), encoding_format="png")
-    for name, version, features, key, values in (
-        ("imagenet2012", "5.1.0", {"label": label}, "label", labels),
-        (
-            "imagenet2012_real",
-            "1.0.0",
-            {"original_label": label, "real_label": tfds.features.Sequence(label)},
-            "real_label",
-            several,
-        ),
+    real = {"original_label": label, "real_label": tfds.features.Sequence(label)}
+    for name, version, features, columns in (
+        ("imagenet2012", "5.1.0", {"label": label}, [labels]),
+        ("imagenet2012_real", "1.0.0", real, [labels, several]),
     ):
-        examples = [
-            {"image": one, "original_label": labels[i], key: values[i]}
-            for i, one in enumerate(images)
-        ]
-        if name == "imagenet2012":
-            examples = [{"image": each["image"], "label": each["label"]} for each in examples]
-        prepare(tmp_path, name, version, {"image": image, **features}, examples)
-        row = registry.DATASETS[name]
+        features = {"image": image, **features}
+        rows = zip(images, *columns, strict=True)
+        examples = [dict(zip(features, row, strict=True)) for row in rows]
+        prepare(tmp_path, name, version, features, examples)
+        row = dataset_table.DATASETS[name]
         small = dataclasses.replace(row, sizes={"validation": IMAGES})
-        monkeypatch.setitem(registry.DATASETS, name, small)
+        monkeypatch.setitem(dataset_table.DATASETS, name, small)
     (folder / "index.csv").write_text(
         "ds,filename,final_test,adapt_ds,adapt_filename,adapt_final_test\n"
         f"i21k,{NAME.partition('--')[0]},0.1,imagenet2012,{NAME},0.75\n"
@@ -110,7 +102,7 @@ def test_measured_published_and_difference(imagenet, capsys):
     assert cells_of(printed, "imagenet2012_real")[1:] == ["16", "75.00", "–", "–"]
     assert cells_of(printed, "imagenet_v2")[2:] == ["not prepared", "–", "–"]
     assert f"Published: {imagenet / 'keras_vit' / 'augreg' / 'index.csv'}." in printed
-    assert "python -m training data prepare imagenet_v2" in printed
+    assert "keras-vit data prepare imagenet_v2" in printed
     assert "Images: decode|resize([224,224])|value_range(-1,1)" in printed
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import export
 import keras_vit
+from keras_vit import export
+from keras_vit.training.commands import predict
 from tests.run_config import write_run_config
 from tests.tiny_vit import tiny_vit
-from training.commands import predict
 
 NAMES = ["crow", "great <tit>"]
 PREPROCESS = "decode|resize_small(20)|central_crop(16)|value_range(-1,1)"
@@ -100,6 +100,7 @@ def test_a_page_with_the_rollout_beside_each_photo(sources, photos, tmp_path, ca
 def test_bad_use_is_one_line(sources, photos, tmp_path, capsys):
     (tmp_path / "notes.jpg").write_text("no image")
     (tmp_path / "labels.txt").write_text("one\n")
+    (tmp_path / "none.txt").touch()
     (tmp_path / "broken.tflite").write_text("no model")
     whole = sources["m.tflite"].read_bytes()
     for name, part in (("half", 0.5), ("end", 0.9999)):
@@ -112,6 +113,9 @@ def test_bad_use_is_one_line(sources, photos, tmp_path, capsys):
         ([run, tmp_path / "notes.jpg"], "notes.jpg cannot be read as an image"),
         ([run, photos, "--top=0"], "--top"),
         ([run, photos, f"--labels={tmp_path / 'labels.txt'}"], "a name for each of 2 classes"),
+        ([run, photos, f"--labels={tmp_path / 'none.txt'}"], "2 classes. Received: 0 names."),
+        ([run, ""], "Expected a path"),
+        ([run, "ftp://host/photo.jpg"], "Expected a path"),
         ([tmp_path / "nothing", photos], "Expected a run directory"),
         ([tmp_path / "broken.tflite", photos], "broken.tflite"),
         ([tmp_path / "half.tflite", photos], "Expected a TFLite file with a signature"),
@@ -153,16 +157,3 @@ def test_names_that_are_not_utf_8(sources, photos, tmp_path, capsys):
     for shown in ("--csv", f"--output={tmp_path}/page.html"):
         assert predict.main([str(sources["run"]), str(tmp_path), shown]) == 0
     assert "\\xe9.png" in (tmp_path / "page.html").read_text()
-
-
-def test_no_labels_are_not_those_of_the_model(sources, photos, tmp_path, capsys):
-    (tmp_path / "labels.txt").touch()
-    arguments = [str(sources["run"]), str(photos), f"--labels={tmp_path}/labels.txt"]
-    assert predict.main(arguments) == 2
-    assert "Expected a name for each of 2 classes. Received: 0 names." in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("photo", ["", "ftp://host/photo.jpg"])
-def test_what_is_no_path(photo, sources, capsys):
-    assert predict.main([str(sources["run"]), photo]) == 2
-    assert "Expected a path" in capsys.readouterr().err

@@ -5,19 +5,19 @@ import pathlib
 import pytest
 from etils import epath
 
-from training import data
-from training.commands import sweep as command
-from training.configs import finetune
-from training.data import registry
-from training.protocols import learning_rate_sweep
-from training.protocols.run_result import RunResult
+from keras_vit.training import data
+from keras_vit.training.commands import sweep as command
+from keras_vit.training.configs import finetune
+from keras_vit.training.data import dataset_table
+from keras_vit.training.protocols import learning_rate_sweep
+from keras_vit.training.protocols.run_result import RunResult
 
 TINY = pathlib.Path(__file__).parents[1] / "processes" / "tiny.py"
 
 
 def test_command_takes_rates_from_table_4(monkeypatch, tmp_path, capsys):
     asked = []
-    cifar100 = data.Dataset(registry.row("cifar100"), tmp_path)
+    cifar100 = data.Dataset(dataset_table.row("cifar100"), tmp_path)
     monkeypatch.setattr(data, "open_dataset", lambda name, _: {"cifar100": cifar100}[name])
 
     def train_run(config, workdir, dataset):

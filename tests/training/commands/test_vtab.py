@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from etils import epath
 
-from training.commands import vtab as command
-from training.io.atomic import atomic_file
-from training.protocols import vtab_suite
+from keras_vit.training.commands import vtab as command
+from keras_vit.training.io.atomic import atomic_file
 
 TASKS = ("dtd", "oxford_flowers102")
 
@@ -28,12 +27,12 @@ def arguments(checkpoint, vtab_dir):
 
     def options(workdir):
         return [
-            f"--checkpoint={checkpoint}",
+            str(checkpoint),
             f"--data_dir={vtab_dir}",
             f"--workdir={workdir}",
             f"--tasks={','.join(TASKS)}",
             "--seeds=3",
-            "--size=8",
+            "--image_size=8",
             "--steps=24",
             "--rates=0.1",
             "--config.batch_size=8",
@@ -57,12 +56,12 @@ def _wait_for(condition, process, seconds=400):
 def test_a_run_killed_in_the_middle_gives_the_table_of_an_uninterrupted_one(
     arguments, launch, tmp_path
 ):
-    whole = launch("-m", "training.vtab", *arguments(tmp_path / "whole"))
+    whole = launch("-m", "training", "vtab", *arguments(tmp_path / "whole"))
     killed = tmp_path / "killed"
-    first = launch("-m", "training.vtab", *arguments(killed))
+    first = launch("-m", "training", "vtab", *arguments(killed))
     # In the middle of the second task's run, with a checkpoint; the first task is done.
     interrupted = killed / "oxford_flowers102" / "test" / "seed_3"
-    _wait_for(lambda: list((interrupted / "checkpoints").glob("*.index")), first)
+    _wait_for(lambda: list((interrupted / "checkpoints").glob("checkpoint-*")), first)
     first.kill()
     assert first.wait() == -signal.SIGKILL
     finished = killed / "dtd" / "test" / "seed_3" / "result.json"
@@ -70,7 +69,7 @@ def test_a_run_killed_in_the_middle_gives_the_table_of_an_uninterrupted_one(
     assert not (interrupted / "result.json").exists()
     assert "(1 of 19)" in (killed / "vtab.md").read_text()
 
-    again = launch("-m", "training.vtab", *arguments(killed))
+    again = launch("-m", "training", "vtab", *arguments(killed))
     output, _ = again.communicate(timeout=300)
     assert again.returncode == 0, output
     uninterrupted, _ = whole.communicate(timeout=300)
@@ -102,8 +101,7 @@ def test_model_and_runs_in_a_store(arguments, vit, ram, capsys):
     bucket = epath.Path(ram())
     with atomic_file(bucket / "m.keras") as file:
         vit.save(file)
-    options = [each for each in arguments(bucket / "vtab") if "checkpoint=" not in each]
-    options += [f"--checkpoint={bucket}/m.keras", "--tasks=dtd"]
+    options = [f"{bucket}/m.keras", *arguments(bucket / "vtab")[1:], "--tasks=dtd"]
     assert command.main(options) == 0
     run = bucket / "vtab" / "dtd" / "test" / "seed_3"
     assert json.loads((run / "config.json").read_text())["checkpoint"] == f"{bucket}/m.keras"
@@ -118,35 +116,23 @@ def test_model_and_runs_in_a_store(arguments, vit, ram, capsys):
 
 
 def test_missing_data_is_listed_before_anything_runs(checkpoint, vtab_dir, tmp_path, capsys):
-    options = [
-        f"--checkpoint={checkpoint}",
-        f"--data_dir={vtab_dir}",
-        f"--workdir={tmp_path / 'run'}",
-    ]
+    options = [str(checkpoint), f"--data_dir={vtab_dir}", f"--workdir={tmp_path / 'run'}"]
     assert command.main(options) == 2
     error = capsys.readouterr().err
     assert "The data of 17 of 19 tasks is missing" in error
-    assert error.count("python -m training data prepare") + error.count("by hand") >= 17
+    assert error.count("keras-vit data prepare") + error.count("by hand") >= 17
     assert "DTD:" not in error and "Pets:" in error
-    assert command.main([*options, "--tasks=Pets", "--skip_missing"]) == 2
-    assert "No task is left" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
-
-
-def test_wrong_options_end_at_once(checkpoint, vtab_dir, tmp_path, capsys):
-    options = [
-        f"--checkpoint={checkpoint}",
-        f"--data_dir={vtab_dir}",
-        f"--workdir={tmp_path / 'run'}",
-    ]
-    assert command.main([*options, "--tasks=MNIST"]) == 2
-    assert "Received: MNIST" in capsys.readouterr().err
-    assert command.main([*options, "--tasks=dtd", "--config.batchsize=3"]) == 2
-    assert "Did you mean batch_size?" in capsys.readouterr().err
+    for wrong, message in (
+        (["--tasks=Pets", "--skip_missing"], "No task is left"),
+        (["--tasks=MNIST"], "Received: MNIST"),
+        (["--tasks=dtd", "--config.batchsize=3"], "Did you mean batch_size?"),
+    ):
+        assert command.main([*options, *wrong]) == 2
+        assert message in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
 def test_tasks_come_in_the_order_of_table_9():
-    chosen = vtab_suite.choose_tasks(["smallnorb_elevation", "Pets", "cifar100"])
+    chosen = command.choose_tasks(["smallnorb_elevation", "Pets", "cifar100"])
     assert [task.title for task in chosen] == ["CIFAR-100", "Pets", "sNORB-Elev"]
-    assert len(vtab_suite.choose_tasks()) == 19
+    assert len(command.choose_tasks(None)) == 19

@@ -7,11 +7,12 @@ import pytest
 from etils import epath
 from PIL import Image
 
+from keras_vit.training.commands import train
+from keras_vit.training.config.schema import complete
+from keras_vit.training.configs import finetune, own_photos
+from keras_vit.training.errors import UsageError
+from keras_vit.training.loop import trainer
 from tests.tiny_vit import tiny_vit
-from training.commands import train
-from training.config_keys import complete
-from training.configs import finetune, own_photos
-from training.loop import trainer
 
 
 def fill(root, folders):
@@ -45,7 +46,7 @@ def test_the_folder_is_found_from_any_place(tmp_path, monkeypatch):
     for wrong in ("", "nowhere", "nowhere,size=3"):
         with pytest.raises(ValueError, match="Expected own_photos:FOLDER"):
             own_photos.get_config(wrong)
-    with pytest.raises(ValueError, match="KEY one of model, size, steps"):
+    with pytest.raises(UsageError, match="KEY one of model, size, steps"):
         own_photos.get_config(f"{tmp_path},epochs=3")
 
 

@@ -1,13 +1,15 @@
 """Tiny prepared data sets, written by the builders of TFDS themselves."""
 
+import pathlib
 import shutil
 
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from training import data
-from training.data import digits, records, registry
+from keras_vit.training import data
+from keras_vit.training.data import dataset_table, records
+from tests.training.data.helpers import write_set
 
 
 def fake_value(feature, rng):
@@ -76,30 +78,9 @@ def tiny(tmp_path_factory):
 @pytest.fixture(scope="session")
 def numbers(tmp_path_factory):
     """Folder with 700 images of one color, number % 256, in four files: `tfds:numbers`."""
-    with tfds.core.registered.skip_registration():
-
-        class Numbers(tfds.core.GeneratorBasedBuilder):
-            VERSION = tfds.core.Version("1.0.0")
-
-            def _info(self):
-                features = {
-                    "image": tfds.features.Image(shape=(4, 4, 3)),
-                    "label": tfds.features.ClassLabel(num_classes=700),
-                }
-                return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features))
-
-            def _split_generators(self, dl_manager):
-                return {"train": self._generate_examples()}
-
-            def _generate_examples(self):
-                for number in range(700):
-                    image = np.full((4, 4, 3), number % 256, np.uint8)
-                    yield number, {"image": image, "label": number}
-
     folder = tmp_path_factory.mktemp("numbers")
-    tfds.disable_progress_bar()
-    config = tfds.download.DownloadConfig(num_shards=4)
-    Numbers(data_dir=folder).download_and_prepare(download_config=config)
+    pairs = ((np.full((4, 4, 3), number % 256), number) for number in range(700))
+    write_set("numbers", folder, 700, {"train": pairs}, num_shards=4)
     return folder
 
 
@@ -108,25 +89,22 @@ def resize_row(monkeypatch):
     """Returns `resize_row(name, sizes)`: the registry then expects these sizes of splits."""
 
     def resize(name, sizes):
-        row = registry.DATASETS[name].with_sizes(sizes)
-        monkeypatch.setitem(registry.DATASETS, name, row)
+        row = dataset_table.DATASETS[name].with_sizes(sizes)
+        monkeypatch.setitem(dataset_table.DATASETS, name, row)
 
     return resize
 
 
 @pytest.fixture(scope="session")
-def digits_dir(tmp_path_factory):
+def digits_dir(data_dir):
     """Folder with the digits prepared."""
-    data_dir = tmp_path_factory.mktemp("digits")
-    digits.prepare(data_dir)
-    return data_dir
+    return pathlib.Path(data_dir)
 
 
 @pytest.fixture(scope="session")
 def digits_split(digits_dir):
     """Returns `digits_split(text)`: that split of the digits."""
-    found = data.open_dataset("digits", digits_dir)
-    return found.split
+    return data.open_dataset("digits", digits_dir).split
 
 
 @pytest.fixture

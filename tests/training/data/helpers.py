@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from training import data
+from keras_vit.training import data
+from keras_vit.training.data.unreadable_examples import counter_for
 
 RANDOM = "decode|resize(12)|random_crop(10)|flip_lr|value_range(-1,1)"
 PLAIN = "decode|resize((8, 8))|value_range(0,255)"
@@ -27,14 +28,55 @@ def encoded(pixels, suffix="png", mode=None, **options):
     return buffer.getvalue()
 
 
-def write_photos(root, names):
-    """Writes photos of noise below a folder, in a store too; no two are of the same height."""
+def write_photos(root, names, pixels_of=None):
+    """Writes photos below a folder, in a store too.
+
+    `pixels_of` maps the number of a photo to its pixels; otherwise they are of noise, and no two
+    of the same height.
+    """
     rng = np.random.default_rng(0)
     for number, name in enumerate(names):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        pixels = rng.integers(0, 256, (10 + number % 40, 8, 3)).astype(np.uint8)
-        path.write_bytes(encoded(pixels, path.suffix[1:]))
+        noise = rng.integers(0, 256, (10 + number % 40, 8, 3))
+        pixels = pixels_of(number) if pixels_of else noise
+        path.write_bytes(encoded(pixels.astype(np.uint8), path.suffix[1:]))
+
+
+def write_set(
+    name, folder, num_classes, splits, *, shape=(4, 4, 3), version="1.0.0", num_shards=None, **image
+):
+    """Prepares a data set of TFDS, of the (pixels, label) pairs of each split.
+
+    `image` are further arguments of its `Image` feature.
+    """
+    import tensorflow_datasets as tfds
+
+    with tfds.core.registered.skip_registration():
+
+        class Builder(tfds.core.GeneratorBasedBuilder):
+            VERSION = tfds.core.Version(version)
+
+            def _info(self):
+                features = {
+                    "image": tfds.features.Image(shape=shape, **image),
+                    "label": tfds.features.ClassLabel(num_classes=num_classes),
+                }
+                return tfds.core.DatasetInfo(
+                    builder=self, features=tfds.features.FeaturesDict(features)
+                )
+
+            def _split_generators(self, dl_manager):
+                return {split: self._generate_examples(pairs) for split, pairs in splits.items()}
+
+            def _generate_examples(self, pairs):
+                for number, (pixels, label) in enumerate(pairs):
+                    yield number, {"image": pixels.astype(np.uint8), "label": label}
+
+    Builder.name = name
+    tfds.disable_progress_bar()
+    config = tfds.download.DownloadConfig(num_shards=num_shards)
+    Builder(data_dir=folder).download_and_prepare(download_config=config)
 
 
 def opened(split):
@@ -42,10 +84,12 @@ def opened(split):
     return data.open(split, "train") if isinstance(split, str) else split
 
 
-def train(split, text=RANDOM, **settings):
+def train(split, text=RANDOM, on_error="raise", skip_counter=None, **settings):
     """Returns the training data of a split, or of `train` of the data set of that name."""
     split = opened(split)
-    return split.train(split.preprocess(text), **{"batch_size": 32, "seed": 5, **settings})
+    settings = {"batch_size": 32, "seed": 5, **settings}
+    skipped = counter_for(on_error, skip_counter)
+    return split.train(split.preprocess(text), skip_counter=skipped, **settings)
 
 
 def take(dataset, count):
@@ -53,10 +97,12 @@ def take(dataset, count):
     return list(dataset.take(count).as_numpy_iterator())
 
 
-def evaluate(split, text=PLAIN, **settings):
+def evaluate(split, text=PLAIN, on_error="raise", skip_counter=None, **settings):
     """Returns the batches of the evaluation of a split."""
     split = opened(split)
-    batches = split.evaluate(split.preprocess(text), **{"batch_size": 64, **settings})
+    settings = {"batch_size": 64, **settings}
+    skipped = counter_for(on_error, skip_counter)
+    batches = split.evaluate(split.preprocess(text), skip_counter=skipped, **settings)
     return list(batches.as_numpy_iterator())
 
 

@@ -1,12 +1,12 @@
 import pytest
 import tensorflow as tf
 
+from keras_vit.training import data
+from keras_vit.training.data import decoded_images
+from keras_vit.training.data.decoded_images import free_memory
+from keras_vit.training.data.preprocessing.decoding import Decode
+from keras_vit.training.errors import UsageError
 from tests.training.data.helpers import assert_equal, take, train, write_photos
-from training import data
-from training.data import decoded_images
-from training.data.decoded_images import free_memory
-from training.data.preprocessing.decoding import Decode
-from training.errors import UsageError
 
 
 @pytest.fixture
@@ -85,8 +85,8 @@ def test_an_operation_before_decode_is_refused(photos):
 
 def test_a_container_has_less_memory_than_its_machine(tmp_path, monkeypatch):
     (tmp_path / "meminfo").write_text("MemTotal: 90 kB\nMemAvailable: 80 kB\n")
-    monkeypatch.setattr("training.data.decoded_images._MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr("training.data.decoded_images._CGROUP", tmp_path)
+    monkeypatch.setattr("keras_vit.training.data.decoded_images._MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr("keras_vit.training.data.decoded_images._CGROUP", tmp_path)
     assert free_memory() == 80 * 1024
     (tmp_path / "memory.max").write_text("max\n")
     assert free_memory() == 80 * 1024
@@ -94,5 +94,5 @@ def test_a_container_has_less_memory_than_its_machine(tmp_path, monkeypatch):
     (tmp_path / "memory.current").write_text("5000\n")
     (tmp_path / "memory.stat").write_text("anon 3000\ninactive_file 1500\n")
     assert free_memory() == 5500
-    monkeypatch.setattr("training.data.decoded_images._MEMINFO", tmp_path / "nowhere")
+    monkeypatch.setattr("keras_vit.training.data.decoded_images._MEMINFO", tmp_path / "nowhere")
     assert free_memory() is None

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_vit.training import data
+from keras_vit.training.data import pipeline
 from tests.training.data import helpers
 from tests.training.data.helpers import (
     PLAIN,
@@ -17,8 +19,6 @@ from tests.training.data.helpers import (
     long,
     take,
 )
-from training import data
-from training.data import pipeline
 
 
 @pytest.fixture
@@ -33,14 +33,6 @@ def test_elements_have_static_shapes(train):
     spec = train().element_spec
     assert spec["image"] == tf.TensorSpec((32, 10, 10, 3), tf.float32)
     assert spec["label"] == tf.TensorSpec((32, 10), tf.float32)
-
-
-def test_every_epoch_is_a_permutation_of_its_own(train):
-    # Epochs of 100 images end inside batches of 32.
-    images = [image.tobytes() for image in joined(take(train(PLAIN), 25))["image"]]
-    epochs = [tuple(images[100 * k : 100 * (k + 1)]) for k in range(8)]
-    assert {frozenset(epoch) for epoch in epochs} == {frozenset(epochs[0])}
-    assert len(set(epochs[0])) == 100 and len(set(epochs)) == 8
 
 
 def test_images_keep_their_labels(train, digits_dir):
@@ -99,18 +91,6 @@ def test_any_step_reads_as_little_as_the_first(
     settings = {"start_step": start_step, "num_input_pipelines": workers, "mixup_p": mixup_p}
     take(helpers.train(split, **settings), 3)
     assert len(reads) == 3 * share
-
-
-def test_what_is_skipped_is_never_read(counted, no_read_ahead):
-    split, reads = counted
-    # Thirty steps of 32 images are two thirds of the first epoch of 1438.
-    take(helpers.train(split, PLAIN), 30)
-    skipped = set(reads)
-    assert len(skipped) == 960
-    reads.clear()
-    take(helpers.train(split, PLAIN, start_step=30), 3)
-    assert len(reads) == 96
-    assert skipped.isdisjoint(reads)
 
 
 @pytest.mark.parametrize("remote", [False, True])
@@ -225,9 +205,11 @@ def test_large_hosts_fill_several_batches_at_once(train, monkeypatch):
         ({"split": "train[:9999]"}, "beyond the 1438 examples"),
     ],
 )
-def test_arguments_that_do_not_fit_are_explained(train, changes, message):
+def test_arguments_that_do_not_fit_are_explained(train, digits_split, changes, message):
     with pytest.raises(ValueError, match=message):
         train(**changes)
+    with pytest.raises(ValueError, match="no mixup in evaluation"):
+        evaluate(digits_split("test"), f"{PLAIN}|mixup(0.2)")
 
 
 @pytest.mark.parametrize(
@@ -256,11 +238,6 @@ def test_evaluation_pads_and_never_drops(digits_split, digits_dir, batch_size, w
     )
     for key in ("image", "label"):
         np.testing.assert_array_equal(found[key][:200], [one[key].numpy() for one in stored])
-
-
-def test_evaluation_refuses_mixup(digits_split):
-    with pytest.raises(ValueError, match="no mixup in evaluation"):
-        evaluate(digits_split("test"), f"{PLAIN}|mixup(0.2)")
 
 
 def test_a_split_may_be_used_in_any_order(digits_dir):
@@ -300,22 +277,3 @@ def test_images_without_a_real_label_are_masked(tiny, resize_row):
     }
     assert found == {(3, 5): (1.0, [7]), (7,): (1.0, [7]), (): (0.0, [7])}
     assert batch["mask"].sum() == 2
-
-
-def test_a_pipeline_feeds_a_mirrored_strategy(train):
-    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
-    distributed = strategy.experimental_distribute_dataset(train())
-    assert_equal(take(train(), 1), [{k: v.numpy() for k, v in next(iter(distributed)).items()}])
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("start_step", [0, 10**9])
-def test_three_hundred_million_examples_take_no_table(launch, start_step):
-    process = launch("-m", "benchmarks", "first_batch", f"--step={start_step}")
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output
-    (row,) = (line for line in output.splitlines() if line.startswith("| 300"))
-    examples, step, seconds, gigabytes = map(float, row.split("|")[1:-1])
-    assert (examples, step) == (300_000_000, start_step)
-    assert seconds < 10
-    assert gigabytes < 1

@@ -8,10 +8,10 @@ import tensorflow_datasets as tfds
 from etils import epath
 from PIL import Image
 
+from keras_vit.training.commands.data import main
+from keras_vit.training.data import prepare
+from keras_vit.training.errors import UsageError
 from tests.training.data.helpers import contents, error_line, write_photos
-from training.commands.data import main
-from training.data import prepare
-from training.errors import UsageError
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.data import vtab_labels
+from keras_vit.training.data import vtab_labels
 
 
 def both(rule, example):
@@ -20,21 +20,9 @@ def test_clevr_count(objects, expected):
 
 
 def test_clevr_distance():
-    ends = {
-        7.9: 0,
-        8: 0,
-        8.0001: 1,
-        8.5: 1,
-        8.5001: 2,
-        9: 2,
-        9.5: 3,
-        9.6: 4,
-        10: 4,
-        10.01: 5,
-        99: 5,
-    }
-    for nearest, expected in ends.items():
-        coords = tf.constant([[1.0, 1.0, 50.0], [0.5, 0.5, nearest], [2.0, 2.0, 99.5]])
+    nearest = (7.9, 8, 8.0001, 8.5, 8.5001, 9, 9.5, 9.6, 10, 10.01, 99)
+    for distance, expected in zip(nearest, (0, 0, 1, 1, 2, 2, 3, 4, 4, 5, 5), strict=True):
+        coords = tf.constant([[1.0, 1.0, 50.0], [0.5, 0.5, distance], [2.0, 2.0, 99.5]])
         assert both("clevr_distance", {"objects": {"pixel_coords": coords}}) == expected
 
 
@@ -81,8 +69,3 @@ def test_dsprites_orientation_makes_bins_of_three_and_two():
     ]
     assert [found.count(k) for k in range(16)] == [3, 2] * 8
     assert (found[5], found[10]) == (2, 4)
-
-
-def test_a_plain_label_is_read_as_it_is():
-    assert vtab_labels.rule("label_azimuth").features == {"label_azimuth": True}
-    assert both("label_azimuth", {"label_azimuth": tf.constant(17, tf.int64)}) == 17

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from training import config_keys, data
-from training.data.unreadable_examples import SkipCounter
-from training.evaluators import accuracy_metrics
-from training.evaluators.base import create_evaluators
-from training.recipes.losses import build_loss
+from keras_vit.training import data
+from keras_vit.training.config import schema
+from keras_vit.training.data.unreadable_examples import SkipCounter
+from keras_vit.training.evaluators import classification
+from keras_vit.training.evaluators.base import create_evaluators
+from keras_vit.training.recipes.losses import build_loss
 
 
 class Engine:
@@ -21,7 +22,7 @@ class Engine:
 
 
 def config(**changes):
-    return config_keys.complete({"dataset": "digits", "batch_size": 8, "total_steps": 3, **changes})
+    return schema.complete({"dataset": "digits", "batch_size": 8, "total_steps": 3, **changes})
 
 
 def created(config, batch, dataset):
@@ -60,4 +61,4 @@ def test_each_names_what_it_yields(data_dir):
 
 def test_a_split_without_labels_has_no_accuracy():
     with pytest.raises(ValueError, match="at least one image"):
-        accuracy_metrics.means(np.zeros(4))
+        classification.means(np.zeros(4))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from training.evaluators.exported_files import interface_of, labels_of
+from keras_vit.training.evaluators.exported_files import interface_of, labels_of
 
 
 @pytest.fixture

@@ -7,19 +7,13 @@ import keras
 import numpy as np
 import pytest
 
+from keras_vit.training import data
+from keras_vit.training.commands import few_shot as command
+from keras_vit.training.data import dataset_table
+from keras_vit.training.errors import UsageError
+from keras_vit.training.evaluators import evaluated_model, few_shot, least_squares
+from keras_vit.training.loop.trainer import train
 from tests.tiny_vit import tiny_vit
-from training import data
-from training.commands import few_shot as command
-from training.config_keys import default_config
-from training.data import registry
-from training.errors import UsageError
-from training.evaluators import few_shot, frozen_model, least_squares
-from training.loop.trainer import train
-
-
-@pytest.fixture(scope="module")
-def data_dir(tmp_path_factory):
-    return tmp_path_factory.mktemp("tfds")
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +23,7 @@ def digits(data_dir):
 
 def splits_of(name, **chosen):
     """Returns the texts of the splits of a data set as if it were on disk."""
-    dataset = data.Dataset(registry.row(name), pathlib.Path())
+    dataset = data.Dataset(dataset_table.row(name), pathlib.Path())
     return tuple(split.text for split in few_shot.open_task(dataset, **chosen))
 
 
@@ -40,9 +34,9 @@ def model():
 
 
 def test_preprocessing_is_the_authors():
-    loaded = frozen_model.raw_pixels()
+    loaded = evaluated_model.raw_pixels()
     assert few_shot.preprocessing(loaded).startswith("decode|resize([37,37])")
-    hub = frozen_model.FrozenModel("", None, None, "", "", (224, 224), (0.0, 1.0), "")
+    hub = evaluated_model.FrozenModel("", None, None, "", "", (224, 224), (0.0, 1.0), "")
     expected = "decode|resize([256,256])|central_crop([224,224])|value_range(0,1)"
     assert few_shot.preprocessing(hub) == expected
     for name in ("imagenet2012", "imagenet"):
@@ -54,7 +48,7 @@ def test_accuracies_are_those_of_features_computed_by_hand(model, digits):
     preprocess = "decode|resize(8)|value_range(-1,1)"
     settings = {"shots": [1, 5], "seeds": [0, 1], "l2": 1.0}
     results = few_shot.evaluate(
-        frozen_model.freeze(model, "m"),
+        evaluated_model.freeze(model, "m"),
         few_shot.open_task(digits),
         preprocess=preprocess,
         batch_size=100,
@@ -74,15 +68,54 @@ def test_accuracies_are_those_of_features_computed_by_hand(model, digits):
         assert result.accuracy == pytest.approx(by_hand.accuracy, abs=1 / 359 + 1e-9)
 
 
+def test_extract_keeps_every_image_and_no_padding(padded_batches):
+    images = np.arange(5, dtype=np.float32).reshape(5, 1, 1, 1)
+    labels = np.eye(3, dtype=np.float32)[[2, 0, 1, 1, 0]]
+    x, y = few_shot.extract_features(
+        lambda x: x[:, 0, 0] * [1, 10], padded_batches(images, labels, 2)
+    )
+    np.testing.assert_array_equal(x, [[0, 0], [1, 10], [2, 20], [3, 30], [4, 40]])
+    np.testing.assert_array_equal(y, [2, 0, 1, 1, 0])
+
+
+def test_extract_wants_one_label_and_pooled_features(padded_batches):
+    images = np.zeros((2, 1, 1, 1), np.float32)
+    with pytest.raises(ValueError, match="exactly one label"):
+        few_shot.extract_features(lambda x: x[:, 0, 0], padded_batches(images, np.ones((2, 3)), 2))
+    with pytest.raises(ValueError, match=r"shape \(batch, dimensions\)"):
+        few_shot.extract_features(lambda x: x, padded_batches(images, np.eye(2), 2))
+
+
+def test_cached_computes_once_per_key_and_again_if_damaged(tmp_path):
+    calls = []
+
+    def compute():
+        calls.append(1)
+        return np.full((2, 3), len(calls), np.float32), np.arange(2, dtype=np.int32)
+
+    for _ in range(2):
+        x, y = few_shot.cached_features({"split": "train"}, compute, tmp_path)
+        np.testing.assert_array_equal(x, np.ones((2, 3)))
+        np.testing.assert_array_equal(y, [0, 1])
+    x, _ = few_shot.cached_features({"split": "test"}, compute, tmp_path)
+    np.testing.assert_array_equal(x, np.full((2, 3), 2))
+    assert len(calls) == len(list(tmp_path.iterdir())) == 2
+    for path in tmp_path.iterdir():
+        path.write_bytes(path.read_bytes()[:100])
+    x, _ = few_shot.cached_features({"split": "train"}, compute, tmp_path)
+    np.testing.assert_array_equal(x, np.full((2, 3), 3))
+    assert sum(few_shot.kept_features(path) is not None for path in tmp_path.iterdir()) == 1
+
+
 def test_features_are_computed_once(model, digits, tmp_path):
     calls = []
-    loaded = frozen_model.freeze(model, "m")
+    loaded = evaluated_model.freeze(model, "m")
 
     def counted(images):
         calls.append(1)
         return loaded.features(images)
 
-    counting = frozen_model.FrozenModel(**{**vars(loaded), "features": counted})
+    counting = evaluated_model.FrozenModel(**{**vars(loaded), "features": counted})
     arguments = {"cache": tmp_path, "shots": [5], "seeds": [0]}
     first = few_shot.evaluate(counting, few_shot.open_task(digits), **arguments)
     count = len(calls)
@@ -112,21 +145,9 @@ def test_evaluator_during_training_sees_the_weights_of_the_moment(digits):
 
 
 @pytest.mark.long
-def test_a_run_logs_few_shot_accuracy(digits, data_dir, tmp_path):
-    config = default_config()
-    config.model = {
-        "name": "",
-        "image_size": 8,
-        "patch_size": 4,
-        "hidden_size": 16,
-        "mlp_dim": 32,
-        "num_heads": 2,
-        "num_layers": 1,
-    }
-    config.dataset = "digits"
-    config.train_preprocess = "decode|resize(8)|value_range(-1,1)"
-    config.batch_size, config.total_steps = 32, 3
-    config.data_dir = str(data_dir)
+def test_a_run_logs_few_shot_accuracy(digits, tiny, tmp_path):
+    config = tiny(total_steps=3, log_every_steps=100, eval_split="")
+    config.optimizer.warmup_steps = 0
     config.few_shot = {"datasets": "digits", "shots": (1, 5), "every_steps": 2}
     train(config, tmp_path / "run")
     with (tmp_path / "run" / "metrics.csv").open() as file:
@@ -155,35 +176,15 @@ def test_summary_shows_the_chosen_penalty():
 
 def test_command_writes_every_accuracy(model, data_dir, tmp_path, capsys):
     model.save(tmp_path / "m.keras")
-    status = command.main(
-        [
-            f"--model={tmp_path / 'm.keras'}",
-            "--dataset=digits",
-            f"--data_dir={data_dir}",
-            "--shots=1,5",
-            "--seeds=0",
-            "--l2=1,1024",
-            "--baselines",
-            f"--cache_dir={tmp_path / 'cache'}",
-            f"--output={tmp_path / 'out'}",
-        ]
-    )
-    assert status == 0
+    arguments = [str(tmp_path / "m.keras"), "--dataset=digits", f"--data_dir={data_dir}"]
+    arguments += ["--shots=1,5", "--seeds=0", "--l2=1,1024", "--baselines"]
+    arguments += [f"--cache_dir={tmp_path / 'cache'}", f"--output={tmp_path / 'out'}"]
+    assert command.main(arguments) == 0
     printed = capsys.readouterr().out
     assert "without training" in printed and "raw pixels" in printed
     with (tmp_path / "out" / "few_shot.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 3 * 2 * 2
-    assert {row["model"] for row in rows} == {
-        str(tmp_path / "m.keras"),
-        "without training",
-        "raw pixels",
-    }
+    models = {str(tmp_path / "m.keras"), "without training", "raw pixels"}
+    assert {row["model"] for row in rows} == models
     assert (tmp_path / "out" / "few_shot.md").read_text().count("| digits |") == 3
-
-
-def test_command_explains_what_is_missing(tmp_path, capsys):
-    assert command.main([f"--model={tmp_path}", "--dataset=digits"]) == 2
-    assert "run directory with model.keras" in capsys.readouterr().err
-    assert command.main(["--dataset=digits"]) == 2
-    assert "required: SOURCE" in capsys.readouterr().err

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from training.io.atomic import atomic_directory, atomic_file, write_text
+from keras_vit.training.io.atomic import atomic_directory, atomic_file, write_text
 
 
 def write_directory(directory, text):

@@ -11,13 +11,13 @@ import sys
 import pytest
 from etils import epath
 
-from training.errors import UsageError
-from training.io import locks
-from training.io.locks import lock
+from keras_vit.training.errors import UsageError
+from keras_vit.training.io import locks
+from keras_vit.training.io.locks import lock
 
 _HOLD = """
 import sys, time
-from training.io.locks import lock
+from keras_vit.training.io.locks import lock
 with lock(sys.argv[1]):
     print("acquired", flush=True)
     time.sleep(1000)
@@ -41,8 +41,8 @@ def test_the_second_is_refused_and_the_next_is_not(folder):
         assert f"process {os.getpid()} " in (folder / ".lock").read_text()
 
 
-def test_a_process_keeps_others_out_until_it_is_killed(launch, tmp_path):
-    process = launch("-c", _HOLD, tmp_path)
+def test_a_process_keeps_others_out_until_it_is_killed(launch, as_command, tmp_path):
+    process = launch(as_command(_HOLD), tmp_path)
     assert process.stdout.readline() == "acquired\n"
     with pytest.raises(UsageError, match=f"in use by process {process.pid} on "), lock(tmp_path):
         pass

@@ -1,20 +1,18 @@
 """A path is of this machine or of a store, or refused before anything is written."""
 
-import os
 import pathlib
 
 import pytest
 from etils import epath
 
-from export.command_options import ExportParser
-from training import config_keys
-from training.command_options import CommandParser
-from training.commands import ablation, sweep, train, vtab
-from training.errors import UsageError
-from training.io.paths import (
+from keras_vit.export.command_line import OUTPUT
+from keras_vit.training.command_options import CommandParser
+from keras_vit.training.commands import ablation, sweep, train, vtab
+from keras_vit.training.config import schema
+from keras_vit.training.errors import UsageError
+from keras_vit.training.io.paths import (
     any_path,
     cache_folder,
-    glob_safe,
     is_remote,
     local_path,
     read_lines,
@@ -74,8 +72,8 @@ def test_commands_refuse_before_any_work(command, arguments, remote, capsys):
 
 
 def test_options_and_data_sets_may_lie_in_stores_that_are_known():
-    export, training = ExportParser("export"), CommandParser("training")
-    export.add_output("file")
+    export, training = CommandParser("export"), CommandParser("training")
+    export.add_argument("--output", **OUTPUT)
     training.add_path("--output", "folder")
     for parser in (export, training):
         with pytest.raises(UsageError, match="memory://b"):
@@ -84,10 +82,10 @@ def test_options_and_data_sets_may_lie_in_stores_that_are_known():
         assert parser.parse_args(["--output=~/x"]).output == pathlib.Path.home() / "x"
 
     config = {"dataset": "digits", "batch_size": 8, "total_steps": 1}
-    assert config_keys.complete(config | {"data_dir": "gs://b/tfds"}).data_dir == "gs://b/tfds"
+    assert schema.complete(config | {"data_dir": "gs://b/tfds"}).data_dir == "gs://b/tfds"
     for remote in UNKNOWN[:2]:
         with pytest.raises(UsageError, match=remote):
-            config_keys.complete(config | {"data_dir": remote})
+            schema.complete(config | {"data_dir": remote})
 
 
 def test_lines_of_text(tmp_path, ram):
@@ -99,15 +97,6 @@ def test_lines_of_text(tmp_path, ram):
             read_lines(folder / "names.txt")
     with pytest.raises(UsageError, match=r"/none\.txt cannot be read: .*Check the name"):
         read_lines(folder / "none.txt")
-
-
-def test_glob_safe_names(tmp_path):
-    assert glob_safe("/data/run") == "/data/run"
-    folder = tmp_path / "a [1]*"
-    folder.mkdir()
-    link = glob_safe(str(folder))
-    assert not set("[]*?") & set(link) and os.path.samefile(link, folder)
-    assert glob_safe(str(folder)) == link
 
 
 def test_caches_share_a_folder(monkeypatch):

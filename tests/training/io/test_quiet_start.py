@@ -7,21 +7,21 @@ import types
 
 import pytest
 
-from training.io.quiet_start import quick_imports
+from keras_vit.training.io.quiet_start import quick_imports
 
 START = """
 import gc, sys
-from training.io.quiet_start import import_tensorflow
+from keras_vit.training.io.quiet_start import import_tensorflow
 import_tensorflow()
-from training import data
-from training.loop import trainer
+from keras_vit.training import data
+from keras_vit.training.loop import trainer
 data.open("digits", "train", sys.argv[1]).reader
 print(sorted({"jax", "matplotlib", "sklearn"} & set(sys.modules)))
 import keras, matplotlib.pyplot, sklearn.metrics
 print(gc.isenabled(), gc.get_freeze_count() > 100_000)
 """
 CHATTER = """
-from training.io.quiet_start import quiet_start
+from keras_vit.training.io.quiet_start import quiet_start
 import os, sys
 with quiet_start():
     os.write(2, b"I0000 00:00:1 port.cc:153] oneDNN custom operations are on.\\n")
@@ -31,12 +31,18 @@ os.write(2, b"afterwards\\n")
 """
 
 
-def run(script, argument):
-    command = [sys.executable, "-c", script, argument]
-    return subprocess.run(command, capture_output=True, text=True)
+@pytest.fixture
+def run(as_command):
+    """Runs a script with an argument, as the command `keras-vit` runs."""
+
+    def run(script, argument):
+        command = [sys.executable, as_command(script), argument]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    return run
 
 
-def test_drops_chatter_and_keeps_the_rest():
+def test_drops_chatter_and_keeps_the_rest(run):
     assert run(CHATTER, "pass").stderr == "a real problem\nafterwards\n"
     failed = run(CHATTER, "raise ImportError('missing library')")
     assert failed.returncode == 1
@@ -44,7 +50,7 @@ def test_drops_chatter_and_keeps_the_rest():
     assert "missing library" in failed.stderr
 
 
-def test_a_command_starts_without_what_it_may_need_later(data_dir):
+def test_a_command_starts_without_what_it_may_need_later(run, data_dir):
     result = run(START, data_dir)
     assert result.stdout == "[]\nTrue True\n", result.stderr
 

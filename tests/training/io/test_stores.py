@@ -11,18 +11,19 @@ import pytest
 import tensorflow as tf
 from etils import epath
 
-from training.errors import TrainingError, UsageError
-from training.io import stores
-from training.io.atomic import write_text
-from training.io.stores import FolderCopy
+from keras_vit.training.errors import TrainingError, UsageError
+from keras_vit.training.io import stores
+from keras_vit.training.io.atomic import write_text
+from keras_vit.training.io.paths import size_and_time
+from keras_vit.training.io.stores import FolderCopy
 
 HOLD = """
-import sys, time
-from training.io.paths import any_path, glob_safe
-from training.io.stores import FolderCopy
+import time
+from keras_vit.training.io.paths import any_path
+from keras_vit.training.io.stores import FolderCopy
 copy = FolderCopy(any_path("gs://bucket/run"))
 (copy.path / "half").write_text("half")
-print(f"holds {copy.path} and {glob_safe(sys.argv[1] + '/[1]')}", flush=True)
+print(f"holds {copy.path}", flush=True)
 time.sleep(600)
 """
 
@@ -73,13 +74,14 @@ def test_a_folder_comes_back_as_it_was_sent(copy, address):
 
 
 def test_what_names_others_is_sent_last_and_nothing_twice(copy, failing_store):
-    write(copy, checkpoint="list", data="1", zeros="0", step__files="x")
-    (copy.path / "step" / "files").rename(copy.path / "step" / "files.json")
+    write(copy, data="1", zeros="0", step__files="x")
+    for name in ("manifest.json", "step/manifest.json"):
+        write_text(copy.path / name, "digests")
     copy.upload()
-    assert sorted(failing_store.names[:2]) == ["data", "zeros"]
-    assert sorted(failing_store.names[2:]) == ["checkpoint", "files.json"]
+    assert sorted(failing_store.names[:3]) == ["data", "files", "zeros"]
+    assert failing_store.names[3:] == ["manifest.json"] * 2
     copy.upload()
-    assert len(failing_store.names) == 4
+    assert len(failing_store.names) == 5
 
 
 def test_every_third_call_fails_and_all_arrives(copy, address, failing_store, caplog):
@@ -101,6 +103,21 @@ def test_half_a_file_is_noticed(copy, address, failing_store):
     failing_store.fails = lambda number: True
     with pytest.raises(TrainingError, match="5 attempts: it has 5 bytes of 10"):
         write_text(address / "text", "9876543210")
+
+
+def test_a_state_that_goes_while_a_copy_is_sent(copy, address, monkeypatch):
+    for name in ("checkpoint-1", "checkpoint-2"):
+        (copy.path / name).mkdir()
+        (copy.path / name / "data").write_text(name)
+
+    def remove_the_other(file):
+        other = {"checkpoint-1": "checkpoint-2", "checkpoint-2": "checkpoint-1"}[file.parent.name]
+        shutil.rmtree(copy.path / other)
+        return size_and_time(file)
+
+    monkeypatch.setattr(stores, "size_and_time", remove_the_other)
+    copy.upload()
+    assert len(contents(address)) == 1
 
 
 def test_a_dead_store_leaves_the_state_before_and_the_copy_here(copy, address, failing_store):
@@ -177,16 +194,15 @@ def test_files_and_folders_are_sent_and_fetched(ram):
 
 def test_the_next_copy_removes_a_killed_process_s(launch, tmp_path, monkeypatch, address):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    processes = [launch("-c", HOLD, tmp_path, environment={"TMPDIR": str(tmp_path)}) for _ in "ab"]
+    processes = [launch("-c", HOLD, environment={"TMPDIR": str(tmp_path)}) for _ in "ab"]
     held = []
     for process in processes:
         line = next(line for line in process.stdout if line.startswith("holds "))
-        paths = map(pathlib.Path, line.strip().removeprefix("holds ").split(" and "))
-        held.append({path.parent for path in paths})
-        assert all(path.parent == tmp_path for path in held[-1])
+        held.append(pathlib.Path(line.strip().removeprefix("holds ")).parent)
+        assert held[-1].parent == tmp_path
     processes[0].kill()
     processes[0].wait()
-    assert held[0] | held[1] <= set(tmp_path.iterdir())
+    assert {*held} <= set(tmp_path.iterdir())
     with contextlib.closing(FolderCopy(address)) as own:
-        assert set(tmp_path.iterdir()) == {own.path.parent, *held[1]}
-    assert set(tmp_path.iterdir()) == held[1] and processes[1].poll() is None
+        assert set(tmp_path.iterdir()) == {own.path.parent, held[1]}
+    assert list(tmp_path.iterdir()) == held[1:] and processes[1].poll() is None

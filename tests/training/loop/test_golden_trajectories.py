@@ -8,28 +8,14 @@ import pytest
 import tensorflow as tf
 
 import keras_vit
-from training import config_keys
-from training.engines.base import create_engine
-from training.recipes.losses import build_loss
-from training.recipes.optimizers import build_optimizer
+from tests.training.small_engine import small_engine
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden"
 CASES = json.loads((GOLDEN / "training.json").read_text())
+LINEAR = {"base_lr": 1e-3, "schedule": "linear", "end_lr": 1e-5}
 RECIPES = {
-    "finetune": (
-        "softmax",
-        {"name": "sgd", "base_lr": 0.03, "schedule": "cosine", "momentum": 0.9},
-    ),
-    "pretrain": (
-        "sigmoid",
-        {
-            "name": "adamw",
-            "base_lr": 1e-3,
-            "schedule": "linear",
-            "end_lr": 1e-5,
-            "weight_decay": 0.1,
-        },
-    ),
+    "finetune": ("softmax", {"name": "sgd", "base_lr": 0.03, "momentum": 0.9}),
+    "pretrain": ("sigmoid", {"name": "adamw", "weight_decay": 0.1, **LINEAR}),
 }
 
 
@@ -59,18 +45,13 @@ def start_model(case, golden, folder):
 def test_trajectory(name, golden, tmp_path):
     case = CASES[name]
     loss, recipe = RECIPES[name]
-    config = {
-        "dataset": "digits",
-        "batch_size": case["batch"],
-        "total_steps": case["steps"],
-        "accumulation_steps": 2,
-    }
-    engine = create_engine(config_keys.complete(config))
-    options = {"total_steps": case["steps"], "warmup_steps": 5, "clip_norm": 1.0}
-    engine.build(
-        lambda: start_model(case, golden, tmp_path),
-        lambda _: build_optimizer(recipe | options),
-        build_loss(loss),
+    engine = small_engine(
+        lambda _: start_model(case, golden, tmp_path),
+        batch_size=case["batch"],
+        total_steps=case["steps"],
+        accumulation_steps=2,
+        loss=loss,
+        optimizer=recipe | {"warmup_steps": 5, "clip_norm": 1.0},
     )
     images, labels = zip(
         *(golden.training_batch(case, step) for step in range(case["steps"])), strict=True

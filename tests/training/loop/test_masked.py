@@ -7,11 +7,10 @@ import keras
 import numpy as np
 import pytest
 
-from training import config_keys
-from training.config_command_line import load_config
-from training.errors import UsageError
-from training.loop import trainer
-from training.recipes.models import build_model
+from keras_vit.training.config import schema
+from keras_vit.training.config.overrides import load_config
+from keras_vit.training.loop import trainer
+from keras_vit.training.recipes.models import build_model
 
 MASKED = "training/configs/masked.py"
 FINETUNE = "training/configs/finetune.py"
@@ -48,7 +47,7 @@ def test_a_run_learns_reproducibly_and_is_fine_tuned(tmp_path):
 
     config = load_config(f"{FINETUNE}:{run},digits,size=16,steps=2")
     assert config.checkpoint == str(run)
-    complete = config_keys.complete(config)
+    complete = schema.complete(config)
     model = build_model(complete, num_classes=10)
     masked = keras.saving.load_model(run / "model.keras")
     assert model.output.shape == (None, 10)
@@ -65,13 +64,6 @@ def test_xla_and_several_micro_batches(tmp_path):
     config = tiny(tmp_path / "data", steps=8, jit_compile=True, accumulation_steps=2)
     trainer.train(config, tmp_path / "run")
     assert losses(tmp_path / "run")[-1] < losses(tmp_path / "run")[0]
-
-
-def test_a_config_that_cannot_work_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="eval_split"):
-        config_keys.complete(tiny(tmp_path, eval_split="test"))
-    with pytest.raises(UsageError, match="pixel"):
-        load_config(f"{MASKED}:small,cifar10,pixel=1")
 
 
 def test_the_papers_settings():

@@ -2,7 +2,7 @@
 
 import logging
 
-from training.loop import progress
+from keras_vit.training.loop import progress
 
 
 def test_the_first_row_has_no_speed_and_the_next_have(caplog):

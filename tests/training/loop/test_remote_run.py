@@ -6,10 +6,11 @@ import signal
 import pytest
 from etils import epath
 
-from training.errors import Interrupted, TrainingError, UsageError
-from training.io.stores import fetched
-from training.loop import job, trainer
-from training.loop.run_directory import RunDirectory
+from keras_vit.training.errors import Interrupted, TrainingError, UsageError
+from keras_vit.training.io.stores import fetched
+from keras_vit.training.loop import agreement, trainer
+from keras_vit.training.loop.run_directory import RunDirectory
+from tests.training.runs import rows
 
 OPTIONS = {"total_steps": 60, "checkpoint_every_steps": 20}
 
@@ -38,10 +39,6 @@ def at_step(monkeypatch):
     return call
 
 
-def rows(file):
-    return [line.split(",")[:4] for line in file.read_text().splitlines()]
-
-
 @pytest.mark.long
 def test_stopped_and_resumed(ram, tiny, expected, at_step, monkeypatch, final_state, assert_same):
     address = epath.Path(ram()) / "run"
@@ -51,7 +48,7 @@ def test_stopped_and_resumed(ram, tiny, expected, at_step, monkeypatch, final_st
     monkeypatch.undo()
     assert not (address / ".lock").exists()
     trainer.train(tiny(**OPTIONS), str(address))
-    assert rows(address / "metrics.csv") == rows(expected / "metrics.csv")
+    assert rows(address) == rows(expected)
     with fetched(address) as copy:
         assert_same(final_state(copy), final_state(expected))
 
@@ -86,11 +83,8 @@ def test_a_store_that_dies_leaves_the_last_state(
 
 def test_parts_of_several_processes_need_a_folder(ram):
     class Engine:
-        writes_in_parts = True
-
-        def gather(self, text):
-            return [text, text]
+        parts = 2
 
     with pytest.raises(UsageError, match="Mount it, as with gcsfuse"):
-        job.check_shared(Engine(), RunDirectory(ram(), None).address)
-    job.check_shared(Engine(), "/shared/run")
+        agreement.check_shared(Engine(), RunDirectory(ram(), None).address)
+    agreement.check_shared(Engine(), "/shared/run")

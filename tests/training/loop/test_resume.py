@@ -1,12 +1,11 @@
 """Runs that are killed or stopped end as if they had not been."""
 
-import random
 import signal
-import time
 
 import pytest
 
-from training.loop import trainer
+from keras_vit.training.loop import trainer
+from tests.training.runs import KILLS, kill_at_random, rows, stop, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -17,58 +16,49 @@ def uninterrupted(tiny, tmp_path_factory):
     return workdir
 
 
-def wait_for(workdir, step, process):
-    """Waits until the checkpoint of `step` is there."""
-    end = time.monotonic() + 500
-    while not (workdir / "checkpoints" / f"checkpoint-{step}.index").exists():
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < end
-        time.sleep(0.002)
+# Stands still when the first row of metrics is to be written, after step 12.
+STANDS_STILL = """
+import sys, time
+from keras_vit.training.commands.train import main
+from keras_vit.training.loop.run_directory import RunDirectory
+RunDirectory.log = lambda *_: time.sleep(600)
+main(sys.argv[1:])
+"""
 
 
-def kill_at_random(process, workdir, rng, first, last):
-    """Kills `process` at a random moment after a random checkpoint of steps first to last."""
-    wait_for(workdir, rng.randrange(first, last, 10), process)
-    time.sleep(rng.uniform(0.0, 0.05))
+def test_killed_once(tiny, launch, train_command, tmp_path, final_state, assert_same):
+    short = {
+        "total_steps": 24,
+        "eval_split": "",
+        "checkpoint_every_steps": 8,
+        "log_every_steps": 12,
+    }
+    options = [f"--config.{key}={value}" for key, value in short.items()]
+    # One block is quicker to compile.
+    options, short = [*options, "--config.model.num_layers=1"], short | {"model": {"num_layers": 1}}
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    process = launch("-c", STANDS_STILL, *train_command(killed, *options)[2:])
+    trainer.train(tiny(**short), whole)
+    wait_for(killed, 8, process)
     process.kill()
     assert process.wait() == -signal.SIGKILL
-    assert not (workdir / "model.keras").exists()
+    assert not rows(killed) and not (killed / "model.keras").exists()
+    trainer.train(tiny(**short), killed)
+    assert_same(final_state(killed), final_state(whole))
+    assert rows(killed) == rows(whole) and len(rows(whole)) == 2
 
 
-@pytest.fixture
-def interrupt_and_compare(
-    uninterrupted, tiny, launch, train_command, tmp_path, final_state, assert_same
+@pytest.mark.parametrize("kills", KILLS)
+def test_killed(
+    kills, uninterrupted, tiny, launch, train_command, tmp_path, final_state, assert_same
 ):
-    def run(kills):
-        rng = random.Random(kills)
-        for kill in range(kills):
-            process = launch(*train_command(tmp_path))
-            first = 10 * (1 + 15 * kill // kills)
-            kill_at_random(process, tmp_path, rng, first, first + 20)
-        assert trainer.train(tiny(), tmp_path)["step"] == 200
-        state = final_state(tmp_path)
-        assert_same(state, final_state(uninterrupted))
-        assert any(name.startswith("optimizer/") for name in state)
-        assert rows(tmp_path) == rows(uninterrupted)
-        assert len(rows(tmp_path)) == 1 + 200 // 20
-
-    return run
-
-
-def rows(workdir):
-    """Returns the rows of `metrics.csv` without speed, the one column that two runs differ in."""
-    lines = (workdir / "metrics.csv").read_text().splitlines()
-    return [[value for i, value in enumerate(line.split(",")) if i != 4] for line in lines]
-
-
-@pytest.mark.long
-def test_killed_twice(interrupt_and_compare):
-    interrupt_and_compare(2)
-
-
-@pytest.mark.slow
-def test_killed_ten_times(interrupt_and_compare):
-    interrupt_and_compare(10)
+    kill_at_random(lambda workdir: launch(*train_command(workdir)), tmp_path, kills)
+    assert trainer.train(tiny(), tmp_path)["step"] == 200
+    state = final_state(tmp_path)
+    assert_same(state, final_state(uninterrupted))
+    assert any(name.startswith("optimizer/") for name in state)
+    assert rows(tmp_path) == rows(uninterrupted)
+    assert len(rows(tmp_path)) == 200 // 20
 
 
 @pytest.mark.long
@@ -76,14 +66,6 @@ def test_stopped_by_a_scheduler(
     uninterrupted, tiny, launch, train_command, tmp_path, final_state, assert_same
 ):
     process = launch(*train_command(tmp_path, "--config.checkpoint_every_steps=50"))
-    wait_for(tmp_path, 50, process)
-    process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=500)
-    assert process.returncode == 128 + signal.SIGTERM
-    message = output.strip().splitlines()[-1]
-    assert message.startswith("error: Stopped on request after step ")
-    step = int(message.split("step ")[1].split()[0])
-    assert 50 <= step < 200
-    assert (tmp_path / "checkpoints" / f"checkpoint-{step}.index").exists()
+    assert 50 <= stop(tmp_path, 50, process) < 200
     trainer.train(tiny(), tmp_path)
     assert_same(final_state(tmp_path), final_state(uninterrupted))

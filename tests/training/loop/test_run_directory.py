@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from training.loop.run_directory import drop_events_after
+from keras_vit.training.loop.run_directory import drop_events_after
 
 
 def write(folder, steps):

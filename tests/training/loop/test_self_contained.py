@@ -5,13 +5,13 @@ import shutil
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from export.__main__ import main as export_main
-from training.commands import predict, report
-from training.evaluators.exported_files import labels_of
-from training.evaluators.model_source import load_model
-from training.loop import trainer
+from keras_vit.export.__main__ import main as export_main
+from keras_vit.training.commands import predict, report
+from keras_vit.training.evaluators.exported_files import labels_of
+from keras_vit.training.evaluators.model_from_source import load_model
+from keras_vit.training.loop import trainer
+from tests.training.data.helpers import write_photos
 
 NAMES = ["crow", "great tit", "finch of the far north"]
 
@@ -20,12 +20,11 @@ NAMES = ["crow", "great tit", "finch of the far north"]
 def folder(tmp_path):
     rng = np.random.default_rng(0)
     for split, count in (("train", 6), ("test", 3)):
-        for label, name in enumerate(sorted(NAMES)):
-            (tmp_path / "photos" / split / name).mkdir(parents=True)
-            for number in range(count):
-                pixels = rng.integers(0, 40, (20, 24, 3)) + 100 * label
-                file = tmp_path / "photos" / split / name / f"{number}.png"
-                Image.fromarray(pixels.astype(np.uint8)).save(file)
+        write_photos(
+            tmp_path / "photos" / split,
+            [f"{name}/{number}.png" for name in sorted(NAMES) for number in range(count)],
+            lambda place, count=count: rng.integers(0, 40, (20, 24, 3)) + 100 * (place // count),
+        )
     return tmp_path / "photos"
 
 

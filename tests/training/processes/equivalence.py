@@ -1,137 +1,128 @@
-"""Trains small models under the strategies named on the command line and saves what came out.
+"""Trains small models with an engine in the places named on the command line.
 
-Run as a process of its own, since devices and workers are fixed when TensorFlow starts:
-`equivalence.py OUTPUT STRATEGY...`, under `TF_CONFIG` for `multiworker`.
+Run as a process of its own, since backend and devices are fixed when it starts:
+`equivalence.py OUTPUT PLACE... [-- COORDINATOR COUNT INDEX]`. A place is a strategy, or
+"DATAxFSDP", a mesh.
 """
 
+import itertools
 import sys
 
 import keras
 import numpy as np
 import tensorflow as tf
-from ml_collections import ConfigDict
 
+from keras_vit.training.evaluators import classification
+from keras_vit.training.recipes import fine_tuning
+from keras_vit.training.recipes.losses import build_loss
 from tests.tiny_vit import tiny_vit
-from training.engines.tensorflow import strategies
-from training.engines.tensorflow.evaluation_sums import SplitSums
-from training.engines.tensorflow.train_step import TrainSteps
-from training.engines.tensorflow.training_checkpoints import Checkpoints
-from training.evaluators import accuracy_metrics
-from training.recipes.losses import build_loss
-from training.recipes.optimizers import build_optimizer
+from tests.training.small_engine import (
+    give_tensorflow_two_devices,
+    mesh_config,
+    random_batches,
+    small_engine,
+)
 
-STEPS, BATCH, CLASSES = 30, 16, 5
-CASES = {
-    "sgd": {"name": "sgd", "base_lr": 0.05, "clip_norm": 0.5, "ema_decay": 0.9},
-    "adamw": {"name": "adamw", "base_lr": 1e-3, "weight_decay": 0.1},
-    "random": {"name": "sgd", "base_lr": 0.05, "clip_norm": 0.5},
+STEPS, BATCH = 30, 16
+WARM = {"total_steps": 40, "warmup_steps": 3}
+SGD = {"name": "sgd", "base_lr": 0.05, "clip_norm": 0.5, **WARM}
+FINE_TUNING = {"optimizer": SGD | {"layer_decay": 0.5}, "label_smoothing": 0.1}
+CONFIGS = {
+    "sgd": {"optimizer": SGD, "accumulation_steps": 2, "ema_decay": 0.9},
+    "adamw": {"optimizer": {"name": "adamw", "base_lr": 1e-3, "weight_decay": 0.1, **WARM}},
+    "random": {"optimizer": SGD},
+    "frozen": {**FINE_TUNING, "freeze": {"blocks": 1}},
+    "lora": FINE_TUNING,
 }
-ACCUMULATION = {"sgd": 2, "adamw": 1, "random": 2}
-RATES = ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate")
+MODELS = {
+    "random": {"dropout_rate": 0.2, "attention_dropout_rate": 0.2, "stochastic_depth_rate": 0.2},
+    "lora": {"remat": True},
+}
+DATA = random_batches(4, BATCH)
+DATA["mask"] = (np.arange(64) < 53).astype("float32").reshape(4, BATCH)
 
-rng = np.random.default_rng(0)
-IMAGES = rng.normal(size=(64, 16, 16, 3)).astype("float32")
-LABELS = np.eye(CLASSES, dtype="float32")[rng.integers(0, CLASSES, 64)]
-MASK = (np.arange(64) < 53).astype("float32")
 
-
-def train_dataset(pipelines, pipeline):
+def dataset(pipelines, pipeline):
     share = BATCH // pipelines
-    batches = (
-        IMAGES.reshape(-1, pipelines, share, 16, 16, 3),
-        LABELS.reshape(-1, pipelines, share, CLASSES),
-    )
-    data = {"image": batches[0][:, pipeline], "label": batches[1][:, pipeline]}
-    return tf.data.Dataset.from_tensor_slices(data).repeat()
+    places = slice(pipeline * share, (pipeline + 1) * share)
+    return tf.data.Dataset.from_tensor_slices({key: each[:, places] for key, each in DATA.items()})
 
 
-def eval_dataset(pipelines, pipeline):
-    data = {"image": IMAGES[:56], "label": LABELS[:56], "mask": MASK[:56]}
-    dataset = tf.data.Dataset.from_tensor_slices(data).batch(8, drop_remainder=True)
-    # 7 batches: the last worker would be one short without a batch of nothing but padding.
-    padding = {name: np.zeros((8, *value.shape[1:]), "float32") for name, value in data.items()}
-    dataset = dataset.concatenate(tf.data.Dataset.from_tensors(padding))
-    return dataset.shard(pipelines, pipeline)
+def make_engine(case, place, processes):
+    def make_model(config):
+        model = tiny_vit(**MODELS.get(case, {}))
+        if case == "lora":
+            fine_tuning.adapt_low_rank(model, rank=2)
+        fine_tuning.freeze_for_good(model, config.freeze)
+        return model
+
+    options = {"total_steps": STEPS, "processes": processes} | mesh_config(place) | CONFIGS[case]
+    return small_engine(make_model, **options)
 
 
-def make(strategy, case):
-    keras.utils.set_random_seed(1)
-    with strategy.scope():
-        rates = dict.fromkeys(RATES if case == "random" else (), 0.2)
-        model = tiny_vit(num_layers=1, **rates)
-        optimizer = build_optimizer({"total_steps": 40, "warmup_steps": 3} | CASES[case])
-        optimizer.build(model.trainable_variables)
-    return TrainSteps(
-        strategy,
-        model,
-        optimizer,
-        build_loss("softmax"),
-        batch_size=BATCH,
-        accumulation_steps=ACCUMULATION[case],
-    )
+def weights_of(engine, case):
+    """Returns all weights; of AdamW's without key biases, which cancel in the softmax.
+
+    Their gradients are nothing but rounding, which Adam turns into steps.
+    """
+    with engine.averaged_weights() as model:
+        kept = [w for w in model.weights if (case, w.path[-8:]) != ("adamw", "key/bias")]
+        return np.concatenate([np.ravel(weight.numpy()) for weight in kept])
 
 
-def run(strategy, case):
-    steps = make(strategy, case)
-    model, optimizer = steps.model, steps.optimizer
-    batches = iter(strategies.distribute(strategy, train_dataset))
-    losses = [steps(batches, 2).loss for _ in range(STEPS // 2)]
-    if optimizer.use_ema:
-        optimizer.swap_averages()
+def run(case, place, processes):
+    engine = make_engine(case, place, processes)
+    batches = engine.make_batches(lambda *worker: dataset(*worker).repeat())
+    losses = [engine.train(batches, 2).loss for _ in range(STEPS // 2)]
+    loss = build_loss("softmax")
 
     def batch_sums(logits, batch):
-        return accuracy_metrics.counted_sums(logits, batch["label"], batch["mask"], steps.loss)
+        return classification.counted_sums(logits, batch["label"], batch["mask"], loss)
 
-    evaluation = accuracy_metrics.means(SplitSums(strategy, model, batch_sums, eval_dataset)())
-    return {
+    split_sums = engine.make_split_sums(batch_sums, dataset)
+    with engine.averaged_weights():
+        evaluation = classification.means(split_sums())
+    return engine, {
         f"{case}/losses": losses,
         f"{case}/count": evaluation["count"],
         f"{case}/evaluation": [evaluation[name] for name in ("loss", "top1", "top5")],
-        f"{case}/weights": np.concatenate([w.ravel() for w in model.get_weights()]),
+        f"{case}/weights": weights_of(engine, case),
+        f"{case}/rate": engine.learning_rate,
     }
 
 
-def move(before, after, case, directory):
-    """Trains 20 steps under one strategy and 10 more, from its checkpoint, under another."""
-    steps = make(before, case)
-    steps(iter(strategies.distribute(before, train_dataset)), 20)
-    Checkpoints(directory, {"model": steps.model, "optimizer": steps.optimizer}).save()
+def make_one_strategy_of_each():
+    """Gives all engines of this process the same strategies of TensorFlow."""
+    from keras_vit.training.engine import tensorflow_strategies
 
-    steps = make(after, case)
-    step = Checkpoints(directory, {"model": steps.model, "optimizer": steps.optimizer}).restore()
+    create, made = tensorflow_strategies.create_strategy, {}
 
-    def rest(*worker):
-        return train_dataset(*worker).skip(step)
+    def once(config):
+        if config.strategy not in made:
+            made[config.strategy] = create(config)
+        return made[config.strategy]
 
-    batches = iter(strategies.distribute(after, rest))
-    return [steps(batches, 2).loss for _ in range(5)]
+    tensorflow_strategies.create_strategy = once
 
 
-def main(output, names):
-    if "multiworker" not in names:
-        cpu = tf.config.list_physical_devices("CPU")[0]
-        tf.config.set_logical_device_configuration(
-            cpu, [tf.config.LogicalDeviceConfiguration()] * 2
-        )
-    results, used = {}, {}
-    for name in names:
-        strategy, watch = strategies.create_strategy(
-            ConfigDict({"strategy": name, "peer_timeout": 40, "jit_compile": False})
-        )
-        used[name] = strategy
-        results[f"{name}/replicas"] = strategy.num_replicas_in_sync
-        for case in CASES:
-            results |= {f"{name}/{k}": v for k, v in run(strategy, case).items()}
-        strategies.gather(strategy, "")
-        if watch:
-            watch.stop()
-    if {"one", "mirrored"} <= used.keys():
-        one, mirrored = used["one"], used["mirrored"]
-        for case in ("sgd", "random"):
-            results[f"moved_up/{case}"] = move(one, mirrored, case, f"{output}-{case}-up")
-            results[f"moved_down/{case}"] = move(mirrored, one, case, f"{output}-{case}-down")
+def main(output, *arguments):
+    places, _, joined = " ".join(arguments).partition(" -- ")
+    processes = {}
+    if joined:
+        coordinator, count, index = joined.split()
+        processes = {"coordinator": coordinator, "count": int(count), "index": int(index)}
+    results, first = {}, None
+    if keras.backend.backend() == "tensorflow":
+        give_tensorflow_two_devices()
+        make_one_strategy_of_each()
+    for place, case in itertools.product(places.split(), CONFIGS):
+        # A process joins its job once.
+        engine, found = run(case, place, {} if first else processes)
+        first = first or engine
+        results |= {f"{place}/{key}": value for key, value in found.items()}
+    first.close()
     np.savez(output, **results)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(*sys.argv[1:])

@@ -8,6 +8,7 @@ private parts of TensorFlow, so a new TensorFlow may need another way.
 import collections
 import json
 import sys
+from unittest import mock
 
 import keras
 import numpy as np
@@ -15,13 +16,11 @@ import tensorflow as tf
 from tensorflow.python.client import session
 from tensorflow.python.tpu import tpu_system_metadata
 
+from keras_vit.training.engine import tensorflow_strategies
+from keras_vit.training.evaluators import classification
+from keras_vit.training.recipes.losses import build_loss
 from tests.tiny_vit import tiny_vit
-from training.engines.tensorflow import strategies
-from training.engines.tensorflow.evaluation_sums import SplitSums
-from training.engines.tensorflow.train_step import TrainSteps
-from training.evaluators import accuracy_metrics
-from training.recipes.losses import build_loss
-from training.recipes.optimizers import build_optimizer
+from tests.training.small_engine import give_tensorflow_two_devices, small_engine
 
 CORES, BATCH = 2, 8
 TASK = "/job:localhost/replica:0/task:0"
@@ -51,10 +50,7 @@ class Resolver:
 
 
 def fake_tpu_strategy():
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(
-        cpu, [tf.config.LogicalDeviceConfiguration()] * CORES
-    )
+    give_tensorflow_two_devices()
     strategy = tf.distribute.TPUStrategy(Resolver())
     cores = np.array([[f"{TASK}/device:CPU:{core}"] for core in range(CORES)], dtype=object)
     host = f"{TASK}/device:CPU:0"
@@ -86,37 +82,27 @@ def operations(graph):
 def main(output):
     strategy = fake_tpu_strategy()
     keras.config.set_dtype_policy("mixed_bfloat16")
-    loss = build_loss("softmax")
-    with strategy.scope():
-        model = tiny_vit(num_layers=1, dropout_rate=0.1, remat=True)
-        optimizer = build_optimizer(
-            {
-                "total_steps": 10,
-                "warmup_steps": 2,
-                "clip_norm": 1.0,
-                "weight_decay": 0.1,
-                "first_moment_dtype": "bfloat16",
-                "ema_decay": 0.9,
-            }
+    recipe = {"clip_norm": 1.0, "weight_decay": 0.1, "first_moment_dtype": "bfloat16"}
+    patched = (tensorflow_strategies, "create_strategy", lambda config: (strategy, None))
+    with mock.patch.object(*patched):
+        engine = small_engine(
+            lambda _: tiny_vit(num_layers=1, dropout_rate=0.1, remat=True),
+            batch_size=BATCH,
+            strategy="tpu",
+            accumulation_steps=2,
+            jit_compile=True,
+            ema_decay=0.9,
+            optimizer=recipe | {"warmup_steps": 2},
         )
-        optimizer.build(model.trainable_variables)
-    steps = TrainSteps(
-        strategy,
-        model,
-        optimizer,
-        loss,
-        batch_size=BATCH,
-        accumulation_steps=2,
-        jit_compile=True,
-    )
-    batches = iter(strategies.distribute(strategy, dataset))
-    train = steps._function.get_concrete_function(batches, tf.constant(4), tf.zeros([2]))
+    loss = build_loss("softmax")
+    model, batches = engine.model, engine.make_batches(dataset)
+    train = engine._steps.function.get_concrete_function(batches, tf.constant(4), tf.zeros([2]))
 
-    def batch_sums(logits, batch):
-        return accuracy_metrics.counted_sums(logits, batch["label"], batch["mask"], loss)
+    def of_batch(batch):
+        logits = tf.cast(model(batch["image"], training=False), tf.float32)
+        return classification.counted_sums(logits, batch["label"], batch["mask"], loss)
 
-    evaluation = SplitSums(strategy, model, batch_sums, dataset)
-    evaluate = evaluation._batch.get_concrete_function(next(batches))
+    evaluate = engine._compile_sums(of_batch).get_concrete_function(next(batches))
     result = {
         "strategy": type(strategy).__name__,
         "replicas": strategy.num_replicas_in_sync,

@@ -6,6 +6,7 @@ The process is killed at the upload of a run of that number; 0 lets it live.
 """
 
 import importlib
+import itertools
 import os
 import pathlib
 import shutil
@@ -14,10 +15,10 @@ import sys
 
 import pytest
 
+from keras_vit.training.io import stores
+from keras_vit.training.io.paths import any_path
+from keras_vit.training.loop.run_directory import RunDirectory
 from tests.ram_store import register
-from training.io import stores
-from training.io.paths import any_path
-from training.loop.run_directory import RunDirectory
 
 
 def keep(folder):
@@ -50,13 +51,10 @@ def main(folder, death, *words):
             stores.send(file, any_path("ram://bucket") / file.relative_to(folder).as_posix())
     if int(death):
         die_at(int(death), folder)
-    commands = [[]]
-    for word in words:
-        if word == "+":
-            commands.append([])
-        else:
-            commands[-1].append(word)
-    for module, *arguments in commands:
+    for is_end, command in itertools.groupby(words, "+".__eq__):
+        if is_end:
+            continue
+        module, *arguments = command
         status = importlib.import_module(module).main(arguments)
         if status:
             sys.exit(status)

@@ -4,13 +4,11 @@ import contextlib
 import json
 
 import keras
-import numpy as np
 
 from tests.tiny_vit import tiny_vit
+from tests.training.small_engine import random_batches
 
-rng = np.random.default_rng(0)
-IMAGES = rng.normal(size=(64, 16, 16, 3)).astype("float32")
-LABELS = np.eye(5, dtype="float32")[rng.integers(0, 5, 64)]
+IMAGES, LABELS = (each[0] for each in random_batches(1, 64).values())
 
 
 def fit():

@@ -11,11 +11,11 @@ import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
 from benchmarks.harness.compiled_program import collectives
-from benchmarks.harness.jax_compiler import lower
+from benchmarks.harness.library_compilers import lower
+from keras_vit.training.engine import jax as engine
+from keras_vit.training.engine.jax_mesh import ActivationLayout, create_mesh, state_sharding
+from keras_vit.training.recipes.optimizers import build_optimizer
 from tests.tiny_vit import tiny_vit
-from training.engines.jax import forward
-from training.engines.jax.mesh import ActivationLayout, create_mesh, state_sharding
-from training.recipes.optimizers import build_optimizer
 
 MESH = 2, 4
 
@@ -51,7 +51,7 @@ def main():
         optimizer = build_optimizer({"total_steps": 10, "warmup_steps": 1, "clip_norm": 1.0})
         shapes = [variable.shape for variable in model.trainable_variables]
         divided = sum(not state_sharding(grid, shape).is_fully_replicated for shape in shapes)
-        with mock.patch.dict(vars(forward), other):
+        with mock.patch.dict(vars(engine), other):
             program = lower(model, optimizer, jax.devices(), MESH, images=2).compile()
         found = {"divided": divided, "collectives": collectives(program.as_text())}
         print(json.dumps(found), flush=True)

@@ -6,7 +6,7 @@ import sys
 
 import pyarrow.parquet
 
-from training.commands import predict
+from keras_vit.training.commands import predict
 
 write_table, written = pyarrow.parquet.write_table, []
 

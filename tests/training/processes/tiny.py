@@ -1,6 +1,6 @@
 """A small run with everything random in it: dropout, shuffling, augmentation, MixUp."""
 
-from training.config_keys import default_config
+from keras_vit.training.config import default_config
 
 
 def get_config():

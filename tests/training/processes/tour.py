@@ -14,17 +14,18 @@ import sys
 
 import keras
 
-from training import config_command_line
-from training.configs import masked
-from training.errors import Interrupted
-from training.loop import trainer
+from keras_vit.training.config import overrides
+from keras_vit.training.configs import masked
+from keras_vit.training.errors import Interrupted
+from keras_vit.training.loop import trainer
+from tests.training.small_engine import give_tensorflow_two_devices
 
 TINY = os.path.join(os.path.dirname(__file__), "tiny.py")
 STEPS = 40
 
 
 def config_of(task):
-    config = config_command_line.load_config(TINY)
+    config = overrides.load_config(TINY)
     if task == "masked":
         model = config.model
         config = masked.get_config(f"small,digits,steps={STEPS},size=16")
@@ -57,12 +58,7 @@ def main(task, data_dir, *legs):
     logger = logging.getLogger("training")
     logger.setLevel(logging.INFO)
     if keras.backend.backend() == "tensorflow" and "TF_CONFIG" not in os.environ:
-        import tensorflow as tf
-
-        (cpu,) = tf.config.list_physical_devices("CPU")
-        tf.config.set_logical_device_configuration(
-            cpu, [tf.config.LogicalDeviceConfiguration()] * 2
-        )
+        give_tensorflow_two_devices()
     for workdir, stop, changes in map(json.loads, legs):
         config = config_of(task)
         config.data_dir = data_dir

@@ -13,15 +13,12 @@ import numpy as np
 import tensorflow as tf
 
 import keras_vit
-from training import config_keys
-from training.engines.base import create_engine
-from training.engines.frozen_weights import frozen_weights
-from training.recipes.layer_decay import depths
-from training.recipes.losses import build_loss
-from training.recipes.models import build_model
-from training.recipes.optimizers import optimizer_of
+from keras_vit.training.engine.step import frozen_weights
+from keras_vit.training.recipes.fine_tuning import depths
+from keras_vit.training.recipes.models import build_model
+from tests.training.small_engine import random_batches, small_engine
 
-CLASSES, BATCH, LAYERS = 5, 16, 2
+CLASSES, LAYERS = 5, 2
 MODEL = {
     "image_size": 16,
     "patch_size": 8,
@@ -31,9 +28,8 @@ MODEL = {
     "num_layers": LAYERS,
     "num_classes": CLASSES,
 }
-RNG = np.random.default_rng(0)
-IMAGES = RNG.normal(size=(4, BATCH, 16, 16, 3)).astype("float32")
-LABELS = np.eye(CLASSES, dtype="float32")[RNG.integers(0, CLASSES, (4, BATCH))]
+DATA = random_batches(4, 16)
+IMAGES = DATA["image"]
 # Rates that move weights by much more than their last bit.
 SGD = {"name": "sgd", "base_lr": 5.0, "total_steps": 100}
 
@@ -42,30 +38,14 @@ class Run:
     """A run from the weights of a file; `weights` are its own by path, whole."""
 
     def __init__(self, folder, directory, **changes):
-        recipe = changes.pop("optimizer", {})
-        self.config = config_keys.complete(
-            {
-                "dataset": "digits",
-                "batch_size": BATCH,
-                "total_steps": 4,
-                "model": MODEL,
-                "checkpoint": str(folder / "start.keras"),
-                "checkpoint_head": "keep",
-                "optimizer": SGD | recipe,
-                **changes,
-            }
+        start = {"checkpoint": str(folder / "start.keras"), "checkpoint_head": "keep"}
+        recipe = {"optimizer": SGD | changes.pop("optimizer", {}), "model": MODEL}
+        self.engine = small_engine(
+            lambda config: build_model(config, CLASSES), **start, **recipe, **changes
         )
-        keras.utils.set_random_seed(1)
-        self.engine = create_engine(self.config)
-        self.engine.build(
-            lambda: build_model(self.config, CLASSES),
-            lambda model: optimizer_of(self.config, model),
-            build_loss("softmax"),
-        )
-        self.restored = self.engine.restore(directory)
-        data = {"image": IMAGES, "label": LABELS}
+        self.engine.restore(directory)
         self.batches = self.engine.make_batches(
-            lambda *_: tf.data.Dataset.from_tensor_slices(data).skip(self.engine.step)
+            lambda *_: tf.data.Dataset.from_tensor_slices(DATA).skip(self.engine.step)
         )
 
     def update(self, count=1):
@@ -146,14 +126,14 @@ def until_step(folder):
         if optimizer == "adamw":
             # The first update of Adam is the rate in every direction, whenever it comes, and half
             # of that in the average.
-            rate = run.config.optimizer.base_lr * np.cos(np.pi * 2 / 200) ** 2
+            rate = run.engine.config.optimizer.base_lr * np.cos(np.pi * 2 / 200) ** 2
             path = "embedding/projection/kernel"
             step = np.abs(last[path] - after[path])
             np.testing.assert_allclose(np.median(step), rate / 2, rtol=1e-3)
 
 
 def lora(folder, other):
-    changes = {"lora": {"rank": 2, "alpha": 4.0}, "checkpoint_head": "keep"}
+    changes = {"lora": {"rank": 2, "alpha": 4.0}}
     run = Run(folder, folder / "lora", **changes)
     before = run.weights
     factors = {path for path in before if path.split("/")[-1] in ("lora_kernel_a", "lora_kernel_b")}

@@ -1,6 +1,5 @@
 """Rates are chosen on the development split and scored on the test split, run by run."""
 
-import csv
 import json
 import pathlib
 
@@ -9,18 +8,19 @@ import pytest
 from etils import epath
 from ml_collections import ConfigDict
 
-from training import data
-from training.configs import finetune
-from training.data import registry
-from training.errors import TrainingError
-from training.evaluators import classification
-from training.io.atomic import atomic_file
-from training.protocols import learning_rate_sweep as sweep
-from training.protocols.run_result import RunResult
-from training.protocols.sweep_report import sweep_table, write_sweep
+from keras_vit.training import data
+from keras_vit.training.configs import finetune
+from keras_vit.training.data import dataset_table
+from keras_vit.training.errors import TrainingError
+from keras_vit.training.evaluators import classification
+from keras_vit.training.io.atomic import atomic_file
+from keras_vit.training.protocols import learning_rate_sweep as sweep
+from keras_vit.training.protocols.run_result import RunResult
+from keras_vit.training.protocols.sweep_report import published_results, sweep_table, write_sweep
+from tests.training.data.helpers import write_photos
 
 # Passed on to every run.
-DATASET = data.Dataset(registry.row("cifar10"), pathlib.Path())
+DATASET = data.Dataset(dataset_table.row("cifar10"), pathlib.Path())
 
 
 @pytest.fixture
@@ -36,39 +36,30 @@ def config():
     )
 
 
-class Runs:
-    """In the place of `train_run`: scores depend on rate, seed and split, and calls are kept."""
-
-    def __init__(self, by_rate):
-        self.by_rate = by_rate
-        self.calls = []
-
-    def __call__(self, config, workdir, dataset):
-        assert dataset is DATASET
-        rate = config.optimizer.base_lr
-        self.calls.append((str(workdir), config.train_split, config.eval_split, config.seed, rate))
-        top1 = self.by_rate[rate]
-        if top1 is None:
-            return RunResult(diverged="The loss became infinite.")
-        if config.eval_split == "test":
-            top1 += 0.01 * config.seed
-        return RunResult(top1=top1, top5=1.0, loss=0.1, count=100)
-
-
 @pytest.fixture
 def runs(monkeypatch):
-    """Returns a function from the scores of rates to the `Runs` that train from then on."""
+    """Returns a function from the scores of rates to the calls of `train_run` from then on."""
 
     def put(by_rate):
-        run = Runs(by_rate)
-        monkeypatch.setattr(sweep, "train_run", run)
-        return run
+        calls = []
+
+        def train_run(config, workdir, dataset):
+            assert dataset is DATASET
+            rate, seed = config.optimizer.base_lr, config.seed
+            calls.append((str(workdir), config.train_split, config.eval_split, seed, rate))
+            if by_rate[rate] is None:
+                return RunResult(diverged="The loss became infinite.")
+            top1 = by_rate[rate] + (0.01 * seed if config.eval_split == "test" else 0)
+            return RunResult(top1=top1, top5=1.0, loss=0.1, count=100)
+
+        monkeypatch.setattr(sweep, "train_run", train_run)
+        return calls
 
     return put
 
 
 def test_best_rate_is_trained_on_everything_with_every_seed(config, runs, tmp_path, caplog):
-    run = runs({0.001: 0.5, 0.01: 0.8, 0.1: None})
+    calls = runs({0.001: 0.5, 0.01: 0.8, 0.1: None})
     caplog.set_level("INFO", logger="training")
     found = sweep.transfer(
         config,
@@ -78,15 +69,10 @@ def test_best_rate_is_trained_on_everything_with_every_seed(config, runs, tmp_pa
         seeds=[0, 1, 2],
         development=("sweep", "dev"),
     )
-    assert run.calls == [
-        *(
-            (str(tmp_path / "development" / f"lr_{rate}"), "sweep", "dev", 0, rate)
-            for rate in (0.001, 0.01, 0.1)
-        ),
-        *(
-            (str(tmp_path / "test" / f"seed_{seed}"), "train", "test", seed, 0.01)
-            for seed in (0, 1, 2)
-        ),
+    rated, tested = tmp_path / "development", tmp_path / "test"
+    assert calls == [
+        *((f"{rated}/lr_{rate}", "sweep", "dev", 0, rate) for rate in (0.001, 0.01, 0.1)),
+        *((f"{tested}/seed_{seed}", "train", "test", seed, 0.01) for seed in (0, 1, 2)),
     ]
     assert found.rate == 0.01 and found.accuracies == pytest.approx([80, 81, 82])
     assert config.optimizer.base_lr == 0.5 and config.train_split == "train"
@@ -104,16 +90,18 @@ def test_best_rate_is_trained_on_everything_with_every_seed(config, runs, tmp_pa
         ("paper", "Table 2, JFT", "99.50 ± 0.06", ""),
     ]
     write_sweep(found, table, tmp_path)
+    assert "| test | mean of 3 | 81.00 ± 1.00 |  |" in (tmp_path / "sweep.md").read_text()
+    assert "\ntest,mean of 3,81.00 ± 1.00,\n" in (tmp_path / "sweep.csv").read_text()
     assert (tmp_path / "sweep.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert {p.name for p in tmp_path.iterdir()} == {"sweep.csv", "sweep.md", "sweep.png"}
 
 
 def test_one_rate_needs_no_development(config, runs, tmp_path):
-    run = runs({0.01: 0.7})
+    calls = runs({0.01: 0.7})
     found = sweep.transfer(
         config, tmp_path, DATASET, rates=[0.01], seeds=[5], development=("a", "b")
     )
-    assert [call[1:] for call in run.calls] == [("train", "test", 5, 0.01)]
+    assert [call[1:] for call in calls] == [("train", "test", 5, 0.01)]
     assert found.development == {} and found.accuracies == pytest.approx([75.0])
 
 
@@ -138,19 +126,10 @@ def test_divergence_everywhere_is_an_error(config, runs, tmp_path):
         sweep.transfer(config, tmp_path, DATASET, rates=[1.0], **arguments)
 
 
-def test_tables_are_written_as_markdown_and_csv(config, tmp_path):
-    found = sweep.Transfer("cifar10", {}, 0.01, {0: RunResult(0.5, 0.9, 1.0, 10)})
-    table = sweep_table(found)
-    assert "| test | mean of 1 | 50.00 |  |" in table.markdown()
-    rows = list(csv.reader(table.csv().splitlines()))
-    assert rows[1] == ["test", "rate 0.01, seed 0", "50.00", "10"]
-
-
 def test_further_test_sets_are_scored_with_the_same_weights(data_dir, tmp_path, ram):
     keras.utils.set_random_seed(0)
-    model = keras.Sequential(
-        [keras.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(10)]
-    )
+    layers = [keras.layers.Flatten(), keras.layers.Dense(10)]
+    model = keras.Sequential([keras.Input((8, 8, 3)), *layers])
     run = tmp_path / "test" / "seed_4"
     run.mkdir(parents=True)
     model.save(run / "model.keras")
@@ -180,3 +159,76 @@ def test_further_test_sets_are_scored_with_the_same_weights(data_dir, tmp_path, 
         further={"digits": [25.0]},
     ).rows
     assert rows[-1] == ("digits", "mean of 1", "25.00", "")
+
+
+def test_results_of_a_model_on_a_data_set():
+    assert published_results("ViT-L/16", "cifar10") == [
+        ("Table 2, JFT-300M", "99.42 ± 0.03"),
+        ("Table 2, ImageNet-21k", "99.15 ± 0.03"),
+        ("Table 5, ImageNet", "97.86"),
+        ("Table 5, ImageNet-21k", "99.16"),
+        ("Table 5, JFT-300M", "99.38"),
+    ]
+    assert published_results("R50+ViT-L/16", "oxford_iiit_pet") == [
+        ("Table 6, JFT-300M, 7 epochs", "97.03"),
+        ("Table 6, JFT-300M, 14 epochs", "97.36"),
+    ]
+    assert published_results("ViT-Ti/16", "cifar10") == []
+
+
+def opened(name):
+    """Returns a data set of the table as if it were on disk."""
+    return data.Dataset(dataset_table.row(name), pathlib.Path())
+
+
+@pytest.mark.parametrize(
+    "dataset, split, share, expected",
+    [
+        ("cifar10", "train", 0.5, ("train[:98%]", "train[98%:]")),
+        ("imagenet2012", "train", 0.5, ("train[:99%]", "train[99%:]")),
+        ("oxford_iiit_pet", "train", 0.5, ("train[:90%]", "train[90%:]")),
+        ("vtab/dtd", "train800val200", 0.5, ("train800", "val200")),
+        ("cifar10", "train[:5000]", 0.02, ("train[0:4900]", "train[4900:5000]")),
+        ("cifar10", "train[10%:20%]", 0.1, ("train[5000:9500]", "train[9500:10000]")),
+        (
+            "oxford_flowers102",
+            "train+validation",
+            0.6,
+            ("train[0:816]", "train[816:1020]+validation[0:1020]"),
+        ),
+    ],
+)
+def test_development_splits(dataset, split, share, expected):
+    spec = dataset_table.row(dataset)
+    first, second = sweep.development_splits(opened(dataset), split, share)
+    assert (first, second) == expected
+    assert spec.num_examples(first) + spec.num_examples(second) == spec.num_examples(split)
+
+
+def test_too_small_to_split():
+    with pytest.raises(ValueError, match="at least 2 images"):
+        sweep.development_splits(opened("cifar10"), "train[:1]", 0.1)
+
+
+@pytest.mark.parametrize(
+    "split, share, expected",
+    [
+        ("train", 0.1, ("train[0%:90%]", "train[90%:100%]")),
+        ("train[:80%]", 0.25, ("train[0%:60%]", "train[60%:80%]")),
+        ("train[50%:]", 0.5, ("train[50%:75%]", "train[75%:100%]")),
+        ("train+test", 0.5, ("train[0%:50%]+test[0%:50%]", "train[50%:100%]+test[50%:100%]")),
+    ],
+)
+def test_photos_are_split_class_by_class(tmp_path, split, share, expected):
+    names = [
+        f"{part}/{kind}/{k}.png" for part in ("train", "test") for kind in "ab" for k in range(40)
+    ]
+    write_photos(tmp_path, names)
+    dataset = data.open_dataset(f"folder:{tmp_path}")
+    assert sweep.development_splits(dataset, split, share) == expected
+    first, second = (dataset.split(text).photos for text in expected)
+    assert sorted(first + second) == sorted(dataset.split(split).photos)
+    counts = [
+        [photo.label for photo in part].count(label) for part in (first, second) for label in (0, 1)
+    ]
+    assert min(counts) > 0

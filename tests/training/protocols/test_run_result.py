@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from training import data
-from training.configs import finetune
-from training.errors import Diverged, TrainingError, UsageError
-from training.protocols.run_result import RunResult, computed_once, train_run
+from keras_vit.training import data
+from keras_vit.training.configs import finetune
+from keras_vit.training.errors import Diverged, TrainingError, UsageError
+from keras_vit.training.protocols.run_result import RunResult, computed_once, train_run
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def digits(data_dir):
 @pytest.fixture
 def trainer(monkeypatch):
     """Puts a function in the place of `trainer.train`; returns the work directories it got."""
-    from training.loop import trainer
+    from keras_vit.training.loop import trainer
 
     calls = []
 

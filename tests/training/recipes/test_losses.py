@@ -1,24 +1,31 @@
+"""Losses against closed forms, and the weights of the classes."""
+
 import math
+import types
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from training.recipes.losses import build_loss
+from keras_vit.training import data
+from keras_vit.training.errors import UsageError
+from keras_vit.training.recipes.losses import build_loss, class_weights
 
 
 @pytest.mark.parametrize(
-    "name, bias, classes, expected",
+    "name, bias, classes, expected, dtype",
     [
-        ("sigmoid", -10.0, 21_843, 10.991648),
-        ("sigmoid", -6.9, 1000, 7.907278),
-        ("sigmoid", 0.0, 1000, 693.147181),
-        ("softmax", 0.0, 1000, 6.907755),
+        ("sigmoid", -10.0, 21_843, 10.991648, "float32"),
+        ("sigmoid", -6.9, 1000, 7.907278, "float32"),
+        ("sigmoid", 0.0, 1000, 693.147181, "float32"),
+        # Of logits in half precision too, losses are summed in float32.
+        ("softmax", 0.0, 1000, 6.907755, "float16"),
     ],
 )
-def test_initial_loss_of_a_zero_head(name, bias, classes, expected):
+def test_initial_loss_of_a_zero_head(name, bias, classes, expected, dtype):
     labels = np.eye(classes, dtype="float32")[[0, classes - 1]]
-    logits = np.full((2, classes), bias, "float32")
+    logits = np.full((2, classes), bias, dtype)
     assert float(build_loss(name)(labels, logits)) == pytest.approx(expected, rel=5e-6)
 
 
@@ -37,12 +44,6 @@ def test_large_logits_stay_finite():
     assert float(build_loss("softmax")(labels, logits)) == pytest.approx(2e4)
 
 
-def test_half_precision_logits_are_summed_in_float32():
-    labels = np.eye(1000, dtype="float32")[:1]
-    loss = build_loss("softmax")(labels, np.zeros((1, 1000), "float16"))
-    assert float(loss) == pytest.approx(math.log(1000), rel=1e-6)
-
-
 LABELS = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.25, 0.0, 0.75]], "float32")
 LOGITS = np.array([[0.5, -1.0, 2.0, 0.0], [1.0, 0.0, -0.5, 3.0]], "float32")
 
@@ -55,10 +56,14 @@ def test_label_smoothing_spreads_a_part_of_the_labels(name):
 
 
 @pytest.mark.parametrize("name", ["softmax", "sigmoid"])
-def test_a_loss_is_weighted_by_the_class_of_its_image(name):
-    weighted = build_loss(name, class_weights=(2.0, 4.0, 1.0, 0.5)).call(LABELS, LOGITS)
-    # Of the second image 0.25 * 4 + 0.75 * 0.5.
-    expected = np.array(build_loss(name).call(LABELS, LOGITS)) * [2.0, 1.375]
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_a_loss_is_weighted_by_the_mean_of_the_labels_of_its_image(name, smoothing):
+    # One label, soft ones, some of a sum below one, two labels, and none.
+    labels = np.array([*LABELS, [0.0, 0.1, 0.3, 0.0], [1.0, 0, 0, 1], [0, 0, 0, 0]], "float32")
+    logits = LOGITS[[0, 1, 0, 1, 0]]
+    weighted = build_loss(name, smoothing, (2.0, 4.0, 1.0, 0.5)).call(labels, logits)
+    means = [2.0, 0.25 * 4.0 + 0.75 * 0.5, (0.1 * 4.0 + 0.3 * 1.0) / 0.4, (2.0 + 0.5) / 2, 0.0]
+    expected = np.array(build_loss(name, smoothing).call(labels, logits)) * means
     np.testing.assert_allclose(weighted, expected, rtol=1e-6)
 
 
@@ -72,3 +77,33 @@ def test_a_configured_loss_is_saved_with_its_settings():
 def test_unknown_loss():
     with pytest.raises(ValueError, match="softmax, sigmoid"):
         build_loss("hinge")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """Six images of a, three of b."""
+    root = tmp_path_factory.mktemp("photos")
+    image = tf.io.encode_png(np.zeros((3, 4, 3), np.uint8)).numpy()
+    for name, count in (("a", 6), ("b", 3)):
+        (root / name).mkdir()
+        for number in range(count):
+            (root / name / f"{number}.png").write_bytes(image)
+    return data.open(f"folder:{root}", "train")
+
+
+def test_balanced_weights_make_classes_count_alike(source):
+    assert class_weights("balanced", source) == (0.75, 1.5)
+    # A class without images takes no part.
+    counted = types.SimpleNamespace(label_counts=lambda: np.array([6, 0, 3]))
+    assert class_weights("balanced", counted) == (0.75, 0.0, 1.5)
+
+
+def test_given_weights(source):
+    assert class_weights("1, 2.5", source) == (1.0, 2.5)
+    assert class_weights("", source) is None
+
+
+@pytest.mark.parametrize("text", ["1", "1,2,3", "1,-2", "1,nan", "1,inf", "even", "a=1,b=2"])
+def test_other_weights_are_refused(source, text):
+    with pytest.raises(UsageError, match=r"'balanced', or 2 finite numbers.*Received: "):
+        class_weights(text, source)

@@ -1,9 +1,14 @@
+import json
+import pathlib
+
 import keras
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from training.recipes.optimizers import AdamW, Momentum, build_optimizer
+from keras_vit.training.recipes.optimizers import AdamW, Momentum, build_optimizer
+
+FIT = pathlib.Path(__file__).parents[1] / "processes" / "fit_averages.py"
 
 
 def scalar(value=1.0, name="kernel"):
@@ -31,21 +36,11 @@ def test_velocity_holds_no_rate():
     np.testing.assert_allclose(values, [0.9, 0.805, 0.7779], rtol=1e-6)
 
 
-def test_keras_sgd_differs_under_a_changing_rate():
-    sgd = keras.optimizers.SGD(Rates([0.1, 0.05, 0.01]), momentum=0.9)
-    np.testing.assert_allclose(run(sgd, scalar(), [1.0] * 3), [0.9, 0.76, 0.624], rtol=1e-6)
-
-
 def test_bfloat16_velocity():
     optimizer = Momentum(0.01, first_moment_dtype="bfloat16")
     values = np.array(run(optimizer, scalar(0.0), [0.1] * 3))
     np.testing.assert_allclose(values, [-0.001, -0.00290088, -0.00561475], rtol=2e-6)
     assert optimizer.first_moments[0].dtype == "bfloat16"
-
-
-def test_adamw_step():
-    values = run(AdamW(1e-3, weight_decay=0.1), scalar(), [0.5])
-    assert values[0] == pytest.approx(0.9989, abs=6e-8)
 
 
 def test_epsilon_is_outside_the_corrected_root():
@@ -62,7 +57,7 @@ def test_only_kernels_decay(name):
 
 def test_average_starts_from_the_weights():
     variable = scalar(2.0)
-    optimizer = Momentum(1.0, momentum=0.0, use_ema=True, ema_momentum=0.9)
+    optimizer = Momentum(1.0, momentum=0.0, ema_decay=0.9)
     optimizer.build([variable])
     run(optimizer, variable, [1.0, 0.0])
     # weights 1, 1; averages 0.9 * 2 + 0.1 = 1.9, then 1.81
@@ -70,31 +65,6 @@ def test_average_starts_from_the_weights():
     assert float(variable.numpy()) == pytest.approx(1.81)
     optimizer.swap_averages()
     assert float(variable.numpy()) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
-def test_apply_reduced_equals_apply(optimizer):
-    rng = np.random.default_rng(0)
-    config = {
-        "name": optimizer,
-        "base_lr": 0.1,
-        "total_steps": 5,
-        "warmup_steps": 1,
-        "weight_decay": 0.1,
-        "clip_norm": 1.0,
-        "ema_decay": 0.9,
-    }
-    results = []
-    gradients = [rng.normal(size=(3, 2)).astype("float32") for _ in range(4)]
-    for method in ("apply", "apply_reduced"):
-        variable = keras.Variable(np.ones((3, 2), "float32"), name="kernel")
-        instance = build_optimizer(config)
-        instance.build([variable])
-        for gradient in gradients:
-            getattr(instance, method)([keras.ops.convert_to_tensor(gradient)])
-        results.append([value.numpy() for value in (variable, *instance.variables)])
-    for left, right in zip(*results, strict=True):
-        np.testing.assert_allclose(left, right, rtol=1e-6, atol=1e-7)
 
 
 def test_apply_reduced_returns_the_norm_before_clipping():
@@ -106,11 +76,154 @@ def test_apply_reduced_returns_the_norm_before_clipping():
     np.testing.assert_allclose(variable.numpy(), [-0.6, -0.8], rtol=1e-6)
 
 
-def test_compile_and_fit(tmp_path):
+FACTOR, FIRST, LIMIT, RATE, DECAY, WEIGHT_DECAY = 0.5, 2, 1.0, 0.1, 0.9, 0.2
+
+
+def in_numpy(name, gradients):
+    """Returns the weights and averages of a bias and of a kernel that is frozen until FIRST."""
+    weights, averages = np.ones(2), np.ones(2)
+    first, second = np.zeros(2), np.zeros(2)
+    for update, gradient in enumerate(gradients):
+        released = np.array([True, update >= FIRST])
+        gradient = np.where(released, gradient, 0.0)
+        gradient = gradient * min(1.0, LIMIT / np.linalg.norm(gradient))
+        if name == "sgd":
+            first = 0.9 * first + gradient
+            step = first
+        else:
+            first = 0.9 * first + 0.1 * gradient
+            second = 0.999 * second + 0.001 * gradient**2
+            count = np.where(released, update + 1 - np.array([0, FIRST]), 1)
+            root = np.sqrt(second / (1 - 0.999**count))
+            step = first / (1 - 0.9**count) / (root + 1e-8)
+        rate = RATE * released * np.array([FACTOR, 1.0])
+        weights = weights - rate * (step + WEIGHT_DECAY * weights * np.array([0.0, 1.0]))
+        averages = DECAY * averages + (1 - DECAY) * weights
+    return weights, averages
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+def test_first_steps_factors_clipping_and_averages(name):
+    gradients = np.random.default_rng(0).normal(size=(5, 2)) * [[2.0, 20.0]]
+    for count in range(1, len(gradients) + 1):
+        variables = [scalar(name="bias"), scalar()]
+        options = {"weight_decay": WEIGHT_DECAY, "global_clipnorm": LIMIT, "ema_decay": DECAY}
+        optimizer = {"sgd": Momentum, "adamw": AdamW}[name](
+            RATE, rate_factors={"bias": FACTOR}, first_steps={"kernel": FIRST}, **options
+        )
+        optimizer.build(variables)
+        for gradient in gradients[:count]:
+            optimizer.apply_reduced([keras.ops.convert_to_tensor(g, "float32") for g in gradient])
+        weights, averages = in_numpy(name, gradients[:count])
+        np.testing.assert_allclose([each.numpy() for each in variables], weights, rtol=1e-5)
+        found = [each.numpy() for each in optimizer.averages]
+        np.testing.assert_allclose(found, averages, rtol=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", [Momentum, AdamW])
+def test_weights_of_no_gradient_stay_with_a_warning(optimizer):
+    kernel, bias = scalar(), scalar(name="bias")
+    optimizer = optimizer(0.1, weight_decay=0.5)
+    with pytest.warns(UserWarning, match=r"Gradients do not exist for variables \['kernel'\]"):
+        optimizer.apply([None, keras.ops.ones(())], [kernel, bias])
+    assert [float(kernel.numpy()), float(bias.numpy())] == pytest.approx([1.0, 0.9])
+
+
+def test_some_of_the_variables_and_those_of_another_model():
+    kernel, bias = scalar(), scalar(name="bias")
+    optimizer, one = Momentum(0.1), keras.ops.ones(())
+    optimizer.apply([], [])
+    with pytest.raises(ValueError, match=r"Call `optimizer.build\(trainable_variables\)` first"):
+        optimizer.apply([one])
+    optimizer.build([kernel, bias])
+    optimizer.apply([one], [bias])
+    assert [float(kernel.numpy()), float(bias.numpy())] == pytest.approx([1.0, 0.9])
+    for gradients, variables in (([None] * 2, None), ([one], [scalar()])):
+        with pytest.raises(ValueError, match="of the 2 variables that it was built with"):
+            optimizer.apply(gradients, variables)
+
+
+def small_model(*layers):
     keras.utils.set_random_seed(0)
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+    model = keras.Sequential([keras.Input((4,)), *layers])
     rng = np.random.default_rng(0)
-    images = rng.normal(size=(64, 4)).astype("float32")
+    return model, rng.normal(size=(16, 4)).astype("float32"), rng.integers(0, 2, 16)
+
+
+def fit(model, optimizer, images, labels):
+    model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(images, labels, batch_size=8, verbose=0)
+
+
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="Keras refuses it on JAX.")
+def test_layers_freeze_between_two_fits():
+    model, *data = small_model(keras.layers.Dense(3), keras.layers.Dense(2))
+    fit(model, AdamW(0.1, ema_decay=0.5), *data)
+    model.layers[0].trainable = False
+    model.layers[0].kernel.assign_add(keras.ops.ones((4, 3)))
+    before = [each.numpy() for each in model.weights]
+    fit(model, model.optimizer, *data)
+    changed = [np.any(each.numpy() != old) for each, old in zip(model.weights, before, strict=True)]
+    assert changed == [False, False, True, True]
+
+
+def test_constraints_hold():
+    constraint = keras.constraints.MaxNorm(0.1)
+    model, *data = small_model(keras.layers.Dense(2, kernel_constraint=constraint))
+    fit(model, AdamW(1.0), *data)
+    assert np.linalg.norm(model.layers[0].kernel.numpy(), axis=0) == pytest.approx([0.1] * 2)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+def test_float8_is_scaled_as_by_keras(name):
+    scales = []
+    ours = {"sgd": Momentum, "adamw": AdamW}[name](0.01, ema_decay=0.9, weight_decay=0.1)
+    theirs = keras.optimizers.SGD(0.01) if name == "sgd" else keras.optimizers.AdamW(0.01)
+    for optimizer in (ours, theirs):
+        model, images, labels = small_model(keras.layers.Dense(16), keras.layers.Dense(2))
+        model.quantize("float8")
+        fit(model, optimizer, images[:8], labels[:8])
+        scales.append([v.numpy() for v in model.trainable_variables if v.overwrite_with_gradient])
+    assert len(scales[0]) == 12
+    for left, right in zip(*scales, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-5)
+
+
+def test_layers_of_different_dtypes_are_clipped():
+    model, *data = small_model(keras.layers.Dense(3, dtype="bfloat16"), keras.layers.Dense(2))
+    before = [np.array(each.numpy()) for each in model.weights]
+    fit(model, Momentum(1.0, global_clipnorm=0.5), *data)
+    for weight, old in zip(model.weights, before, strict=True):
+        assert np.any(weight.numpy() != old)
+
+
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        *(({"ema_decay": x}, ValueError, r"ema_decay in \[0, 1\)") for x in (-0.5, 1.0, np.nan)),
+        *(({"global_clipnorm": x}, ValueError, "above 0 or None") for x in (0.0, -1.0, np.nan)),
+        ({"clipnorm": 1.0}, TypeError, "unknown clipnorm.*`global_clipnorm`"),
+        ({"use_ema": True, "ema_momentum": 0.9}, TypeError, "use_ema, ema_momentum.*`ema_decay`"),
+        ({"gradient_accumulation_steps": 2}, TypeError, "accumulation_steps"),
+    ],
+)
+def test_bad_arguments(options, error, message):
+    with pytest.raises(error, match=message):
+        AdamW(0.1, **options)
+
+
+def test_fit_ends_with_the_averages_that_start_from_the_weights(launch):
+    process = launch(FIT)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    errors = json.loads(output.strip().splitlines()[-1])
+    assert errors.keys() == {"plain", "built", "compiled", "mirrored"}
+    assert max(errors.values()) < 1e-5
+
+
+def test_compile_and_fit(tmp_path):
+    model, *_ = small_model(keras.layers.Dense(3))
+    images = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
     labels = np.eye(3, dtype="float32")[np.argmax(images[:, :3], -1)]
     config = ConfigDict({"base_lr": 0.1, "total_steps": 80, "warmup_steps": 5, "ema_decay": 0.5})
     model.compile(build_optimizer(config), keras.losses.CategoricalCrossentropy(from_logits=True))
@@ -120,9 +233,11 @@ def test_compile_and_fit(tmp_path):
     copy = keras.saving.load_model(tmp_path / "model.keras")
     assert copy.optimizer.get_config() == model.optimizer.get_config()
     assert int(copy.optimizer.iterations.numpy()) == 80
-    np.testing.assert_array_equal(
-        copy.optimizer.first_moments[0].numpy(), model.optimizer.first_moments[0].numpy()
-    )
+    for one, other in zip(copy.optimizer.variables, model.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    for average, weight in zip(copy.optimizer.averages, copy.trainable_variables, strict=True):
+        np.testing.assert_array_equal(average.numpy(), weight.numpy())
+    copy.fit(images, labels, batch_size=16, verbose=0)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +247,7 @@ def test_compile_and_fit(tmp_path):
         ({"total_steps": 10, "name": "lion"}, "sgd, adamw"),
         ({"base_lr": 0.1}, "total_steps"),
         ({"total_steps": 10, "schedule": "step"}, "cosine, linear"),
+        ({"total_steps": 10, "layer_decay": 0.5}, "needs the model"),
     ],
 )
 def test_errors(config, message):

@@ -1,33 +1,35 @@
 """The commands in the guides exist, and the configs that they name can be read."""
 
-import importlib.util
 import pathlib
 import re
 
 import pytest
 
-from training import config_command_line, config_keys
+from benchmarks.__main__ import commands
+from keras_vit.training.__main__ import COMMANDS
+from keras_vit.training.config import overrides, schema
 
-ROOT = pathlib.Path(config_command_line.__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[3]
 TEXTS = [(ROOT / "docs" / name).read_text() for name in ("reproduce.md", "transfer.md")]
 
 
 def found(pattern):
-    return sorted({match for text in TEXTS for match in re.findall(pattern, text)})
+    return sorted({match for text in TEXTS for match in re.findall(pattern, text, re.MULTILINE)})
 
 
-@pytest.mark.parametrize("module", found(r"python -m (training[.\w]*|benchmarks \w+)"))
-def test_commands_exist(module):
-    assert importlib.util.find_spec(module.replace(" ", "."))
+@pytest.mark.parametrize("words", found(r"(?:python -m |`|^)(benchmarks|keras-vit) (\w+)"))
+def test_commands_exist(words):
+    program, name = words
+    assert name in (commands() if program == "benchmarks" else (*COMMANDS, "export"))
 
 
-@pytest.mark.parametrize("config", found(r"--config=(\S+?\.py(?::[^\s`]+)?)[\s`]"))
+@pytest.mark.parametrize("config", found(r"--config=([^\s`]+)[\s`]"))
 def test_configs_are_complete(config):
     path, _, argument = config.partition(":")
     # A run directory of the reader's stands for the name of a model.
     argument = re.sub(r"^(RUN|runs/[\w-]+)", "ViT-B/16", argument)
-    text = f"{ROOT / path}:{argument}" if argument else str(ROOT / path)
-    loaded = config_keys.complete(config_command_line.load_config(text))
+    text = f"{path}:{argument}" if argument else path
+    loaded = schema.complete(overrides.load_config(text))
     assert loaded.dataset and (loaded.total_steps > 0 or loaded.epochs > 0)
 
 

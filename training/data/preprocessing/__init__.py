@@ -1,6 +1,6 @@
 """Preprocessing. A text may name the operations of the files that are imported here."""
 
-from training.data.preprocessing import (  # noqa: F401
+from keras_vit.training.data.preprocessing import (  # noqa: F401
     decoding,
     pixels_and_labels,
     randaugment,

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from training.data.graph import require, traced_once
-from training.data.preprocessing.operation import MAX_PIXELS, operation
-from training.data.preprocessing.resizing_and_cropping import cut
+from keras_vit.training.data.preprocessing.operation_language import MAX_PIXELS, operation
+from keras_vit.training.data.preprocessing.resizing_and_cropping import cut
+from keras_vit.training.data.traced_functions import require, traced_once
 
 # Cameras, phones and editors write EXIF into a segment near the beginning. In it stands a count,
 # then fields of 12 bytes. Field 0x112, one number of 16 bits, is the orientation; its bytes come

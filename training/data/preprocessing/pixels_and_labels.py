@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 import tensorflow as tf
+from keras import ops
 
-from training.data.graph import require
-from training.data.preprocessing.operation import operation
+from keras_vit.training.data.preprocessing.operation_language import operation
+from keras_vit.training.data.traced_functions import require
 
 
 @operation("flip_lr")
@@ -53,7 +54,9 @@ def value_range(
         if in_one_pass and is_of_bytes and image.dtype == tf.uint8:
             codes = tf.bitcast(image, tf.quint8)
             return tf.raw_ops.Dequantize(input=codes, min_range=low, max_range=high)
-        return tf.cast(image, tf.float32) * scale + shift
+        # On the device an array of any backend.
+        cast = tf.cast if tf.is_tensor(image) else ops.cast
+        return cast(image, "float32") * scale + shift
 
     return apply
 

@@ -1,10 +1,19 @@
 """`Preprocess`: what a preprocessing text does to images, labels and batches, host and device."""
 
+import pathlib
+from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 import tensorflow as tf
 
-from training.data.preprocessing.operation import MAX_OPERATIONS, Operation, operation_seed, parse
+from keras_vit.training.data.preprocessing.operation_language import (
+    MAX_OPERATIONS,
+    Operation,
+    operation_seed,
+    parse,
+)
+from keras_vit.training.errors import first_line
 
 
 class Preprocess:
@@ -29,7 +38,7 @@ class Preprocess:
         """Parses `text`.
 
         Args:
-            text: operations, see `training.data.preprocessing.operation`.
+            text: operations, see `training.data.preprocessing.operation_language`.
             pixel_scale: factor on the pixels as they are stored.
             upright: whether `decode` turns photos as their EXIF orientation says.
             graph_only: whether `decode` keeps to operations of TensorFlow; see `Decode`.
@@ -56,8 +65,8 @@ class Preprocess:
             scale = Operation("pixel_scale", lambda image: image * pixel_scale)
             operations.insert(1 if begins else 0, scale)
         received = f"Received: {text!r}."
-        if any(op.random or op.stage != "image" for op in self.device_operations):
-            raise ValueError(f"Expected only deterministic operations after on_device. {received}")
+        if any(op.name != "value_range" for op in self.device_operations):
+            raise ValueError(f"Expected only value_range after on_device. {received}")
         if len(operations) > MAX_OPERATIONS:
             raise ValueError(f"Expected at most {MAX_OPERATIONS} operations. {received}")
         self._steps = _fused(operations)
@@ -93,6 +102,27 @@ class Preprocess:
         for op in self.device_operations:
             images = op.apply(images)
         return images
+
+
+def read_images(files: Sequence[pathlib.Path], preprocess: str) -> np.ndarray:
+    """Returns the images of `files`, (images, height, width, channels), photos turned upright.
+
+    Args:
+        files: image files; their content decides the format, not their extension.
+        preprocess: text of operations that ends with images of one size, such as
+            "decode|resize(224)|value_range(-1, 1)".
+
+    Raises:
+        ValueError: for a file that cannot be read as an image, naming it.
+    """
+    process = Preprocess(preprocess)
+    images = []
+    for file in files:
+        try:
+            images.append(process(tf.constant(file.read_bytes()), tf.constant([0, 0])))
+        except (tf.errors.InvalidArgumentError, ValueError) as error:
+            raise ValueError(f"{file} cannot be read as an image: {first_line(error)}") from error
+    return process.on_device(tf.stack(images)).numpy()
 
 
 def _fused(operations):

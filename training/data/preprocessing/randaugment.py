@@ -18,8 +18,8 @@ from functools import partial
 
 import tensorflow as tf
 
-from training.data.preprocessing.operation import operation
-from training.recipes.augreg_strengths import STRENGTHS
+from keras_vit.training.data.augreg_strengths import STRENGTHS
+from keras_vit.training.data.preprocessing.operation_language import operation
 
 _GRAY = 128
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from training.data.graph import require
-from training.data.preprocessing.operation import MAX_PIXELS, operation
+from keras_vit.training.data.preprocessing.operation_language import MAX_PIXELS, operation
+from keras_vit.training.data.traced_functions import require
 
 
 class Resizing(NamedTuple):

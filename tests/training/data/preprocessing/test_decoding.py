@@ -10,29 +10,12 @@ from PIL import Image, ImageOps
 
 from keras_vit import photos
 from keras_vit.photos import prepare_photo, read_photo
-from training import data
-from training.data.preprocessing import decoding
-from training.data.preprocessing.preprocess import Preprocess
+from keras_vit.training import data
+from keras_vit.training.data.preprocessing import decoding
+from keras_vit.training.data.preprocessing.preprocess import Preprocess
+from tests.odd_photos import CASES, PHOTO, PIXELS, TURNED, encode, oriented
 
-PIXELS = np.random.default_rng(0).integers(0, 256, (5, 7, 3)).astype(np.uint8)
-PHOTO = Image.fromarray(PIXELS)
-GRAY = np.asarray(PHOTO.convert("L"))[..., None].repeat(3, axis=-1)
-PALETTE = PHOTO.quantize(8)
 NO_IMAGE = (tf.errors.InvalidArgumentError, ValueError)
-
-
-def encode(image, file_format, **options):
-    buffer = io.BytesIO()
-    image.save(buffer, file_format, **options)
-    return buffer.getvalue()
-
-
-def oriented(orientation, file_format="JPEG", image=PHOTO, **options):
-    exif = Image.Exif()
-    exif[0x010E] = "a description before the orientation"
-    exif[0x0112] = orientation
-    exif[0x0131] = "software after it"
-    return encode(image, file_format, exif=exif, **options)
 
 
 def decoded(content, text="decode", **settings):
@@ -41,38 +24,6 @@ def decoded(content, text="decode", **settings):
     eager = process(tf.constant(content), (0, 0)).numpy()
     np.testing.assert_array_equal(function(tf.constant(content)), eager)
     return eager
-
-
-INKS = encode(PHOTO.convert("CMYK"), "JPEG", quality=100)
-GRAY_JPEG = encode(PHOTO.convert("L"), "JPEG")
-BITS = Image.fromarray(GRAY[..., 0].astype(np.uint16) * 256 + 255)
-WIDE = tf.io.encode_png(PIXELS.astype(np.uint16) * 256 + 255).numpy()
-ALPHA = Image.fromarray(np.dstack([PIXELS, PIXELS[..., :1]]))
-COLORS = np.asarray(PALETTE.convert("RGB"))
-MIRRORED = PHOTO.transpose(Image.Transpose.FLIP_LEFT_RIGHT).quantize(8)
-# The bytes of photos and their pixels.
-CASES = {
-    "gray": (encode(PHOTO.convert("L"), "PNG"), GRAY),
-    "gray JPEG": (GRAY_JPEG, np.asarray(Image.open(io.BytesIO(GRAY_JPEG)).convert("RGB"))),
-    "gray with alpha": (encode(PHOTO.convert("LA"), "PNG"), GRAY),
-    "alpha": (encode(ALPHA, "PNG"), PIXELS),
-    "palette": (encode(PALETTE, "PNG"), COLORS),
-    "palette with transparency": (encode(PALETTE, "PNG", transparency=3), COLORS),
-    "16 bits": (encode(BITS, "PNG"), GRAY),
-    "16 bits, color": (WIDE, PIXELS),
-    "16 bits, TIFF": (encode(BITS, "TIFF"), GRAY),
-    "CMYK": (INKS, np.asarray(Image.open(io.BytesIO(INKS)).convert("RGB"))),
-    "GIF": (encode(PALETTE, "GIF"), COLORS),
-    "animated GIF": (encode(PALETTE, "GIF", save_all=True, append_images=[MIRRORED]), COLORS),
-    "BMP": (encode(PHOTO, "BMP"), PIXELS),
-    "BMP with palette": (encode(PALETTE, "BMP"), COLORS),
-}
-TURNED = [(kind, number) for kind in ("JPEG", "PNG", "TIFF", "WEBP") for number in range(1, 9)]
-for kind, number in TURNED:
-    photo = oriented(number, kind, **({"lossless": True} if kind == "WEBP" else {}))
-    seen = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(photo))))
-    assert seen.shape == ((7, 5, 3) if number > 4 else (5, 7, 3))
-    CASES[f"{kind} {number}"] = photo, seen
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -88,11 +39,6 @@ def test_every_photo_becomes_the_same_rgb(name):
     elif name != "BMP with palette" and (not name.startswith("WEBP") or name == "WEBP 1"):
         found = decoded(content, text, graph_only=True)
         np.testing.assert_allclose(found, expected, atol=atol)
-
-
-def test_of_16_bits_the_upper_8_become_gray():
-    gray = tf.image.rgb_to_grayscale(PIXELS)
-    np.testing.assert_array_equal(decoded(WIDE, "decode(channels=1)"), gray)
 
 
 @pytest.mark.parametrize(("kind", "number"), TURNED)
@@ -174,12 +120,6 @@ def test_numpy_prepares_photos_as_tensorflow_does(text):
     np.testing.assert_allclose(prepare_photo(PIXELS, text), process.on_device(images)[0], atol=2e-5)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x06", b"\xff\xd8", b"\x89PNG", b"GIF89a", b"BM"])
-def test_what_is_cut_short_is_no_image(content):
-    with pytest.raises(NO_IMAGE):
-        decoded(content)
-
-
 # The second is a TIFF that was cut short.
 @pytest.mark.parametrize("content", [b"not an image", CASES["TIFF 1"][0][:60]])
 def test_pillows_errors_are_pythons_outside_of_a_graph(content):
@@ -209,18 +149,3 @@ def test_the_size_is_looked_up_before_decoding(kind, text, monkeypatch):
             assert process(tf.constant(photo(40)), tf.constant([0, 0])).shape == (8, 8, 3)
             with pytest.raises(NO_IMAGE, match="at most 1200 pixels"):
                 process(tf.constant(photo(41)), tf.constant([0, 0]))
-
-
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "BMP"])
-def test_what_claims_gigabytes_is_refused_at_once(kind):
-    content = encode(PHOTO, kind)
-    place, size = {
-        "JPEG": (content.find(b"\xff\xc0") + 5, ">HH"),
-        "PNG": (16, ">II"),
-        "GIF": (6, "<HH"),
-        "BMP": (18, "<ii"),
-    }[kind]
-    huge = struct.pack(size, 20_000, 20_000)
-    content = tf.constant(content[:place] + huge + content[place + len(huge) :])
-    with pytest.raises(NO_IMAGE, match=r"image of at most|Pillow cannot read it: Image"):
-        Preprocess("decode", graph_only=kind in ("JPEG", "PNG"))(content, (0, 0))

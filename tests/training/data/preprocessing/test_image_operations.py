@@ -5,8 +5,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from training.data.preprocessing.operation import MAX_PIXELS
-from training.data.preprocessing.preprocess import Preprocess
+from keras_vit.training.data.preprocessing.operation_language import MAX_PIXELS
+from keras_vit.training.data.preprocessing.preprocess import Preprocess
+from keras_vit.training.data.preprocessing.resizing_and_cropping import random_resized_crop
 
 NOISE = np.random.default_rng(0).integers(0, 256, (90, 130, 3)).astype(np.uint8)
 # A smooth image, for which chroma upsampling at a crop's border hardly matters.
@@ -93,6 +94,24 @@ def test_random_resized_crops_area_is_uniform():
     found = np.asarray(list(tf.data.Dataset.range(300).map(area).as_numpy_iterator()))
     assert found.min() > 0.24 and found.max() < 0.51
     assert abs(found.mean() - 0.375) < 0.015
+
+
+@pytest.mark.parametrize(
+    ("shape", "scale", "boxes"),
+    [
+        # The root of 31 is 5.6, rounded to 6, at each of the places.
+        ((10, 10), 0.31, {(top, left, 6, 6) for top in range(5) for left in range(5)}),
+        # None fits: the largest with an aspect of 1, from the middle.
+        ((2, 9), 0.9, {(0, 3, 2, 2)}),
+        # The largest has 2.7 rows or columns, rounded.
+        ((2, 9), 0.901, {(0, 3, 2, 3)}),
+        ((9, 2), 0.901, {(3, 0, 3, 2)}),
+    ],
+)
+def test_random_resized_crops_are_of_whole_pixels(shape, scale, boxes):
+    ratio = (3 / 4, 4 / 3) if scale == 0.901 else (1.0, 1.0)
+    box = random_resized_crop(4, (scale, scale), ratio).box
+    assert {tuple(box(tf.constant((*shape, 3)), (0, k)).numpy()) for k in range(200)} == boxes
 
 
 def row(*values):

@@ -1,0 +1,200 @@
+"""Compiles a training step for a TPU topology: `python -m benchmarks.harness.library_compilers …`.
+
+The arguments are a name of `PROGRAMS` and the keyword arguments of its function in JSON. It prints
+JSON: the `seconds` of compiling, and an `error` or what `describe` says of the program.
+A process of its own, with KERAS_BACKEND=jax, because TensorFlow and libtpu do not share one well.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+from jax.experimental import topologies
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from benchmarks.harness.compiled_program import OPTIMIZER, describe, reason
+from keras_vit import create_model
+from keras_vit.training.engine.jax import JaxStep
+from keras_vit.training.engine.jax_mesh import (
+    batch_sharding,
+    create_mesh,
+    replicated,
+    state_sharding,
+)
+from keras_vit.training.engine.step import Totals
+from keras_vit.training.recipes.losses import build_loss
+from keras_vit.training.recipes.optimizers import build_optimizer
+from keras_vit.variants import arguments_of
+
+
+def lower(
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer,
+    devices: Sequence[jax.Device],
+    mesh: tuple[int, int],
+    images: int,
+    accumulation_steps: int = 1,
+) -> jax.stages.Lowered:
+    """Returns the JAX engine's step of a model, lowered for devices; its arrays are never made.
+
+    Args:
+        model: images to logits.
+        optimizer: of `training.recipes.optimizers`, not built.
+        devices: of a topology, or of this machine.
+        mesh: (data, fsdp).
+        images: per device and step.
+        accumulation_steps: micro-batches that these are divided into.
+    """
+    grid = create_mesh(*mesh, devices)
+    optimizer.build(model.trainable_variables)
+    batch_size = images * len(devices)
+    steps = JaxStep(
+        grid,
+        model,
+        optimizer,
+        build_loss("softmax"),
+        batch_size=batch_size,
+        accumulation_steps=accumulation_steps,
+    )
+    state = [
+        _array(variable.shape, variable.dtype, state_sharding(grid, variable.shape))
+        for variable in steps.trained
+    ]
+    sharding, whole = batch_sharding(grid), replicated(grid)
+    batch = {
+        "image": _array((batch_size, *model.input_shape[1:]), jnp.float32, sharding),
+        "label": _array((batch_size, *model.output_shape[1:]), jnp.float32, sharding),
+    }
+    requests = _array((2,), jnp.float32, whole)
+    totals = Totals(_array((4,), jnp.float32, whole), _array((), jnp.int32, whole))
+    return steps.function.trace(state, [], batch, requests, totals).lower(
+        lowering_platforms=(devices[0].platform,)
+    )
+
+
+def _array(shape, dtype, sharding):
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+
+
+def _devices(topology):
+    return topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
+
+
+def _keras_vit(model, topology, images, mesh, accumulation_steps, precision, remat, dropout_rate):
+    """Compiles the JAX engine's own step."""
+    keras.config.set_dtype_policy(precision)
+    optimizer, devices = build_optimizer(OPTIMIZER), _devices(topology)
+    # Within the scope Keras makes no values for variables, which a large model has no room for.
+    with keras.StatelessScope():
+        built = create_model(model, num_classes=1000, dropout_rate=dropout_rate, remat=remat)
+        _compile(lower(built, optimizer, devices, mesh, images, accumulation_steps))
+        # Leaving the scope would make them.
+        os._exit(0)
+
+
+def _vit_jax(model, topology, images, precision):
+    """Compiles a step of the original's model in Flax, data parallel.
+
+    Without dropout, with AdamW and clipping by optax: what `_keras_vit` compiles of ours with a
+    dropout rate of 0.
+    """
+    import optax
+
+    from benchmarks.libraries.jax import SIZES, VisionTransformer, update_of
+
+    devices = _devices(topology)
+    mesh = Mesh(np.array(devices), ("data",))
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    divided = NamedSharding(mesh, PartitionSpec("data"))
+    dtype = jnp.bfloat16 if precision == "mixed_bfloat16" else jnp.dtype(precision)
+    arguments = {"num_classes": 1000, "image_size": 224} | arguments_of(model)[1]
+    built = VisionTransformer(**{size: arguments[size] for size in SIZES}, dtype=dtype)
+    optimizer = optax.chain(
+        optax.clip_by_global_norm(1.0), optax.adamw(1e-3, b1=0.9, b2=0.999, weight_decay=0.1)
+    )
+    batch_size, side = images * len(devices), arguments["image_size"]
+    batch = (
+        _array((batch_size, side, side, 3), jnp.float32, divided),
+        _array((batch_size, 1000), jnp.float32, divided),
+    )
+    weights = jax.eval_shape(built.init, jax.random.key(0), jnp.zeros((1, side, side, 3)))
+    state = jax.tree.map(
+        lambda leaf: _array(leaf.shape, leaf.dtype, everywhere),
+        (weights, jax.eval_shape(optimizer.init, weights)),
+    )
+    update = update_of(built, optimizer, optax.softmax_cross_entropy)
+    _compile(update.trace(state, *batch).lower(lowering_platforms=("tpu",)))
+
+
+def _stablehlo(file, topology, replicas):
+    """Compiles a StableHLO file; reaches into jax, whose version is therefore fixed."""
+    from jax._src import compiler
+    from jax._src.interpreters import mlir
+    from jax._src.lib import xla_client
+    from jax._src.lib.mlir import ir
+
+    devices: list[Any] = _devices(topology)[:replicas]
+    options = compiler.get_compile_options(
+        num_replicas=replicas,
+        num_partitions=1,
+        device_assignment=np.array([[device.id] for device in devices]),
+    )
+    with mlir.make_ir_context():
+        with open(file, "rb") as stream:
+            module = ir.Module.parse(stream.read())
+        copies = []
+
+        def collect(operation):
+            if operation.operation.name == "mhlo.copy":
+                copies.append(operation.operation)
+            return ir.WalkResult.ADVANCE
+
+        # An identity that this compiler does not know.
+        module.operation.walk(collect)
+        for copy in copies:
+            copy.result.replace_all_uses_with(copy.operands[0])
+            copy.erase()
+        _print(
+            lambda: devices[0].client.compile(
+                module, xla_client.DeviceList(tuple(devices)), options
+            ),
+            lambda program: (
+                program.get_compiled_memory_stats(),
+                program.hlo_modules()[0].to_string(),
+            ),
+        )
+
+
+def _compile(lowered):
+    _print(lowered.compile, lambda program: (program.memory_analysis(), program.as_text()))
+
+
+def _print(compile: Callable[[], Any], read: Callable[[Any], tuple[Any, str]]) -> None:
+    """Compiles, and prints what is found; `read` returns a program's memory statistics and text."""
+    start = time.monotonic()
+    found: dict[str, Any] = {}
+    try:
+        program = compile()
+    except jax.errors.JaxRuntimeError as error:
+        found = {"error": reason(error)}
+    seconds = time.monotonic() - start
+    if not found:
+        found = describe(program.cost_analysis(), *read(program))
+    print(json.dumps({"seconds": seconds, **found}), flush=True)
+
+
+PROGRAMS: dict[str, Callable[..., None]] = {
+    "keras_vit": _keras_vit,
+    "vit_jax": _vit_jax,
+    "stablehlo": _stablehlo,
+}
+
+if __name__ == "__main__":
+    PROGRAMS[sys.argv[1]](**json.loads(sys.argv[2]))

@@ -1,0 +1,378 @@
+"""What reading, decoding and augmenting images costs, and what a training needs of it."""
+
+import contextlib
+import dataclasses
+import functools
+import gc
+import os
+import pathlib
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+from unittest import mock
+
+from benchmarks.harness import interleaved, machine
+from benchmarks.harness.compiled_program import CHIPS
+from benchmarks.harness.process import Process, peak_memory
+from keras_vit.training import paper_tables
+from keras_vit.training.errors import UsageError
+from keras_vit.training.io.printed_table import Table
+from keras_vit.training.io.quiet_start import import_tensorflow
+
+WARM_UP_BATCHES = 3
+
+
+class Turn(NamedTuple):
+    """Seconds per image of one turn, of all cores together and on the clock."""
+
+    cpu: float
+    wall: float
+
+
+def compare_pipelines(
+    images: str, image_size: int = 224, batch_size: int = 50, batches: int = 10, rounds: int = 15
+) -> None:
+    """Images per second of reading, decoding and augmenting, against other pipelines.
+
+    Our training and evaluation pipelines run beside references on the same JPEGs, in one process
+    and in turns. The comparison is of CPU time, which a busy machine and its number of cores
+    disturb least: pipelines like these are bound by decoding, and threads only spread it.
+    """
+    import_tensorflow()
+    from benchmarks.libraries import image_pipelines
+
+    files, start = _jpegs_below(images), machine.describe()
+    makers = image_pipelines.pipelines(image_size)
+    with tempfile.TemporaryDirectory() as directory:
+        folder = pathlib.Path(directory)
+        image_pipelines.prepare(files, folder)
+        calls = {
+            (kind, name): functools.partial(_turn, make(folder, batch_size), batches, batch_size)
+            for kind, named in makers.items()
+            for name, make in named.items()
+        }
+        turns = interleaved.measure(calls, rounds)
+        changes = [
+            [kind, *_moved_by_reduced_decoding(named, folder, len(files))]
+            for kind, named in makers.items()
+        ]
+    print(rates(turns).markdown())
+    columns = ["reduced decoding", "mean difference of 255", "root mean square"]
+    print(Table(columns, changes).markdown())
+    print(
+        f"{len(files)} images, batches of {batch_size}, {image_size} pixels, {rounds} rounds; "
+        f"medians, ratios within a round. {start}"
+    )
+
+
+def _jpegs_below(folder):
+    """Returns the JPEGs in a folder and its sub-folders."""
+    found = pathlib.Path(folder).rglob("*")
+    images = sorted(path for path in found if path.suffix.lower() in (".jpg", ".jpeg"))
+    if not images:
+        raise UsageError(f"Expected JPEGs below {folder}. Found none")
+    return images
+
+
+def _turn(dataset, batches, batch_size):
+    """Returns what so many batches of a pipeline take, after some that are not measured."""
+    # The previous pipeline may still be filling its buffers.
+    gc.collect()
+    busy = True
+    while busy:
+        before = time.process_time()
+        time.sleep(0.1)
+        busy = time.process_time() - before > 0.01
+    iterator = iter(dataset)
+    for _ in range(WARM_UP_BATCHES):
+        next(iterator)
+    cpu, wall = time.process_time(), time.perf_counter()
+    for _ in range(batches):
+        next(iterator)
+    images = batches * batch_size
+    return Turn((time.process_time() - cpu) / images, (time.perf_counter() - wall) / images)
+
+
+def rates(turns: Mapping[tuple[str, str], Sequence[Turn]]) -> Table:
+    """Returns the table of the turns of every pipeline, by its part and name."""
+    from benchmarks.libraries.image_pipelines import FLOOR, TUTORIAL
+
+    cpu = {key: [turn.cpu for turn in each] for key, each in turns.items()}
+    rows = []
+    for (kind, name), each in turns.items():
+        floor, tutorial = (
+            interleaved.ratio(cpu[kind, other], cpu[kind, name]) for other in (FLOOR, TUTORIAL)
+        )
+        rows.append(
+            [
+                f"{kind}: {name}",
+                f"{_rate(each, 'cpu'):.0f}",
+                f"{_rate(each, 'wall'):.0f}",
+                f"{floor.median:.2f}",
+                f"{tutorial.median:.2f}",
+                tutorial.quartiles(),
+            ]
+        )
+    columns = ["pipeline", "images per CPU s", "images per s", "of decoding", "of the tutorial"]
+    return Table([*columns, "quartiles"], rows)
+
+
+def _rate(turns, seconds):
+    return 1 / statistics.median(getattr(turn, seconds) for turn in turns)
+
+
+def _moved_by_reduced_decoding(makers, folder, images):
+    """Returns how far reduced decoding moves the pixels of so many images of a pipeline."""
+    from benchmarks.libraries.image_pipelines import OURS, REDUCED
+
+    whole, reduced = (next(iter(makers[name](folder, images))) for name in (OURS, REDUCED))
+    moved = abs(whole["image"] - reduced["image"]).numpy() * 127.5
+    return f"{moved.mean():.2f}", f"{(moved**2).mean() ** 0.5:.2f}"
+
+
+PIXELS = ("float32", "uint8")
+_COPY = 0
+
+
+def input_cores(
+    images: str,
+    batch_size: int = 50,
+    batches: int = 10,
+    rounds: int = 7,
+) -> None:
+    """Images per second of a host against its cores.
+
+    Our training pipeline runs in processes that may use 1, 2, … cores of this machine, in turns.
+    For hosts of more cores than it has, a model:
+
+        images a second = cores x images a CPU-second, at most
+                          batches at once x images a thread copies
+
+    The first is linear, with the CPU time of the most cores that were measured. The second is what
+    threads put into batches, measured with images that cost nothing. The model knows nothing of
+    what cores share: the bandwidth of memory, caches, two hyperthreads on a core.
+
+    """
+    import_tensorflow()
+    from benchmarks.libraries import image_pipelines
+
+    files, start = _jpegs_below(images), machine.describe()
+    counts = range(1, len(os.sched_getaffinity(0)) + 1)
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory())
+        image_pipelines.prepare(files, pathlib.Path(directory))
+        task = {"folder": directory, "batch_size": batch_size, "batches": batches}
+        processes = {
+            cores: stack.enter_context(Process(f"{__name__}:feed", {**task, "cores": cores}))
+            for cores in counts
+        }
+        # Copies alone are measured with all cores.
+        processes[_COPY] = processes[max(counts)]
+        calls = {
+            (cores, pixels): functools.partial(process.ask, pixels=pixels, copy=cores == _COPY)
+            for cores, process in processes.items()
+            for pixels in PIXELS
+        }
+        answers = interleaved.measure(calls, rounds)
+    turns = {key: [Turn(each["cpu"], each["wall"]) for each in answers[key]] for key in answers}
+    print(rates_of_hosts(turns).markdown())
+    print(f"{len(files)} images, batches of {batch_size}, {rounds} rounds. {start}")
+
+
+def feed(
+    folder: str, batch_size: int, batches: int, cores: int
+) -> tuple[dict[str, Any], Callable[..., dict[str, float]]]:
+    """Prepares our training pipeline in a process of so many cores."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+    import tensorflow as tf
+
+    from benchmarks.libraries import image_pipelines
+
+    makers, datasets = image_pipelines.pipelines()["training"], {}
+    for pixels, name in zip(PIXELS, (image_pipelines.OURS, image_pipelines.BYTES), strict=True):
+        ours = makers[name](pathlib.Path(folder), batch_size)
+        spec = ours.element_spec["image"]
+        blank = tf.data.Dataset.from_tensors(tf.zeros(spec.shape[1:], spec.dtype)).repeat()
+        datasets[pixels, False] = ours
+        datasets[pixels, True] = blank.batch(batch_size, drop_remainder=True)
+
+    def measure(pixels: str, copy: bool) -> dict[str, float]:
+        return _turn(datasets[pixels, copy], batches, batch_size)._asdict()
+
+    return {}, measure
+
+
+def rates_of_hosts(
+    turns: Mapping[tuple[int, str], Sequence[Turn]], hosts: Sequence[int] = (112, 224)
+) -> Table:
+    """Returns images a second of the cores that were measured, and of hosts by the model.
+
+    Args:
+        turns: of every number of cores, 0 for batches alone, and kind of pixels.
+        hosts: numbers of cores; by default those of hosts of TPU slices.
+    """
+    from keras_vit.training.data.pipeline import batches_at_once
+
+    most = max(cores for cores, _ in turns)
+    rows: list[list[object]] = []
+    for cores in range(1, most + 1):
+        measured = [f"{_rate(turns[cores, pixels], 'wall'):,.0f}" for pixels in PIXELS]
+        rows.append([cores, "measured", measured[0], "–", measured[1], "–"])
+    for cores in hosts:
+        row = [cores, "model"]
+        for pixels in PIXELS:
+            decoded = cores * _rate(turns[most, pixels], "cpu")
+            copied = batches_at_once(cores) * _rate(turns[_COPY, pixels], "wall")
+            row += [f"{min(decoded, copied):,.0f}", "cores" if decoded < copied else "copies"]
+        rows.append(row)
+    columns = [title for pixels in PIXELS for title in (f"{pixels}, images/s", "bound by")]
+    return Table(["cores", "by", *columns], rows)
+
+
+def table_3_input(
+    chip: Literal["v4", "v5e", "v5p", "v6e"] = "v5e",
+    chips: int = 256,
+    hosts: int = 64,
+    cores: int = 112,
+    images_per_core: float = 760.0,
+    kilobytes: float = 110.0,
+    latency: float = 50.0,
+    bandwidth: float = 100.0,
+) -> None:
+    """Table 3: what the paper's runs need of storage and of the hosts' cores.
+
+    For each model of Table 3: the least time that the chips take for a step of 4,096 images, the
+    operations of its layers at the chip's peak, and what has to arrive in that time; and how much
+    of that the reads of one host bring, a request for each image. A request waits for the store,
+    then streams:
+
+        images a second of a host = parallel requests / (latency + bytes / bandwidth)
+
+    Args:
+        chip: generation of the TPU: v4, v5e, v5p or v6e.
+        chips: that train together.
+        hosts: that feed them.
+        cores: of a host.
+        images_per_core: a second, decoded and augmented: compare_pipelines.
+        kilobytes: of an encoded image.
+        latency: milliseconds until a request's first byte.
+        bandwidth: megabytes a second of one request's stream.
+    """
+    import keras_vit
+    from keras_vit.training.data.pipeline import requests_at_once
+
+    rows: list[list] = []
+    for model in dict.fromkeys(name for row in paper_tables.TABLE_3 for name in row.models):
+        costs = keras_vit.costs(model, num_classes=None)
+        operations = 1e18 * costs.exaflops(paper_tables.TABLE_3_BATCH_SIZE)
+        seconds = operations / (chips * CHIPS[chip].flops)
+        images = paper_tables.TABLE_3_BATCH_SIZE / seconds
+        rows.append(
+            [
+                model,
+                f"{1e3 * seconds:.0f}",
+                f"{images:,.0f}",
+                f"{images * kilobytes / 1e6:.2f}",
+                f"{images / images_per_core:.0f}",
+                f"{images / hosts:,.0f}",
+            ]
+        )
+    columns = ["model", "ms a step", "images/s", "GB/s", "cores that decode", "images/s a host"]
+    print(Table(columns, rows).markdown())
+    rows = []
+    # On a disk, tf.data makes as many calls at a time as there are cores.
+    reads = {"one a core": cores, "many, as from a store": requests_at_once(cores)}
+    for name, requests in reads.items():
+        read = requests / (latency / 1e3 + kilobytes / 1e3 / bandwidth)
+        rows.append([name, requests, f"{read:,.0f}", f"{cores * images_per_core:,.0f}"])
+    columns = ["reads of a host", "requests at a time", "images/s read", "images/s decoded"]
+    print(Table(columns, rows).markdown())
+    print(
+        f"{chip}, chips {chips}, hosts {hosts}, cores {cores}, images_per_core "
+        f"{images_per_core:g}, kilobytes {kilobytes:g}, latency {latency:g}, bandwidth "
+        f"{bandwidth:g}"
+    )
+
+
+def slow_store(latency: float = 50.0, batch_size: int = 64, seconds: float = 20.0) -> None:
+    """Images per second with one and with many requests at a time, from a slow store.
+
+    Every request for records waits for the store before it reads them from this machine's disk. The
+    digits are small enough for the waiting to be all that counts.
+
+    Args:
+        latency: milliseconds until a request is answered.
+        seconds: of each measurement.
+    """
+    start = machine.describe()
+    rows = []
+    with tempfile.TemporaryDirectory() as data_dir:
+        for place, remote in (("as on a disk", False), ("as in a store", True)):
+            batches = _late_batches(remote, data_dir, latency, batch_size)
+            next(batches)
+            begin, images = time.monotonic(), 0
+            while time.monotonic() - begin < seconds:
+                next(batches)
+                images += batch_size
+            rows.append([place, f"{images / (time.monotonic() - begin):,.0f}"])
+    print(Table(["read", "images/s"], rows).markdown())
+    print(f"\n{latency:g} ms until a request is answered. {start}")
+
+
+def _late_batches(remote, data_dir, latency, batch_size):
+    from keras_vit.training.data import open_dataset, records
+
+    tf = import_tensorflow()
+    at_once = records.records_from
+
+    def late(*place):
+        waiting = tf.raw_ops.SleepDataset(
+            input_dataset=tf.data.experimental.to_variant(tf.data.Dataset.from_tensors(0)),
+            sleep_microseconds=tf.constant(int(1000 * latency), tf.int64),
+            output_types=[tf.int32],
+            output_shapes=[()],
+        )
+        spec = tf.TensorSpec((), tf.int32)
+        waiting = tf.data.experimental.from_variant(waiting, spec)
+        return waiting.flat_map(lambda _: at_once(*place))
+
+    with mock.patch.object(records, "records_from", late):
+        opened = open_dataset("digits", data_dir).split("train")
+        reader = opened.reader._replace(remote=remote)
+        split = dataclasses.replace(opened, open_reader=lambda: reader)
+        preprocess = split.preprocess("decode|resize(8)|value_range(-1, 1)")
+        return iter(split.train(preprocess, batch_size=batch_size, seed=0))
+
+
+def first_batch(examples: int = 300_000_000, step: int = 0, batch_size: int = 1024) -> None:
+    """Time and memory to the first batch of a set of any size.
+
+    The images are simulated, so that what is measured is the order of the epoch: seconds of
+    processors until the first batch of a run that begins at --step, and the peak of the process's
+    memory.
+
+    Args:
+        examples: of the set.
+        step: of the batch.
+    """
+    from keras_vit.training.data import Dataset, Split, dataset_table
+    from keras_vit.training.data.records import Reader
+
+    tf = import_tensorflow()
+
+    def record(index):
+        return tf.io.encode_png(tf.zeros((8, 8, 3), tf.uint8) + tf.cast(index % 251, tf.uint8))
+
+    def parse(record, index):
+        return {"image": record, "label": index % 10}
+
+    spec = dataclasses.replace(dataset_table.row("cifar10"), name="simulated")
+    reader = Reader(record, parse, str, dict)
+    split = Split(Dataset(spec, pathlib.Path()), "train", examples, lambda: reader)
+    preprocess = split.preprocess("decode|resize(8)|value_range(-1, 1)")
+    start = time.process_time()
+    next(iter(split.train(preprocess, batch_size=batch_size, seed=0, start_step=step)))
+    row = [examples, step, f"{time.process_time() - start:.2f}", f"{peak_memory() / 2**30:.2f}"]
+    print(Table(["examples", "step", "CPU-s", "peak GiB"], [row]).markdown())

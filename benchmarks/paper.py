@@ -1,0 +1,228 @@
+"""Figure 11 and Table 6 of the paper: speed, memory and compute of its models."""
+
+import functools
+import itertools
+import os
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import keras_vit
+from benchmarks.harness.interleaved import track
+from benchmarks.harness.process import Process, ProcessError
+from keras_vit.training import paper_tables
+from keras_vit.training.errors import UsageError
+from keras_vit.training.io import atomic
+from keras_vit.training.io.printed_table import Table
+from keras_vit.variants import arguments_of
+
+# The models and sizes of the paper's figure.
+_VITS = ("ViT-B/32", "ViT-L/32", "ViT-B/16", "ViT-L/16", "ViT-H/14")
+_MODELS = ("BiT-R50x1", "BiT-R50x2", *_VITS, "BiT-R152x4")
+_SIZES = (64, 128, 224, 384, 512)
+
+
+class Measurement(NamedTuple):
+    """One model at one image size.
+
+    Attributes:
+        model, image_size: what was measured.
+        rates: the images per second at every batch size that fits.
+        limited: whether a larger one was found not to fit, rather than not tried.
+    """
+
+    model: str
+    image_size: int
+    rates: dict[int, float]
+    limited: bool
+
+    @property
+    def best_batch(self) -> int:
+        """The batch size of the highest rate, 0 if not even one image fits."""
+        return max(self.rates, key=self.rates.__getitem__, default=0)
+
+    @property
+    def largest_batch(self) -> int:
+        """The largest batch size that was found to fit."""
+        return max(self.rates, default=0)
+
+
+def figure_11_throughput(
+    output: str = "throughput",
+    models: Sequence[str] = _MODELS,
+    image_sizes: Sequence[int] = _SIZES,
+    train: bool = False,
+    precision: Literal["float32", "bfloat16", "mixed_bfloat16"] = "float32",
+    max_batch: int = 1024,
+    memory: float = 4.0,
+) -> None:
+    """Figure 11: images per second and largest batch against the image size.
+
+    For every model and image size: the images per second at the best batch size, and the largest
+    batch that fits. Each is measured in a process of its own; on a CPU a batch "fits" if that
+    process stays below --memory.
+
+    Args:
+        output: folder for throughput.csv, .md and .png.
+        train: time training steps instead of inference.
+        precision: the models' dtype policy.
+        max_batch: powers of 2 up to here are tried.
+        memory: GiB of main memory that a measurement may take; 0 is no limit. On a GPU its own
+            memory is the limit.
+    """
+    if min(max_batch, *image_sizes) < 1:
+        raise UsageError("Expected --max_batch and --image_sizes to be at least 1")
+    for model in models:
+        arguments_of(model)
+    batches = [2**power for power in range(max_batch.bit_length())]
+    devices = set()
+
+    def start(model, image_size):
+        task = {"model": model, "image_size": image_size, "train": train, "precision": precision}
+        process = Process(f"{__name__}:rates", task, memory=int(memory * 2**30))
+        devices.add(process.facts["device"])
+        return process
+
+    cells = list(itertools.product(models, image_sizes))
+    measurements = [
+        Measurement(*cell, *search(functools.partial(start, *cell), batches))
+        for cell in track(cells, lambda cell: f"{cell[0]}, {cell[1]} px")
+    ]
+    limit = f", {memory:g} GiB" if memory and "CPU" in devices else ""
+    work = f"{'Training step' if train else 'Inference'} in {precision}"
+    title = f"{work} on {', '.join(sorted(devices))}{limit}"
+    columns = ["model", "image size", "images/s", "at batch", "largest batch"]
+    rows = [
+        [
+            each.model,
+            each.image_size,
+            f"{each.rates.get(each.best_batch, 0):.4g}",
+            each.best_batch,
+            each.largest_batch if each.limited else f"≥ {each.largest_batch}",
+        ]
+        for each in measurements
+    ]
+    table, folder = Table(columns, rows), pathlib.Path(output)
+    text = f"{title}\n\n{table.markdown()}"
+    print(text, end="")
+    atomic.write_text(folder / "throughput.md", text)
+    atomic.write_text(folder / "throughput.csv", table.csv())
+    with atomic.atomic_file(folder / "throughput.png") as temporary:
+        draw(measurements, title).savefig(temporary, format="png")
+
+
+def rates(
+    model: str, image_size: int, train: bool, precision: str
+) -> tuple[dict[str, str], Callable]:
+    """Builds a model; returns its device, and a function from a batch size to the rate."""
+    import tensorflow as tf
+
+    from keras_vit.training.evaluators.speed import images_per_second
+
+    built = keras_vit.create_model(model, image_size=image_size, dtype=precision)
+
+    def measure(batch_size):
+        try:
+            rate = images_per_second(built, batch_size, train=train, repeats=3)
+        except (tf.errors.ResourceExhaustedError, MemoryError):
+            # End as malloc would, so that the caller meets every lack of memory alike.
+            os.abort()
+        return {"images_per_second": rate}
+
+    return {"device": tf.config.list_logical_devices()[-1].device_type}, measure
+
+
+def search(start: Callable[[], Process], batches: Sequence[int]) -> tuple[dict[int, float], bool]:
+    """Returns the rate at every batch size that fits, and whether a larger one did not.
+
+    Args:
+        start: returns a new process of `rates`; a batch that does not fit ends it.
+        batches: increasing batch sizes to try. After the first that does not fit, the gap to
+            the one before is halved until it is an eighth.
+    """
+    found: dict[int, float] = {}
+    limit, process = None, start()
+    try:
+        while batch := _next_batch(batches, max(found, default=0), limit):
+            if limit is not None:
+                # The limit ended the last one, and a new one has no memory in pieces.
+                process.close()
+                process = start()
+            try:
+                found[batch] = process.ask(batch_size=batch)["images_per_second"]
+            except ProcessError as error:
+                if not error.out_of_memory:
+                    raise
+                limit = batch
+    finally:
+        process.close()
+    return found, limit is not None
+
+
+def _next_batch(batches, largest, limit):
+    if limit is None:
+        return next((batch for batch in batches if batch > largest), None)
+    return (largest + limit) // 2 if limit - largest > max(largest // 8, 1) else None
+
+
+def draw(measurements: Sequence[Measurement], title: str) -> Any:
+    """Returns a matplotlib figure: rate and largest batch against the size, a line per model."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), dpi=130, layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for model, group in itertools.groupby(measurements, lambda each: each.model):
+        points = [each for each in group if each.rates]
+        sizes = [each.image_size for each in points]
+        (line,) = left.plot(sizes, [p.rates[p.best_batch] for p in points], "o-", label=model)
+        right.plot(sizes, [p.largest_batch for p in points], "-", color=line.get_color())
+        for point in points:
+            marker = "o" if point.limited else "^"
+            right.plot(point.image_size, point.largest_batch, marker, color=line.get_color())
+    ticks = sorted({each.image_size for each in measurements})
+    for axis, label in ((left, "images per second"), (right, "largest batch (▲ at least)")):
+        axis.set(xscale="log", yscale="log", xlabel="image size (pixels)", ylabel=label)
+        axis.set_xticks(ticks, ticks)
+        axis.minorticks_off()
+    left.legend(fontsize=7)
+    figure.suptitle(title, fontsize=9)
+    return figure
+
+
+_NOTES = """\
+GMACs: per image at 224 pixels, every token in every block, padding not read.
+executed: what the graph multiplies; its last block serves the class token alone.
+exaFLOPs: 2 per MAC, 3 passes per step, epochs x 303 million images."""
+
+
+def table_6_exaflops(*models: str, image_size: int = 224) -> None:
+    """Table 6: the compute of the paper's training runs beside ours, or that of one model.
+
+    Args:
+        *models: names, for their cost by type of layer instead of the table.
+        image_size: of these models, in pixels.
+    """
+    for model in models:
+        print(keras_vit.costs(model, image_size=image_size))
+    if models:
+        return
+    rows = []
+    for (model, epochs), published in paper_tables.TABLE_6_EXAFLOPS.items():
+        counted = keras_vit.costs(model, num_classes=None)
+        exaflops = counted.exaflops(epochs * paper_tables.UPSTREAM_IMAGES["jft"])
+        rows.append(
+            [
+                model,
+                epochs,
+                f"{counted.parameters / 1e6:.1f}M",
+                f"{counted.macs / 1e9:.2f}",
+                f"{counted.executed_macs / 1e9:.2f}",
+                f"{exaflops:.1f}",
+                published,
+                f"{exaflops / published - 1:.2%}",
+                paper_tables.TABLE_6_MISPRINTS.get((model, epochs), ""),
+            ]
+        )
+    columns = ["model", "epochs", "parameters", "GMACs", "executed", "exaFLOPs", "Table 6"]
+    print(Table([*columns, "error", "misprint"], rows).markdown())
+    print(_NOTES)

@@ -1,0 +1,310 @@
+"""The options that several commands take, spelled as those of `keras-vit`, and what they name.
+
+SOURCE          the model: a run directory, a .keras file, or with --model=NAME a checkpoint;
+                --against where an artifact comes first
+--output        what is written
+--calibration   images that ranges of activations are determined with
+--labels        class names, where they are not those of the run
+--dataset, --split, --data_dir, --count         the images that an artifact is verified on
+--json          where its report is written, besides the terminal
+"""
+
+import argparse
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from keras_vit.export.errors import ExportError, damage_refused
+from keras_vit.training.command_options import CommandParser
+from keras_vit.training.exit_status import command_main
+from keras_vit.training.io.atomic import write_text
+from keras_vit.training.io.paths import any_path, read_lines
+from keras_vit.training.io.quiet_start import import_tensorflow
+
+# A command answers --help without TensorFlow: functions import what needs it.
+if TYPE_CHECKING:
+    import numpy as np
+
+    from keras_vit.export.verification.report import Report
+    from keras_vit.training.evaluators.model_from_source import SourceModel
+
+# Options by their names, as `add_argument` takes them.
+Options = Mapping[str, Mapping[str, Any]]
+OUTPUT: Mapping[str, Any] = {"metavar": "PATH", "required": True, "type": any_path}
+LABELS: Options = {
+    "--labels": {
+        "metavar": "FILE",
+        "type": any_path,
+        "help": "text with a class name a line; default: those of the run's data set",
+    }
+}
+CALIBRATION: Options = {
+    "--calibration": {
+        "metavar": "NAME",
+        "help": "images for int8, as --dataset; default: the run's training images, else --dataset",
+    }
+}
+_MODEL: Options = {
+    "--model": {"metavar": "NAME", "help": "of a checkpoint, such as ViT-B/16"},
+    "--image_size": {
+        "metavar": "PIXELS",
+        "type": int,
+        "help": "of a checkpoint's model; default 224",
+    },
+    "--num_classes": {
+        "metavar": "N",
+        "type": int,
+        "help": "size of a checkpoint's head, to keep it",
+    },
+}
+_SOURCE = "run directory, .keras file, or with --model the file or published name of a checkpoint"
+_IMAGES: Options = {
+    "--dataset --data": {
+        "metavar": "NAME",
+        "help": "images to verify with: a data set's name, folder:PATH, a directory of images, or "
+        ".npz; default: the run's",
+    },
+    "--split": {"help": "of the data set; default: the run's, else test"},
+    "--data_dir": {"metavar": "DIR", "help": "folder of prepared data sets"},
+    "--count --images": {
+        "metavar": "N",
+        "type": int,
+        "help": "images to verify with; default %(default)s",
+    },
+    "--json": {"metavar": "FILE", "type": any_path, "help": "also write the report to this file"},
+}
+
+
+def export_command(
+    name: str,
+    description: str | None,
+    *,
+    artifact: str | None = None,
+    output: str | None = None,
+    options: Options | None = None,
+    count: int = 200,
+) -> "Callable[[Callable[[Export], int]], Callable[..., int]]":
+    """Returns a decorator: from what a command does, with TensorFlow imported, to its `main`.
+
+    Args:
+        name: of the command.
+        description: with an example.
+        artifact: explains the artifact that comes first; None where SOURCE does.
+        output: explains --output; None where it is not required.
+        options: of the command besides those of the model and the images.
+        count: default of --count.
+    """
+
+    def parser() -> CommandParser:
+        parser = CommandParser(f"keras-vit export {name}", description or "")
+        if artifact:
+            parser.add_argument("artifact", metavar="ARTIFACT", type=any_path, help=artifact)
+            parser.add_argument(
+                "--against", dest="source", metavar="SOURCE", required=True, help=_SOURCE
+            )
+        else:
+            parser.add_argument("source", metavar="SOURCE", help=_SOURCE)
+        if output:
+            parser.add_argument("--output", help=output, **OUTPUT)
+        for names, settings in {**_MODEL, **(options or {}), **_IMAGES}.items():
+            parser.add_argument(*names.split(), **settings)
+        parser.set_defaults(count=count)
+        return parser
+
+    def decorate(run: "Callable[[Export], int]") -> Callable[..., int]:
+        def start(options: argparse.Namespace) -> int:
+            import_tensorflow()
+            return run(Export(options))
+
+        return command_main(parser, start)
+
+    return decorate
+
+
+class Export:
+    """What the options of a command name, loaded when it is asked for.
+
+    Args:
+        options: of an `export_command`.
+    """
+
+    def __init__(self, options: argparse.Namespace):
+        self.options = options
+
+    @functools.cached_property
+    def source(self) -> "SourceModel":
+        """SOURCE, its model in the form that is exported.
+
+        Raises:
+            ExportError: if the model cannot be exported.
+        """
+        from keras_vit.export.supported_models import portable
+        from keras_vit.training.evaluators.model_from_source import load_model
+
+        options = self.options
+        source = load_model(
+            options.source,
+            name=options.model,
+            num_classes=options.num_classes,
+            image_size=options.image_size,
+        )
+        try:
+            return dataclasses.replace(source, model=portable(source.model))
+        except ExportError as error:
+            raise ExportError(f"{source.name} cannot be exported. {error}") from error
+
+    @property
+    def labels(self) -> list[str] | None:
+        """The class names of --labels, or else of the run."""
+        named = self.options.labels
+        return read_lines(named) if named else self.source.class_names
+
+    @functools.cached_property
+    def samples(self) -> "tuple[np.ndarray, np.ndarray | None]":
+        """(images, labels) of --dataset, or of the data set that the run was evaluated on."""
+        return self._images()
+
+    def calibration(self) -> "np.ndarray":
+        """Returns images to determine ranges with: the run's training images, if it has any."""
+        split = self.source.run.get("train_split")
+        if self.options.calibration or self.options.dataset or not split:
+            return self._images(dataset=self.options.calibration)[0]
+        return self._images(split=split)[0]
+
+    def _images(self, dataset=None, split=None):
+        """Loads images of `dataset` or --dataset, and `split` or --split."""
+        options, source = self.options, self.source
+        dataset = dataset or options.dataset
+        run = {} if dataset else source.run
+        dataset = dataset or run.get("dataset")
+        if not dataset:
+            raise ExportError(
+                "Expected images to verify with: --dataset=NAME, --dataset=folder:PATH, a "
+                "directory of image files or a .npz file. Only a run directory knows its own."
+            )
+        return load_images(
+            dataset,
+            source.image_size,
+            split=split or options.split or run.get("eval_split") or "test",
+            data_dir=options.data_dir or source.run.get("data_dir") or None,
+            preprocess=source.preprocess,
+            limit=options.count,
+        )
+
+    def verify(self, artifact: str | os.PathLike, runtime: str | None = None) -> "Report":
+        """Returns the report of an artifact, on `samples`."""
+        from keras_vit.export.verification.verify import verify
+
+        return verify(self.source.model, artifact, *self.samples, runtime=runtime)
+
+    def verify_written(self, artifact: str | os.PathLike) -> int:
+        """Says that an artifact was written, and shows its report where there are images."""
+        print(f"wrote {artifact}")
+        samples, reason = None, "no images"
+        if self.options.dataset or self.source.run.get("dataset"):
+            try:
+                samples = self.samples
+            except FileNotFoundError as error:
+                if self.options.dataset:
+                    raise
+                reason = f"the run's images are gone ({error})"
+        if samples is not None:
+            return self.show(self.verify(artifact))
+        print(
+            f"not verified: {reason}. Do it with: keras-vit export verify {artifact} "
+            f"--against={self.options.source} --dataset=…"
+        )
+        return 0
+
+    def show(self, report: "Report") -> int:
+        """Prints a report, writes it to --json, and returns 1 if a threshold was missed."""
+        print(report)
+        self.write_json(report.to_dict())
+        return 0 if report.ok else 1
+
+    def write_json(self, content: Any) -> None:
+        """Writes values to --json, if it is given."""
+        if self.options.json:
+            write_text(self.options.json, json.dumps(content, indent=2) + "\n")
+
+
+def load_images(
+    data: str | os.PathLike,
+    size: tuple[int, int],
+    *,
+    split: str = "test",
+    data_dir: str | None = None,
+    preprocess: str | None = None,
+    limit: int = 200,
+) -> "tuple[np.ndarray, np.ndarray | None]":
+    """Returns (images, labels) of a data set.
+
+    Args:
+        data: a name as `training.data.open` takes it, "digits" or "folder:/data/birds"; a
+            directory with image files in and below it, which have no labels; or a .npz file
+            with the arrays `images`, (n, height, width, 3) in [0, 1], and, if there are, `labels`.
+        size: (height, width) in pixels.
+        split: text of the split, for names of the registry.
+        data_dir: folder of TensorFlow Datasets, for names of the registry.
+        preprocess: operations as in `training.data.preprocessing`, whose last is
+            `value_range(-1,1)`, for all but a .npz file; None resizes.
+        limit: how many.
+
+    Returns:
+        images, (n, height, width, 3) float32 in [0, 1], and labels, (n,) ints or None.
+
+    Raises:
+        ValueError: if there are no images, or they cannot be used.
+    """
+    import numpy as np
+
+    from keras_vit.training.data.preprocessing.preprocess import read_images
+    from keras_vit.training.evaluators.model_from_source import resizing
+    from keras_vit.training.io.image_listing import list_images
+
+    preprocess = preprocess or resizing(size)
+    path = pathlib.Path(str(data))
+    if path.suffix == ".npz" and path.exists():
+        expected = "Expected a .npz file with the array `images`"
+        with (
+            damage_refused(f"{expected}. {path} cannot be read", "Write it with numpy.savez."),
+            np.load(path, allow_pickle=False) as arrays,
+        ):
+            labels = arrays["labels"][:limit] if "labels" in arrays else None
+            return np.asarray(arrays["images"][:limit], "float32"), labels
+    if path.is_dir():
+        return _unit_range(read_images(list_images([path])[:limit], preprocess)), None
+    return _from_data_set(str(data), size, split, data_dir, preprocess, limit)
+
+
+def _from_data_set(name, size, split, data_dir, preprocess, limit):
+    import numpy as np
+
+    from keras_vit.training.data import open_dataset
+
+    opened = open_dataset(name, data_dir).split(split)
+    operations = opened.preprocess(preprocess)
+    images, labels, count = [], [], 0
+    for batch in opened.evaluate(operations, batch_size=min(limit, 50)):
+        real = batch["mask"].numpy() > 0
+        images.append(operations.on_device(batch["image"]).numpy()[real])
+        labels.append(batch["label"].numpy()[real])
+        count += real.sum()
+        if count >= limit:
+            break
+    found = _unit_range(np.concatenate(images)[:limit])
+    if found.shape[1:] != (*size, 3):
+        raise ExportError(
+            f"Expected a preprocessing to images of shape {(*size, 3)}. Received: {preprocess!r}, "
+            f"which gives {found.shape[1:]}"
+        )
+    return found, np.concatenate(labels)[:limit].argmax(-1)
+
+
+def _unit_range(images):
+    """Returns images of [-1, 1] in [0, 1], float32."""
+    return ((images + 1) / 2).clip(0, 1).astype("float32")

@@ -1,0 +1,119 @@
+"""SavedModels on disk: as a directory, and as the .tar.gz that TF-Hub serves."""
+
+import contextlib
+import gzip
+import os
+import pathlib
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from keras_vit.export.errors import ExportError, damage_refused
+from keras_vit.training.errors import first_line
+from keras_vit.training.io.atomic import atomic_file
+
+SUFFIXES = (".tar.gz", ".tgz")
+
+
+def write_saved_model(root: Any, directory: str | os.PathLike, **options: Any) -> None:
+    """Writes `root` as `tf.saved_model.save` does, with its options.
+
+    Raises:
+        OSError: if it cannot be written, where TensorFlow raises errors of its own.
+    """
+    import tensorflow as tf
+
+    try:
+        tf.saved_model.save(root, str(directory), **options)
+    except tf.errors.OpError as error:
+        raise OSError(f"The SavedModel cannot be written: {first_line(error)}") from error
+
+
+def pack(directory: str | os.PathLike, file: str | os.PathLike) -> pathlib.Path:
+    """Writes a module as TF-Hub serves it: a gzipped tar with the SavedModel at its root.
+
+    Equal modules give equal files: entries are sorted, without owners and times.
+
+    Args:
+        directory: of the SavedModel.
+        file: the .tar.gz to write; it appears whole or not at all.
+
+    Returns:
+        The file.
+    """
+    directory, file = pathlib.Path(directory), pathlib.Path(file)
+    if not (directory / "saved_model.pb").is_file():
+        raise ExportError(
+            f"Expected a directory with saved_model.pb. Received: {directory}. "
+            "`keras-vit export hub` writes one."
+        )
+    with (
+        atomic_file(file) as temporary,
+        temporary.open("wb") as raw,
+        gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as stream,
+        tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as archive,
+    ):
+        for path in sorted(directory.rglob("*")):
+            archive.add(path, path.relative_to(directory).as_posix(), False, filter=_anonymous)
+    return file
+
+
+def _anonymous(entry):
+    entry.uid = entry.gid = entry.mtime = 0
+    entry.uname = entry.gname = ""
+    entry.mode = 0o755 if entry.isdir() else 0o644
+    return entry
+
+
+@contextlib.contextmanager
+def unpacked(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+    """Yields `path`, or a temporary directory with the contents if it is a .tar.gz.
+
+    Raises:
+        ExportError: as for `unpack`.
+    """
+    path = pathlib.Path(path)
+    if not path.name.endswith(SUFFIXES) or not path.is_file():
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        unpack(path, directory)
+        yield pathlib.Path(directory)
+
+
+def unpack(file: str | os.PathLike, directory: str | os.PathLike) -> None:
+    """Unpacks a .tar.gz of a module into `directory`; nothing is written outside of it.
+
+    Raises:
+        ExportError: if the archive is damaged, or has entries that are neither files nor
+            directories, or whose path leads out of it; then nothing at all is written.
+    """
+    with (
+        damage_refused(f"{file} cannot be unpacked", "Pack the module again."),
+        tarfile.open(file, "r:gz") as archive,
+    ):
+        entries = archive.getmembers()
+        for entry in entries:
+            _check(entry, file)
+        for entry in entries:
+            target = pathlib.Path(directory, entry.name)
+            (target if entry.isdir() else target.parent).mkdir(parents=True, exist_ok=True)
+            if content := archive.extractfile(entry):
+                with target.open("wb") as output:
+                    shutil.copyfileobj(content, output)
+
+
+def _check(entry, file):
+    path = pathlib.PurePosixPath(entry.name)
+    if path.is_absolute() or ".." in path.parts or "\\" in entry.name:
+        raise ExportError(
+            f"{file} has the entry {entry.name!r}, which leads out of the archive. It was not "
+            "unpacked; do not trust where it came from."
+        )
+    if not (entry.isfile() or entry.isdir()):
+        raise ExportError(
+            f"{file} has the entry {entry.name!r}, which is a link or device. A module has files "
+            "and directories only; it was not unpacked."
+        )

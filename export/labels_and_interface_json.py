@@ -1,0 +1,98 @@
+"""What travels inside an exported model as text: its class names, and how images are prepared."""
+
+import json
+import re
+from collections.abc import Iterable
+
+import keras
+
+from keras_vit.export.supported_models import image_size, num_classes
+from keras_vit.training.evaluators.exported_files import INTERFACE_FILE, LABELS_FILE
+from keras_vit.training.evaluators.model_from_source import resizing
+
+_MODEL_RANGE = re.compile(r"value_range\(\s*-1(\.0)?\s*,\s*1(\.0)?\s*\)\s*$")
+
+
+def exported_texts(
+    model: keras.Model, labels: Iterable[str] | None, activation: str, output: str
+) -> dict[str, str]:
+    """Returns {file name: text} of `interface.json` and, where labels are known, `labels.txt`.
+
+    The keys of `interface.json`: `image_size`, [height, width] in pixels; `image_range`, [0, 1],
+    of RGB; `preprocessing`, the operations that make such an image of a photo (docs/data.md);
+    `activation`, from logits to probabilities, null unless the output is logits. `labels.txt` has
+    a class name a line.
+
+    Args:
+        model: of this package.
+        labels: as `checked_labels` returns them, or None.
+        activation: "softmax" or "sigmoid".
+        output: "logits" or "representation".
+    """
+    interface = {
+        "image_size": list(image_size(model)),
+        "image_range": [0, 1],
+        "preprocessing": exported_operations(model),
+        "activation": activation if output == "logits" else None,
+    }
+    texts = {INTERFACE_FILE: json.dumps(interface, indent=2) + "\n"}
+    if labels is not None:
+        texts[LABELS_FILE] = "".join(f"{label}\n" for label in labels)
+    return texts
+
+
+def model_operations(model: keras.Model) -> str:
+    """Returns the operations that make a photo into an image of a model, in [-1, 1].
+
+    Those of `model.preprocessing`, or else a resize to the model's size.
+    """
+    known = model.preprocessing
+    return known if known and _MODEL_RANGE.search(known) else resizing(image_size(model))
+
+
+def exported_operations(model: keras.Model) -> str:
+    """Returns the operations that make a photo into an image of what is exported, in [0, 1]."""
+    return _MODEL_RANGE.sub("value_range(0,1)", model_operations(model))
+
+
+def labels_of_model(
+    labels: Iterable[str] | None, model: keras.Model, output: str
+) -> list[str] | None:
+    """Returns `labels`, checked, or where they are None the model's own, if it knows them.
+
+    Args:
+        labels: class names or None.
+        model: of this package.
+        output: "logits", or "representation", which has no classes.
+
+    Raises:
+        ValueError: as for `checked_labels`.
+    """
+    expected = num_classes(model) if output == "logits" else None
+    if labels is None and expected is not None:
+        labels = model.class_names
+    return None if labels is None else checked_labels(labels, expected)
+
+
+def checked_labels(labels: Iterable[str], expected: int | None) -> list[str]:
+    """Returns `labels` as a list of strings, one for each logit.
+
+    Raises:
+        ValueError: if their number is not `expected`, or one is no text, empty, or has a line
+            break or the character 0.
+    """
+    labels = list(labels)
+    if expected is None:
+        raise ValueError("Expected no labels for a model without a head. Pass labels=None.")
+    if len(labels) != expected:
+        raise ValueError(
+            f"Expected one label for each of the model's {expected} classes. "
+            f"Received: {len(labels)} labels."
+        )
+    for label in labels:
+        # A line break at its end, too, makes another line in a file of labels.
+        if not isinstance(label, str) or not label.strip() or label.splitlines() != [label]:
+            raise ValueError(f"Expected labels of one line each. Received: {label!r}")
+        if "\0" in label:
+            raise ValueError(f"Expected labels without the character 0. Received: {label!r}")
+    return labels

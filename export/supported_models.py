@@ -1,0 +1,258 @@
+"""The models that can be exported, in the form that is exported, and the limits of their inputs."""
+
+import keras
+import numpy as np
+
+import keras_vit
+from keras_vit.checkpoints.save_npz import require_finite
+from keras_vit.export.errors import ExportError
+from keras_vit.models.find_and_replace_layers import require_unquantized
+from keras_vit.models.image_model import ImageModel, policy_of
+from keras_vit.type_hints import Tensor
+
+CLASSIFIERS = (keras_vit.VisionTransformer, keras_vit.ResNetV2, keras_vit.AxialResNet)
+MODELS = (*CLASSIFIERS, keras_vit.MaskedPatchPrediction)
+# The largest flatbuffer, which a TFLite file is, and protocol buffer, which an ONNX file is.
+FILE_LIMIT = 2**31
+# A value as large as this is of pixels in [0, 255], not of rounding or augmentation in [0, 1].
+BYTES_FROM = 2.0
+RANGES = {"[0, 1]": (0.0, 1.0), "[0, 255]": (0.0, 255.0), "[-1, 1]": (-1.0, 1.0)}
+_TOLERANCE = 1e-2
+
+
+def portable(model: keras.Model) -> keras.Model:
+    """Returns `model`, or a copy of it in the form that is handed over.
+
+    Whatever a model was trained in, its artifacts store and compute in float32:
+    optimizers such as Adam do not move bfloat16 variables (1 - beta_2 rounds to
+    zero), and phones and most CPUs have no bfloat16 arithmetic. Rematerialization
+    is dropped, as its gradient does not survive in a SavedModel, and frozen weights
+    are trainable again: what to train is for the artifact's next user to say.
+
+    Of a `keras_vit.MaskedPatchPrediction` the encoder is handed over, without the
+    head, the hidden layer before it and the attention pooling, which took no part
+    in the training.
+
+    A Sequential or functional model around one of `MODELS`, such as
+    `keras.Sequential([Rescaling(1 / 127.5, offset=-1), keras_vit…, Dense(5)])`, is handed over
+    whole: operations of Keras that prepare images, the model, and a new head.
+
+    Args:
+        model: one of `MODELS`, or a Sequential or functional model around one.
+
+    Raises:
+        ExportError: if it is another kind of model, if Keras runs on another backend than
+            TensorFlow, or if the model around ours brings images of no range to [-1, 1], takes
+            images of no fixed size, or does not end with a `Dense` layer.
+        ValueError: if a weight is NaN or infinite, or the model was quantized.
+    """
+    if keras.backend.backend() != "tensorflow":
+        raise ExportError(
+            "Exporting needs Keras on TensorFlow. Received: backend "
+            f"{keras.backend.backend()!r}. Set KERAS_BACKEND=tensorflow."
+        )
+    if not isinstance(model, MODELS):
+        model = _model_around(model) or model
+    if isinstance(model, ImageModel):
+        require_finite(model)
+        require_unquantized(model)
+        if model.input_shape[-1] != 3:
+            raise ExportError(
+                "What is exported takes images in red, green and blue. Received: a model with "
+                f"in_channels={model.input_shape[-1]}. Use model.export() for its own graph."
+            )
+    if isinstance(model, keras_vit.MaskedPatchPrediction):
+        encoder = model.encoder
+        pooling = encoder.arguments["classifier"]
+        return _copy(
+            encoder,
+            num_classes=None,
+            representation_size=None,
+            classifier="gap" if pooling == "map" else pooling,
+        )
+    if type(model) is ImageModel:
+        return model
+    if not isinstance(model, CLASSIFIERS):
+        raise ExportError(
+            f"Expected one of {', '.join(kind.__name__ for kind in MODELS)} of keras_vit, whose "
+            "inputs are known to be images in [-1, 1], or a model of Keras that calls one, such as "
+            "keras.Sequential([…, model, Dense(5)]) or keras.Model(x, Dense(5)(model(x))). "
+            f"Received: {type(model).__module__}.{type(model).__name__}. "
+            "Another model can be exported by its own graph with model.export()."
+        )
+    config = model.get_config()
+    policy = keras.dtype_policies.deserialize(config["dtype"]).name
+    if policy == "float32" and not config.get("remat") and _all_trainable(model):
+        return model
+    return _copy(model)
+
+
+def _copy(model, **changes):
+    """Returns a trainable float32 copy, with the weights that both have."""
+    config = {**model.get_arguments(), "dtype": "float32", "trainable": True, **changes}
+    if "remat" in config:
+        config["remat"] = False
+    copy = type(model).from_config(config)
+    copy.preprocessing = model.preprocessing
+    if copy.arguments["num_classes"] == model.arguments["num_classes"]:
+        copy.class_names = model.class_names
+    sources = {weight.path: weight for weight in model.weights}
+    for target in copy.weights:
+        source = sources[target.path]
+        target.assign(keras.ops.cast(source, "float32"))
+        target.regularizer = getattr(source, "regularizer", None)
+    return copy
+
+
+def _all_trainable(model):
+    return len(model.trainable_weights) == len(model.weights)
+
+
+def num_classes(model: keras.Model) -> int | None:
+    """Returns the number of logits, or None for a model without head."""
+    return model.arguments["num_classes"]
+
+
+def image_size(model: keras.Model) -> tuple[int, int]:
+    """Returns the (height, width) of the model's images, in pixels."""
+    return tuple(model.input_shape[1:3])
+
+
+def output_name(model: keras.Model) -> str:
+    """Returns the endpoint that is exported: "logits", or without a head "representation"."""
+    return "representation" if num_classes(model) is None else "logits"
+
+
+def check_range(images: Tensor) -> None:
+    """Checks that pixels are numbers in [0, 1]: another range is the most common mistake.
+
+    Raises:
+        ExportError: otherwise; it names the range that they seem to be in.
+    """
+    low, high = float(np.min(images)), float(np.max(images))
+    if low >= 0 and high <= 1:
+        return
+    hint = ""
+    if high >= BYTES_FROM:
+        hint = " They look like [0, 255]: divide by 255."
+    elif low < 0:
+        hint = " They look like [-1, 1]: take (images + 1) / 2."
+    raise ExportError(f"Expected images in [0, 1]. Received: values in [{low:g}, {high:g}].{hint}")
+
+
+def require_single_file(model: keras.Model) -> None:
+    """Checks that a model's float32 weights fit into a TFLite or ONNX file.
+
+    Raises:
+        ExportError: if they do not.
+    """
+    size = 4 * model.count_params()
+    if size >= FILE_LIMIT:
+        raise ExportError(
+            f"Expected weights of less than {FILE_LIMIT / 2**30:.0f} GiB, which is what a TFLite "
+            f"or an ONNX file holds. Received: {size / 2**30:.1f} GiB. Export the model with "
+            "export.to_hub, or take a smaller one."
+        )
+
+
+def _model_around(model):
+    """Returns a model of images in [-1, 1] on the layers of `model`, or None if ours is not inside.
+
+    The range of its images is the one of `RANGES` that reaches our model as [-1, 1].
+    """
+    ours = [each for each in getattr(model, "layers", ()) if isinstance(each, ImageModel)]
+    if len(ours) != 1 or len(getattr(model, "inputs", ())) != 1 or len(model.outputs) != 1:
+        return None
+    (core,) = ours
+    size = tuple(model.input_shape[1:])
+    if len(size) != 3 or None in size:
+        raise ExportError(
+            "Expected images of one size: begin with keras.Input((height, width, 3)). Received: "
+            f"{model.name}, for {size}."
+        )
+    graph = keras.Model(model.inputs, model.outputs)
+    last = graph.operations[-1]
+    if last is not core and not isinstance(last, keras.layers.Dense):
+        raise ExportError(
+            "Expected a model that ends with a Dense layer, its head. Received: "
+            f"{model.name}, which ends with {last.name}."
+        )
+    images = keras.Input(size, dtype="float32", name="images")
+    prepared, endpoints = _handed_over(graph, core, last, images)
+    low, high = _image_range(model.name, images, prepared)
+    if (low, high) != (-1.0, 1.0):
+        scale = keras.layers.Rescaling((high - low) / 2, (high + low) / 2, dtype="float32")
+        whole = keras.Model(images, endpoints)
+        images = keras.Input(size, dtype="float32", name="images")
+        endpoints = whole(scale(images))
+    units = endpoints["logits"].shape[-1] if "logits" in endpoints else None
+    around = ImageModel(images, endpoints, {"num_classes": units}, policy_of("float32"), model.name)
+    if last is core:
+        around.class_names = core.class_names
+    return around
+
+
+def _handed_over(graph, core, last, images):
+    """Returns what reaches our model, and {name: tensor} of the representation and the logits."""
+    portable_core = portable(core)
+    prepared, endpoints = [], {}
+    names = [name for name in ("representation", "logits") if name in portable_core.endpoints]
+    outputs_of_core = keras.Model(
+        portable_core.input, {name: portable_core.endpoints[name] for name in names}
+    )
+
+    def call(operation, *args, **kwargs):
+        if operation is core:
+            prepared.append(args[0])
+            if core is last:
+                endpoints.update(outputs_of_core(*args, **kwargs))
+                return endpoints[list(endpoints)[-1]]
+            operation = portable_core
+        elif operation is last:
+            endpoints["representation"] = args[0]
+            operation = _without_activation(last)
+        return operation(*args, **kwargs)
+
+    copy = keras.models.clone_model(
+        graph, input_tensors=[images], clone_function=lambda layer: layer, call_function=call
+    )
+    if len(prepared) != 1:
+        raise ExportError(
+            f"Expected images to pass through {core.name} once. Received: {graph.name}, which "
+            f"calls it {len(prepared)} times."
+        )
+    if core is not last:
+        endpoints["logits"] = copy.outputs[0]
+    return prepared[0], endpoints
+
+
+def _image_range(name, images, prepared):
+    """Returns the (low, high) of images that our model gets in [-1, 1]."""
+    if prepared is images:
+        return RANGES["[-1, 1]"]
+    before = keras.Model(images, prepared)
+    for low, high in RANGES.values():
+        ends = np.stack([np.full(images.shape[1:], value, "float32") for value in (low, high)])
+        found = keras.ops.convert_to_numpy(before(ends, training=False))
+        if np.abs(found - np.array([-1, 1]).reshape(2, 1, 1, 1)).max() < _TOLERANCE:
+            return low, high
+    raise ExportError(
+        f"Expected layers of {name} that bring images of {', '.join(RANGES)} to [-1, 1], "
+        "which keras_vit's models take, such as keras.layers.Rescaling(1 / 127.5, offset=-1)."
+    )
+
+
+def _without_activation(head):
+    """Returns a Dense layer that gives logits, with the weights of `head`."""
+    if head.activation is keras.activations.linear:
+        return head
+    if head.activation not in (keras.activations.softmax, keras.activations.sigmoid):
+        raise ExportError(
+            "Expected a head without activation, with softmax or with sigmoid. Received: "
+            f"{head.name} with {head.activation.__name__}."
+        )
+    config = {**head.get_config(), "activation": "linear"}
+    logits = type(head).from_config(config)
+    logits.build((None, head.kernel.shape[0]))
+    logits.set_weights(head.get_weights())
+    return logits

@@ -1,0 +1,192 @@
+"""TFLite files as trees of objects: read, walked, edited and written, in little memory.
+
+The one file that knows the schema of TFLite's flatbuffers. LiteRT ships it as a module that flatc
+generated and that is no part of its documented interface: there is no other reader of such files
+without TensorFlow.
+"""
+
+import collections
+import hashlib
+import os
+import pathlib
+from typing import NamedTuple
+
+import flatbuffers
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from keras_vit.export.errors import ExportError, damage_refused
+
+FLEX = "Flex"
+OPERATIONS = {value: name for name, value in vars(schema.BuiltinOperator).items()}
+_SPARE_BYTES = 2**20
+
+
+def unpack(content: bytes) -> schema.ModelT:
+    """Returns the tree of a TFLite model; its weights are views of `content`.
+
+    Weights that lie behind the model, where its buffers say, come back as if they lay in it.
+    """
+    tree = schema.ModelT.InitFromPackedBuf(content, 0)
+    outside = np.frombuffer(content, np.uint8)
+    for buffer in tree.buffers:
+        if buffer.offset > 1:  # 0 and 1 stand for none
+            buffer.data = outside[buffer.offset : buffer.offset + buffer.size]
+        buffer.offset = buffer.size = 0
+    tree.metadata = [entry for entry in tree.metadata or [] if entry.name != b"buffer_location"]
+    return tree
+
+
+def pack(tree: schema.ModelT) -> memoryview:
+    """Returns the bytes of a tree."""
+    weights = sum(len(buffer.data) for buffer in tree.buffers if buffer.data is not None)
+    # Room for all of it from the start, and no copy of it at the end: a builder that grows
+    # holds its content twice.
+    builder = flatbuffers.Builder(weights + _SPARE_BYTES)
+    builder.Finish(tree.Pack(builder), file_identifier=b"TFL3")
+    return memoryview(builder.Bytes)[builder.Head() :]
+
+
+class Node(NamedTuple):
+    """An operation: its name, such as "ADD" or "FlexErf", and itself."""
+
+    name: str
+    operator: schema.OperatorT
+
+
+def nodes(tree: schema.ModelT, graph: schema.SubGraphT) -> list[Node]:
+    """Returns the operations of a graph in order."""
+    names = [
+        code.customCode.decode() if code.customCode else OPERATIONS[_builtin(code)]
+        for code in tree.operatorCodes
+    ]
+    return [Node(names[each.opcodeIndex], each) for each in graph.operators]
+
+
+def _builtin(code):
+    return max(code.builtinCode, code.deprecatedBuiltinCode)
+
+
+def producers(graph: schema.SubGraphT) -> dict[int, schema.OperatorT]:
+    """Returns which operation computes a tensor, by the tensor's index."""
+    return {int(tensor): each for each in graph.operators for tensor in each.outputs}
+
+
+def rank(graph: schema.SubGraphT, tensor: int) -> int:
+    """Returns the number of a tensor's dimensions."""
+    shape = graph.tensors[tensor].shape
+    return 0 if shape is None else len(shape)
+
+
+def add_buffer(tree: schema.ModelT, values: np.ndarray) -> int:
+    """Adds the bytes of an array to a tree, and returns the index of their buffer."""
+    buffer = schema.BufferT()
+    buffer.data = np.frombuffer(values.tobytes(), np.uint8)
+    tree.buffers.append(buffer)
+    return len(tree.buffers) - 1
+
+
+def add_tensor(
+    graph: schema.SubGraphT, shape: tuple[int, ...], kind: int, name: str, buffer: int = 0
+) -> int:
+    """Adds a tensor to a graph, of a type of `schema.TensorType`, and returns its index."""
+    tensor = schema.TensorT()
+    tensor.shape, tensor.type, tensor.name, tensor.buffer = list(shape), kind, name, buffer
+    graph.tensors.append(tensor)
+    return len(graph.tensors) - 1
+
+
+def add_ints(tree: schema.ModelT, graph: schema.SubGraphT, values: np.ndarray, name: str) -> int:
+    """Adds a constant tensor of int32 values to a graph, and returns its index."""
+    buffer = add_buffer(tree, values.astype("int32"))
+    return add_tensor(graph, values.shape, schema.TensorType.INT32, name, buffer)
+
+
+def opcode(tree: schema.ModelT, name: str) -> int:
+    """Returns the index of an operation's code in a tree, added where it is not there yet."""
+    value = getattr(schema.BuiltinOperator, name)
+    for index, code in enumerate(tree.operatorCodes):
+        if _builtin(code) == value:
+            return index
+    code = schema.OperatorCodeT()
+    code.builtinCode, code.deprecatedBuiltinCode, code.version = value, min(value, 127), 1
+    tree.operatorCodes.append(code)
+    return len(tree.operatorCodes) - 1
+
+
+def share_equal_weights(tree: schema.ModelT) -> None:
+    """Makes the tensors with equal weights, such as those of several signatures, share them.
+
+    Args:
+        tree: changed in place.
+    """
+    first: dict[bytes, int] = {}
+    replaced: dict[int, int] = {}
+    used = {tensor.buffer for graph in tree.subgraphs for tensor in graph.tensors}
+    for index in sorted(used):
+        buffer = tree.buffers[index]
+        if buffer.data is not None and len(buffer.data):
+            original = first.setdefault(hashlib.sha256(buffer.data).digest(), index)
+            if original != index:
+                replaced[index] = original
+                buffer.data = None
+    for graph in tree.subgraphs:
+        for tensor in graph.tensors:
+            tensor.buffer = replaced.get(tensor.buffer, tensor.buffer)
+
+
+class TFLiteFile:
+    """A TFLite file and its main graph.
+
+    Args:
+        path: the file.
+
+    Attributes:
+        tree: as `unpack` returns it.
+        operations: names of the main graph's operations in order, "FULLY_CONNECTED", ….
+        quantization: one of `export.tflite.quantization.QUANTIZATIONS`, as far as the types of
+            weights and activations tell.
+        flex_operations: names of operations that need TensorFlow itself on the phone.
+
+    Raises:
+        ExportError: if the file is damaged or of another kind.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        content = pathlib.Path(path).read_bytes()
+        if content[4:8] != b"TFL3":
+            raise ExportError(
+                f"Expected a TFLite file, which has TFL3 in bytes 4 to 8. Received: {path}, "
+                f"which starts with {content[:8]!r}. Export the model again."
+            )
+        with damage_refused(f"Expected a TFLite file. {path} is damaged"):
+            self.tree = unpack(content)
+            graph = self.tree.subgraphs[0]
+            listed = nodes(self.tree, graph)
+            self.operations = [node.name for node in listed]
+            self.quantization = _quantization(graph, listed)
+        self.flex_operations = sorted({name for name in self.operations if name.startswith(FLEX)})
+
+
+def _quantization(graph, listed):
+    """Names the scheme by the most frequent types of weights and activations."""
+    types = collections.Counter()
+    made_by = {int(node.operator.outputs[0]): node.name for node in listed}
+    for name, operator in listed:
+        if name in ("FULLY_CONNECTED", "CONV_2D"):
+            inputs, weights, *_ = (graph.tensors[tensor].type for tensor in operator.inputs)
+            if made_by.get(int(operator.inputs[1])) == "DEQUANTIZE":
+                weights = schema.TensorType.FLOAT16
+            types[weights, inputs] += 1
+    if not types:
+        return "none"
+    (weights, activations), _ = types.most_common(1)[0]
+    if weights != schema.TensorType.INT8:
+        return "float16" if weights == schema.TensorType.FLOAT16 else "none"
+    sums = [operator.outputs[0] for name, operator in listed if name == "ADD"]
+    added = graph.tensors[sums[0]].type if sums else None
+    kinds = {schema.TensorType.INT8: "int8", schema.TensorType.INT16: "int16x8"}
+    kind = kinds.get(activations, "dynamic")
+    if kind == "int8" and added in kinds:
+        return {"int8": "int8-full", "int16x8": "int8-int16"}[kinds[added]]
+    return kind

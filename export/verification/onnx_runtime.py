@@ -1,0 +1,38 @@
+"""An ONNX file, run by ONNX Runtime."""
+
+import os
+import pathlib
+
+import keras
+import numpy as np
+
+from keras_vit.export.errors import damage_refused, imported
+from keras_vit.export.verification.runtimes import (
+    Delegation,
+    Runtime,
+    in_batches,
+    require_signature,
+)
+
+
+class OnnxRuntime(Runtime):
+    """The runtime of an .onnx file, on the processor; see `Runtime`."""
+
+    kind = "onnx"
+
+    def __init__(self, path: str | os.PathLike, model: keras.Model | None = None):
+        onnxruntime = imported("onnxruntime", "onnx")
+        with damage_refused(f"{path} cannot be loaded by ONNX Runtime"):
+            self._session = onnxruntime.InferenceSession(
+                pathlib.Path(path).read_bytes(), providers=["CPUExecutionProvider"]
+            )
+        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
+        require_signature(path, [each.name for each in inputs], [each.name for each in outputs])
+        self.output = outputs[0].name
+        _, height, width, _ = inputs[0].shape
+        self.image_size = (height, width)
+
+    def run(self, images: np.ndarray) -> np.ndarray:
+        result = in_batches(lambda batch: self._session.run(None, {"image": batch})[0], images)
+        self.delegation = Delegation(", ".join(self._session.get_providers()), True)
+        return result

@@ -1,0 +1,169 @@
+"""Runtimes of exported files: what they have in common, which there are, and opening a file.
+
+A new runtime is a class with the members of `Runtime`, in a file of its own, and a row in
+`RUNTIMES`.
+"""
+
+import dataclasses
+import importlib
+import os
+import pathlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from keras_vit.export.errors import ExportError
+from keras_vit.type_hints import Tensor
+
+if TYPE_CHECKING:
+    import keras
+    import numpy as np
+
+BATCH = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Delegation:
+    """How much of a graph an accelerator took.
+
+    Attributes:
+        device: what it is, in its own words.
+        complete: whether all of the graph runs there.
+        fallbacks: the operations that do not, each "NAME: why".
+    """
+
+    device: str
+    complete: bool
+    fallbacks: tuple[str, ...] = ()
+
+
+class Runtime:
+    """An exported file, opened by what will run it in the end.
+
+    Args:
+        path: the file or directory.
+        model: the model that it came from.
+
+    Attributes:
+        kind: key of `export.verification.report.THRESHOLDS`.
+        output: what it computes, "logits" or "representation".
+        has_costs: whether `subprocesses.measure` can run the file as this runtime does.
+        flex_operations: names of operations that need TensorFlow itself on a phone; None where
+            that is no question.
+        image_size: (height, width) that it takes; None for any, or where the model says it.
+        delegation: what an accelerator took of the last `run`; None where there is none.
+
+    Raises:
+        ExportError: if the file is damaged or of another kind.
+        RuntimeMissing: if the runtime is not on this machine.
+    """
+
+    kind: str
+    output: str
+    has_costs: bool = False
+    flex_operations: list[str] | None = None
+    image_size: tuple[int, int] | None = None
+    delegation: Delegation | None = None
+
+    def run(self, images: "np.ndarray") -> "np.ndarray":
+        """Returns the outputs (n, …) of images (n, height, width, 3) float32 in [0, 1]."""
+        raise NotImplementedError
+
+    def run_float16(self, images: "np.ndarray") -> "np.ndarray | None":
+        """Returns what `run` does in the accelerator's float16 arithmetic, if it has any."""
+        return None
+
+
+def in_batches(function: "Callable[[np.ndarray], Tensor]", images: "np.ndarray") -> "np.ndarray":
+    """Returns what a function gives for all images, called on a few of them at a time."""
+    import keras
+    import numpy as np
+
+    batches = [images[i : i + BATCH] for i in range(0, len(images), BATCH)]
+    return np.concatenate([keras.ops.convert_to_numpy(function(batch)) for batch in batches])
+
+
+def require_signature(path: str | os.PathLike, inputs: list[str], outputs: list[str]) -> None:
+    """Checks that a file's inputs are `image` alone, and that it has one output.
+
+    Raises:
+        ExportError: if they are not.
+    """
+    if inputs != ["image"] or len(outputs) != 1:
+        kind = pathlib.Path(path).suffix[1:]
+        raise ExportError(
+            f"Expected a file from `image` to one output. Received: {path}, from "
+            f"{', '.join(inputs)} to {', '.join(outputs)}. Write it with `keras-vit export {kind}`."
+        )
+
+
+class Row(NamedTuple):
+    """Of a runtime: the key of `FORMATS` that it opens, the file of its class, and the class."""
+
+    format: str
+    module: str
+    name: str
+
+
+def _has_suffix(suffix):
+    return lambda path: path.is_file() and path.suffix == suffix
+
+
+SAVED_MODEL = "the directory of a SavedModel or its .tar.gz"
+TFLITE = "a .tflite file"
+NPZ = "an .npz checkpoint"
+ONNX = "an .onnx file"
+# What exported files are called: whether a path is one.
+FORMATS: dict[str, Callable[[pathlib.Path], bool]] = {
+    SAVED_MODEL: lambda path: (path / "saved_model.pb").is_file(),
+    TFLITE: _has_suffix(".tflite"),
+    NPZ: _has_suffix(".npz"),
+    ONNX: _has_suffix(".onnx"),
+}
+
+# By the names of `--runtime`. The first that opens a format is the format's default.
+RUNTIMES = {
+    "hub": Row(SAVED_MODEL, "hub_and_npz", "HubModule"),
+    "keras": Row(NPZ, "hub_and_npz", "NpzCheckpoint"),
+    "interpreter": Row(TFLITE, "litert_interpreter", "TFLiteInterpreter"),
+    "compiled": Row(TFLITE, "litert_compiled_model", "CompiledOnCPU"),
+    "gpu": Row(TFLITE, "litert_compiled_model", "CompiledOnGPU"),
+    "browser": Row(TFLITE, "browser", "BrowserOnCPU"),
+    "browser-gpu": Row(TFLITE, "browser", "BrowserOnGPU"),
+    "onnx": Row(ONNX, "onnx_runtime", "OnnxRuntime"),
+}
+
+
+def open_artifact(
+    path: str | os.PathLike, model: "keras.Model", runtime: str | None = None
+) -> tuple[str, Runtime]:
+    """Opens an exported file or directory in a runtime.
+
+    Args:
+        path: a file or directory of one of `FORMATS`.
+        model: the model that it came from.
+        runtime: key of `RUNTIMES`; None takes the default of the file's format.
+
+    Returns:
+        (the runtime's name, the runtime).
+
+    Raises:
+        FileNotFoundError: if there is nothing.
+        ExportError: if it is damaged or of another kind, or the runtime opens other files.
+        RuntimeMissing: if the runtime is not on this machine.
+    """
+    path = pathlib.Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"Expected an exported model. There is nothing at {path}.")
+    format = next((name for name, fits in FORMATS.items() if fits(path)), None)
+    if format is None:
+        *names, last = FORMATS
+        raise ExportError(f"Expected {', '.join(names)} or {last}. Received: {path}")
+    names = [name for name, row in RUNTIMES.items() if row.format == format]
+    name = names[0] if runtime is None else runtime
+    if name not in names:
+        raise ExportError(
+            f"Expected a runtime of {format}: {', '.join(names)}. Received: {runtime!r}"
+        )
+    row = RUNTIMES[name]
+    module = importlib.import_module(f"keras_vit.export.verification.{row.module}")
+    return name, getattr(module, row.name)(path, model)

@@ -1,0 +1,127 @@
+"""Attention weights, and mean attention distance by head and depth (Figures 7 right and 10)."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.backends.by_backend import predicting
+from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.type_hints import Tensor
+
+
+def attention_tensors(model: VisionTransformer) -> list[Tensor]:
+    """Returns the attention weights of every block as tensors of the model's graph.
+
+    Args:
+        model: a `VisionTransformer` with global attention.
+
+    Returns:
+        A list, one (batch, heads, tokens, tokens) float32 Keras tensor a block.
+
+    Raises:
+        ValueError: if the model's attention is axial.
+    """
+    return list(model.attention_endpoints.values())
+
+
+def attention_maps(model: VisionTransformer, images: Tensor) -> Tensor:
+    """Returns the attention weights of every block, head and token (equation 6).
+
+    Args:
+        model: a `VisionTransformer` with global attention.
+        images: (batch, height, width, 3) float32 in [-1, 1].
+
+    Returns:
+        (layers, batch, heads, tokens, tokens) float32 tensor; the last axis sums
+        to 1. With a class token, it is token 0. Register tokens are left out, as queries
+        and as keys: the weights on them are missing from the sums.
+    """
+    attention_model = keras.Model(model.input, attention_tensors(model))
+    maps = ops.stack(attention_model(images, training=False))
+    registers = model.arguments["register_tokens"]
+    if not registers:
+        return maps
+    end = model.num_prefix_tokens
+    others = np.delete(np.arange(maps.shape[-1]), np.arange(end - registers, end))
+    return ops.take(ops.take(maps, others, axis=-1), others, axis=-2)
+
+
+def by_batch(model: keras.Model, images: Tensor, batch_size: int) -> np.ndarray:
+    """Returns a model's output for images, computed `batch_size` images at a time.
+
+    Raises:
+        ValueError: if there is no image.
+    """
+    if len(images) == 0:
+        raise ValueError("Expected at least one image. Received: 0 images.")
+    if keras.backend.backend() == "jax":
+        # One program of one shape: called eagerly, JAX compiles every operation by itself.
+        padding = (0, -len(images) % batch_size), (0, 0), (0, 0), (0, 0)
+        padded = np.pad(ops.convert_to_numpy(images), padding, "edge")
+        with predicting(model):
+            return model.predict(padded, batch_size, verbose=0)[: len(images)]
+    starts = range(0, len(images), batch_size)
+    batches = (images[start : start + batch_size] for start in starts)
+    return np.concatenate([ops.convert_to_numpy(model(b, training=False)) for b in batches])
+
+
+def token_distances(grid_size: tuple[int, int], stride: float) -> np.ndarray:
+    """Returns the Euclidean distance between every two tokens.
+
+    Args:
+        grid_size: (rows, columns).
+        stride: pixels between neighbors.
+
+    Returns:
+        (rows * columns, rows * columns) float32 array, in pixels, raster order.
+    """
+    rows, columns = grid_size
+    places = np.moveaxis(np.mgrid[:rows, :columns], 0, -1).reshape(-1, 2) * stride
+    offsets = places[:, None] - places[None, :]
+    return np.sqrt((offsets**2).sum(axis=-1)).astype("float32")
+
+
+def mean_distance(attention: Tensor, distances: np.ndarray, renormalize: bool = False) -> Tensor:
+    """Averages the distance between patches under the attention weights (appendix D.6).
+
+    Args:
+        attention: (..., tokens, tokens); class and register tokens, which `distances` has
+            no rows for, are left out as query and as key.
+        distances: (patches, patches), in pixels.
+        renormalize: bool, whether to divide the weights that remain without the
+            class token by their sum. The original does not: attention paid to
+            the class token counts as distance 0.
+
+    Returns:
+        (...) tensor, the mean over the queries, in pixels.
+    """
+    first = attention.shape[-1] - distances.shape[-1]
+    patches = attention[..., first:, first:]
+    by_query = ops.sum(patches * distances, axis=-1)
+    if renormalize:
+        by_query = by_query / ops.sum(patches, axis=-1)
+    return ops.mean(by_query, axis=-1)
+
+
+def attention_distance(
+    model: keras.Model, images: Tensor, renormalize: bool = False, batch_size: int = 8
+) -> np.ndarray:
+    """Returns how far each head of each layer looks, averaged over the images.
+
+    The paper averages over 128 images.
+
+    Args:
+        model: a `keras_vit.VisionTransformer` with global attention; hybrids too.
+        images: (batch, height, width, 3) float32 in [-1, 1], of the model's size.
+        renormalize: bool, see `mean_distance`.
+        batch_size: int, images per forward pass.
+
+    Returns:
+        (layers, heads) float32 NumPy array, in pixels of the image.
+
+    Raises:
+        ValueError: if the model's attention is axial, or there is no image.
+    """
+    distances = token_distances(model.grid_size, model.token_stride)
+    by_layer = [mean_distance(a, distances, renormalize) for a in attention_tensors(model)]
+    return by_batch(keras.Model(model.input, ops.stack(by_layer, 1)), images, batch_size).mean(0)

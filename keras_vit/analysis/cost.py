@@ -1,0 +1,330 @@
+"""Parameters and multiply-accumulates by the paper's convention (Table 6, Figure 5)."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import keras
+
+from keras_vit import models, variants
+from keras_vit.models.argument_checks import WITH_CLASS_TOKEN, as_height_width
+
+# A multiplication and an addition; a backward pass costs two forward passes.
+FLOPS_PER_MAC = 2
+PASSES_PER_STEP = 3
+
+
+class Cost(NamedTuple):
+    """Size and work of a part of a model; work is for one image and one forward pass.
+
+    Attributes:
+        parameters: numbers that are learned.
+        macs: multiply-accumulates of matrix products and convolutions by the
+            paper's convention: every token passes through every block, and a
+            convolution does not read its zero padding.
+        executed_macs: multiply-accumulates that the model's graph performs. A
+            model that classifies from the class token computes the last block
+            for that token alone; padding is multiplied like any number.
+    """
+
+    parameters: int = 0
+    macs: int = 0
+    executed_macs: int = 0
+
+    def __add__(self, other):
+        return Cost(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def __mul__(self, count):
+        return Cost(*(count * a for a in self))
+
+
+class Costs:
+    """Parameters and work of a model; `str` gives a table.
+
+    Attributes:
+        by_type: {layer type: `Cost`}, in the order of the forward pass; a `Cost`
+            has `parameters`, `macs` and `executed_macs`.
+        total: the `Cost` of the whole model.
+        parameters: numbers that are learned.
+        macs: multiply-accumulates per image and forward pass, by the paper's convention.
+        executed_macs: those that the model's graph performs.
+        flops: floating-point operations per image and forward pass: two for every MAC.
+    """
+
+    def __init__(self, by_type: Mapping[str, Cost]) -> None:
+        self.by_type = {kind: cost for kind, cost in by_type.items() if any(cost)}
+        self.total = sum(self.by_type.values(), Cost())
+        self.parameters, self.macs, self.executed_macs = self.total
+        self.flops = FLOPS_PER_MAC * self.macs
+
+    def exaflops(self, images: float) -> float:
+        """Returns 10^18 floating-point operations of training on `images` images.
+
+        That is forward and backward, 6 operations per MAC. `images` is epochs
+        times examples, or steps times batch size.
+        """
+        return PASSES_PER_STEP * self.flops * images / 1e18
+
+    def __str__(self):
+        rows = [*self.by_type.items(), ("total", self.total)]
+        lines = [f"{'':20}{'parameters':>15}{'MACs':>18}{'executed MACs':>18}"]
+        lines += [
+            f"{kind:20}{cost.parameters:15,}{cost.macs:18,}{cost.executed_macs:18,}"
+            for kind, cost in rows
+        ]
+        return "\n".join(lines)
+
+
+def costs(model: str | keras.Model, **arguments: Any) -> Costs:
+    """Counts the parameters and the work of a model, without running it.
+
+    Args:
+        model: a `keras_vit.VisionTransformer` or `keras_vit.ResNetV2`, or the name
+            of one, which is then counted without being built.
+        **arguments: for a name only, what `keras_vit.create_model` takes.
+
+    Returns:
+        A `Costs`.
+
+    Raises:
+        ValueError: if the name is not known, if the model is of another class, or if
+            arguments come with a model.
+
+    Examples:
+        >>> keras_vit.costs("ViT-B/16").macs
+        17563828224
+        >>> keras_vit.costs("ViT-B/16", num_classes=None).exaflops(images=7 * 303e6)
+        223.508...
+    """
+    if isinstance(model, str):
+        class_name, named = variants.arguments_of(model)
+        received = f"{model!r}, of {class_name}"
+    else:
+        class_name, received = type(model).__name__, f"a {type(model).__name__}"
+    if class_name not in _COUNTERS:
+        raise ValueError(
+            f"Expected a model of {' or '.join(_COUNTERS)}, or the name of one. "
+            f"Received: {received}"
+        )
+    if not isinstance(model, str):
+        if arguments:
+            raise ValueError(
+                "Arguments are for a model's name; a model has its own. "
+                f"Received: {', '.join(arguments)}"
+            )
+        return Costs(_COUNTERS[class_name](**model.arguments))
+    complete = {**_defaults(class_name), **named}
+    unknown = sorted(set(arguments) - set(complete))
+    if unknown:
+        raise ValueError(
+            f"Expected arguments of {class_name}: {', '.join(complete)}. "
+            f"Received: {', '.join(unknown)}"
+        )
+    return Costs(_COUNTERS[class_name](**{**complete, **arguments}))
+
+
+def _defaults(class_name):
+    parameters = inspect.signature(getattr(models, class_name)).parameters.values()
+    known = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+    return {name: value for name, value in known.items() if name not in ("name", "dtype")}
+
+
+def _dense(inputs, outputs, rows=1, executed=None):
+    """Returns the `Cost` of a dense layer of `rows` vectors; the graph computes `executed` ones."""
+    macs = inputs * outputs
+    return Cost(macs + outputs, rows * macs, (rows if executed is None else executed) * macs)
+
+
+def _attention(width, heads, length, sequences=1, queries=None, relative=False):
+    """Returns the `Cost` of multi-head self-attention (equations 5 to 8).
+
+    An image has `sequences` of `length` tokens, as rows or columns. Of each, the graph computes
+    `queries` outputs; None means all.
+    """
+    tokens, executed = sequences * length, sequences * (length if queries is None else queries)
+    query_and_out = _dense(width, width, tokens, executed) * 2
+    key_and_value = _dense(width, width, tokens) * 2
+    keys = 2 * length * width
+    result = query_and_out + key_and_value + Cost(0, tokens * keys, executed * keys)
+    if relative:
+        distances = (2 * length - 1) * width
+        result += Cost(distances // heads, tokens * distances, executed * distances)
+    return result
+
+
+def _mlp(width, mlp_dim, tokens, executed=None):
+    """Returns the `Cost` of the two dense layers of an encoder block (equation 3)."""
+    first = _dense(width, mlp_dim, tokens, executed)
+    return first + _dense(mlp_dim, width, tokens, executed)
+
+
+def _encoder(arguments, grid, tokens):
+    """Returns the `Cost` of all attention, all MLPs and all of the encoder's norms."""
+    width, heads = arguments["hidden_size"], arguments["num_heads"]
+    relative = arguments["position_embedding"] == "relative"
+    depth, mlp_dim = arguments["num_layers"], arguments["mlp_dim"]
+    if arguments["attention"] == "axial":
+        rows, columns = grid
+        by_row = _attention(width, heads, columns, sequences=rows, relative=relative)
+        by_column = _attention(width, heads, rows, sequences=columns, relative=relative)
+        attention = (by_row + by_column) * depth
+        mlp = _mlp(width, mlp_dim, tokens) * (2 * depth)
+        norms = 4 * depth
+    else:
+        queries = 1 if arguments["classifier"] == "token" else tokens
+        attention = _attention(width, heads, tokens, relative=relative) * (depth - 1)
+        attention += _attention(width, heads, tokens, queries=queries, relative=relative)
+        mlp = _mlp(width, mlp_dim, tokens) * (depth - 1) + _mlp(width, mlp_dim, tokens, queries)
+        norms = 2 * depth
+    return attention, mlp, Cost(2 * width) * (norms + 1)
+
+
+def _positions(arguments, grid, tokens):
+    width, (rows, columns) = arguments["hidden_size"], grid
+    prefix = int(arguments["classifier"] in WITH_CLASS_TOKEN)
+    table = {
+        "learned_1d": tokens * width,
+        "learned_2d": (rows + columns) * width // 2 + prefix * width,
+    }.get(arguments["position_embedding"], 0)
+    every = arguments["position_placement"] == "every"
+    return Cost(table * (arguments["num_layers"] if every else 1))
+
+
+def _head(arguments, tokens):
+    """Returns the `Cost` of pooling, the hidden layer and the head, and of their norms."""
+    width, classifier = arguments["hidden_size"], arguments["classifier"]
+    rows = tokens if classifier == "unpooled" else 1
+    head, norm = Cost(), Cost()
+    if classifier == "map":
+        products = Cost(width, 2 * tokens * width, 2 * tokens * width)
+        head = products + _dense(width, width) * 2 + _dense(width, width, tokens) * 2
+        head += _mlp(width, arguments["mlp_dim"], 1)
+        norm = Cost(2 * width)
+    if classifier == "token_gap":
+        width *= 2
+    for units in (arguments["representation_size"], arguments["num_classes"]):
+        if units is not None:
+            head += _dense(width, units, rows)
+            width = units
+    return head, norm
+
+
+def _vision_transformer(**arguments):
+    """Counts a `VisionTransformer` of its constructor's arguments. Returns {layer type: `Cost`}.
+
+    For a model of images and one global attention over N patches and T tokens this
+    is 3 P^2 N D + L (4 T D^2 + 2 T^2 D + 2 T D M) and the head.
+    """
+    width, patch = arguments["hidden_size"], arguments["patch_size"]
+    stem = _ResNet(arguments["image_size"], arguments.get("in_channels", 3), _same_padding)
+    if arguments["resnet"]:
+        stem.add(**arguments["resnet"], pre_activation=False)
+    grid = (stem.height // patch, stem.width // patch)
+    patches = grid[0] * grid[1]
+    class_token = arguments["classifier"] in WITH_CLASS_TOKEN
+    tokens = patches + class_token
+    registers = arguments.get("register_tokens", 0)
+    attention, mlp, encoder_norm = _encoder(arguments, grid, tokens + registers)
+    head, head_norm = _head(arguments, tokens)
+    return {
+        "convolution": stem.convolutions,
+        "patch embedding": _dense(patch**2 * stem.channels, width, patches),
+        "class token": Cost(width * class_token),
+        "register tokens": Cost(registers * width),
+        "position embedding": _positions(arguments, grid, tokens),
+        "attention": attention,
+        "MLP": mlp,
+        "normalization": stem.normalization + encoder_norm + head_norm,
+        "head": head,
+    }
+
+
+def taps(size: int, kernel_size: int, strides: int, output_size: int, padding_before: int) -> int:
+    """Returns how many inputs a convolution reads along one axis, over all its outputs.
+
+    Positions in the zero padding are not read.
+    """
+    firsts = (output * strides - padding_before for output in range(output_size))
+    return sum(max(min(first + kernel_size, size) - max(first, 0), 0) for first in firsts)
+
+
+def _same_padding(size, kernel_size, strides):
+    """Returns (output size, zeros before) of "same" padding along one axis."""
+    output_size = -(-size // strides)
+    total = max((output_size - 1) * strides + kernel_size - size, 0)
+    return output_size, total // 2
+
+
+def _symmetric_padding(size, kernel_size, strides):
+    before = kernel_size // 2
+    return (size + 2 * before - kernel_size) // strides + 1, before
+
+
+class _ResNet:
+    """Follows an image through a ResNet and adds up the cost."""
+
+    def __init__(self, image_size, in_channels, padding):
+        self.height, self.width = as_height_width(image_size)
+        self.channels = in_channels
+        self.padding = padding
+        self.convolutions = Cost()
+        self.normalization = Cost()
+
+    def add(self, num_layers, width_factor, pre_activation):
+        """Adds the root and the stages of bottleneck units."""
+        root = 64 * width_factor
+        self.convolve(root, 7, 2)
+        if not pre_activation:
+            self.normalize(root)
+        # Max-pooling halves the feature map.
+        self.height, self.width = (self.padding(s, 3, 2)[0] for s in (self.height, self.width))
+        for stage, units in enumerate(num_layers):
+            for unit in range(units):
+                strides = 2 if stage > 0 and unit == 0 else 1
+                self.unit(root * 2**stage, strides, pre_activation)
+        if pre_activation:
+            self.normalize(self.channels)
+
+    def convolve(self, filters, kernel_size, strides):
+        """Adds a convolution without bias and moves on to its output."""
+        height, top = self.padding(self.height, kernel_size, strides)
+        width, left = self.padding(self.width, kernel_size, strides)
+        down = taps(self.height, kernel_size, strides, height, top)
+        across = taps(self.width, kernel_size, strides, width, left)
+        kernel = kernel_size * kernel_size * self.channels * filters
+        macs = down * across * self.channels * filters
+        self.convolutions += Cost(kernel, macs, kernel * height * width)
+        self.height, self.width, self.channels = height, width, filters
+
+    def normalize(self, *channels):
+        self.normalization += Cost(2 * sum(channels))
+
+    def unit(self, filters, strides, pre_activation):
+        """Adds a bottleneck unit; see `keras_vit.layers.BottleneckUnit`."""
+        start, width = (self.height, self.width, self.channels), 4 * filters
+        self.normalize(filters, filters, self.channels if pre_activation else width)
+        if strides != 1 or self.channels != width:
+            self.convolve(width, 1, strides)
+            if not pre_activation:
+                self.normalize(width)
+        self.height, self.width, self.channels = start
+        self.convolve(filters, 1, 1)
+        self.convolve(filters, 3, strides)
+        self.convolve(width, 1, 1)
+
+
+def _resnet_v2(image_size, num_layers, width_factor, num_classes, in_channels=3, **_):
+    """Counts a `ResNetV2` of its constructor's arguments. Returns {layer type: `Cost`}."""
+    body = _ResNet(image_size, in_channels, _symmetric_padding)
+    body.add(num_layers, width_factor, pre_activation=True)
+    return {
+        "convolution": body.convolutions,
+        "normalization": body.normalization,
+        "head": Cost() if num_classes is None else _dense(body.channels, num_classes),
+    }
+
+
+_COUNTERS: dict[str, Callable[..., dict[str, Cost]]] = {
+    "ResNetV2": _resnet_v2,
+    "VisionTransformer": _vision_transformer,
+}

@@ -1,0 +1,106 @@
+"""Principal filters and similar positions of a trained model (Figure 7 left and center)."""
+
+from typing import NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.layers.position_variants import POSITION_EMBEDDINGS
+
+
+class PrincipalFilters(NamedTuple):
+    """Principal components, the strongest first.
+
+    Attributes:
+        filters: (components, height, width, channels) float array, each in [0, 1].
+        explained: (components,) float array, the share of the filters' variance
+            in each component.
+    """
+
+    filters: np.ndarray
+    explained: np.ndarray
+
+
+def principal_components(kernel: np.ndarray, components: int = 28) -> PrincipalFilters:
+    """Returns the principal components of a convolution's filters.
+
+    Args:
+        kernel: (height, width, channels, filters) array.
+        components: int, the most to return; there are at most as many as
+            filters, or as inputs of a filter.
+
+    Returns:
+        A `PrincipalFilters`. The largest entry of every component by magnitude
+        is positive, so that the result does not depend on the solver.
+    """
+    kernel = np.asarray(kernel, "float64")
+    samples = kernel.reshape(-1, kernel.shape[-1]).T
+    centered = samples - samples.mean(axis=0)
+    _, singular_values, directions = np.linalg.svd(centered, full_matrices=False)
+    variance = singular_values**2
+    directions = directions[:components]
+    largest = np.abs(directions).argmax(axis=1)
+    signs = np.sign(directions[np.arange(len(directions)), largest])
+    directions = directions * signs[:, None]
+    low = directions.min(axis=1, keepdims=True)
+    high = directions.max(axis=1, keepdims=True)
+    images = ((directions - low) / (high - low)).reshape(-1, *kernel.shape[:3])
+    return PrincipalFilters(images, variance[:components] / variance.sum())
+
+
+def embedding_filters(model: keras.Model, components: int = 28) -> PrincipalFilters:
+    """Returns the principal components of the patch embedding's filters (equation 1).
+
+    A hybrid's embedding sees features instead of pixels; there, and in a ResNet,
+    the filters of the first convolution are taken, standardized as it uses them.
+
+    Args:
+        model: a `keras_vit.VisionTransformer` or `keras_vit.ResNetV2`.
+        components: int; the paper's figure shows 28.
+
+    Returns:
+        A `PrincipalFilters` of (patch size, patch size, 3) images.
+    """
+    names = {layer.name for layer in model.layers}
+    if "conv_root" in names:
+        root = model.get_layer("conv_root")
+        kernel = root.standardize(root.kernel)
+    else:
+        kernel = model.get_layer("embedding").projection.kernel
+    return principal_components(ops.convert_to_numpy(kernel), components)
+
+
+def position_similarity(model: keras.Model, block: int = 0) -> np.ndarray:
+    """Compares the position embedding of every patch with that of every other.
+
+    Args:
+        model: a `keras_vit.VisionTransformer` whose positions are added to tokens.
+        block: int, which block's embedding to take where every block has its own.
+
+    Returns:
+        (rows, columns, rows, columns) float64 array of cosines in [-1, 1]: tile
+        [i, j] of the figure is the grid of similarities to the patch in row i
+        and column j. The class token is left out.
+
+    Raises:
+        ValueError: if the model adds no position embedding, or has no such block.
+    """
+    arguments = model.arguments
+    if arguments["position_embedding"] not in POSITION_EMBEDDINGS:
+        raise ValueError(
+            "Expected a model that adds an embedding of each position to its tokens, one of "
+            f"{', '.join(POSITION_EMBEDDINGS)}. "
+            f"Received: position_embedding={arguments['position_embedding']!r}"
+        )
+    if not 0 <= block < arguments["num_layers"]:
+        raise ValueError(
+            f"`block` must lie in [0, {arguments['num_layers']}). Received: block={block}"
+        )
+    own = arguments["position_placement"] == "every"
+    layer = model.get_layer(f"position_embedding_{block:02d}" if own else "position_embedding")
+    table = ops.convert_to_numpy(layer.table())[0].astype("float64")
+    rows, columns = model.grid_size
+    patches = table[len(table) - rows * columns :]
+    patches = patches / np.linalg.norm(patches, axis=1, keepdims=True)
+    return (patches @ patches.T).clip(-1, 1).reshape(rows, columns, rows, columns)

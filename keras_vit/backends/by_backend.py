@@ -1,0 +1,85 @@
+"""What layers and models take from the backend that Keras runs on."""
+
+import contextlib
+import threading
+import types
+from collections.abc import Callable, Iterator
+
+import keras
+from keras import ops
+
+from keras_vit.type_hints import Tensor
+
+_CHANGED = threading.Condition()
+_USERS: dict[int, int] = {}  # ids of the variables that predict to ids of their threads
+
+
+def batch_random() -> types.ModuleType:
+    """Returns `keras.random`, or a module that draws the same however a batch is divided."""
+    # A backend is imported only where it is Keras's.
+    if keras.backend.backend() == "tensorflow":
+        from keras_vit.backends.tensorflow import batch_part as tensorflow_batch_part
+
+        return tensorflow_batch_part
+    if keras.backend.backend() == "jax":
+        from keras_vit.backends.jax import batch_part as jax_batch_part
+
+        return jax_batch_part
+    return keras.random
+
+
+def fused_attention(
+    dtype: str, head_size: int
+) -> Callable[[Tensor, Tensor, Tensor], Tensor] | None:
+    """Returns a kernel for equations 6 and 7: (scaled queries, keys, values) to heads.
+
+    All are (batch, heads, tokens, head_size). JAX has cuDNN's on NVIDIA's GPUs, in 16 bits.
+
+    Args:
+        dtype: that attention computes in.
+        head_size: channels of a head.
+
+    Returns:
+        A function, or None where there is no kernel.
+    """
+    if keras.backend.backend() != "jax" or dtype not in ("bfloat16", "float16"):
+        return None
+    from keras_vit.backends.jax import cudnn
+
+    return cudnn.attention_of(head_size)
+
+
+def token_rows(tokens: Tensor, channels: int) -> Tensor:
+    """Returns one row for each token, (batch * tokens, channels); JAX keeps the batch axis.
+
+    TensorFlow's fused products and TFLite's dense layers take matrices. JAX's compilers divide the
+    last two axes into tiles. A reshape across tiles copies, and the gradient keeps both copies.
+
+    Args:
+        tokens: (batch, tokens, ...) with `channels` numbers for each token.
+        channels: int.
+    """
+    rows = (-1, tokens.shape[1]) if keras.backend.backend() == "jax" else (-1,)
+    return ops.reshape(tokens, (*rows, channels))
+
+
+@contextlib.contextmanager
+def predicting(model: keras.Model) -> Iterator[None]:
+    """Waits until no other thread predicts with the model, or with one that shares weights with it.
+
+    On JAX, Keras takes the weights out of a model while it predicts. The input of a model may be
+    predictions of other models, made in any thread.
+    """
+    shared = keras.backend.backend() == "jax"
+    variables, thread = set(map(id, model.variables if shared else [])), threading.get_ident()
+    with _CHANGED:
+        _CHANGED.wait_for(lambda: all(_USERS.get(each, thread) == thread for each in variables))
+        added = variables - _USERS.keys()
+        _USERS.update(dict.fromkeys(added, thread))
+    try:
+        yield
+    finally:
+        with _CHANGED:
+            for each in added:
+                del _USERS[each]
+            _CHANGED.notify_all()

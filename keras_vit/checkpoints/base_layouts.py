@@ -1,0 +1,302 @@
+"""How the arrays of a published file and the weights of a model map to each other.
+
+For another format, copy a file of `formats`, `timm.py` for example, and add its class to
+`FORMATS` there.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from keras_vit.checkpoints.npz_and_safetensors import CheckpointError, Source
+from keras_vit.checkpoints.official_names import POSITION_TABLE, PositionTable, Weight
+
+# Returns an array from (its value, a function from a name to another array of the file).
+Fold = Callable[[np.ndarray, Callable[[str], np.ndarray]], np.ndarray]
+
+BLOCK = re.compile(r"Transformer/encoderblock_(\d+)/(.+)")
+PROJECTED = re.compile(r".*/(query|key|value)/kernel")
+LEAVES = {"kernel": "weight", "scale": "weight", "bias": "bias"}
+# LayerScale, y = gamma * f(x), and the last projection of f.
+SCALED = {
+    "LayerScale_0": "MultiHeadDotProductAttention_1/out",
+    "LayerScale_1": "MlpBlock_3/Dense_1",
+}
+
+
+def _reshape(array, weight):
+    return [np.reshape(array, weight.shape)]
+
+
+@dataclass(frozen=True)
+class FileArray:
+    """One array of a checkpoint file and the weights that it holds.
+
+    Attributes:
+        name: the array's name in the file.
+        shape: its shape in the file.
+        weights: the `Weight`s that it holds, in order.
+        unpack: function of (array, *weights) that returns an array of the
+            published shape for each of them.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    weights: tuple[Weight, ...]
+    unpack: Callable[..., list[np.ndarray]] = _reshape
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The array's name in the file and the published ones of its weights."""
+        return (self.name, *(weight.name for weight in self.weights))
+
+    @property
+    def positions(self) -> PositionTable | str | None:
+        """How to resize the array as position embeddings, or None."""
+        return self.weights[0].positions if self.unpack is _reshape else None
+
+
+class FoldedSource(Source):
+    """The arrays of another source, some of them changed when they are read.
+
+    Args:
+        source: the file.
+        folds: {name: its `Fold`}.
+        folded: the names of arrays that are folded into others and left out.
+        shapes: {name: shape} of arrays whose shape changes.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        folds: Mapping[str, Fold],
+        folded: set[str],
+        shapes: Mapping[str, tuple[int, ...]],
+    ) -> None:
+        self.path, self.grid, self.config = source.path, source.grid, source.config
+        self.numeric = source.numeric
+        every = {**source.shapes, **shapes}
+        self.shapes = {name: shape for name, shape in every.items() if name not in folded}
+        self._source, self._folds = source, folds
+
+    def read(self, name: str) -> np.ndarray:
+        value = self._source.read(name)
+        fold = self._folds.get(name)
+        return fold(value, self._source.read) if fold else value
+
+
+class FileLayout:
+    """How a published format names and arranges the arrays of a model.
+
+    Attributes:
+        title: of the format, in messages.
+        prefix: before every name that belongs to the model.
+    """
+
+    title: ClassVar[str]
+    prefix = ""
+
+    @classmethod
+    def detect(
+        cls, shapes: Mapping[str, tuple[int, ...]], grid: tuple[int, int] | None = None
+    ) -> "FileLayout | None":
+        """Returns the layout of a file, or None if the file is of another format.
+
+        Args:
+            shapes: {name: shape} of the file's arrays.
+            grid: (rows, columns) of the file's position embeddings if stated.
+        """
+        raise NotImplementedError
+
+    def owns(self, name: str) -> bool:
+        """Returns whether an array of the file belongs to the model."""
+        return name.startswith(self.prefix)
+
+    def spellings(self, part: str) -> tuple[str, ...]:
+        """Returns the names that `part`, an array or module in `skip`, can have in a file."""
+        return part, self.prefix + part
+
+    def patch_arrays(self) -> tuple[str, str, tuple[int, ...]]:
+        """Returns the names of the patch kernel and bias, and the kernel's axes.
+
+        The axes are those of rows, columns, channels and width in the file.
+        """
+        return f"{self.prefix}embedding/kernel", f"{self.prefix}embedding/bias", (0, 1, 2, 3)
+
+    def folded(self, source: Source) -> Source:
+        """Returns the file with what a plain model has no place for folded into other arrays.
+
+        Raises:
+            CheckpointError: if it computes what no model here does.
+        """
+        return source
+
+    def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
+        """Returns the arrays that a file of this layout holds for a model's weights.
+
+        Raises:
+            CheckpointError: if the format has no place for one of the weights.
+        """
+        raise NotImplementedError
+
+    def pack(self, array: FileArray, weights: Sequence[Weight]) -> np.ndarray:
+        """Returns the value of one of `file_arrays(weights)`, float32 of its shape."""
+        return np.reshape(array.weights[0].value(), array.shape)
+
+
+@dataclass(frozen=True)
+class TorchLayout(FileLayout):
+    """A PyTorch format: names with dots, transposed kernels, images of any normalization.
+
+    Attributes:
+        prefixes: that the names of an encoder can have.
+        marks: the names after the prefix that tell the format.
+        tables: one for each spelling, {published name of a module or an array: the format's after
+            the prefix}, {} for the number of the block. Weights of one name share the array.
+        classifier: the name of the head.
+        unused: arrays that pre-training alone needs.
+        prefix: that of this file.
+        modules: the table of this file, prefixes included.
+        classified: bool, whether this file has a head.
+    """
+
+    prefixes: ClassVar[tuple[str, ...]] = ("",)
+    marks: ClassVar[tuple[str, ...]]
+    tables: ClassVar[tuple[Mapping[str, str], ...]]
+    classifier: ClassVar[str] = "classifier"
+    unused: ClassVar[tuple[str, ...]] = ()
+    prefix: str = ""
+    modules: Mapping[str, str] = field(default_factory=dict)
+    classified: bool = False
+
+    @classmethod
+    def detect(
+        cls, shapes: Mapping[str, tuple[int, ...]], grid: tuple[int, int] | None = None
+    ) -> "TorchLayout | None":
+        """Returns the layout of a file, of the spelling that most of its names have, or None."""
+        for prefix in cls.prefixes:
+            if all(prefix + mark in shapes for mark in cls.marks):
+                names = {name.removesuffix(".weight") for name in shapes}
+                tables = [{n: prefix + own for n, own in table.items()} for table in cls.tables]
+                found = [sum(own.format(0) in names for own in t.values()) for t in tables]
+                modules = {**tables[found.index(max(found))], "head": cls.classifier}
+                return cls(prefix, modules, f"{cls.classifier}.weight" in shapes)
+        return None
+
+    def owns(self, name: str) -> bool:
+        return name not in [self.prefix + unused for unused in self.unused]
+
+    def spellings(self, part: str) -> tuple[str, ...]:
+        return *super().spellings(part), self.modules.get(part, part)
+
+    def patch_arrays(self) -> tuple[str, str, tuple[int, ...]]:
+        module = self.modules["embedding"]
+        return f"{module}.weight", f"{module}.bias", (2, 3, 1, 0)
+
+    def folded(self, source: Source) -> Source:
+        """Returns the file with LayerScale in the projections and the batch axis of positions."""
+        _refuse_distilled(source)
+        _refuse_gated_mlp(source)
+        folds: dict[str, Fold] = {}
+        folded, shapes = set(), {}
+        for scale, scaled in SCALED.items():
+            pattern = re.escape(self.modules.get(scale, "")).replace(r"\{\}", r"(\d+)")
+            for gamma in filter(None, map(re.compile(pattern).fullmatch, source.shapes)):
+                module, width = self.modules[scaled].format(gamma[1]), source.shapes[gamma[0]]
+                arrays = (f"{module}.weight", f"{module}.bias")
+                fits = [source.shapes.get(name, ())[:1] == width for name in arrays]
+                if len(width) == 1 and all(fits) and gamma[0] in source.numeric:
+                    folds.update(dict.fromkeys(arrays, partial(_scale_outputs, gamma[0])))
+                    folded.add(gamma[0])
+        positions = self.modules[POSITION_TABLE]
+        if len(source.shapes.get(positions, ())) == 2:
+            folds[positions] = lambda table, read: table[None]
+            shapes[positions] = (1, *source.shapes[positions])
+        return FoldedSource(source, folds, folded, shapes)
+
+    def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
+        shared: dict[str, list[Weight]] = {}
+        for weight in weights:
+            shared.setdefault(self._name(weight.name), []).append(weight)
+        return [_torch_array(name, *parts) for name, parts in shared.items()]
+
+    def _name(self, name):
+        block = BLOCK.fullmatch(name)
+        module, _, leaf = (block[2] if block else name).rpartition("/")
+        if name in self.modules:
+            return self.modules[name]
+        if module not in self.modules or leaf not in LEAVES:
+            raise CheckpointError(
+                f"{self.title} has no place for the model's {name}: it holds plain Vision "
+                "Transformers. Use an .npz or .keras file for this model."
+            )
+        return f"{self.modules[module].format(block and block[1])}.{LEAVES[leaf]}"
+
+
+def in_blocks(blocks: str, modules: Mapping[str, str]) -> dict[str, str]:
+    """Returns a table of the modules of a block with the name of the list of blocks before."""
+    return {published: f"{blocks}.{{}}.{own}" for published, own in modules.items()}
+
+
+def _torch_array(name, weight, *others):
+    """Returns the `FileArray` of weights, of projections one after the other, as PyTorch's."""
+    shape, parts = tuple(weight.shape), (weight, *others)
+    if weight.name == "embedding/kernel":
+        rows, columns, inputs, width = shape
+        return FileArray(name, (width, inputs, rows, columns), parts, _transpose_convolution)
+    if weight.name.endswith("/kernel"):
+        inputs = shape[0] if PROJECTED.fullmatch(weight.name) else math.prod(shape[:-1])
+        outputs = len(parts) * math.prod(shape) // inputs
+        return FileArray(name, (outputs, inputs), parts, _split_projections)
+    if weight.name.endswith("/bias"):
+        return FileArray(name, (len(parts) * math.prod(shape),), parts, _split_projections)
+    return FileArray(name, shape, parts)
+
+
+def _split_projections(array, *weights):
+    """Unpacks linear layers' (out, in) weights, or their biases."""
+    parts = np.split(array, len(weights))
+    return [
+        np.reshape(np.ascontiguousarray(part.T), weight.shape)
+        for part, weight in zip(parts, weights, strict=True)
+    ]
+
+
+def _transpose_convolution(array, weight):
+    """Unpacks a convolution's (out, in, rows, columns) weight."""
+    return [np.ascontiguousarray(array.transpose(2, 3, 1, 0))]
+
+
+def _scale_outputs(gamma, value, read):
+    return (value.T * read(gamma)).T
+
+
+def _refuse_distilled(source):
+    tokens = [n for n in source.shapes if n.endswith(("dist_token", "distillation_token"))]
+    if tokens:
+        raise CheckpointError(
+            f"{source.path} holds {tokens[0]}: it is a distilled DeiT, whose output is the mean of "
+            "two heads, of the class token and of a distillation token. A Vision Transformer has "
+            "one head. Use the DeiT without distillation, deit_base_patch16_224 instead of "
+            "deit_base_distilled_patch16_224 for example. Nothing was loaded."
+        )
+
+
+def _refuse_gated_mlp(source):
+    """Refuses SwiGLU, as of DINOv2's giant: gates by their names, or by a doubled first layer."""
+    for name, shape in source.shapes.items():
+        gated = name.endswith(("mlp.w12.weight", "mlp.weights_in.weight", "mlp.gate_proj.weight"))
+        if name.endswith("mlp.fc1.weight"):
+            after = source.shapes.get(name.removesuffix("fc1.weight") + "fc2.weight", ())
+            gated = len(shape) == len(after) == 2 and shape[0] == 2 * after[1]
+        if gated:
+            raise CheckpointError(
+                f"{source.path} holds gated MLPs (SwiGLU, in {name}), as DINOv2's giant has. The "
+                "MLP here is that of equation 3 alone. Use the small, base or large model. "
+                "Nothing was loaded."
+            )

@@ -1,0 +1,156 @@
+"""The patch embedding of a file, converted to the images and patches of a model.
+
+A normalization is a (2, 3) float64 array, the mean and the positive std of red, green and blue in
+units of [0, 1]: images of that file enter as (rgb - mean) / std. Models here take x = 2 rgb - 1
+instead. Patches do not overlap and are not padded, so the difference is exactly another patch
+kernel and bias: K (rgb - mean) / std + b is K / (2 std) x + b + K (1/2 - mean) / std.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import keras
+import numpy as np
+
+from keras_vit.checkpoints.base_layouts import FileLayout, Fold, FoldedSource
+from keras_vit.checkpoints.npz_and_safetensors import CheckpointError, Source, json_beside
+from keras_vit.checkpoints.resize import resize_kernel
+
+PREPROCESSOR = "preprocessor_config.json"
+
+
+def normalization_of(
+    source: Source, mean: Sequence[float] | None, std: Sequence[float] | None
+) -> np.ndarray:
+    """Returns the normalization of a PyTorch-format file: the caller's, or that of its folder.
+
+    Args:
+        source: the file.
+        mean, std: (r, g, b) in units of [0, 1], or both None for those of timm's config.json or
+            of Hugging Face's preprocessor_config.json in the folder of the file.
+
+    Raises:
+        CheckpointError: if they are not known, or are no three numbers.
+    """
+    if mean is not None or std is not None:
+        return _checked(mean, std, "the arguments `mean` and `std`", source)
+    config = source.config.get("pretrained_cfg", source.config)
+    if isinstance(config, Mapping) and {"mean", "std"} & set(config):
+        return _checked(config.get("mean"), config.get("std"), "config.json", source)
+    preprocessor = json_beside(source.path, PREPROCESSOR)
+    if preprocessor is None:
+        processor = json_beside(source.path, "processor_config.json") or {}
+        preprocessor = processor.get("image_processor")
+    if isinstance(preprocessor, Mapping):
+        return _of_preprocessor(preprocessor, source)
+    raise CheckpointError(
+        f"{source.path} does not tell how the images of its training were normalized, and models "
+        "here take [-1, 1]. Put timm's config.json (with `pretrained_cfg`) or Hugging Face's "
+        f"{PREPROCESSOR} beside the file, or pass load_checkpoint(..., mean=(r, g, b), "
+        "std=(r, g, b)) in units of [0, 1]: ImageNet's are mean=(0.485, 0.456, 0.406), "
+        "std=(0.229, 0.224, 0.225); files for [-1, 1] have 0.5 for all. Nothing was loaded."
+    )
+
+
+def _of_preprocessor(config, source):
+    mean, std = [0.0] * 3, [1.0] * 3
+    if config.get("do_normalize", True):
+        mean, std = config.get("image_mean"), config.get("image_std")
+    factor = config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 1.0
+    if not isinstance(factor, (int, float)) or not factor > 0:
+        raise CheckpointError(
+            f"Expected a positive `rescale_factor` in {PREPROCESSOR} beside {source.path}. "
+            f"Received: {factor!r}. Nothing was loaded."
+        )
+    # They normalize pixels of 0 to 255, times the factor; 1 / 255 in decimals is not exact.
+    return _checked(mean, std, PREPROCESSOR, source) / round(255 * factor, 9)
+
+
+def _checked(mean, std, origin, source):
+    try:
+        values = np.array([mean, std], np.float64)
+    except (TypeError, ValueError):
+        values = np.empty(0)
+    if values.shape != (2, 3) or not np.isfinite(values).all() or values[1].min() <= 0:
+        raise CheckpointError(
+            f"{source.path} cannot be loaded so. Expected in {origin} a mean and a "
+            f"positive std of red, green and blue, in units of [0, 1]. Received: mean={mean!r}, "
+            f"std={std!r}. Nothing was loaded."
+        )
+    return values
+
+
+def convert_channels(kernel: np.ndarray, channels: int) -> np.ndarray:
+    """Returns a kernel of red, green and blue for images of another number of channels.
+
+    One channel gets the sum, so that a gray image has the embeddings of the same in color. Of
+    more, channel i gets the kernel of color i mod 3, times 3 / channels, as in timm.
+
+    Args:
+        kernel: (rows, columns, 3, width) float array.
+        channels: int.
+
+    Returns:
+        (rows, columns, channels, width) float array.
+    """
+    if channels == 1:
+        return kernel.sum(2, keepdims=True)
+    return kernel[:, :, np.arange(channels) % 3] * (3 / channels)
+
+
+def convert_patches(
+    source: Source,
+    layout: FileLayout,
+    model: keras.Model,
+    normalization: np.ndarray | None,
+    flexible: bool,
+) -> Source:
+    """Returns a file whose patch embedding is for the images and patches of a model.
+
+    Leaves other shapes as they are, for the comparison with the model to refuse.
+
+    Args:
+        source: the file, of this layout.
+        layout: its layout.
+        model: a `VisionTransformer` or `ResNetV2`.
+        normalization: of the images that the file was made for; None if they are in [-1, 1].
+        flexible: bool, whether a kernel of another patch size is resized.
+
+    Raises:
+        CheckpointError: for a normalization and a kernel that is not of color images.
+    """
+    weight, bias, axes = layout.patch_arrays()
+    shape = source.shapes.get(weight, ())
+    if len(shape) != 4 or weight not in source.numeric or model.arguments.get("resnet", True):
+        return source
+    rows, columns, colors, width = (shape[axis] for axis in axes)
+    if colors != 3:
+        if normalization is None:
+            return source
+        raise CheckpointError(
+            f"{source.path} is not of color images: expected a kernel of 3 channels, whose "
+            f"normalization is known. Received: {weight} of {colors}. Nothing was loaded."
+        )
+    channels = model.arguments["in_channels"]
+    size = (model.arguments["patch_size"],) * 2 if flexible else (rows, columns)
+    if (*size, channels) == (rows, columns, 3) and normalization is None:
+        return source
+    mean, std = (0.5, 0.5) if normalization is None else normalization[..., None]
+
+    def converted(kernel, scale):
+        kernel = kernel.transpose(axes)
+        kernel = (kernel if size == (rows, columns) else resize_kernel(kernel, *size)) * scale
+        return kernel if channels == 3 else convert_channels(kernel, channels)
+
+    def fold_kernel(value, read):
+        kernel = converted(value, 1 / (2 * std))
+        return np.ascontiguousarray(kernel.transpose(np.argsort(axes)), np.float32)
+
+    def fold_bias(value, read):
+        shift = converted(read(weight), (0.5 - mean) / std)
+        return (value + shift.sum((0, 1, 2), np.float64)).astype(np.float32)
+
+    folds: dict[str, Fold] = {weight: fold_kernel}
+    if source.shapes.get(bias) == (width,):
+        folds[bias] = fold_bias
+    target = (*size, channels, width)
+    return FoldedSource(source, folds, set(), {weight: tuple(target[i] for i in np.argsort(axes))})

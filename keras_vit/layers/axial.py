@@ -1,0 +1,280 @@
+"""Axial attention: Axial-ViT's block (appendix D.5) and AxialResNet's (Wang et al., 2020)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.initializers import RandomNormal, he_normal_fan_out
+from keras_vit.layers.base import Layer
+from keras_vit.layers.encoder_block import EncoderBlock
+from keras_vit.type_hints import Tensor
+
+AXES = ("height", "width")
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class AxialEncoderBlock(Layer):
+    """Two encoder blocks, the first within each row, the second within each column.
+
+    Args:
+        grid_size: (rows, columns) of patches.
+        block_config: the arguments of `EncoderBlock`, shared by both.
+
+    Call arguments:
+        tokens: (batch, rows * columns, channels) in raster order, no class token.
+        training: bool.
+
+    Returns:
+        A tensor like `tokens`.
+    """
+
+    def __init__(
+        self,
+        grid_size: tuple[int, int],
+        *,
+        name: str | None = None,
+        trainable: bool = True,
+        dtype: str | keras.DTypePolicy | None = None,
+        **block_config: Any,
+    ):
+        super().__init__(name=name, trainable=trainable, dtype=dtype)
+        self.grid_size = tuple(grid_size)
+        self.block_config = block_config
+        self.row = self.inner(EncoderBlock, "row", **block_config)
+        self.column = self.inner(EncoderBlock, "column", **block_config)
+
+    def build(self, input_shape: tuple) -> None:
+        rows, columns = self.grid_size
+        self.row.build((None, columns, input_shape[-1]))
+        self.column.build((None, rows, input_shape[-1]))
+
+    def call(self, tokens: Tensor, training: bool = False) -> Tensor:
+        return self.along_axes(
+            tokens,
+            lambda lines: self.row(lines, training=training),
+            lambda lines: self.column(lines, training=training),
+        )
+
+    def along_axes(self, tokens: Tensor, row: Callable, column: Callable) -> Tensor:
+        """Applies `row` to every row of patches, a sequence of tokens, then `column` likewise."""
+        rows, columns = self.grid_size
+        channels = tokens.shape[-1]
+        x = row(ops.reshape(tokens, (-1, columns, channels)))
+        x = column(self._transpose(x, rows, columns, channels))
+        x = self._transpose(x, columns, rows, channels)
+        return ops.reshape(x, (-1, rows * columns, channels))
+
+    @staticmethod
+    def _transpose(lines, rows, columns, channels):
+        grid = ops.reshape(lines, (-1, rows, columns, channels))
+        return ops.reshape(ops.transpose(grid, (0, 2, 1, 3)), (-1, rows, channels))
+
+    def get_config(self) -> dict[str, Any]:
+        own = {"grid_size": self.grid_size, **self.block_config}
+        return {**super(Layer, self).get_config(), **own}
+
+
+def batch_normalization(
+    name: str, axis: int = -1, **kwargs: Any
+) -> keras.layers.BatchNormalization:
+    """Returns batch normalization with the constants of the original."""
+    return keras.layers.BatchNormalization(
+        axis=axis, momentum=0.9, epsilon=1e-5, name=name, **kwargs
+    )
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class AxialAttention(Layer):
+    """Attention within the columns or within the rows of a feature map.
+
+    Queries, keys and values each meet a learned embedding of their distance:
+    query i and key j have the logit q_i·k_j + q_i·r^q(i - j) + k_j·r^k(j - i),
+    not divided by the root of the size. The output of query i is the weighted sum of
+    v_j and r^v(i - j). Queries, keys and values, each of the three summands of the
+    logits and both of the output are batch normalized. In a group of c output
+    channels, values have c channels, queries and keys c / 2.
+
+    Args:
+        axis: "height", attention within columns, or "width", within rows.
+        num_groups: int, heads; must divide the channels into even numbers.
+
+    Call arguments:
+        inputs: (batch, height, width, channels), of fixed height and width.
+        training: bool, whether to normalize with the batch's statistics.
+
+    Returns:
+        A tensor like `inputs`.
+    """
+
+    def __init__(self, axis: str, num_groups: int = 8, **kwargs: Any):
+        super().__init__(**kwargs)
+        if axis not in AXES:
+            raise ValueError(f"`axis` must be one of {AXES}. Received: axis={axis!r}")
+        self.axis = axis
+        self.num_groups = num_groups
+
+    def build(self, input_shape: tuple) -> None:
+        _, height, width, channels = input_shape
+        if channels % (2 * self.num_groups):
+            raise ValueError(
+                "The number of channels must be a multiple of twice `num_groups`. "
+                f"Received: channels={channels}, num_groups={self.num_groups}"
+            )
+        self.length = height if self.axis == "height" else width
+        self.size = channels // self.num_groups
+        self.projection = self.inner(
+            keras.layers.Dense,
+            "projection",
+            2 * channels,
+            shape=(None, channels),
+            use_bias=False,
+            kernel_initializer=RandomNormal(stddev=channels**-0.5),
+        )
+        self.relative = self.add_weight(
+            name="relative",
+            shape=(2 * self.length - 1, 2 * self.size),
+            initializer=RandomNormal(stddev=self.size**-0.5),
+        )
+        doubled = (None, self.length, 2 * channels)
+        logits = (None, 3 * self.num_groups, self.length, self.length)
+        self.projection_norm = self.inner(batch_normalization, "projection_norm", shape=doubled)
+        self.similarity_norm = self.inner(
+            batch_normalization, "similarity_norm", axis=1, shape=logits
+        )
+        self.output_norm = self.inner(batch_normalization, "output_norm", shape=doubled)
+
+    def _three(self, x):
+        """Splits the last axis into the parts of queries, keys and values."""
+        half = self.size // 2
+        return x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
+
+    def _embeddings(self):
+        """Returns the three tables by pair of positions, (length, length, channels) each."""
+        position = np.arange(self.length)
+        distance = position[:, None] - position[None, :] + self.length - 1
+        return self._three(ops.take(ops.cast(self.relative, self.compute_dtype), distance, axis=0))
+
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
+        _, height, width, channels = inputs.shape
+        lines = ops.transpose(inputs, (0, 2, 1, 3)) if self.axis == "height" else inputs
+        lines = ops.reshape(lines, (-1, self.length, channels))
+        x = self.projection_norm(self.projection(lines), training=training)
+        x = ops.reshape(x, (-1, self.length, self.num_groups, 2 * self.size))
+        query, key, value = self._three(ops.transpose(x, (0, 2, 1, 3)))
+        query_table, key_table, value_table = self._embeddings()
+
+        similarity = ops.concatenate(
+            [
+                ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))),
+                ops.einsum("bgic,ijc->bgij", query, query_table),
+                ops.einsum("bgjc,jic->bgij", key, key_table),
+            ],
+            axis=1,
+        )
+        similarity = ops.cast(self.similarity_norm(similarity, training=training), "float32")
+        content, from_query, from_key = ops.split(similarity, 3, axis=1)
+        logits = content + from_query + from_key
+        weights = ops.cast(ops.softmax(logits, axis=-1), self.compute_dtype)
+
+        heads = [
+            ops.matmul(weights, value),
+            ops.einsum("bgij,ijc->bgic", weights, value_table),
+        ]
+        outputs = ops.concatenate([self._combine_heads(each) for each in heads], axis=-1)
+        outputs = self.output_norm(outputs, training=training)
+        outputs = outputs[..., :channels] + outputs[..., channels:]
+        if self.axis == "height":
+            outputs = ops.reshape(outputs, (-1, width, height, channels))
+            return ops.transpose(outputs, (0, 2, 1, 3))
+        return ops.reshape(outputs, (-1, height, width, channels))
+
+    def _combine_heads(self, heads):
+        """Puts the heads' channels side by side: (lines, length, channels)."""
+        heads = ops.transpose(heads, (0, 2, 1, 3))
+        return ops.reshape(heads, (-1, self.length, self.num_groups * self.size))
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class AxialUnit(Layer):
+    """1x1 convolution, attention along columns, then along rows, 1x1 convolution, shortcut.
+
+    Args:
+        filters: int, f; the unit's output has 2 f channels.
+        strides: int, of an average pooling after the attention, and of the shortcut's convolution.
+        num_groups: int, heads of the attention.
+
+    Call arguments:
+        inputs: (batch, height, width, channels), of fixed height and width.
+        training: bool.
+
+    Returns:
+        (batch, height / strides, width / strides, 2 * filters).
+    """
+
+    expansion = 2
+
+    def __init__(self, filters: int, strides: int = 1, num_groups: int = 8, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.filters = filters
+        self.strides = strides
+        self.num_groups = num_groups
+
+    def build(self, input_shape: tuple) -> None:
+        _, height, width, channels = input_shape
+        if height % self.strides or width % self.strides:
+            raise ValueError(
+                f"The feature map's height and width must be multiples of {self.strides}. "
+                f"Received: {height} x {width}. Use an image size that is a multiple of 32."
+            )
+        inner, groups = (None, height, width, self.filters), self.num_groups
+        outer = (None, None, None, self.expansion * self.filters)
+        attention, norm = AxialAttention, batch_normalization
+        self.conv_down = self._convolution("conv_down", input_shape, self.filters)
+        self.bn1 = self.inner(norm, "bn1", shape=inner)
+        self.height_attention = self.inner(
+            attention, "height_attention", "height", groups, shape=inner
+        )
+        self.width_attention = self.inner(
+            attention, "width_attention", "width", groups, shape=inner
+        )
+        self.conv_up = self._convolution("conv_up", inner, outer[-1])
+        self.bn2 = self.inner(norm, "bn2", gamma_initializer="zeros", shape=outer)
+        self.projects = self.strides != 1 or channels != outer[-1]
+        if self.projects:
+            self.conv_proj = self._convolution("conv_proj", input_shape, outer[-1], self.strides)
+            self.bn_proj = self.inner(norm, "bn_proj", shape=outer)
+
+    def _convolution(self, name, shape, filters, strides=1):
+        return self.inner(
+            keras.layers.Conv2D,
+            name,
+            filters,
+            1,
+            strides,
+            shape=shape,
+            use_bias=False,
+            kernel_initializer=he_normal_fan_out(),
+            data_format="channels_last",
+        )
+
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
+        x = ops.relu(self.bn1(self.conv_down(inputs), training=training))
+        x = self.height_attention(x, training=training)
+        x = self.width_attention(x, training=training)
+        if self.strides != 1:
+            x = ops.average_pool(
+                x, self.strides, self.strides, "valid", data_format="channels_last"
+            )
+        x = self.bn2(self.conv_up(ops.relu(x)), training=training)
+        residual = inputs
+        if self.projects:
+            residual = self.bn_proj(self.conv_proj(inputs), training=training)
+        return ops.relu(x + residual)
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        batch, height, width, _ = input_shape
+        channels = self.expansion * self.filters
+        return batch, height // self.strides, width // self.strides, channels

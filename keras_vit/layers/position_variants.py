@@ -1,0 +1,127 @@
+"""The other position embeddings of appendix D.3: two-dimensional, fixed and relative."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.initializers import RandomNormal
+from keras_vit.layers.base import Layer
+from keras_vit.layers.position_embeddings import LearnedPosition1D, PositionEmbedding
+from keras_vit.type_hints import Tensor
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class LearnedPosition2D(PositionEmbedding):
+    """Half of the channels learned for each column, half for each row.
+
+    A patch in row r and column c gets [X_c ; Y_r]; the class token has a vector
+    of its own. Arguments and call as for `PositionEmbedding`.
+    """
+
+    def build(self, input_shape: tuple) -> None:
+        channels = input_shape[-1]
+        if channels % 2:
+            raise ValueError(
+                "Two-dimensional position embeddings need an even number of channels. "
+                f"Received: channels={channels}"
+            )
+        rows, columns = self.grid_size
+        self.columns = self._learned("columns", (columns, channels // 2))
+        self.rows = self._learned("rows", (rows, channels // 2))
+        if self.class_token:
+            self.first = self._learned("first", (1, 1, channels))
+
+    def _learned(self, name, shape):
+        return self.add_weight(name=name, shape=shape, initializer=RandomNormal(stddev=0.02))
+
+    def table(self) -> Tensor:
+        rows, columns = self.grid_size
+        half = self.rows.shape[-1]
+        x = ops.broadcast_to(self.columns[None, :, :], (rows, columns, half))
+        y = ops.broadcast_to(self.rows[:, None, :], (rows, columns, half))
+        grid = ops.reshape(ops.concatenate([x, y], axis=-1), (1, rows * columns, 2 * half))
+        return ops.concatenate([self.first, grid], axis=1) if self.class_token else grid
+
+
+def sincos_2d(rows: int, columns: int, channels: int) -> np.ndarray:
+    """Returns the fixed sine and cosine embedding, (rows * columns, channels) float32.
+
+    Channels are [sin x, cos x, sin y, cos y] at the frequencies
+    10000^(-i / (channels / 4 - 1)), with x the column and y the row.
+    """
+    if channels % 4 or channels < 8:
+        raise ValueError(
+            "Sine-cosine embeddings need a multiple of 4 channels, at least 8. "
+            f"Received: channels={channels}"
+        )
+    y, x = np.mgrid[:rows, :columns]
+    frequencies = 1 / 10000 ** (np.arange(channels // 4) / (channels // 4 - 1))
+    x = x.reshape(-1, 1) * frequencies
+    y = y.reshape(-1, 1) * frequencies
+    return np.concatenate([np.sin(x), np.cos(x), np.sin(y), np.cos(y)], -1).astype("float32")
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class SinCosPosition2D(PositionEmbedding):
+    """Fixed sines and cosines of row and column; zero for the class token.
+
+    Arguments and call as for `PositionEmbedding`.
+    """
+
+    def build(self, input_shape: tuple) -> None:
+        rows, columns = self.grid_size
+        grid = sincos_2d(rows, columns, input_shape[-1])
+        self.fixed = np.pad(grid, ((int(self.class_token), 0), (0, 0)))[None]
+
+    def table(self) -> Tensor:
+        return ops.convert_to_tensor(self.fixed)
+
+
+POSITION_EMBEDDINGS = {
+    "learned_1d": LearnedPosition1D,
+    "learned_2d": LearnedPosition2D,
+    "sincos_2d": SinCosPosition2D,
+}
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class RelativePosition(Layer):
+    """Attention logits from the signed one-dimensional distance of query and key.
+
+    Adds q·R[p_q - p_k] to the logits, where the table R has one row for each of
+    the 2T - 1 distances between T tokens. It is shared by the heads of a layer.
+
+    Call arguments:
+        query: (batch, heads, queries, head_size), already divided by the root of
+            the head size. `queries` is T, or 1 for the first token alone.
+
+    Returns:
+        (batch, heads, queries, T) summands of the attention logits.
+    """
+
+    def build(self, input_shape: tuple) -> None:
+        _, _, tokens, head_size = input_shape
+        if tokens is None:
+            raise ValueError(
+                "Relative positions need a fixed number of tokens. "
+                f"Received: input_shape={tuple(input_shape)}"
+            )
+        self.tokens = tokens
+        shape, initializer = (2 * tokens - 1, head_size), RandomNormal(stddev=0.02)
+        self.embedding = self.add_weight(name="embedding", shape=shape, initializer=initializer)
+
+    def call(self, query: Tensor) -> Tensor:
+        tokens, heads = self.tokens, query.shape[1]
+        # Rows reversed, so that column k - q + T - 1 of a query's row is key k.
+        by_distance = ops.matmul(query, ops.transpose(ops.flip(self.embedding, axis=0)))
+        if query.shape[2] == 1:
+            return by_distance[..., tokens - 1 :]
+        # Rows read with a stride that is one too short shift by their query's position: a gather
+        # without indices, which TPUs lack.
+        flat = ops.reshape(by_distance, (-1, heads, tokens * (2 * tokens - 1)))
+        flat = flat[..., tokens - 1 : tokens - 1 + tokens * (2 * tokens - 2)]
+        rows = ops.reshape(flat, (-1, heads, tokens, 2 * tokens - 2))
+        return rows[..., :tokens]
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return (*input_shape[:3], self.tokens)

@@ -1,0 +1,179 @@
+"""The ResNets: in front of a hybrid's Transformer, Big Transfer's, and AxialResNet."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from keras_vit.initializers import he_normal_fan_out
+from keras_vit.layers import (
+    AxialUnit,
+    BiTUnit,
+    GroupNormalization,
+    HybridUnit,
+    RootPooling,
+    StandardizedConv2D,
+)
+from keras_vit.layers.axial import batch_normalization
+from keras_vit.models.argument_checks import UNITS_PER_STAGE, as_height_width, checked
+from keras_vit.models.image_model import ImageModel, LayersByName, classification_head
+from keras_vit.type_hints import ImageSize, Tensor
+
+
+def stem_stride(num_layers: tuple[int, ...]) -> int:
+    """Returns the pixels between neighboring cells of a hybrid's feature map."""
+    # The root halves the image twice; every stage after the first halves it again.
+    return 4 * 2 ** max(len(num_layers) - 1, 0)
+
+
+def hybrid_stem(
+    images: Tensor, layer: LayersByName, num_layers: tuple[int, ...], width_factor: float
+) -> Tensor:
+    """Applies the ResNet of a hybrid to images (section 3.1, "Hybrid Architecture").
+
+    Args:
+        images: (batch, height, width, channels) Keras tensor.
+        layer: makes the layers.
+        num_layers: ints, the residual units of each stage; empty for the root alone.
+        width_factor: number, multiplies the channels.
+
+    Returns:
+        The feature map, a Keras tensor; see `stem_stride` for its size.
+    """
+    width = int(64 * width_factor)
+    x = layer("conv_root", StandardizedConv2D, filters=width, kernel_size=7, strides=2)(images)
+    x = layer("gn_root", GroupNormalization)(x)
+    x = layer("relu_root", keras.layers.Activation, activation="relu")(x)
+    x = layer("pool_root", keras.layers.MaxPooling2D, pool_size=3, strides=2, padding="same")(x)
+    return _stages(x, layer, num_layers, "{}", {}, HybridUnit, width)
+
+
+def _stages(x, layer, num_layers, number, endpoints, make, filters, **arguments):
+    """Applies the residual units and adds each stage's output to `endpoints`."""
+    for stage, units in enumerate(num_layers):
+        for unit in range(units):
+            name = f"block{stage + 1}_unit{number.format(unit + 1)}"
+            sizes = {"filters": filters * 2**stage, "strides": 2 if stage and not unit else 1}
+            x = layer(name, make, **sizes, **arguments)(x)
+        endpoints[f"block_{stage:02d}"] = x
+    return x
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class ResNetV2(ImageModel):
+    """Big Transfer's ResNet-v2 (Kolesnikov et al., 2020), the paper's baseline.
+
+    It has group normalization and weight standardization.
+    A functional `keras.Model` from images, (batch, height, width, in_channels) float32 in
+    [-1, 1], to logits, (batch, num_classes) float32, or to the representation
+    where `num_classes` is None.
+
+    Args:
+        num_layers: ints, the residual units of each stage; (3, 4, 6, 3) is
+            ResNet-50.
+        width_factor: number, multiplies the channels.
+        num_classes: int or None.
+        image_size: int or (height, width), in pixels.
+        head_bias_init: float, the initial bias of the head; its kernel is zero.
+        in_channels: int, of the images.
+        pool_padding: "edge" or "zero", the padding of the root's max pooling.
+            The root does not rectify, so it matters: BiT's own code pads with
+            zeros, which the models of its names do; big_vision's reading of the
+            same files, like "edge", never lets padding win.
+    """
+
+    def __init__(
+        self,
+        num_layers: Sequence[int] = (3, 4, 6, 3),
+        width_factor: float = 1,
+        num_classes: int | None = 1000,
+        image_size: ImageSize = 224,
+        head_bias_init: float = 0.0,
+        pool_padding: str = "edge",
+        in_channels: int = 3,
+        name: str = "resnet_v2",
+        trainable: bool = True,
+        dtype: str | keras.DTypePolicy | None = None,
+    ):
+        arguments = checked(locals(), num_layers=UNITS_PER_STAGE)
+        images, x, layer = _padded_images(arguments, dtype)
+        width = int(64 * width_factor)
+        root = {"filters": width, "kernel_size": 7, "strides": 2, "padding": "valid"}
+        x = layer("conv_root", StandardizedConv2D, **root, standardization="bit")(x)
+        x = layer("pool_root", RootPooling, padding=pool_padding)(x)
+        endpoints = {"stem": x}
+        x = _stages(x, layer, arguments["num_layers"], "{:02d}", endpoints, BiTUnit, width)
+        x = layer("group_norm", GroupNormalization, epsilon=1e-5)(x)
+        x = layer("relu", keras.layers.Activation, activation="relu")(x)
+        endpoints |= _pooled_head(x, layer, arguments)
+        super().__init__(images, endpoints, arguments, layer.policy, name, trainable)
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class AxialResNet(ImageModel):
+    """AxialResNet (Wang et al., 2020), the baseline of appendix D.5.
+
+    A ResNet whose 3x3 convolutions are attention along columns, then along rows.
+    A functional `keras.Model` from images, (batch, height, width, in_channels) float32 in
+    [-1, 1], to logits, (batch, num_classes) float32, or to the representation
+    where `num_classes` is None.
+
+    Args:
+        num_layers: ints, the residual units of each stage.
+        width_factor: number, multiplies the channels.
+        num_groups: int, heads of the attention.
+        num_classes: int or None.
+        image_size: int or (height, width), in pixels; multiples of the model's
+            stride, 32 with four stages.
+        head_bias_init: float, the initial bias of the head; its kernel is zero.
+        in_channels: int, of the images.
+    """
+
+    def __init__(
+        self,
+        num_layers: Sequence[int] = (3, 4, 6, 3),
+        width_factor: float = 0.5,
+        num_groups: int = 8,
+        num_classes: int | None = 1000,
+        image_size: ImageSize = 224,
+        head_bias_init: float = 0.0,
+        in_channels: int = 3,
+        name: str = "axial_resnet",
+        trainable: bool = True,
+        dtype: str | keras.DTypePolicy | None = None,
+    ):
+        arguments = checked(locals(), num_layers=UNITS_PER_STAGE)
+        images, x, layer = _padded_images(arguments, dtype)
+        x = layer(
+            "conv_root",
+            keras.layers.Conv2D,
+            filters=int(64 * width_factor),
+            kernel_size=7,
+            strides=2,
+            use_bias=False,
+            kernel_initializer=he_normal_fan_out(),
+            data_format="channels_last",
+        )(x)
+        x = layer("bn_root", batch_normalization)(x)
+        x = layer("relu_root", keras.layers.Activation, activation="relu")(x)
+        x = layer("pool_root", RootPooling)(x)
+        endpoints = {"stem": x}
+        unit = {"filters": int(128 * width_factor), "num_groups": arguments["num_groups"]}
+        x = _stages(x, layer, arguments["num_layers"], "{}", endpoints, AxialUnit, **unit)
+        endpoints |= _pooled_head(x, layer, arguments)
+        super().__init__(images, endpoints, arguments, layer.policy, name, trainable)
+
+
+def _padded_images(arguments: dict[str, Any], dtype: Any):
+    """Returns (the input, the input with a border of 3 zeros, what makes the layers)."""
+    shape = (*as_height_width(arguments["image_size"]), arguments["in_channels"])
+    images = keras.Input(shape, dtype="float32", name="images")
+    layer = LayersByName(dtype)
+    return images, layer("pad_root", keras.layers.ZeroPadding2D, padding=3)(images), layer
+
+
+def _pooled_head(x, layer, arguments):
+    """Returns the last endpoints of a ResNet."""
+    pooled = layer("pool", keras.layers.GlobalAveragePooling2D)(x)
+    num_classes, bias = arguments["num_classes"], arguments["head_bias_init"]
+    return {"encoded": x, **classification_head(pooled, layer, num_classes, bias)}

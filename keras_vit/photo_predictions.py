@@ -1,0 +1,140 @@
+"""Photos to names: the most probable classes of each."""
+
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.photos import prepare_photo, read_photo
+from keras_vit.type_hints import Tensor
+
+ACTIVATIONS = {"softmax": ops.softmax, "sigmoid": ops.sigmoid}
+# Resampling and rounding leave the range by as much.
+_SLACK = 1e-3
+
+
+def predict(
+    model: keras.Model,
+    images_or_paths: Tensor | str | os.PathLike | Sequence[str | os.PathLike],
+    top: int = 5,
+    *,
+    activation: str = "softmax",
+    batch_size: int = 8,
+) -> list[list[tuple[str, float]]]:
+    """Returns the most probable classes of each image, the best first.
+
+    Photos, which are files and images of integers, are prepared as `model.preprocessing` says, or
+    else resized to the model's size, bilinearly and not keeping the aspect. Floats are taken for
+    images that are prepared, of the model's size and in [-1, 1]; other values are refused, and
+    images without a value below 0, which look like [0, 1], are warned of.
+
+    Args:
+        model: a `VisionTransformer`, `ResNetV2` or `AxialResNet` with a head.
+        images_or_paths: paths of image files, one or several; (batch, height, width, 3) or
+            (height, width, 3) of uint8, photos in 0..255; or the same of floats.
+        top: int, how many classes of each.
+        activation: "softmax", or "sigmoid" for a model trained with that loss.
+        batch_size: int, images computed at once.
+
+    Returns:
+        A list, one for each image, of (name, probability). Names are those of
+        `model.class_names`, or the numbers of the classes where these are not known.
+
+    Raises:
+        FileNotFoundError: if a file does not exist.
+        ValueError: if the model has no head, an argument is out of its range, a file cannot be
+            read as an image, or images are of another size or range.
+
+    Examples:
+        >>> keras_vit.predict(model, ["cat.jpg", "dog.jpg"], top=1)
+        [[('cat', 0.93)], [('dog', 0.88)]]
+    """
+    if activation not in ACTIVATIONS:
+        raise ValueError(
+            f"`activation` must be one of {tuple(ACTIVATIONS)}. Received: {activation!r}"
+        )
+    if not isinstance(top, int) or top < 1:
+        raise ValueError(f"`top` must be a positive int. Received: {top!r}")
+    if getattr(model, "arguments", {}).get("num_classes") is None:
+        raise ValueError(
+            "Expected a model of keras_vit with a head, built with num_classes. Received: "
+            f"{model.name}, which gives {tuple(model.output_shape)}."
+        )
+    logits = model.predict(_prepared(model, images_or_paths), batch_size=batch_size, verbose=0)
+    probabilities = ops.convert_to_numpy(ACTIVATIONS[activation](logits))
+    return top_classes(probabilities, model.class_names, top)
+
+
+def top_classes(
+    probabilities: np.ndarray, class_names: Sequence[str] | None, top: int
+) -> list[list[tuple[str, float]]]:
+    """Returns for each row the `top` most probable classes as (name, probability), best first.
+
+    Args:
+        probabilities: (images, classes).
+        class_names: one for each class; None names them by their numbers.
+        top: how many; all where there are fewer.
+    """
+    best = np.argsort(-probabilities, axis=-1, kind="stable")[:, :top]
+    return [
+        [(class_names[i] if class_names else str(i), float(row[i])) for i in order]
+        for row, order in zip(probabilities, best, strict=True)
+    ]
+
+
+def _prepared(model, images_or_paths) -> np.ndarray:
+    """Returns (batch, height, width, 3) float32 in [-1, 1]."""
+    height, width, channels = model.input_shape[1:]
+    operations = model.preprocessing or f"resize([{height},{width}])|value_range(-1,1)"
+    if isinstance(images_or_paths, str | os.PathLike):
+        images_or_paths = [images_or_paths]
+    photos: Any = images_or_paths
+    if isinstance(photos, list | tuple) and photos and isinstance(photos[0], str | os.PathLike):
+        photos = (read_photo(path) for path in photos)
+    else:
+        array = ops.convert_to_numpy(photos)
+        photos = array[None] if array.ndim == 3 else array
+        if photos.ndim != 4 or not len(photos) or photos.shape[-1] != channels:
+            raise ValueError(
+                f"Expected images of shape (batch, height, width, {channels}), at least one, or "
+                f"paths of image files. Received: {array.shape}"
+            )
+        if not np.issubdtype(photos.dtype, np.integer):
+            images = _checked(photos.astype("float32"), (height, width))
+            if images.min() >= 0 and images.any():
+                warnings.warn(
+                    "Expected images in [-1, 1]. Received: no value below 0. If they are pixels "
+                    "of [0, 1], pass images * 2 - 1.",
+                    stacklevel=3,
+                )
+            return images
+        if photos.min() < 0 or photos.max() > 255:
+            raise ValueError(
+                f"Expected photos in 0..255. Received: integers in {photos.min()}..{photos.max()}."
+            )
+    if channels != 3:
+        raise ValueError(
+            f"Expected images that are prepared, floats in [-1, 1], for a model of {channels} "
+            "channels. Received: photos, which have three."
+        )
+    images = np.stack([prepare_photo(photo, operations) for photo in photos])
+    return _checked(images, (height, width))
+
+
+def _checked(images, size):
+    if images.shape[1:3] != size:
+        raise ValueError(
+            f"Expected images of {size[0]} x {size[1]} pixels. Received: {images.shape}. Photos "
+            "of any size are resized if they are uint8 or paths of files."
+        )
+    low, high = float(images.min()), float(images.max())
+    if not (low >= -1 - _SLACK and high <= 1 + _SLACK):
+        raise ValueError(
+            f"Expected images in [-1, 1]. Received: values in [{low:g}, {high:g}]. Pixels of "
+            "0..255 are rescaled if they are uint8; else pass images / 127.5 - 1."
+        )
+    return images

@@ -1,0 +1,101 @@
+"""Filters and positions whose components and geometry are known."""
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.analysis import embedding_filters, position_similarity, principal_components
+
+
+def test_components_of_a_planted_kernel_are_found():
+    rng = np.random.default_rng(0)
+    basis, _ = np.linalg.qr(rng.standard_normal((48, 3)))
+    mixture = rng.standard_normal((200, 3))
+    mixture, _ = np.linalg.qr(mixture - mixture.mean(axis=0))
+    samples = 5 + mixture * [4, 2, 1] @ basis.T
+    kernel = samples.T.reshape(4, 4, 3, 200)
+    filters, explained = principal_components(kernel, components=3)
+    np.testing.assert_allclose(explained, np.array([16, 4, 1]) / 21, atol=1e-12)
+    for image, direction in zip(filters, basis.T, strict=True):
+        direction = direction * np.sign(direction[np.abs(direction).argmax()])
+        stretched = (direction - direction.min()) / (direction.max() - direction.min())
+        np.testing.assert_allclose(image.ravel(), stretched, atol=1e-9)
+
+
+def test_the_solvers_sign_does_not_matter():
+    kernel = np.random.default_rng(0).standard_normal((4, 4, 3, 10))
+    filters, _ = principal_components(kernel)
+    flipped, _ = principal_components(-kernel)
+    np.testing.assert_allclose(filters, flipped, atol=1e-9)
+
+
+def test_there_are_no_more_components_than_directions():
+    kernel = np.random.default_rng(0).standard_normal((2, 2, 3, 40))
+    filters, explained = principal_components(kernel, components=28)
+    assert filters.shape == (12, 2, 2, 3)
+    assert explained.sum() == pytest.approx(1)
+    assert (filters.min(axis=(1, 2, 3)) == 0).all()
+    assert (filters.max(axis=(1, 2, 3)) == 1).all()
+
+
+def test_a_vit_shows_its_patch_embedding(make_model, to_numpy):
+    model = make_model()
+    kernel = to_numpy(model.get_layer("embedding").projection.kernel)
+    filters, _ = embedding_filters(model, components=8)
+    assert filters.shape == (8, 4, 4, 3)
+    np.testing.assert_array_equal(filters, principal_components(kernel, 8).filters)
+
+
+def test_hybrids_and_resnets_show_their_first_convolution(make_model, to_numpy):
+    hybrid = make_model(resnet={"num_layers": ()}, patch_size=2)
+    resnet = keras_vit.ResNetV2((1,), num_classes=2, image_size=32)
+    for model in (hybrid, resnet):
+        root = model.get_layer("conv_root")
+        kernel = to_numpy(root.standardize(root.kernel))
+        filters, _ = embedding_filters(model)
+        assert filters.shape == (28, 7, 7, 3)
+        np.testing.assert_array_equal(filters, principal_components(kernel).filters)
+
+
+def test_learned_embeddings_without_the_class_token(make_model, to_numpy):
+    model = make_model()
+    table = to_numpy(model.get_layer("position_embedding").embedding)[0]
+    assert len(table) == 1 + 4 * 6
+    similarity = position_similarity(model)
+    assert similarity.shape == (4, 6, 4, 6)
+    a, b = table[1 + 2 * 6 + 5], table[1 + 1 * 6 + 3]
+    expected = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+    assert similarity[2, 5, 1, 3] == pytest.approx(expected, abs=1e-6)
+    np.testing.assert_allclose(np.einsum("ijij->ij", similarity), 1, atol=1e-12)
+    assert np.abs(similarity).max() <= 1
+
+
+def test_patches_of_one_column_share_half_of_a_two_dimensional_embedding(make_model):
+    model = make_model(position_embedding="learned_2d")
+    layer = model.get_layer("position_embedding")
+    layer.columns.assign(np.eye(6, 8))
+    layer.rows.assign(np.eye(4, 8))
+    similarity = position_similarity(model)
+    same_row, same_column = np.eye(4)[:, None, :, None], np.eye(6)[None, :, None, :]
+    np.testing.assert_allclose(similarity, (same_row + same_column) / 2, atol=1e-6)
+
+
+def test_sines_depend_on_the_offset_alone(make_model):
+    similarity = position_similarity(make_model(position_embedding="sincos_2d", classifier="gap"))
+    np.testing.assert_allclose(similarity[0, 0, 1, 2], similarity[2, 3, 3, 5], atol=1e-6)
+
+
+def test_every_block_has_its_own_tiles(make_model):
+    model = make_model(position_placement="every")
+    first, last = position_similarity(model), position_similarity(model, block=2)
+    assert np.abs(first - last).max() > 0.1
+    shared = make_model(position_placement="shared")
+    np.testing.assert_array_equal(position_similarity(shared), position_similarity(shared, block=2))
+
+
+@pytest.mark.parametrize("kind", ["none", "relative"])
+def test_models_without_added_positions_and_unknown_blocks_are_refused(make_model, kind):
+    with pytest.raises(ValueError, match=f"position_embedding='{kind}'"):
+        position_similarity(make_model(position_embedding=kind))
+    with pytest.raises(ValueError, match="block=3"):
+        position_similarity(make_model(), block=3)

@@ -1,0 +1,265 @@
+"""Variations of the files of timm and Hugging Face; their logits are among the golden cases."""
+
+import json
+
+import keras
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import keras_vit
+from keras_vit.checkpoints import CheckpointError, load_weights
+
+# The images that most references took: [-1, 1].
+HALF = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
+IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+DINOV2 = {"hf_dinov2": "dinov2.", "hf_dinov2_registers": "dinov2_with_registers."}
+RENAMED = {
+    "attention.attention.query": "attention.q_proj",
+    "attention.attention.key": "attention.k_proj",
+    "attention.attention.value": "attention.v_proj",
+    "attention.output.dense": "attention.o_proj",
+}
+RENAMED_VIT = {
+    **RENAMED,
+    "encoder.layer.": "layers.",
+    "intermediate.dense": "mlp.fc1",
+    "output.dense": "mlp.fc2",
+}
+
+
+def replaced(arrays, names):
+    """Returns the arrays under other names."""
+    result = {}
+    for name, array in arrays.items():
+        for old, new in names.items():
+            name = name.replace(old, new)
+        result[name] = array
+    return result
+
+
+@pytest.fixture
+def load(cases, build_case, tmp_path):
+    """Returns a function that loads arrays as the file of a golden case and returns the model."""
+
+    def load(name, arrays, skip=(), **overrides):
+        save_file(arrays, tmp_path / "model.safetensors")
+        model = build_case(cases[name], **overrides)
+        normalization = IMAGENET if name in DINOV2 else HALF
+        keras_vit.load_checkpoint(model, tmp_path / "model.safetensors", skip, **normalization)
+        return model
+
+    return load
+
+
+@pytest.fixture
+def refuse(load):
+    """Returns a function that does the same and returns the error."""
+
+    def refuse(*args, **overrides):
+        with pytest.raises(CheckpointError) as error:
+            load(*args, **overrides)
+        return error.value
+
+    return refuse
+
+
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [
+        ("hf", RENAMED_VIT),
+        ("hf_dinov2", RENAMED),
+        ("hf_dinov2_registers", RENAMED),
+        ("hf_siglip", {"vision_model.": ""}),
+    ],
+)
+def test_names_of_transformers_5(name, names, cases, golden, load, assert_logits):
+    arrays = golden.checkpoint(cases[name])
+    tower = {n: a for n, a in arrays.items() if not n.startswith(("text_model", "logit_"))}
+    assert_logits(load(name, replaced(tower, names)), cases[name])
+
+
+def test_directory_of_shards(cases, golden, build_case, assert_logits, tmp_path):
+    arrays = golden.checkpoint(cases["hf"])
+    shards = {"a.safetensors": sorted(arrays)[::2], "b.safetensors": sorted(arrays)[1::2]}
+    for file, part in shards.items():
+        save_file({n: arrays[n] for n in part}, tmp_path / file)
+    index = {"weight_map": {n: file for file, part in shards.items() for n in part}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    model = build_case(cases["hf"])
+    keras_vit.load_checkpoint(model, tmp_path, **HALF)
+    assert_logits(model, cases["hf"])
+
+
+def test_model_without_classifier(cases, golden, load, refuse):
+    arrays = golden.checkpoint(cases["hf"])
+    bare = {n.removeprefix("vit."): a for n, a in arrays.items() if n.startswith("vit.")}
+    load("hf", bare, num_classes=None)
+    error = refuse("hf", bare)
+    assert sorted(error.missing) == ["classifier.bias", "classifier.weight"]
+    assert 'skip=("head",)' in str(error)
+
+
+@pytest.mark.parametrize("name", DINOV2)
+def test_dinov2_without_classifier(name, cases, golden, load, forward):
+    """`Dinov2Model` pools the class token: the first half of the classifier's input."""
+    arrays = golden.checkpoint(cases[name])
+    whole = load(name, arrays, skip=("head",), num_classes=None)
+    bare = {n.removeprefix(DINOV2[name]): a for n, a in arrays.items() if "classifier" not in n}
+    pooled = load(name, bare, num_classes=None, classifier="token")
+    images = golden.images_of(cases[name])
+    np.testing.assert_allclose(forward(pooled, images), forward(whole, images)[:, :48], atol=2e-5)
+
+
+def test_pooler_is_the_hidden_layer(cases, golden, load, refuse, to_numpy):
+    weight = np.random.default_rng(0).standard_normal((48, 48)).astype("float32")
+    pooled = {
+        **golden.checkpoint(cases["hf"]),
+        "vit.pooler.dense.weight": weight,
+        "vit.pooler.dense.bias": np.zeros(48, "float32"),
+    }
+    model = load("hf", pooled, representation_size=48)
+    np.testing.assert_array_equal(to_numpy(model.get_layer("pre_logits").kernel), weight.T)
+    assert 'skip=("pre_logits",)' in str(refuse("hf", pooled))
+    load("hf", pooled, skip=("pre_logits",))
+    load("hf", pooled, skip=("pooler",))
+
+
+def test_rectangle_of_the_config(cases, golden, load, positions, tmp_path):
+    """4 x 4 patches and 2 x 8 are as many: config.json tells them apart."""
+    arrays = golden.checkpoint(cases["hf"])
+    table = arrays["vit.embeddings.position_embeddings"]
+    for size, equal in (([32, 128], True), ([64, 64], False)):
+        (tmp_path / "config.json").write_text(json.dumps({"image_size": size, "patch_size": 16}))
+        model = load("hf", arrays, image_size=(32, 128))
+        assert np.array_equal(positions(model), table) == equal
+
+
+def test_model_without_a_place(cases, golden, refuse):
+    error = refuse("hf", golden.checkpoint(cases["hf"]), classifier="map")
+    assert "no place for the model's MAPHead_0/probe" in str(error)
+
+
+@pytest.mark.parametrize("name", DINOV2)
+def test_transfer_keeps_a_head_of_another_width(name, cases, golden, build_case, tmp_path):
+    save_file(golden.checkpoint(cases[name]), tmp_path / "model.safetensors")
+    processor = {f"image_{key}": value for key, value in IMAGENET.items()}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+    load_weights(build_case(cases[name], classifier="token", num_classes=3), tmp_path)
+
+
+@pytest.mark.parametrize("name", DINOV2)
+def test_token_gap_joins_the_class_token_and_the_mean(name, cases, golden, load, forward):
+    model = load(name, golden.checkpoint(cases[name]))
+    outputs = [model.endpoints["encoded"], model.endpoints["representation"]]
+    tokens, pooled = forward(keras.Model(model.input, outputs), golden.images_of(cases[name]))
+    patches = tokens[:, model.num_prefix_tokens :]
+    expected = np.concatenate([tokens[:, 0], patches.mean(1)], axis=-1)
+    np.testing.assert_allclose(pooled, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("prefix", ["vision_model.", ""])
+def test_siglips_head_is_not_the_classifier(prefix, cases, golden, load, to_numpy, tmp_path):
+    """Their module `head` is our `MAPHead_0`; `skip` and transfer call the logits head."""
+    arrays = golden.checkpoint(cases["hf_siglip"])
+    tower = {n: a for n, a in arrays.items() if n.startswith("vision_model.")}
+    tower = replaced(tower, {"vision_model.": prefix})
+    model = load("hf_siglip", tower, skip=("head",), num_classes=4)
+    # As transformers 5 writes it.
+    processor = {"image_processor": {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}}
+    (tmp_path / "processor_config.json").write_text(json.dumps(processor))
+    other = load("hf_siglip", tower, skip=("head",), num_classes=4)
+    load_weights(other, tmp_path)
+    for each in (model, other):
+        probe = to_numpy(each.get_layer("pool").probe)
+        np.testing.assert_array_equal(probe, tower[f"{prefix}head.probe"])
+
+
+def test_siglips_positions_are_resized(cases, golden, load, positions):
+    arrays = golden.checkpoint(cases["hf_siglip"])
+    model = load("hf_siglip", arrays, image_size=112)
+    table = arrays["vision_model.embeddings.position_embedding.weight"].reshape(4, 4, -1)
+    np.testing.assert_array_equal(positions(model).reshape(7, 7, -1)[::2, ::2], table)
+
+
+def test_siglips_pooling_and_classifier_exclude_each_other(cases, golden, refuse):
+    error = refuse("hf_siglip", golden.checkpoint(cases["hf_siglip"]), classifier="gap")
+    assert all(name.startswith("vision_model.head.") for name in error.left_over)
+    case = "hf_siglip_classifier"
+    assert 'classifier="gap"' in str(refuse(case, golden.checkpoint(cases[case]), classifier="map"))
+
+
+def test_queries_keys_and_values_are_split(cases, golden, load, to_numpy):
+    arrays = golden.checkpoint(cases["timm"])
+    attention = load("timm", arrays).blocks[2].attention
+    stacked = np.concatenate([to_numpy(d.kernel).T for d in (attention.query, attention.key)])
+    np.testing.assert_array_equal(stacked, arrays["blocks.2.attn.qkv.weight"][:96])
+    np.testing.assert_array_equal(
+        to_numpy(attention.value.bias), arrays["blocks.2.attn.qkv.bias"][96:]
+    )
+
+
+def test_another_resolution_and_head(cases, golden, load, positions, to_numpy):
+    arrays = golden.checkpoint(cases["timm"])
+    model = load("timm", arrays, skip=("head",), image_size=(112, 64), num_classes=3)
+    table, source = positions(model)[0], arrays["pos_embed"][0]
+    np.testing.assert_array_equal(table[0], source[0])
+    grid = table[1:].reshape(7, 4, 48)
+    np.testing.assert_allclose(grid[::2], source[1:].reshape(4, 4, 48), atol=1e-7)
+    assert not to_numpy(model.get_layer("head").kernel).any()
+
+
+def test_positions_without_the_class_token(cases, golden, load, positions):
+    """timm's `no_embed_class`."""
+    arrays = golden.checkpoint(cases["timm"])
+    table = arrays["pos_embed"][:, 1:].copy()
+    loaded = positions(load("timm", {**arrays, "pos_embed": table}))
+    assert not loaded[:, 0].any()
+    np.testing.assert_array_equal(loaded[:, 1:], table)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
+def test_other_floating_point_types(dtype, cases, golden, load, to_numpy):
+    arrays = {n: a.astype(dtype) for n, a in golden.checkpoint(cases["timm"]).items()}
+    expected = arrays["head.weight"].T.astype("float32")
+    kernel = to_numpy(load("timm", arrays).get_layer("head").kernel)
+    np.testing.assert_array_equal(kernel, expected)
+
+
+def test_pooling_before_the_norm_is_refused(cases, golden, refuse):
+    """timm's `fc_norm` normalizes after pooling, which is another function."""
+    arrays = golden.checkpoint(cases["timm"])
+    for leaf in ("weight", "bias"):
+        arrays[f"fc_norm.{leaf}"] = arrays.pop(f"norm.{leaf}")
+    error = refuse("timm", arrays)
+    assert sorted(error.left_over) == ["fc_norm.bias", "fc_norm.weight"]
+    assert sorted(error.missing) == ["norm.bias", "norm.weight"]
+
+
+def test_distilled_deit_is_refused(cases, golden, refuse):
+    arrays = golden.checkpoint(cases["timm"])
+    error = refuse("timm", {**arrays, "dist_token": arrays["cls_token"]})
+    assert "dist_token: it is a distilled DeiT" in str(error)
+
+
+@pytest.mark.parametrize("name", DINOV2)
+def test_gated_mlps_are_refused(name, cases, golden, refuse):
+    arrays = golden.checkpoint(cases[name])
+    mlp = DINOV2[name] + "encoder.layer.0.mlp."
+    gated = {n: a for n, a in arrays.items() if not n.startswith(mlp)}
+    gated[f"{mlp}weights_in.weight"] = np.zeros((128, 48), "float32")
+    assert "SwiGLU" in str(refuse(name, gated))
+    doubled = arrays[f"{mlp}fc1.weight"].repeat(2, axis=0)
+    assert "SwiGLU" in str(refuse(name, {**arrays, f"{mlp}fc1.weight": doubled}))
+
+
+def test_layer_scale_is_in_the_projections(cases, golden, load, refuse, to_numpy):
+    arrays = golden.checkpoint(cases["dinov2"])
+    block = load("dinov2", {**arrays, "mask_token": np.ones((1, 48), "float32")}).blocks[1]
+    expected = arrays["blocks.1.mlp.fc2.bias"] * arrays["blocks.1.ls2.gamma"]
+    np.testing.assert_array_equal(to_numpy(block.mlp.output_dense.bias), expected)
+    kernel = arrays["blocks.1.attn.proj.weight"].T * arrays["blocks.1.ls1.gamma"]
+    np.testing.assert_array_equal(to_numpy(block.attention.out.kernel), kernel)
+    error = refuse("dinov2", {**arrays, "blocks.2.ls1.gamma": np.ones(1, "float32")})
+    assert error.left_over == ("blocks.2.ls1.gamma",)

@@ -1,0 +1,81 @@
+import os
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.checkpoints import CheckpointError
+
+
+def test_keras_file_and_run_directory(make_vit, random_images, forward, tmp_path):
+    model = make_vit(image_size=(8, 32))
+    model.save(tmp_path / "model.keras")
+    images = random_images(2, 8, 32)
+    for path in (tmp_path / "model.keras", tmp_path):
+        other = make_vit(seed=1, image_size=(8, 32))
+        keras_vit.load_checkpoint(other, path)
+        np.testing.assert_array_equal(forward(other, images), forward(model, images))
+    resized = make_vit(seed=1, image_size=(16, 24), num_classes=3)
+    keras_vit.load_checkpoint(resized, tmp_path, skip=("head",))
+    images = random_images(2, 16, 24)
+    encoded = [m.any_resolution("encoded") for m in (model, resized)]
+    np.testing.assert_allclose(*(forward(m, images) for m in encoded), atol=5e-6)
+
+
+def test_keras_file_of_a_resnet(make_resnet, assert_same_weights, tmp_path):
+    model, other = make_resnet(), make_resnet(seed=1)
+    model.save(tmp_path / "model.keras")
+    keras_vit.load_checkpoint(other, tmp_path / "model.keras")
+    assert_same_weights(model, other)
+
+
+def test_keras_file_of_masked_patch_prediction(make_vit, to_numpy, tmp_path):
+    model, other = make_vit(), make_vit(seed=1)
+    keras_vit.MaskedPatchPrediction(model).save(tmp_path / "model.keras")
+    keras_vit.load_checkpoint(other, tmp_path / "model.keras", skip=("head",))
+    np.testing.assert_array_equal(
+        *(to_numpy(m.blocks[1].mlp.hidden_dense.kernel) for m in (model, other))
+    )
+
+
+class Trap:
+    """An object that leaves a trace when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def test_pickles_are_never_loaded(make_vit, tmp_path):
+    trace = tmp_path / "opened"
+    np.savez(tmp_path / "a.npz", cls=np.array([Trap(trace)], dtype=object))
+    with pytest.raises(CheckpointError, match="pickled Python objects under 'cls'"):
+        keras_vit.load_checkpoint(make_vit(), tmp_path / "a.npz", skip=("cls",))
+    np.array([Trap(trace)], dtype=object).dump(tmp_path / "b.pkl")
+    with pytest.raises(CheckpointError, match="can run code"):
+        keras_vit.load_checkpoint(make_vit(), tmp_path / "b.pkl")
+    assert not trace.exists()
+    with np.load(tmp_path / "a.npz", allow_pickle=True) as file:
+        file["cls"]
+    assert trace.exists()
+
+
+def test_empty_file_and_directory(make_vit, tmp_path):
+    with pytest.raises(CheckpointError, match="holds no checkpoint"):
+        keras_vit.load_checkpoint(make_vit(), tmp_path)
+    (tmp_path / "a.npz").touch()
+    with pytest.raises(CheckpointError, match="is not a checkpoint"):
+        keras_vit.load_checkpoint(make_vit(), tmp_path / "a.npz")
+    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"a": "b.safetensors"}}')
+    with pytest.raises((FileNotFoundError, CheckpointError)):
+        keras_vit.load_checkpoint(make_vit(), tmp_path)
+
+
+def test_compressed_archives_of_any_name_are_read(make_vit, saved, assert_same_weights, tmp_path):
+    model, other = (make_vit(seed, representation_size=12) for seed in (0, 1))
+    with np.load(saved) as file, open(tmp_path / "weights.bin", "wb") as target:
+        np.savez_compressed(target, **dict(file.items()))
+    keras_vit.load_checkpoint(other, tmp_path / "weights.bin")
+    assert_same_weights(model, other)

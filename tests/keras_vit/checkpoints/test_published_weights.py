@@ -1,0 +1,212 @@
+"""Published names: their addresses, models, sizes and scores."""
+
+import re
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.checkpoints import load
+from keras_vit.checkpoints.official_names import POSITION_TABLE, weights_of
+from keras_vit.checkpoints.published_weights import (
+    AUGREG,
+    EXAMPLES,
+    LISTED,
+    find_checkpoint,
+    published_classifier,
+    url_of,
+)
+from keras_vit.checkpoints.published_weights_table import PERMISSIVE, RECOMMENDED, TABLE
+
+HUB = "https://huggingface.co"
+BUCKET = "https://storage.googleapis.com"
+VIT = f"{BUCKET}/vit_models"
+
+
+# Published names and the files that they stand for.
+B_16 = "B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0"
+R_TI_16 = "R_Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0"
+R26 = "augreg/R26_S_32-i21k-300ep-lr_0.001-aug_light1-wd_0.1-do_0.0-sd_0.0"
+ADAPTED = f"{R26}--imagenet2012-steps_20k-lr_0.01-res_384"
+ADDRESSES = {
+    "imagenet21k/R50+ViT-B_16.npz": f"{VIT}/imagenet21k/R50+ViT-B_16.npz",
+    "imagenet21k+imagenet2012/ViT-L_16-224": f"{VIT}/imagenet21k+imagenet2012/ViT-L_16-224.npz",
+    "sam/ViT-B_32": f"{VIT}/sam/ViT-B_32.npz",
+    "gsam/ViT-S_16": f"{VIT}/gsam/ViT-S_16.npz",
+    R26: f"{VIT}/{R26}.npz",
+    "augreg/B_16": f"{VIT}/augreg/{B_16}.npz",
+    f"augreg/ViT-{B_16}": f"{VIT}/augreg/{B_16}.npz",
+    "augreg/R+ViT-Ti_16-imagenet2012": (
+        f"{VIT}/augreg/{R_TI_16}--imagenet2012-steps_20k-lr_0.03-res_384.npz"
+    ),
+    "timm/deit3_base_patch16_384.fb_in22k_ft_in1k": (
+        f"{HUB}/timm/deit3_base_patch16_384.fb_in22k_ft_in1k/resolve/main/model.safetensors"
+    ),
+    "big_vision/siglip2/siglip2_b32_256": f"{BUCKET}/big_vision/siglip2/siglip2_b32_256.npz",
+    "big_vision/vit_s16_i1k_90ep.npz": f"{BUCKET}/big_vision/vit_s16_i1k_90ep.npz",
+    "bit/BiT-M-R50x1": f"{BUCKET}/bit_models/BiT-M-R50x1.npz",
+    "bit/BiT-S-R152x4-ILSVRC2012": f"{BUCKET}/bit_models/BiT-S-R152x4-ILSVRC2012.npz",
+    "bit/vtab/BiT-M-R101x3-run2-caltech101": (
+        f"{BUCKET}/bit_models/vtab/BiT-M-R101x3-run2-caltech101.npz"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_addresses(name):
+    assert url_of(name) == ADDRESSES[name]
+
+
+def test_examples_are_names():
+    assert len({url_of(name) for name in EXAMPLES}) == len(EXAMPLES)
+
+
+@pytest.mark.parametrize("model", RECOMMENDED)
+def test_recommendations_follow_the_grammar(model):
+    for name in (f"augreg/{model}", f"augreg/{model}-imagenet2012"):
+        file = url_of(name).rpartition("/")[2].removesuffix(".npz")
+        fields = AUGREG.fullmatch(file).groupdict()
+        assert fields["model"] == model
+        assert fields["dataset"] == "i21k"
+        assert fields["adapt_resolution"] == ("384" if name.endswith("2012") else None)
+
+
+def test_fields_of_a_fine_tuned_file():
+    """500 steps are spelled 0k."""
+    name = (
+        "S_32-i1k-300ep-lr_0.001-aug_light0-wd_0.03-do_0.1-sd_0.1"
+        "--oxford_iiit_pet-steps_0k-lr_0.003-res_224"
+    )
+    fields = "S_32 i1k 300 0.001 light0 0.03 0.1 0.1 oxford_iiit_pet 0 0.003 224"
+    assert AUGREG.fullmatch(name).groups() == tuple(fields.split())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ViT-B_16",
+        "imagenet22k/ViT-B_16",
+        "imagenet21k/ViT-B/16",
+        "imagenet21k/../ViT-B_16",
+        "augreg/B_17",
+        "augreg/B_16-i21k",
+        "bit/BiT-L-R50x1",
+        "bit/BiT-M-R50x1?",
+        "",
+    ],
+)
+def test_unknown_names(name):
+    with pytest.raises(ValueError, match="augreg/B_16"):
+        url_of(name)
+
+
+def test_listed_names_are_published():
+    names = keras_vit.list_weights()
+    assert set(names) == {*TABLE, *LISTED}
+    assert len({url_of(name) for name in names}) == len(names)
+    assert keras_vit.list_weights("*deit_base*") == [
+        "timm/deit_base_patch16_224.fb_in1k",
+        "timm/deit_base_patch16_384.fb_in1k",
+    ]
+
+
+@pytest.mark.parametrize("name", ["timm/deit_base_patch16_224", "TIMM/DEIT_BASE_PATCH16_224"])
+def test_unknown_names_are_answered_with_close_ones(name):
+    with pytest.raises(FileNotFoundError, match=r"Did you mean .*timm/deit_base_patch16_224\.fb"):
+        find_checkpoint(name)
+
+
+def parameters_of_the_file(name, row):
+    """The sum of the arrays: the model's, LayerScale, and no position of a class token."""
+    head = 1000 if row.measure == "top-1" and not name.endswith(".mae") else None
+    arguments = {"num_classes": head, "image_size": row.image_size, **row.arguments}
+    with keras.StatelessScope(initialize_variables=False):
+        model = keras_vit.create_model(row.model, **arguments)
+        shapes = {weight.name: weight.shape for weight in weights_of(model)}
+    total = sum(int(np.prod(shape)) for shape in shapes.values())
+    width, depth = model.arguments["hidden_size"], model.arguments["num_layers"]
+    scaled = "deit3" in name or "dinov2" in name
+    without_class = "deit3" in name or "reg4" in name
+    assert not without_class or POSITION_TABLE in shapes
+    return total + scaled * 2 * depth * width - without_class * width
+
+
+@pytest.mark.parametrize("name", [n for n, row in TABLE.items() if row.parameters])
+def test_parameters_of_the_table(name):
+    assert TABLE[name].parameters == parameters_of_the_file(name, TABLE[name])
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_rows_are_complete(name):
+    row = TABLE[name]
+    class_name, arguments = keras_vit.variants.arguments_of(row.model)
+    assert class_name == "VisionTransformer"
+    assert (row.mean is None) == (row.std is None) == row.path.endswith(".npz")
+    assert row.measure in ("top-1", "linear", "zero-shot")
+    assert row.score is None or 70 < row.score < 100
+    assert (row.license in PERMISSIVE) == (not name.endswith(".mae"))
+    # A size in the file's name is the model's.
+    sizes = {"tiny": 192, "small": 384, "medium": 512, "base": 768, "large": 1024, "huge": 1280}
+    words = re.findall("|".join(sizes), name)
+    assert [sizes[word] for word in words] in ([], [arguments["hidden_size"]])
+    pixels = re.findall(r"_(224|256|384|512)(?:_|\.|$)", name)
+    assert [int(size) for size in pixels] in ([], [row.image_size])
+
+
+@pytest.mark.parametrize(
+    "name, model, image_size",
+    [
+        ("imagenet21k+imagenet2012/ViT-B_16", "ViT-B/16", 384),
+        ("imagenet21k+imagenet2012/ViT-B_16-224", "ViT-B/16", 224),
+        ("imagenet21k+imagenet2012/R50+ViT-B_16", "R50+ViT-B/16", 384),
+        ("sam/ViT-B_32", "ViT-B/32", 224),
+        ("timm/deit3_base_patch16_384.fb_in22k_ft_in1k", "ViT-B/16", 384),
+        ("gsam/ViT-S_16", "ViT-S/16", 224),
+        ("augreg/B_16-imagenet2012", "ViT-B/16", 384),
+        ("augreg/R_Ti_16-imagenet2012", "R+ViT-Ti/16", 384),
+        (ADAPTED, "R26+ViT-S/32", 384),
+        (R26.replace("i21k", "i1k"), "R26+ViT-S/32", 224),
+        ("bit/BiT-S-R50x1", "BiT-R50x1", 224),
+        ("bit/BiT-S-R50x1-ILSVRC2012", "BiT-R50x1", 480),
+        ("bit/BiT-M-R101x3-ILSVRC2012", "BiT-R101x3", 480),
+    ],
+)
+def test_names_of_classifiers_of_imagenet(name, model, image_size):
+    assert published_classifier(name)[:2] == (model, image_size)
+    keras_vit.variants.arguments_of(model)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "imagenet21k/ViT-B_16",
+        "timm/vit_small_patch14_dinov2.lvd142m",
+        "augreg/B_16",
+        R26,
+        ADAPTED.replace("imagenet2012", "cifar100"),
+        R26.replace("i21k", "i1k") + "--cifar10-steps_2k-lr_0.01-res_224",
+        "bit/BiT-M-R50x1",
+        "ViT-B_16.npz",
+        "nothing",
+    ],
+)
+def test_other_names_have_other_classes(name):
+    assert published_classifier(name) is None
+
+
+def test_a_published_head_brings_its_names(tmp_path, monkeypatch):
+    whole = keras_vit.create_model("ViT-Ti/32", num_classes=1000, image_size=32)
+    keras_vit.save_checkpoint(whole, tmp_path / "whole.npz")
+    monkeypatch.setattr(load, "find_checkpoint", lambda name: tmp_path / "whole.npz")
+    published = "augreg/Ti_16-imagenet2012"
+    arguments = {"image_size": 32, "weights": published}
+    model = keras_vit.create_model("ViT-Ti/32", **arguments)
+    assert model.class_names[1] == "goldfish"
+    assert keras_vit.create_model("ViT-Ti/32", num_classes=7, **arguments).class_names is None
+    keras_vit.load_checkpoint(whole, published, skip=["head"])
+    assert whole.class_names is None
+    keras_vit.load_checkpoint(whole, published, skip=["head/kernel", "head/bias"])
+    assert whole.class_names is None
+    keras_vit.load_checkpoint(whole, published)
+    assert whole.class_names == model.class_names

@@ -1,0 +1,71 @@
+import numpy as np
+import pytest
+
+from keras_vit.checkpoints.resize import resize_table
+from keras_vit.layers import (
+    LearnedPosition1D,
+    LearnedPosition2D,
+    RelativePosition,
+    SinCosPosition2D,
+)
+from keras_vit.layers.position_variants import sincos_2d
+
+
+def test_sines_and_cosines():
+    expected = [0.841471, 1e-4, 0.540302, 1, 0, 0, 1, 1]
+    np.testing.assert_allclose(sincos_2d(2, 2, 8)[1], expected, atol=1e-6)
+
+
+def test_sines_and_cosines_swap_with_the_axes():
+    table = sincos_2d(3, 5, 16).reshape(3, 5, 16)
+    swapped = sincos_2d(5, 3, 16).reshape(5, 3, 16).transpose(1, 0, 2)
+    np.testing.assert_array_equal(table[..., :8], swapped[..., 8:])
+
+
+def test_sines_leave_the_class_token_alone(to_numpy):
+    tokens = np.random.default_rng(0).standard_normal((2, 7, 8)).astype("float32")
+    result = to_numpy(SinCosPosition2D((2, 3))(tokens))
+    np.testing.assert_array_equal(result[:, 0], tokens[:, 0])
+    expected = tokens[:, 1:] + sincos_2d(2, 3, 8)
+    np.testing.assert_allclose(result[:, 1:], expected, atol=1e-6)
+
+
+def test_two_dimensional_table(to_numpy):
+    layer = LearnedPosition2D((2, 3))
+    layer.build((None, 7, 4))
+    rng = np.random.default_rng(0)
+    columns, rows, first = (
+        rng.standard_normal(shape).astype("float32") for shape in ((3, 2), (2, 2), (1, 1, 4))
+    )
+    layer.set_weights([columns, rows, first])
+    table = to_numpy(layer.table())
+    np.testing.assert_array_equal(table[0, 0], first[0, 0])
+    for row in range(2):
+        for column in range(3):
+            expected = np.concatenate([columns[column], rows[row]])
+            np.testing.assert_array_equal(table[0, 1 + 3 * row + column], expected)
+
+
+@pytest.mark.parametrize("size", [(3, 7), (4, 5), (1, 1), (9, 2), (28, 24)])
+@pytest.mark.parametrize("class_token", [True, False])
+def test_resizing_in_the_graph_is_the_loaders(size, class_token, to_numpy):
+    layer = LearnedPosition1D((4, 5), class_token)
+    layer.build((None, 20 + class_token, 6))
+    table = np.random.default_rng(0).standard_normal(layer.embedding.shape).astype("float32")
+    layer.set_weights([table])
+    expected = resize_table(table, class_token, size, stated=(4, 5))
+    np.testing.assert_allclose(to_numpy(layer.resized_table(*size)), expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 5])
+def test_relative_logits_are_those_of_the_distance(tokens, randomized, to_numpy):
+    query = np.random.default_rng(0).standard_normal((3, 2, tokens, 4)).astype("float32")
+    layer = randomized(RelativePosition(), (None, 2, tokens, 4))
+    table = to_numpy(layer.embedding)
+    assert table.shape == (2 * tokens - 1, 4)
+    expected = np.empty((3, 2, tokens, tokens), "float32")
+    for q in range(tokens):
+        for k in range(tokens):
+            expected[..., q, k] = query[:, :, q] @ table[q - k + tokens - 1]
+    np.testing.assert_allclose(to_numpy(layer(query)), expected, atol=1e-6)
+    np.testing.assert_allclose(to_numpy(layer(query[:, :, :1])), expected[:, :, :1], atol=1e-6)

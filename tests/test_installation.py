@@ -1,0 +1,118 @@
+"""What pip installs, used in a folder with the user's own `training/` and `export/`."""
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from keras_vit.installation import warn_of_namesake
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of the user's whose names are those of the packages in the repository."""
+    for name in ("training", "export", "benchmarks"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('a file of the user')")
+    return tmp_path
+
+
+@pytest.fixture
+def keras_vit(wheel, folder):
+    """Runs the installed command."""
+
+    def run(*arguments, path=()):
+        return subprocess.run(
+            [sys.executable, wheel / "keras-vit", *arguments],
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([*map(str, path), str(wheel)])},
+            capture_output=True,
+            text=True,
+        )
+
+    return run
+
+
+def test_one_package_is_installed_with_all_its_files(wheel):
+    (file,) = wheel.glob("*.whl")
+    names = zipfile.ZipFile(file).namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"keras_vit"}
+    data = {name for name in names if name.startswith("keras_vit") and not name.endswith(".py")}
+    assert {"keras_vit/py.typed", "keras_vit/imagenet_classes.txt"} < data
+    assert "keras_vit/export/web/page/index.html" in data
+
+
+def test_models_load_as_soon_as_the_package_is_imported(wheel, folder):
+    code = """
+import keras_vit, keras, sys
+from keras_vit import export, training
+if sys.argv[1:]:
+    model = keras_vit.create_model("ViT-Ti/16", num_classes=2, image_size=32)
+    model.save(sys.argv[1])
+else:
+    print(keras.saving.load_model("m.keras").name, training.load_dataset, export.to_hub)
+"""
+    run = [sys.executable, "-c", code]
+    environment = os.environ | {"PYTHONPATH": str(wheel)}
+    for arguments in (["m.keras"], []):
+        subprocess.run([*run, *arguments], cwd=folder, env=environment, check=True)
+
+
+def test_help_names_commands_as_they_are_called(keras_vit):
+    result = keras_vit("--help")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("usage: keras-vit COMMAND") and "few_shot" in result.stdout
+    assert "keras-vit export --help" in result.stdout
+    result = keras_vit("train", "--help")
+    assert result.stdout.startswith("usage: keras-vit train ")
+    result = keras_vit("export", "--help")
+    assert result.stdout.startswith("usage: keras-vit export COMMAND SOURCE")
+    result = keras_vit("export", "npz", "--help")
+    assert result.stdout.startswith("usage: keras-vit export npz ")
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([], "error: Expected a command, one of train, .* See keras-vit --help"),
+        (
+            ["export", "torch"],
+            "error: Expected a command, one of hub, .* See keras-vit export --help",
+        ),
+        (["--debug", "export", "torch"], "error: Expected a command, one of hub, "),
+        (["--workdir=run"], "required: --config. See keras-vit train --help"),
+    ],
+)
+def test_bad_use(keras_vit, arguments, message):
+    result = keras_vit(*arguments)
+    assert result.returncode == 2
+    assert re.search(message, result.stderr)
+
+
+@pytest.fixture
+def namesake(tmp_path):
+    """A folder on the path where the other package of the same import name is installed."""
+    metadata = tmp_path / "site" / "keras_vit-1.2.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: keras-vit\nVersion: 1.2\n")
+    (metadata / "RECORD").write_text(
+        "keras_vit/__init__.py,,\nkeras_vit-1.2.dist-info/METADATA,,\n"
+    )
+    return metadata.parent
+
+
+def test_the_package_of_the_same_import_name_is_warned_of(namesake, monkeypatch, keras_vit):
+    monkeypatch.syspath_prepend(namesake)
+    importlib.invalidate_caches()
+    with pytest.warns(UserWarning, match=r"keras-vit \(1\.2\).* pip uninstall keras-vit keras-vit"):
+        warn_of_namesake()
+    assert "pip uninstall keras-vit" in keras_vit("--help", path=[namesake]).stderr
+
+
+def test_alone_it_is_silent(recwarn):
+    warn_of_namesake()
+    assert not recwarn.list

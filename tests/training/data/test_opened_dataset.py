@@ -1,0 +1,115 @@
+"""Data sets of TFDS, opened and read: each schema, each kind of split, and what is missing."""
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from keras_vit import training
+from keras_vit.training import data
+from keras_vit.training.data import dataset_table, vtab_labels
+from tests.training.data.helpers import ids
+
+NAMES = [name for name in dataset_table.DATASETS if name not in ("digits", "imagenet21k")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_schema_as_its_own_builder_writes_it(name, tiny, resize_row):
+    spec = dataset_table.row(name)
+    sizes = {split: 5 + number for number, split in enumerate(spec.sizes)}
+    data_dir = tiny(spec.builder, {split: [{}] * size for split, size in sizes.items()})
+    resize_row(name, sizes)
+    builder = tfds.builder_from_directory(data.open_dataset(name, data_dir).place)
+    theirs = {}
+    for split in sizes:
+        dataset = builder.as_dataset(split, read_config=tfds.ReadConfig(add_tfds_id=True))
+        theirs.update({one["tfds_id"]: one for one in tfds.as_numpy(dataset)})
+
+    split = "trainval" if name.startswith("vtab/") else next(iter(sizes))
+    ours = list(
+        data.load_dataset(name, split, data_dir=data_dir, with_ids=True).as_numpy_iterator()
+    )
+    found = [one["id"].decode() for one in ours]
+    assert ids(name, split, data_dir) == found
+    assert len(set(found)) == len(found) == dataset_table.row(name).num_examples(split)
+    for one in ours:
+        reference = theirs[one["id"]]
+        scale = 255 if "dsprites" in name else 1
+        image = np.broadcast_to(reference["image"] * scale, one["image"].shape)
+        np.testing.assert_array_equal(one["image"], image.astype(np.uint8))
+        assert one["image"].shape[-1] == 3
+        if name == "imagenet2012_real":
+            classes = np.zeros(1_000)
+            classes[reference["real_label"]] = 1
+            np.testing.assert_array_equal(one["label"], classes)
+        else:
+            # TFDS's own example, decoded; `test_vtab_labels` has the rules themselves.
+            assert one["label"] == vtab_labels.rule(spec.label).classify(reference)
+            assert 0 <= one["label"] < spec.num_classes
+
+
+def test_slices_across_shards_name_what_tfds_names(numbers):
+    builder = tfds.builder_from_directory(numbers / "numbers" / "1.0.0")
+    assert len(builder.info.splits["train"].shard_lengths) == 4
+    # One shard at a time, as TFDS otherwise mixes them.
+    config = tfds.ReadConfig(add_tfds_id=True, interleave_cycle_length=1)
+    for split in ("train", "train[5:310]", "train[-3:]", "train[40%:60%]"):
+        theirs = [
+            (one["tfds_id"], one["label"])
+            for one in tfds.as_numpy(builder.as_dataset(split, read_config=config))
+        ]
+        ours = data.load_dataset("tfds:numbers:1.0.0", split, data_dir=numbers, with_ids=True)
+        assert [(one["id"], one["label"]) for one in ours.as_numpy_iterator()] == theirs
+        found = ids("tfds:numbers:1.0.0", split, numbers)
+        assert found == [example_id.decode() for example_id, _ in theirs]
+
+
+def test_a_copy_of_another_size_is_refused(tiny):
+    data_dir = tiny("cifar10", {"train": [{}] * 4, "test": [{}] * 2})
+    with pytest.raises(ValueError, match=r"Expected 50000 examples .* holds 4\."):
+        data.open("cifar10", "train", data_dir)
+    # Under its own name any copy is welcome.
+    assert data.open("tfds:cifar10", "train", data_dir).num_examples == 4
+
+
+def test_an_older_version_on_disk_is_found(tiny, resize_row):
+    data_dir = tiny("oxford_flowers102", {"train": [{}] * 4})
+    folder = data_dir / "oxford_flowers102"
+    (folder / "2.1.1").rename(folder / "2.0.0")
+    info = folder / "2.0.0" / "dataset_info.json"
+    info.write_text(info.read_text().replace("2.1.1", "2.0.0"))
+    resize_row("oxford_flowers102", {"train": 4})
+    assert data.open("flowers", "train", data_dir).num_examples == 4
+
+
+def test_an_interrupted_preparation_is_explained(tmp_path):
+    (tmp_path / "cifar10" / "3.0.2").mkdir(parents=True)
+    with pytest.raises(FileNotFoundError, match=r"no dataset_info\.json.*Delete the folder"):
+        data.open("cifar10", "train", tmp_path)
+
+
+def test_a_configuration_must_be_named_if_there_are_several(tiny):
+    data_dir = tiny("eurosat/rgb", {"train": [{}] * 3})
+    found = data.open_dataset("tfds:eurosat/rgb", data_dir)
+    assert found.spec.sizes == {"train": 3}
+    # Names of classes come from the copy.
+    assert found.class_names[:2] == ("AnnualCrop", "Forest")
+    assert len(found.class_names) == found.num_classes == 10
+    with pytest.raises(FileNotFoundError, match="write tfds:eurosat/rgb"):
+        data.open_dataset("tfds:eurosat", data_dir)
+
+
+def test_one_hot_by_argument_or_by_text(digits_dir):
+    def labels(**arguments):
+        dataset = training.load_dataset("digits", "test[:20]", data_dir=digits_dir, **arguments)
+        return np.stack([one["label"] for one in dataset])
+
+    plain = labels()
+    np.testing.assert_array_equal(labels(one_hot=True), np.eye(10)[plain])
+    np.testing.assert_array_equal(labels(preprocess="decode|one_hot(12)"), np.eye(12)[plain])
+
+
+def test_wrong_arguments_are_explained(digits_dir):
+    with pytest.raises(ValueError, match="'raise' or 'skip'"):
+        training.load_dataset("digits", "test", data_dir=digits_dir, on_error="quiet")
+    with pytest.raises(ValueError, match="no mixup outside training"):
+        training.load_dataset("digits", "test", data_dir=digits_dir, preprocess="decode|mixup(0.1)")

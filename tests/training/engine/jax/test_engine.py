@@ -1,0 +1,125 @@
+"""JAX's engine beside TensorFlow's: the same weights, losses and states, however divided."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from tests.training.runs import finish
+
+jax = pytest.importorskip("jax", reason="make test-jax installs it")
+from keras_vit.training.engine.jax import DeviceBatches  # noqa: E402
+
+TRAINING = pathlib.Path(__file__).parents[2]
+PROCESSES = TRAINING / "processes"
+
+
+@pytest.fixture
+def said(launch, jax_environment):
+    """Returns a function that runs a script on so many devices, and returns what it prints."""
+
+    def run(script, *arguments, devices=1):
+        # None of JAX is TensorFlow.
+        environment = jax_environment(devices) if devices else {"KERAS_BACKEND": "tensorflow"}
+        return json.loads(finish(launch(PROCESSES / script, *arguments, environment=environment)))
+
+    return run
+
+
+class Failing:
+    """Two batches, and a third that cannot be read."""
+
+    def as_numpy_iterator(self):
+        for value in range(2):
+            yield {"image": np.full(2, value)}
+        raise OSError("damaged")
+
+
+def test_a_damaged_batch_fails_only_where_it_is_asked_for():
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    sent = DeviceBatches(Failing(), sharding)
+    for value in range(2):
+        sent.fill()
+        np.testing.assert_array_equal(next(sent)["image"], np.full(2, value))
+    sent.fill()
+    for _ in range(2):
+        with pytest.raises(OSError, match="damaged"):
+            next(sent)
+
+
+def test_masks_do_not_depend_on_how_a_batch_is_divided(said):
+    expected, *others = said("updates.py", "norms", devices=8).values()
+    np.testing.assert_allclose(others, expected, rtol=1e-5)
+
+
+def test_either_engine_and_any_mesh_reads_a_state(said, tmp_path):
+    before = None
+    places = [("1x1", 0), ("1x2", 2), ("1x1", 1), ("2x2", 4), ("1x1", 0)]
+    for number, (mesh, devices) in enumerate(places):
+        found = said("updates.py", "goes_on", tmp_path, mesh, devices=devices)
+        assert found["step"] == number
+        if before:
+            assert found["numbers"] == {"third": number / 3}
+            assert found["restored"] == before["saved"]
+        assert found["saved"] != found["restored"]
+        before = found
+
+
+def test_keras_s_own_loop_trains_our_models_inside_its_distribution(said):
+    losses = said("jax_fit.py", devices=8)
+    assert losses["alone"][-1] < losses["alone"][0]
+    for name in ("data", "model"):
+        np.testing.assert_allclose(losses[name], losses["alone"], atol=1e-5)
+
+
+def test_fit_ends_with_the_averages_that_start_from_the_weights(said):
+    errors = said("fit_averages.py")
+    assert errors.keys() == {"plain", "built", "compiled"}
+    assert max(errors.values()) < 1e-5
+
+
+def test_golden_trajectories(launch, jax_environment):
+    test = TRAINING / "loop" / "test_golden_trajectories.py"
+    process = launch("-m", "pytest", "-p", "no:xdist", test, environment=jax_environment())
+    assert "2 passed" in finish(process)
+
+
+@pytest.fixture
+def fine_tuned(launch, jax_environment, tmp_path):
+    """Fine-tunes in every way, in a folder of its own for the engine, and returns that."""
+
+    def run(name, environment, *other):
+        (tmp_path / name).mkdir()
+        finish(launch(PROCESSES / "transfer.py", tmp_path / name, *other, environment=environment))
+        return tmp_path / name
+
+    return run
+
+
+def test_which_weights_move_and_how_far(fine_tuned, jax_environment):
+    fine_tuned("jax", jax_environment())
+
+
+@pytest.mark.long
+def test_frozen_weights_and_factors_go_from_one_engine_to_the_other(fine_tuned, jax_environment):
+    saved = fine_tuned("tensorflow", {})
+    saved = fine_tuned("jax", jax_environment(), saved)
+    fine_tuned("again", {}, saved)
+
+
+def test_engines_start_from_the_same_weights_and_agree(launch, tmp_path, data_dir):
+    processes = []
+    for backend in ("tensorflow", "jax"):
+        (tmp_path / backend).mkdir()
+        script = PROCESSES / "start_weights.py", tmp_path / backend, data_dir
+        processes.append(launch(*script, environment={"KERAS_BACKEND": backend}))
+    for process in processes:
+        finish(process)
+    ours, other = (np.load(tmp_path / backend / "start.npz") for backend in ("tensorflow", "jax"))
+    assert ours.files == other.files
+    for name in ours.files:
+        if name != "losses":
+            np.testing.assert_array_equal(ours[name], other[name], err_msg=name)
+    assert ours["losses"][-1] < ours["losses"][0]
+    np.testing.assert_allclose(other["losses"], ours["losses"], atol=1e-5)

@@ -1,0 +1,49 @@
+"""One device, two devices, two processes and a TPU compute the same training."""
+
+import json
+import pathlib
+
+import pytest
+
+from tests.training.runs import finish
+
+PROCESSES = pathlib.Path(__file__).parents[2] / "processes"
+
+
+@pytest.mark.long
+def test_strategies_agree(cluster, all_alike):
+    workers = [(("multiworker",), environment) for environment in cluster(2)]
+    all_alike(["mirrored"], {}, "multiworker", workers)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("task", ["classifier", "masked"])
+def test_a_run_goes_on_on_devices_and_workers(task, take_the_tour, cluster):
+    workers = [({"strategy": "multiworker"}, environment) for environment in cluster(2)]
+    take_the_tour(task, {"strategy": "mirrored"}, workers, {})
+
+
+@pytest.mark.long
+def test_which_weights_move_and_how_far_in_fine_tuning(launch, tmp_path):
+    finish(launch(PROCESSES / "transfer.py", tmp_path))
+
+
+def test_the_step_traces_under_a_real_tpu_strategy_over_fake_devices(launch, tmp_path):
+    finish(launch(PROCESSES / "fake_tpu.py", tmp_path / "operations.json"))
+    traced = json.loads((tmp_path / "operations.json").read_text())
+    assert traced["strategy"] == "TPUStrategyV2"
+    assert traced["variable"] == "TPUDistributedVariable"
+    assert traced["replicas"] == 2
+
+    train = traced["train"]
+    # A loop on the host and one over micro-batches, one program on the device, one sum for every
+    # gradient and the loss.
+    assert train["While"] == 2
+    assert train["TPUReplicateMetadata"] == 1
+    assert train["CrossReplicaSum"] == traced["variables"] + 1
+    # Nothing calls back to Python, draws from a stateful generator or has a shape of its own.
+    for forbidden in ("PyFunc", "EagerPyFunc", "RandomUniform", "Where", "Unique"):
+        assert forbidden not in train
+    assert traced["evaluate"]["TPUReplicateMetadata"] == 1
+    assert traced["evaluate"]["CrossReplicaSum"] == 1

@@ -1,0 +1,177 @@
+import re
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_vit.training.engine.step import generator_states
+from keras_vit.training.engine.tensorflow import TensorFlowStep
+from keras_vit.training.recipes.losses import build_loss
+from keras_vit.training.recipes.optimizers import build_optimizer
+from tests.tiny_vit import tiny_vit
+from tests.training.small_engine import random_batches
+
+BATCH, CLASSES = 8, 5
+DATA = random_batches(6, BATCH)
+
+
+def batches(data=DATA):
+    return iter(tf.data.Dataset.from_tensor_slices(data).repeat())
+
+
+def make(dropout=0.0, remat=False, recipe=None, **options):
+    keras.utils.set_random_seed(1)
+    model = tiny_vit(num_layers=1, dropout_rate=dropout, remat=remat)
+    optimizer = build_optimizer(
+        {"name": "sgd", "base_lr": 0.05, "total_steps": 100, "clip_norm": 1.0} | (recipe or {})
+    )
+    optimizer.build(model.trainable_variables)
+    return TensorFlowStep(
+        tf.distribute.get_strategy(),
+        model,
+        optimizer,
+        build_loss("softmax"),
+        batch_size=BATCH,
+        **options,
+    )
+
+
+def losses_of(steps, calls=3):
+    data = batches()
+    return [steps(data, 2).loss for _ in range(calls)]
+
+
+@pytest.fixture(scope="module")
+def losses():
+    return losses_of(make())
+
+
+def test_equals_fit():
+    steps = make()
+    ours = losses_of(steps)
+    reference = make()
+    reference.model.compile(reference.optimizer, reference.loss)
+    images = DATA["image"].reshape(-1, 16, 16, 3)
+    labels = DATA["label"].reshape(-1, CLASSES)
+    history = reference.model.fit(
+        images, labels, batch_size=BATCH, epochs=1, shuffle=False, verbose=0
+    )
+    assert np.mean(ours) == pytest.approx(history.history["loss"][0], abs=1e-6)
+    for mine, its in zip(steps.model.get_weights(), reference.model.get_weights(), strict=True):
+        np.testing.assert_allclose(mine, its, atol=1e-6)
+
+
+def test_number_of_steps_per_call_changes_nothing():
+    together, apart = make(dropout=0.2), make(dropout=0.2)
+    together(batches(), 6)
+    data = batches()
+    for count in (1, 3, 2):
+        apart(data, count)
+    for left, right in zip(together.model.get_weights(), apart.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_accumulation_changes_nothing_but_rounding(losses):
+    np.testing.assert_allclose(losses_of(make(accumulation_steps=4)), losses, atol=1e-6)
+
+
+def test_whole_step_compiles_with_static_shapes(losses):
+    np.testing.assert_allclose(losses_of(make(jit_compile=True)), losses, atol=1e-5)
+    compiled = make(dropout=0.3, jit_compile=True, accumulation_steps=2)
+    image, label = (tf.constant(DATA[name][0]) for name in ("image", "label"))
+    hlo = compiled._update.experimental_get_compiler_ir(image, label, tf.zeros([2]))("hlo")
+    assert f"f32[{BATCH},16,16,3]" in hlo and f"f32[{BATCH // 2},16,16,3]" in hlo
+    # XLA writes a bounded dynamic size as <=n and a call out of the program as custom-call.
+    assert not re.search(r"\[[\d,]*<=\d", hlo)
+    assert "custom-call" not in hlo
+
+
+def test_rematerialization_changes_nothing():
+    plain, recomputed = make(dropout=0.3), make(dropout=0.3, remat=True)
+    np.testing.assert_allclose(losses_of(plain), losses_of(recomputed), atol=1e-6)
+    for left, right in zip(plain.model.get_weights(), recomputed.model.get_weights(), strict=True):
+        np.testing.assert_allclose(left, right, atol=1e-6)
+
+
+def test_generator_states_are_functions_of_seed_update_and_generator():
+    arguments = [(seed, tf.constant(k, tf.int64), 4) for seed in (0, 1, 2**32) for k in range(3)]
+    states = [np.stack(generator_states(*each)) for each in arguments]
+    assert len({tuple(state) for each in states for state in each}) == 36
+    np.testing.assert_array_equal(states[1], generator_states(*arguments[1]))
+
+
+def test_replicas_and_micro_batches_draw_their_own():
+    steps = make(dropout=0.3, accumulation_steps=2)
+    states = generator_states(0, tf.constant(0), len(steps.generators))
+    drawn = []
+
+    def loss():
+        drawn.append([tuple(each.value.numpy()) for each in steps.generators])
+        return tf.reduce_sum(steps.model.trainable_variables[0].value)
+
+    for replica in range(3):
+        for index in range(2):
+            steps.differentiate(loss, states, replica, index)
+    assert len({seed for seeds in drawn for seed in seeds}) == 24
+
+
+def test_dropout_leaves_the_state_of_the_layers_alone():
+    steps = make(dropout=0.3)
+    before = [state.numpy() for state in steps.generators]
+    losses_of(steps)
+    for state, value in zip(steps.generators, before, strict=True):
+        np.testing.assert_array_equal(state.numpy(), value)
+
+
+def test_requests_of_a_worker_are_reported():
+    steps, data = make(), batches()
+    assert steps(data, 1)[2:4] == (False, False)
+    assert steps(data, 2, save=True)[2:4] == (True, False)
+    assert steps(data, 3, stop=True)[2:4] == (False, True)
+
+
+def test_first_unusable_step_is_reported():
+    images = DATA["image"].copy()
+    images[3] = np.nan
+    steps = make()
+    report = steps(batches({"image": images, "label": DATA["label"]}), 6)
+    assert report.bad_step == 3
+    assert make()(batches(), 6).bad_step == -1
+    assert make(loss_limit=0.1)(batches(), 2).bad_step == 0
+
+
+def test_mixed_precision_keeps_float32_weights(losses):
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        steps = make(recipe={"first_moment_dtype": "bfloat16"})
+    finally:
+        keras.config.set_dtype_policy(before)
+    in_mixed_precision = losses_of(steps)
+    assert {variable.dtype for variable in steps.model.trainable_variables} == {"float32"}
+    assert steps.model.layers[1].compute_dtype == "bfloat16"
+    np.testing.assert_allclose(in_mixed_precision, losses, atol=0.02)
+
+
+def test_images_are_prepared_on_the_device():
+    raw = {"image": np.uint8(np.clip(DATA["image"] * 50 + 128, 0, 255)), "label": DATA["label"]}
+
+    def prepare(images):
+        return tf.cast(images, tf.float32) / 127.5 - 1.0
+
+    on_device = make(prepare_images=prepare)(batches(raw), 6).loss
+    ready = {"image": prepare(raw["image"]).numpy(), "label": raw["label"]}
+    assert on_device == pytest.approx(make()(batches(ready), 6).loss, abs=1e-6)
+
+
+def test_running_statistics_are_refused():
+    inputs = keras.Input((16, 16, 3))
+    x = keras.layers.BatchNormalization()(inputs)
+    model = keras.Model(inputs, keras.layers.Dense(CLASSES)(keras.layers.Flatten()(x)))
+    optimizer = build_optimizer({"total_steps": 10})
+    optimizer.build(model.trainable_variables)
+    with pytest.raises(ValueError, match="moving_mean"):
+        TensorFlowStep(
+            tf.distribute.get_strategy(), model, optimizer, build_loss("softmax"), batch_size=8
+        )

@@ -1,0 +1,191 @@
+"""A state is saved whole or not at all, and a damaged one gives way to the one before."""
+
+import json
+import threading
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from keras_vit.training.engine.checkpoints import Checkpoints, Shards, read, steps, whole
+from keras_vit.training.errors import TrainingError
+
+ROWS = np.arange(60_000, dtype=np.float32).reshape(-1, 4)
+
+
+def arrays_of(value):
+    return {"kernel": whole(ROWS + value), "numbers/a": whole(np.array(value, np.float64))}
+
+
+def save(checkpoints, step):
+    checkpoints.save(step, lambda: arrays_of(step))
+    checkpoints.wait()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with the states of steps 1 and 2."""
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    for step in (1, 2):
+        save(checkpoints, step)
+    return tmp_path / "checkpoints"
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def flip(file, place):
+    content = bytearray(file.read_bytes())
+    content[place] ^= 1
+    file.write_bytes(content)
+
+
+def test_values_are_kept_bit_for_bit(tmp_path):
+    arrays = {
+        "a/kernel": ROWS,
+        "optimizer/moment": ROWS.astype(ml_dtypes.bfloat16),
+        "optimizer/iterations": np.array(2**40),
+        "numbers/best": np.array(1 / 3),
+        "numbers/sums": np.array([3.0, np.nan, 1e-300]),
+        "empty": np.zeros((0, 3), np.float32),
+    }
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(3, lambda: {name: whole(array) for name, array in arrays.items()})
+    checkpoints.wait()
+    found = read(tmp_path, 3)
+    assert found.keys() == arrays.keys()
+    for name, array in arrays.items():
+        values = found[name].read()
+        assert (values.dtype, values.shape) == (array.dtype, array.shape)
+        assert values.tobytes() == array.tobytes()
+
+
+def test_saving_goes_on_in_the_background(tmp_path, monkeypatch):
+    goes_on, rename = threading.Event(), type(tmp_path).rename
+    monkeypatch.setattr(type(tmp_path), "rename", lambda *a: goes_on.wait(60) and rename(*a))
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(1, lambda: arrays_of(1))
+    assert (checkpoints.saved_step, steps(tmp_path)) == (None, [])
+    goes_on.set()
+    checkpoints.wait()
+    assert (checkpoints.saved_step, steps(tmp_path)) == (1, [1])
+    checkpoints.save(1, lambda: pytest.fail("It is saved."))
+
+
+def test_several_processes_write_their_parts(tmp_path):
+    def arrays(part):
+        pieces = [((row, 0), ROWS[row : row + 3000]) for row in range(part * 3000, 15_000, 6000)]
+        own = [((), np.float32(7))] if part == 0 else []
+        scalar = Shards((), np.dtype(np.float32), [(s, np.array(v)) for s, v in own])
+        return {"kernel": Shards(ROWS.shape, ROWS.dtype, pieces), "scalar": scalar}
+
+    processes = [Checkpoints(tmp_path, part=part, parts=2) for part in (0, 1)]
+    processes[0].save(1, lambda: arrays(0))
+    assert not steps(tmp_path)
+    processes[1].save(1, lambda: arrays(1))
+    # A process that writes nothing.
+    processes.append(Checkpoints(tmp_path / "none", part=None))
+    processes[-1].save(1, lambda: pytest.fail("It writes nothing."))
+    for process in processes:
+        process.wait()
+        assert process.saved_step == 1
+    assert names(tmp_path) == ["checkpoint-1"]
+    assert names(tmp_path / "checkpoint-1") == [
+        "manifest.json",
+        "part-0.safetensors",
+        "part-1.safetensors",
+    ]
+    found = read(tmp_path, 1)
+    np.testing.assert_array_equal(found["kernel"].read(), ROWS)
+    # Divided in another way than it was.
+    for index in ((slice(2000, 7000), slice(1, 3)), (slice(0, 3000), slice(None))):
+        np.testing.assert_array_equal(found["kernel"].read(index), ROWS[index])
+    assert found["scalar"].read() == 7
+    found["kernel"].pieces.pop()
+    with pytest.raises(ValueError, match="pieces of an array are missing"):
+        found["kernel"].read()
+
+
+def test_only_the_newest_are_kept(folder):
+    checkpoints = Checkpoints(folder)
+    # In the order of steps, not of names.
+    for step in (9, 10, 11):
+        save(checkpoints, step)
+    assert steps(folder) == [10, 11]
+    assert names(folder) == ["checkpoint-10", "checkpoint-11"]
+
+
+def test_full_disk_keeps_the_one_before(no_room, folder):
+    checkpoints = Checkpoints(folder)
+    assert checkpoints.newest() == 2
+    no_room()
+    checkpoints.save(3, lambda: arrays_of(3))
+    message = r"step 3 cannot be written .*File too large.* last good .* step 2\. Make room"
+    with pytest.raises(TrainingError, match=message):
+        checkpoints.wait()
+    assert names(folder) == ["checkpoint-1", "checkpoint-2"]
+
+
+def test_remains_of_a_killed_process_are_removed(folder):
+    for name in (".checkpoint-3", ".checkpoint-1"):
+        (folder / name).mkdir()
+        (folder / name / "part-0.safetensors").write_bytes(b"half")
+    (folder / "damaged-checkpoint-1").mkdir()
+    assert Checkpoints(folder).newest() == 2
+    assert names(folder) == ["checkpoint-1", "checkpoint-2", "damaged-checkpoint-1"]
+
+
+@pytest.mark.parametrize("file", ["part-0.safetensors", "manifest.json"])
+def test_a_flipped_bit_in_any_place_is_noticed(folder, file, caplog):
+    path = folder / "checkpoint-2" / file
+    size = path.stat().st_size
+    # All of what says what is in the file, and some of the values.
+    for place in {*range(min(size, 300)), *range(0, size, 1 + size // 100), size - 1}:
+        flip(path, place)
+        checkpoints = Checkpoints(folder)
+        assert checkpoints.newest() == 1, place
+        assert "checkpoint-2 cannot be read" in caplog.text
+        flip(folder / "damaged-checkpoint-2" / file, place)
+        (folder / "damaged-checkpoint-2").rename(folder / "checkpoint-2")
+        caplog.clear()
+    assert Checkpoints(folder).newest() == 2
+
+
+@pytest.mark.parametrize("file", ["part-0.safetensors", "manifest.json"])
+def test_a_missing_file(folder, file):
+    (folder / "checkpoint-2" / file).unlink()
+    # It was damaged before.
+    (folder / "damaged-checkpoint-2" / "of then").mkdir(parents=True)
+    checkpoints = Checkpoints(folder)
+    assert checkpoints.newest() == checkpoints.saved_step == 1
+    assert "of then" not in names(folder / "damaged-checkpoint-2")
+    assert float(read(folder, 1)["numbers/a"].read()) == 1.0
+    # The good one is not pushed out by the damaged one.
+    save(checkpoints, 2)
+    assert steps(folder) == [1, 2]
+
+
+def test_nothing_is_restored_from_damaged_states_alone(folder):
+    for step in (1, 2):
+        flip(folder / f"checkpoint-{step}" / "part-0.safetensors", -1)
+    with pytest.raises(TrainingError, match=r"None of .* checkpoint-2, checkpoint-1\. Move the"):
+        Checkpoints(folder).newest()
+    assert names(folder) == ["checkpoint-1", "checkpoint-2"]
+    (folder / "checkpoint-2" / "manifest.json").write_text(json.dumps(["", {"arrays": []}]))
+    with pytest.raises(TrainingError, match=r"cannot be read: manifest\.json is not as"):
+        read(folder, 2)
+
+
+@pytest.mark.parametrize("name", ["run[1]", "a\\b", "what?*", "{a,b}~", "é漢😀 \n%20", "long" * 60])
+def test_folder_whose_name_reads_like_a_pattern(tmp_path, name):
+    folder = tmp_path / name / "checkpoints"
+    checkpoints = Checkpoints(folder)
+    for step in (1, 2, 3):
+        save(checkpoints, step)
+    assert steps(folder) == [2, 3]
+    flip(folder / "checkpoint-3" / "part-0.safetensors", -1)
+    # The folder holds no name of another folder: it can be moved.
+    moved = folder.rename(tmp_path / "moved")
+    assert Checkpoints(moved).newest() == 2
+    np.testing.assert_array_equal(read(moved, 2)["kernel"].read(), ROWS + 2)

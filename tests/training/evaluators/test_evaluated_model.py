@@ -1,0 +1,127 @@
+"""Models are functions of images, from runs, files and modules, and known by their weights."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_vit
+from keras_vit import export
+from keras_vit.training.evaluators import evaluated_model
+
+
+def images(size=16):
+    return np.random.default_rng(0).uniform(-1, 1, (2, size, size, 3)).astype(np.float32)
+
+
+def test_a_run_directory_and_its_model_file_are_the_same_model(vit, tmp_path):
+    vit.save(tmp_path / "model.keras")
+    by_run, by_file = (evaluated_model.load_frozen(p) for p in (tmp_path, tmp_path / "model.keras"))
+    assert by_run.identity == by_file.identity == evaluated_model.freeze(vit, "").identity
+    assert by_run.image_size == (16, 16) and by_run.image_range == (-1.0, 1.0)
+    np.testing.assert_allclose(by_run.logits(images()), vit.predict_on_batch(images()), atol=1e-6)
+    represent = keras.Model(vit.input, vit.endpoints["representation"])
+    expected = represent.predict_on_batch(images())
+    np.testing.assert_allclose(by_run.features(images()), expected, atol=1e-6)
+    assert by_run.feature_name == "representation"
+
+
+def test_identity_changes_with_weights_architecture_and_output(vit):
+    before = evaluated_model.freeze(vit, "").identity
+    assert evaluated_model.freeze(vit, "", layer="logits").identity != before
+    vit.weights[0].assign_add(np.full(vit.weights[0].shape, 1e-3, np.float32))
+    assert evaluated_model.freeze(vit, "").identity != before
+
+    arguments = {**vit.arguments, "layer_norm_epsilon": 1e-5}
+    other = keras_vit.VisionTransformer(**arguments)
+    other.set_weights(vit.get_weights())
+    assert evaluated_model.freeze(other, "").identity != evaluated_model.freeze(vit, "").identity
+
+
+def test_any_keras_model_gives_its_output_or_a_named_layer():
+    layers = [keras.layers.Flatten(name="flat"), keras.layers.Dense(5, name="hidden")]
+    model = keras.Sequential([keras.Input((4, 4, 3)), *layers])
+    whole = evaluated_model.freeze(model, "")
+    assert whole.features(images(4)).shape == (2, 5) and whole.feature_name == "output"
+    flat = evaluated_model.freeze(model, "", layer="flat")
+    np.testing.assert_allclose(flat.features(images(4)), images(4).reshape(2, -1))
+    with pytest.raises(ValueError, match=r"flat, hidden.*Received: head"):
+        evaluated_model.freeze(model, "", layer="head")
+
+
+def test_untrained_has_the_architecture_and_other_weights(vit, tmp_path):
+    kernel = vit.get_layer("embedding").weights[0]
+    kernel.assign(3 * kernel)
+    vit.save(tmp_path / "m.keras")
+    trained = evaluated_model.load_frozen(tmp_path / "m.keras")
+    fresh = evaluated_model.untrained(tmp_path / "m.keras")
+    assert fresh.features(images()).shape == trained.features(images()).shape
+    assert np.abs(fresh.features(images()) - trained.features(images())).max() > 0.1
+    again = evaluated_model.untrained(tmp_path / "m.keras")
+    assert fresh.identity == again.identity != trained.identity
+
+
+def test_a_checkpoint_is_loaded_with_or_without_its_head(tmp_path):
+    whole = keras_vit.create_model("ViT-Ti/32", num_classes=5, image_size=32)
+    keras_vit.save_checkpoint(whole, tmp_path / "whole.npz")
+    for num_classes, shape in ((5, (2, 5)), (None, (2, 192))):
+        checkpoint = {"name": "ViT-Ti/32", "num_classes": num_classes, "image_size": 32}
+        loaded = evaluated_model.load_frozen(tmp_path / "whole.npz", **checkpoint)
+        assert loaded.name == str(tmp_path / "whole.npz")
+        assert loaded.logits(images(32)).shape == shape
+        assert loaded.features(images(32)).shape == (2, 192)
+
+
+@pytest.fixture
+def module(tmp_path):
+    """The directory of a module that sums images and has a feature vector."""
+    root = tf.train.Checkpoint()
+    root.feature_vector = tf.train.Checkpoint()
+    spec = tf.TensorSpec((None, 8, 6, 3), tf.float32)
+    for node, function in (
+        (root, lambda x: tf.reduce_sum(x, axis=(1, 2))),
+        (root.feature_vector, lambda x: tf.reduce_max(x, axis=(1, 2))),
+    ):
+        node.__call__ = tf.function(function, input_signature=[spec])
+    tf.saved_model.save(root, str(tmp_path / "module"))
+    return tmp_path / "module"
+
+
+def test_a_hub_module_gives_its_feature_vector(module):
+    loaded = evaluated_model.load_frozen(module)
+    x = np.random.default_rng(0).uniform(0, 1, (2, 8, 6, 3)).astype(np.float32)
+    np.testing.assert_allclose(loaded.logits(x), x.sum((1, 2)), rtol=1e-6)
+    np.testing.assert_allclose(loaded.features(x), x.max((1, 2)))
+    assert loaded.feature_name == "feature_vector"
+    assert loaded.image_size == (8, 6) and loaded.image_range == (0.0, 1.0)
+    output = evaluated_model.load_frozen(module, layer="output")
+    np.testing.assert_allclose(output.features(x), x.sum((1, 2)), rtol=1e-6)
+    assert output.identity != loaded.identity
+
+
+def test_an_exported_module_gives_the_features_of_its_model(vit, tmp_path):
+    export.to_hub(vit, tmp_path / "module")
+    exported = evaluated_model.load_frozen(tmp_path / "module")
+    original = evaluated_model.freeze(vit, "")
+    assert exported.image_size == original.image_size
+    in_its_range = (images() + 1) / 2
+    for name in ("features", "logits"):
+        theirs = getattr(exported, name)(in_its_range)
+        np.testing.assert_allclose(theirs, getattr(original, name)(images()), atol=1e-5)
+
+
+def test_what_is_not_a_model_is_refused(module, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"run directory with model\.keras"):
+        evaluated_model.load_frozen(tmp_path)
+    with pytest.raises(ValueError, match="callable attribute"):
+        evaluated_model.load_frozen(module, layer="tokens")
+    tf.saved_model.save(tf.Module(), str(tmp_path / "empty"))
+    with pytest.raises(ValueError, match="can be called on images"):
+        evaluated_model.load_frozen(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x08\x01", b"no module"])
+def test_a_damaged_module_is_named(content, tmp_path):
+    (tmp_path / "saved_model.pb").write_bytes(content)
+    with pytest.raises(ValueError, match=r"loaded as a TF-Hub module: .*Export the model again"):
+        evaluated_model.load_frozen(tmp_path)

@@ -1,0 +1,146 @@
+"""Models come from runs, `.keras` files and checkpoints, with what is known of them."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.training.config import schema
+from keras_vit.training.evaluators.model_from_source import (
+    load_model,
+    read_run_config,
+    resizing,
+    saved_arguments,
+)
+from tests.run_config import DATA, run_config
+from tests.tiny_vit import tiny_vit
+
+CONFIG = run_config(
+    dataset="digits",
+    eval_preprocess="decode|resize(16)|value_range(-1,1)",
+    loss="sigmoid",
+    model={"name": "ViT-Ti/16", "image_size": 16},
+)
+COMPLETE = schema.complete({"dataset": "digits", "batch_size": 8, "total_steps": 1})
+WHOLE = json.loads(schema.to_json(COMPLETE, DATA))
+
+
+def assert_same_weights(model, other):
+    for mine, theirs in zip(model.weights, other.weights, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_a_run_knows_its_classes_loss_and_preprocessing(tmp_path):
+    model = tiny_vit(patch_size=8, num_classes=2)
+    model.class_names, model.preprocessing = ("crow", "finch"), "decode|resize(16)"
+    model.save(tmp_path / "model.keras")
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    source = load_model(tmp_path)
+    assert source.class_names == ["crow", "finch"]
+    assert (source.name, source.run, source.activation) == (str(tmp_path), CONFIG, "sigmoid")
+    assert source.image_size == (16, 16) and source.preprocess == CONFIG["eval_preprocess"]
+    assert load_model(tmp_path / "model.keras").preprocess == "decode|resize(16)"
+    assert_same_weights(source.model, model)
+
+
+def test_a_file_knows_its_model_alone(tmp_path):
+    tiny_vit(image_size=(16, 24), patch_size=8, num_classes=10).save(tmp_path / "m.keras")
+    source = load_model(tmp_path / "m.keras")
+    assert source.run == {} and source.class_names is None and source.activation == "softmax"
+    assert source.preprocess == "decode|resize([16,24])|value_range(-1,1)"
+    assert resizing((4, 5), (0.0, 1.0)) == "decode|resize([4,5])|value_range(0,1)"
+
+
+def test_a_checkpoint_needs_its_models_name(tmp_path):
+    whole = keras_vit.create_model("ViT-Ti/32", num_classes=5, image_size=32)
+    file = tmp_path / "whole.npz"
+    keras_vit.save_checkpoint(whole, file)
+    with pytest.raises(ValueError, match=r"whole\.npz.*--model=ViT-B/16"):
+        load_model(file)
+    source = load_model(file, name="ViT-Ti/32", num_classes=5, image_size=32)
+    assert_same_weights(source.model, whole)
+    headless = load_model(file, name="ViT-Ti/32", dropout_rate=0.5)
+    assert headless.model.output_shape == (None, 192) and headless.image_size == (224, 224)
+    assert headless.model.arguments["dropout_rate"] == 0.5
+    with pytest.raises(ValueError, match="head"):
+        load_model(file, name="ViT-Ti/32", num_classes=4, image_size=32)
+
+
+def test_what_runs_code_is_named_and_not_run(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"run directory with model\.keras"):
+        load_model(tmp_path)
+    code = keras.Sequential([keras.Input((4,)), keras.layers.Lambda(lambda x: x + 1)])
+    code.save(tmp_path / "code.keras")
+    with pytest.raises(ValueError, match=r"code\.keras cannot be loaded.*which is not run"):
+        load_model(tmp_path / "code.keras")
+
+
+def test_arguments_of_a_saved_model_build_its_like(tmp_path):
+    model = tiny_vit(patch_size=8, num_classes=3, gelu="erf")
+    model.save(tmp_path / "m.keras")
+    arguments = saved_arguments(tmp_path / "m.keras")
+    assert keras_vit.VisionTransformer(**arguments).arguments == model.arguments
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    assert saved_arguments(tmp_path) == CONFIG["model"]
+    assert saved_arguments("ViT-B/16") is None
+    keras.Sequential([keras.Input((4,))]).save(tmp_path / "foreign.keras")
+    with pytest.raises(ValueError, match=r"VisionTransformer.*foreign\.keras, a Sequential"):
+        saved_arguments(tmp_path / "foreign.keras")
+
+
+def test_a_published_classifier_needs_its_name_alone(tmp_path, monkeypatch):
+    whole = keras_vit.create_model("ViT-Ti/16", image_size=32)
+    keras_vit.save_checkpoint(whole, tmp_path / "whole.npz")
+    files = {"augreg/Ti_16-imagenet2012": tmp_path / "whole.npz"}
+    monkeypatch.setattr("keras_vit.checkpoints.load.find_checkpoint", files.__getitem__)
+    source = load_model("augreg/Ti_16-imagenet2012", image_size=32)
+    assert source.class_names[:2] == ["tench", "goldfish"]
+    assert source.model.arguments["num_classes"] == 1000 and source.image_size == (32, 32)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"PK\x03\x04" + bytes(100), b"not a model"])
+def test_damaged_keras_files_are_named(content, tmp_path):
+    (tmp_path / "model.keras").write_bytes(content)
+    for read in (load_model, saved_arguments):
+        with pytest.raises(ValueError, match=r"zip arch.*model\.keras is damaged or of another ki"):
+            read(tmp_path / "model.keras")
+
+
+def changed(**values):
+    return json.dumps({**WHOLE, **values}).encode()
+
+
+@pytest.mark.parametrize(
+    "content, reason",
+    [
+        (b"[]", "expected an object, received a list"),
+        (b"null", "expected an object, received a NoneType"),
+        (b"{}", "it has no key of a config"),
+        (b"[" * 200_000, "recursion"),
+        (b'{"model": ' * 20_000 + b"1" + b"}" * 20_000, "recursion"),
+        (b"{", "Expecting property name"),
+        (b"", "Expecting value"),
+        (b"\xff\xfe", "can't decode byte"),
+        (b'{"seed": 0}', "data, what the run was trained on, is missing or incomplete"),
+        (changed(data=None), "data, what the run was trained on"),
+        (changed(data={**DATA, "train": {}}), "data, what the run was trained on"),
+        (changed(data={**DATA, "class_names": 3}), "data, what the run was trained on"),
+        (changed(model=5), "model is 5"),
+        (changed(optimizer=None), "optimizer is None"),
+        (changed(seed="1"), "seed is '1', expected a whole number"),
+        (changed(dataset={}), "expected text"),
+        (changed(few_shot={**WHOLE["few_shot"], "shots": 3}), "few_shot.shots is 3"),
+    ],
+)
+def test_damage_of_a_config_is_named(content, reason, tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(WHOLE))
+    assert read_run_config(file) == WHOLE
+    file.write_bytes(content)
+    for read in (read_run_config, lambda _: saved_arguments(tmp_path)):
+        with pytest.raises(ValueError, match=r"config of a run\. .* is damaged") as error:
+            read(file)
+        assert str(file) in str(error.value) and reason in str(error.value)
+        assert len(str(error.value).splitlines()) == 1

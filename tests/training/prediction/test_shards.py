@@ -1,0 +1,239 @@
+"""Predictions as Parquet files: right, whole, and each computed once."""
+
+import json
+import pathlib
+import shutil
+import signal
+import sys
+
+import keras
+import numpy as np
+import pyarrow.parquet
+import pytest
+import tensorflow as tf
+from etils import epath
+
+from keras_vit.photo_predictions import top_classes
+from keras_vit.training.commands import predict
+from keras_vit.training.data.preprocessing.preprocess import read_images
+from keras_vit.training.errors import TrainingError
+from keras_vit.training.evaluators.evaluated_model import load_frozen
+from keras_vit.training.io.locks import lock
+from keras_vit.training.prediction.cluster import Worker
+from keras_vit.training.prediction.predictor import Predictor
+from keras_vit.training.prediction.request import Job
+from keras_vit.training.prediction.shards import write_shard
+
+KILLED = pathlib.Path(__file__).parents[1] / "processes" / "killed_predict.py"
+SHARD = "predictions-00000-of-00001.parquet"
+
+
+@pytest.fixture(scope="module")
+def source(bird_model):
+    return bird_model
+
+
+@pytest.fixture(scope="module")
+def photos(noise_photos, tmp_path_factory):
+    """The first nine."""
+    folder = tmp_path_factory.mktemp("nine")
+    for number in range(9):
+        shutil.copy(noise_photos / f"{number}.png", folder)
+    return folder
+
+
+def rows(folder):
+    files = sorted(file for file in folder.iterdir() if file.name.endswith(".parquet"))
+    tables = [pyarrow.BufferReader(file.read_bytes()) for file in files]
+    return [row for each in tables for row in pyarrow.parquet.read_table(each).to_pylist()]
+
+
+def contents(folder):
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def test_shards_say_what_predictions_say(source, photos, tmp_path, capsys):
+    options = [str(source), str(photos), f"--shards={tmp_path / 'out'}", "--shard_size=4"]
+    assert predict.main([*options, "--top=2", "--representation"]) == 0
+    captured = capsys.readouterr()
+    assert "Wrote 3 shards" in captured.out
+    assert "2 images cannot be read" in captured.err
+    found = rows(tmp_path / "out")
+    assert pyarrow.parquet.read_table(tmp_path / "out").to_pylist() == found
+    assert [row["id"] for row in found] == [str(photos / f"{number}.png") for number in range(9)]
+    for number, row in enumerate(found):
+        readable = number not in (3, 5)
+        assert (row["error"] is None) == readable
+        assert all((row[key] is None) != readable for key in ("classes", "representation"))
+    model = load_frozen(source)
+    good = [row for row in found if row["error"] is None]
+    files = [row["id"] for row in good]
+    images = read_images(list(map(pathlib.Path, files)), model.preprocess)
+    expected = top_classes(keras.ops.softmax(model.logits(images)), model.class_names, 2)
+    for row, ranked in zip(good, expected, strict=True):
+        assert row["names"] == [name for name, _ in ranked]
+        values = [value for _, value in ranked]
+        np.testing.assert_allclose(row["probabilities"], values, rtol=1e-5)
+        assert [model.class_names[number] for number in row["classes"]] == row["names"]
+    features = model.features(images)
+    found = [row["representation"] for row in good]
+    np.testing.assert_allclose(found, features, rtol=1e-4, atol=1e-6)
+
+
+def test_finished_shards_are_not_done_again(source, photos, tmp_path, capsys):
+    options = [str(source), str(photos), f"--shards={tmp_path / 'out'}", "--shard_size=4"]
+    assert predict.main(options) == 0
+    before = contents(tmp_path / "out")
+    lost = tmp_path / "out" / "predictions-00001-of-00003.parquet"
+    lost.unlink()
+    stamps = {file: file.stat().st_mtime_ns for file in (tmp_path / "out").iterdir()}
+    capsys.readouterr()
+    assert predict.main(options) == 0
+    assert "Wrote 1 shards" in capsys.readouterr().out
+    assert {file: file.stat().st_mtime_ns for file in stamps} == stamps
+    assert contents(tmp_path / "out") == before
+
+
+@pytest.mark.long
+def test_a_killed_process_leaves_whole_shards(source, photos, tmp_path, launch):
+    def options(folder):
+        return [str(source), str(photos), f"--shards={folder}", "--shard_size=2"]
+
+    process = launch(KILLED, *options(tmp_path / "killed"))
+    assert process.wait() == -signal.SIGKILL
+    whole = [file.name for file in (tmp_path / "killed").glob("predictions-*")]
+    assert sorted(whole) == [f"predictions-0000{k}-of-00005.parquet" for k in range(2)]
+    assert len(list((tmp_path / "killed").glob(".*.unfinished"))) == 1
+    for folder in ("killed", "whole"):
+        assert predict.main(options(tmp_path / folder)) == 0
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+
+def test_another_job_is_refused(source, photos, tmp_path, capsys):
+    options = [str(source), str(photos / "0.png"), f"--shards={tmp_path / 'out'}"]
+    assert predict.main(options) == 0
+    manifest = json.loads((tmp_path / "out" / "_predictions.json").read_text())
+    assert manifest["model"] == load_frozen(source).identity
+    (tmp_path / "labels.txt").write_text("one\ntwo\nthree\n")
+    for change, name in (
+        ("--top=1", "top"),
+        ("--shard_size=7", "shard_size"),
+        ("--representation", "representation"),
+        (str(photos / "1.png"), "count, images"),
+        (f"--labels={tmp_path / 'labels.txt'}", "class_names"),
+    ):
+        arguments = [*options[:-1], change, options[-1]]
+        assert predict.main(arguments) == 2
+        assert f"predictions with another {name}. Name" in capsys.readouterr().err
+    (tmp_path / "out" / "_predictions.json").write_text("[")
+    assert predict.main(options) == 2
+    assert "_predictions.json is damaged" in capsys.readouterr().err
+    with lock(tmp_path / "out"):
+        assert predict.main(options) == 2
+    assert "is in use by process" in capsys.readouterr().err
+
+
+def test_photos_model_and_shards_in_a_store(source, photos, ram, tmp_path, capsys):
+    bucket = epath.Path(ram())
+    for folder in ("photos/a", "photos/b"):
+        (bucket / folder).mkdir(parents=True)
+    for number in range(5):
+        place = bucket / "photos" / ("a" if number % 2 else "b") / f"{number}.png"
+        place.write_bytes((photos / f"{number}.png").read_bytes())
+    (bucket / "m.keras").write_bytes(source.read_bytes())
+    options = [f"{bucket}/m.keras", f"{bucket}/photos", f"--shards={bucket}/out", "--shard_size=2"]
+    assert predict.main(options) == 0
+    assert "Wrote 3 shards" in capsys.readouterr().out
+    found = rows(bucket / "out")
+    names = ["a/1", "a/3", "b/0", "b/2", "b/4"]
+    assert [row["id"] for row in found] == [f"{bucket}/photos/{name}.png" for name in names]
+    assert [bool(row["error"]) for row in found] == [False, True, False, False, False]
+    local = [str(photos / f"{name[-1]}.png") for name in names]
+    assert predict.main([str(source), *local, f"--shards={tmp_path}/out", "--shard_size=2"]) == 0
+    for one, other in zip(found, rows(tmp_path / "out"), strict=True):
+        assert one["probabilities"] == other["probabilities"]
+    capsys.readouterr()
+    assert predict.main(options) == 0
+    assert "Wrote 0 shards" in capsys.readouterr().out
+    assert predict.main([options[0], f"{bucket}/nothing", options[2]]) == 2
+    assert "Expected an image or a folder of images" in capsys.readouterr().err
+
+
+def test_a_split_in_a_store(source, ram, data_dir, failing_store):
+    folder = epath.Path(ram()) / "out"
+    # Half of a shard arrives at first, and is sent again.
+    failing_store.fails = lambda number: (
+        failing_store.names[-1].endswith("1-of-00003.parquet")
+        and (failing_store.names.count(failing_store.names[-1]) == 1)
+    )
+    options = ["--dataset=digits", "--split=test[:10]", f"--data_dir={data_dir}", "--shard_size=4"]
+    assert predict.main([str(source), *options, f"--shards={folder}"]) == 0
+    assert failing_store.names.count("predictions-00001-of-00003.parquet") == 2
+    found = rows(folder)
+    assert len(found) == len({row["id"] for row in found}) == 10
+    assert found[9]["id"].startswith("sklearn_digits-test.tfrecord") and not found[9]["error"]
+
+
+def test_a_store_that_does_not_answer_is_no_damaged_photo(
+    source, photos, tmp_path, monkeypatch, failing_store
+):
+    calls = []
+
+    def read(index):
+        calls.append(index)
+        raise tf.errors.UnavailableError(None, None, "connection reset")
+
+    job = Job(str(source), [str(photos / "0.png")], str(tmp_path / "out"))
+    predictor = Predictor(job)
+    monkeypatch.setattr(predictor, "_load", read)
+    monkeypatch.setattr(predictor, "_readable", lambda *_: iter(()))
+    with pytest.raises(
+        TrainingError, match=r"0\.png cannot be read in 5 attempts: connection reset"
+    ):
+        write_shard(predictor, SHARD)
+    assert len(calls) == 5
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_cluster_without_ray(source, photos, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    options = [f"--shards={tmp_path / 'out'}", "--cluster=local"]
+    assert predict.main([str(source), str(photos), *options]) == 2
+    assert "pip install 'keras-vit-16x16[ray]'" in capsys.readouterr().err
+
+
+def test_a_worker_on_a_machine_that_sees_something_else(source, photos, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def answer(photo, **changes):
+        job = Job(str(source), [str(photo)], str(tmp_path / "out"))
+        worker = Worker(job, Predictor(job).manifest | changes, str(tmp_path))
+        return worker({"name": SHARD})
+
+    found = answer(photos / "nothing.png")
+    assert found["bad_use"] and "nothing.png here" in found["error"]
+    found = answer(photos / "0.png", model="another")
+    assert found["bad_use"] and "['model'] are not" in found["error"]
+    assert not (tmp_path / "out").exists()
+    for _ in range(2):
+        assert answer(photos / "3.png") == {"unreadable": 1, "error": "", "bad_use": False}
+        (tmp_path / "out" / SHARD).unlink()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Expected either PHOTO"),
+        (["a.png", "--dataset=digits"], "Expected either PHOTO"),
+        (["--dataset=digits"], "Expected --shards=DIR"),
+        (["a.png", "--representation"], "Expected --shards=DIR"),
+        (["a.png", "--shards=x", "--csv"], "without --output, --json and --csv"),
+        (["a.png", "--shards=x", "--shard_size=0"], "at least 1"),
+        (["a.png", "--cluster=local"], "Expected --shards=DIR"),
+        (["a.png", "--shards=x", "--workers=2"], "Expected --cluster=ADDRESS"),
+        (["a.png", "--shards=x", "--cluster=local", "--workers=0"], "at least 1"),
+    ],
+)
+def test_options_that_do_not_fit(arguments, message, capsys):
+    assert predict.main(["m.keras", *arguments]) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,58 @@
+"""Saves the start weights of every kind of model and the losses of a short run, of one seed.
+
+`start_weights.py FOLDER DATA_DIR` writes `start.npz`; its backend is that of KERAS_BACKEND.
+"""
+
+import pathlib
+import sys
+
+import keras
+import numpy as np
+
+import keras_vit
+from keras_vit.training.config import overrides
+from keras_vit.training.loop import trainer
+from keras_vit.training.recipes import fine_tuning
+from keras_vit.training.reporting.metrics_csv import read_metrics
+from tests.tiny_vit import tiny_vit
+
+SMALL = {"num_layers": (1, 1), "width_factor": 0.5, "image_size": 32}
+RESNET = {"num_layers": (1, 1), "width_factor": 0.5}
+
+
+def low_rank_vit():
+    model = tiny_vit()
+    fine_tuning.adapt_low_rank(model, rank=2)
+    return model
+
+
+MODELS = {
+    "vit": lambda: tiny_vit(representation_size=8, register_tokens=2),
+    "map": lambda: tiny_vit(classifier="map", position_embedding="learned_2d", dropout_rate=0.1),
+    "relative": lambda: tiny_vit(position_embedding="relative"),
+    "hybrid": lambda: tiny_vit(image_size=32, patch_size=1, resnet=RESNET),
+    "axial": lambda: tiny_vit(attention="axial", classifier="gap"),
+    "resnet_v2": lambda: keras_vit.ResNetV2(**SMALL),
+    "axial_resnet": lambda: keras_vit.models.AxialResNet(**SMALL, num_groups=2),
+    "masked": lambda: keras_vit.MaskedPatchPrediction(tiny_vit(num_classes=None)),
+    "low_rank": low_rank_vit,
+}
+
+
+def main(folder, data_dir):
+    folder, found = pathlib.Path(folder), {}
+    for name, make in MODELS.items():
+        keras.utils.set_random_seed(3)
+        found |= {f"{name}/{weight.path}": weight.numpy() for weight in make().trainable_weights}
+    config = overrides.load_config(str(pathlib.Path(__file__).with_name("tiny.py")))
+    config.update(data_dir=data_dir, eval_split="", total_steps=15, log_every_steps=1)
+    config.steps_per_call = 1
+    config.model.dropout_rate = 0.0
+    trainer.train(config, folder / "run")
+    metrics = read_metrics(folder / "run" / "metrics.csv")
+    found["losses"] = [value for _, value in metrics["loss"]]
+    np.savez(folder / "start.npz", **found)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,75 @@
+"""Updates of a small model on simulated devices; prints a line of JSON.
+
+`updates.py norms`: {"MESH / MICRO-BATCHES": norm of the gradient} of a model full of masks, on
+eight devices.
+
+`updates.py goes_on FOLDER DATAxFSDP` restores a state, updates it once and saves it: `step` and
+the `numbers` that were found, and digests of all arrays as they were `restored` and are `saved`.
+"""
+
+import hashlib
+import json
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+from tests.tiny_vit import tiny_vit
+from tests.training.small_engine import mesh_config, random_batches, small_engine
+
+RATES = ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate")
+# (mesh, micro-batches); the others are compared with the first.
+DIVISIONS = [("one", 1), ("one", 2), ("one", 4), ("8x1", 1), ("2x4", 2), ("1x8", 2)]
+
+
+def train(engine, count, size):
+    dataset = tf.data.Dataset.from_tensor_slices(random_batches(1, size)).repeat()
+    return engine.train(engine.make_batches(lambda *_: dataset), count)
+
+
+def norms():
+    found = {}
+    for mesh, parts in DIVISIONS:
+        engine = small_engine(
+            lambda _: tiny_vit(num_layers=1, remat=True, **dict.fromkeys(RATES, 0.3)),
+            accumulation_steps=parts,
+            optimizer={"name": "sgd", "base_lr": 0.05, "warmup_steps": 1, "total_steps": 3},
+            **mesh_config(mesh),
+        )
+        found[f"{mesh} / {parts}"] = train(engine, 2, 16).gradient_norm
+    return found
+
+
+def digests(engine):
+    """Returns {name: digest} of the whole arrays of a state."""
+    found = {}
+    for name, shards in zip(engine._variables(), engine._take(), strict=True):
+        array = np.zeros(shards.shape, shards.dtype)
+        for start, values in shards.pieces:
+            array[tuple(map(slice, start, np.add(start, values.shape)))] = values
+        # Backends count updates in integers of their own.
+        array = array.astype("int64") if array.dtype.kind in "iu" else array
+        found[name] = hashlib.sha256(array.tobytes()).hexdigest()
+    return found
+
+
+def goes_on(folder, mesh):
+    engine = small_engine(
+        lambda _: tiny_vit(num_layers=1),
+        batch_size=8,
+        ema_decay=0.9,
+        optimizer={"first_moment_dtype": "bfloat16"},
+        **mesh_config("one" if mesh == "1x1" else mesh),
+    )
+    numbers = engine.restore(folder) or {}
+    found = {"step": engine.step, "restored": digests(engine)}
+    found["numbers"] = {name: value.tolist() for name, value in numbers.items()}
+    train(engine, 1, 8)
+    engine.save({"third": np.array(engine.step / 3)}, wait=False)
+    found["saved"] = digests(engine)
+    engine.close()
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps({"norms": norms, "goes_on": goes_on}[sys.argv[1]](*sys.argv[2:])))

@@ -1,0 +1,61 @@
+"""Group means and the mean of 19, on the columns of Table 9."""
+
+import pytest
+
+from keras_vit.training.paper_tables import TABLE_2, TABLE_9, TABLE_9_MEANS, VTAB_TASKS
+from keras_vit.training.protocols import vtab
+
+
+@pytest.mark.parametrize(
+    "key, natural, specialized, structured, mean",
+    [
+        (("ViT-H/14", "jft"), 86.69, 87.00, 65.03, 77.63),
+        (("ViT-L/16", "jft"), 85.56, 86.72, 62.96, 76.29),
+        (("ViT-L/16", "imagenet21k"), 83.27, 84.65, 57.50, 72.71),
+    ],
+)
+def test_means_of_table_9(key, natural, specialized, structured, mean):
+    means = vtab.aggregate({task: [value] for task, value in TABLE_9[key].items()})
+    assert means["Natural"].mean == pytest.approx(natural, abs=0.0051)
+    assert means["Specialized"].mean == pytest.approx(specialized, abs=0.0051)
+    assert means["Structured"].mean == pytest.approx(structured, abs=0.0051)
+    assert means[vtab.ALL].mean == pytest.approx(mean, abs=0.0051)
+    assert round(means[vtab.ALL].mean, 1) == TABLE_9_MEANS[key]
+    assert means[vtab.ALL].mean == pytest.approx(TABLE_2[key]["vtab"][0], abs=0.011)
+    assert [m.expected for m in means.values()] == [7, 4, 8, 19]
+
+
+def test_deviation_is_that_of_the_means_of_the_runs():
+    accuracies = {task: [50.0, 52.0, 54.0] for task in VTAB_TASKS}
+    # A task that varies the other way cancels.
+    accuracies["Caltech101"], accuracies["Pets"] = [54.0, 52.0, 50.0], [54.0, 52.0, 50.0]
+    means = vtab.aggregate(accuracies)
+    assert means["Specialized"].deviation == pytest.approx(2.0)
+    assert means["Natural"].deviation == pytest.approx(2.0 * 3 / 7)
+    assert means[vtab.ALL] == pytest.approx((52.0, 2.0 * 15 / 19, 19, 19))
+
+
+def test_absent_tasks_are_counted_not_hidden():
+    means = vtab.aggregate({"Pets": [90.0], "SVHN": [80.0]})
+    assert str(means["Natural"]) == "85.00 (2 of 7)"
+    assert str(means["Specialized"]) == "–"
+    assert str(means[vtab.ALL]) == "85.00 (2 of 19)"
+
+
+def test_comparison_shows_the_paper_beside():
+    accuracies = {task: [1.0, 2.0] for task in VTAB_TASKS if task != "DMLab"}
+    table = vtab.comparison("ours", accuracies)
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["Caltech101"] == ("1.50 ± 0.71", "95.3", "95.4", "90.8")
+    assert rows["DMLab"] == ("–", "53.1", "49.7", "41.9")
+    assert rows["Structured mean"] == ("1.50 ± 0.71 (7 of 8)", "65.03", "62.96", "57.50")
+    assert rows[vtab.ALL][1:] == ("77.63 ± 0.23", "76.28 ± 0.46", "72.72 ± 0.21")
+    assert len(rows) == 23
+    assert "| Caltech101 | 1.50 ± 0.71 | 95.3 | 95.4 | 90.8 |" in table.markdown()
+
+
+def test_errors_name_what_was_expected():
+    with pytest.raises(ValueError, match="Received: MNIST"):
+        vtab.aggregate({"MNIST": [99.0]})
+    with pytest.raises(ValueError, match=r"same number of runs.*Pets: 1, SVHN: 2"):
+        vtab.aggregate({"Pets": [1.0], "SVHN": [1.0, 2.0]})

@@ -1,0 +1,142 @@
+"""Depths, decayed rates, and what the keys of freezing name and cannot name."""
+
+import keras
+import pytest
+
+import keras_vit
+from keras_vit.training.config import default_config
+from keras_vit.training.errors import UsageError
+from keras_vit.training.recipes.fine_tuning import (
+    depths,
+    first_steps,
+    freeze_for_good,
+    frozen_weights,
+    rate_factors,
+)
+
+SMALL = {"image_size": 32, "hidden_size": 8, "mlp_dim": 16, "num_heads": 2, "num_classes": 3}
+
+
+def by_depth(model):
+    """Returns the names of the layers of each depth."""
+    found = {}
+    for path, depth in depths(model).items():
+        found.setdefault(depth, set()).add(path.split("/")[0])
+    return [found[depth] for depth in range(max(found) + 1)]
+
+
+def test_depths_of_a_vision_transformer():
+    model = keras_vit.VisionTransformer(
+        **SMALL, patch_size=8, num_layers=2, representation_size=4, register_tokens=1
+    )
+    assert by_depth(model) == [
+        {"embedding", "class_token", "register_tokens", "position_embedding"},
+        {"encoder_block_00"},
+        {"encoder_block_01"},
+        {"encoder_norm", "pre_logits", "head"},
+    ]
+
+
+@pytest.mark.parametrize("placement", ["every", "shared"])
+def test_positions_before_every_block_are_embeddings(placement):
+    model = keras_vit.VisionTransformer(
+        **SMALL, patch_size=8, num_layers=2, classifier="map", position_placement=placement
+    )
+    embeddings, first, last, head = by_depth(model)
+    names = {"position_embedding"}
+    if placement == "every":
+        names = {"position_embedding_00", "position_embedding_01"}
+    assert embeddings == {"embedding"} | names
+    assert (first, last) == ({"encoder_block_00"}, {"encoder_block_01"})
+    assert head == {"encoder_norm", "pool", "head"}
+
+
+def test_the_resnet_of_a_hybrid_is_its_stem():
+    resnet = {"num_layers": (1, 1), "width_factor": 1}
+    model = keras_vit.VisionTransformer(**SMALL, patch_size=1, num_layers=1, resnet=resnet)
+    stem, _, head = by_depth(model)
+    assert {"conv_root", "block1_unit1", "block2_unit1", "embedding"} < stem
+    assert head == {"encoder_norm", "head"}
+
+
+def test_units_of_a_resnet_are_its_blocks():
+    model = keras_vit.ResNetV2(num_layers=(1, 2), num_classes=3, image_size=32)
+    assert by_depth(model) == [
+        {"conv_root"},
+        {"block1_unit01"},
+        {"block2_unit01"},
+        {"block2_unit02"},
+        {"group_norm", "head"},
+    ]
+
+
+def test_a_factor_for_every_weight_below_the_head():
+    model = keras_vit.VisionTransformer(**SMALL, patch_size=8, num_layers=2)
+    factors = rate_factors(model, 0.5)
+    assert factors["embedding/projection/kernel"] == factors["class_token/token"] == 0.125
+    assert factors["encoder_block_00/mlp/hidden_dense/kernel"] == 0.25
+    assert factors["encoder_block_01/attention_norm/gamma"] == 0.5
+    assert not [path for path in factors if path.startswith(("encoder_norm", "head"))]
+    assert rate_factors(model, 1.0) == {}
+
+
+def test_a_model_without_blocks_is_refused():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, name="only")])
+    with pytest.raises(ValueError, match=r"a model with blocks.*only"):
+        rate_factors(model, 0.5)
+
+
+def freeze(**keys):
+    config = default_config().freeze
+    config.update(keys)
+    return config
+
+
+def layers_of(weights):
+    return {weight.path.split("/")[0] for weight in weights}
+
+
+def test_names_patterns_blocks_and_all_but_the_head(vit):
+    assert layers_of(frozen_weights(vit, freeze(layers="embedding, encoder_*"))) == {
+        "embedding",
+        "encoder_block_00",
+        "encoder_block_01",
+        "encoder_norm",
+    }
+    inner = frozen_weights(vit, freeze(layers="encoder_block_01/mlp/*_dense"))
+    assert [weight.path.split("/", 2)[2] for weight in inner] == [
+        "hidden_dense/kernel",
+        "hidden_dense/bias",
+        "output_dense/kernel",
+        "output_dense/bias",
+    ]
+    stem = {"embedding", "class_token", "position_embedding"}
+    assert layers_of(frozen_weights(vit, freeze(blocks=1))) == stem | {"encoder_block_00"}
+    every = layers_of(vit.trainable_variables)
+    assert layers_of(frozen_weights(vit, freeze(head_only=True))) == every - {"head"}
+
+
+def test_frozen_for_good_or_until_a_step(vit):
+    weights = vit.trainable_variables
+    until = freeze(blocks=1, until_step=7)
+    freeze_for_good(vit, until)
+    freeze_for_good(vit, freeze())
+    assert len(vit.trainable_variables) == len(weights)
+    chosen = [weight.path for weight in frozen_weights(vit, until)]
+    assert first_steps(vit, until) == dict.fromkeys(chosen, 7)
+    freeze_for_good(vit, freeze(blocks=1))
+    assert {w.path for w in weights} - {w.path for w in vit.trainable_variables} == set(chosen)
+    assert first_steps(vit, freeze(head_only=True)) == {}
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"layers": "block_00"}, "such as embedding, class_token.*Received: 'block_00'"),
+        ({"blocks": 3}, "at most the 2 blocks of the model. Received: 3"),
+        ({"layers": "*"}, "weights that are left to train"),
+    ],
+)
+def test_what_names_no_weights_or_all(vit, keys, message):
+    with pytest.raises(UsageError, match=message):
+        frozen_weights(vit, freeze(**keys))

@@ -1,0 +1,146 @@
+import html.parser
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from keras_vit.training.io.atomic import write_text
+from keras_vit.training.reporting.html_writing import Example, report_html
+from keras_vit.training.reporting.metrics_csv import read_metrics
+
+VOID = {"meta", "img", "br", "link", "hr"}
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+class Page(html.parser.HTMLParser):
+    """Collects what a page holds, and insists that every tag is closed."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.text, self.ids = [], [], [], set()
+        self.feed(text)
+        self.close()
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.tags.append((tag, attributes))
+        self.ids.add(attributes.get("id"))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-1:]}"
+        self.open.pop()
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.fixture
+def report(tmp_path):
+    metrics = tmp_path / "metrics.csv"
+    metrics.write_text("step,loss,eval_loss,eval_top1\n10,2.5,,\n20,1.25,1.5,0.75\n")
+    image = np.zeros((8, 8, 3))
+    image[:, 4:] = 200
+    path = tmp_path / "report.html"
+    page = report_html(
+        title="cats & <dogs>",
+        subtitle="two classes",
+        series=read_metrics(metrics),
+        tiles={"top-1 accuracy": "75.00 %"},
+        config='{"seed": 0}',
+        confusion=np.array([[3, 1], [0, 4]]),
+        names=["cat", "<dog>"],
+        examples=[Example(image, 0, 1, np.eye(2)), Example(image, 1, 1)],
+    )
+    write_text(path, page)
+    return path
+
+
+def test_is_one_well_formed_page_with_everything_in_it(report):
+    page = Page(report.read_text())
+    text = "".join(page.text)
+    assert {"curves", "confusion", "examples", "config"} <= page.ids
+    assert "cats & <dogs>" in text and "75.00 %" in text
+    assert "cat, taken for <dog>" in text
+    cells = [data for data in page.text if data in {"3", "1", "4"}]
+    assert cells.count("3") == 1 and cells.count("4") >= 1
+    assert sum(tag == "img" for tag, _ in page.tags) == 3
+    assert sum(tag == "svg" for tag, _ in page.tags) == 1
+
+
+def test_loads_nothing_from_elsewhere(report):
+    for tag, attributes in Page(report.read_text()).tags:
+        for name in ("src", "href", "xlink:href"):
+            value = attributes.get(name, "")
+            assert value == "" or value.startswith(("data:", "#")), (tag, name, value[:80])
+        assert tag not in {"script", "link", "iframe"}
+
+
+def page_of(**arguments):
+    defaults = {"title": "t", "subtitle": "s", "series": {}, "tiles": {}, "config": ""}
+    return Page(report_html(**{**defaults, **arguments}))
+
+
+def test_classes_have_recall_and_precision_the_worst_first():
+    confusion = np.array([[3, 1, 0], [0, 4, 0], [2, 0, 0]])
+    page = page_of(confusion=confusion, names=["cat", "dog", "a <very> long name"])
+    text = "|".join(page.text)
+    start = text[text.index("Worst recall first.") :]
+    assert start.index("a <very> long name") < start.index("cat") < start.index("dog")
+    assert "cat|4|75.00|60.00|dog (1)" in text
+    assert {"classes", "confusion"} <= page.ids
+    titles = [attributes.get("title") for tag, attributes in page.tags if tag == "th"]
+    assert titles.count("a <very> long name") == 3
+
+
+def test_thousands_of_classes_are_a_page_still():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3000, 2000)
+    predictions = np.where(rng.uniform(size=2000) < 0.5, labels, (labels + 7) % 3000)
+    confusion = np.zeros((3000, 3000), np.int64)
+    np.add.at(confusion, (labels, predictions), 1)
+    names = [f"class {number}" for number in range(3000)]
+    page = page_of(confusion=confusion, names=names)
+    text = "|".join(page.text)
+    assert f"50 of 3,000 classes, {len(set(labels)):,} of which have images here" in text
+    rows = [attributes for tag, attributes in page.tags if tag == "tr"]
+    assert len(rows) == 1 + 50 + 1 + 20
+    assert "Most frequent confusions" in text and "Confusion matrix" not in text
+    assert len(text) < 20_000
+
+
+def test_files_are_linked_relative_to_the_page():
+    page = page_of(files={"hub/": "a TF-Hub module", "my model.tflite": "a TFLite file"})
+    links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
+    assert links == ["hub/", "my%20model.tflite"]
+
+
+def test_the_page_has_a_dark_side(report):
+    text = report.read_text()
+    assert "prefers-color-scheme: dark" in text and "color-scheme: light dark" in text
+    svg = text[text.index("<svg") : text.index("</svg>")]
+    # Lines and numbers of the axes take the color of the text, and nothing is painted beneath.
+    assert "currentColor" in svg and "#000000" not in svg and "#ffffff" not in svg
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed to render the page")
+def test_chromium_renders_it(report, tmp_path):
+    flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking"
+    flags += " --disable-component-update --disable-sync --hide-scrollbars --window-size=1000,1400"
+    picture = tmp_path / "page.png"
+    places = [f"--user-data-dir={tmp_path / 'profile'}", f"--screenshot={picture}"]
+    command = [CHROMIUM, *flags.split(), *places, report.as_uri()]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    from PIL import Image
+
+    pixels = np.asarray(Image.open(picture).convert("RGB")).astype(int)
+    colorful = (pixels.max(axis=-1) - pixels.min(axis=-1)) > 40
+    assert colorful.any(), "neither curves nor confusion matrix were drawn"
+    left, right = pixels[:, :8], pixels[:, -8:]
+    assert (left == 255).all() and (right == 255).all(), "the page is wider than the window"

@@ -1,0 +1,76 @@
+"""Processes that train: waited for, killed, and what they leave."""
+
+import csv
+import random
+import signal
+import socket
+import time
+
+import numpy as np
+import pytest
+
+
+def rows(workdir):
+    """Returns the rows of `metrics.csv` without speed, the one column that two runs differ in."""
+    with (workdir / "metrics.csv").open() as stream:
+        return [{**row, "images_per_second": ""} for row in csv.DictReader(stream)]
+
+
+def column(workdir, name):
+    """Returns the numbers of a column of `metrics.csv`."""
+    return np.array([float(row[name]) for row in rows(workdir) if row[name]])
+
+
+def new_addresses(count):
+    """Returns so many "localhost:port" where nobody listens."""
+    servers = [socket.create_server(("localhost", 0)) for _ in range(count)]
+    addresses = [f"localhost:{server.getsockname()[1]}" for server in servers]
+    for server in servers:
+        server.close()
+    return addresses
+
+
+def wait_for(workdir, step, *processes):
+    """Waits until the checkpoint of `step` is there."""
+    end = time.monotonic() + 1500
+    while not (workdir / "checkpoints" / f"checkpoint-{step}").exists():
+        for process in processes:
+            assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def finish(process, status=0):
+    """Waits for a process and returns its last line, after checking how it ended."""
+    output, _ = process.communicate(timeout=1500)
+    assert process.returncode == status, output
+    return output.strip().splitlines()[-1] if output.strip() else ""
+
+
+def stop(workdir, step, *processes):
+    """Stops a job after a checkpoint as a scheduler does, and returns the step that it ends at."""
+    wait_for(workdir, step, *processes)
+    processes[-1].send_signal(signal.SIGTERM)
+    messages = {finish(process, status=128 + signal.SIGTERM) for process in processes}
+    (message,) = messages
+    assert message.startswith("error: Stopped on request after step ")
+    stopped = int(message.split("step ")[1].split()[0])
+    assert (workdir / "checkpoints" / f"checkpoint-{stopped}").exists()
+    return stopped
+
+
+def kill_at_random(start, workdir, kills):
+    """Starts a run of 200 steps so many times, and kills it at a random moment."""
+    rng = random.Random(kills)
+    for number in range(kills):
+        process = start(workdir)
+        first = 10 * (1 + 15 * number // kills)
+        wait_for(workdir, rng.randrange(first, first + 20, 10), process)
+        time.sleep(rng.uniform(0.0, 0.05))
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+        assert not (workdir / "model.keras").exists()
+
+
+# How often runs are killed: some in `make test-all`, all in `make test-kills`.
+KILLS = [pytest.param(2, marks=pytest.mark.long), pytest.param(10, marks=pytest.mark.slow)]

@@ -1,0 +1,52 @@
+"""An engine with a small model, and random examples for it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_vit.training.config import schema
+from keras_vit.training.engine import create_engine
+from keras_vit.training.engine.base import Engine
+from keras_vit.training.recipes.losses import build_loss
+from keras_vit.training.recipes.optimizers import optimizer_of
+
+
+def random_batches(batches: int, size: int) -> dict[str, np.ndarray]:
+    """Returns batches of images of 16 pixels and one-hot labels of 5, along the first axis."""
+    rng = np.random.default_rng(0)
+    return {
+        "image": rng.normal(size=(batches, size, 16, 16, 3)).astype("float32"),
+        "label": np.eye(5, dtype="float32")[rng.integers(0, 5, (batches, size))],
+    }
+
+
+def small_engine(make_model: Callable[[Any], keras.Model], **changes: Any) -> Engine:
+    """Returns an engine that has built the model of a config, from one seed."""
+    defaults = {"dataset": "digits", "batch_size": 16, "total_steps": 40}
+    config = schema.complete(defaults | changes)
+    schema.derive_steps(config, 1)
+    engine = create_engine(config)
+    keras.utils.set_random_seed(1)
+    engine.build(
+        lambda: make_model(config),
+        lambda model: optimizer_of(config, model),
+        build_loss(config.loss, config.label_smoothing),
+    )
+    return engine
+
+
+def mesh_config(mesh: str) -> dict[str, Any]:
+    """Returns the keys of a mesh "DATAxFSDP", or of a strategy's name."""
+    if not mesh[0].isdigit():
+        return {"strategy": mesh}
+    data, fsdp = map(int, mesh.split("x"))
+    return {"strategy": "sharded", "mesh": {"data": data, "fsdp": fsdp}}
+
+
+def give_tensorflow_two_devices() -> None:
+    """Divides the CPU in two; before TensorFlow uses it."""
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)

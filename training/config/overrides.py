@@ -1,0 +1,217 @@
+"""Configs on the command line: `--config=FILE[:ARGUMENT]` and `--config.KEY=VALUE`.
+
+FILE is a Python file, or the name of one of the package's own configs: `quickstart`,
+`finetune:ViT-B/16,cifar10`. Their paths in the repository, `training/configs/quickstart.py`, find
+them from any folder; a file of the user's at that path comes first.
+"""
+
+import ast
+import inspect
+import pathlib
+import re
+import runpy
+import traceback
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, get_args
+
+from ml_collections import ConfigDict, config_dict
+
+from keras_vit.training.config import schema
+from keras_vit.training.config.schema import DEFAULTS
+from keras_vit.training.errors import TrainingError, UsageError
+from keras_vit.training.io.quiet_start import import_tensorflow, quiet_start
+
+_OWN = pathlib.Path(__file__).parents[1] / "configs"
+_BOOLS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def load_config(text: str) -> ConfigDict:
+    """Returns what `get_config(ARGUMENT)` of `FILE[:ARGUMENT]` returns, a `ConfigDict`.
+
+    Args:
+        text: of `--config`; FILE is a path or the name of one of the package's configs.
+
+    Raises:
+        UsageError: for a wrong argument, or if the user's file fails, whose traceback is printed
+            before.
+        TrainingError, OSError: of the package's configs, for a store that fails.
+    """
+    path, _, argument = text.partition(":")
+    file = _file_of(path)
+    try:
+        with quiet_start():
+            module = runpy.run_path(file)
+            if "get_config" not in module:
+                raise UsageError(f"The config {path} defines no function get_config.")
+            get_config, arguments = module["get_config"], [argument] if argument else []
+            try:
+                inspect.signature(get_config).bind(*arguments)
+            except TypeError as error:
+                form = f"{path}{'' if arguments else ':ARGUMENT'}, as its first lines explain"
+                raise UsageError(f"Expected --config={form}. Received: {text}.") from error
+            config = get_config(*arguments)
+    except Exception as error:
+        own = pathlib.Path(file).parent == _OWN
+        if own and isinstance(error, ValueError):
+            raise UsageError(f"--config={text}: {error}") from error
+        if own or isinstance(error, TrainingError):
+            raise
+        frames = error.__traceback__
+        while frames and frames.tb_frame.f_code.co_filename != file:
+            frames = frames.tb_next
+        traceback.print_exception(error.with_traceback(frames))
+        reason = f"{' '.join(str(error).split())} ({type(error).__name__})"
+        raise UsageError(f"The config {text} cannot be read: {reason}") from None
+    if not isinstance(config, ConfigDict):
+        raise UsageError(
+            f"get_config of {path}: expected an ml_collections.ConfigDict. "
+            f"Received: {type(config).__name__}."
+        )
+    return config
+
+
+def _file_of(path):
+    """Returns the user's file of that path, else the package's config of that path or name."""
+    if pathlib.Path(path).is_file():
+        return path
+    own = {
+        file.stem: file
+        for file in _OWN.glob("*.py")
+        if re.search("^(def )?get_config", file.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    found = own.get(path.removeprefix("training/configs/").removesuffix(".py"))
+    if not found or path not in (found.stem, f"training/configs/{found.name}"):
+        raise UsageError(
+            f"The config {path} cannot be read: No such file. Expected a Python file with "
+            f"get_config(ARGUMENT), or one of {', '.join(sorted(own))}."
+        )
+    return str(found)
+
+
+def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:
+    """Returns a copy of `config` with the values of `--config.KEY=VALUE` arguments.
+
+    A value has the type of the key's default, or for an argument of the model's constructor of
+    the value it replaces; a flag without `=VALUE` is true.
+
+    Raises:
+        UsageError: for an unknown key or a value of another type.
+    """
+    try:
+        flat = schema.flatten(config.to_dict())
+    except config_dict.RequiredValueError as error:
+        raise UsageError("Expected the config to fill in each required_placeholder.") from error
+    for argument in arguments:
+        name = argument.partition("=")[0].partition(".")[2]
+        same = {key: flat[key] for key in flat if type(flat[key]) is type(DEFAULTS.get(key))}
+        known, optional = DEFAULTS | same, set()
+        if name.startswith("model.") and name not in known:
+            found, optional = _arguments_of(flat)
+            known |= found
+        if name not in known:
+            raise schema.unknown_key(name, known)
+        value = _parsed(argument, f"--config.{name}", known[name], name in optional)
+        outer, _, last = name.rpartition(".")
+        if outer in known:
+            name, value = outer, {**known[outer], last: value}
+        flat[name] = value
+    return schema.nested(flat)
+
+
+def parse_argument(
+    text: str, file: str, defaults: Mapping[str, Any], datasets: Collection[str] = ()
+) -> tuple[str, str, dict[str, Any]]:
+    """Returns (MODEL, DATASET, {KEY: value}) of `--config=FILE:MODEL,DATASET[,KEY=VALUE…]`.
+
+    Args:
+        text: what follows the colon.
+        file: name of the config, for messages.
+        defaults: as in `parse_options`.
+        datasets: names that DATASET can be; empty for any.
+
+    Raises:
+        UsageError: saying what was expected.
+    """
+    model, _, others = text.partition(",")
+    dataset, *rest = (part.strip() for part in others.split(","))
+    if not model.strip() or not dataset or (datasets and dataset not in datasets):
+        known = f" with DATASET one of {', '.join(datasets)}" if datasets else ""
+        example = next(iter(datasets), "cifar10")
+        raise UsageError(
+            f"Expected {file}:MODEL,DATASET{known}, for example {file}:ViT-B/16,{example}. "
+            f"Received: {text!r}."
+        )
+    return model.strip(), dataset, parse_options(rest, file, defaults)
+
+
+def parse_options(parts: Iterable[str], file: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns {KEY: value} of parts `KEY=VALUE`, which follow the rules of `--config.KEY=VALUE`.
+
+    Args:
+        parts: of the text.
+        file: name of the config, for messages.
+        defaults: {KEY: value} of all keys that there are; they fix the types.
+
+    Raises:
+        UsageError: for an unknown key or a value of another type.
+    """
+    options = dict(defaults)
+    for part in parts:
+        key = part.partition("=")[0]
+        if key not in options:
+            raise UsageError(
+                f"Expected KEY=VALUE of {file} with KEY one of {', '.join(options)}. "
+                f"Received: {part!r}."
+            )
+        options[key] = _parsed(part, f"{key} of {file}", defaults[key])
+    return options
+
+
+def _parsed(argument, label, before, optional=False):
+    """Returns the value of `…KEY=VALUE`, or `…KEY`, with the type of the value that it replaces."""
+    _, given, text = argument.partition("=")
+    kind = type(before)
+    try:
+        if optional and text == "None":
+            return None
+        if kind is bool:
+            return _BOOLS[text.lower() if given else "true"]
+        if kind is str and given:
+            return text
+        if kind in (int, float):
+            return float(text) if kind is float else _whole(text)
+        if kind in (list, tuple):
+            return kind(_whole(each) for each in text.strip("()[], ").split(","))
+        value = ast.literal_eval(text)
+        if kind is type(value):
+            return value
+    except (KeyError, SyntaxError, TypeError, ValueError):
+        pass
+    expected = f"{schema.KINDS.get(kind, f'a {kind.__name__}')}, such as {before!r}"
+    raise UsageError(f"{label}: expected {expected}. Received: {text or 'nothing'}")
+
+
+def _whole(text):
+    # Python writes 1e4 only as a float.
+    number = float(text)
+    return int(number) if "e" in text.lower() and number.is_integer() else int(text)
+
+
+def _arguments_of(flat):
+    """Returns {key: value} of what `model` can have in a config, and the keys that may be None."""
+    import_tensorflow()
+    import keras_vit
+
+    name = flat.get("model.name")
+    class_name, given = keras_vit.variants.arguments_of(name) if name else ("VisionTransformer", {})
+    known, optional = {}, set()
+    for p in inspect.signature(getattr(keras_vit, class_name)).parameters.values():
+        key, kinds = f"model.{p.name}", get_args(p.annotation)
+        values = (flat.get(key), given.get(p.name), p.default, *(kind() for kind in kinds[:1]))
+        value = next(each for each in values if each is not None)
+        # A factor of 1 may become one of 0.5.
+        known[key] = float(value) if p.annotation is float else value
+        if type(None) in kinds:
+            optional.add(key)
+    inner = {f"{k}.{name}": v for k, d in known.items() if type(d) is dict for name, v in d.items()}
+    return known | inner, optional

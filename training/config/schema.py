@@ -1,0 +1,417 @@
+"""The keys of a training config as one table, and the rules between them."""
+
+import difflib
+import functools
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from keras_vit.training.errors import UsageError
+from keras_vit.training.io.paths import any_path
+
+# The largest of the numbers that Keras counts updates in, and that weights are computed in.
+INT32 = 2**31 - 1
+FLOAT32 = 3.4e38
+KINDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    tuple: "whole numbers, separated by commas",
+}
+
+
+class Key(NamedTuple):
+    """One key of a config.
+
+    Attributes:
+        name: with its section, such as `optimizer.base_lr`.
+        default: its value in a config that does not give it, which also fixes the type.
+        meaning: one line.
+        choices: all values that it can have; empty for any.
+        least: of a number, or each of several, the smallest value.
+        greatest: of a number, the largest value; None is the largest that can be computed with.
+        below: of a number, what the value is smaller than, or None.
+        resumable: whether a resumed run may change it: where and how it computes, not what.
+        own: whether every process of a job may have its own.
+    """
+
+    name: str
+    default: Any
+    meaning: str
+    choices: tuple[str, ...] = ()
+    least: int = 0
+    greatest: float | None = None
+    below: int | None = None
+    resumable: bool = False
+    own: bool = False
+
+    @property
+    def expected(self) -> str:
+        """The values that it can have, in words."""
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        kind = KINDS[type(self.default)]
+        if isinstance(self.default, (bool, str)):
+            return kind
+        end = "" if self._greatest == math.inf else f" and at most {self._greatest}"
+        end = end if self.below is None else f" and below {self.below}"
+        return f"{kind}, at least {self.least}{end}"
+
+    def accepts(self, value: Any) -> bool:
+        """Whether it can have a value. A list stands for a tuple, a whole number for any."""
+        kind = type(self.default)
+        if self.choices:
+            return value in self.choices
+        if kind in (bool, str):
+            return isinstance(value, kind)
+        numbers = value if kind is tuple else [value]
+        # Python takes True for a number. NaN is not within.
+        return bool(isinstance(numbers, (list, tuple)) and numbers) and all(
+            isinstance(each, (int, float) if kind is float else int)
+            and not isinstance(each, bool)
+            and self.least <= each <= self._greatest
+            # Of a whole number, that a float can be made of it.
+            and (isinstance(each, float) or each <= FLOAT32)
+            and (self.below is None or each < self.below)
+            for each in numbers
+        )
+
+    @property
+    def _greatest(self):
+        default = FLOAT32 if isinstance(self.default, float) else INT32
+        return default if self.greatest is None else self.greatest
+
+
+# A key that a resumed run may change: where and how it computes.
+_Free = functools.partial(Key, resumable=True)
+
+KEYS = (
+    Key("seed", 0, "of weights, data order, augmentation and dropout"),
+    _Free(
+        "strategy",
+        "one",
+        "one device; TensorFlow: all GPUs of a host, several hosts, a TPU; JAX: a mesh of devices",
+        ("one", "mirrored", "multiworker", "tpu", "sharded"),
+    ),
+    _Free("mesh.data", -1, "sharded: devices for batches; -1 is all that are left", least=-1),
+    _Free("mesh.fsdp", 1, "sharded: those for weights too; -1 is all that are left", least=-1),
+    _Free(
+        "processes.coordinator",
+        "",
+        "of sharded: host:port of process 0, or auto for what JAX detects; empty is one process, "
+        "or auto on a TPU slice of several hosts",
+        own=True,
+    ),
+    _Free("processes.count", 1, "number of processes", least=1),
+    _Free("processes.index", 0, "number of this process, from 0", own=True),
+    _Free("tpu", "", "name of the TPU, `local`, or its grpc:// address"),
+    _Free("tpu_zone", "", "Google Cloud zone of the TPU"),
+    _Free("tpu_project", "", "Google Cloud project of the TPU"),
+    _Free("peer_timeout", 45, "seconds that a process waits for another's answer", least=1),
+    Key("checkpoint", "", "file or published name of the weights to start from; empty starts anew"),
+    _Free("expects_checkpoint", False, "whether a run without a checkpoint warns: it fine-tunes"),
+    Key("checkpoint_head", "new", "an untrained head, or the checkpoint's", ("new", "keep")),
+    _Free("data_dir", "", "folder of TensorFlow Datasets; empty is its default", own=True),
+    Key("model.name", "", "of a variant, or empty; beside it any argument of the constructor"),
+    Key("dataset", "", "one of `keras-vit data list`, or folder:, csv:, tfds: and more"),
+    Key("train_split", "train", "split of the data set"),
+    Key("eval_split", "", "split of the data set; empty never evaluates"),
+    Key("train_preprocess", "", "operations, separated by |"),
+    Key("eval_preprocess", "", "operations, separated by |"),
+    _Free("data_changed", "refuse", "whether to resume with changed data", ("refuse", "accept")),
+    Key("cache", False, "whether decoded training images stay in memory after the first epoch"),
+    Key(
+        "reduced_decoding.train",
+        0.0,
+        "decodes JPEGs at 1/2, 1/4 or 1/8 where that leaves at least so many times the rows and "
+        "columns that they are resized to; 0 is off, as in published recipes",
+    ),
+    Key("reduced_decoding.eval", 0.0, "the same in evaluations; 0 is off, as in published numbers"),
+    Key("batch_size", 0, "images per update, over all devices", least=1),
+    Key("eval_batch_size", 0, "images per step of evaluation, over all devices; 0 is batch_size"),
+    Key("total_steps", 0, "number of updates; 0 derives it from epochs"),
+    Key("epochs", 0.0, "passes over the training split; 0 is total_steps", greatest=INT32),
+    Key("loss", "softmax", "of a classifier", ("softmax", "sigmoid")),
+    Key("label_smoothing", 0.0, "part of a training label spread over all classes", below=1),
+    Key(
+        "class_weights",
+        "",
+        "of the training loss: `balanced`, or a number for each class, separated by commas; empty "
+        "counts all images alike",
+    ),
+    Key("masked.target", "", "mean_color, downsized or pixels of masked patches; empty classifies"),
+    Key("masked.corruption_rate", 0.5, "fraction of the patches that is corrupted", greatest=1),
+    Key("mixup_p", 0.0, "parameter of MixUp's beta distribution; 0 is off"),
+    Key("optimizer.name", "adamw", "SGD with momentum, or AdamW", ("sgd", "adamw")),
+    Key("optimizer.base_lr", 1e-3, "learning rate at the end of the warm-up"),
+    Key("optimizer.schedule", "cosine", "decay after the warm-up", ("cosine", "linear")),
+    Key("optimizer.warmup_steps", 0, "updates of linear warm-up from rate 0; 0 is no warm-up"),
+    Key("optimizer.total_steps", 0, "length of the schedule; 0 is total_steps"),
+    Key("optimizer.end_lr", 0.0, "learning rate after the last update"),
+    Key("optimizer.momentum", 0.9, "of SGD", below=1),
+    Key("optimizer.weight_decay", 0.0, "decoupled, relative to the rate, on kernels only"),
+    Key("optimizer.clip_norm", 0.0, "largest global norm of the gradients; 0 does not clip"),
+    Key("optimizer.beta_1", 0.9, "decay of AdamW's first moment", below=1),
+    Key("optimizer.beta_2", 0.999, "decay of AdamW's second moment", below=1),
+    Key("optimizer.first_moment_dtype", "float32", "how it is stored", ("float32", "bfloat16")),
+    Key(
+        "optimizer.layer_decay",
+        1.0,
+        "factor of the rate from each block to the one before; embeddings are lowest, the head "
+        "has the whole rate; 1 is off",
+        greatest=1,
+    ),
+    Key(
+        "freeze.layers",
+        "",
+        "layers whose weights stay as they are: names or patterns such as `encoder_block_0?`, "
+        "separated by commas; empty freezes none",
+    ),
+    Key("freeze.blocks", 0, "first blocks that stay as they are, with all before them; 0 is none"),
+    Key("freeze.head_only", False, "whether all but the head stay as they are"),
+    Key("freeze.until_step", 0, "update after which frozen weights train as well; 0 is never"),
+    Key(
+        "lora.rank",
+        0,
+        "of the factors that train in place of the encoder's kernels; 0 is off",
+    ),
+    Key("lora.alpha", 0.0, "scale of the factors' product, times the rank; 0 is the rank"),
+    Key("ema_decay", 0.0, "of the moving average of weights that is evaluated; 0 is off", below=1),
+    Key("accumulation_steps", 1, "micro-batches that a device's part is computed in", least=1),
+    _Free("steps_per_call", 1, "updates per call from the host", least=1),
+    Key("precision", "float32", "of computations, not of weights", ("float32", "mixed_bfloat16")),
+    _Free(
+        "jit_compile", False, "whether XLA compiles the step; on TPU and with JAX it always does"
+    ),
+    _Free(
+        "checkpoint_every_steps", 1000, "updates between saved states; 0 goes by the minutes only"
+    ),
+    _Free("checkpoint_every_minutes", 10.0, "longest time between saved states", greatest=math.inf),
+    _Free("keep_checkpoints", 2, "saved states kept", least=1),
+    _Free("log_every_steps", 50, "updates between rows of metrics.csv", least=1),
+    Key("eval_every_steps", 0, "updates between evaluations; 0 evaluates after the last step only"),
+    Key("early_stopping.patience", 0, "evaluations without a better one before the end; 0 is off"),
+    Key(
+        "early_stopping.metric",
+        "eval_top1",
+        "that says which evaluation is better, and best.keras",
+        ("eval_top1", "eval_top5", "eval_loss"),
+    ),
+    Key("few_shot.datasets", "", "names, separated by commas, for few-shot accuracy; empty is off"),
+    Key("few_shot.shots", (1, 5, 10, 25), "images per class", least=1),
+    _Free("few_shot.every_steps", 0, "updates between few-shot evaluations; 0 is one at the end"),
+    Key("on_error", "raise", "for images that cannot be decoded", ("raise", "skip")),
+    Key("loss_limit", 1e6, "a loss above it, infinite or NaN stops the run", greatest=math.inf),
+    _Free("profile", "", "FIRST:LAST, the steps to profile for TensorBoard; empty is off"),
+    _Free("report", True, "whether the run ends by writing report.html"),
+)
+_BY_NAME = {key.name: key for key in KEYS}
+DEFAULTS = {key.name: key.default for key in KEYS}
+_OWN = {key.name for key in KEYS if key.own}
+_SECTIONS = {key.name.partition(".")[0] for key in KEYS if "." in key.name}
+COLUMNS = ("key", "default", "meaning", "may change on resumption")
+
+
+def freezes(freeze: ConfigDict) -> bool:
+    """Whether the keys `freeze.*` of a config freeze anything."""
+    return bool(freeze.layers or freeze.blocks or freeze.head_only)
+
+
+def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
+    """Yields (keys, what is expected of the first) of rules between keys that a config breaks."""
+    masked, frozen = c.masked.target, freezes(c.freeze)
+    freeze, processes = "freeze.layers freeze.blocks freeze.head_only", c.processes
+    several = processes.count > 1 or processes.index
+    if not c.dataset:
+        yield "dataset", "the name of a data set"
+    if not (c.total_steps or c.epochs):
+        yield "total_steps epochs", "config.total_steps or config.epochs to be positive"
+    if c.batch_size % c.accumulation_steps:
+        yield "batch_size accumulation_steps", "a multiple of config.accumulation_steps"
+    for split, least in c.reduced_decoding.items():
+        if 0 < least < 1:
+            yield f"reduced_decoding.{split}", "0, or 1 or more times the pixels wanted"
+    if c.cache and c.reduced_decoding.train:
+        yield "reduced_decoding.train cache", "0, as config.cache keeps images as large as they are"
+    if masked and c.eval_split:
+        yield "eval_split masked.target", "'': masked patch prediction has no accuracy to evaluate"
+    if c.early_stopping.patience and not (c.eval_split and c.eval_every_steps):
+        keys = "early_stopping.patience eval_split eval_every_steps"
+        yield keys, "evaluations to compare. Set config.eval_split and config.eval_every_steps"
+    if c.freeze.until_step and not frozen:
+        yield f"freeze.until_step {freeze}", "another key of config.freeze to say what is frozen"
+    if c.lora.rank and frozen:
+        yield f"lora.rank {freeze}", "no config.freeze.* beside it: LoRA freezes all but the head"
+    if c.lora.alpha and not c.lora.rank:
+        yield "lora.alpha lora.rank", "config.lora.rank beside it"
+    if (c.lora.rank or c.freeze.head_only) and not c.checkpoint:
+        keys = "checkpoint lora.rank freeze.head_only"
+        yield keys, "the weights that LoRA and freeze.head_only leave as they are"
+    if masked and (frozen or c.lora.rank or c.label_smoothing or c.class_weights):
+        keys = f"masked.target lora.rank label_smoothing class_weights {freeze}"
+        yield keys, "no lora.rank, label_smoothing, class_weights or freeze.* beside it"
+    if masked and c.optimizer.layer_decay != 1:
+        yield "optimizer.layer_decay masked.target", "1: masked patch prediction trains all weights"
+    if c.strategy != "sharded":
+        remedy = 'config.strategy="sharded" beside it, which KERAS_BACKEND=jax runs'
+        if several or processes.coordinator:
+            keys = "processes processes.count processes.index processes.coordinator strategy"
+            yield keys, f"{remedy}; multiworker reads TF_CONFIG"
+        if c.mesh.data > 1 or c.mesh.fsdp != 1:
+            yield "mesh mesh.data mesh.fsdp strategy", remedy
+    if several and not processes.coordinator:
+        keys = "processes.coordinator processes.count processes.index"
+        yield keys, '"host:port" of process 0, or "auto": without it each would train alone'
+
+
+def default_config() -> ConfigDict:
+    """Returns a config with every key of `KEYS`; a recipe changes what it needs."""
+    return nested(DEFAULTS)
+
+
+def rows() -> list[tuple[str, ...]]:
+    """Returns a row of text for each key, under `COLUMNS`."""
+    return [
+        (
+            key.name,
+            str(key.default),
+            f"{key.meaning}; {key.expected}",
+            "yes" if key.resumable else "",
+        )
+        for key in KEYS
+    ]
+
+
+def complete(config: ConfigDict | Mapping[str, Any]) -> ConfigDict:
+    """Returns a copy of `config` with defaults for the keys it does not give.
+
+    Raises:
+        UsageError: for an unknown key, a value out of range, or values that contradict.
+    """
+    flat = DEFAULTS | flatten(config)
+    # A model takes any argument of its constructor, which checks them itself.
+    unknown = [name for name in flat if name not in DEFAULTS and not name.startswith("model.")]
+    if unknown:
+        raise unknown_key(unknown[0], DEFAULTS)
+    for key in KEYS:
+        value = flat[key.name]
+        if not key.accepts(value):
+            raise UsageError(f"config.{key.name}: expected {key.expected}. Received: {value!r}.")
+        flat[key.name] = type(key.default)(value)
+    result = nested(flat)
+    if result.data_dir:
+        any_path(result.data_dir)
+    for keys, expected in _broken_rules(result):
+        received = ", ".join(f"{name}={flat[name]!r}" for name in keys.split() if name in flat)
+        raise UsageError(f"config.{keys.split()[0]}: expected {expected}. Received: {received}.")
+    result.eval_batch_size = result.eval_batch_size or result.batch_size
+    return result
+
+
+def unknown_key(name: str, known: Iterable[str]) -> UsageError:
+    """Returns the error of a key that is not known, with the closest one, or all of its section."""
+    known = sorted(known)
+    inside = ", ".join(each for each in known if each.startswith(f"{name}."))
+    if inside:
+        return UsageError(f"config.{name} is a section: set one of its keys, {inside}.")
+    section, _, last = name.rpartition(".")
+    beside = [each for each in known if section and each.startswith(f"{section}.")]
+    by_last = {each.rpartition(".")[2]: each for each in known + beside}
+    close = difflib.get_close_matches(name, known, 1, 0.85)
+    close = close or [by_last[each] for each in difflib.get_close_matches(last, by_last, 1)]
+    hint = f"Did you mean {close[0]}?" if close else f"Known keys: {', '.join(beside or known)}."
+    return UsageError(f"Unknown config key {name}. {hint} --helpfull explains all.")
+
+
+def derive_steps(config: ConfigDict, examples: int) -> None:
+    """Fills in `total_steps` from `epochs`, and the length of the schedule from `total_steps`.
+
+    Args:
+        config: a complete config, changed in place.
+        examples: size of the training split.
+
+    Raises:
+        UsageError: if they are more updates than can be counted, or no more than the warm-up's.
+    """
+    if config.total_steps < 1:
+        steps = max(1, round(config.epochs * examples / config.batch_size))
+        if steps > INT32:
+            raise UsageError(
+                f"config.epochs: expected at most {INT32} updates. Received: {config.epochs:g} "
+                f"epochs, {steps} updates."
+            )
+        config.total_steps = steps
+    steps = config.optimizer.total_steps = config.optimizer.total_steps or config.total_steps
+    if config.optimizer.warmup_steps >= steps:
+        raise UsageError(
+            f"config.optimizer.warmup_steps: expected fewer than the {steps} updates of the "
+            f"schedule. Received: {config.optimizer.warmup_steps}. Train for more steps, or set "
+            f"--config.optimizer.warmup_steps={steps // 10}."
+        )
+
+
+def to_json(config: ConfigDict, data: Mapping[str, Any] | None = None) -> str:
+    """Returns the config as indented JSON, keys sorted, with the data of the run if given."""
+    found = config.to_dict() | ({} if data is None else {"data": data})
+    return json.dumps(found, indent=2, sort_keys=True) + "\n"
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Returns `key: old value -> new value` for all that forbids resuming `before` as `after`.
+
+    Args:
+        before, after: nested dicts, as read from `config.json`.
+    """
+    before, after = flatten(before), flatten(after)
+    free = {key.name for key in KEYS if key.resumable}
+    if after.get("masked.target"):
+        # It has no part in masked patch prediction.
+        free.add("loss")
+    return [
+        f"{key}: {before.get(key)!r} -> {after.get(key)!r}"
+        for key in sorted((before.keys() | after.keys()) - free)
+        if before.get(key) != after.get(key)
+    ]
+
+
+def damage(config: Any) -> str:
+    """Returns what is wrong with a config that was read from JSON, or "" if nothing is."""
+    if not isinstance(config, dict):
+        return f"expected an object, received a {type(config).__name__}"
+    if not default_config().keys() & config.keys():
+        return "it has no key of a config"
+    for name, value in flatten(config).items():
+        key = _BY_NAME.get(name)
+        if name in _SECTIONS or (key and not key.accepts(value)):
+            return f"{name} is {value!r}, expected {key.expected if key else 'an object'}"
+    return ""
+
+
+def shared_by_processes(config: ConfigDict) -> dict[str, Any]:
+    """Returns {key with its section: value} of all that the processes of a job have in common."""
+    flat = flatten(config.to_dict())
+    return {name: value for name, value in flat.items() if name not in _OWN}
+
+
+def flatten(config: ConfigDict | Mapping[str, Any]) -> dict[str, Any]:
+    """Returns {key with its section: value} of a nested config."""
+    flat: dict[str, Any] = {}
+    for name, value in config.items():
+        if name in _SECTIONS and isinstance(value, (ConfigDict, Mapping)):
+            flat |= {f"{name}.{key}": each for key, each in value.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def nested(flat: Mapping[str, Any]) -> ConfigDict:
+    """Returns the config of {key with its section: value}, the inverse of `flatten`."""
+    config: dict[str, Any] = {}
+    for name, value in flat.items():
+        section, _, last = name.rpartition(".")
+        (config.setdefault(section, {}) if section else config)[last] = value
+    return ConfigDict(config)

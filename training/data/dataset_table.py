@@ -1,0 +1,231 @@
+"""The table of data sets: where they come from, how they are split and labeled.
+
+To add a data set, write its builder and its row here. Nothing here imports TensorFlow. Sizes stand
+in the table because TFDS knows no sizes of data sets that are not prepared.
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from keras_vit.training.data import splits, vtab_tasks
+from keras_vit.training.errors import did_you_mean
+
+
+@dataclasses.dataclass(frozen=True)
+class DatasetSpec:
+    """The facts of a data set.
+
+    Attributes:
+        name: as commands and configs give it.
+        num_classes: number of classes of the label.
+        sizes: number of examples of every native split.
+        builder: TFDS builder (`name` or `name/config`), or "" for photos.
+        version: accepted versions, such as "3.*.*".
+        aliases: further names of splits, as split texts over native ones.
+        vtab_splits: rule of `vtab_tasks.task_splits` that makes `aliases`, or "".
+        dev: the splits to train on and to select on in the paper's sweep over learning rates
+            (B.1.1); the final model trains on `train`.
+        label: key of the label in the records, or the name of a rule in `vtab_labels`.
+        extra_labels: keys of further labels that evaluation yields beside it.
+        pixel_scale: factor on the stored pixels.
+        other_sizes: further sizes of splits that some versions have.
+        class_names: names of the classes, if known.
+        obtain: "embedded", "download", "manual" or "private".
+        note: how to get it, in a sentence.
+    """
+
+    name: str
+    num_classes: int
+    sizes: Mapping[str, int]
+    builder: str = ""
+    version: str = "*"
+    aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    vtab_splits: str = ""
+    dev: tuple[str, str] | None = None
+    label: str = "label"
+    extra_labels: tuple[str, ...] = ()
+    pixel_scale: int = 1
+    other_sizes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    class_names: tuple[str, ...] | None = None
+    obtain: str = "download"
+    note: str = ""
+
+    def ranges(self, split: str) -> list[splits.Range]:
+        """Returns the ranges of native splits that the text `split` names."""
+        return splits.resolve(split, self.sizes, self.aliases)
+
+    def num_examples(self, split: str) -> int:
+        """Returns the number of examples of the text `split`, such as "train[:98%]"."""
+        return sum(part.size for part in self.ranges(split))
+
+    def with_sizes(self, sizes: Mapping[str, int]) -> "DatasetSpec":
+        """Returns the facts of a copy whose native splits have other sizes."""
+        rule = self.vtab_splits
+        aliases = vtab_tasks.task_splits(rule, sizes) if rule else self.aliases
+        return dataclasses.replace(self, sizes=dict(sizes), aliases=aliases)
+
+
+def _builder(
+    version: str, sizes: dict[str, int], note: str, obtain: str = "download", **facts: Any
+) -> dict[str, Any]:
+    return {"version": version, "sizes": sizes, "note": note, "obtain": obtain, **facts}
+
+
+_BUILDERS = {
+    "sklearn_digits": _builder(
+        "1.*.*", {"train": 1_438, "test": 359}, "written from scikit-learn on first use", "embedded"
+    ),
+    "caltech101": _builder(
+        "3.*.*", {"train": 3_060, "test": 6_084}, "137 MB", other_sizes={"train": (3_057,)}
+    ),
+    "cifar10": _builder("3.*.*", {"train": 50_000, "test": 10_000}, "170 MB; the server is slow"),
+    "cifar100": _builder("3.*.*", {"train": 50_000, "test": 10_000}, "169 MB; the server is slow"),
+    "clevr": _builder("3.*.*", {"train": 70_000, "validation": 15_000, "test": 15_000}, "19.0 GB"),
+    "diabetic_retinopathy_detection/btgraham-300": _builder(
+        "3.*.*",
+        {"sample": 10, "train": 35_126, "validation": 10_906, "test": 42_670},
+        "put sample/, train/, test/ and trainLabels.csv of Kaggle's diabetic-retinopathy-detection "
+        "into the manual folder (needs opencv-python-headless)",
+        "manual",
+    ),
+    "dmlab": _builder("2.*.*", {"train": 65_550, "validation": 22_628, "test": 22_735}, "3.0 GB"),
+    "dsprites": _builder("2.*.*", {"train": 737_280}, "28 MB; needs h5py"),
+    "dtd": _builder("3.*.*", {"train": 1_880, "validation": 1_880, "test": 1_880}, "625 MB"),
+    "eurosat/rgb": _builder(
+        "2.*.*",
+        {"train": 27_000},
+        "the server's certificate has expired; put EuroSAT.zip (94 MB, the copy at "
+        "huggingface.co/datasets/torchgeo/eurosat has the same checksum) into the manual folder",
+        "manual",
+    ),
+    "imagenet2012": _builder(
+        "5.*.*",
+        {"train": 1_281_167, "validation": 50_000},
+        "register at image-net.org and put ILSVRC2012_img_train.tar (147.9 GB) and "
+        "ILSVRC2012_img_val.tar (6.7 GB) into the manual folder",
+        "manual",
+    ),
+    "imagenet2012_real": _builder(
+        "1.*.*",
+        {"validation": 50_000},
+        "put ILSVRC2012_img_val.tar (6.7 GB) and real.json of "
+        "github.com/google-research/reassessed-imagenet into the manual folder",
+        "manual",
+    ),
+    "imagenet21k": _builder(
+        "*",
+        {},
+        "TFDS has no builder of it: prepare one of your own named imagenet21k with the split "
+        "`full`, or name another as tfds:name:version",
+        "private",
+    ),
+    "imagenet_v2/matched-frequency": _builder("3.*.*", {"test": 10_000}, "1.26 GB"),
+    "kitti": _builder(
+        "3.*.*",
+        {"train": 6_347, "validation": 423, "test": 711},
+        "12.6 GB; needs opencv-python-headless",
+    ),
+    "oxford_flowers102": _builder(
+        "2.*.*", {"train": 1_020, "validation": 1_020, "test": 6_149}, "345 MB"
+    ),
+    "oxford_iiit_pet": _builder("4.*.*", {"train": 3_680, "test": 3_669}, "811 MB"),
+    "patch_camelyon": _builder(
+        "2.*.*", {"train": 262_144, "validation": 32_768, "test": 32_768}, "8.0 GB; needs h5py"
+    ),
+    "resisc45": _builder(
+        "3.*.*",
+        {"train": 31_500},
+        "extract NWPU-RESISC45.rar so that the manual folder holds NWPU-RESISC45/<class>/*.jpg",
+        "manual",
+    ),
+    "smallnorb": _builder("2.*.*", {"train": 24_300, "test": 24_300}, "263 MB"),
+    "sun397/tfds": _builder(
+        "4.*.*",
+        {"train": 76_128, "validation": 10_875, "test": 21_750},
+        "both published addresses are dead; put SUN397.tar.gz (39.1 GB) into the manual folder "
+        "(needs opencv-python-headless)",
+        "manual",
+    ),
+    "svhn_cropped": _builder(
+        "3.*.*", {"train": 73_257, "test": 26_032, "extra": 531_131}, "1.58 GB"
+    ),
+}
+
+
+def _row(builder: str, num_classes: int, name: str = "", **facts: Any) -> DatasetSpec:
+    facts = {**_BUILDERS[builder], **facts}
+    return DatasetSpec(name or builder, num_classes, builder=builder, **facts)
+
+
+def _sweep(percent: int, **aliases: str) -> dict[str, Any]:
+    """The paper's development split: the last `100 - percent` % of the training set."""
+    sweep, dev = f"train[:{percent}%]", f"train[{percent}%:]"
+    return {"aliases": {"sweep": sweep, "dev": dev, **aliases}, "dev": (sweep, dev)}
+
+
+def _vtab(task: vtab_tasks.VtabTask) -> DatasetSpec:
+    facts = {"label": task.label, "pixel_scale": task.pixel_scale, "vtab_splits": task.splits}
+    name, dev = f"vtab/{task.name}", ("train800", "val200")
+    row = _row(task.builder, task.num_classes, name, dev=dev, **facts)
+    return row.with_sizes(row.sizes)
+
+
+_CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
+_ROWS = (
+    _row("sklearn_digits", 10, "digits", class_names=tuple("0123456789"), **_sweep(90)),
+    _row("cifar10", 10, class_names=tuple(_CIFAR10.split()), **_sweep(98)),
+    _row("cifar100", 100, **_sweep(98)),
+    _row("oxford_iiit_pet", 37, **_sweep(90)),
+    _row("oxford_flowers102", 102, **_sweep(90)),
+    # ImageNet's own test labels are secret: the paper's test set is `validation`.
+    _row("imagenet2012", 1_000, **_sweep(99, test="validation")),
+    _row(
+        "imagenet2012_real",
+        1_000,
+        aliases={"test": "validation"},
+        label="real_label",
+        extra_labels=("original_label",),
+    ),
+    _row("imagenet_v2/matched-frequency", 1_000, "imagenet_v2"),
+    _row(
+        "imagenet21k",
+        21_843,
+        aliases={"train": "full[51200:]", "dev": "full[:25600]", "test": "full[25600:51200]"},
+    ),
+)
+
+DATASETS = {row.name: row for row in (*_ROWS, *map(_vtab, vtab_tasks.TASKS))}
+
+SHORT_NAMES = {
+    "pets": "oxford_iiit_pet",
+    "flowers": "oxford_flowers102",
+    "imagenet": "imagenet2012",
+    "real": "imagenet2012_real",
+}
+
+
+def full_name(name: str) -> str:
+    """Returns the name in the table of a short name, and any other name as it is."""
+    return SHORT_NAMES.get(name, name)
+
+
+def row(name: str) -> DatasetSpec:
+    """Returns the row of a data set, which need not be on disk.
+
+    Raises:
+        ValueError: for a name that is not in the table.
+    """
+    found = DATASETS.get(full_name(name))
+    if found is None:
+        meant = (
+            f" Did you mean folder:{name}?"
+            if os.path.isdir(name)
+            else did_you_mean(name, [*DATASETS, *SHORT_NAMES])
+        )
+        raise ValueError(
+            f"Unknown data set {name!r}.{meant} Expected folder:/path of your own images, "
+            f"tfds:name/config:version, or one of {', '.join(DATASETS)}."
+        )
+    return found

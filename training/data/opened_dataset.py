@@ -1,0 +1,316 @@
+"""Data sets, opened once: `open` finds one on disk and returns a split of it.
+
+    cifar10, imagenet2012, digits, …   a row of the table, `training.data.dataset_table`
+    vtab/clevr_count, …                one of VTAB's 19 tasks
+    tfds:name/config:version           anything TFDS has prepared, private builders included
+    folder:/path, csv:/file.csv        photos of one's own, `training.data.photo_sets`
+
+What is opened here travels on as an object: nothing below a command takes the name of a data set.
+Opening imports no TensorFlow, so that missing data is reported at once.
+"""
+
+import dataclasses
+import functools
+import os
+import pathlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from keras_vit.training.data import dataset_table, photo_sets, splits, tfds_folder
+from keras_vit.training.data.dataset_table import DatasetSpec
+from keras_vit.training.data.tfds_folder import NotPreparedError, Prepared
+from keras_vit.training.io.quiet_start import quiet_start
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from keras_vit.training.data.preprocessing.preprocess import Preprocess
+    from keras_vit.training.data.records import Reader
+    from keras_vit.training.data.unreadable_examples import SkipCounter
+
+
+def open(name: str, split: str, data_dir: str | os.PathLike | None = None) -> "Split":
+    """Opens a split of a data set.
+
+    Args:
+        name: a name of the table (`keras-vit data list`), `vtab/task`,
+            `tfds:name/config:version`, `folder:/path` or `csv:/file.csv`.
+        split: such as "train", "train[:98%]" or "train[:800]+validation[:200]".
+        data_dir: folder of prepared data sets; empty or None is the default of TFDS.
+
+    Raises:
+        NotPreparedError: if it is not on disk, with the command or recipe that gets it.
+        ValueError: for unknown names and splits, or a copy of unexpected size.
+    """
+    return open_dataset(name, data_dir).split(split)
+
+
+def open_dataset(name: str, data_dir: str | os.PathLike | None = None) -> "Dataset":
+    """Finds a data set on disk; arguments and errors as `open`. Photos are listed in one walk."""
+    for prefix, read in (("folder:", photo_sets.scan), ("csv:", photo_sets.read_table)):
+        if name.startswith(prefix):
+            return _of_photos(name, read(name.removeprefix(prefix)))
+    if name.startswith("tfds:"):
+        return _of_tfds(name, data_dir)
+    spec = dataset_table.row(name)
+    embedded = spec.obtain == "embedded"
+    try:
+        found = tfds_folder.find(spec.builder, spec.version, data_dir)
+    except NotPreparedError:
+        if not embedded:
+            raise
+        found = None
+    if found is None and embedded:
+        with quiet_start():
+            from keras_vit.training.data import digits
+
+            folder = digits.prepare(tfds_folder.resolve_data_dir(data_dir))
+        found = tfds_folder.read(folder)
+    if found is None:
+        raise NotPreparedError(_how_to_get(spec, data_dir))
+    for split, size in spec.sizes.items():
+        actual = found.sizes.get(split, size)
+        if actual not in (size, *spec.other_sizes.get(split, ())):
+            raise ValueError(
+                f"Expected {size} examples in the split {split!r} of {found.name}. "
+                f"{found.directory} holds {actual}. Prepare it again, or read it under another "
+                f"name as tfds:{found.name}:{found.version}."
+            )
+    return Dataset(spec.with_sizes(found.sizes), found.directory, prepared=found)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Dataset:
+    """A data set on disk.
+
+    Attributes:
+        spec: its facts, with the sizes found.
+        place: its folder.
+        photos: its photos, if it is a folder or table of them.
+        prepared: its description, if TFDS prepared it.
+        upright: whether photos are turned as their EXIF orientation says. Those of TFDS are read
+            as they are stored: published numbers were computed so.
+    """
+
+    spec: DatasetSpec
+    place: pathlib.Path
+    photos: photo_sets.PhotoSet | None = None
+    prepared: Prepared | None = None
+    upright: bool = False
+    _splits: "dict[str, Split]" = dataclasses.field(default_factory=dict, repr=False)
+
+    @property
+    def name(self) -> str:
+        """Its full name in the table, or `folder:`, `csv:` or `tfds:` as it was given."""
+        return self.spec.name
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes of the label."""
+        return self.spec.num_classes
+
+    @functools.cached_property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Names of the classes by label, if known; in words for ImageNet's 1,000."""
+        if self.spec.builder.startswith("imagenet") and self.num_classes == 1_000:
+            from keras_vit.imagenet_classes import imagenet_classes
+
+            return tuple(imagenet_classes())
+        return self.spec.class_names
+
+    @functools.cached_property
+    def _info(self) -> Any:
+        import tensorflow_datasets as tfds
+
+        return tfds.builder_from_directory(self.place).info
+
+    def split(self, text: str) -> "Split":
+        """Returns a split of it, the same object for the same text; see `open`."""
+        if text not in self._splits:
+            photos = tuple(splits.select(text, self.photos.splits)) if self.photos else ()
+            ranges = [] if photos else self.spec.ranges(text)
+            count = len(photos) or sum(part.size for part in ranges)
+
+            def open_reader():
+                from keras_vit.training.data import records
+
+                if photos:
+                    return records.photo_reader(self.place, photos, self.num_classes)
+                return records.record_reader(self.spec, self._info, ranges)
+
+            self._splits[text] = Split(self, text, count, open_reader, photos)
+        return self._splits[text]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Split:
+    """A part of a data set, whose files are opened when the first example is read.
+
+    Attributes:
+        dataset: that it is a part of.
+        text: as it was asked for.
+        num_examples: number of examples.
+        open_reader: opens its files.
+        photos: that it holds, if it is of one's own photos.
+    """
+
+    dataset: Dataset
+    text: str
+    num_examples: int
+    open_reader: "Callable[[], Reader]"
+    photos: tuple[splits.Photo, ...] = ()
+
+    @functools.cached_property
+    def reader(self) -> "Reader":
+        """How its examples are read; the files are opened now.
+
+        Raises:
+            ValueError: for files that are damaged or of another format.
+        """
+        import tensorflow as tf
+
+        # A graph may be the first to ask; what is kept must not belong to it.
+        with tf.init_scope():
+            return self.open_reader()
+
+    @functools.cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        """What identifies its examples, see `training.data.fingerprint`."""
+        return self.reader.fingerprint()
+
+    @property
+    def identity(self) -> str:
+        """A text that changes with its examples, and when photos are written again, for caches."""
+        return self.fingerprint["digest"] + self.fingerprint.get("modified", "")
+
+    def read(self, index: "tf.Tensor") -> "dict[str, tf.Tensor]":
+        """Returns the example at an int64 index, in a TensorFlow graph or eagerly.
+
+        Returns:
+            `{"image": encoded bytes, "label": class or classes, "id": string}` and the data set's
+            extra labels.
+        """
+        return self.reader.parse(self.reader.record(index), index)
+
+    def example_id(self, index: int) -> str:
+        """Returns the id of an example: TFDS's, or the path of a photo."""
+        return self.reader.example_id(index)
+
+    def preprocess(self, text: str, reduced_decoding: float = 0.0) -> "Preprocess":
+        """Returns the operations of `text`, with what the data set's images need."""
+        from keras_vit.training.data.preprocessing.preprocess import Preprocess
+
+        return Preprocess(
+            text,
+            pixel_scale=self.dataset.spec.pixel_scale,
+            upright=self.dataset.upright,
+            reduced_decoding=reduced_decoding,
+        )
+
+    def label_counts(self) -> np.ndarray:
+        """Returns how many labels each class has, int64 (num_classes,); reads every record."""
+        import tensorflow as tf
+
+        counts = np.zeros(self.dataset.num_classes, np.int64)
+        indices = tf.data.Dataset.range(self.num_examples)
+        labels = indices.map(lambda index: self.read(index)["label"], tf.data.AUTOTUNE)
+        for each in labels.as_numpy_iterator():
+            np.add.at(counts, each, 1)
+        return counts
+
+    def train(self, preprocess: "Preprocess", **settings: Any) -> "tf.data.Dataset":
+        """Returns the infinite training data; see `training.data.pipeline.train_dataset`."""
+        from keras_vit.training.data import pipeline
+
+        return pipeline.train_dataset(self, preprocess, **settings)
+
+    def evaluate(self, preprocess: "Preprocess", **settings: Any) -> "tf.data.Dataset":
+        """Returns one pass in batches; see `training.data.pipeline.eval_dataset`."""
+        from keras_vit.training.data import pipeline
+
+        return pipeline.eval_dataset(self, preprocess, **settings)
+
+
+def load_dataset(
+    name: str,
+    split: str,
+    *,
+    data_dir: str | os.PathLike | None = None,
+    preprocess: str = "decode",
+    on_error: str = "raise",
+    skip_counter: "SkipCounter | None" = None,
+    **settings: Any,
+) -> "tf.data.Dataset":
+    """Returns one pass over a split of a data set, in its stored order, as `{"image", "label"}`.
+
+    Examples:
+        >>> training.load_dataset("cifar10", "train[:98%]", preprocess="decode|resize(224)")
+        >>> training.load_dataset("folder:/data/birds", "train[90%:]")
+        >>> training.load_dataset("tfds:my_dataset:1.0.0", "full", data_dir="/data/tfds")
+
+    Args:
+        name: as in `open`.
+        split: as in `open`.
+        data_dir: as in `open`.
+        preprocess: text of operations, see `training.data.preprocessing`. The default gives uint8
+            RGB images of their own sizes.
+        on_error: "raise", or "skip" to leave unreadable images out.
+        skip_counter: counts what is left out.
+        **settings: `one_hot`, `batch_size` and `with_ids` of
+            `training.data.pipeline.plain_dataset`.
+
+    Raises:
+        NotPreparedError: at once if the data set is not on disk; the message says how to get
+            it. Nothing is ever downloaded here.
+        ValueError: for an unknown name, split, operation or value of `on_error`.
+    """
+    from keras_vit.training.data import pipeline, unreadable_examples
+
+    opened = open(name, split, data_dir)
+    settings["skip_counter"] = unreadable_examples.counter_for(on_error, skip_counter)
+    return pipeline.plain_dataset(opened, opened.preprocess(preprocess), **settings)
+
+
+def _of_photos(name, photos):
+    sizes = {split: len(members) for split, members in photos.splits.items()}
+    names = photos.class_names
+    spec = DatasetSpec(name, len(names), sizes, class_names=names)
+    return Dataset(spec, photos.root, photos=photos, upright=True)
+
+
+def _of_tfds(name, data_dir):
+    builder, _, version = name.removeprefix("tfds:").partition(":")
+    found = tfds_folder.find(builder, version or "*", data_dir)
+    if found is None:
+        configs = tfds_folder.configs(builder, data_dir)
+        hint = (
+            f"Its configurations there are {', '.join(configs)}: write tfds:{builder}/{configs[0]}."
+            if configs
+            else f"Prepare it with: keras-vit data prepare {name}"
+        )
+        raise NotPreparedError(
+            f"{builder} {version or ''} is not prepared in "
+            f"{tfds_folder.resolve_data_dir(data_dir)}. {hint}"
+        )
+    num_classes, names = tfds_folder.label_facts(found)
+    spec = DatasetSpec(name, num_classes, found.sizes, builder, found.version, class_names=names)
+    upright = tfds_folder.holds_photos(found.directory)
+    return Dataset(spec, found.directory, prepared=found, upright=upright)
+
+
+def _how_to_get(spec, data_dir):
+    folder = tfds_folder.resolve_data_dir(data_dir)
+    command = f"  keras-vit data prepare {spec.name}"
+    if data_dir:
+        command += f" --data_dir={data_dir}"
+    first = f"{spec.name} ({spec.builder} {spec.version}) is not prepared in {folder}."
+    if spec.obtain == "private":
+        return f"{first} {spec.note}."
+    if spec.obtain == "manual":
+        return (
+            f"{first}\nIt needs files got by hand: {spec.note}.\nThe manual folder is "
+            f"{folder / 'downloads' / 'manual'} (or --manual_dir). Then write it with:\n{command}"
+        )
+    return f"{first}\nDownload and write it ({spec.note}) with:\n{command}"

@@ -1,0 +1,34 @@
+"""Engines run the updates of a model: one for each backend of Keras."""
+
+from typing import TYPE_CHECKING
+
+from ml_collections import ConfigDict
+
+from keras_vit.training.errors import UsageError
+
+if TYPE_CHECKING:
+    from keras_vit.training.engine.base import Engine
+
+
+def create_engine(config: ConfigDict) -> "Engine":
+    """Returns the engine of Keras's backend (`KERAS_BACKEND`), `tensorflow` or `jax`.
+
+    Raises:
+        UsageError: for another backend, one that is not installed, or a config that it cannot run.
+    """
+    import keras
+
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        from keras_vit.training.engine.tensorflow import TensorFlowEngine
+
+        return TensorFlowEngine(config)
+    if backend == "jax":
+        try:
+            from keras_vit.training.engine.jax import JaxEngine
+        except ModuleNotFoundError as error:
+            raise UsageError(
+                f"KERAS_BACKEND=jax: training with JAX needs {error.name}, which is not installed."
+            ) from error
+        return JaxEngine(config)
+    raise UsageError(f"KERAS_BACKEND: expected tensorflow or jax. Received: {backend!r}.")

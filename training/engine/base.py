@@ -1,0 +1,410 @@
+"""The protocol between the trainer, which knows no backend, and the engine that runs its updates.
+
+`training.engine.tensorflow` runs them under TensorFlow's distribution strategies,
+`training.engine.jax` on a mesh of JAX's devices; `create_engine` creates either.
+"""
+
+import abc
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+from keras import ops
+from ml_collections import ConfigDict
+
+from keras_vit.training.engine import checkpoints
+from keras_vit.training.engine.checkpoints import Checkpoints, Shards, StoredArray
+from keras_vit.training.engine.step import BatchSums, PrepareImages, Report, Step, as_they_are
+from keras_vit.training.engine.worker_watch import SECONDS_TO_NAME_THE_LOST, Watch
+from keras_vit.training.errors import TrainingError, UsageError, first_line
+from keras_vit.type_hints import Tensor
+
+# (num_input_pipelines, input_pipeline_id) -> `tf.data.Dataset` of batches with static shapes.
+# Pipeline i of n yields the i-th of n equal parts of every global batch, so that all of them
+# together, one for each host, read what one would.
+MakeDataset = Callable[[int, int], Any]
+
+# Of the loop itself, by name: float64 arrays, kept bit for bit.
+Numbers = Mapping[str, np.ndarray]
+
+
+class Engine(abc.ABC):
+    """Runs the updates of one model, in one process or in several that act together.
+
+    The trainer calls, in this order: the constructor, `build`, `restore`, `make_batches`, then
+    `train`, `save`, `averaged_weights` and what `make_split_sums` returned in turns, and `close`
+    at the end, whatever happened. Every process of a job makes the same calls with the same
+    arguments, except for the requests of `train`: any of them may wait for the other processes.
+
+    Args:
+        config: a complete config (`schema.complete`). The engine reads `strategy` and what
+            places it, `seed`, `batch_size`, `eval_batch_size`, `accumulation_steps`,
+            `jit_compile`, `loss_limit` and `keep_checkpoints`. Created first of all, before
+            anything else touches devices.
+
+    Attributes:
+        strategies: values of `config.strategy` that this engine knows.
+        part, parts: number of this process among those that write states, None if it writes
+            nothing, and how many do. The first, the chief, is the first of `gather`.
+        model: the `keras.Model`, from `build` on. Its variables hold the weights of the last
+            update only within `averaged_weights`; elsewhere they may be stale.
+        optimizer: of the model, as stale as that.
+        step: int, updates done.
+        watch: of the other processes of the job; None where there are none.
+
+    Raises:
+        UsageError: for a strategy of another engine, an environment that lacks what the strategy
+            needs, or a batch that does not split evenly over the devices (and micro-batches).
+    """
+
+    strategies: ClassVar[tuple[str, ...]]
+    part: int | None = 0
+    parts: int = 1
+    model: keras.Model
+    optimizer: keras.optimizers.Optimizer
+    watch: Watch | None = None
+    _steps: Step
+    _checkpoints: Checkpoints | None = None
+
+    def __init__(self, config: ConfigDict):
+        if config.strategy not in self.strategies:
+            raise UsageError(
+                f"config.strategy: expected {' or '.join(self.strategies)} with the backend "
+                f"{keras.backend.backend()}. Received: {config.strategy!r}. "
+                'KERAS_BACKEND="jax" or "tensorflow" in the environment chooses the backend.'
+            )
+        self.config = config
+        self.step = 0
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process writes the files of the run."""
+        return self.part == 0
+
+    def check_batch_sizes(self, devices: int) -> None:
+        """Checks that batches split evenly over `devices`, and over micro-batches on each.
+
+        Raises:
+            UsageError: if one does not.
+        """
+        for name, parts in (("batch_size", self.config.accumulation_steps), ("eval_batch_size", 1)):
+            if self.config[name] % (devices * parts):
+                micro = f" and {parts} micro-batches" if parts > 1 else ""
+                raise UsageError(
+                    f"config.{name}={self.config[name]} does not split evenly over {devices} "
+                    f"replicas{micro}: expected a multiple of {devices * parts}."
+                )
+
+    def build(
+        self,
+        make_model: Callable[[], keras.Model],
+        make_optimizer: Callable[[keras.Model], keras.optimizers.Optimizer],
+        loss: keras.losses.Loss,
+        prepare_images: PrepareImages = as_they_are,
+    ) -> None:
+        """Makes the model and its optimizer in their place and prepares the update.
+
+        Args:
+            make_model: returns the model, images to logits, with its first weights; the global
+                seed is set before.
+            make_optimizer: returns an optimizer of `training.recipes.optimizers` for the model,
+                not built.
+            loss: of `training.recipes.losses`.
+            prepare_images: applied to the images of training.
+
+        Raises:
+            ValueError: if the model or the optimizer cannot be made, the model keeps running
+                statistics, which no engine updates, or two weights have the same path.
+        """
+        with self._making():
+            self.model = make_model()
+            self.optimizer = make_optimizer(self.model)
+            self.optimizer.build(self.model.trainable_variables)
+        names = ("batch_size", "seed", "accumulation_steps", "loss_limit")
+        options = {name: self.config[name] for name in names} | {"prepare_images": prepare_images}
+        self._steps = self._make_step(self.model, self.optimizer, loss, **options)
+        paths = [each.path for each in self._steps.weights]
+        if len(set(paths)) < len(paths):
+            twice = next(path for path in paths if paths.count(path) > 1)
+            raise ValueError(
+                f"Expected every weight to have a path of its own. Received two of {twice}: give "
+                "the layers names."
+            )
+
+    @abc.abstractmethod
+    def _making(self) -> contextlib.AbstractContextManager:
+        """Returns the context in which the model and the optimizer are made."""
+
+    @abc.abstractmethod
+    def _make_step(self, *arguments: Any, **options: Any) -> Step:
+        """Returns the backend's step, and puts the state in its place."""
+
+    def restore(self, directory: str | os.PathLike) -> dict[str, np.ndarray] | None:
+        """Restores the newest readable state of a folder, to which `save` writes from now on.
+
+        A damaged state is reported in the log, set aside under another name by the chief, and the
+        one before it is used. `step` and `saved_step` become those of the state.
+
+        Args:
+            directory: `checkpoints/` of the run; need not exist.
+
+        Returns:
+            The numbers that were given to `save` with the state; None if there is no state.
+
+        Raises:
+            TrainingError: if there are states and none can be read, or it is of another model.
+        """
+        if self.watch:
+            self.watch.resume_hint = "Training resumes from the last checkpoint that was saved. "
+        self._checkpoints = Checkpoints(
+            directory, self.config.keep_checkpoints, self.part, self.parts
+        )
+        newest, failure = None, ""
+        if self.is_chief:
+            try:
+                newest = self._checkpoints.newest()
+            except TrainingError as error:
+                failure = str(error)
+        newest, failure = json.loads(self.gather(json.dumps([newest, failure]))[0])
+        if failure:
+            raise TrainingError(failure)
+        # Without a shared folder there may be none, which the trainer finds.
+        if newest not in checkpoints.steps(directory):
+            return None
+        stored = checkpoints.read(directory, newest)
+        arrays = []
+        for name, variable in self._variables().items():
+            if name not in stored or stored[name].shape != tuple(variable.shape):
+                raise TrainingError(
+                    f"The checkpoint of step {newest} in {directory} has no {name} of shape "
+                    f"{tuple(variable.shape)}: it is of another model. Use another --workdir."
+                )
+            arrays.append(stored[name])
+        self._place(arrays)
+        self.step = self._checkpoints.saved_step = newest
+        return {
+            name.removeprefix("numbers/"): array.read()
+            for name, array in stored.items()
+            if name.startswith("numbers/")
+        }
+
+    def save(self, numbers: Numbers, *, wait: bool = True) -> None:
+        """Saves weights, optimizer and numbers as the state of `step`, unless that is saved.
+
+        A state becomes visible only once it is completely written, so that a process that is
+        killed leaves the one before. `config.keep_checkpoints` states are kept.
+
+        Args:
+            numbers: float64 arrays of the loop, which `restore` returns.
+            wait: False allows the state to be written while training goes on. The next `save` and
+                `close` wait for it, and raise what went wrong with it.
+
+        Raises:
+            TrainingError: if a state cannot be written; earlier ones are untouched.
+        """
+        assert self._checkpoints
+
+        def take():
+            own = {f"numbers/{k}": np.array(v, np.float64) for k, v in numbers.items()}
+            own = {name: checkpoints.whole(array) for name, array in own.items()}
+            if not self.is_chief:
+                own = {name: array._replace(pieces=[]) for name, array in own.items()}
+            return {**dict(zip(self._variables(), self._take(), strict=True)), **own}
+
+        self._checkpoints.save(self.step, take)
+        if wait:
+            self._checkpoints.wait()
+
+    def _variables(self) -> dict[str, keras.Variable]:
+        """Returns the variables of a state by their names in it."""
+        return {
+            **{each.path: each for each in self._steps.weights},
+            **{f"optimizer/{each.name}": each for each in self.optimizer.variables},
+        }
+
+    @abc.abstractmethod
+    def _place(self, arrays: Sequence[StoredArray]) -> None:
+        """Gives the variables of a state, in their order, the values that were saved."""
+
+    @abc.abstractmethod
+    def _take(self) -> list[Shards]:
+        """Returns copies of what this process writes of them."""
+
+    @abc.abstractmethod
+    def _distribute(self, make_dataset: MakeDataset) -> Any:
+        """Returns the data set of this process."""
+
+    def _batches(self, dataset: Any) -> Iterator[Any]:
+        """Returns the batches of a data set of `_distribute` on the devices."""
+        return iter(dataset)
+
+    def make_batches(self, make_dataset: MakeDataset) -> Iterator[Any]:
+        """Returns the input of `train`, an iterator of this engine's own kind.
+
+        Args:
+            make_dataset: called for each input pipeline of this process; its batches are
+                `{"image": (batch, height, width, channels), "label": (batch, classes)}`, and the
+                first is that of update `step`.
+        """
+        return self._batches(self._distribute(make_dataset))
+
+    def train(
+        self, batches: Iterator[Any], count: int, *, save: bool = False, stop: bool = False
+    ) -> Report:
+        """Runs `count` updates on the next batches, and adds them to `step`.
+
+        Args:
+            batches: of `make_batches`.
+            count: at least 1.
+            save, stop: requests of this process, of which the reports of all processes tell.
+        """
+        report = self._steps(batches, count, save=save, stop=stop)
+        self.step += count
+        return report
+
+    @property
+    def saved_step(self) -> int | None:
+        """The last step that is known to be saved, or None."""
+        return self._checkpoints.saved_step if self._checkpoints else None
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate of the next update."""
+        iterations = self.optimizer.iterations
+        done = ops.convert_to_tensor(self.step, iterations.dtype)
+        with keras.StatelessScope([(iterations, done)]):
+            return float(self.optimizer.learning_rate)
+
+    def make_split_sums(
+        self,
+        batch_sums: BatchSums,
+        make_dataset: MakeDataset,
+        prepare_images: PrepareImages | None = None,
+    ) -> Callable[[], np.ndarray]:
+        """Returns a function that sums over a whole split, for exact evaluation.
+
+        The function returns the float64 sum of `batch_sums` over all batches of all processes,
+        equal in each of them; a ValueError if there are none. It uses the current weights, or
+        within `averaged_weights` the averages.
+
+        Args:
+            batch_sums: written with `keras.ops`; compiled, and called with the float32 logits of
+                a batch (or of a device's part of it) and the rest of that batch.
+            make_dataset: of batches with an `image`; rows that only pad the last batch are for
+                `batch_sums` to leave out. Every process gets equally many batches.
+            prepare_images: applied to the images; None leaves them as they are.
+        """
+        prepare = prepare_images or as_they_are
+
+        def of_batch(batch):
+            logits = self.model(prepare(batch["image"]), training=False)
+            return batch_sums(ops.cast(logits, "float32"), batch)
+
+        function, dataset = self._compile_sums(of_batch), self._distribute(make_dataset)
+
+        def of_split():
+            sums = [function(batch) for batch in self._batches(dataset)]
+            if not sums:
+                raise ValueError("Expected a split with examples. Received: none.")
+            return np.sum([np.asarray(each, np.float64) for each in sums], axis=0)
+
+        return of_split
+
+    @abc.abstractmethod
+    def _compile_sums(self, of_batch: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
+        """Returns a function of a batch of all devices that sums what `of_batch` returns."""
+
+    @abc.abstractmethod
+    def averaged_weights(self) -> contextlib.AbstractContextManager[keras.Model]:
+        """Enters a context in which `model`, which it gives, has the averages as its weights.
+
+        Without an average (`config.ema_decay=0`) these are the weights of the last update. Within
+        the context the model is an ordinary Keras model, whole in every process: it can be called
+        and saved. Do not train in it.
+        """
+
+    @abc.abstractmethod
+    def gather(self, text: str) -> list[str]:
+        """Waits for all processes and returns the text of each, in the same order in all."""
+
+    @abc.abstractmethod
+    def start_profile(self, directory: str | os.PathLike) -> None:
+        """Starts to record what the devices do, for TensorBoard."""
+
+    @abc.abstractmethod
+    def stop_profile(self) -> None:
+        """Stops recording and writes the profile to the folder given before."""
+
+    @abc.abstractmethod
+    def runtime_errors(self) -> tuple[type[Exception], ...]:
+        """Returns what the backend's runtime and its input raise when they fail."""
+
+    @contextlib.contextmanager
+    def translated_errors(self, explain: Callable[[], str] = str) -> Iterator[None]:
+        """Enters a context that raises the failures of the backend's runtime as `TrainingError`.
+
+        The message names the last step, the reason without the backend's stack of frames, and the
+        last good checkpoint; where another process may be lost, that all are to be started again.
+
+        Args:
+            explain: called after a failure; returns a sentence that is added to the reason, or "".
+        """
+        try:
+            yield
+        except self.runtime_errors() as error:
+            message = " ".join(filter(None, (f"{reason(error).rstrip('.')}.", explain())))
+            what, next_step = "Training failed", ""
+            if self.watch:
+                time.sleep(SECONDS_TO_NAME_THE_LOST)
+                what, next_step = "The workers lost contact", " Start all workers again."
+            raise TrainingError(
+                f"{what} after step {self.step}: {message} {self.last_good()}{next_step}"
+            ) from error
+
+    def close(self) -> None:
+        """Waits for a state that is being written, then leaves the other processes in order.
+
+        From now on they may end; the chief, on which they may depend, waits for them.
+
+        Raises:
+            TrainingError: if the state cannot be written.
+        """
+        try:
+            if self._checkpoints:
+                self._checkpoints.wait()
+        finally:
+            self._leave()
+
+    @abc.abstractmethod
+    def _leave(self) -> None:
+        """Leaves the other processes."""
+
+    def last_good(self) -> str:
+        """Returns a sentence that names the state from which a new start would resume."""
+        return checkpoints.last_good(self.saved_step)
+
+
+def gather_text(text: str, gather: Callable[[Sequence[int]], np.ndarray]) -> list[str]:
+    """Returns the text of each process.
+
+    Args:
+        text: of this process.
+        gather: returns the numbers that each process passes it, equally many, as integer rows.
+    """
+    encoded = text.encode()
+    lengths = gather([len(encoded)])[:, 0]
+    rows = gather([*encoded.ljust(max(1, lengths.max()), b"\0")])
+    return [bytes([*row][:length]).decode() for row, length in zip(rows, lengths, strict=True)]
+
+
+def reason(error: Exception) -> str:
+    """Returns what an error of a runtime says, without where in a graph it was."""
+    places = ("Graph execution error", "Detected at node", "<stack", "File ", "[[", "  ")
+    lines = (line.strip() for line in str(getattr(error, "message", error)).splitlines())
+    said = [line for line in lines if line and not line.startswith(places)]
+    return first_line("\n".join(said) or type(error).__name__, 300)

@@ -1,0 +1,307 @@
+"""The last states of a run: whole, few, verified, and the same for every backend and mesh.
+
+`checkpoint-STEP/` holds `part-N.safetensors` of every process that writes, and `manifest.json`,
+which is written last: shapes and dtypes of the arrays, digests of the parts. A part has whole
+arrays by their names, and what a process holds of a divided one as `NAME@START,START,...`.
+"""
+
+import concurrent.futures
+import hashlib
+import json
+import logging
+import os
+import pathlib
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from keras_vit.training.errors import TrainingError, first_line
+
+logger = logging.getLogger("training")
+
+_PREFIX = "checkpoint-"
+_MANIFEST = "manifest.json"
+
+
+class Shards(NamedTuple):
+    """The pieces of an array that this process writes.
+
+    Attributes:
+        shape, dtype: of the whole array.
+        pieces: (start along each axis, values) of each.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    pieces: list[tuple[tuple[int, ...], np.ndarray]]
+
+
+def whole(array: np.ndarray) -> Shards:
+    """Returns an array that this process writes alone."""
+    return Shards(array.shape, array.dtype, [((0,) * array.ndim, array)])
+
+
+class StoredArray(NamedTuple):
+    """An array of a state, which is read by slices.
+
+    Attributes:
+        shape, dtype: of the whole array.
+        pieces: (file, key in it, start along each axis) of each.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    pieces: list[tuple[Any, str, tuple[int, ...]]]
+
+    def read(self, index: Sequence[slice] | None = None) -> np.ndarray:
+        """Returns the slice at `index`, of every axis; None reads all.
+
+        Raises:
+            ValueError: if pieces of it are missing.
+        """
+        index = [slice(None)] * len(self.shape) if index is None else index
+        bounds = [each.indices(size)[:2] for each, size in zip(index, self.shape, strict=True)]
+        result = np.empty([stop - start for start, stop in bounds], self.dtype)
+        found = 0
+        for file, key, starts in self.pieces:
+            sizes = file.get_slice(key).get_shape()
+            # What piece and slice share, as indices of either.
+            of_piece, of_result = [], []
+            for (start, stop), offset, size in zip(bounds, starts, sizes, strict=True):
+                low, high = max(start, offset), min(stop, offset + size)
+                of_piece.append(slice(low - offset, max(low, high) - offset))
+                of_result.append(slice(low - start, max(low, high) - start))
+            target = result[tuple(of_result)]
+            if target.size:
+                values = file.get_slice(key)[tuple(of_piece)]
+                result[tuple(of_result)] = values.view(self.dtype)
+                found += target.size
+        if found != result.size:
+            raise ValueError("pieces of an array are missing")
+        return result
+
+
+class Checkpoints:
+    """Saves and finds the states of a run in a folder.
+
+    A state is written by a thread, under a hidden name, and gets its own once it is complete, so
+    that a killed process leaves the one before.
+
+    Args:
+        directory: `checkpoints/` of the run; created by the first save.
+        keep: number of states kept.
+        part: number of this process among those that write; None if it writes nothing.
+        parts: how many processes write. Process 0 completes states.
+
+    Attributes:
+        saved_step: int, the last step that is known to be saved, or None.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike,
+        keep: int = 2,
+        part: int | None = 0,
+        parts: int = 1,
+    ):
+        self.directory = pathlib.Path(directory).absolute()
+        self.saved_step: int | None = None
+        self._keep, self._part, self._parts = keep, part, parts
+        self._thread = concurrent.futures.ThreadPoolExecutor(1)
+        self._pending: tuple[int, concurrent.futures.Future] | None = None
+
+    def newest(self) -> int | None:
+        """Returns the step of the newest state whose files are as they were written; for process 0.
+
+        Damaged states are set aside under another name, with a line in the log, and what a killed
+        process left of unfinished ones is removed.
+
+        Raises:
+            TrainingError: if there are states and each is damaged.
+        """
+        for unfinished in self.directory.glob(f".{_PREFIX}*"):
+            shutil.rmtree(unfinished)
+        damaged: list[pathlib.Path] = []
+        for step in reversed(steps(self.directory)):
+            path = self._path(step)
+            reason = _damage(path)
+            if not reason:
+                for old in damaged:
+                    aside = old.with_name(f"damaged-{old.name}")
+                    # Of the same step, when that was damaged before.
+                    shutil.rmtree(aside, ignore_errors=True)
+                    old.rename(aside)
+                self.saved_step = step
+                return step
+            logger.error(
+                "The checkpoint %s cannot be read (%s). Using the one before.", path, reason
+            )
+            damaged.append(path)
+        if damaged:
+            raise TrainingError(
+                f"None of the checkpoints in {self.directory} can be read: "
+                f"{', '.join(path.name for path in damaged)}. Move the folder away to start anew."
+            )
+        return None
+
+    def save(self, step: int, take: Callable[[], Mapping[str, Shards]]) -> None:
+        """Starts to save a state, unless that is saved, once the one before is complete.
+
+        Args:
+            step: of the state.
+            take: returns copies of the arrays by name; of all processes with the same names.
+
+        Raises:
+            TrainingError: if the state before could not be written.
+        """
+        self.wait()
+        if step == self.saved_step:
+            return
+        if self._part is None:
+            self.saved_step = step
+            return
+        self._pending = step, self._thread.submit(self._write, step, take())
+
+    def wait(self) -> None:
+        """Waits until the last state is complete.
+
+        Raises:
+            TrainingError: if it cannot be written; earlier states are untouched.
+        """
+        if self._pending is None:
+            return
+        (step, future), self._pending = self._pending, None
+        try:
+            future.result()
+        except (OSError, SafetensorError) as error:
+            shutil.rmtree(self._path(step, "."), ignore_errors=True)
+            raise TrainingError(
+                f"The checkpoint of step {step} cannot be written to {self.directory}: "
+                f"{first_line(error)}. {last_good(self.saved_step)} "
+                "Make room and run the same command again."
+            ) from error
+
+    def _write(self, step, arrays):
+        path, staging = self._path(step), self._path(step, ".")
+        staging.mkdir(parents=True, exist_ok=True)
+        part = staging / f".part-{self._part}"
+        save_file(_pieces(arrays), part)
+        # Its name tells process 0 that it is complete, and the digest.
+        part.rename(staging / f"part-{self._part}.{_digest(part)}")
+        if self._part == 0:
+            self._complete(path, staging, arrays)
+        else:
+            _wait_until(path.exists)
+        self.saved_step = step
+
+    def _complete(self, path, staging, arrays):
+        _wait_until(lambda: len(list(staging.glob("part-*"))) == self._parts)
+        digests = {}
+        for part in sorted(staging.glob("part-*")):
+            file = part.with_suffix(".safetensors")
+            part.rename(file)
+            digests[file.name] = part.suffix[1:]
+        described = {name: [each.dtype.name, each.shape] for name, each in arrays.items()}
+        (staging / _MANIFEST).write_text(_signed({"arrays": described, "parts": digests}))
+        staging.rename(path)
+        for old in steps(self.directory)[: -self._keep]:
+            # Hidden first, as a state that is half removed would look damaged.
+            shutil.rmtree(self._path(old).rename(self._path(old, ".")))
+
+    def _path(self, step, prefix=""):
+        return self.directory / f"{prefix}{_PREFIX}{step}"
+
+
+def last_good(saved_step: int | None) -> str:
+    """Returns a sentence that names the last saved step; None is none."""
+    if saved_step is None:
+        return "There is no earlier checkpoint."
+    return f"The last good checkpoint is that of step {saved_step}."
+
+
+def steps(directory: str | os.PathLike) -> list[int]:
+    """Returns the steps of the states in a folder, in order."""
+    names = [path.name for path in pathlib.Path(directory).glob(f"{_PREFIX}*") if path.is_dir()]
+    numbers = [name.removeprefix(_PREFIX) for name in names]
+    return sorted(int(number) for number in numbers if number.isdecimal())
+
+
+def read(directory: str | os.PathLike, step: int) -> dict[str, StoredArray]:
+    """Returns the arrays of a state by name; nothing of them is read yet.
+
+    Raises:
+        TrainingError: if the state is damaged.
+    """
+    path = pathlib.Path(directory) / f"{_PREFIX}{step}"
+    try:
+        manifest = _manifest(path)
+        arrays = {
+            name: StoredArray(tuple(shape), np.dtype(dtype), [])
+            for name, (dtype, shape) in manifest["arrays"].items()
+        }
+        for part in manifest["parts"]:
+            file: Any = safe_open(path / part, framework="numpy")
+            keys = file.keys()
+            for key in keys:
+                name, _, starts = (key, "", "") if key in arrays else key.rpartition("@")
+                start = map(int, starts.split(",")) if starts else [0] * len(arrays[name].shape)
+                arrays[name].pieces.append((file, key, tuple(start)))
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise TrainingError(
+            f"The checkpoint {path} cannot be read: {first_line(error)}."
+        ) from error
+    return arrays
+
+
+def _pieces(arrays):
+    """Returns {key: array} of the pieces, in dtypes that NumPy has by itself."""
+    found = {}
+    for name, (shape, dtype, pieces) in arrays.items():
+        for starts, values in pieces:
+            key = name if values.shape == shape else f"{name}@{','.join(map(str, starts))}"
+            values = np.ascontiguousarray(values).reshape(values.shape)
+            found[key] = values.view(np.uint16) if dtype.name == "bfloat16" else values
+    return found
+
+
+def _wait_until(there):
+    # The watch of the other processes ends this one if they never come.
+    while not there():
+        time.sleep(0.05)
+
+
+def _digest(path):
+    digest = hashlib.blake2b(digest_size=16)
+    with path.open("rb") as stream:
+        while chunk := stream.read(2**20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _signed(content):
+    text = json.dumps(content, sort_keys=True)
+    return json.dumps([hashlib.blake2b(text.encode(), digest_size=16).hexdigest(), content])
+
+
+def _manifest(path):
+    text = (path / _MANIFEST).read_text(encoding="utf-8")
+    _, content = json.loads(text)
+    if _signed(content) != text:
+        raise ValueError(f"{_MANIFEST} is not as it was written")
+    return content
+
+
+def _damage(path):
+    """Returns what is wrong with the files of a state, or nothing."""
+    try:
+        for part, digest in _manifest(path)["parts"].items():
+            if _digest(path / part) != digest:
+                return f"{part} is not as it was written"
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        return first_line(error)
+    return ""

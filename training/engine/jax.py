@@ -1,0 +1,360 @@
+"""The engine of Keras's JAX backend: updates on a mesh of devices."""
+
+import collections
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from ml_collections import ConfigDict
+
+from keras_vit.backends.jax.batch_part import part_of_batch
+from keras_vit.training.engine import jax_processes
+from keras_vit.training.engine.base import Engine, MakeDataset
+from keras_vit.training.engine.checkpoints import Shards, StoredArray
+from keras_vit.training.engine.jax_mesh import (
+    ActivationLayout,
+    batch_sharding,
+    create_mesh,
+    gather_on,
+    replicated,
+    state_sharding,
+)
+from keras_vit.training.engine.step import Report, Step, Totals, is_seed
+from keras_vit.training.errors import Disagreement, Diverged, Interrupted, UsageError
+from keras_vit.type_hints import Tensor
+
+# Updates that the host may be ahead of the devices, and batches that wait there.
+_AHEAD = 2
+
+Batch = dict[str, jax.Array]
+
+
+class JaxStep(Step):
+    """See `Step`. The variables hold arrays on a mesh.
+
+    The random numbers of a device are its part of those of the whole batch, without
+    communication. The examples of a micro-batch are `accumulation_steps` apart, so that every
+    device divides its own part of the batch.
+
+    Args:
+        mesh: of `training.engine.jax_mesh.create_mesh`.
+        *arguments, **options: of `Step`.
+
+    Attributes:
+        trained, fixed: the variables that updates change, and the others.
+        function: one update, compiled.
+    """
+
+    def __init__(self, mesh: Mesh, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        self.mesh = mesh
+        count = len(self.model.trainable_variables)
+        self.trained = [*self.weights[:count], *self.optimizer.variables]
+        self.fixed = self.weights[count:]
+        self._layout, self._gather = ActivationLayout(mesh), gather_on(mesh)
+        whole = replicated(mesh)
+        shardings = [state_sharding(mesh, each.shape) for each in self.trained]
+        self._of_weights = shardings[:count]
+        # What adds over the devices is what any of their processes asked for.
+        self._begin = jax.jit(
+            lambda requests: (jnp.sum(requests, axis=0), Totals(jnp.zeros(4), jnp.int32(-1))),
+            out_shardings=whole,
+        )
+        self.function = jax.jit(
+            self.run, donate_argnums=0, out_shardings=(shardings, Totals(whole, whole))
+        )
+
+    @contextlib.contextmanager
+    def whole_weights(self, values: Sequence[tuple[keras.Variable, Tensor]]) -> Iterator[None]:
+        """Enters a context in which the model computes with these arrays of its variables.
+
+        Each weight is made whole where a layer reads it, in a block that recomputes its
+        activations too. Whether it is then gathered twice or kept is the compiler's choice.
+        """
+        with self._layout.scope(), _WholeWeights(values, self._gather):
+            yield
+
+    def micro_batch(self, array: Tensor, index: Tensor) -> Tensor:
+        count = self.accumulation_steps
+        array = array.reshape(-1, count, *array.shape[1:])
+        part = jax.lax.dynamic_index_in_dim(array, index, axis=1, keepdims=False)
+        return jax.lax.with_sharding_constraint(part, batch_sharding(self.mesh))
+
+    def differentiate(
+        self, loss: Callable[[], Tensor], states: Sequence[Tensor], replica: Tensor, index: Tensor
+    ) -> list[Tensor]:
+        variables = self.model.trainable_variables
+        others = [(variable, variable.value) for variable in self.fixed]
+        others += zip(self.generators, states, strict=True)
+
+        def of_weights(weights):
+            values = [*zip(variables, weights, strict=True), *others]
+            with part_of_batch(index, self.accumulation_steps), self.whole_weights(values):
+                return loss()
+
+        value, gradients = jax.value_and_grad(of_weights)([each.value for each in variables])
+        return [value, *jax.lax.with_sharding_constraint(gradients, self._of_weights)]
+
+    def run(
+        self,
+        state: Sequence[jax.Array],
+        frozen: Sequence[jax.Array],
+        batch: Batch,
+        requests: jax.Array,
+        totals: Totals,
+    ) -> tuple[list[jax.Array], Totals]:
+        """One update as a function of arrays; compiled as `function`.
+
+        A loop over several in one program would take more memory, and move more.
+
+        Args:
+            state: of `trained`; donated.
+            frozen: of `fixed`.
+            batch: `{"image", "label"}`.
+            requests: float32 (2,), of all processes.
+            totals: of the call so far.
+        """
+        values = [*zip(self.trained, state, strict=True), *zip(self.fixed, frozen, strict=True)]
+        with keras.StatelessScope(state_mapping=values) as scope:
+            totals = self.update(batch["image"], batch["label"], requests, totals, 0)
+        return [scope.get_current_value(variable) for variable in self.trained], totals
+
+    def __call__(
+        self, batches: Any, count: int, *, save: bool = False, stop: bool = False
+    ) -> Report:
+        asked = np.tile(np.array([save, stop], np.float32), (self.mesh.local_mesh.size, 1))
+        asked = to_devices({"requests": asked}, batch_sharding(self.mesh))["requests"]
+        requests, totals = self._begin(asked)
+        running = collections.deque([totals], maxlen=_AHEAD)
+        state = [variable.value for variable in self.trained]
+        frozen = [variable.value for variable in self.fixed]
+        for _ in range(count):
+            batch = next(batches)
+            jax.block_until_ready(running[0])
+            state, totals = self.function(state, frozen, batch, requests, running[-1])
+            running.append(totals)
+            # Devices compute already; what they need next is on its way meanwhile.
+            batches.fill()
+        for variable, array in zip(self.trained, state, strict=True):
+            variable.assign(array)
+        return totals.report(count)
+
+
+class _WholeWeights(keras.StatelessScope):
+    """Gives variables their values for a call, and weights whole."""
+
+    def __init__(self, values, gather):
+        super().__init__(values)
+        self._gather = gather
+
+    def get_current_value(self, variable):
+        value = super().get_current_value(variable)
+        return value if value is None or is_seed(variable) else self._gather(value)
+
+
+def to_devices(batch: Mapping[str, np.ndarray], sharding: NamedSharding) -> Batch:
+    """Returns this process's part of a batch as global arrays, divided along the first axis."""
+    return {
+        key: jax.make_array_from_process_local_data(sharding, np.asarray(array))
+        for key, array in batch.items()
+    }
+
+
+class DeviceBatches(Iterator[Batch]):
+    """Batches on the devices, some of them sent before they are asked for.
+
+    Args:
+        dataset: of this process's parts of the batches, dicts of arrays; a `tf.data.Dataset`.
+        sharding: of a global batch.
+    """
+
+    def __init__(self, dataset: Any, sharding: NamedSharding):
+        self._host = dataset.as_numpy_iterator()
+        self._sharding = sharding
+        self._sent: collections.deque[Batch] = collections.deque()
+        self._failure: Exception | None = None
+
+    def fill(self) -> None:
+        """Sends batches, until `_AHEAD` of them wait there.
+
+        What goes wrong with one is raised where it is asked for, which it may never be.
+        """
+        try:
+            while not self._failure and len(self._sent) < _AHEAD:
+                self._sent.append(to_devices(next(self._host), self._sharding))
+        except Exception as error:
+            self._failure = error
+
+    def __next__(self) -> Batch:
+        if not self._sent:
+            self.fill()
+        if self._sent:
+            return self._sent.popleft()
+        assert self._failure
+        raise self._failure
+
+
+class JaxEngine(Engine):
+    """See `Engine`. Weights, moments and averages are arrays on the mesh, laid out by it.
+
+    Attributes:
+        mesh: all devices of all processes (`"sharded"`), or one device (`"one"`).
+    """
+
+    strategies = ("one", "sharded")
+    _steps: JaxStep
+
+    def __init__(self, config: ConfigDict):
+        super().__init__(config)
+        _keep_tensorflow_off_accelerators()
+        self._job = jax_processes.join(config) if config.strategy == "sharded" else None
+        self.watch = self._job.watch if self._job else None
+        if config.strategy == "sharded":
+            self.mesh = create_mesh(config.mesh.data, config.mesh.fsdp)
+        else:
+            self.mesh = create_mesh(1, 1, jax.local_devices()[:1])
+        self.part, self.parts = jax.process_index(), jax.process_count()
+        self._evaluated: list[jax.Array] = []
+        self.check_batch_sizes(self.mesh.size)
+
+    def _making(self) -> contextlib.AbstractContextManager:
+        # On the host: the memory of a device holds its share of the state, no whole ones.
+        return jax.default_device(_host())
+
+    def _make_step(self, *arguments: Any, **options: Any) -> Step:
+        self._whole = jax.jit(lambda arrays: arrays, out_shardings=replicated(self.mesh))
+        step = JaxStep(self.mesh, *arguments, **options)
+        for variable in (*step.weights, *self.optimizer.variables):
+            self._assign(variable, np.asarray(variable.value).__getitem__)
+        return step
+
+    def _assign(self, variable: keras.Variable, read: Callable[[Any], np.ndarray]) -> None:
+        """Gives a variable its array on the mesh, of slices that are read where they belong."""
+        shape, sharding = tuple(variable.shape), state_sharding(self.mesh, variable.shape)
+        variable.assign(
+            jax.make_array_from_callback(
+                shape, sharding, lambda index: np.asarray(read(index), variable.dtype)
+            )
+        )
+
+    def _place(self, arrays: Sequence[StoredArray]) -> None:
+        for variable, array in zip(self._variables().values(), arrays, strict=True):
+            self._assign(variable, array.read)
+
+    def _take(self) -> list[Shards]:
+        arrays = [each.value for each in self._variables().values()]
+        for array in arrays:
+            array.copy_to_host_async()
+        return [_shards(array) for array in arrays]
+
+    def _distribute(self, make_dataset: MakeDataset) -> Any:
+        return make_dataset(self.parts, jax.process_index())
+
+    def _batches(self, dataset: Any) -> DeviceBatches:
+        return DeviceBatches(dataset, batch_sharding(self.mesh))
+
+    def _compile_sums(self, of_batch: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
+        step = self._steps
+        # Without dropout any state of the generators will do.
+        seeds = [(each, np.asarray(each.value)) for each in step.generators]
+
+        def of_arrays(weights, batch):
+            with step.whole_weights([*zip(step.weights, weights, strict=True), *seeds]):
+                return of_batch(batch)
+
+        function = jax.jit(of_arrays, out_shardings=replicated(self.mesh))
+        return lambda batch: function(
+            self._evaluated or [each.value for each in step.weights], batch
+        )
+
+    @contextlib.contextmanager
+    def averaged_weights(self) -> Iterator[keras.Model]:
+        variables = self._steps.weights
+        before = [variable.value for variable in variables]
+        averages = [variable.value for variable in self.optimizer.averages]
+        # Evaluation goes on with what is divided.
+        self._evaluated = averages + before[len(averages) :]
+        arrays = self._whole(self._evaluated)
+        for variable, array in zip(variables, arrays, strict=True):
+            variable.assign(array.addressable_data(0))
+        try:
+            yield self.model
+        finally:
+            self._evaluated = []
+            for variable, array in zip(variables, before, strict=True):
+                variable.assign(array)
+
+    def gather(self, text: str) -> list[str]:
+        return jax_processes.gather(text)
+
+    def start_profile(self, directory: str | os.PathLike) -> None:
+        jax.profiler.start_trace(str(directory))
+
+    def stop_profile(self) -> None:
+        jax.profiler.stop_trace()
+
+    def runtime_errors(self) -> tuple[type[Exception], ...]:
+        tensorflow = sys.modules.get("tensorflow")
+        of_input = (tensorflow.errors.OpError,) if tensorflow else ()
+        return (jax.errors.JaxRuntimeError, *of_input)
+
+    def _leave(self) -> None:
+        if self._job:
+            # These end every process at the same step.
+            error = sys.exc_info()[1]
+            together = isinstance(error, Diverged | Interrupted | Disagreement)
+            self._job.leave(error is None or together)
+
+
+def _shards(array):
+    """Returns copies of the pieces of an array of which this process has the first copy."""
+    pieces = [
+        (tuple(each.start or 0 for each in shard.index), np.array(shard.data))
+        for shard in array.addressable_shards
+        if shard.replica_id == 0
+    ]
+    return Shards(array.shape, np.dtype(array.dtype), pieces)
+
+
+def _host():
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError as error:
+        raise UsageError(
+            "The JAX engine makes weights on the host, which JAX_PLATFORMS="
+            f"{os.environ.get('JAX_PLATFORMS')} hides: add ',cpu' to it."
+        ) from error
+
+
+def _keep_tensorflow_off_accelerators():
+    """Leaves the memory of accelerators to JAX: TensorFlow only reads the input."""
+    import tensorflow as tf
+
+    for kind in ("GPU", "TPU"):
+        # TensorFlow that computes already has what it has taken.
+        with contextlib.suppress(RuntimeError, ValueError):
+            tf.config.set_visible_devices([], kind)
+
+
+def compiled(model: keras.Model) -> Callable[[Tensor], jax.Array]:
+    """Returns a function from images to what the model returns with its weights of the moment."""
+
+    @jax.jit
+    def infer(trainable, non_trainable, images):
+        return model.stateless_call(trainable, non_trainable, images, training=False)[0]
+
+    def call(images):
+        return infer(
+            [variable.value for variable in model.trainable_variables],
+            [variable.value for variable in model.non_trainable_variables],
+            np.asarray(images),
+        )
+
+    return call

@@ -1,0 +1,129 @@
+"""Where arrays live: a mesh of all devices of all processes, and the layouts on it.
+
+The mesh has two axes. A batch is divided over both; state is divided over `fsdp` and repeated
+over `data`. Data parallelism is `data=-1, fsdp=1`; fully sharded state is `data=1, fsdp=-1`.
+"""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import jax
+import keras
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from keras_vit.training.errors import UsageError
+
+AXES = ("data", "fsdp")
+
+
+def create_mesh(data: int, fsdp: int, devices: Sequence[jax.Device] | None = None) -> Mesh:
+    """Returns the mesh of shape (data, fsdp).
+
+    The devices of a process stand together, in the order of the processes, so that each process
+    holds consecutive examples of every batch.
+
+    Args:
+        data: number of groups of devices that each hold a whole state; -1 is what `fsdp` leaves.
+        fsdp: number of devices that a state is divided over; -1 is what `data` leaves.
+        devices: all devices of all processes by default.
+
+    Raises:
+        UsageError: if that is not the number of devices.
+    """
+    devices = list(jax.devices() if devices is None else devices)
+    sizes = {"data": data, "fsdp": fsdp}
+    received = f"Received: config.mesh.data={data}, config.mesh.fsdp={fsdp}."
+    open_axes = [name for name, size in sizes.items() if size == -1]
+    if len(open_axes) > 1 or any(size < 1 and size != -1 for size in sizes.values()):
+        raise UsageError(
+            "config.mesh: expected positive numbers of devices, or -1 in one of the axes for "
+            f"what is left. {received}"
+        )
+    for name in open_axes:
+        given = sizes["data" if name == "fsdp" else "fsdp"]
+        sizes[name] = len(devices) // given
+    if math.prod(sizes.values()) != len(devices):
+        raise UsageError(
+            f"config.mesh: expected data x fsdp to be the number of devices, {len(devices)}. "
+            f"{received} Set one of them to -1 for what is left."
+        )
+    ordered = sorted(devices, key=lambda device: (device.process_index, device.id))
+    return Mesh(np.array(ordered).reshape(sizes["data"], sizes["fsdp"]), AXES)
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+    """Returns the layout of an array that every device holds whole."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def batch_sharding(mesh: Mesh) -> NamedSharding:
+    """Returns the layout of arrays whose first axis counts examples."""
+    return NamedSharding(mesh, PartitionSpec(AXES))
+
+
+def state_sharding(mesh: Mesh, shape: Sequence[int]) -> NamedSharding:
+    """Returns the layout of a weight, a moment or an average: its largest axis that divides.
+
+    Scalars and vectors stay whole: they are a thousandth of a model, and gathering each would
+    take a message of its own.
+    """
+    parts = mesh.shape["fsdp"]
+    spec: list[str | None] = [None] * len(shape)
+    divisible = [axis for axis, size in enumerate(shape) if size % parts == 0]
+    if parts > 1 and len(shape) > 1 and divisible:
+        spec[max(divisible, key=lambda axis: shape[axis])] = "fsdp"
+    return NamedSharding(mesh, PartitionSpec(*spec))
+
+
+def gather_on(mesh: Mesh) -> Callable[[jax.Array], jax.Array]:
+    """Returns the function that makes a sharded weight whole where it is used.
+
+    Its gradient is laid out as the weight. Told only how weights are stored, the partitioner
+    would divide the products of a few rows along the weights instead, and exchange activations.
+    """
+
+    @jax.custom_vjp
+    def gather(weight):
+        return jax.lax.with_sharding_constraint(weight, replicated(mesh))
+
+    def scatter(_, gradient):
+        sharding = state_sharding(mesh, gradient.shape)
+        return (jax.lax.with_sharding_constraint(gradient, sharding),)
+
+    gather.defvjp(lambda weight: (gather(weight), None), scatter)
+    return gather
+
+
+class ActivationLayout:
+    """What Keras takes for its distribution while a step is traced: the layout of activations.
+
+    Left to itself, the partitioner follows the layout of sharded weights into the activations
+    and exchanges activations, or whole arrays, where two of them meet. Keras asks the
+    distribution in force for the layout of every layer's output, and each is laid out as a batch.
+
+    Args:
+        mesh: of `create_mesh`.
+    """
+
+    def __init__(self, mesh: Mesh):
+        self._layout = batch_sharding(mesh)
+
+    def get_tensor_layout(self, path: str) -> NamedSharding:
+        """Returns the layout of a layer's output: that of a batch."""
+        return self._layout
+
+    def get_variable_layout(self, variable: keras.Variable) -> None:
+        """Leaves variables as they are laid out already."""
+        return None
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """Enters a context in which models are traced with these layouts."""
+        before = keras.distribution.distribution()
+        keras.distribution.set_distribution(self)
+        try:
+            yield
+        finally:
+            keras.distribution.set_distribution(before)

@@ -1,0 +1,152 @@
+"""The processes of a job: joining them, and noticing that one is gone."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import threading
+import time
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from ml_collections import ConfigDict
+
+from keras_vit.training.engine.base import gather_text
+from keras_vit.training.engine.worker_watch import SECONDS_TO_NAME_THE_LOST, Watch
+from keras_vit.training.errors import UsageError
+
+
+class Job:
+    """The other processes of this process's job: watched while it runs, left at its end.
+
+    Serves a port, tells the others its address, and watches theirs.
+
+    Args:
+        timeout: seconds that a process which does not answer is waited for.
+
+    Attributes:
+        watch: ends this process if another one dies.
+    """
+
+    def __init__(self, timeout: float):
+        self._server = socket.create_server(("", 0), backlog=64)
+        threading.Thread(target=self._answer, daemon=True).start()
+        address = f"{_own_host()}:{self._server.getsockname()[1]}"
+        peers = {}
+        for index, peer in enumerate(gather(address)):
+            if index != jax.process_index():
+                host, port = peer.rsplit(":", 1)
+                peers[f"worker {index} ({peer})"] = (host, int(port))
+        self.watch = Watch(peers, timeout).start()
+        _let_the_watch_speak()
+
+    def _answer(self):
+        # Ends when the server does.
+        with contextlib.suppress(OSError):
+            while True:
+                self._server.accept()[0].close()
+
+    def leave(self, together: bool) -> None:
+        """Leaves the job, once all of it does so, or at once where this process alone fails.
+
+        Then the others hear of it, and end as well.
+        """
+        self.watch.stop()
+        if not together:
+            self._server.shutdown(socket.SHUT_RDWR)
+            self._server.close()
+        # Where a process is lost, there is no order to keep.
+        with contextlib.suppress(RuntimeError):
+            jax.distributed.shutdown()
+
+
+def _let_the_watch_speak():
+    """Keeps JAX from aborting this process, at once and without a name, when process 0 is lost."""
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_int)
+    def wait(signal_number):
+        # In the thread that aborts. The watch ends the process before.
+        time.sleep(SECONDS_TO_NAME_THE_LOST)
+
+    # Python's handlers run in its main thread, which may be waiting inside JAX; this one does not.
+    ctypes.CDLL(None).signal(signal.SIGABRT, wait)
+    _handlers.append(wait)
+
+
+_handlers: list[object] = []
+
+
+def join(config: ConfigDict) -> Job | None:
+    """Connects this process with the others; to be called before JAX looks for devices.
+
+    `config.processes.coordinator` says how: "host:port" is where process 0 can be reached, with
+    `config.processes.count` and `.index`; "auto" leaves all three to what JAX detects (a TPU
+    slice, Slurm, Open MPI); "" is one process alone, or "auto" on a TPU slice of several hosts.
+
+    Returns:
+        The job, or None if there is no other process.
+
+    Raises:
+        UsageError: if the processes cannot be joined as described.
+    """
+    processes = config.processes
+    on_slice = "," in os.environ.get("TPU_WORKER_HOSTNAMES", "")
+    arguments = {}
+    if processes.coordinator not in ("", "auto"):
+        _check(processes)
+        arguments = {
+            "coordinator_address": processes.coordinator,
+            "num_processes": processes.count,
+            "process_id": processes.index,
+        }
+    elif not processes.coordinator and not on_slice:
+        return None
+    try:
+        jax.distributed.initialize(
+            **arguments,
+            initialization_timeout=config.peer_timeout,
+            shutdown_timeout_seconds=config.peer_timeout,
+        )
+    except (RuntimeError, ValueError) as error:
+        raise UsageError(
+            f"The processes of config.processes cannot be joined: {str(error).splitlines()[0]} "
+            "Expected process 0 at config.processes.coordinator and every index below "
+            "config.processes.count started once."
+        ) from error
+    return Job(config.peer_timeout) if jax.process_count() > 1 else None
+
+
+def gather(text: str) -> list[str]:
+    """Waits for all processes and returns the text of each, in the order of their indices."""
+    if jax.process_count() == 1:
+        return [text]
+    return gather_text(
+        text, lambda row: multihost_utils.process_allgather(np.asarray(row, np.int32))
+    )
+
+
+def _check(processes):
+    host, _, port = processes.coordinator.rpartition(":")
+    if not host or not port.isdigit():
+        raise UsageError(
+            'config.processes.coordinator: expected "host:port" of process 0, or "auto". '
+            f"Received: {processes.coordinator!r}."
+        )
+    if not 0 <= processes.index < processes.count:
+        raise UsageError(
+            "config.processes: expected 0 <= index < count. "
+            f"Received: index={processes.index}, count={processes.count}."
+        )
+
+
+def _own_host():
+    """Returns the address by which the others reach this host."""
+    try:
+        # Where this process would reach the world from; nothing is sent.
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect(("10.255.255.255", 1))
+            return probe.getsockname()[0]
+    except OSError:
+        return socket.gethostbyname(socket.gethostname())

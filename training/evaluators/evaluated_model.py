@@ -1,0 +1,273 @@
+"""A model that is evaluated and not trained: logits and features as functions of images."""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_vit.analysis.attention_rollout import rollout_function
+from keras_vit.training.evaluators import exported_files, model_from_source
+from keras_vit.type_hints import Tensor
+
+TF_HUB_RANGE = (0.0, 1.0)
+# Side of the images whose pixels are compared with features.
+PIXELS = 32
+_EXPORT_AGAIN = "Export the model again."
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenModel:
+    """A model as functions of images, with an identity for caches.
+
+    Attributes:
+        name: of the source, for tables.
+        logits: images -> (batch, classes); what the model returns.
+        features: images -> (batch, dimensions); what a linear classifier is put on.
+        feature_name: which output that is.
+        identity: a digest of architecture, weights and output; equal for equal functions.
+        image_size: (height, width) that the model takes.
+        image_range: smallest and largest value of the images that it takes.
+        preprocess: operations that make such images of files: those of the run's evaluation, or
+            `model_source.resizing`.
+        class_names: of the logits, or None where they are not known.
+        activation: "softmax" or "sigmoid", from logits to probabilities; None without a head.
+        rollout: images -> (batch, rows, columns) in [0, 1], where the model looks; None where
+            that cannot be followed.
+    """
+
+    name: str
+    logits: Callable[[Tensor], np.ndarray]
+    features: Callable[[Tensor], np.ndarray]
+    feature_name: str
+    identity: str
+    image_size: tuple[int, int]
+    image_range: tuple[float, float]
+    preprocess: str
+    class_names: list[str] | None = None
+    activation: str | None = "softmax"
+    rollout: Callable[[Tensor], np.ndarray] | None = None
+
+
+def load_frozen(
+    source: str | os.PathLike, *, layer: str | None = None, **checkpoint: Any
+) -> FrozenModel:
+    """Loads a model from wherever `model_source` finds one, or what was exported.
+
+    Args:
+        source: of a Keras model, the directory of a TF-Hub module, which holds
+            `saved_model.pb`, or a .tflite file.
+        layer: the output used as features: an endpoint or layer of a Keras model, or an attribute
+            of a module. None takes `endpoints["representation"]`, or `module.feature_vector`,
+            where there is one, and what the model returns otherwise.
+        **checkpoint: `name`, `num_classes` and `image_size` of `model_source.load_model`.
+
+    Raises:
+        FileNotFoundError: if there is no such model.
+        ValueError: if it cannot be used, or has no such layer.
+    """
+    path = pathlib.Path(source)
+    if (path / "saved_model.pb").exists():
+        return _freeze_module(path, layer)
+    if path.suffix == ".tflite":
+        return _freeze_tflite(path)
+    loaded = model_from_source.load_model(source, **checkpoint)
+    frozen = freeze(loaded.model, loaded.name, layer=layer)
+    return dataclasses.replace(
+        frozen,
+        preprocess=loaded.preprocess,
+        class_names=loaded.class_names,
+        activation=loaded.activation if frozen.activation else None,
+    )
+
+
+def untrained(source: str | os.PathLike, *, layer: str | None = None) -> FrozenModel:
+    """Returns the Keras model of `source` with freshly initialized weights, for comparison."""
+    model = model_from_source.load_model(source).model
+    keras.utils.set_random_seed(0)
+    fresh = type(model).from_config(model.get_config())
+    return freeze(fresh, "without training", layer=layer)
+
+
+def raw_pixels() -> FrozenModel:
+    """Returns the model whose features are the pixels, for comparison."""
+
+    def flatten(images: Tensor) -> np.ndarray:
+        return np.asarray(images).reshape(len(images), -1)
+
+    return FrozenModel(
+        name="raw pixels",
+        logits=flatten,
+        features=flatten,
+        feature_name="pixels",
+        identity="pixels",
+        image_size=(PIXELS, PIXELS),
+        image_range=model_from_source.KERAS_RANGE,
+        preprocess=model_from_source.resizing((PIXELS, PIXELS)),
+    )
+
+
+def freeze(
+    model: keras.Model, name: str, *, layer: str | None = None, identified: bool = True
+) -> FrozenModel:
+    """Returns a Keras model as functions.
+
+    Args:
+        model: of this package, or any that takes images in [-1, 1].
+        name: for tables.
+        layer: as in `load_frozen`.
+        identified: whether to compute the identity, which is that of the weights of this moment.
+    """
+    # Masked patch prediction trains the encoder inside it.
+    model = getattr(model, "encoder", model)
+    output, feature_name = _feature_output(model, layer)
+    features = model if output is None else keras.Model(model.inputs, output)
+    image_size = model_from_source.image_size_of(model.input_shape)
+    return FrozenModel(
+        name=name,
+        logits=inference_function(model),
+        features=inference_function(features),
+        feature_name=feature_name,
+        identity=_identity(model, feature_name) if identified else "",
+        image_size=image_size,
+        image_range=model_from_source.KERAS_RANGE,
+        preprocess=model_from_source.resizing(image_size),
+        activation="softmax" if getattr(model, "arguments", {}).get("num_classes") else None,
+        rollout=rollout_of(model),
+    )
+
+
+def rollout_of(model: keras.Model) -> Callable[[Tensor], np.ndarray] | None:
+    """Returns the attention rollout of a model as a function of images, or None if it has none."""
+    import keras_vit
+
+    if not isinstance(model, keras_vit.VisionTransformer):
+        return None
+    if model.arguments["attention"] != "global":
+        return None
+    # Prepared by the first call, as most models are never asked for it.
+    prepared = functools.cache(lambda: rollout_function(model))
+    return lambda images: prepared()(images)
+
+
+def inference_function(model: Callable) -> Callable[[Tensor], np.ndarray]:
+    """Returns `model` as a function from images to a NumPy array; Keras models are compiled."""
+    function = model
+    if isinstance(model, keras.Model) and keras.backend.backend() == "jax":
+        from keras_vit.training.engine.jax import compiled
+
+        function = compiled(model)
+    elif isinstance(model, keras.Model):
+        import tensorflow as tf
+
+        function = tf.function(lambda images: model(images, training=False), reduce_retracing=True)
+
+    def infer(images: Tensor) -> np.ndarray:
+        return keras.ops.convert_to_numpy(function(images))
+
+    return infer
+
+
+def _identity(model, feature_name):
+    digest = hashlib.sha256(json.dumps(model.get_config(), sort_keys=True, default=str).encode())
+    digest.update(f"{type(model).__name__} {feature_name}".encode())
+    for weight in model.weights:
+        digest.update(f"{weight.path} {weight.shape} {weight.dtype}".encode())
+        digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(weight)).tobytes())
+    return digest.hexdigest()
+
+
+def _feature_output(model, layer):
+    endpoints = getattr(model, "endpoints", {})
+    if layer is None:
+        if "representation" in endpoints:
+            return endpoints["representation"], "representation"
+        return None, "output"
+    if layer in endpoints:
+        return endpoints[layer], layer
+    layers = {each.name: each for each in model.layers}
+    if layer in layers:
+        return layers[layer].output, layer
+    raise ValueError(
+        f"Expected an endpoint or layer of the model: {', '.join([*endpoints, *layers])}. "
+        f"Received: {layer}"
+    )
+
+
+def _freeze_module(path, layer):
+    import tensorflow as tf
+
+    failure = f"{path} cannot be loaded as a TF-Hub module"
+    with model_from_source.damage_named(failure, _EXPORT_AGAIN):
+        module = tf.saved_model.load(str(path))
+    if not callable(module):
+        raise ValueError(
+            f"Expected a TF-Hub module that can be called on images. Received: {path}, a "
+            "SavedModel with signatures only; `keras-vit export hub` writes callable ones."
+        )
+    if layer is None:
+        layer = "feature_vector" if hasattr(module, "feature_vector") else "output"
+    if layer != "output" and not callable(getattr(module, layer, None)):
+        raise ValueError(f"Expected a callable attribute of the module {path}. Received: {layer}")
+    features = module if layer == "output" else getattr(module, layer)
+    digest = hashlib.sha256(layer.encode())
+    for file in sorted(p for p in path.rglob("*") if p.is_file()):
+        digest.update(str(file.relative_to(path)).encode())
+        digest.update(file.read_bytes())
+    functions = inference_function(module), inference_function(features)
+    return _exported(path, *functions, layer, digest.hexdigest(), _module_image_size(module))
+
+
+def _freeze_tflite(path):
+    runner_of = exported_files.runner_of_thread(path)
+    try:
+        runner = runner_of()
+        (image,) = runner.get_input_details().values()
+        (output,) = runner.get_output_details()
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(
+            "Expected a TFLite file with a signature from one image to one output, as `keras-vit "
+            f"export tflite` writes. Received: {path} ({' '.join(str(error).split())[:200]})"
+        ) from error
+
+    def infer(images: Tensor) -> np.ndarray:
+        each, runner = np.asarray(images, "float32"), runner_of()
+        with model_from_source.damage_named(f"{path} cannot be run by LiteRT", _EXPORT_AGAIN):
+            return np.concatenate([runner(**{"image": one[None]})[output] for one in each])
+
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    height, width = model_from_source.image_size_of(image["shape"])
+    frozen = _exported(path, infer, infer, output, digest, (int(height), int(width)))
+    return dataclasses.replace(frozen, activation=None) if output == "representation" else frozen
+
+
+def _exported(path, logits, features, feature_name, identity, image_size):
+    """Returns the functions of an exported file with its class names and preprocessing."""
+    interface = exported_files.interface_of(path)
+    resizing = model_from_source.resizing(image_size, TF_HUB_RANGE)
+    return FrozenModel(
+        name=str(path),
+        logits=logits,
+        features=features,
+        feature_name=feature_name,
+        identity=identity,
+        image_size=image_size,
+        image_range=TF_HUB_RANGE,
+        preprocess=interface.get("preprocessing") or resizing,
+        class_names=exported_files.labels_of(path),
+        activation=interface.get("activation", "softmax"),
+    )
+
+
+def _module_image_size(module):
+    for trace in getattr(module.__call__, "concrete_functions", []):
+        for spec in trace.structured_input_signature[0]:
+            if getattr(spec, "shape", None) is not None and len(spec.shape) == 4:
+                return model_from_source.image_size_of(spec.shape)
+    return 224, 224

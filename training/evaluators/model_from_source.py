@@ -1,0 +1,209 @@
+"""Where a Keras model comes from: a run directory, a `.keras` file, a checkpoint."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import typing
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from keras_vit.training.config import schema
+from keras_vit.training.data import fingerprint
+from keras_vit.training.io.paths import any_path, read_path
+
+if typing.TYPE_CHECKING:
+    import keras
+
+# Of the models of this package and of Google's checkpoints.
+KERAS_RANGE = (-1.0, 1.0)
+# Keras adds these to the arguments of a saved model.
+_KERAS_KEYS = {"name", "trainable", "trainable_layers", "quantized_layers", "dtype"}
+_KERAS_KEYS |= {"class_names", "preprocessing"}
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceModel:
+    """A Keras model and what its source tells of it.
+
+    Attributes:
+        name: of the source, for tables.
+        model: on images (batch, height, width, 3) in `KERAS_RANGE`.
+        run: the config of the run that trained it, `config.json`; empty if it is not of a run.
+    """
+
+    name: str
+    model: "keras.Model"
+    run: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def activation(self) -> str:
+        """`"softmax"` or `"sigmoid"`: from logits to probabilities, as the training's loss."""
+        return self.run.get("loss", "softmax")
+
+    @property
+    def class_names(self) -> list[str] | None:
+        """What the classes are called in the order of the logits, where that is known."""
+        names = getattr(self.model, "class_names", None)
+        return list(names) if names else None
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        """(height, width) in pixels."""
+        return image_size_of(self.model.input_shape)
+
+    @property
+    def preprocess(self) -> str:
+        """The operations that it was evaluated with, or those of `resizing`."""
+        known = getattr(self.model, "preprocessing", None)
+        return self.run.get("eval_preprocess") or known or resizing(self.image_size)
+
+
+def load_model(
+    source: str | os.PathLike,
+    *,
+    name: str | None = None,
+    num_classes: int | None = None,
+    image_size: int | tuple[int, int] | None = None,
+    **arguments: Any,
+) -> SourceModel:
+    """Loads a Keras model. Nothing in the file is executed.
+
+    Args:
+        source: a run directory with `model.keras`, a `.keras` file, the published name of a
+            classifier of ImageNet's 1,000 classes, or, with `name`, a checkpoint: the path or
+            published name of an .npz or safetensors file.
+        name: of a checkpoint's model, such as "ViT-B/16", which the file does not say.
+        num_classes: of a checkpoint's head, which must fit; None leaves out the head and
+            pre-training's hidden layer.
+        image_size: in pixels, for a checkpoint, whose position embeddings are resized; None is
+            224.
+        **arguments: further constructor arguments of a checkpoint's model.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is damaged, or of another kind.
+    """
+    import keras_vit
+    from keras_vit.checkpoints.published_weights import published_classifier
+    from keras_vit.imagenet_classes import imagenet_classes
+
+    path = pathlib.Path(source)
+    classifier = None if name or path.exists() else published_classifier(str(source))
+    if classifier:
+        name, num_classes = classifier.model, len(imagenet_classes())
+        image_size = image_size or classifier.image_size
+        arguments = {**classifier.arguments, **arguments}
+    if name is not None:
+        model = keras_vit.create_model(
+            name, num_classes=num_classes, image_size=image_size, **arguments
+        )
+        skip = ("head", "pre_logits") if num_classes is None else ()
+        keras_vit.load_checkpoint(model, source, skip=skip)
+        return SourceModel(str(source), model)
+    file = path / "model.keras" if path.is_dir() else path
+    if not file.exists() or file.suffix != ".keras":
+        raise (ValueError if file.exists() else FileNotFoundError)(
+            "Expected a run directory with model.keras, which a run writes when it ends, a .keras "
+            "file, or the published name of a classifier, such as augreg/B_16-imagenet2012. "
+            f"Received: {source}. A checkpoint needs the name of its model as well, such as "
+            "--model=ViT-B/16."
+        )
+    config = path / "config.json"
+    run = read_run_config(config) if config.is_file() else {}
+    _saved_model(file)
+    import keras
+
+    advice = "It is damaged, needs classes of another package, or holds code, which is not run."
+    with damage_named(f"{file} cannot be loaded as a Keras model", advice):
+        model = keras.saving.load_model(file, compile=False, safe_mode=True)
+    return SourceModel(str(source), model, run)
+
+
+def read_run_config(file: str | os.PathLike) -> dict[str, Any]:
+    """Returns the `config.json` of a run as nested dicts; keys of other versions stay in it.
+
+    Raises:
+        ValueError: if it is not JSON, or a key has a value of the wrong type.
+        OSError: if it cannot be read.
+    """
+    try:
+        config = json.loads(any_path(file).read_text(encoding="utf-8"))
+        wrong = schema.damage(config)
+        if not wrong and not fingerprint.is_description(config.get("data")):
+            wrong = "data, what the run was trained on, is missing or incomplete"
+    except (ValueError, RecursionError) as error:
+        wrong = str(error)
+    if wrong:
+        raise ValueError(
+            f"Expected the config of a run. {file} is damaged: {wrong}. Restore it, or use another "
+            "directory."
+        )
+    return config
+
+
+@contextlib.contextmanager
+def damage_named(failure: str, advice: str) -> Iterator[None]:
+    """Turns what reading a damaged file raises, any error of any library, into a ValueError.
+
+    Args:
+        failure: the beginning of its message, which names the file.
+        advice: what to do next.
+    """
+    try:
+        yield
+    except Exception as error:
+        kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+        reason = " ".join(str(error).split())[:500]
+        raise ValueError(f"{failure}: {kind}{reason}. {advice}") from error
+
+
+def _saved_model(path):
+    """Returns the class and the arguments of the model in a `.keras` file, which is not built."""
+    expected = "Expected a .keras file, which is a zip archive with a config.json"
+    failure = f"{expected}. {path} is damaged or of another kind"
+    with damage_named(failure, "Save the model again, with model.save()."):
+        with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
+            saved = json.loads(archive.read("config.json"))
+        return saved.get("registered_name") or saved.get("class_name"), dict(saved["config"])
+
+
+def saved_arguments(source: str | os.PathLike) -> dict[str, Any] | None:
+    """Returns the arguments of a run's or `.keras` file's model, which is not built.
+
+    Returns:
+        Those of `keras_vit.VisionTransformer`, or with a `name` of `keras_vit.create_model`;
+        None if `source` is neither a run directory nor a `.keras` file.
+
+    Raises:
+        ValueError: if the file holds a model of another class.
+    """
+    path = any_path(source)
+
+    def read():
+        if (path / "config.json").is_file():
+            return read_run_config(path / "config.json")["model"]
+        if path.suffix != ".keras" or not path.is_file():
+            return None
+        kind, arguments = _saved_model(path)
+        if kind != "keras_vit>VisionTransformer":
+            raise ValueError(
+                f"Expected a saved keras_vit.VisionTransformer. Received: {path}, a {kind}."
+            )
+        return {key: value for key, value in arguments.items() if key not in _KERAS_KEYS}
+
+    return read_path(path, read)
+
+
+def image_size_of(shape: Sequence[int | None]) -> tuple[int, int]:
+    """Returns (height, width) of the shape of a batch of images; 224 where any will do."""
+    _, height, width, _ = shape
+    return height or 224, width or 224
+
+
+def resizing(image_size: tuple[int, int], image_range: tuple[float, float] = KERAS_RANGE) -> str:
+    """Returns the operations that make images of (height, width) and a range, all of each."""
+    (height, width), (low, high) = image_size, image_range
+    return f"decode|resize([{height},{width}])|value_range({low:g},{high:g})"

@@ -1,0 +1,144 @@
+"""What published checkpoints are reported to score, to hold a measured accuracy against."""
+
+import csv
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from keras_vit.checkpoints.download import cache_directory
+from keras_vit.checkpoints.published_weights import AUGREG, published, url_of
+from keras_vit.training import paper_tables
+from keras_vit.training.errors import UsageError
+
+_TRANSFERRED = "imagenet21k+imagenet2012"
+# As the README of google-research/vision_transformer has it.
+_AT_224 = {"ViT-B_16-224": 81.2, "ViT-L_16-224": 82.7}
+# Of AugReg's index, which are read.
+_COLUMNS = {"ds", "filename", "final_test", "adapt_ds", "adapt_filename", "adapt_final_test"}
+
+
+class Scores(NamedTuple):
+    """What is known of a published checkpoint's accuracy.
+
+    Attributes:
+        by_dataset: {name of a data set: top-1 accuracy in percent}; empty if nothing is known.
+        source: where they are published.
+    """
+
+    by_dataset: Mapping[str, float]
+    source: str = ""
+
+
+class Architecture(NamedTuple):
+    """The model of a published checkpoint.
+
+    Attributes:
+        name: such as "ViT-B/16".
+        image_size: in pixels, that it was last trained at.
+        arguments: further ones of `keras_vit.create_model`.
+    """
+
+    name: str
+    image_size: int
+    arguments: Mapping[str, Any]
+
+
+def index_file() -> pathlib.Path:
+    """Returns where AugReg's index is looked for, a copy of gs://vit_models/augreg/index.csv."""
+    return cache_directory() / "augreg" / "index.csv"
+
+
+def published_scores(name: str, index: str | os.PathLike | None = None) -> Scores:
+    """Returns the published accuracies of a checkpoint.
+
+    Args:
+        name: of the checkpoint, as `keras_vit.checkpoints.published_weights.url_of` takes it.
+        index: AugReg's index, a CSV file; None takes `index_file()` where there is one.
+
+    Raises:
+        UsageError: if `index` is given and is not such a file, or the score is of another
+            classifier than one in the checkpoint.
+        ValueError: if there is no checkpoint of that name.
+    """
+    folder, file = _split(name)
+    row, indexed = published(name), _indexed(file, index) if folder == "augreg" else None
+    if indexed:
+        return indexed
+    if row and row.score and row.measure != "top-1":
+        raise UsageError(
+            f"The score of {name}, {row.score} %, is {row.measure}: its file has no classifier. "
+            "Expected the name of a checkpoint that has one."
+        )
+    if row and row.score:
+        return Scores(
+            {"imagenet2012": row.score},
+            "keras_vit/checkpoints/published_weights_table.py, with its sources",
+        )
+    if folder == _TRANSFERRED and file in _AT_224:
+        return Scores({"imagenet2012": _AT_224[file]}, "README of google-research")
+    accuracies = paper_tables.TABLE_5.get((file.replace("_", "/"), "imagenet21k"), {})
+    if folder == _TRANSFERRED and accuracies:
+        names = ("imagenet2012", "imagenet2012_real")
+        return Scores({each: accuracies[each] for each in names}, "Table 5 of the paper")
+    return Scores({})
+
+
+def _split(name):
+    url = url_of(name).removesuffix(".npz")
+    return url.split("/")[-2], url.rpartition("/")[2]
+
+
+def _indexed(file, index):
+    path = pathlib.Path(index or index_file())
+    if not index and not path.exists():
+        return None
+    for row in _rows(path):
+        for prefix in ("adapt_", ""):
+            score = row[f"{prefix}final_test"]
+            if row[f"{prefix}filename"] == file and score:
+                dataset = row[f"{prefix}ds"].replace("i1k", "imagenet2012")
+                return Scores({dataset: 100 * float(score)}, str(path))
+    return None
+
+
+def _rows(path):
+    try:
+        with path.open(newline="") as stream:
+            reader = csv.DictReader(stream)
+            rows, missing = list(reader), _COLUMNS - set(reader.fieldnames or ())
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"AugReg's index {path} cannot be read: {error}.") from error
+    if missing:
+        raise UsageError(
+            f"Expected AugReg's index, a CSV file with the columns {', '.join(sorted(_COLUMNS))}. "
+            f"{path} has no {', '.join(sorted(missing))}. It is published as "
+            "https://storage.googleapis.com/vit_models/augreg/index.csv."
+        )
+    return rows
+
+
+def architecture_of(name: str) -> Architecture:
+    """Returns the model of a published checkpoint.
+
+    Raises:
+        ValueError: if the name is unknown, or does not say it, as those of BiT.
+    """
+    row = published(name)
+    if row:
+        return Architecture(row.model, row.image_size, row.arguments)
+    folder, file = _split(name)
+    fields = AUGREG.fullmatch(file)
+    if folder == "augreg" and fields:
+        *stem, size, patch = fields["model"].split("_")
+        hybrid = "".join(f"{part}+" for part in stem)
+        resolution = int(fields["adapt_resolution"] or 224)
+        return Architecture(f"{hybrid}ViT-{size}/{patch}", resolution, {})
+    if not file.removeprefix("R50+").startswith("ViT-"):
+        raise ValueError(
+            f"The name {name!r} does not say the model and its image size: expected --model and "
+            "--image_size beside it."
+        )
+    model = file.removesuffix("-224").replace("_", "/")
+    transferred = folder == _TRANSFERRED and file not in _AT_224
+    return Architecture(model, 384 if transferred else 224, {})

@@ -1,0 +1,103 @@
+"""Image files of this machine and of stores, listed."""
+
+import contextlib
+import functools
+import os
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from keras_vit.training.io.paths import any_path, is_remote, read_path, size_and_time
+
+if TYPE_CHECKING:
+    from etils import epath
+
+_JPEG = (".jfif", ".jpe", ".jpeg", ".jpg")
+EXTENSIONS = (".bmp", ".gif", *_JPEG, ".png", ".tif", ".tiff", ".webp")
+UNREADABLE = (".arw", ".avif", ".cr2", ".cr3", ".dng", ".heic", ".heif", ".jxl", ".nef")
+SYSTEM_FOLDERS = ("__MACOSX", "__pycache__", "$RECYCLE.BIN", "System Volume Information")
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder of that name is hidden, or a system's rather than a user's."""
+    return name.startswith(".") or name in SYSTEM_FOLDERS
+
+
+def walk(
+    folder: "pathlib.Path | epath.Path", linked_levels: int = 0, details: bool = False
+) -> Iterator[tuple[str, tuple[int, int] | None]]:
+    """Yields the relative paths of folders and files below a folder but hidden ones, in any order.
+
+    Skips pipes and devices, which may keep a reader waiting for ever, and links to nowhere.
+
+    Args:
+        folder: local, or in a store.
+        linked_levels: in so many levels, folders may be links; deeper ones could lead back.
+        details: whether to ask for the sizes and times of files.
+
+    Yields:
+        A path, and None of a folder; of a file its size in bytes and the nanosecond of its last
+        change, zeros in stores or without `details`.
+    """
+    children = (
+        _in_store(folder) if is_remote(folder) else _on_disk(folder, linked_levels > 0, details)
+    )
+    for name, found in children:
+        yield name, found
+        if found is None:
+            for below, found_below in walk(folder / name, linked_levels - 1, details):
+                yield f"{name}/{below}", found_below
+
+
+def _on_disk(folder, linked, details):
+    # Asks nothing more of the disk for each of a million photos, unless details are wanted.
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            # A link that leads to itself is an error.
+            with contextlib.suppress(OSError):
+                if is_hidden(entry.name):
+                    continue
+                if entry.is_dir(follow_symlinks=linked):
+                    yield entry.name, None
+                elif entry.is_file():
+                    yield entry.name, size_and_time(entry) if details else (0, 0)
+
+
+def _in_store(folder):
+    for child in folder.iterdir():
+        if not is_hidden(child.name):
+            # A store would be asked for each of a million photos, and once more for their sizes.
+            is_image = child.suffix.lower() in (*EXTENSIONS, *UNREADABLE)
+            yield child.name, None if not is_image and child.is_dir() else (0, 0)
+
+
+def list_images(paths: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
+    """Returns the files among `paths` as they are, and of folders the images below, by name.
+
+    Args:
+        paths: local, or in a store.
+
+    Raises:
+        FileNotFoundError: if one of `paths` does not exist.
+        ValueError: if there are no images below a folder, or it is a pipe or a device.
+    """
+    found = []
+    for name in paths:
+        path = any_path(name) if is_remote(name) else pathlib.Path(name)
+        files = read_path(path, functools.partial(_images_of, path))
+        if files is None:
+            expected = f"Expected an image or a folder of images. Received: {path}"
+            if is_remote(path) or not path.exists():
+                raise FileNotFoundError(expected)
+            raise ValueError(f"{expected}, no file")
+        if not files:
+            raise ValueError(f"Expected images ({', '.join(EXTENSIONS)}) in {path}. Received: none")
+        found += files
+    return found
+
+
+def _images_of(path):
+    if path.is_dir():
+        files = (path / name for name, details in walk(path) if details is not None)
+        return sorted(file for file in files if file.suffix.lower() in EXTENSIONS)
+    return [path] if path.is_file() else None

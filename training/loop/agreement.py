@@ -1,0 +1,89 @@
+"""Checks that the processes of a job agree, before any of them trains.
+
+Each raises `Disagreement` in all processes, with a line that names what differs.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from keras_vit.training.config import schema
+from keras_vit.training.data import fingerprint
+from keras_vit.training.engine.base import Engine
+from keras_vit.training.errors import Disagreement, UsageError
+from keras_vit.training.io.paths import is_remote
+from keras_vit.training.loop.run_directory import RunDirectory
+from keras_vit.version import __version__
+
+
+def check_alike(engine: Engine, config: ConfigDict, workdir: str | os.PathLike) -> None:
+    """Checks that all processes were started with the same command and package."""
+    shared = schema.shared_by_processes(config)
+    own = {f"config.{name}": value for name, value in shared.items()}
+    own["--workdir"] = os.fspath(workdir) if is_remote(workdir) else os.path.abspath(workdir)
+    own["the version of keras-vit"] = __version__
+    _require_same(
+        engine,
+        own,
+        "of a job to have the same config, --workdir and version",
+        "Start all of them again with the same command.",
+    )
+
+
+def check_data(engine: Engine, data: Mapping[str, Any]) -> None:
+    """Checks that all processes read the same data, of `fingerprint.describe`."""
+    names = [name.encode() for name in data["class_names"] or ()]
+    own: dict[str, Any] = {"the digest of the class names": fingerprint.digest_of(names)}
+    for split in ("train", "eval"):
+        for key in ("examples", "digest"):
+            own[f"the {key} of {split}"] = (data[split] or {}).get(key)
+    remedy = "Give all of them the same files, then start all of them again."
+    _require_same(engine, own, "to read the same data", remedy)
+
+
+def _require_same(engine: Engine, own: Mapping[str, Any], expected: str, remedy: str) -> None:
+    """Raises for the first worker whose `own` differs from that of worker 0."""
+    first, *others = map(json.loads, engine.gather(json.dumps(own)))
+    for number, other in enumerate(others, 1):
+        differing = [
+            f"{name} is {first.get(name)!r} in worker 0 and {other.get(name)!r} in worker {number}"
+            for name in sorted(first.keys() | other.keys())
+            if first.get(name) != other.get(name)
+        ]
+        if differing:
+            raise Disagreement(f"Expected all workers {expected}: {'; '.join(differing)}. {remedy}")
+
+
+def check_shared(engine: Engine, workdir: str | os.PathLike) -> None:
+    """Checks that the run directory is not in a store if each process writes a part of a state."""
+    if engine.parts > 1 and is_remote(workdir):
+        raise Disagreement(
+            "Expected a folder that all processes see: each of them writes its part of a state. "
+            f"Received: {workdir}. Mount it, as with gcsfuse, and name that folder."
+        )
+
+
+def acquire(engine: Engine, directory: RunDirectory) -> None:
+    """Acquires the run directory in the chief, on which all others rely."""
+    refusal = ""
+    if engine.is_chief:
+        try:
+            directory.acquire()
+        except (UsageError, OSError) as error:
+            refusal = str(error)
+    message = "".join(engine.gather(refusal))
+    if message:
+        raise Disagreement(message)
+
+
+def check_step(engine: Engine, checkpoints: str | os.PathLike) -> None:
+    """Checks that all processes start from the same step."""
+    steps = engine.gather(str(engine.step))
+    if len(set(steps)) > 1:
+        raise Disagreement(
+            f"The workers found checkpoints of different steps, {', '.join(steps)}, in "
+            f"{checkpoints}. All workers need the same --workdir on a shared file system."
+        )

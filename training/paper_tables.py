@@ -1,0 +1,267 @@
+"""The paper's tables as data: recipes (Tables 3 and 4) and results (Tables 2 and 5 to 9).
+
+Accuracies are in percent unless said otherwise. What a table does not give (its "-" and "—") is
+absent. Data sets go by the names of `training.data.dataset_table`, VTAB's tasks by the paper's.
+Table 1 is `keras_vit.variants`.
+"""
+
+from typing import NamedTuple
+
+from keras_vit.training.data.vtab_tasks import TASKS
+
+# The data sets of pre-training, and the numbers of their images (section 4.1).
+UPSTREAM = {"jft": "JFT-300M", "imagenet21k": "ImageNet-21k", "imagenet2012": "ImageNet"}
+UPSTREAM_IMAGES = {"jft": 303e6, "imagenet21k": 14e6}
+
+VISION_TRANSFORMERS = ("ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32", "ViT-H/14")
+_IMAGENET = ("imagenet2012", "imagenet2012_real")
+_SMALL = ("cifar10", "cifar100", "oxford_iiit_pet", "oxford_flowers102")
+
+
+def _by_column(columns, rows):
+    """Returns {key: {column: entry}} of {key: entries}."""
+    return {key: dict(zip(columns, row, strict=True)) for key, row in rows.items()}
+
+
+# Table 2: comparison with the state of the art, {(model, pre-training data): {data set: (mean,
+# standard deviation of three fine-tuning runs)}}.
+_MEANS_AND_DEVIATIONS = {
+    ("ViT-H/14", "jft"): (
+        (88.55, 90.72, 99.50, 94.55, 97.56, 99.68, 77.63),
+        (0.04, 0.05, 0.06, 0.04, 0.03, 0.02, 0.23),
+    ),
+    ("ViT-L/16", "jft"): (
+        (87.76, 90.54, 99.42, 93.90, 97.32, 99.74, 76.28),
+        (0.03, 0.03, 0.03, 0.05, 0.11, 0.00, 0.46),
+    ),
+    ("ViT-L/16", "imagenet21k"): (
+        (85.30, 88.62, 99.15, 93.25, 94.67, 99.61, 72.72),
+        (0.02, 0.05, 0.03, 0.05, 0.15, 0.02, 0.21),
+    ),
+    ("BiT-R152x4", "jft"): (
+        (87.54, 90.54, 99.37, 93.51, 96.62, 99.63, 76.29),
+        (0.02, None, 0.06, 0.08, 0.23, 0.03, 1.70),
+    ),
+}
+TABLE_2: dict[tuple[str, str], dict[str, tuple[float, float | None]]] = _by_column(
+    (*_IMAGENET, *_SMALL, "vtab"),
+    {key: zip(*row, strict=True) for key, row in _MEANS_AND_DEVIATIONS.items()},
+)
+
+
+class PreTraining(NamedTuple):
+    """A row of Table 3.
+
+    Attributes:
+        models: names that share the row.
+        dataset: `"jft"`, `"imagenet21k"` or `"imagenet2012"`.
+        epochs: the lengths that were run.
+        base_lr, schedule, weight_decay, dropout: as in the table.
+        clip_norm: largest global gradient norm; stated for ImageNet only, 0 elsewhere.
+        head_bias: initial bias of the head, near `-log(classes)` for the sigmoid loss.
+    """
+
+    models: tuple[str, ...]
+    dataset: str
+    epochs: tuple[int, ...]
+    base_lr: float
+    schedule: str
+    weight_decay: float
+    dropout: float
+    clip_norm: float = 0.0
+    head_bias: float = -10.0
+
+
+# Table 3: pre-training with Adam (0.9, 0.999).
+TABLE_3 = (
+    PreTraining(("ViT-B/16", "ViT-B/32"), "jft", (7,), 8e-4, "linear", 0.1, 0.0),
+    PreTraining(("ViT-L/32",), "jft", (7,), 6e-4, "linear", 0.1, 0.0),
+    PreTraining(("ViT-L/16",), "jft", (7, 14), 4e-4, "linear", 0.1, 0.0),
+    PreTraining(("ViT-H/14",), "jft", (14,), 3e-4, "linear", 0.1, 0.0),
+    PreTraining(("BiT-R50x1", "BiT-R50x2"), "jft", (7,), 1e-3, "linear", 0.1, 0.0),
+    PreTraining(("BiT-R101x1",), "jft", (7,), 8e-4, "linear", 0.1, 0.0),
+    PreTraining(("BiT-R152x1", "BiT-R152x2"), "jft", (7,), 6e-4, "linear", 0.1, 0.0),
+    PreTraining(("R50+ViT-B/16", "R50+ViT-B/32"), "jft", (7,), 8e-4, "linear", 0.1, 0.0),
+    PreTraining(("R50+ViT-L/32",), "jft", (7,), 2e-4, "linear", 0.1, 0.0),
+    PreTraining(("R50+ViT-L/16",), "jft", (7, 14), 4e-4, "linear", 0.1, 0.0),
+    PreTraining(("ViT-B/16", "ViT-B/32"), "imagenet21k", (90,), 1e-3, "linear", 0.03, 0.1),
+    PreTraining(("ViT-L/16", "ViT-L/32"), "imagenet21k", (30, 90), 1e-3, "linear", 0.03, 0.1),
+    PreTraining(VISION_TRANSFORMERS, "imagenet2012", (300,), 3e-3, "cosine", 0.3, 0.1, 1.0, -6.9),
+)
+TABLE_3_BATCH_SIZE = 4096
+TABLE_3_WARMUP_STEPS = 10_000
+TABLE_3_IMAGE_SIZE = 224
+
+
+def row_of_table_3(model: str, dataset: str, epochs: int | None = None) -> tuple[PreTraining, int]:
+    """Returns the row of Table 3 for a model and data set, and its number of epochs.
+
+    `epochs=None` takes the longest run of the row.
+
+    Raises:
+        ValueError: if the table has no such row.
+    """
+    for row in TABLE_3:
+        if dataset == row.dataset and model in row.models:
+            chosen = row.epochs[-1] if epochs is None else epochs
+            if chosen not in row.epochs:
+                raise ValueError(
+                    f"Table 3 trains {model} on {dataset} for "
+                    f"{' or '.join(map(str, row.epochs))} epochs. Received: {epochs}."
+                )
+            return row, chosen
+    known = "; ".join(f"{', '.join(row.models)} on {row.dataset}" for row in TABLE_3)
+    raise ValueError(f"Table 3 has no row for {model} on {dataset}. Its rows: {known}.")
+
+
+class FineTuning(NamedTuple):
+    """A row of Table 4.
+
+    Attributes:
+        steps: number of updates.
+        base_lrs: the rates that are swept.
+        warmup_steps: of the released code (the paper states none).
+    """
+
+    steps: int
+    base_lrs: tuple[float, ...]
+    warmup_steps: int
+
+
+_RATES = (0.001, 0.003, 0.01, 0.03)
+
+# Table 4: fine-tuning with SGD and cosine decay, by data set.
+TABLE_4 = {
+    "imagenet2012": FineTuning(20_000, (0.003, 0.01, 0.03, 0.06), 500),
+    "cifar100": FineTuning(10_000, _RATES, 500),
+    "cifar10": FineTuning(10_000, _RATES, 500),
+    "oxford_iiit_pet": FineTuning(500, _RATES, 100),
+    "oxford_flowers102": FineTuning(500, _RATES, 100),
+    "vtab": FineTuning(2_500, (0.01,), 500),
+}
+TABLE_4_BATCH_SIZE = 512
+TABLE_4_IMAGE_SIZE = 384
+TABLE_4_CLIP_NORM = 1.0
+TABLE_4_MOMENTUM = 0.9
+
+_BY_UPSTREAM: dict[str, dict[str, tuple[float, ...]]] = {
+    "imagenet2012": {
+        "cifar10": (98.13, 97.77, 97.86, 97.94),
+        "cifar100": (87.13, 86.31, 86.35, 87.07),
+        "imagenet2012": (77.91, 73.38, 76.53, 71.16),
+        "imagenet2012_real": (83.57, 79.56, 82.19, 77.83),
+        "oxford_flowers102": (89.49, 85.43, 89.66, 86.36),
+        "oxford_iiit_pet": (93.81, 92.04, 93.64, 91.35),
+    },
+    "imagenet21k": {
+        "cifar10": (98.95, 98.79, 99.16, 99.13),
+        "cifar100": (91.67, 91.97, 93.44, 93.04),
+        "imagenet2012": (83.97, 81.28, 85.15, 80.99),
+        "imagenet2012_real": (88.35, 86.63, 88.40, 85.65),
+        "oxford_flowers102": (99.38, 99.11, 99.61, 99.19),
+        "oxford_iiit_pet": (94.43, 93.02, 94.73, 93.09),
+    },
+    "jft": {
+        "cifar10": (99.00, 98.61, 99.38, 99.19, 99.50),
+        "cifar100": (91.87, 90.49, 94.04, 92.52, 94.55),
+        "imagenet2012": (84.15, 80.73, 87.12, 84.37, 88.04),
+        "imagenet2012_real": (88.85, 86.27, 89.99, 88.28, 90.33),
+        "oxford_flowers102": (99.56, 99.27, 99.56, 99.45, 99.68),
+        "oxford_iiit_pet": (95.80, 93.40, 97.11, 95.83, 97.56),
+    },
+}
+# Table 5, also Figure 3: Vision Transformers by their pre-training data, fine-tuned at 384 pixels,
+# {(model, pre-training data): {data set: accuracy}}.
+TABLE_5 = {
+    (model, upstream): {name: row[column] for name, row in rows.items() if column < len(row)}
+    for upstream, rows in _BY_UPSTREAM.items()
+    for column, model in enumerate(VISION_TRANSFORMERS)
+    if column < len(rows["cifar10"])
+}
+
+# Table 6, also Figure 5: models pre-trained on JFT at 224 pixels, {(model, epochs): accuracies, and
+# exaFLOPs as published in the second version; the first printed about three times as much for the
+# Vision Transformers}.
+_TABLE_6 = {
+    ("ViT-B/32", 7): (80.73, 86.27, 98.61, 90.49, 93.40, 99.27, 55),
+    ("ViT-B/16", 7): (84.15, 88.85, 99.00, 91.87, 95.80, 99.56, 224),
+    ("ViT-L/32", 7): (84.37, 88.28, 99.19, 92.52, 95.83, 99.45, 196),
+    ("ViT-L/16", 7): (86.30, 89.43, 99.38, 93.46, 96.81, 99.66, 783),
+    ("ViT-L/16", 14): (87.12, 89.99, 99.38, 94.04, 97.11, 99.56, 1567),
+    ("ViT-H/14", 14): (88.08, 90.36, 99.50, 94.71, 97.11, 99.71, 4262),
+    ("BiT-R50x1", 7): (77.54, 84.56, 97.67, 86.07, 91.11, 94.26, 50),
+    ("BiT-R50x2", 7): (82.12, 87.94, 98.29, 89.20, 93.43, 97.02, 199),
+    ("BiT-R101x1", 7): (80.67, 87.07, 98.48, 89.17, 94.08, 95.95, 96),
+    ("BiT-R152x1", 7): (81.88, 87.96, 98.82, 90.22, 94.17, 96.94, 141),
+    ("BiT-R152x2", 7): (84.97, 89.69, 99.06, 92.05, 95.37, 98.62, 563),
+    ("BiT-R152x2", 14): (85.56, 89.89, 99.24, 91.92, 95.75, 98.75, 1126),
+    ("BiT-R200x3", 14): (87.22, 90.15, 99.34, 93.53, 96.32, 99.04, 3306),
+    ("R50+ViT-B/32", 7): (84.90, 89.15, 99.01, 92.24, 95.75, 99.46, 106),
+    ("R50+ViT-B/16", 7): (85.58, 89.65, 99.14, 92.63, 96.65, 99.40, 274),
+    ("R50+ViT-L/32", 7): (85.68, 89.04, 99.24, 92.93, 96.97, 99.43, 246),
+    ("R50+ViT-L/16", 7): (86.60, 89.72, 99.18, 93.64, 97.03, 99.40, 859),
+    ("R50+ViT-L/16", 14): (87.12, 89.76, 99.31, 93.89, 97.36, 99.11, 1668),
+}
+TABLE_6 = _by_column((*_IMAGENET, *_SMALL), {key: row[:-1] for key, row in _TABLE_6.items()})
+TABLE_6_EXAFLOPS = {key: row[-1] for key, row in _TABLE_6.items()}
+TABLE_6_MISPRINTS = {
+    ("R50+ViT-L/16", 7): "half of the same model's 1668 for 14 epochs is 834",
+}
+
+# Table 7: ResNets pre-trained on JFT with SGD and with Adam, {(model, optimizer): {data set:
+# accuracy}}.
+TABLE_7 = _by_column(
+    ("imagenet2012", *_SMALL),
+    {
+        ("BiT-R50x1", "adam"): (77.54, 97.67, 86.07, 91.11, 94.26),
+        ("BiT-R50x1", "sgd"): (78.24, 97.46, 85.17, 91.00, 92.06),
+        ("BiT-R152x2", "adam"): (84.97, 99.06, 92.05, 95.37, 98.62),
+        ("BiT-R152x2", "sgd"): (84.37, 99.07, 91.06, 94.79, 99.32),
+    },
+)
+
+# Table 8: 5-shot linear accuracy on ImageNet of ViT-B/16 by its position embeddings, as a fraction:
+# {(embedding, placement): accuracy}.
+TABLE_8 = {
+    ("none", "stem"): 0.61382,
+    ("learned_1d", "stem"): 0.64206,
+    ("learned_1d", "every"): 0.63964,
+    ("learned_1d", "shared"): 0.64292,
+    ("learned_2d", "stem"): 0.64001,
+    ("learned_2d", "every"): 0.64046,
+    ("learned_2d", "shared"): 0.64022,
+    ("relative", "stem"): 0.64032,
+}
+
+VTAB_GROUPS = {
+    group.capitalize(): tuple(task.title for task in TASKS if task.group == group)
+    for group in ("natural", "specialized", "structured")
+}
+VTAB_TASKS = tuple(task for tasks in VTAB_GROUPS.values() for task in tasks)
+
+# Table 9: {(model, pre-training data): {task: accuracy}}, and the means that the table prints.
+TABLE_9 = _by_column(
+    VTAB_TASKS,
+    {
+        ("ViT-H/14", "jft"): (
+            *(95.3, 85.5, 75.2, 99.7, 97.2, 65.0, 88.9),
+            *(83.3, 96.7, 91.4, 76.6),
+            *(91.7, 63.8, 53.1, 79.4, 63.3, 84.5, 33.2, 51.2),
+        ),
+        ("ViT-L/16", "jft"): (
+            *(95.4, 81.9, 74.3, 99.7, 96.7, 63.5, 87.4),
+            *(83.6, 96.5, 89.7, 77.1),
+            *(86.4, 63.1, 49.7, 74.5, 60.5, 82.2, 36.2, 51.1),
+        ),
+        ("ViT-L/16", "imagenet21k"): (
+            *(90.8, 84.1, 74.1, 99.3, 92.7, 61.0, 80.9),
+            *(82.5, 95.6, 85.2, 75.3),
+            *(70.3, 56.1, 41.9, 74.7, 64.9, 79.9, 30.5, 41.7),
+        ),
+    },
+)
+TABLE_9_MEANS = {
+    ("ViT-H/14", "jft"): 77.6,
+    ("ViT-L/16", "jft"): 76.3,
+    ("ViT-L/16", "imagenet21k"): 72.7,
+}

@@ -1,0 +1,158 @@
+"""Shards of predictions on Ray Data: a pool of workers, each with a model, on many machines."""
+
+import logging
+import os
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from keras_vit.training.errors import TrainingError, UsageError, first_line
+from keras_vit.training.io.paths import any_path, is_remote
+from keras_vit.training.prediction.predictor import Predictor
+from keras_vit.training.prediction.request import Job
+from keras_vit.training.prediction.shards import missing, write_shard
+
+
+def write_on_cluster(
+    predictor: Predictor,
+    shards: Sequence[str],
+    address: str,
+    *,
+    workers: int | None = None,
+    num_gpus: float = 0,
+) -> Iterator[int]:
+    """Writes shards on a Ray cluster, and yields how many images of each cannot be read.
+
+    A shard whose machine dies is written by another.
+
+    Args:
+        predictor: of this process; all machines see the paths of its job.
+        shards: to be written.
+        address: of the cluster, or "local" to start one on this machine.
+        workers: at most so many at once; None is one for each machine, or for each `num_gpus`.
+        num_gpus: GPUs of each worker; 0 computes on processors.
+
+    Raises:
+        UsageError: if Ray is not installed, does not answer, or has no such GPUs, or a machine sees
+            another model or no photos.
+        TrainingError: if the cluster failed, or the images or the directory do not answer.
+    """
+    if not shards:
+        return
+    ray = _connected(address)
+    try:
+        pool = workers or _workers(ray, num_gpus)
+        names = [{"name": name} for name in shards]
+        done = ray.data.from_items(names, override_num_blocks=len(names)).map(
+            Worker,
+            fn_constructor_args=(predictor.job, predictor.manifest, os.getcwd()),
+            compute=ray.data.ActorPoolStrategy(min_size=1, max_size=pool, initial_size=pool),
+            **({"num_gpus": num_gpus} if num_gpus else {"num_cpus": 1}),
+        )
+        for row in done.iter_rows():
+            if row["error"]:
+                raise (UsageError if row["bad_use"] else TrainingError)(row["error"])
+            yield row["unreadable"]
+        left = missing(predictor.job, shards)
+        if left:
+            raise TrainingError(f"{len(left)} shards are missing. Run the same command again.")
+    except ray.exceptions.RayError as error:
+        raise TrainingError(
+            f"The cluster failed: {first_line(error)}. Run the same command again: it goes on."
+        ) from error
+    finally:
+        ray.shutdown()
+
+
+def _connected(address):
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise UsageError(
+            "Expected Ray for --cluster. Install it: pip install 'keras-vit-16x16[ray]'"
+        ) from error
+    environment = {
+        "KERAS_BACKEND": keras.backend.backend(),
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        # Workers may share a GPU.
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+    }
+    try:
+        # Ray itself would wait for minutes.
+        host, _, port = address.removeprefix("ray://").rpartition(":")
+        if port.isdigit():
+            socket.create_connection((host, int(port)), timeout=10).close()
+        ray.init(
+            address=address,
+            runtime_env={"env_vars": environment},
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            **({"include_dashboard": False} if address == "local" else {}),
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UsageError(
+            f"Expected the address of a Ray cluster, or local. Nothing answers at {address}: "
+            f"{first_line(error)}"
+        ) from error
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    return ray
+
+
+def _workers(ray, num_gpus):
+    if not num_gpus:
+        return sum(1 for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU"))
+    gpus = ray.cluster_resources().get("GPU", 0)
+    if gpus < num_gpus:
+        raise UsageError(f"Expected {num_gpus:g} GPUs in the cluster. It has {gpus:g}.")
+    return int(gpus // num_gpus)
+
+
+class Worker:
+    """Writes shards of a job; opens the model with the first one.
+
+    It returns errors instead of raising them: Ray would print a page of text around each.
+
+    Args:
+        job: what is predicted.
+        manifest: of the process that began it; the worker's own must be the same.
+        folder: that relative paths start from.
+    """
+
+    def __init__(self, job: Job, manifest: Mapping[str, Any], folder: str):
+        self._job, self._manifest, self._folder = job, manifest, folder
+        self._predictor: Predictor | None = None
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Returns how many images of a shard cannot be read, or why it is not written.
+
+        Args:
+            row: `name` of the shard.
+        """
+        unreadable, text, bad_use = 0, "", False
+        try:
+            self._predictor = self._predictor or self._open()
+            # A worker that died may have written it.
+            if not (any_path(self._job.directory) / row["name"]).exists():
+                unreadable = write_shard(self._predictor, row["name"])
+        except (TrainingError, ValueError, OSError, tf.errors.OpError) as error:
+            text = f"{first_line(error, 500)} (worker on {socket.gethostname()})"
+            bad_use = isinstance(error, (UsageError, ValueError, FileNotFoundError))
+        return {"unreadable": unreadable, "error": text, "bad_use": bad_use}
+
+    def _open(self):
+        if os.path.isdir(self._folder):
+            os.chdir(self._folder)
+        photo = self._job.photos[0] if self._job.photos else "."
+        if not (is_remote(photo) or os.path.exists(photo)):
+            raise UsageError(f"Expected a folder that all machines see. There is no {photo} here.")
+        predictor = Predictor(self._job)
+        found = predictor.manifest
+        differing = sorted(key for key in found if found[key] != self._manifest[key])
+        if differing:
+            raise UsageError(f"Expected what all machines see to be alike: {differing} are not.")
+        return predictor

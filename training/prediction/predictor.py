@@ -1,0 +1,226 @@
+"""Predicts the images of a job: the most probable classes of each."""
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_vit.photo_predictions import ACTIVATIONS, top_classes
+from keras_vit.training.data.traced_functions import as_it_stands
+from keras_vit.training.errors import first_line
+from keras_vit.training.evaluators.evaluated_model import load_frozen
+from keras_vit.training.io.paths import attempt
+from keras_vit.training.io.stores import local_file
+from keras_vit.training.prediction.request import Job
+
+BATCH = 64
+# Attention rollout holds the attention of all layers.
+BATCH_WITH_ATTENTION = 16
+
+# Errors of a store that does not answer; those of damaged images are others.
+_OF_STORES = (
+    tf.errors.AbortedError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.ResourceExhaustedError,
+    tf.errors.UnavailableError,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """The prediction of one image; all but `id` and `error` is None if it cannot be read.
+
+    Attributes:
+        id: path of the photo, bytes of it that are not UTF-8 escaped, or TFDS's id of the example.
+        classes: numbers of the most probable classes, the best first.
+        names: of these classes.
+        probabilities: of these classes.
+        representation: float32, if the job asks for it.
+        error: why the image cannot be read, or None.
+        image: (height, width, 3) uint8, as the model saw it, if pictures are asked for.
+        attention: (rows, columns) in [0, 1], where the model looked, if pictures are asked for and
+            its attention can be followed.
+    """
+
+    id: str
+    classes: list[int] | None = None
+    names: list[str] | None = None
+    probabilities: list[float] | None = None
+    representation: np.ndarray | None = None
+    error: str | None = None
+    image: np.ndarray | None = None
+    attention: np.ndarray | None = None
+
+    @property
+    def ranked(self) -> list[tuple[str, float]]:
+        """(name, probability) of the most probable classes, the best first."""
+        return list(zip(self.names or (), self.probabilities or (), strict=True))
+
+
+def predict(
+    source: str,
+    photos: Sequence[str | os.PathLike] = (),
+    *,
+    dataset: str = "",
+    split: str = "test",
+    data_dir: str | None = None,
+    top: int = 5,
+) -> Iterator[Prediction]:
+    """Yields what a model predicts for each photo, or each image of a split, in order.
+
+    Args:
+        source: a run directory, `.keras` file or export.
+        photos: image files; instead of `dataset`.
+        dataset, split, data_dir: as in `training.load_dataset`.
+        top: number of classes of each image.
+
+    Raises:
+        UsageError, ValueError, OSError: if the model or the images cannot be opened, or the model
+            has no head.
+
+    Examples:
+        >>> for prediction in training.predict("runs/photos", ["crow.jpg"]):
+        ...     print(prediction.ranked())
+    """
+    files = [str(photo) for photo in photos]
+    job = Job(source, files, dataset=dataset, split=split, data_dir=data_dir, top=top)
+    predictor = Predictor(job)
+    yield from predictor.predict(range(predictor.count))
+
+
+class Predictor:
+    """Predicts the images of a job.
+
+    Args:
+        job: what is predicted.
+
+    Attributes:
+        job: what is predicted.
+        name: of the model.
+        count: number of images.
+        shards: {name of a file: numbers of its images}, all of the job.
+
+    Raises:
+        UsageError, ValueError, OSError: if the model or the images cannot be opened, or the model
+            has no head.
+    """
+
+    def __init__(self, job: Job):
+        self.job = job
+        with contextlib.ExitStack() as stack:
+            file = stack.enter_context(local_file(job.source))
+            self._model = load_frozen(file, **job.checkpoint)
+            # LiteRT opens its file again in each thread.
+            self._copy = stack.pop_all() if file.endswith(".tflite") else None
+        self.name = self._model.name
+        if self._model.activation is None:
+            raise ValueError(
+                f"Expected a model with a head. Received: {self.name}, which gives features. A "
+                "model of Keras around one is exported first, by keras-vit export hub: its module "
+                "predicts."
+            )
+        self._names = self._model.class_names if job.class_names is None else job.class_names
+        self._images = job.images()
+        self._process = self._images.preprocess(self._model.preprocess)
+        self.count = self._images.num_examples
+        self.shards = job.shards(self.count)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What every row depends on."""
+        names = "\n".join(self._names or ())
+        return {
+            "model": self._model.identity,
+            "preprocess": self._model.preprocess,
+            "class_names": hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest(),
+            "images": self._images.identity,
+            "count": self.count,
+            "top": self.job.top,
+            "shard_size": self.job.shard_size,
+            "representation": self._model.feature_name if self.job.representation else "",
+        }
+
+    def predict(self, numbers: range, *, pictures: bool = False) -> Iterator[Prediction]:
+        """Yields the prediction of each image, in order.
+
+        Args:
+            numbers: of the images, consecutive.
+            pictures: whether to give `image` and `attention` as well.
+
+        Raises:
+            TrainingError: if the images do not answer.
+            ValueError: if there is not a name for each class.
+        """
+        due = numbers.start
+        for found, images in self._readable(numbers, pictures):
+            for number, row in zip(found, self._rows(found, images, pictures), strict=True):
+                yield from (self._read_again(each, pictures) for each in range(due, number))
+                yield row
+                due = number + 1
+        yield from (self._read_again(each, pictures) for each in range(due, numbers.stop))
+
+    def _load(self, index: tf.Tensor) -> tf.Tensor:
+        return self._process(self._images.read(index)["image"], tf.constant([0, 0], tf.int64))
+
+    def _readable(self, numbers, pictures) -> Iterator[tuple[list[int], tf.Tensor]]:
+        """Yields the images that can be read, in batches, and their indices."""
+        load = as_it_stands(lambda index: (index, self._load(index)))
+        indices = tf.data.Dataset.range(numbers.start, numbers.stop)
+        loaded = indices.map(load, num_parallel_calls=tf.data.AUTOTUNE).ignore_errors()
+        batched = loaded.batch(BATCH_WITH_ATTENTION if pictures else BATCH)
+        for found, images in batched.prefetch(tf.data.AUTOTUNE):
+            yield found.numpy().tolist(), images
+
+    def _read_again(self, number, pictures) -> Prediction:
+        """Returns the prediction of an image that could not be read at first."""
+        name = self._images.example_id(number)
+
+        def read():
+            try:
+                return self._load(tf.constant(number, tf.int64)), None
+            except _OF_STORES:
+                raise
+            # Bytes in a message of TensorFlow may be no text, which is a ValueError.
+            except (tf.errors.OpError, ValueError) as error:
+                return None, first_line(error)
+
+        image, error = attempt(read, f"{name} cannot be read")
+        if image is None:
+            return Prediction(name, error=error)
+        return next(self._rows([number], image[None], pictures))
+
+    def _rows(self, numbers, images, pictures) -> Iterator[Prediction]:
+        model, nothing = self._model, [None] * len(numbers)
+        images = np.asarray(self._process.on_device(images))
+        activation = ACTIVATIONS[model.activation or "softmax"]
+        probabilities = np.asarray(activation(model.logits(images)))
+        classes = probabilities.shape[-1]
+        if self._names is not None and len(self._names) != classes:
+            raise ValueError(
+                f"Expected a name for each of {classes} classes. Received: {len(self._names)} "
+                "names."
+            )
+        features = model.features(images) if self.job.representation else nothing
+        maps = model.rollout(images) if pictures and model.rollout else nothing
+        low, high = model.image_range
+        pixels = nothing
+        if pictures:
+            pixels = np.rint((images - low) / (high - low) * 255).clip(0, 255).astype(np.uint8)
+        ranked = top_classes(probabilities, None, self.job.top)
+        columns = zip(numbers, ranked, features, pixels, maps, strict=True)
+        for number, best, feature, picture, attention in columns:
+            order = [int(name) for name, _ in best]
+            yield Prediction(
+                self._images.example_id(number),
+                order,
+                [self._names[i] if self._names else str(i) for i in order],
+                [probability for _, probability in best],
+                feature,
+                image=picture,
+                attention=attention,
+            )

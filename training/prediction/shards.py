@@ -1,0 +1,94 @@
+"""Predictions as Parquet shards, each of which is computed once and appears whole."""
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator
+
+from keras_vit.hidden_folder import remove_unfinished
+from keras_vit.training.errors import UsageError, first_line
+from keras_vit.training.io.atomic import atomic_file, write_text
+from keras_vit.training.io.locks import lock
+from keras_vit.training.io.paths import any_path, attempt, is_remote
+from keras_vit.training.prediction.predictor import Predictor
+from keras_vit.training.prediction.request import Job
+
+# Readers of a folder of Parquet files pass over such names.
+MANIFEST = "_predictions.json"
+
+
+def write_shard(predictor: Predictor, name: str) -> int:
+    """Writes a shard of a job and returns how many of its images cannot be read.
+
+    Raises:
+        TrainingError: if the images or the directory do not answer.
+        ValueError: if there is not a name for each class.
+        OSError: if the directory cannot be written.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    schema = pa.schema(
+        {
+            "id": pa.string(),
+            "classes": pa.list_(pa.int32()),
+            "names": pa.list_(pa.string()),
+            "probabilities": pa.list_(pa.float32()),
+            "representation": pa.list_(pa.float32()),
+            "error": pa.string(),
+        }
+    )
+    rows = [vars(row) for row in predictor.predict(predictor.shards[name])]
+    with atomic_file(any_path(predictor.job.directory) / name) as temporary:
+        pa.parquet.write_table(pa.Table.from_pylist(rows, schema), temporary)
+    return sum(row["error"] is not None for row in rows)
+
+
+@contextlib.contextmanager
+def missing_shards(predictor: Predictor) -> Iterator[list[str]]:
+    """Locks the directory of a job and yields the names of the shards that are not in it yet.
+
+    Raises:
+        UsageError: if another process works in it, or it holds predictions of another job.
+    """
+    folder = any_path(predictor.job.directory)
+    with lock(folder):
+        if not is_remote(folder):
+            remove_unfinished(folder)
+        _check_manifest(folder, predictor.manifest)
+        yield missing(predictor.job, predictor.shards)
+        if not is_remote(folder):
+            # Of workers that died.
+            remove_unfinished(folder)
+
+
+def missing(job: Job, shards: Iterable[str]) -> list[str]:
+    """Returns those of the shards that are not in the directory of the job.
+
+    Raises:
+        UsageError, TrainingError: as `paths.attempt`.
+    """
+    folder = any_path(job.directory)
+    there = attempt(lambda: {child.name for child in folder.iterdir()}, f"{folder} cannot be read")
+    return [name for name in shards if name not in there]
+
+
+def _check_manifest(folder, wanted):
+    """Writes the manifest, or compares it with that of the directory."""
+    file = folder / MANIFEST
+    if not attempt(file.exists, f"{folder} cannot be read"):
+        write_text(file, json.dumps(wanted, indent=2, sort_keys=True) + "\n")
+        return
+    text = attempt(file.read_text, f"{file} cannot be read")
+    try:
+        before = dict(json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise UsageError(
+            f"Expected the description of predictions. {file} is damaged ({first_line(error)}). "
+            "Name another directory."
+        ) from error
+    differing = sorted(key for key in wanted if before.get(key) != wanted[key])
+    if differing:
+        raise UsageError(
+            f"{folder} holds predictions with another {', '.join(differing)}. Name another "
+            "directory, or use the same options to go on."
+        )

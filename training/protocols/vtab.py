@@ -1,0 +1,186 @@
+"""VTAB-1k: training the 19 tasks, one sweep each, and their score (Table 9, Figure 2).
+
+The score is the plain mean over tasks, not the mean of the means of the three groups.
+"""
+
+import logging
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from ml_collections import ConfigDict
+
+from keras_vit.training.data import Dataset
+from keras_vit.training.data.vtab_tasks import VtabTask
+from keras_vit.training.evaluators.mean_deviation import MeanDeviation
+from keras_vit.training.io.atomic import write_text
+from keras_vit.training.io.printed_table import Table
+from keras_vit.training.paper_tables import TABLE_2, TABLE_9, VTAB_GROUPS, VTAB_TASKS
+from keras_vit.training.protocols.learning_rate_sweep import (
+    Transfer,
+    choose_rate,
+    score_rates,
+    transfer,
+)
+from keras_vit.training.reporting.figures import new_figure, write_png
+
+logger = logging.getLogger("training")
+
+DEVELOPMENT = ("train800", "val200")
+ALL = "VTAB (19 tasks)"
+_UPSTREAM = {"jft": "JFT", "imagenet21k": "I21k"}
+# {"ViT-H/14 (JFT)": {task: its accuracy, as that of one run}}
+_PUBLISHED: dict[str, dict[str, Sequence[float]]] = {
+    f"{model} ({_UPSTREAM[upstream]})": {task: [accuracy] for task, accuracy in row.items()}
+    for (model, upstream), row in TABLE_9.items()
+}
+
+
+class GroupMean(NamedTuple):
+    """The mean of some tasks, in percent.
+
+    Attributes:
+        mean: over the tasks that have a result; None if none has.
+        deviation: sample standard deviation of that mean over runs; None with less than two runs.
+        present: tasks that have a result.
+        expected: tasks that belong to the group.
+    """
+
+    mean: float | None
+    deviation: float | None
+    present: int
+    expected: int
+
+    def __str__(self) -> str:
+        if self.mean is None:
+            return "–"
+        share = "" if self.present == self.expected else f" ({self.present} of {self.expected})"
+        return f"{MeanDeviation(self.mean, self.deviation)}{share}"
+
+
+def aggregate(accuracies: Mapping[str, Sequence[float]]) -> dict[str, GroupMean]:
+    """Returns the mean of each group of tasks and of all.
+
+    Args:
+        accuracies: for each task, by the paper's name, the accuracies in percent of its runs; the
+            same number of runs for every task. Tasks may be absent.
+
+    Returns:
+        {"Natural", "Specialized", "Structured", "VTAB (19 tasks)": mean}.
+    """
+    unknown = set(accuracies) - set(VTAB_TASKS)
+    if unknown:
+        raise ValueError(
+            f"Expected tasks of VTAB: {', '.join(VTAB_TASKS)}. Received: {', '.join(unknown)}"
+        )
+    if len({len(runs) for runs in accuracies.values()}) > 1:
+        counts = ", ".join(f"{task}: {len(runs)}" for task, runs in accuracies.items())
+        raise ValueError(f"Expected the same number of runs for every task. Received: {counts}")
+
+    means = {}
+    for group, tasks in {**VTAB_GROUPS, ALL: VTAB_TASKS}.items():
+        present = [accuracies[task] for task in tasks if task in accuracies]
+        if present:
+            mean, deviation = MeanDeviation.of(np.mean(present, axis=0))
+        else:
+            mean = deviation = None
+        means[group] = GroupMean(mean, deviation, len(present), len(tasks))
+    return means
+
+
+def comparison(name: str, accuracies: Mapping[str, Sequence[float]]) -> Table:
+    """Returns the accuracies of a model, task by task, beside the three rows of Table 9.
+
+    Args:
+        name: of the model.
+        accuracies: as for `aggregate`; an absent task is shown as "–".
+    """
+    means = aggregate(accuracies)
+    published_means = [aggregate(row) for row in _PUBLISHED.values()]
+    rows = []
+    for group, tasks in VTAB_GROUPS.items():
+        for task in tasks:
+            ours = str(MeanDeviation.of(accuracies[task])) if task in accuracies else "–"
+            rows.append((task, ours, *(f"{row[task][0]:.1f}" for row in _PUBLISHED.values())))
+        cells = (str(of_model[group]) for of_model in (means, *published_means))
+        rows.append((f"{group} mean", *cells))
+    # Table 2 has more digits and a deviation.
+    table_2 = (str(MeanDeviation(*TABLE_2[key]["vtab"])) for key in TABLE_9)
+    rows.append((ALL, str(means[ALL]), *table_2))
+    return Table(("task", name, *_PUBLISHED), rows, "VTAB-1k: top-1 accuracy, %")
+
+
+def group_figure(name: str, accuracies: Mapping[str, Sequence[float]]) -> Figure:
+    """Draws the means of the groups beside the paper's, as Figure 2 does."""
+    models = {label: aggregate(row) for label, row in {name: accuracies, **_PUBLISHED}.items()}
+    figure, (axes,) = new_figure(width=7)
+    width = 0.8 / len(models)
+    for i, (label, means) in enumerate(models.items()):
+        places = np.arange(len(means)) + (i - (len(models) - 1) / 2) * width
+        bars = axes.bar(places, [mean.mean or 0 for mean in means.values()], width, label=label)
+        for bar, mean in zip(bars, means.values(), strict=True):
+            # A group with tasks missing is not comparable.
+            bar.set_alpha(1.0 if mean.present == mean.expected else 0.4)
+    axes.set_xticks(np.arange(len(means)), list(means))
+    axes.set(ylabel="top-1 accuracy, %", ylim=(0, 100))
+    axes.legend(fontsize="small", loc="lower left")
+    return figure
+
+
+def run(
+    tasks: Sequence[tuple[VtabTask, ConfigDict, Dataset]],
+    workdir: pathlib.Path,
+    *,
+    name: str,
+    rates: Sequence[float],
+    seeds: Sequence[int],
+    one_rate: bool = False,
+) -> Table:
+    """Trains and scores the tasks, or what is left of them, and returns the table of all.
+
+    `vtab.md`, `vtab.csv` and `vtab.png` are written anew after every task.
+
+    Args:
+        tasks: each with the config of its final runs and its open data set.
+        workdir: gets a directory for each task.
+        name: of the model.
+        rates: one learning rate, or several to choose from on the tasks' development splits.
+        seeds: of the final runs.
+        one_rate: whether all tasks are given the rate that is best on average.
+    """
+    if one_rate and len(rates) > 1:
+        scores = [
+            score_rates(config, workdir / task.name, dataset, rates, DEVELOPMENT)
+            for task, config, dataset in tasks
+        ]
+        rates = [choose_rate(scores)]
+        logger.info("All tasks: rate %g", rates[0])
+    found = {}
+    for number, (task, config, dataset) in enumerate(tasks, 1):
+        logger.info("Task %d of %d: %s", number, len(tasks), task.title)
+        train = dataset.split(config.train_split)
+        # Which they are can differ between machines.
+        names = (train.example_id(index) for index in range(train.num_examples))
+        write_text(workdir / task.name / "examples.txt", "".join(f"{each}\n" for each in names))
+        found[task.title] = transfer(
+            config, workdir / task.name, dataset, rates=rates, seeds=seeds, development=DEVELOPMENT
+        )
+        table = write_results(name, found, workdir)
+    return table
+
+
+def write_results(name: str, found: Mapping[str, Transfer], workdir: pathlib.Path) -> Table:
+    """Writes `vtab.md`, `vtab.csv` and `vtab.png` of the tasks that are done; returns the table."""
+    accuracies = {title: of_task.accuracies for title, of_task in found.items()}
+    table = comparison(name, accuracies)
+    rows = [
+        (title, of_task.rate, seed, result.top1, result.count)
+        for title, of_task in found.items()
+        for seed, result in of_task.test.items()
+    ]
+    write_text(workdir / "vtab.md", table.markdown())
+    write_text(workdir / "vtab.csv", Table(("task", "rate", "seed", "top1", "images"), rows).csv())
+    write_png(group_figure(name, accuracies), workdir / "vtab.png")
+    return table

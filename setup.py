@@ -84,7 +84,7 @@ setup(
         "jax-tpu": [*JAX, "jax[tpu]"],
         "browser": ["playwright"],
         "onnx": ONNX,
-        "bench": ["keras-hub", "timm", "torch", "jax", "flax", "optax", *ONNX],
+        "bench": ["keras-hub", "timm", "torch", "jax", "flax", "optax", *ONNX, *TFLITE],
         "ray": ["ray[data]>=2.55"],
         "vtab": ["h5py", "opencv-python-headless"],
     },

@@ -53,6 +53,7 @@ def figure_11_throughput(
     image_sizes: Sequence[int] = _SIZES,
     train: bool = False,
     precision: Literal["float32", "bfloat16", "mixed_bfloat16"] = "float32",
+    jit_compile: bool = False,
     max_batch: int = 1024,
     memory: float = 4.0,
 ) -> None:
@@ -63,9 +64,10 @@ def figure_11_throughput(
     process stays below --memory.
 
     Args:
-        output: folder for throughput.csv, .md and .png.
+        output: folder for throughput.md, .png, and .csv with the rate of every batch size.
         train: time training steps instead of inference.
         precision: the models' dtype policy.
+        jit_compile: compile with XLA.
         max_batch: powers of 2 up to here are tried.
         memory: GiB of main memory that a measurement may take; 0 is no limit. On a GPU its own
             memory is the limit.
@@ -78,7 +80,8 @@ def figure_11_throughput(
     devices = set()
 
     def start(model, image_size):
-        task = {"model": model, "image_size": image_size, "train": train, "precision": precision}
+        task = {"model": model, "image_size": image_size, "train": train}
+        task |= {"precision": precision, "jit_compile": jit_compile}
         process = Process(f"{__name__}:rates", task, memory=int(memory * 2**30))
         devices.add(process.facts["device"])
         return process
@@ -102,17 +105,23 @@ def figure_11_throughput(
         ]
         for each in measurements
     ]
-    table, folder = Table(columns, rows), pathlib.Path(output)
-    text = f"{title}\n\n{table.markdown()}"
+    folder = pathlib.Path(output)
+    text = f"{title}\n\n{Table(columns, rows).markdown()}"
     print(text, end="")
     atomic.write_text(folder / "throughput.md", text)
-    atomic.write_text(folder / "throughput.csv", table.csv())
+    rates = [
+        (each.model, each.image_size, batch, rate, each.limited and batch == each.largest_batch)
+        for each in measurements
+        for batch, rate in sorted(each.rates.items())
+    ]
+    columns = ["model", "image_size", "batch_size", "images_per_second", "is_limit"]
+    atomic.write_text(folder / "throughput.csv", Table(columns, rates).csv())
     with atomic.atomic_file(folder / "throughput.png") as temporary:
         draw(measurements, title).savefig(temporary, format="png")
 
 
 def rates(
-    model: str, image_size: int, train: bool, precision: str
+    model: str, image_size: int, train: bool, precision: str, jit_compile: bool
 ) -> tuple[dict[str, str], Callable]:
     """Builds a model; returns its device, and a function from a batch size to the rate."""
     import tensorflow as tf
@@ -123,7 +132,9 @@ def rates(
 
     def measure(batch_size):
         try:
-            rate = images_per_second(built, batch_size, train=train, repeats=3)
+            rate = images_per_second(
+                built, batch_size, train=train, repeats=3, jit_compile=jit_compile
+            )
         except (tf.errors.ResourceExhaustedError, MemoryError):
             # End as malloc would, so that the caller meets every lack of memory alike.
             os.abort()

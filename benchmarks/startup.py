@@ -70,6 +70,7 @@ def load(model: str, file: str) -> tuple[dict[str, Any], None]:
         import keras
     with _timed(facts, "keras_vit"):
         import keras_vit
+        import keras_vit.public_names
     ones = keras.ops.ones((64, 64))
     keras.ops.convert_to_numpy(keras.ops.matmul(ones, ones))
     with _timed(facts, "build"):

@@ -84,7 +84,7 @@ def tpu_compile(
         "keras_vit",
         mesh=[axes["data"], axes["fsdp"]],
         accumulation_steps=accumulation_steps,
-        remat=remat,
+        remat=remat and not largest_batch,
         dropout_rate=0.0 if against != "none" else 0.1,
     )
     programs = {"keras_vit": ours}

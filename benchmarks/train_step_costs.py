@@ -6,6 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Sequence
+from typing import Literal
 
 from benchmarks.harness import interleaved, library_steps, machine
 from benchmarks.libraries import Case
@@ -69,6 +70,7 @@ def memory(
     model: str = "ViT-B/16",
     image_size: int = 224,
     batches: Sequence[int] = (1, 4, 8, 16, 32),
+    precision: Literal["float32", "bfloat16"] = "float32",
 ) -> None:
     """Peak memory of a training step against the batch, with and without remat.
 
@@ -76,13 +78,15 @@ def memory(
 
     Args:
         batches: images per step.
+        precision: what the step computes in.
     """
     arguments = {**arguments_of(model)[1], "image_size": image_size, "num_classes": 1000}
-    print(f"{model}, {image_size} px, float32, training step.")
+    print(f"{model}, {image_size} px, {precision}, training step.")
     print(machine.describe(THREADS), "\n", flush=True)
     ways = ("keras_vit", "keras_vit.remat")
     cases = [
-        Case(way, arguments, "train", batch) for batch, way in itertools.product(batches, ways)
+        Case(way, arguments, "train", batch, precision)
+        for batch, way in itertools.product(batches, ways)
     ]
     results = library_steps.measure_alone(cases, rounds=1, seconds=0, threads=THREADS)
     peaks = {(each.case.batch_size, each.case.library): each.memory / 2**20 for each in results}

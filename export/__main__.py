@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from keras_vit.installation import warn_of_namesake
 from keras_vit.training import __main__ as training_command
 from keras_vit.training.exit_status import command_line, exit_process, run_command
 
@@ -53,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def script() -> NoReturn:
     """Runs `keras-vit COMMAND`, and ends the process."""
+    warn_of_namesake()
     name, *options = command_line(None)
     if name == "export":
         exit_process(lambda: main(options))

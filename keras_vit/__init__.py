@@ -14,7 +14,7 @@ if TYPE_CHECKING or not runs_command():
 else:
 
     def __getattr__(name):
-        if name.startswith("__"):
+        if name.startswith("__") and name not in ("__all__", "__version__"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         if importlib.util.find_spec(f"keras_vit.{name}"):
             return importlib.import_module(f"keras_vit.{name}")

@@ -3,7 +3,6 @@
 import pathlib
 import sys
 import warnings
-from importlib import metadata
 
 
 def warn_of_namesake() -> None:
@@ -11,6 +10,8 @@ def warn_of_namesake() -> None:
 
     It installs a folder `keras_vit` as well: the files of one replace those of the other.
     """
+    from importlib import metadata  # here, as it takes as long as a command's help
+
     try:
         other = metadata.distribution("keras-vit")
     except metadata.PackageNotFoundError:
@@ -35,9 +36,16 @@ def runs_command() -> bool:
     words = iter(sys.orig_argv[1:])
     for word in words:
         if word == "-m":
-            return next(words).split(".")[0] in ("keras_vit", "training", "export", "benchmarks")
+            return _is_ours(next(words).split(".")[0])
         if word in ("-W", "-X"):
             next(words)
         elif not word.startswith("-"):
-            return pathlib.PurePath(word).stem == "keras-vit"
+            return pathlib.PurePath(word).name in ("keras-vit", "keras-vit.exe")
     return False
+
+
+def _is_ours(package: str) -> bool:
+    """Tells whether the package of `python -m` is this one or a folder beside it in a clone."""
+    if package in ("training", "export", "benchmarks"):
+        return pathlib.Path.cwd() == pathlib.Path(__file__).resolve().parents[1]
+    return package == "keras_vit"

@@ -9,7 +9,8 @@ import zipfile
 
 import pytest
 
-from keras_vit.installation import warn_of_namesake
+from keras_vit.installation import runs_command, warn_of_namesake
+from keras_vit.version import __version__
 
 
 @pytest.fixture
@@ -60,6 +61,40 @@ else:
     environment = os.environ | {"PYTHONPATH": str(wheel)}
     for arguments in (["m.keras"], []):
         subprocess.run([*run, *arguments], cwd=folder, env=environment, check=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "is_command"),
+    [
+        (["-X", "dev", "/usr/bin/keras-vit", "train"], True),
+        (["C:/keras-vit.exe"], True),
+        (["keras-vit.py"], False),
+        (["-m", "keras_vit.export", "hub"], True),
+        (["-W", "error", "-m", "training"], True),
+        (["-m", "keras_vit_extras"], False),
+        (["-c", "import keras_vit"], False),
+        ([], False),
+    ],
+)
+def test_commands_alone_import_names_when_asked(words, is_command, monkeypatch):
+    monkeypatch.setattr(sys, "orig_argv", ["python", *words])
+    assert runs_command() == is_command
+
+
+def test_a_package_of_the_users_is_no_command(folder, monkeypatch):
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "training.fit"])
+    monkeypatch.chdir(folder)
+    assert not runs_command()
+
+
+def test_a_command_offers_every_name(wheel, folder):
+    code = "import keras_vit; print(keras_vit.__version__, 'predict' in keras_vit.__all__)"
+    (folder / "keras-vit").write_text(code)
+    environment = os.environ | {"PYTHONPATH": str(wheel)}
+    shown = subprocess.check_output(
+        [sys.executable, "keras-vit"], cwd=folder, env=environment, text=True
+    )
+    assert shown == f"{__version__} True\n"
 
 
 def test_help_names_commands_as_they_are_called(keras_vit):

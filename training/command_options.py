@@ -15,7 +15,7 @@ from keras_vit.training.io.paths import any_path
 if TYPE_CHECKING:
     from keras_vit.training.data import Dataset, Split
 
-logger = logging.getLogger("training")
+logger = logging.getLogger("keras_vit")
 
 _OVERRIDE = re.compile(r"--?config\.")
 

@@ -169,7 +169,7 @@ class _StderrHandler(logging.Handler):
 
 @contextlib.contextmanager
 def _log_on_stderr() -> Iterator[None]:
-    logger = logging.getLogger("training")
+    logger = logging.getLogger("keras_vit")
     level, propagate = logger.level, logger.propagate
     handler = _StderrHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))

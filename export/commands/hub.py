@@ -9,6 +9,7 @@ import tempfile
 
 from keras_vit.export.command_line import LABELS, Export, export_command
 from keras_vit.export.errors import imported
+from keras_vit.training.io.quiet_start import quiet_start
 
 
 @export_command(
@@ -31,13 +32,14 @@ from keras_vit.export.errors import imported
 )
 def main(export: Export) -> int:
     """Runs the command and returns its exit status."""
-    imported("tensorflow_hub", "hub")
+    with quiet_start():
+        imported("tensorflow_hub", "hub")
     from keras_vit.export.hub import archives
     from keras_vit.export.hub.to_hub import to_hub
 
-    options, source = export.options, export.source
+    options, source, labels = export.options, export.source, export.labels
     arguments = {
-        "labels": None if options.module_output == "representation" else export.labels,
+        "labels": None if options.module_output == "representation" else labels,
         "resolution": options.resolution,
         "output": options.module_output,
         "activation": options.activation or source.activation,

@@ -171,7 +171,7 @@ class TFLiteFile:
 def _quantization(graph, listed):
     """Names the scheme by the most frequent types of weights and activations."""
     types = collections.Counter()
-    made_by = {int(node.operator.outputs[0]): node.name for node in listed}
+    made_by = {int(made): name for name, operator in listed for made in operator.outputs}
     for name, operator in listed:
         if name in ("FULLY_CONNECTED", "CONV_2D"):
             inputs, weights, *_ = (graph.tensors[tensor].type for tensor in operator.inputs)

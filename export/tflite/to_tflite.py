@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 from tensorflow.lite.python.convert import convert_saved_model
 
-from keras_vit.export.errors import ExportError
+from keras_vit.export.errors import ExportError, imported
 from keras_vit.export.hub.archives import write_saved_model
 from keras_vit.export.labels_and_interface_json import (
     exported_operations,
@@ -33,7 +33,7 @@ from keras_vit.models.image_model import ImageModel
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.type_hints import ImageSize, Tensor
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger("keras_vit")
 
 
 def to_tflite(
@@ -165,8 +165,10 @@ def _check_quantization(quantization, calibration):
             f'quantization="{quantization}" needs calibration=images, some 100 images like those '
             "of the application, RGB in [0, 1]. Received: None"
         )
+    if quantization != "none":
+        imported("litert_quantizer", "export")
     if quantization in FOR_NPUS:
-        log.warning(
+        logger.warning(
             "%s is for accelerators that compute in integers. On CPUs it is slower than float32; "
             '"int8" is faster there.',
             quantization,
@@ -199,7 +201,9 @@ def _check_for_delegates(model, tree, found):
     faults = delegate_faults(tree, graphs)
     # Around an ImageModel are layers of others.
     if faults and type(model) is ImageModel:
-        log.warning("GPU delegates will not compute all of this file right: %s", "; ".join(faults))
+        logger.warning(
+            "GPU delegates will not compute all of this file right: %s", "; ".join(faults)
+        )
     elif faults:
         raise ExportError(
             "Expected a graph that every delegate computes right. Received one of which GPU "

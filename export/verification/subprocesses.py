@@ -46,7 +46,7 @@ def measure(
         RuntimeError: if the artifact does not run.
     """
     process = _call(
-        _measured, path=str(path), threads=threads, image_size=image_size, rounds=rounds
+        _measured, path=os.path.abspath(path), threads=threads, image_size=image_size, rounds=rounds
     )
     if process.returncode:
         raise RuntimeError(f"{path} does not run:\n{process.stderr[-2000:]}")
@@ -76,7 +76,14 @@ def run_compiled(
     with tempfile.TemporaryDirectory() as directory:
         given, made = (os.path.join(directory, name) for name in ("in.npy", "out.npz"))
         np.save(given, images)
-        process = _call(_compiled, environment, path=str(path), images=given, outputs=made, gpu=gpu)
+        process = _call(
+            _compiled,
+            environment,
+            path=os.path.abspath(path),
+            images=given,
+            outputs=made,
+            gpu=gpu,
+        )
         if process.returncode:
             return process, {}, False
         with np.load(made) as arrays:
@@ -86,19 +93,16 @@ def run_compiled(
 def _call(function, environment=None, **arguments):
     """Calls a function of this file in a new process, which prints its result as JSON."""
     root = str(pathlib.Path(keras_vit.__file__).parents[1])
-    search_path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    search_path = os.pathsep.join([root, *map(os.path.abspath, given)])
     return subprocess.run(
         [sys.executable, "-m", _MODULE, function.__name__, json.dumps(arguments)],
         capture_output=True,
         text=True,
         check=False,
-        # Without the current folder, whose files may have the names of modules.
-        env={
-            **os.environ,
-            "PYTHONPATH": search_path,
-            "PYTHONSAFEPATH": "1",
-            **(environment or {}),
-        },
+        # The current folder comes first on the path; files of the user's may have a module's name.
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": search_path, **(environment or {})},
     )
 
 

@@ -48,7 +48,7 @@ def save_checkpoint(
                 member = zipfile.ZipInfo(f"{array.name}.npy")  # of a fixed date, as NumPy's
                 with archive.open(member, "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, value, allow_pickle=False)
-            if grid is not None and grid[0] != grid[1]:
+            if grid is not None:
                 # The layout has no array for this, and other readers ignore it.
                 archive.comment = f"position grid {grid[0]}x{grid[1]}".encode()
         os.replace(temporary, path)

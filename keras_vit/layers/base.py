@@ -35,6 +35,18 @@ class Layer(keras.layers.Layer):
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
-        _, *names = inspect.signature(type(self).__init__).parameters
-        own = {name: getattr(self, name) for name in names if name != "kwargs"}
-        return {**super().get_config(), **own}
+        names = [name for name in _arguments(type(self)) if hasattr(self, name)]
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
+def _arguments(layer: type[Layer]) -> list[str]:
+    """Names the arguments that the constructors of a layer's classes add to Keras's."""
+    parameters = {
+        name: parameter
+        for constructor in (vars(kind).get("__init__") for kind in layer.__mro__[::-1])
+        if constructor
+        for name, parameter in inspect.signature(constructor).parameters.items()
+    }
+    kept = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    of_keras = inspect.signature(keras.layers.Layer.__init__).parameters
+    return [name for name, of in parameters.items() if of.kind in kept and name not in of_keras]

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from keras_vit.layers.position_variants import POSITION_EMBEDDINGS
 from keras_vit.type_hints import ImageSize
 
@@ -33,7 +35,7 @@ def _units_per_stage(num_layers):
 
 def _image_size(image_size):
     side = partial(_int, greatest=IMAGE_SIZE_LIMIT - 1)
-    if not hasattr(image_size, "__iter__"):
+    if not np.ndim(image_size):
         return side(image_size)
     return _require(len(image_size) == 2, tuple(map(side, image_size)))
 

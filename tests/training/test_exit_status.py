@@ -12,7 +12,7 @@ import pytest
 from keras_vit.training import errors
 from keras_vit.training.exit_status import command_main
 
-logger = logging.getLogger("training")
+logger = logging.getLogger("keras_vit")
 
 
 def status_of(run):

@@ -29,7 +29,7 @@ from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.paths import absolute_path, any_path, read_lines
 from keras_vit.training.io.quiet_start import import_tensorflow
 
-logger = logging.getLogger("training")
+logger = logging.getLogger("keras_vit")
 
 COLUMNS = ("file", "rank", "class", "probability")
 

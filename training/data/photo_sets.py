@@ -32,7 +32,7 @@ from keras_vit.training.io.paths import (
     size_and_time,
 )
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("keras_vit")
 
 SPLIT_NAMES = ("train", "validation", "valid", "val", "dev", "test")
 # Or nearly so: read as classes, these would train a model that tells splits apart.

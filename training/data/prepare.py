@@ -14,8 +14,7 @@ import urllib.parse
 from collections.abc import Sequence
 from typing import Any
 
-from keras_vit.training.data import dataset_table, tfds_folder
-from keras_vit.training.data.opened_dataset import open_dataset
+from keras_vit.training.data import dataset_table, photo_sets, tfds_folder
 from keras_vit.training.data.photo_sets import PhotoSet, photo_path
 from keras_vit.training.data.splits import Photo
 from keras_vit.training.errors import TrainingError, UsageError
@@ -104,7 +103,7 @@ def prepare_photos(
     """Writes a data set of photos, and returns the name that it is read by.
 
     Args:
-        source: `folder:/path` or `csv:/file.csv`, see `photo_sets`; both may be in a store.
+        source: `folder:/path`, `/path` or `csv:/file.csv`, see `photo_sets`; it may be in a store.
         name: of the data set, in lower case.
         data_dir: as in `prepare`.
         num_shards: files of each split; by default as many as TFDS takes for its size.
@@ -125,9 +124,8 @@ def prepare_photos(
         raise UsageError(
             f"{folder / name / VERSION} is there already. Name another data set, or delete it."
         )
-    photos = open_dataset(source).photos
-    if photos is None:
-        raise UsageError(f"Expected folder:/path or csv:/file.csv. Received: {source!r}.")
+    read = photo_sets.read_table if source.startswith("csv:") else photo_sets.scan
+    photos = read(source.removeprefix("csv:").removeprefix("folder:"))
     options = _beam_options(beam_options)
     # Other machines do not see a folder of this one.
     if is_remote(folder) and not options:

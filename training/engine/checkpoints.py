@@ -22,7 +22,7 @@ from safetensors.numpy import save_file
 
 from keras_vit.training.errors import TrainingError, first_line
 
-logger = logging.getLogger("training")
+logger = logging.getLogger("keras_vit")
 
 _PREFIX = "checkpoint-"
 _MANIFEST = "manifest.json"

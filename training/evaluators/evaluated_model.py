@@ -35,7 +35,7 @@ class FrozenModel:
         image_size: (height, width) that the model takes.
         image_range: smallest and largest value of the images that it takes.
         preprocess: operations that make such images of files: those of the run's evaluation, or
-            `model_source.resizing`.
+            `model_from_source.resizing`.
         class_names: of the logits, or None where they are not known.
         activation: "softmax" or "sigmoid", from logits to probabilities; None without a head.
         rollout: images -> (batch, rows, columns) in [0, 1], where the model looks; None where
@@ -58,7 +58,7 @@ class FrozenModel:
 def load_frozen(
     source: str | os.PathLike, *, layer: str | None = None, **checkpoint: Any
 ) -> FrozenModel:
-    """Loads a model from wherever `model_source` finds one, or what was exported.
+    """Loads a model from wherever `model_from_source` finds one, or what was exported.
 
     Args:
         source: of a Keras model, the directory of a TF-Hub module, which holds
@@ -66,7 +66,7 @@ def load_frozen(
         layer: the output used as features: an endpoint or layer of a Keras model, or an attribute
             of a module. None takes `endpoints["representation"]`, or `module.feature_vector`,
             where there is one, and what the model returns otherwise.
-        **checkpoint: `name`, `num_classes` and `image_size` of `model_source.load_model`.
+        **checkpoint: `name`, `num_classes` and `image_size` of `model_from_source.load_model`.
 
     Raises:
         FileNotFoundError: if there is no such model.

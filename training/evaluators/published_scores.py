@@ -106,8 +106,9 @@ def _rows(path):
     try:
         with path.open(newline="") as stream:
             reader = csv.DictReader(stream)
-            rows, missing = list(reader), _COLUMNS - set(reader.fieldnames or ())
-    except (OSError, UnicodeDecodeError) as error:
+            missing = _COLUMNS - set(reader.fieldnames or ())
+            rows = [] if missing else list(reader)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"AugReg's index {path} cannot be read: {error}.") from error
     if missing:
         raise UsageError(

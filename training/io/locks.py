@@ -25,7 +25,7 @@ try:
 except ImportError:  # Windows has no such locks
     fcntl = None  # type: ignore[assignment]
 
-logger = logging.getLogger("training")
+logger = logging.getLogger("keras_vit")
 
 # Seconds between two writes of a remote lock by its owner, and without any until it counts as dead.
 BEAT, PATIENCE = 15.0, 60.0

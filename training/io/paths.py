@@ -18,7 +18,7 @@ from keras_vit.training.errors import TrainingError, UsageError, first_line
 if TYPE_CHECKING:
     from etils import epath
 
-logger = logging.getLogger("training")
+logger = logging.getLogger("keras_vit")
 
 ATTEMPTS = 5
 FIRST_WAIT = 1.0  # seconds; each wait after it is twice as long

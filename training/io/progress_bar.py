@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-logger = logging.getLogger("training")
+logger = logging.getLogger("keras_vit")
 Item = TypeVar("Item")
 
 LOG_EVERY_SECONDS = 30.0

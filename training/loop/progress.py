@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-logger = logging.getLogger("training")
+logger = logging.getLogger("keras_vit")
 
 
 class Progress:

@@ -28,7 +28,7 @@ from keras_vit.training.recipes.models import build_model
 from keras_vit.training.recipes.optimizers import optimizer_of
 from keras_vit.training.reporting.run_report import report_run
 
-logger = logging.getLogger("training")
+logger = logging.getLogger("keras_vit")
 
 # Images of a class below which its accuracy is not told apart from luck.
 FEW_HELD_OUT = 5

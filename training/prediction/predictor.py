@@ -85,7 +85,7 @@ def predict(
 
     Examples:
         >>> for prediction in training.predict("runs/photos", ["crow.jpg"]):
-        ...     print(prediction.ranked())
+        ...     print(prediction.ranked)
     """
     files = [str(photo) for photo in photos]
     job = Job(source, files, dataset=dataset, split=split, data_dir=data_dir, top=top)

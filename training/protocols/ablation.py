@@ -20,7 +20,7 @@ from keras_vit.training.reporting.metrics_csv import read_metrics
 if TYPE_CHECKING:
     from keras_vit.training.evaluators.few_shot import Task
 
-logger = logging.getLogger("training")
+logger = logging.getLogger("keras_vit")
 
 STUDIES = ("position", "head", "shape", "axial", "data_size")
 SHOTS = 5

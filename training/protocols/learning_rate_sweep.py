@@ -21,7 +21,7 @@ from keras_vit.training.io.progress_bar import track
 from keras_vit.training.io.stores import local_file
 from keras_vit.training.protocols.run_result import RunResult, computed_once, train_run
 
-logger = logging.getLogger("training")
+logger = logging.getLogger("keras_vit")
 
 # Scored with the same weights: the paper's ImageNet ReaL column, and ImageNet-V2.
 FURTHER_TEST_SETS = {"imagenet2012": ("imagenet2012_real", "imagenet_v2")}

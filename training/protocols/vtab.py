@@ -26,7 +26,7 @@ from keras_vit.training.protocols.learning_rate_sweep import (
 )
 from keras_vit.training.reporting.figures import new_figure, write_png
 
-logger = logging.getLogger("training")
+logger = logging.getLogger("keras_vit")
 
 DEVELOPMENT = ("train800", "val200")
 ALL = "VTAB (19 tasks)"

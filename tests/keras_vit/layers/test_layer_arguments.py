@@ -33,6 +33,30 @@ def test_initial_weights(make, shape, name, deviation, bound, to_numpy):
         assert np.abs(weight).max() <= bound * deviation * (1 + 1e-5)
 
 
+class Wider(layers.MLP):
+    """A user's layer, which passes the arguments that it does not know on."""
+
+    def __init__(self, factor, *sizes, **arguments):
+        super().__init__(*sizes, **arguments)
+        self.factor = factor
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        layers.ClassToken(name="first", dtype="mixed_bfloat16", trainable=False),
+        layers.Dropout(0.1, dtype="mixed_bfloat16"),
+        Wider(2, mlp_dim=8, gelu="tanh", dtype="mixed_bfloat16"),
+    ],
+)
+def test_a_layer_is_made_again_of_its_config(layer):
+    again = type(layer).from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    assert again.dtype_policy.name == "mixed_bfloat16"
+    for name in ("name", "trainable", "rate", "factor", "mlp_dim", "gelu"):
+        assert getattr(again, name, None) == getattr(layer, name, None)
+
+
 def test_biases_of_attention_are_zero(to_numpy):
     layer = layers.MultiHeadSelfAttention(num_heads=4)
     layer.build((None, 5, 128))

@@ -102,7 +102,7 @@ def test_fine_tuning_from_random_weights_warns(tmp_path, caplog, tiny, monkeypat
 
     def warnings_of(**changes):
         caplog.clear()
-        with caplog.at_level(logging.WARNING, "training"), pytest.raises(Enough):
+        with caplog.at_level(logging.WARNING, "keras_vit"), pytest.raises(Enough):
             trainer.train(tiny(**changes), tmp_path / "run")
         return caplog.text
 

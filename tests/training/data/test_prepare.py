@@ -39,7 +39,7 @@ def assert_same(name, photos, data_dir):
 
 def test_a_folder_becomes_a_set(photos, tmp_path, capsys):
     options = ["--as=birds", f"--data_dir={tmp_path}", "--num_shards=2"]
-    assert main(["prepare", f"folder:{photos}", *options]) == 0
+    assert main(["prepare", str(photos), *options]) == 0
     output = capsys.readouterr().out
     assert "Written as tfds:birds:1.0.0" in output
     assert "18 images decoded: all well" in output

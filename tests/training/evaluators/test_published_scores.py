@@ -65,6 +65,9 @@ def test_another_file_is_no_index(home):
     (home / "other.csv").write_text("name,score\nB/16,1\n")
     with pytest.raises(UsageError, match="has no adapt_ds, adapt_filename"):
         published_scores("augreg/B_16", home / "other.csv")
+    (home / "long.csv").write_text("x" * 2**18)
+    with pytest.raises(UsageError, match=r"index.*cannot be read: field larger"):
+        published_scores("augreg/B_16", home / "long.csv")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from keras_vit.training.io.progress_bar import track
 
 
 def test_a_log_has_a_line_now_and_then(monkeypatch, caplog):
-    caplog.set_level(logging.INFO, logger="training")
+    caplog.set_level(logging.INFO, logger="keras_vit")
     assert list(track(range(5), "counting")) == [0, 1, 2, 3, 4] and not caplog.messages
     monkeypatch.setattr(module, "LOG_EVERY_SECONDS", -1.0)
     dataset = tf.data.Dataset.range(2)

@@ -87,7 +87,7 @@ def test_what_names_others_is_sent_last_and_nothing_twice(copy, failing_store):
 def test_every_third_call_fails_and_all_arrives(copy, address, failing_store, caplog):
     failing_store.fails = lambda number: number % 3 == 0
     write(copy, **{f"file{number}": str(number) * 100 for number in range(20)})
-    with caplog.at_level(logging.WARNING, "training"):
+    with caplog.at_level(logging.WARNING, "keras_vit"):
         copy.upload()
     assert contents(address) == {f"file{number}": str(number) * 100 for number in range(20)}
     assert "cannot be written: [Errno 104] Connection reset by peer. Trying again" in caplog.text

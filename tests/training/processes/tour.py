@@ -55,7 +55,7 @@ class Stop(logging.Handler):
 
 
 def main(task, data_dir, *legs):
-    logger = logging.getLogger("training")
+    logger = logging.getLogger("keras_vit")
     logger.setLevel(logging.INFO)
     if keras.backend.backend() == "tensorflow" and "TF_CONFIG" not in os.environ:
         give_tensorflow_two_devices()

@@ -60,7 +60,7 @@ def runs(monkeypatch):
 
 def test_best_rate_is_trained_on_everything_with_every_seed(config, runs, tmp_path, caplog):
     calls = runs({0.001: 0.5, 0.01: 0.8, 0.1: None})
-    caplog.set_level("INFO", logger="training")
+    caplog.set_level("INFO", logger="keras_vit")
     found = sweep.transfer(
         config,
         tmp_path,

@@ -18,7 +18,12 @@ def task():
 @pytest.mark.long
 def test_a_process_measures_until_it_takes_too_much(task):
     # 2^17 images of 32 pixels are 1.5 GiB before any of them is looked at.
-    with Process(RATES, {**task, "train": True}, threads=1, memory=3 * 2**29) as process:
+    with Process(
+        RATES,
+        {**task, "train": True, "precision": "float32", "jit_compile": False},
+        threads=1,
+        memory=3 * 2**29,
+    ) as process:
         assert process.facts["device"] in ("CPU", "GPU")
         assert process.ask(batch_size=2)["images_per_second"] > 0
         with pytest.raises(ProcessError) as error:

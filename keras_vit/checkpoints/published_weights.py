@@ -141,13 +141,10 @@ def url_of(name: str) -> str:
 
 
 def published_classifier(name: str | os.PathLike) -> Published | None:
-    """Returns a checkpoint that classifies ImageNet's 1,000 classes, with the size it was made for.
+    """Returns a checkpoint that classifies ImageNet's 1,000 classes, by a name as of `url_of`.
 
-    Args:
-        name: as `url_of` takes it.
-
-    Returns:
-        A `Published`, or None if no checkpoint has this name or it has other classes.
+    Its model, image size and arguments are known; it is None if no checkpoint has this name, or it
+    has other classes.
     """
     row = published(name)
     if row and row.score and row.measure == "top-1":

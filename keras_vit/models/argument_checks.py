@@ -88,9 +88,8 @@ CHECKS: dict[str, Check] = {
 def checked(arguments: Mapping[str, Any], **own: Check) -> dict[str, Any]:
     """Returns the arguments of a model's constructor, checked.
 
-    Args:
-        arguments: the constructor's `locals()`; `name`, `trainable` and `dtype` are left out.
-        **own: checks of arguments that differ from `CHECKS`.
+    Of its `locals()`, `name`, `trainable` and `dtype` are left out. `own` checks replace those of
+    `CHECKS`.
 
     Raises:
         ValueError: if an argument is out of its range.

@@ -7,7 +7,7 @@ import keras_vit
 from keras_vit.checkpoints.save_npz import require_finite
 from keras_vit.export.errors import ExportError
 from keras_vit.models.find_and_replace_layers import require_unquantized
-from keras_vit.models.image_model import ImageModel, policy_of
+from keras_vit.models.image_model import ImageModel
 from keras_vit.type_hints import Tensor
 
 CLASSIFIERS = (keras_vit.VisionTransformer, keras_vit.ResNetV2, keras_vit.AxialResNet)
@@ -89,10 +89,10 @@ def portable(model: keras.Model) -> keras.Model:
 
 def _copy(model, **changes):
     """Returns a trainable float32 copy, with the weights that both have."""
-    config = {**model.get_arguments(), "dtype": "float32", "trainable": True, **changes}
-    if "remat" in config:
-        config["remat"] = False
-    copy = type(model).from_config(config)
+    arguments = {**model.arguments, **changes}
+    if "remat" in arguments:
+        arguments["remat"] = False
+    copy = type(model)(**arguments, name=model.name, dtype="float32")
     copy.preprocessing = model.preprocessing
     if copy.arguments["num_classes"] == model.arguments["num_classes"]:
         copy.class_names = model.class_names
@@ -186,7 +186,8 @@ def _model_around(model):
         images = keras.Input(size, dtype="float32", name="images")
         endpoints = whole(scale(images))
     units = endpoints["logits"].shape[-1] if "logits" in endpoints else None
-    around = ImageModel(images, endpoints, {"num_classes": units}, policy_of("float32"), model.name)
+    policy = keras.DTypePolicy("float32")
+    around = ImageModel(images, endpoints, {"num_classes": units}, policy, model.name)
     if last is core:
         around.class_names = core.class_names
     return around

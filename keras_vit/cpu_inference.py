@@ -7,7 +7,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.models.argument_checks import as_int
 from keras_vit.type_hints import Tensor
 
 if TYPE_CHECKING:
@@ -147,7 +146,8 @@ def _from_file(graph, *, batch_size, constants):
 
 
 def _require_positive(batch_size):
-    if isinstance(batch_size, bool) or as_int(batch_size) is None or batch_size < 1:
+    is_int = isinstance(batch_size, int | np.integer) and not isinstance(batch_size, bool)
+    if not is_int or batch_size < 1:
         raise ValueError(f"`batch_size` must be a positive int. Received: {batch_size!r}")
 
 

@@ -20,12 +20,8 @@ def corner_weights(source: int, target: int) -> np.ndarray:
 def half_pixel_weights(source: int, target: int, antialias: bool = False) -> np.ndarray:
     """Returns the (target, source) float64 matrix of linear interpolation between pixel centers.
 
-    Sample i of `target` lies at (i + 1/2) source / target - 1/2.
-
-    Args:
-        source: int, the length.
-        target: int, the new length.
-        antialias: bool, whether shrinking averages all samples that a new one stands for.
+    Sample i of `target` lies at (i + 1/2) source / target - 1/2. With `antialias`, shrinking
+    averages all samples that a new one stands for.
     """
     scale = source / target
     positions = (np.arange(target) + 0.5) * scale - 0.5

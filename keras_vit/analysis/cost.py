@@ -113,7 +113,9 @@ def costs(model: str | keras.Model, **arguments: Any) -> Costs:
                 f"Received: {', '.join(arguments)}"
             )
         return Costs(_COUNTERS[class_name](**model.arguments))
-    complete = {**_defaults(class_name), **named}
+    parameters = inspect.signature(getattr(models, class_name)).parameters
+    defaults = {name: p.default for name, p in parameters.items() if name not in ("name", "dtype")}
+    complete = {**defaults, **named}
     unknown = sorted(set(arguments) - set(complete))
     if unknown:
         raise ValueError(
@@ -121,12 +123,6 @@ def costs(model: str | keras.Model, **arguments: Any) -> Costs:
             f"Received: {', '.join(unknown)}"
         )
     return Costs(_COUNTERS[class_name](**{**complete, **arguments}))
-
-
-def _defaults(class_name):
-    parameters = inspect.signature(getattr(models, class_name)).parameters.values()
-    known = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
-    return {name: value for name, value in known.items() if name not in ("name", "dtype")}
 
 
 def _dense(inputs, outputs, rows=1, executed=None):
@@ -216,14 +212,14 @@ def _vision_transformer(**arguments):
     is 3 P^2 N D + L (4 T D^2 + 2 T^2 D + 2 T D M) and the head.
     """
     width, patch = arguments["hidden_size"], arguments["patch_size"]
-    stem = _ResNet(arguments["image_size"], arguments.get("in_channels", 3), _same_padding)
+    stem = _ResNet(arguments["image_size"], arguments["in_channels"], _same_padding)
     if arguments["resnet"]:
         stem.add(**arguments["resnet"], pre_activation=False)
     grid = (stem.height // patch, stem.width // patch)
     patches = grid[0] * grid[1]
     class_token = arguments["classifier"] in WITH_CLASS_TOKEN
     tokens = patches + class_token
-    registers = arguments.get("register_tokens", 0)
+    registers = arguments["register_tokens"]
     attention, mlp, encoder_norm = _encoder(arguments, grid, tokens + registers)
     head, head_norm = _head(arguments, tokens)
     return {
@@ -313,7 +309,7 @@ class _ResNet:
         self.convolve(width, 1, 1)
 
 
-def _resnet_v2(image_size, num_layers, width_factor, num_classes, in_channels=3, **_):
+def _resnet_v2(image_size, num_layers, width_factor, num_classes, in_channels, **_):
     """Counts a `ResNetV2` of its constructor's arguments. Returns {layer type: `Cost`}."""
     body = _ResNet(image_size, in_channels, _symmetric_padding)
     body.add(num_layers, width_factor, pre_activation=True)

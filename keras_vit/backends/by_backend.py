@@ -31,16 +31,9 @@ def batch_random() -> types.ModuleType:
 def fused_attention(
     dtype: str, head_size: int
 ) -> Callable[[Tensor, Tensor, Tensor], Tensor] | None:
-    """Returns a kernel for equations 6 and 7: (scaled queries, keys, values) to heads.
+    """Returns a kernel for equations 6 and 7, (scaled queries, keys, values) to heads, or None.
 
     All are (batch, heads, tokens, head_size). JAX has cuDNN's on NVIDIA's GPUs, in 16 bits.
-
-    Args:
-        dtype: that attention computes in.
-        head_size: channels of a head.
-
-    Returns:
-        A function, or None where there is no kernel.
     """
     if keras.backend.backend() != "jax" or dtype not in ("bfloat16", "float16"):
         return None
@@ -54,10 +47,6 @@ def token_rows(tokens: Tensor, channels: int) -> Tensor:
 
     TensorFlow's fused products and TFLite's dense layers take matrices. JAX's compilers divide the
     last two axes into tiles. A reshape across tiles copies, and the gradient keeps both copies.
-
-    Args:
-        tokens: (batch, tokens, ...) with `channels` numbers for each token.
-        channels: int.
     """
     rows = (-1, tokens.shape[1]) if keras.backend.backend() == "jax" else (-1,)
     return ops.reshape(tokens, (*rows, channels))

@@ -178,7 +178,7 @@ class TorchLayout(FileLayout):
     def detect(
         cls, shapes: Mapping[str, tuple[int, ...]], grid: tuple[int, int] | None = None
     ) -> "TorchLayout | None":
-        """Returns the layout of a file, of the spelling that most of its names have, or None."""
+        # Of a file's spellings, that which most of its names have.
         for prefix in cls.prefixes:
             if all(prefix + mark in shapes for mark in cls.marks):
                 names = {name.removesuffix(".weight") for name in shapes}

@@ -17,7 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import keras
 import numpy as np
+
+from keras_vit.checkpoints.official_names import weights_of
 
 # The errors that libraries raise for damaged files.
 DAMAGE = (
@@ -205,10 +208,6 @@ class KerasSource(Source):
     """The weights of a model saved with `model.save`, under their published names."""
 
     def __init__(self, path: Path) -> None:
-        import keras
-
-        from keras_vit.checkpoints.official_names import weights_of
-
         self.path = path
         with _reading(path):
             model = keras.saving.load_model(path, compile=False)

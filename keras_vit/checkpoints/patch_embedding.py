@@ -106,14 +106,9 @@ def convert_patches(
 ) -> Source:
     """Returns a file whose patch embedding is for the images and patches of a model.
 
-    Leaves other shapes as they are, for the comparison with the model to refuse.
-
-    Args:
-        source: the file, of this layout.
-        layout: its layout.
-        model: a `VisionTransformer` or `ResNetV2`.
-        normalization: of the images that the file was made for; None if they are in [-1, 1].
-        flexible: bool, whether a kernel of another patch size is resized.
+    Leaves other shapes as they are, for the comparison with the model to refuse. `normalization`
+    is of the images that the file was made for, None if they are in [-1, 1]. If `flexible`, a
+    kernel of another patch size is resized.
 
     Raises:
         CheckpointError: for a normalization and a kernel that is not of color images.

@@ -3,9 +3,7 @@
 import fnmatch
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from keras_vit.checkpoints import published_weights_table
 from keras_vit.checkpoints.download import cache_directory, download
@@ -142,44 +140,28 @@ def url_of(name: str) -> str:
     return f"{published_weights_table.BUCKET}/{FOLDERS[folder][0]}/{fields[0]}.npz"
 
 
-class PublishedClassifier(NamedTuple):
-    """The model of a published checkpoint.
+def published_classifier(name: str | os.PathLike) -> Published | None:
+    """Returns a checkpoint that classifies ImageNet's 1,000 classes, by a name as of `url_of`.
 
-    Attributes:
-        model: name of its model, for `keras_vit.create_model`.
-        image_size: in pixels, that it was trained for last.
-        arguments: of `create_model`, besides those.
-    """
-
-    model: str
-    image_size: int
-    arguments: Mapping[str, Any] = {}
-
-
-def published_classifier(name: str | os.PathLike) -> PublishedClassifier | None:
-    """Returns the model of a checkpoint that classifies ImageNet's 1,000 classes.
-
-    Args:
-        name: as `url_of` takes it.
-
-    Returns:
-        A `PublishedClassifier`, or None if no checkpoint has this name or it has other classes.
+    Its model, image size and arguments are known; it is None if no checkpoint has this name, or it
+    has other classes.
     """
     row = published(name)
     if row and row.score and row.measure == "top-1":
-        return PublishedClassifier(row.model, row.image_size, row.arguments)
+        return row
     folder, fields = _parsed(_canonical(str(name)))
     if fields is None:
         return None
+    path = f"{FOLDERS[folder][0]}/{fields[0]}.npz"
     if folder == "bit" and (fields["kind"] == "S" or fields["tuned"]):
-        return PublishedClassifier(f"BiT-{fields['model']}", 480 if fields["tuned"] else 224)
+        return Published(path, f"BiT-{fields['model']}", 480 if fields["tuned"] else 224)
     if folder == "augreg" and (fields["adapt_dataset"] or fields["dataset"]) in _IMAGENET:
         *resnet, size, patch = fields["model"].split("_")
         model = f"{''.join(f'{part}+' for part in resnet)}ViT-{size}/{patch}"
-        return PublishedClassifier(model, int(fields["adapt_resolution"] or 224))
+        return Published(path, model, int(fields["adapt_resolution"] or 224))
     if folder in _CLASSIFIERS:
         size = int(fields["size"] or _CLASSIFIERS[folder])
-        return PublishedClassifier(fields["model"].replace("_", "/"), size)
+        return Published(path, fields["model"].replace("_", "/"), size)
     return None
 
 

@@ -73,8 +73,7 @@ class AxialEncoderBlock(Layer):
         return ops.reshape(ops.transpose(grid, (0, 2, 1, 3)), (-1, rows, channels))
 
     def get_config(self) -> dict[str, Any]:
-        own = {"grid_size": self.grid_size, **self.block_config}
-        return {**super(Layer, self).get_config(), **own}
+        return {**super().get_config(), **self.block_config}
 
 
 def batch_normalization(
@@ -151,12 +150,6 @@ class AxialAttention(Layer):
         half = self.size // 2
         return x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
 
-    def _embeddings(self):
-        """Returns the three tables by pair of positions, (length, length, channels) each."""
-        position = np.arange(self.length)
-        distance = position[:, None] - position[None, :] + self.length - 1
-        return self._three(ops.take(ops.cast(self.relative, self.compute_dtype), distance, axis=0))
-
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         _, height, width, channels = inputs.shape
         lines = ops.transpose(inputs, (0, 2, 1, 3)) if self.axis == "height" else inputs
@@ -164,7 +157,11 @@ class AxialAttention(Layer):
         x = self.projection_norm(self.projection(lines), training=training)
         x = ops.reshape(x, (-1, self.length, self.num_groups, 2 * self.size))
         query, key, value = self._three(ops.transpose(x, (0, 2, 1, 3)))
-        query_table, key_table, value_table = self._embeddings()
+        # The tables by pair of positions, (length, length, channels) each.
+        position = np.arange(self.length)
+        distance = position[:, None] - position[None, :] + self.length - 1
+        tables = ops.take(ops.cast(self.relative, self.compute_dtype), distance, axis=0)
+        query_table, key_table, value_table = self._three(tables)
 
         similarity = ops.concatenate(
             [

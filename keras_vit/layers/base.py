@@ -19,12 +19,7 @@ class Layer(keras.layers.Layer):
     ) -> keras.layers.Layer:
         """Returns a layer for use inside this one, with the same dtype policy.
 
-        Args:
-            make: class or function that makes the layer.
-            name: str.
-            *args: of `make`.
-            shape: of the input if the layer is to be built, or None.
-            **kwargs: of `make`.
+        `make` makes it of the other arguments. It is built if the `shape` of its input is given.
         """
         layer = make(*args, name=name, dtype=self.dtype_policy, **kwargs)
         if shape is not None:
@@ -35,18 +30,13 @@ class Layer(keras.layers.Layer):
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
-        names = [name for name in _arguments(type(self)) if hasattr(self, name)]
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
-
-
-def _arguments(layer: type[Layer]) -> list[str]:
-    """Names the arguments that the constructors of a layer's classes add to Keras's."""
-    parameters = {
-        name: parameter
-        for constructor in (vars(kind).get("__init__") for kind in layer.__mro__[::-1])
-        if constructor
-        for name, parameter in inspect.signature(constructor).parameters.items()
-    }
-    kept = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    of_keras = inspect.signature(keras.layers.Layer.__init__).parameters
-    return [name for name, of in parameters.items() if of.kind in kept and name not in of_keras]
+        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        kinds = type(self).__mro__
+        own = {
+            name: getattr(self, name)
+            for kind in kinds[: kinds.index(Layer)]
+            if "__init__" in vars(kind)
+            for name, parameter in inspect.signature(vars(kind)["__init__"]).parameters.items()
+            if parameter.kind in named and hasattr(self, name)
+        }
+        return {**own, **super().get_config()}

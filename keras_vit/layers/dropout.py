@@ -90,14 +90,11 @@ class StochasticDepth(Dropout):
 
 
 def remat(layer: keras.layers.Layer, function: Callable) -> Callable:
-    """Returns `function` so that its activations are computed again for its gradient.
+    """Returns a function of tensors whose activations are computed again for its gradient.
 
-    The function then runs twice and has to drop the same elements twice. So the seeds are drawn
-    here, once, and held while it runs.
-
-    Args:
-        layer: `function` draws seeds in this layer and the layers inside it only.
-        function: of tensors.
+    The function then runs twice and has to drop the same elements twice. So the seeds of `layer`
+    and the layers inside it, which are all that it draws, are drawn here, once, and held while it
+    runs.
     """
     inner = layer._flatten_layers()
     streams = [layer.seed_generator for layer in inner if hasattr(layer, "seed_generator")]

@@ -16,10 +16,7 @@ from keras_vit.type_hints import Tensor
 def standardized(x: Tensor, axis: int | tuple[int, ...], epsilon: float) -> Tensor:
     """Returns `x` in float32 with mean 0 and variance 1 over `axis`.
 
-    Args:
-        x: float tensor.
-        axis: the axes of the statistics.
-        epsilon: float, added to the variance.
+    `epsilon` is added to the variance before its root is taken.
     """
     x = ops.cast(x, "float32")
     centered = x - ops.mean(x, axis=axis, keepdims=True)

@@ -1,4 +1,4 @@
-"""The arguments of models, checked: ints of Python or of NumPy, choices, sizes."""
+"""The arguments of models, checked: ints of Python or of NumPy, choices, sizes, dtypes."""
 
 import math
 import operator
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import keras
 import numpy as np
 
 from keras_vit.layers.position_variants import POSITION_EMBEDDINGS
@@ -87,9 +88,8 @@ CHECKS: dict[str, Check] = {
 def checked(arguments: Mapping[str, Any], **own: Check) -> dict[str, Any]:
     """Returns the arguments of a model's constructor, checked.
 
-    Args:
-        arguments: the constructor's `locals()`; `name`, `trainable` and `dtype` are left out.
-        **own: checks of arguments that differ from `CHECKS`.
+    Of its `locals()`, `name`, `trainable` and `dtype` are left out. `own` checks replace those of
+    `CHECKS`.
 
     Raises:
         ValueError: if an argument is out of its range.
@@ -131,14 +131,6 @@ def check_together(arguments: Mapping[str, Any]) -> None:
     raise ValueError(f"{message} Received: {received}")
 
 
-def as_int(value: Any) -> int | None:
-    """Returns an int from an int of Python or NumPy, or None for anything else."""
-    try:
-        return operator.index(value)
-    except TypeError:
-        return None
-
-
 def as_height_width(image_size: ImageSize) -> tuple[int, int]:
     """Returns (height, width) in pixels from an int or a pair.
 
@@ -147,3 +139,19 @@ def as_height_width(image_size: ImageSize) -> tuple[int, int]:
     """
     size = checked({"image_size": image_size})["image_size"]
     return (size, size) if isinstance(size, int) else size
+
+
+def policy_of(dtype: str | keras.DTypePolicy | None) -> keras.DTypePolicy:
+    """Returns the policy that a model's `dtype` means; None is Keras's global one.
+
+    Raises:
+        ValueError: if it is none of Keras's.
+    """
+    try:
+        return keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "Expected `dtype` to be a dtype policy of Keras, such as 'float32', 'bfloat16', "
+            f"'mixed_bfloat16' or 'mixed_float16'. Received: {dtype!r}. Layers of 8 bits are made "
+            "of a trained model, by model.quantize('int8') or model.quantize('float8')."
+        ) from error

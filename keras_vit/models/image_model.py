@@ -1,11 +1,11 @@
-"""What all models share: layers by name, endpoints, head, precision, configuration.
+"""The base of all models: endpoints, head, precision, configuration.
 
 Under "mixed_bfloat16" and "mixed_float16" variables are float32 and layers compute in half
 precision. Under every policy these are float32: the statistics of normalizations, the softmax of
 attention, the representation, the head and the losses.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,72 +21,24 @@ from keras_vit.models.find_and_replace_layers import (
 from keras_vit.type_hints import Tensor
 
 
-def policy_of(dtype: str | keras.DTypePolicy | None) -> keras.DTypePolicy:
-    """Returns the policy that a model's `dtype` means; None is Keras's global one.
-
-    Raises:
-        ValueError: if it is none of Keras's.
-    """
-    try:
-        return keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            "Expected `dtype` to be a dtype policy of Keras, such as 'float32', 'bfloat16', "
-            f"'mixed_bfloat16' or 'mixed_float16'. Received: {dtype!r}. Layers of 8 bits are made "
-            "of a trained model, by model.quantize('int8') or model.quantize('float8')."
-        ) from error
-
-
-class LayersByName:
-    """Makes a layer when its name is first used, and returns the same layer afterwards.
-
-    So one forward function builds a model and, called again on other images, a second
-    graph on the same weights.
-
-    Args:
-        dtype: of the model: a dtype policy, its name, or None for Keras's global one.
-    """
-
-    def __init__(self, dtype: str | keras.DTypePolicy | None):
-        self.policy = policy_of(dtype)
-        self.made: dict[str, keras.layers.Layer] = {}
-
-    def __call__(
-        self, name: str, make: Callable, dtype: str | None = None, **arguments: Any
-    ) -> keras.layers.Layer:
-        """Returns the layer of a name.
-
-        Args:
-            name: str.
-            make: class or function that makes the layer the first time.
-            dtype: its precision, if that is not the model's.
-            **arguments: of `make`.
-        """
-        if name not in self.made:
-            self.made[name] = make(**arguments, dtype=dtype or self.policy, name=name)
-        return self.made[name]
-
-
 def classification_head(
-    features: Tensor, layer: LayersByName, num_classes: int | None, bias: float
+    features: Tensor, num_classes: int | None, bias: float
 ) -> dict[str, Tensor]:
     """Applies the linear classifier, in float32 under every precision policy.
 
-    Args:
-        features: (batch, ..., channels) Keras tensor.
-        layer: makes the layers.
-        num_classes: int, or None for no classifier.
-        bias: float, its initial bias; its kernel is zero.
-
-    Returns:
-        The endpoints "representation", the features in float32, and "logits", if any.
+    Its kernel is initially zero, its bias `bias`; without `num_classes` there is none. Returns the
+    endpoints "representation", the features in float32, and "logits", if any.
     """
-    x = layer("representation", keras.layers.Identity, dtype="float32")(features)
+    x = keras.layers.Identity(dtype="float32", name="representation")(features)
     if num_classes is None:
         return {"representation": x}
-    initial = keras.initializers.Constant(bias)
-    zero = {"kernel_initializer": "zeros", "bias_initializer": initial}
-    head = layer("head", keras.layers.Dense, dtype="float32", units=num_classes, **zero)
+    head = keras.layers.Dense(
+        num_classes,
+        kernel_initializer="zeros",
+        bias_initializer=keras.initializers.Constant(bias),
+        dtype="float32",
+        name="head",
+    )
     return {"representation": x, "logits": head(x)}
 
 
@@ -95,6 +47,11 @@ class ImageModel(keras.Model):
 
     Its configuration is its constructor's arguments, which layers inside are frozen or quantized,
     and, where they are known, `class_names` and `preprocessing`.
+
+    Attributes:
+        preprocessing: how a photo becomes an image of the model, or None if that is not known.
+            Operations from left to right, such as "decode|resize(224)|value_range(-1, 1)": the
+            size, how it is reached, and the range. They are not checked here.
 
     Args:
         images: the input, a Keras tensor.
@@ -123,12 +80,9 @@ class ImageModel(keras.Model):
             self.dtype_policy = policy
         # A namespace, so that Keras does not track these as sublayers.
         self._record = SimpleNamespace(
-            endpoints=endpoints,
-            arguments=arguments,
-            policy=policy,
-            class_names=None,
-            preprocessing=None,
+            endpoints=endpoints, arguments=arguments, policy=policy, class_names=None
         )
+        self.preprocessing: str | None = None
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -164,20 +118,6 @@ class ImageModel(keras.Model):
                 )
         self._record.class_names = names
 
-    @property
-    def preprocessing(self) -> str | None:
-        """How a photo becomes an image of the model, or None if that is not known.
-
-        Operations from left to right, such as "decode|resize(224)|value_range(-1, 1)": the size,
-        how it is reached, and the range. Set, it is saved with the model.
-        """
-        return self._record.preprocessing
-
-    @preprocessing.setter
-    def preprocessing(self, operations: str | None) -> None:
-        """Takes a text of operations, which is not checked here."""
-        self._record.preprocessing = operations
-
     def predict(self, *args: Any, **kwargs: Any) -> Any:
         """Does what `keras.Model.predict` does; several threads may call it at once."""
         with predicting(self):
@@ -188,26 +128,17 @@ class ImageModel(keras.Model):
         with predicting(self):
             return super().evaluate(*args, **kwargs)
 
-    def get_arguments(self) -> dict[str, Any]:
-        """Returns everything that builds the model again, serializable."""
-        dtype = keras.dtype_policies.serialize(self._record.policy)
-        return {**self.arguments, "name": self.name, "trainable": self.trainable, "dtype": dtype}
-
-    @classmethod
-    def from_arguments(
-        cls, arguments: dict[str, Any], custom_objects: dict | None = None
-    ) -> keras.Model:
-        """Builds a model from the result of `get_arguments`."""
-        return cls(**arguments)
-
     def get_config(self) -> dict[str, Any]:
+        dtype = keras.dtype_policies.serialize(self._record.policy)
         known = {
             "trainable_layers": trainability(self),
             "quantized_layers": quantized_layers(self),
             "class_names": self.class_names,
             "preprocessing": self.preprocessing,
         }
-        return {**self.get_arguments(), **{name: value for name, value in known.items() if value}}
+        constructor = {"name": self.name, "trainable": self.trainable, "dtype": dtype}
+        known = {name: value for name, value in known.items() if value}
+        return {**self.arguments, **constructor, **known}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: dict | None = None) -> keras.Model:
@@ -216,7 +147,7 @@ class ImageModel(keras.Model):
         modes = arguments.pop("quantized_layers", {})
         class_names = arguments.pop("class_names", None)
         preprocessing = arguments.pop("preprocessing", None)
-        model = cls.from_arguments(arguments, custom_objects)
+        model = cls(**arguments)
         apply_trainability(model, changes)
         quantize_layers(model, modes)
         model.class_names, model.preprocessing = class_names, preprocessing

@@ -96,33 +96,6 @@ class PatchCorruption(Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class TokensAt(Layer):
-    """Picks the output tokens of some patches.
-
-    Args:
-        prefix: int, tokens before the first patch: 1 with a class token.
-
-    Call arguments:
-        tokens: (batch, prefix + patches, channels).
-        positions: (batch, picked) int indices of patches.
-
-    Returns:
-        (batch, picked, channels).
-    """
-
-    def __init__(self, prefix: int, **kwargs: Any):
-        super().__init__(**kwargs)
-        self.prefix = prefix
-
-    def call(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        return ops.take_along_axis(tokens, positions[..., None] + self.prefix, axis=1)
-
-    def compute_output_spec(self, tokens: Tensor, positions: Tensor) -> keras.KerasTensor:
-        shape = (tokens.shape[0], positions.shape[1], tokens.shape[2])
-        return keras.KerasTensor(shape, dtype=self.compute_dtype)
-
-
-@keras.saving.register_keras_serializable(package="keras_vit")
 class MaskedPatchPrediction(ImageModel):
     """Trains a Vision Transformer to predict patches that it does not see.
 
@@ -179,22 +152,26 @@ class MaskedPatchPrediction(ImageModel):
                 "The targets are colors: expected a model of three channels. Received: "
                 f"in_channels={model.input.shape[-1]}"
             )
-        _check_cover(model)
+        size, (height, width) = model.token_stride, model.input.shape[1:3]
+        if model.arguments["resnet"] and (height % size or width % size):
+            raise ValueError(
+                f"A token of this hybrid stands for {size} x {size} pixels: expected an image size "
+                f"that is a multiple of them. Received: image_size=({height}, {width})"
+            )
         policy = model.get_layer("embedding").dtype_policy
         stem, encoded = model.endpoints["stem"], model.endpoints["encoded"]
         corrupt = PatchCorruption(corruption_rate, seed, dtype=policy, name="corruption")
         corrupted, positions = corrupt(stem)
         tokens = keras.Model(stem, encoded, name="encoder")(corrupted)
-        tokens = TokensAt(model.num_prefix_tokens, dtype=policy, name="corrupted_tokens")(
-            tokens, positions
-        )
+        places = (positions + model.num_prefix_tokens)[..., None]
+        tokens = ops.take_along_axis(tokens, places, axis=1)
         predictions = keras.layers.Dense(
-            TARGETS[target].units(model.token_stride),
+            TARGETS[target].units(size),
             kernel_initializer="zeros",
             dtype="float32",
             name="prediction",
         )(tokens)
-        compare = PatchLoss(target, model.grid_size, model.token_stride, name="patch_loss")
+        compare = PatchLoss(target, model.grid_size, size, name="patch_loss")
         losses = compare(model.input, positions, predictions)
         super().__init__(
             model.input,
@@ -225,23 +202,12 @@ class MaskedPatchPrediction(ImageModel):
         weights = ops.reshape(ops.cast(sample_weight, by_image.dtype), (-1,))
         return ops.sum(by_image * weights) / ops.sum(weights)
 
-    def get_arguments(self) -> dict[str, Any]:
-        arguments = super().get_arguments()
-        del arguments["dtype"]  # it is the encoder's
-        return {"model": keras.saving.serialize_keras_object(self.encoder), **arguments}
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        del config["dtype"]  # it is the encoder's
+        return {"model": keras.saving.serialize_keras_object(self.encoder), **config}
 
     @classmethod
-    def from_arguments(
-        cls, arguments: dict[str, Any], custom_objects: dict | None = None
-    ) -> keras.Model:
-        model = keras.saving.deserialize_keras_object(arguments["model"], custom_objects)
-        return cls(**{**arguments, "model": model})
-
-
-def _check_cover(model):
-    size, (height, width) = model.token_stride, model.input.shape[1:3]
-    if model.arguments["resnet"] and (height % size or width % size):
-        raise ValueError(
-            f"A token of this hybrid stands for {size} x {size} pixels: expected an image size "
-            f"that is a multiple of them. Received: image_size=({height}, {width})"
-        )
+    def from_config(cls, config: dict[str, Any], custom_objects: dict | None = None) -> keras.Model:
+        model = keras.saving.deserialize_keras_object(config["model"], custom_objects)
+        return super().from_config({**config, "model": model}, custom_objects)

@@ -15,8 +15,8 @@ from keras_vit.layers import (
     StandardizedConv2D,
 )
 from keras_vit.layers.axial import batch_normalization
-from keras_vit.models.argument_checks import UNITS_PER_STAGE, as_height_width, checked
-from keras_vit.models.image_model import ImageModel, LayersByName, classification_head
+from keras_vit.models.argument_checks import UNITS_PER_STAGE, as_height_width, checked, policy_of
+from keras_vit.models.image_model import ImageModel, classification_head
 from keras_vit.type_hints import ImageSize, Tensor
 
 
@@ -27,34 +27,28 @@ def stem_stride(num_layers: tuple[int, ...]) -> int:
 
 
 def hybrid_stem(
-    images: Tensor, layer: LayersByName, num_layers: tuple[int, ...], width_factor: float
+    images: Tensor, dtype: keras.DTypePolicy, num_layers: tuple[int, ...], width_factor: float
 ) -> Tensor:
-    """Applies the ResNet of a hybrid to images (section 3.1, "Hybrid Architecture").
+    """Applies the ResNet of a hybrid to a Keras tensor (section 3.1, "Hybrid Architecture").
 
-    Args:
-        images: (batch, height, width, channels) Keras tensor.
-        layer: makes the layers.
-        num_layers: ints, the residual units of each stage; empty for the root alone.
-        width_factor: number, multiplies the channels.
-
-    Returns:
-        The feature map, a Keras tensor; see `stem_stride` for its size.
+    Returns the feature map; see `stem_stride` for its size. Without `num_layers`, the residual
+    units of each stage, it is that of the root alone. `width_factor` multiplies the channels.
     """
     width = int(64 * width_factor)
-    x = layer("conv_root", StandardizedConv2D, filters=width, kernel_size=7, strides=2)(images)
-    x = layer("gn_root", GroupNormalization)(x)
-    x = layer("relu_root", keras.layers.Activation, activation="relu")(x)
-    x = layer("pool_root", keras.layers.MaxPooling2D, pool_size=3, strides=2, padding="same")(x)
-    return _stages(x, layer, num_layers, "{}", {}, HybridUnit, width)
+    x = StandardizedConv2D(width, 7, strides=2, name="conv_root", dtype=dtype)(images)
+    x = GroupNormalization(name="gn_root", dtype=dtype)(x)
+    x = keras.layers.Activation("relu", name="relu_root", dtype=dtype)(x)
+    x = keras.layers.MaxPooling2D(3, strides=2, padding="same", name="pool_root", dtype=dtype)(x)
+    return _stages(x, num_layers, "{}", {}, HybridUnit, width, dtype=dtype)
 
 
-def _stages(x, layer, num_layers, number, endpoints, make, filters, **arguments):
+def _stages(x, num_layers, number, endpoints, unit_of, filters, **arguments):
     """Applies the residual units and adds each stage's output to `endpoints`."""
     for stage, units in enumerate(num_layers):
         for unit in range(units):
             name = f"block{stage + 1}_unit{number.format(unit + 1)}"
-            sizes = {"filters": filters * 2**stage, "strides": 2 if stage and not unit else 1}
-            x = layer(name, make, **sizes, **arguments)(x)
+            strides = 2 if stage and not unit else 1
+            x = unit_of(filters * 2**stage, strides, name=name, **arguments)(x)
         endpoints[f"block_{stage:02d}"] = x
     return x
 
@@ -96,17 +90,16 @@ class ResNetV2(ImageModel):
         dtype: str | keras.DTypePolicy | None = None,
     ):
         arguments = checked(locals(), num_layers=UNITS_PER_STAGE)
-        images, x, layer = _padded_images(arguments, dtype)
-        width = int(64 * width_factor)
-        root = {"filters": width, "kernel_size": 7, "strides": 2, "padding": "valid"}
-        x = layer("conv_root", StandardizedConv2D, **root, standardization="bit")(x)
-        x = layer("pool_root", RootPooling, padding=pool_padding)(x)
+        images, x, policy = _padded_images(arguments, dtype)
+        width, own = int(64 * width_factor), {"dtype": policy}
+        x = StandardizedConv2D(width, 7, 2, "valid", "bit", name="conv_root", **own)(x)
+        x = RootPooling(pool_padding, name="pool_root", **own)(x)
         endpoints = {"stem": x}
-        x = _stages(x, layer, arguments["num_layers"], "{:02d}", endpoints, BiTUnit, width)
-        x = layer("group_norm", GroupNormalization, epsilon=1e-5)(x)
-        x = layer("relu", keras.layers.Activation, activation="relu")(x)
-        endpoints |= _pooled_head(x, layer, arguments)
-        super().__init__(images, endpoints, arguments, layer.policy, name, trainable)
+        x = _stages(x, arguments["num_layers"], "{:02d}", endpoints, BiTUnit, width, **own)
+        x = GroupNormalization(1e-5, name="group_norm", **own)(x)
+        x = keras.layers.Activation("relu", name="relu", **own)(x)
+        endpoints |= _pooled_head(x, policy, arguments)
+        super().__init__(images, endpoints, arguments, policy, name, trainable)
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -143,37 +136,41 @@ class AxialResNet(ImageModel):
         dtype: str | keras.DTypePolicy | None = None,
     ):
         arguments = checked(locals(), num_layers=UNITS_PER_STAGE)
-        images, x, layer = _padded_images(arguments, dtype)
-        x = layer(
-            "conv_root",
-            keras.layers.Conv2D,
-            filters=int(64 * width_factor),
+        images, x, policy = _padded_images(arguments, dtype)
+        x = keras.layers.Conv2D(
+            int(64 * width_factor),
             kernel_size=7,
             strides=2,
             use_bias=False,
             kernel_initializer=he_normal_fan_out(),
             data_format="channels_last",
+            name="conv_root",
+            dtype=policy,
         )(x)
-        x = layer("bn_root", batch_normalization)(x)
-        x = layer("relu_root", keras.layers.Activation, activation="relu")(x)
-        x = layer("pool_root", RootPooling)(x)
+        x = batch_normalization("bn_root", dtype=policy)(x)
+        x = keras.layers.Activation("relu", name="relu_root", dtype=policy)(x)
+        x = RootPooling(name="pool_root", dtype=policy)(x)
         endpoints = {"stem": x}
-        unit = {"filters": int(128 * width_factor), "num_groups": arguments["num_groups"]}
-        x = _stages(x, layer, arguments["num_layers"], "{}", endpoints, AxialUnit, **unit)
-        endpoints |= _pooled_head(x, layer, arguments)
-        super().__init__(images, endpoints, arguments, layer.policy, name, trainable)
+        unit = {
+            "filters": int(128 * width_factor),
+            "num_groups": arguments["num_groups"],
+            "dtype": policy,
+        }
+        x = _stages(x, arguments["num_layers"], "{}", endpoints, AxialUnit, **unit)
+        endpoints |= _pooled_head(x, policy, arguments)
+        super().__init__(images, endpoints, arguments, policy, name, trainable)
 
 
 def _padded_images(arguments: dict[str, Any], dtype: Any):
-    """Returns (the input, the input with a border of 3 zeros, what makes the layers)."""
+    """Returns (the input, the input with a border of 3 zeros, the policy of the layers)."""
     shape = (*as_height_width(arguments["image_size"]), arguments["in_channels"])
     images = keras.Input(shape, dtype="float32", name="images")
-    layer = LayersByName(dtype)
-    return images, layer("pad_root", keras.layers.ZeroPadding2D, padding=3)(images), layer
+    policy = policy_of(dtype)
+    return images, keras.layers.ZeroPadding2D(3, name="pad_root", dtype=policy)(images), policy
 
 
-def _pooled_head(x, layer, arguments):
+def _pooled_head(x, dtype, arguments):
     """Returns the last endpoints of a ResNet."""
-    pooled = layer("pool", keras.layers.GlobalAveragePooling2D)(x)
-    num_classes, bias = arguments["num_classes"], arguments["head_bias_init"]
-    return {"encoded": x, **classification_head(pooled, layer, num_classes, bias)}
+    pooled = keras.layers.GlobalAveragePooling2D(name="pool", dtype=dtype)(x)
+    head = classification_head(pooled, arguments["num_classes"], arguments["head_bias_init"])
+    return {"encoded": x, **head}

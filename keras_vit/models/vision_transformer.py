@@ -22,13 +22,15 @@ from keras_vit.layers import (
     RegisterTokens,
 )
 from keras_vit.layers.position_variants import POSITION_EMBEDDINGS
+from keras_vit.models.any_resolution import any_resolution
 from keras_vit.models.argument_checks import (
     WITH_CLASS_TOKEN,
     as_height_width,
     check_together,
     checked,
+    policy_of,
 )
-from keras_vit.models.image_model import ImageModel, LayersByName, classification_head
+from keras_vit.models.image_model import ImageModel, classification_head
 from keras_vit.models.resnets import hybrid_stem, stem_stride
 from keras_vit.type_hints import ImageSize, Tensor
 
@@ -124,10 +126,9 @@ class VisionTransformer(ImageModel):
         check_together(arguments)
         shape = (*as_height_width(image_size), arguments["in_channels"])
         images = keras.Input(shape, dtype="float32", name="images")
-        layer = LayersByName(dtype)
-        endpoints, block_inputs = _forward(images, layer, SimpleNamespace(**arguments))
-        super().__init__(images, endpoints, arguments, layer.policy, name, trainable)
-        self._record.layer = layer
+        policy = policy_of(dtype)
+        endpoints, block_inputs = _forward(images, policy, SimpleNamespace(**arguments))
+        super().__init__(images, endpoints, arguments, policy, name, trainable)
         self._record.block_inputs = block_inputs
 
     @property
@@ -163,9 +164,6 @@ class VisionTransformer(ImageModel):
         Raises:
             ValueError: if the model's attention is axial.
         """
-        return self._attention_endpoints(self._record.block_inputs)
-
-    def _attention_endpoints(self, block_inputs):
         if self.arguments["attention"] == "axial":
             raise ValueError(
                 "Axial attention has one map for every row and column instead of one for the "
@@ -173,7 +171,9 @@ class VisionTransformer(ImageModel):
             )
         return {
             f"block_{index:02d}/attention": AttentionOfBlock(block)(tokens)
-            for index, (block, tokens) in enumerate(zip(self.blocks, block_inputs, strict=True))
+            for index, (block, tokens) in enumerate(
+                zip(self.blocks, self._record.block_inputs, strict=True)
+            )
         }
 
     def any_resolution(self, outputs: str | Sequence[str] = "output") -> keras.Model:
@@ -191,69 +191,46 @@ class VisionTransformer(ImageModel):
             ValueError: if the model's weights know the grid in another way, as relative
                 positions and axial attention do, or if it has nothing of such a name.
         """
-        if self.arguments["attention"] == "axial":
-            raise ValueError("Axial attention needs one image size: its blocks know the grid.")
-        if self.arguments["position_embedding"] == "relative":
-            raise ValueError("Relative positions need one image size: their table has its length.")
-        images = keras.Input((None, None, self.input_shape[-1]), dtype="float32", name="images")
-        arguments = SimpleNamespace(**self.arguments)
-        named, block_inputs = _forward(images, self._record.layer, arguments)
-        named = {**named, "output": list(named.values())[-1]}
-        names = (outputs,) if isinstance(outputs, str) else tuple(outputs)
-        if not set(names) <= set(named):
-            named.update(self._attention_endpoints(block_inputs))
-        if not set(names) <= set(named):
-            raise ValueError(f"Expected names of {', '.join(named)}. Received: {outputs!r}")
-        result = named[outputs] if isinstance(outputs, str) else {n: named[n] for n in names}
-        return keras.Model(images, result, name=f"{self.name}_any_resolution")
+        return any_resolution(self, outputs)
 
 
-def _forward(images: Tensor, layer: LayersByName, a: SimpleNamespace):
-    """Applies equations 1 to 4.
+def _forward(images: Tensor, dtype: keras.DTypePolicy, a: SimpleNamespace):
+    """Applies equations 1 to 4 to a Keras tensor, with the constructor's arguments `a`.
 
-    Args:
-        images: (batch, height, width, channels) Keras tensor, of any size once the layers are made.
-        layer: makes the layers.
-        a: the constructor's arguments.
-
-    Returns:
-        (the endpoints, a dict in this order; the tokens that enter each block, a list).
+    Returns (the endpoints, a dict in this order; the tokens that enter each block, a list).
     """
-    features = hybrid_stem(images, layer, **a.resnet) if a.resnet else images
-    stem = layer("embedding", PatchEmbedding, hidden_size=a.hidden_size, patch_size=a.patch_size)(
-        features
-    )
+    features = hybrid_stem(images, dtype, **a.resnet) if a.resnet else images
+    stem = PatchEmbedding(a.hidden_size, a.patch_size, name="embedding", dtype=dtype)(features)
     grid_size = stem.shape[1:3]
     class_token = a.classifier in WITH_CLASS_TOKEN
-
-    def add_positions(tokens, name):
-        embedding = POSITION_EMBEDDINGS[a.position_embedding]
-        positions = layer(name, embedding, grid_size=grid_size, class_token=class_token)
-        return positions(tokens, stem=stem if None in grid_size else None)
-
     placement = a.position_placement if a.position_embedding in POSITION_EMBEDDINGS else None
-    x = layer("tokens", FlattenGrid)(stem)
+
+    def positions(name="position_embedding"):
+        embedding = POSITION_EMBEDDINGS[a.position_embedding]
+        return embedding(grid_size, class_token, name=name, dtype=dtype)
+
+    x = FlattenGrid(name="tokens", dtype=dtype)(stem)
     if class_token:
-        x = layer("class_token", ClassToken)(x)
+        x = ClassToken(name="class_token", dtype=dtype)(x)
     if placement == "stem":
-        x = add_positions(x, "position_embedding")  # equation 1
+        x = positions()(x)  # equation 1
     if a.register_tokens:
         registers = {"num_tokens": a.register_tokens, "start": int(class_token)}
-        x = layer("register_tokens", RegisterTokens, **registers)(x)
+        x = RegisterTokens(**registers, name="register_tokens", dtype=dtype)(x)
     if a.dropout_rate > 0:
-        x = layer("dropout", Dropout, rate=a.dropout_rate)(x)
+        x = Dropout(a.dropout_rate, name="dropout", dtype=dtype)(x)
     endpoints = {"stem": stem, "embedded": x}
 
+    shared_positions = positions() if placement == "shared" else None
+    block_of = EncoderBlock if a.attention == "global" else partial(AxialEncoderBlock, grid_size)
     block_inputs = []
     for index in range(a.num_layers):
         if placement == "every":
-            x = add_positions(x, f"position_embedding_{index:02d}")
-        elif placement == "shared":
-            x = add_positions(x, "position_embedding")
+            x = positions(f"position_embedding_{index:02d}")(x)
+        elif shared_positions is not None:
+            x = shared_positions(x)
         block_inputs.append(x)
-        block = layer(
-            f"encoder_block_{index:02d}",
-            EncoderBlock if a.attention == "global" else partial(AxialEncoderBlock, grid_size),
+        block = block_of(
             num_heads=a.num_heads,
             mlp_dim=a.mlp_dim,
             dropout_rate=a.dropout_rate,
@@ -264,39 +241,36 @@ def _forward(images: Tensor, layer: LayersByName, a: SimpleNamespace):
             relative_positions=a.position_embedding == "relative",
             remat=a.remat,
             flash_attention=a.flash_attention,
+            name=f"encoder_block_{index:02d}",
+            dtype=dtype,
         )
         x = block(x)  # equations 2 and 3
         endpoints[f"block_{index:02d}"] = x
 
-    norm = layer("encoder_norm", LayerNormalization, epsilon=a.layer_norm_epsilon)
+    norm = LayerNormalization(a.layer_norm_epsilon, name="encoder_norm", dtype=dtype)
     endpoints["encoded"] = x = norm(x)
     if a.register_tokens and not class_token:
         x = x[:, a.register_tokens :]
+    mean = keras.layers.GlobalAveragePooling1D(name="pool", dtype=dtype)
     if a.classifier == "token":
         # Equation 4. The last block computes the class token alone.
         first = block(block_inputs[-1][:, :1], context=block_inputs[-1])
-        x = layer("pool", FirstToken)(norm(first))
+        x = FirstToken(name="pool", dtype=dtype)(norm(first))
     elif a.classifier == "token_gap":
-        mean = layer("pool", keras.layers.GlobalAveragePooling1D)(x[:, 1 + a.register_tokens :])
-        x = keras.ops.concatenate([layer("first_token", FirstToken)(x), mean], axis=-1)
+        first = FirstToken(name="first_token", dtype=dtype)(x)
+        x = keras.ops.concatenate([first, mean(x[:, 1 + a.register_tokens :])], axis=-1)
     elif a.classifier == "gap":
-        x = layer("pool", keras.layers.GlobalAveragePooling1D)(x)
+        x = mean(x)
     elif a.classifier == "map":
-        x = layer(
-            "pool",
-            MAPHead,
-            num_heads=a.num_heads,
-            mlp_dim=a.mlp_dim,
-            gelu=a.gelu,
-            layer_norm_epsilon=a.layer_norm_epsilon,
-        )(x)
+        sizes = (a.num_heads, a.mlp_dim, a.gelu, a.layer_norm_epsilon)
+        x = MAPHead(*sizes, name="pool", dtype=dtype)(x)
     if a.representation_size:
-        x = layer(
-            "pre_logits",
-            keras.layers.Dense,
-            units=a.representation_size,
+        x = keras.layers.Dense(
+            a.representation_size,
             activation="tanh",
             kernel_initializer=VarianceScaling(),
+            name="pre_logits",
+            dtype=dtype,
         )(x)
-    endpoints.update(classification_head(x, layer, a.num_classes, a.head_bias_init))
+    endpoints.update(classification_head(x, a.num_classes, a.head_bias_init))
     return endpoints, block_inputs

@@ -45,12 +45,10 @@ class FrozenGraph:
     def of(
         cls, function: Callable[[tf.Tensor], tf.Tensor], shape: tuple[int | None, ...]
     ) -> "FrozenGraph":
-        """Traces a function. What depends on weights alone is computed now.
+        """Traces a function of a float32 tensor of `shape`.
 
-        Args:
-            function: of a float32 tensor. Eager tensors that it takes from around it are its
-                weights.
-            shape: of its argument.
+        Eager tensors that it takes from around it are its weights. What depends on weights alone
+        is computed now.
         """
 
         def on_cpu(images):
@@ -85,9 +83,8 @@ class FrozenGraph:
     def function(self, constants: bool) -> Callable[[tf.Tensor], tf.Tensor]:
         """Returns the function.
 
-        Args:
-            constants: whether oneDNN reorders the weights of matrix products once, and keeps them,
-                instead of in every call.
+        With `constants`, oneDNN reorders the weights of matrix products once, and keeps them,
+        instead of in every call.
         """
         definition = self._with_constants() if constants else self.definition
         needed = {f"{node.name}:0" for node in definition.node} & set(self.weights)

@@ -23,12 +23,9 @@ Made = TypeVar("Made")
 
 
 def write_frozen_graph(path: str | os.PathLike, graph: FrozenGraph, settings: dict) -> None:
-    """Writes a graph; the file appears whole or not at all.
+    """Writes a graph, every weight once and as it is, and settings of JSON's types.
 
-    Args:
-        path: exactly the name of the file.
-        graph: of which every weight is stored once, as it is.
-        settings: what else the file holds, of JSON's types.
+    The file has exactly the name `path`, and appears whole or not at all.
 
     Raises:
         OSError: if the file cannot be written.
@@ -58,11 +55,7 @@ def write_frozen_graph(path: str | os.PathLike, graph: FrozenGraph, settings: di
 
 
 def read_frozen_graph(path: str | os.PathLike, make: Callable[..., Made]) -> Made:
-    """Returns what `make` makes of the graph and the settings that `write_frozen_graph` wrote.
-
-    Args:
-        path: the file.
-        make: called with the graph, and with the settings by name.
+    """Returns `make(graph, **settings)` of the file that `write_frozen_graph` wrote.
 
     Raises:
         ValueError: if the file is damaged or another one, or `make` fails of it.

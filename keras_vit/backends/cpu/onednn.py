@@ -14,11 +14,9 @@ from keras_vit.models.find_and_replace_layers import with_replaced_layers
 
 
 def frozen_graph_of(model: keras.Model, shape: tuple[int | None, ...]) -> FrozenGraph:
-    """Returns a model as a graph from images, float32 of one shape, to float32 outputs.
+    """Returns a functional model of Keras on TensorFlow as a graph.
 
-    Args:
-        model: a functional Keras model on the TensorFlow backend.
-        shape: (batch, height, width, channels).
+    It goes from float32 images of `shape`, (batch, height, width, channels), to float32 outputs.
     """
     weights = [(variable, tf.convert_to_tensor(variable.value)) for variable in model.variables]
     fused = _Fused({id(v): value for v, value in weights})

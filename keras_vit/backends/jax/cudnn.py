@@ -28,9 +28,7 @@ def _on_nvidia():
 def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Returns softmax(q k^T) v, equations 6 and 7, (batch, heads, tokens, head_size).
 
-    Args:
-        query: (batch, heads, tokens, head_size) bfloat16 or float16, scaled.
-        key, value: like `query`.
+    All are of this shape, bfloat16 or float16, and the query is scaled.
     """
     batch, _, tokens, _ = query.shape
     # JAX refuses odd numbers of tokens where there is a gradient: one that does not count is added.

@@ -35,9 +35,7 @@ def dropout(
 ) -> Tensor:
     """Does as `keras.random.dropout`, on a part of a batch, (examples, ...)."""
     inputs = tf.convert_to_tensor(inputs)
-    shape = tf.shape(inputs) if noise_shape is None else noise_shape
-    if noise_shape is None and inputs.shape.is_fully_defined():
-        shape = inputs.shape
+    shape = keras.ops.shape(inputs) if noise_shape is None else noise_shape
     kept = uniform(shape, dtype=inputs.dtype, seed=seed) >= rate
     return tf.where(kept, inputs * (1 / (1 - rate)), tf.zeros([], inputs.dtype))
 

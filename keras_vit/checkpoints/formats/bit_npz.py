@@ -26,7 +26,6 @@ class BiTLayout(FileLayout):
     def detect(
         cls, shapes: Mapping[str, tuple[int, ...]], grid: tuple[int, int] | None = None
     ) -> "BiTLayout | None":
-        """Returns the layout of a file, or None if it is not one of BiT's."""
         if not any(name.startswith("resnet/") for name in shapes):
             return None
         return cls({COUNTER.sub(r"\1", name): name for name in shapes})

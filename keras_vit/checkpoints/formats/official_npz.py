@@ -62,7 +62,6 @@ class Layout(FileLayout):
     def detect(
         cls, shapes: Mapping[str, tuple[int, ...]], grid: tuple[int, int] | None = None
     ) -> "Layout | None":
-        """Returns the layout of a file, or None if it is not one of the original's."""
         for prefix in PREFIXES:
             names = {n[len(prefix) :]: s for n, s in shapes.items() if n.startswith(prefix)}
             if any(n.startswith("Transformer/") for n in names):

@@ -173,7 +173,8 @@ def test_rows_are_complete(name):
     ],
 )
 def test_names_of_classifiers_of_imagenet(name, model, image_size):
-    assert published_classifier(name)[:2] == (model, image_size)
+    row = published_classifier(name)
+    assert (row.model, row.image_size) == (model, image_size)
     keras_vit.variants.arguments_of(model)
 
 

@@ -97,6 +97,9 @@ class _Run:
         self.preprocess = self.split.preprocess(
             config.train_preprocess, config.reduced_decoding.train
         )
+        _check_range("train_preprocess", self.preprocess)
+        if config.eval_split:
+            _check_range("eval_preprocess", self.split.preprocess(config.eval_preprocess))
         if config.expects_checkpoint and not config.checkpoint:
             logger.warning(
                 "This recipe fine-tunes, and the model starts from random weights. Name some with "
@@ -299,6 +302,15 @@ class _Run:
         elif self.engine.step in self.profile and self.engine.is_chief:
             self.engine.start_profile(self.directory.tensorboard)
             self.profiling.callback(self.engine.stop_profile)
+
+
+def _check_range(key, preprocess):
+    low, high = preprocess.image_range
+    if (round(low, 6), round(high, 6)) not in ((-1, 1), (0, 1)):
+        raise UsageError(
+            f"Expected config.{key} to map pixels to [-1, 1], by one value_range(-1, 1). "
+            f"Received: {preprocess.text!r}, which maps them to [{low:g}, {high:g}]."
+        )
 
 
 def _warn_of_small_classes(split, data):

@@ -38,7 +38,8 @@ def dropout(
     shape = tf.shape(inputs) if noise_shape is None else noise_shape
     if noise_shape is None and inputs.shape.is_fully_defined():
         shape = inputs.shape
-    kept = uniform(shape, dtype=inputs.dtype, seed=seed) >= rate
+    # Numbers of 16 bits are too coarse to compare with a rate.
+    kept = uniform(shape, seed=seed) >= rate
     return tf.where(kept, inputs * (1 / (1 - rate)), tf.zeros([], inputs.dtype))
 
 

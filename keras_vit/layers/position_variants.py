@@ -76,8 +76,9 @@ class SinCosPosition2D(PositionEmbedding):
     """
 
     def build(self, input_shape: tuple) -> None:
+        rows, columns = self.grid_size
         self.channels = input_shape[-1]
-        self.fixed = self._padded(sincos_2d(*self.grid_size, self.channels))
+        self.fixed = self._padded(sincos_2d(rows, columns, self.channels))
 
     def table(self) -> Tensor:
         return ops.convert_to_tensor(self.fixed)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.])")
 
 

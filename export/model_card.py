@@ -1,6 +1,7 @@
 """The texts that publish an artifact: TF-Hub's documentation page and Kaggle's metadata."""
 
 import dataclasses
+import html
 import json
 import os
 import pathlib
@@ -103,7 +104,7 @@ class _Card:
 
     def __init__(self, model, report, handle, license, config):
         self.model, self.report, self.handle = model, report, handle
-        self.license, self.dataset = license, config.get("dataset")
+        self.license, self.dataset = license, _published_name(config.get("dataset"))
         self.activation = config.get("loss", "softmax")
         self.is_lite = report.kind not in ("hub", "npz")
         self.classifies = report.output == "logits"
@@ -168,7 +169,7 @@ class _Card:
         if names := self.model.class_names:
             left = len(names) - CLASSES_SHOWN
             more = f" and {left:,} more" if left > 0 else ""
-            yield f"Classes: {', '.join(names[:CLASSES_SHOWN])}{more}."
+            yield f"Classes: {', '.join(map(_as_text, names[:CLASSES_SHOWN]))}{more}."
         yield (
             f"Output: logits, float32, shape (batch, {self.classes}); `tf.nn.{self.activation}` "
             "gives probabilities. Class indices are the lines of labels.txt inside the artifact, "
@@ -225,6 +226,17 @@ result = runner(image=image[None])                    # one image in [0, 1]
             "modelInstanceType": "Unspecified",
             "baseModelInstance": "",
         }
+
+
+def _published_name(dataset):
+    """Returns the name of a data set without the folders of the machine that trained on it."""
+    kind, colon, path = (dataset or "").partition(":")
+    return path.rstrip("/").rpartition("/")[2] if colon and kind != "tfds" else dataset
+
+
+def _as_text(name):
+    """Returns a class name that Markdown shows as it is."""
+    return re.sub(r"([\\`*_\[\]|#])", r"\\\1", html.escape(name, quote=False))
 
 
 def _architecture(model):

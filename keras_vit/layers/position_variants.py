@@ -43,22 +43,29 @@ class LearnedPosition2D(PositionEmbedding):
         return ops.concatenate([self.first, grid], axis=1) if self.class_token else grid
 
 
-def sincos_2d(rows: int, columns: int, channels: int) -> np.ndarray:
+def sincos_2d(rows: int | Tensor, columns: int | Tensor, channels: int) -> np.ndarray | Tensor:
     """Returns the fixed sine and cosine embedding, (rows * columns, channels) float32.
 
     Channels are [sin x, cos x, sin y, cos y] at the frequencies
     10000^(-i / (channels / 4 - 1)), with x the column and y the row.
+
+    Args:
+        rows, columns: ints, computed by NumPy, or scalar integer tensors, computed in the graph.
+        channels: int.
     """
     if channels % 4 or channels < 8:
         raise ValueError(
             "Sine-cosine embeddings need a multiple of 4 channels, at least 8. "
             f"Received: channels={channels}"
         )
-    y, x = np.mgrid[:rows, :columns]
     frequencies = 1 / 10000 ** (np.arange(channels // 4) / (channels // 4 - 1))
-    x = x.reshape(-1, 1) * frequencies
-    y = y.reshape(-1, 1) * frequencies
-    return np.concatenate([np.sin(x), np.cos(x), np.sin(y), np.cos(y)], -1).astype("float32")
+    if not ops.is_tensor(rows) and not ops.is_tensor(columns):
+        y, x = np.mgrid[:rows, :columns].reshape(2, -1, 1) * frequencies
+        return np.concatenate([np.sin(x), np.cos(x), np.sin(y), np.cos(y)], -1).astype("float32")
+    places = ops.arange(rows * columns)[:, None]
+    x = ops.cast(places % columns, "float32") * frequencies
+    y = ops.cast(places // columns, "float32") * frequencies
+    return ops.concatenate([ops.sin(x), ops.cos(x), ops.sin(y), ops.cos(y)], -1)
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")

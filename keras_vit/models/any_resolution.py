@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_vit.layers import PatchEmbedding
 from keras_vit.layers.position_embeddings import PositionEmbedding
+from keras_vit.layers.position_variants import SinCosPosition2D, sincos_2d
 from keras_vit.type_hints import Tensor
 
 
@@ -28,18 +29,24 @@ def corner_aligned(source: int, target: int | Tensor) -> Tensor:
 def resized_table(
     positions: PositionEmbedding, rows: int | Tensor, columns: int | Tensor
 ) -> Tensor:
-    """Returns the embedding of another grid, (1, tokens, channels) in float32."""
+    """Returns the embedding of another grid, (1, tokens, channels) in float32.
+
+    Learned ones are interpolated, sines and cosines are computed.
+    """
     table, first = ops.cast(positions.table(), "float32"), int(positions.class_token)
     channels = table.shape[-1]
-    grid = ops.reshape(table[0, first:], (*positions.grid_size, channels))
-    grid = ops.einsum("ij,jkc->ikc", corner_aligned(positions.grid_size[0], rows), grid)
-    grid = ops.einsum("ij,kjc->kic", corner_aligned(positions.grid_size[1], columns), grid)
+    if isinstance(positions, SinCosPosition2D):
+        grid = ops.convert_to_tensor(sincos_2d(rows, columns, channels))
+    else:
+        grid = ops.reshape(table[0, first:], (*positions.grid_size, channels))
+        grid = ops.einsum("ij,jkc->ikc", corner_aligned(positions.grid_size[0], rows), grid)
+        grid = ops.einsum("ij,kjc->kic", corner_aligned(positions.grid_size[1], columns), grid)
     grid = ops.reshape(grid, (1, rows * columns, channels))
     return ops.concatenate([table[:, :first], grid], axis=1)
 
 
 class ResizedPositions(keras.layers.Layer):
-    """Adds the position embedding of a built layer, interpolated to the grid of the stem.
+    """Adds the position embedding of a built layer for the grid of the stem.
 
     Call arguments:
         tokens: (batch, tokens, channels).

@@ -179,9 +179,9 @@ class VisionTransformer(ImageModel):
     def any_resolution(self, outputs: str | Sequence[str] = "output") -> keras.Model:
         """Returns the same model, on the same weights, for images of every size.
 
-        Position embeddings are interpolated in the graph, corners aligned, to
+        Learned position embeddings are interpolated in the graph, corners aligned, to
         the grid of the image at hand; at the model's own size the result is its
-        own. Pixels that do not fill a patch are cropped.
+        own. Sines and cosines are computed. Pixels that do not fill a patch are cropped.
 
         Args:
             outputs: "output", or a name of `endpoints` or `attention_endpoints`, or a sequence

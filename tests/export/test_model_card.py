@@ -58,6 +58,19 @@ def test_the_page_says_which_classes_and_how_photos_are_prepared(make_vit, modul
     assert "`decode|resize(32)|value_range(0,1)`" in text
 
 
+def test_a_card_shows_names_as_they_are_and_no_folder_of_the_machine(
+    make_vit, module_report, tmp_path
+):
+    model = make_vit(num_layers=1)
+    model.class_names = ["<script>x</script>", "[a](b)", "c|d", "e", "f"]
+    config = {"dataset": "folder:/home/me/secret/birds"}
+    files = write_card(model, module_report, Handle.parse("me/v/1"), tmp_path, config=config)
+    text = files[0].read_text(encoding="utf-8")
+    assert r"Classes: &lt;script&gt;x&lt;/script&gt;, \[a\](b), c\|d, e, f." in text
+    assert "<!-- dataset: birds -->" in text
+    assert not any("secret" in file.read_text(encoding="utf-8") for file in files)
+
+
 def test_every_figure_comes_from_the_verifier(model, lite_report, tmp_path):
     page, *_ = write_card(model, lite_report, Handle.parse("me/tiny/1"), tmp_path)
     text = page.read_text(encoding="utf-8")

@@ -201,6 +201,7 @@ KEYS = (
         "that says which evaluation is better, and best.keras",
         ("eval_top1", "eval_top5", "eval_loss"),
     ),
+    Key("hand_over", "last", "evaluation whose weights model.keras has", ("last", "best")),
     Key("few_shot.datasets", "", "names, separated by commas, for few-shot accuracy; empty is off"),
     Key("few_shot.shots", (1, 5, 10, 25), "images per class", least=1),
     _Free("few_shot.every_steps", 0, "updates between few-shot evaluations; 0 is one at the end"),

@@ -51,6 +51,8 @@ def get_config(arg: str = "") -> ConfigDict:
     config.batch_size = 32
     config.log_every_steps = 20
     config.eval_every_steps = 100
+    config.early_stopping.patience = 5
+    config.hand_over = "best"
     config.on_error = "skip"
     config.optimizer.clip_norm = 1.0
     if options["model"]:

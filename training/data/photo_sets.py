@@ -18,6 +18,7 @@ import io
 import logging
 import os
 import pathlib
+import unicodedata
 from typing import NamedTuple
 
 from keras_vit.training.data.splits import Photo
@@ -167,6 +168,16 @@ def _doubts(found, prefixes, folders, images, unreadable):
             f"{root}: every class, such as {pathlib.PurePath(first).name}, holds the folders "
             f"{', '.join(folders[first][:5])}. If these are the classes, move them up."
         )
+    alike = collections.defaultdict(list)
+    for name in found.class_names:
+        letters = unicodedata.normalize("NFKD", name).casefold()
+        alike["".join(each for each in letters if not unicodedata.combining(each))].append(name)
+    for names in alike.values():
+        if len(names) > 1:
+            yield (
+                f"{root}: the classes {', '.join(names)} differ in case or accents alone. Expected "
+                "one folder, if they are one class."
+            )
     if len(found.class_names) == 1:
         yield (
             f"{root} has one class, {found.class_names[0]}: expected two or more sub-folders, or "

@@ -27,7 +27,7 @@ def counted_sums(logits: Tensor, labels: Tensor, mask: Tensor, loss: keras.losse
     """Returns the sums of loss, top-1 hits and top-5 hits over the images that count.
 
     Args:
-        logits: (batch, classes) float32.
+        logits: (batch, classes) float32. A row with a NaN is no hit.
         labels: (batch, classes) floats, positive at each label of the image.
         mask: (batch,) float32, 0 for images that only pad the batch.
         loss: of `training.recipes.losses`.
@@ -39,10 +39,12 @@ def counted_sums(logits: Tensor, labels: Tensor, mask: Tensor, loss: keras.losse
     is_label = ops.cast(labels > 0, "float32")
     counted = mask * ops.max(is_label, axis=-1)
     _, best = ops.top_k(logits, k=min(5, logits.shape[-1]))
-    hits = ops.take_along_axis(is_label, best, axis=-1)
+    known = ops.logical_not(ops.any(ops.isnan(logits), axis=-1, keepdims=True))
+    hits = ops.where(known, ops.take_along_axis(is_label, best, axis=-1), 0.0)
+    losses = ops.where(counted > 0, loss.call(labels, logits), 0.0)
     return ops.stack(
         [
-            ops.sum(counted * loss.call(labels, logits)),
+            ops.sum(losses),
             ops.sum(counted * hits[:, 0]),
             ops.sum(counted * ops.max(hits, axis=-1)),
             ops.sum(counted),

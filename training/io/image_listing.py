@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import logging
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
@@ -12,9 +13,13 @@ from keras_vit.training.io.paths import any_path, is_remote, read_path, size_and
 if TYPE_CHECKING:
     from etils import epath
 
+logger = logging.getLogger("keras_vit")
+
 _JPEG = (".jfif", ".jpe", ".jpeg", ".jpg")
 EXTENSIONS = (".bmp", ".gif", *_JPEG, ".png", ".tif", ".tiff", ".webp")
 UNREADABLE = (".arw", ".avif", ".cr2", ".cr3", ".dng", ".heic", ".heif", ".jxl", ".nef")
+# Files that a message names.
+SHOWN = 10
 SYSTEM_FOLDERS = ("__MACOSX", "__pycache__", "$RECYCLE.BIN", "System Volume Information")
 
 
@@ -74,6 +79,8 @@ def _in_store(folder):
 def list_images(paths: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
     """Returns the files among `paths` as they are, and of folders the images below, by name.
 
+    A warning names what it leaves out of folders.
+
     Args:
         paths: local, or in a store.
 
@@ -90,14 +97,26 @@ def list_images(paths: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
             if is_remote(path) or not path.exists():
                 raise FileNotFoundError(expected)
             raise ValueError(f"{expected}, no file")
-        if not files:
-            raise ValueError(f"Expected images ({', '.join(EXTENSIONS)}) in {path}. Received: none")
         found += files
     return found
 
 
 def _images_of(path):
-    if path.is_dir():
-        files = (path / name for name, details in walk(path) if details is not None)
-        return sorted(file for file in files if file.suffix.lower() in EXTENSIONS)
-    return [path] if path.is_file() else None
+    if not path.is_dir():
+        return [path] if path.is_file() else None
+    files = sorted(path / name for name, details in walk(path) if details is not None)
+    left = [file for file in files if file.suffix.lower() not in EXTENSIONS]
+    images = [file for file in files if file.suffix.lower() in EXTENSIONS]
+    names = [file.relative_to(path).as_posix() for file in left[:SHOWN]]
+    names += ["…"] * (len(left) > SHOWN)
+    if not images:
+        received = ", ".join(names) or "none"
+        raise ValueError(
+            f"Expected images ({', '.join(EXTENSIONS)}) in {path}. Received: {received}"
+        )
+    if left:
+        logger.warning(
+            "Left out of %s: %d files without an extension of images that are read (%s): %s",
+            *(path, len(left), ", ".join(EXTENSIONS), ", ".join(names)),
+        )
+    return images

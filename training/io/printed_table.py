@@ -2,8 +2,15 @@
 
 import csv
 import io
+import re
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
+
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.])")
+
+
+def _inert(cell):
+    return f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell
 
 
 class Table(NamedTuple):
@@ -45,11 +52,14 @@ class Table(NamedTuple):
         return "\n".join(heading + lines) + "\n"
 
     def csv(self) -> str:
-        """Returns comma-separated values with a header line."""
+        """Returns comma-separated values with a header line.
+
+        A text that a spreadsheet would run as a formula begins with an apostrophe.
+        """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self.columns)
-        writer.writerows(self.rows)
+        writer.writerows([_inert(cell) for cell in row] for row in self.rows)
         return text.getvalue()
 
     def _numeric(self):

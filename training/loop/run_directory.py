@@ -125,7 +125,8 @@ class RunDirectory:
         if changes:
             raise UsageError(
                 f"{self.path} holds a run of another config ({'; '.join(changes)}). "
-                "Use another --workdir, or the values of its config.json to resume it."
+                "Use another --workdir, or the values of its config.json to resume it. To train "
+                f"its model further: another --workdir and --config.checkpoint={self.path}."
             )
         accept = self.config.data_changed == "accept"
         fingerprint.require_same(data_before, data, str(self.path), accept)

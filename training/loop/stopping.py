@@ -46,24 +46,35 @@ class BestEvaluation:
     @staticmethod
     def start() -> dict[str, np.ndarray]:
         """Returns the numbers of a run without evaluations, which are saved with its state."""
-        return {"best": np.array(-np.inf), "stale": np.array(0.0)}
+        names = {"best": -np.inf, "best_step": 0.0, "last": np.nan, "stale": 0.0}
+        return {name: np.array(value) for name, value in names.items()}
 
-    def update(self, numbers: dict[str, np.ndarray], values: Mapping[str, float]) -> bool:
+    def update(
+        self, numbers: dict[str, np.ndarray], values: Mapping[str, float], step: int
+    ) -> bool:
         """Counts an evaluation, and returns whether it is the best so far.
 
         Args:
-            numbers: of `start`, changed in place: `best`, the metric where more is better, and
-                `stale`, the evaluations since.
+            numbers: of `start`, changed in place: `best` and `last`, the metric where more is
+                better, `best_step`, and `stale`, the evaluations since.
             values: {name of a metric: value}; nothing is counted without `metric` among them.
+            step: number of updates done.
         """
         if self.metric not in values:
             return False
         score = self._sign * values[self.metric]
         better = bool(score > numbers["best"])
+        numbers["last"] = np.array(score)
         if better:
-            numbers["best"] = np.array(score)
+            numbers["best"], numbers["best_step"] = np.array(score), np.array(float(step))
         numbers["stale"] = np.array(0.0 if better else numbers["stale"] + 1.0)
         return better
+
+    def shown(self, numbers: Mapping[str, np.ndarray], name: str) -> str:
+        """Returns `"best"` or `"last"` of the numbers as text, such as "eval_top1 63.64 %"."""
+        value = self._sign * float(numbers[name])
+        text = f"{value:.4g}" if self.metric == "eval_loss" else f"{100 * value:.2f} %"
+        return f"{self.metric} {text}"
 
     def is_over(self, numbers: Mapping[str, np.ndarray]) -> bool:
         """Whether the run is to end before its last step."""

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import shutil
 import time
 from typing import Any
 
@@ -19,6 +20,7 @@ from keras_vit.training.engine.base import Engine
 from keras_vit.training.engine.step import Report
 from keras_vit.training.errors import Diverged, Interrupted, TrainingError, UsageError
 from keras_vit.training.evaluators.base import Evaluator, create_evaluators
+from keras_vit.training.io.atomic import atomic_file
 from keras_vit.training.loop import agreement
 from keras_vit.training.loop.progress import Progress
 from keras_vit.training.loop.run_directory import RunDirectory
@@ -97,6 +99,9 @@ class _Run:
         self.preprocess = self.split.preprocess(
             config.train_preprocess, config.reduced_decoding.train
         )
+        _check_range("train_preprocess", self.preprocess)
+        if config.eval_split:
+            _check_range("eval_preprocess", self.split.preprocess(config.eval_preprocess))
         if config.expects_checkpoint and not config.checkpoint:
             logger.warning(
                 "This recipe fine-tunes, and the model starts from random weights. Name some with "
@@ -186,6 +191,7 @@ class _Run:
             names = [name for evaluator in self.evaluators for name in evaluator.names]
             self.directory.open(engine.step, names, self.data)
             self.directory.upload()
+            self._say_where_it_begins()
         last_save = time.monotonic()
         shown = Progress(config.total_steps, engine.step, config.batch_size, engine.is_chief)
         with shown as progress:
@@ -279,17 +285,43 @@ class _Run:
             for evaluator in evaluators:
                 if evaluator.distributed or self.engine.is_chief:
                     values |= evaluator.run(model)
-            if self.best.update(self.numbers, values) and self.engine.is_chief:
+            better = self.best.update(self.numbers, values, self.engine.step)
+            if better and self.engine.is_chief:
                 self.directory.save_model(model, "best.keras")
         return values
 
+    def _say_where_it_begins(self):
+        step, total = self.engine.step, self.config.total_steps
+        if self._is_over():
+            logger.info(
+                "The run has already finished, at step %d. To train its model further, start "
+                "another run with --config.checkpoint=%s and a new --workdir.",
+                *(step, self.directory.address),
+            )
+        elif step:
+            logger.info("Resumed from step %d of %d.", step, total)
+
     def _finish(self):
+        best, folder = self.numbers["best_step"], self.directory.path
+        hands_over_best = self.config.hand_over == "best" and (folder / "best.keras").exists()
         with self.engine.averaged_weights() as model:
-            if self.engine.is_chief:
+            if self.engine.is_chief and not hands_over_best:
                 self.directory.save_model(model)
+        if self.engine.is_chief and hands_over_best:
+            with atomic_file(folder / "model.keras") as temporary:
+                shutil.copyfile(folder / "best.keras", temporary)
+        if self.engine.is_chief and best:
+            logger.info(
+                "Last evaluation, %s; best evaluation, at step %d, %s. model.keras has the weights "
+                "of the %s, best.keras those of the best evaluation.",
+                self.best.shown(self.numbers, "last"),
+                best,
+                self.best.shown(self.numbers, "best"),
+                "best evaluation" if hands_over_best else "last step",
+            )
         if self.engine.is_chief and self.config.report:
             logger.info("Drawing report.html")
-            report_run(self.directory.path, dataset=self.dataset)
+            report_run(folder, dataset=self.dataset)
         # Nobody leaves before the chief has written everything.
         self.engine.gather("")
 
@@ -299,6 +331,15 @@ class _Run:
         elif self.engine.step in self.profile and self.engine.is_chief:
             self.engine.start_profile(self.directory.tensorboard)
             self.profiling.callback(self.engine.stop_profile)
+
+
+def _check_range(key, preprocess):
+    low, high = preprocess.image_range
+    if (round(low, 6), round(high, 6)) not in ((-1, 1), (0, 1)):
+        raise UsageError(
+            f"Expected config.{key} to map pixels to [-1, 1], by one value_range(-1, 1). "
+            f"Received: {preprocess.text!r}, which maps them to [{low:g}, {high:g}]."
+        )
 
 
 def _warn_of_small_classes(split, data):

@@ -33,7 +33,7 @@ _KINDS = {
     ".gz": "a TF-Hub module, packed",
 }
 _OF_THE_RUN = {
-    "model.keras": "the Keras model after the last step",
+    "model.keras": "the Keras model of the run",
     "best.keras": "the Keras model of the best evaluation",
 }
 # A page that says what it is, as exported ones do, says so at its beginning.

@@ -24,8 +24,11 @@ export function topClasses(logits) {
   }));
 }
 
-const percent = (part) =>
-  part < 0.0005 ? "< 0.1 %" : `${(100 * part).toFixed(part > 0.0995 ? 0 : 1)} %`;
+function percent(part) {
+  if (part < 0.0005) return "< 0.1 %";
+  if (part >= 0.9995) return "> 99.9 %";
+  return `${(100 * part).toFixed(part > 0.0995 && part < 0.995 ? 0 : 1)} %`;
+}
 
 export function showBars(list, classes) {
   list.replaceChildren(

@@ -105,6 +105,25 @@ async function change(name) {
 
 async function look(file) {
   element("error").hidden = true;
+  try {
+    await show(file);
+  } catch (error) {
+    clear();
+    throw error;
+  }
+}
+
+// So that no answer stands beside the error of another image.
+function clear() {
+  shown?.bitmap.close();
+  shown = null;
+  delete document.documentElement.dataset.logits;
+  for (const id of ["picture", "bars", "times", "look"]) element(id).hidden = true;
+  element("drop").hidden = element("waiting").hidden = false;
+  element("status").textContent = "";
+}
+
+async function show(file) {
   const bitmap = await decode(file);
   const start = performance.now();
   const { values, region } = prepare(bitmap);

@@ -14,6 +14,10 @@ export function showImage(canvas, bitmap, [left, top, width, height]) {
   context.drawImage(
     bitmap, left * bitmap.width, top * bitmap.height, w, h, 0, 0, canvas.width, canvas.height,
   );
+  // The model sees no transparency.
+  const pixels = context.getImageData(0, 0, canvas.width, canvas.height);
+  for (let i = 3; i < pixels.data.length; i += 4) pixels.data[i] = 255;
+  context.putImageData(pixels, 0, 0);
 }
 
 // Darkens what the model draws nothing from. `map` has [rows, columns] values in [0, 1].

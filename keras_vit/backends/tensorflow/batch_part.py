@@ -36,7 +36,8 @@ def dropout(
     """Does as `keras.random.dropout`, on a part of a batch, (examples, ...)."""
     inputs = tf.convert_to_tensor(inputs)
     shape = keras.ops.shape(inputs) if noise_shape is None else noise_shape
-    kept = uniform(shape, dtype=inputs.dtype, seed=seed) >= rate
+    # Numbers of 16 bits are too coarse to compare with a rate.
+    kept = uniform(shape, seed=seed) >= rate
     return tf.where(kept, inputs * (1 / (1 - rate)), tf.zeros([], inputs.dtype))
 
 

@@ -233,6 +233,7 @@ FOREIGN = keras.Sequential([keras.Input((32, 32, 3)), keras.layers.Flatten()])
         ({"calibration": lambda images: images * 2 - 1}, r"look like \[-1, 1\]"),
         ({"calibration": lambda images: images[:, :16]}, r"\(32, 32, 3\)"),
         ({"calibration": lambda images: []}, "no images"),
+        ({"calibration": np.ones_like}, "8 images of one color each"),
         ({"calibration": iter, "batch_sizes": (9,)}, "at least 9"),
         ({"quantization": "int4"}, "int4"),
         ({"labels": LABELS[:2]}, "5 classes"),

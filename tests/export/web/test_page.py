@@ -191,6 +191,42 @@ def test_files_that_are_no_images_and_images_that_are_too_large(
     # And the next photo is as good as ever.
     choose(page, photo)
     assert page.locator("#error").is_hidden()
+    # No answer stands beside the error of another image.
+    assert error_of(page, tmp_path / "half.png")
+    for name in ("picture", "bars", "times"):
+        assert page.locator(f"#{name}").is_hidden()
+    assert page.locator("#status").inner_text() == ""
+    assert page.locator("#choose").is_visible()
+    choose(page, photo)
+    assert page.locator("#picture").is_visible()
+
+
+def test_transparent_pixels_are_shown_as_the_model_sees_them(open_page, address, tmp_path):
+    page = open_page(address)
+    pixels = np.full((64, 64, 4), (200, 100, 50, 255), np.uint8)
+    pixels[:, 32:, 3] = 0
+    Image.fromarray(pixels).save(tmp_path / "half.png")
+    choose(page, tmp_path / "half.png")
+    alpha = page.evaluate(
+        """() => {
+            const canvas = document.getElementById("image");
+            const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+            return Math.min(...pixels.data.filter((_, i) => i % 4 === 3));
+        }"""
+    )
+    assert alpha == 255
+
+
+def test_percentages_of_an_answer_add_up(open_page, address):
+    page = open_page(address)
+    shown = page.evaluate(
+        """async () => {
+            const { spoken } = await import("page/answer");
+            const parts = [0.998, 0.002, 0.9997, 0.0003, 0.5, 0.05];
+            return parts.map((probability) => spoken([{ label: "", probability }]).slice(2));
+        }"""
+    )
+    assert shown == ["99.8 %", "0.2 %", "> 99.9 %", "< 0.1 %", "50 %", "5.0 %"]
 
 
 def test_no_request_leaves_the_page_and_it_needs_no_network(open_page, photo, site):

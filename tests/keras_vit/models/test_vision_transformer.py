@@ -1,8 +1,10 @@
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 import keras_vit
+from keras_vit.layers.position_variants import sincos_2d
 
 
 def logits_from_encoded(model, encoded, to_numpy):
@@ -160,6 +162,18 @@ def test_any_resolution_is_a_resized_model(
     images = random_images(2, 24, 36)
     np.testing.assert_allclose(forward(anywhere, images), forward(larger, images), atol=5e-6)
     assert {id(w) for w in anywhere.weights} <= {id(w) for w in model.weights}
+
+
+def test_any_resolution_computes_sines_and_cosines(make_vit, random_images, forward):
+    model = make_vit(position_embedding="sincos_2d")
+    larger = make_vit(seed=1, position_embedding="sincos_2d", image_size=(24, 36))
+    larger.set_weights(model.get_weights())
+    images = random_images(2, 24, 36)
+    np.testing.assert_allclose(
+        forward(model.any_resolution(), images), forward(larger, images), atol=5e-6
+    )
+    in_the_graph = sincos_2d(ops.convert_to_tensor(6), ops.convert_to_tensor(9), 16)
+    np.testing.assert_allclose(ops.convert_to_numpy(in_the_graph), sincos_2d(6, 9, 16), atol=1e-6)
 
 
 def test_any_resolution_of_an_endpoint(make_vit, random_images, forward):

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.training.evaluators import classification
+from keras_vit.training.evaluators.classification import counted_sums
 from keras_vit.training.recipes.losses import build_loss
 
 
@@ -34,6 +35,17 @@ def test_counts_of_a_worked_example():
     expected = np.zeros((7, 7), int)
     expected[[0, 4, 5], 0] = 1
     np.testing.assert_array_equal(result["confusion"], expected)
+
+
+def test_rows_that_are_not_numbers_are_no_hits_and_padding_counts_nothing():
+    logits = np.array([[np.nan, np.nan], [2, 1], [np.nan, 0]], "float32")
+    labels = np.array([[1, 0], [1, 0], [1, 0]], "float32")
+    loss = build_loss("softmax")
+    sums = np.asarray(counted_sums(logits, labels, np.array([0, 1, 0], "float32"), loss))
+    np.testing.assert_allclose(sums, [np.log1p(np.exp(-1)), 1, 1, 1], rtol=1e-5)
+    sums = np.asarray(counted_sums(logits, labels, np.ones(3, "float32"), loss))
+    assert np.isnan(sums[0])
+    np.testing.assert_array_equal(sums[1:], [1, 1, 3])
 
 
 def test_real_counts_any_label_and_leaves_out_images_without():

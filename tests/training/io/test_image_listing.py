@@ -21,9 +21,12 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_folders_are_searched_by_name_and_files_kept(folder):
+def test_folders_are_searched_by_name_and_files_kept(folder, caplog):
+    (folder / "photo.heic").write_bytes(b"of a phone")
     found = list_images([folder / "notes.txt", folder])
     assert found == [folder / name for name in ("notes.txt", "a.PNG", "b.png", "deep/c.png")]
+    assert f"Left out of {folder}: 2 files" in caplog.text
+    assert caplog.text.strip().endswith(": notes.txt, photo.heic")
 
 
 def test_pipes_are_no_images(folder):
@@ -39,4 +42,7 @@ def test_what_is_missing_is_named(folder):
     with pytest.raises(FileNotFoundError, match=r"Expected an image or a folder.*nowhere"):
         list_images([folder / "nowhere"])
     with pytest.raises(ValueError, match=r"Expected images \(.bmp.*empty"):
+        list_images([folder / "empty"])
+    (folder / "empty" / "photo.heic").write_bytes(b"of a phone")
+    with pytest.raises(ValueError, match=r"Received: photo\.heic"):
         list_images([folder / "empty"])

@@ -20,6 +20,12 @@ def test_csv():
     assert TABLE.csv() == "class,recall %,confused\ncat|dog,75.00,owl\nx,–,\n"
 
 
+def test_a_spreadsheet_runs_no_formula_of_a_name():
+    names = ["=1+1", "@x", "+cmd", "-x", "-1.5", "+0.1 %", -2]
+    written = Table(("name",), [(name,) for name in names]).csv().splitlines()[1:]
+    assert written == ["'=1+1", "'@x", "'+cmd", "'-x", "-1.5", "+0.1 %", "-2"]
+
+
 def test_show_prints_every_cell_on_one_line(capsys):
     long = "runs/" + "a" * 100
     Table(("model", "top-1 %"), [(long, "50.00 ± 1.00")]).show()

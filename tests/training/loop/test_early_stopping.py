@@ -15,18 +15,18 @@ def test_evaluations_are_counted_since_the_best():
     numbers = best.start()
     found = []
     for value in (0.5, 0.4, 0.6, 0.6, 0.5):
-        better = best.update(numbers, {"eval_top1": value, "eval_loss": 1 - value})
+        better = best.update(numbers, {"eval_top1": value, "eval_loss": 1 - value}, len(found) + 1)
         found.append((better, best.is_over(numbers)))
     assert [better for better, _ in found] == [True, False, True, False, False]
     assert [over for _, over in found] == [False, False, False, False, True]
-    assert not best.update(numbers, {"few_shot/digits_5": 1.0}) and numbers["stale"] == 2
+    assert not best.update(numbers, {"few_shot/digits_5": 1.0}, 9) and numbers["stale"] == 2
 
 
 def test_less_loss_is_better_and_no_patience_never_ends():
     best = BestEvaluation("eval_loss")
     numbers = best.start()
     values = (2.0, 1.0, 3.0, float("nan"))
-    assert [best.update(numbers, {"eval_loss": v}) for v in values] == [True, True, False, False]
+    assert [best.update(numbers, {"eval_loss": v}, 1) for v in values] == [True, True, False, False]
     assert not best.is_over(numbers)
 
 
@@ -80,6 +80,22 @@ def test_the_run_ends_after_so_many_evaluations(run):
     assert [row["last"] for row in rows] == [""] * (len(rows) - 1) + ["7"]
     last, best = (keras.saving.load_model(workdir / f"{n}.keras") for n in ("model", "best"))
     assert not np.array_equal(last.get_layer("head").kernel, best.get_layer("head").kernel)
+
+
+def test_the_best_evaluation_is_handed_over_and_the_last_is_said_too(config, tmp_path, caplog):
+    caplog.set_level("INFO", logger="keras_vit")
+    config = config.copy_and_resolve_references()
+    config.hand_over, config.early_stopping.patience = "best", 1
+    trainer.train(config, tmp_path)
+    assert (tmp_path / "model.keras").read_bytes() == (tmp_path / "best.keras").read_bytes()
+    losses = {int(row["step"]): float(row["eval_loss"]) for row in rows_of(tmp_path)}
+    step, (*_, last) = min(losses, key=losses.get), losses.values()
+    assert (
+        f"Last evaluation, eval_loss {last:.4g}; best evaluation, at step {step}, eval_loss "
+        f"{losses[step]:.4g}. model.keras has the weights of the best evaluation" in caplog.text
+    )
+    trainer.train(config, tmp_path)
+    assert f"already finished, at step {max(losses)}. To train its model further" in caplog.text
 
 
 def test_a_run_that_ended_is_not_trained_again(run, config):

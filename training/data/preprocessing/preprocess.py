@@ -97,6 +97,15 @@ class Preprocess:
             raise ValueError(f"Expected operations that begin with decode. {received}")
         return self._decode(image)
 
+    @property
+    def image_range(self) -> tuple[float, float]:
+        """What the least and the greatest pixel, 0 and 255, become: (-1, 1) for most texts."""
+        ends = np.array([0, 255], "float32")
+        for op in parse(self.text):
+            ends = op.apply(ends) if op.name == "value_range" else ends
+        low, high = np.asarray(ends).tolist()
+        return low, high
+
     def on_device(self, images: tf.Tensor) -> tf.Tensor:
         """Applies the operations after `on_device` to a batch; the identity if there are none."""
         for op in self.device_operations:

@@ -55,6 +55,13 @@ class PhotoSet(NamedTuple):
     splits: dict[str, list[Photo]]
 
 
+def read(name: str) -> PhotoSet:
+    """Lists the photos of `folder:/path` or `csv:/file.csv`; errors as `scan` and `read_table`."""
+    if name.startswith("csv:"):
+        return read_table(name.removeprefix("csv:"))
+    return scan(name.removeprefix("folder:"))
+
+
 def scan(root: str | os.PathLike) -> PhotoSet:
     """Lists the photos below a folder, in one walk.
 

@@ -1,4 +1,4 @@
-"""Progress through things of a known or unknown number."""
+"""A progress bar for a loop over items, whose number may be unknown."""
 
 import logging
 import operator

@@ -12,13 +12,13 @@ MAX_DECODED = 100
 
 
 class Findings(NamedTuple):
-    """What a check found.
+    """The result of a check.
 
     Attributes:
-        classes: the labels among the images that were decoded.
-        tried: number of images that were to be decoded.
-        unreadable: what is wrong with each image that failed.
-        problems: what is wrong altogether; empty if all is well.
+        classes: the labels of the decoded images.
+        tried: number of images that the check tried to decode.
+        unreadable: a sentence for each image that failed.
+        problems: every problem, those of `unreadable` too; empty if all is well.
     """
 
     classes: set[int]

@@ -1,4 +1,4 @@
-"""Which data a run is trained on, and what has changed in it since.
+"""Identifies the data of a run, and says what has changed in it since.
 
 A fingerprint is made of names, sizes and labels: of photos, or of the files of prepared data sets.
 It stands in `config.json` beside the names of the classes, and as numbers in every checkpoint.

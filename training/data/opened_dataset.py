@@ -161,11 +161,11 @@ class Split:
     """A part of a data set, whose files are opened when the first example is read.
 
     Attributes:
-        dataset: that it is a part of.
+        dataset: the whole data set.
         text: as it was asked for.
         num_examples: number of examples.
-        photos: that it holds, if it is of one's own photos.
-        ranges: of native splits that it holds, if TFDS prepared it.
+        photos: its photos, if they are the user's own.
+        ranges: its ranges of native splits, if TFDS prepared the data set.
     """
 
     dataset: Dataset
@@ -176,7 +176,7 @@ class Split:
 
     @functools.cached_property
     def reader(self) -> "Reader":
-        """How its examples are read; the files are opened now.
+        """Its reader; the first access opens the files.
 
         Raises:
             ValueError: for files that are damaged or of another format.
@@ -187,7 +187,7 @@ class Split:
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """What identifies its examples, see `training.data.fingerprint`."""
+        """Identifies its examples, see `training.data.fingerprint`."""
         return self.reader.fingerprint()
 
     @property

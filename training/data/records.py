@@ -137,7 +137,7 @@ class Shards:
         lengths: number of records in each file.
         skips: records of each file before the first of the split.
         counts: records of the split in each file.
-        ranges: of native splits that these are, as text.
+        ranges: the ranges of native splits, as text.
     """
 
     files: Sequence[str]
@@ -185,7 +185,7 @@ class Shards:
     def runs(self, first: tf.Tensor, count: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns the files, int64 (n,), that hold `count` records from `first` on.
 
-        And, for each of them, the first of these records, and the one after the last.
+        Also returns, for each file, the first of these records and the one after the last.
         """
         files = tf.range(self.place(first)[0], self.place(first + count - 1)[0] + 1)
         begins = tf.maximum(tf.gather(self._first_of, files), first)

@@ -188,7 +188,7 @@ def fetched(address: "epath.Path", skip: tuple[str, ...] = ()) -> Iterator[pathl
 def local_options(options: argparse.Namespace) -> Iterator[None]:
     """Lets a command's options name, within the context, local copies of what is in a store.
 
-    What the command reads is fetched first; what it wrote is sent at the end, unless it failed.
+    Fetches the command's inputs first; sends its outputs at the end, unless it failed.
     """
     before = dict(vars(options))
     left = {*_LEFT}

@@ -339,9 +339,8 @@ def _late_batches(remote, data_dir, latency, batch_size):
         return waiting.flat_map(lambda _: at_once(*place))
 
     with mock.patch.object(records, "records_from", late):
-        opened = open_dataset("digits", data_dir).split("train")
-        reader = opened.reader._replace(remote=remote)
-        split = dataclasses.replace(opened, open_reader=lambda: reader)
+        split = open_dataset("digits", data_dir).split("train")
+        split.reader = split.reader._replace(remote=remote)
         preprocess = split.preprocess("decode|resize(8)|value_range(-1, 1)")
         return iter(split.train(preprocess, batch_size=batch_size, seed=0))
 
@@ -369,8 +368,8 @@ def first_batch(examples: int = 300_000_000, step: int = 0, batch_size: int = 10
         return {"image": record, "label": index % 10}
 
     spec = dataclasses.replace(dataset_table.row("cifar10"), name="simulated")
-    reader = Reader(record, parse, str, dict)
-    split = Split(Dataset(spec, pathlib.Path()), "train", examples, lambda: reader)
+    split = Split(Dataset(spec, pathlib.Path()), "train", examples)
+    split.reader = Reader(record, parse, str, dict)
     preprocess = split.preprocess("decode|resize(8)|value_range(-1, 1)")
     start = time.process_time()
     next(iter(split.train(preprocess, batch_size=batch_size, seed=0, start_step=step)))

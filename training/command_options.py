@@ -190,7 +190,7 @@ def own_data(options: argparse.Namespace) -> "tuple[Dataset, dict[str, Any]]":
     config = read_run_config(file)
     options.data_dir = options.data_dir or config["data_dir"]
     dataset = open_dataset(config["dataset"], options.data_dir)
-    now = fingerprint.describe(dataset, config["train_split"], config["eval_split"])
+    now = dataset.describe(config["train_split"], config["eval_split"])
     changed, _ = fingerprint.changes(config["data"], now)
     if changed:
         logger.warning("The data of %s has changed: %s.", options.source, "; ".join(changed[:5]))

@@ -1,9 +1,9 @@
 """Checks a copy of a data set: its sizes, its classes, and that its images can be decoded."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from keras_vit.training.data.opened_dataset import Dataset, Split
+from keras_vit.training.data.opened_dataset import Dataset
 from keras_vit.training.errors import first_line
 from keras_vit.training.io.progress_bar import track
 from keras_vit.training.io.quiet_start import import_tensorflow
@@ -12,13 +12,13 @@ MAX_DECODED = 100
 
 
 class Findings(NamedTuple):
-    """What a check found.
+    """The result of a check.
 
     Attributes:
-        classes: the labels among the images that were decoded.
-        tried: number of images that were to be decoded.
-        unreadable: what is wrong with each image that failed.
-        problems: what is wrong altogether; empty if all is well.
+        classes: the labels of the decoded images.
+        tried: number of images that the check tried to decode.
+        unreadable: a sentence for each image that failed.
+        problems: every problem, those of `unreadable` too; empty if all is well.
     """
 
     classes: set[int]
@@ -29,6 +29,8 @@ class Findings(NamedTuple):
 
 def check(dataset: Dataset, every_image: bool = False) -> Findings:
     """Checks sizes and classes of a copy and decodes every image, or some over all its splits."""
+    # Imported here, so that missing data is reported without waiting for TensorFlow.
+    tf = import_tensorflow()
     remedy = "Fill its folder or remove it." if dataset.photos else "Prepare it again."
     problems = [
         f"{split} is empty: expected at least one image, found none. {remedy}"
@@ -37,7 +39,18 @@ def check(dataset: Dataset, every_image: bool = False) -> Findings:
     ]
     sizes = {split: size for split, size in dataset.spec.sizes.items() if size}
     chosen = spread(sizes, len(sizes) * max(sizes.values()) if every_image else MAX_DECODED)
-    classes, unreadable = _decode({split: dataset.split(split) for split in sizes}, chosen)
+    splits = {name: dataset.split(name) for name in sizes}
+    decode = {name: split.preprocess("decode") for name, split in splits.items()}
+    classes, unreadable = set(), []
+    for name, index in track(chosen, "decoding"):
+        try:
+            example = splits[name].read(tf.constant(index, tf.int64))
+            decode[name](example["image"], (0, 0))
+            classes.update(tf.reshape(example["label"], [-1]).numpy().tolist())
+        # Pillow raises a ValueError, as it is not in a graph here.
+        except (tf.errors.InvalidArgumentError, tf.errors.DataLossError, ValueError) as error:
+            reason = first_line(getattr(error, "message", error))
+            unreadable.append(f"{name} {splits[name].example_id(index)}: {reason}")
     problems += unreadable
     outside = sorted(label for label in classes if not 0 <= label < dataset.num_classes)
     if outside:
@@ -53,23 +66,3 @@ def spread(sizes: Mapping[str, int], total: int) -> list[tuple[str, int]]:
         count = min(size, share)
         chosen += [(split, k * size // count) for k in range(count)]
     return chosen
-
-
-def _decode(
-    splits: Mapping[str, Split], chosen: Sequence[tuple[str, int]]
-) -> tuple[set[int], list[str]]:
-    """Returns the labels of the chosen images, and what is wrong with those that fail."""
-    # Imported here, so that missing data is reported without waiting for TensorFlow.
-    tf = import_tensorflow()
-    decode = {name: split.preprocess("decode") for name, split in splits.items()}
-    classes, unreadable = set(), []
-    for name, index in track(chosen, "decoding"):
-        try:
-            example = splits[name].read(tf.constant(index, tf.int64))
-            decode[name](example["image"], (0, 0))
-            classes.update(tf.reshape(example["label"], [-1]).numpy().tolist())
-        # Pillow raises a ValueError, as it is not in a graph here.
-        except (tf.errors.InvalidArgumentError, tf.errors.DataLossError, ValueError) as error:
-            reason = first_line(getattr(error, "message", error))
-            unreadable.append(f"{name} {splits[name].example_id(index)}: {reason}")
-    return classes, unreadable

@@ -1,12 +1,12 @@
-"""Decoded images in memory, so that an epoch after the first decodes none.
+"""Keeps decoded images in memory, so that only the first epoch decodes.
 
-They are kept when they are first read, before any random operation. So a step does not depend on
-what was read before it: a run that starts anywhere has the same bits.
+An image is kept before any random operation, so a step does not depend on what was read before it:
+a run that starts anywhere has the same bits.
 """
 
 import pathlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -17,61 +17,73 @@ from keras_vit.training.errors import UsageError
 if TYPE_CHECKING:
     from keras_vit.training.data.opened_dataset import Split
 
-# Images whose mean size stands for all, and the part of the free memory that all may take.
+# The mean size of so many images stands for all, which may take this part of the free memory.
 _SAMPLE, _PART = 64, 0.75
 _MEMINFO = pathlib.Path("/proc/meminfo")
 _CGROUP = pathlib.Path("/sys/fs/cgroup")
 
 
-class DecodedImages:
-    """The images and labels of a split, by int64 index.
+def keep_decoded(
+    load: Callable, split: "Split", decode: Callable[[tf.Tensor], tf.Tensor]
+) -> tuple[Callable, Callable[[tf.Tensor], tf.Tensor]]:
+    """Returns `load` of decoded images, each of which is read once.
 
     Args:
-        spec: the shapes and types of an image and its label; heights and widths may be None.
+        load: maps an int64 index, and a function that reads its record, to (image, labels).
+        split: of the images.
+        decode: decodes an image.
+
+    Returns:
+        The function, and one that tells whether the image at an index is in memory.
+
+    Raises:
+        UsageError: if the decoded images do not fit into memory.
     """
+    record = split.reader.record
 
-    def __init__(self, spec: tuple[tf.TensorSpec, tf.TensorSpec]):
-        self._spec = spec
-        unread = tf.constant([""] * len(spec))
-        self._table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.string, unread)
+    def decoded(index, read):
+        image, labels = load(index, read)
+        return decode(image), labels["label"]
 
-    def has(self, index: tf.Tensor) -> tf.Tensor:
-        """Returns whether the image at `index` has been loaded, bool."""
-        return tf.strings.length(self._table.lookup(index)[0]) > 0
+    indices = np.linspace(0, split.num_examples - 1, _SAMPLE).astype(np.int64)
+    sample = tf.data.Dataset.from_tensor_slices(indices).map(
+        as_it_stands(lambda index: decoded(index, lambda: record(index)))
+    )
+    _check_fits(sample, split.num_examples)
+    # Heights and widths may be None.
+    specs = sample.element_spec
+    unread = tf.constant([""] * len(specs))
+    table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.string, unread)
 
-    def get(self, index: tf.Tensor, load: Callable[[], Any]) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the image and label at `index`; they are what `load` returns, once."""
-        kept = tf.ensure_shape(self._table.lookup(index), [len(self._spec)])
+    def from_memory(index, read):
+        kept = tf.ensure_shape(table.lookup(index), [len(specs)])
 
         def first():
-            loaded = load()
+            loaded = decoded(index, read)
             content = tf.stack([tf.io.serialize_tensor(part) for part in loaded])
-            with tf.control_dependencies([self._table.insert(index, content)]):
+            with tf.control_dependencies([table.insert(index, content)]):
                 return tuple(map(tf.identity, loaded))
 
         def again():
             return tuple(
                 tf.ensure_shape(tf.io.parse_tensor(kept[place], spec.dtype), spec.shape)
-                for place, spec in enumerate(self._spec)
+                for place, spec in enumerate(specs)
             )
 
-        return tf.cond(tf.strings.length(kept[0]) == 0, first, again)
+        image, label = tf.cond(tf.strings.length(kept[0]) == 0, first, again)
+        return image, {"label": label}
+
+    return from_memory, lambda index: tf.strings.length(table.lookup(index)[0]) > 0
 
 
-def check_fits(split: "Split", decode: Callable[[tf.Tensor], tf.Tensor]) -> None:
-    """Raises `UsageError` if all images of a split, by the size of some, do not fit into memory."""
+def _check_fits(sample, num_examples):
+    """Raises `UsageError` if all images, by the size of a sample, do not fit into memory."""
     free = free_memory()
-    indices = np.linspace(0, split.num_examples - 1, _SAMPLE).astype(np.int64)
-
-    def size(index):
-        return tf.size(decode(split.read(index)["image"]), tf.int64)
-
-    sizes = tf.data.Dataset.from_tensor_slices(indices).map(as_it_stands(size)).ignore_errors()
-    found = list(sizes.as_numpy_iterator())
-    wanted = float(np.mean(found)) * split.num_examples if found else 0.0
+    found = [image.size for image, _ in sample.ignore_errors().as_numpy_iterator()]
+    wanted = float(np.mean(found)) * num_examples if found else 0.0
     if free is not None and wanted > _PART * free:
         raise UsageError(
-            f"config.cache: the {split.num_examples} decoded images would take about "
+            f"config.cache: the {num_examples} decoded images would take about "
             f"{wanted / 1e9:.1f} GB. Expected at most {_PART:.0%} of the {free / 1e9:.1f} GB of "
             "memory that are free. Set config.cache=False, or shrink the images of the data set."
         )

@@ -1,4 +1,4 @@
-"""Which data a run is trained on, and what has changed in it since.
+"""Identifies the data of a run, and says what has changed in it since.
 
 A fingerprint is made of names, sizes and labels: of photos, or of the files of prepared data sets.
 It stands in `config.json` beside the names of the classes, and as numbers in every checkpoint.
@@ -7,31 +7,16 @@ It stands in `config.json` beside the names of the classes, and as numbers in ev
 import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from keras_vit.training.data.splits import Photo
 from keras_vit.training.errors import UsageError
 
-if TYPE_CHECKING:
-    from keras_vit.training.data.opened_dataset import Dataset
-
-
-def describe(dataset: "Dataset", train_split: str, eval_split: str = "") -> dict[str, Any]:
-    """Returns the data of a run, `{"class_names": names or None, "train": …, "eval": …}`."""
-    train = dataset.split(train_split)
-    evaluation = dataset.split(eval_split) if eval_split else None
-    names = dataset.class_names
-    return {
-        "class_names": None if names is None else list(names),
-        "train": train.fingerprint,
-        "eval": evaluation.fingerprint if evaluation else None,
-    }
-
 
 def is_description(data: Any) -> bool:
-    """Whether something read from a file has the form of what `describe` returns."""
+    """Whether something read from a file has the form of `Dataset.describe`."""
     match data:
         case {
             "class_names": None | [*_] as names,

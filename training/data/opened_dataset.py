@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,9 +49,12 @@ def open(name: str, split: str, data_dir: str | os.PathLike | None = None) -> "S
 
 def open_dataset(name: str, data_dir: str | os.PathLike | None = None) -> "Dataset":
     """Finds a data set on disk; arguments and errors as `open`. Photos are listed in one walk."""
-    for prefix, read in (("folder:", photo_sets.scan), ("csv:", photo_sets.read_table)):
-        if name.startswith(prefix):
-            return _of_photos(name, read(name.removeprefix(prefix)))
+    if name.startswith(("folder:", "csv:")):
+        photos = photo_sets.read(name)
+        sizes = {split: len(members) for split, members in photos.splits.items()}
+        names = photos.class_names
+        spec = DatasetSpec(name, len(names), sizes, class_names=names)
+        return Dataset(spec, photos.root, photos=photos, upright=True)
     if name.startswith("tfds:"):
         return _of_tfds(name, data_dir)
     spec = dataset_table.row(name)
@@ -121,7 +124,8 @@ class Dataset:
         return self.spec.class_names
 
     @functools.cached_property
-    def _info(self) -> Any:
+    def info(self) -> Any:
+        """Its `tfds.core.DatasetInfo`, if TFDS prepared it."""
         import tensorflow_datasets as tfds
 
         return tfds.builder_from_directory(self.place).info
@@ -129,55 +133,61 @@ class Dataset:
     def split(self, text: str) -> "Split":
         """Returns a split of it, the same object for the same text; see `open`."""
         if text not in self._splits:
-            photos = tuple(splits.select(text, self.photos.splits)) if self.photos else ()
-            ranges = [] if photos else self.spec.ranges(text)
-            count = len(photos) or sum(part.size for part in ranges)
-
-            def open_reader():
-                from keras_vit.training.data import records
-
-                if photos:
-                    return records.photo_reader(self.place, photos, self.num_classes)
-                return records.record_reader(self.spec, self._info, ranges)
-
-            self._splits[text] = Split(self, text, count, open_reader, photos)
+            if self.photos:
+                photos = tuple(splits.select(text, self.photos.splits))
+                self._splits[text] = Split(self, text, len(photos), photos=photos)
+            else:
+                ranges = splits.resolve(text, self.spec.sizes, self.spec.aliases)
+                count = sum(part.size for part in ranges)
+                self._splits[text] = Split(self, text, count, ranges=ranges)
         return self._splits[text]
 
+    def describe(self, train_split: str, eval_split: str = "") -> dict[str, Any]:
+        """Returns the data of a run, `{"class_names": names or None, "train": …, "eval": …}`.
 
-@dataclasses.dataclass(frozen=True, eq=False)
+        The fingerprints of both splits; without `eval_split`, None.
+        """
+        train = self.split(train_split)
+        evaluation = self.split(eval_split) if eval_split else None
+        return {
+            "class_names": None if self.class_names is None else list(self.class_names),
+            "train": train.fingerprint,
+            "eval": evaluation.fingerprint if evaluation else None,
+        }
+
+
+@dataclasses.dataclass(eq=False)
 class Split:
     """A part of a data set, whose files are opened when the first example is read.
 
     Attributes:
-        dataset: that it is a part of.
+        dataset: the whole data set.
         text: as it was asked for.
         num_examples: number of examples.
-        open_reader: opens its files.
-        photos: that it holds, if it is of one's own photos.
+        photos: its photos, if they are the user's own.
+        ranges: its ranges of native splits, if TFDS prepared the data set.
     """
 
     dataset: Dataset
     text: str
     num_examples: int
-    open_reader: "Callable[[], Reader]"
     photos: tuple[splits.Photo, ...] = ()
+    ranges: Sequence[splits.Range] = ()
 
     @functools.cached_property
     def reader(self) -> "Reader":
-        """How its examples are read; the files are opened now.
+        """Its reader; the first access opens the files.
 
         Raises:
             ValueError: for files that are damaged or of another format.
         """
-        import tensorflow as tf
+        from keras_vit.training.data import records
 
-        # A graph may be the first to ask; what is kept must not belong to it.
-        with tf.init_scope():
-            return self.open_reader()
+        return records.open_reader(self)
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """What identifies its examples, see `training.data.fingerprint`."""
+        """Identifies its examples, see `training.data.fingerprint`."""
         return self.reader.fingerprint()
 
     @property
@@ -271,13 +281,6 @@ def load_dataset(
     opened = open(name, split, data_dir)
     settings["skip_counter"] = unreadable_examples.counter_for(on_error, skip_counter)
     return pipeline.plain_dataset(opened, opened.preprocess(preprocess), **settings)
-
-
-def _of_photos(name, photos):
-    sizes = {split: len(members) for split, members in photos.splits.items()}
-    names = photos.class_names
-    spec = DatasetSpec(name, len(names), sizes, class_names=names)
-    return Dataset(spec, photos.root, photos=photos, upright=True)
 
 
 def _of_tfds(name, data_dir):

@@ -31,9 +31,10 @@ _GOLDEN_RATIO = 0x9E3779B97F4A7C15
 def example_order(
     num_examples: int, seed: int, start: int, batch_size: int, slots: Collection[int]
 ) -> tf.data.Dataset:
-    """Returns (position, index of the example), int64 both, of every position from `start` on.
+    """Returns (position, index of the example), both int64, of every position from `start` on.
 
-    Of each global batch only those of `slots`, in 0..batch_size-1. The seed is any integer.
+    Yields only the positions `slots`, in 0..batch_size-1, of each global batch. The seed is any
+    integer.
     """
     steps = max(1, _CHUNK // len(slots))
     offsets = (np.arange(steps)[:, None] * batch_size + sorted(slots)).reshape(-1)

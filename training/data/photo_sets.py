@@ -36,14 +36,14 @@ from keras_vit.training.io.paths import (
 logger = logging.getLogger("keras_vit")
 
 SPLIT_NAMES = ("train", "validation", "valid", "val", "dev", "test")
-# Or nearly so: read as classes, these would train a model that tells splits apart.
+# Names like those of splits: read as classes, they would train a model that tells splits apart.
 _LIKE_SPLITS = (*SPLIT_NAMES, "training", "testing", "eval", "evaluation")
 # Root, split and class may be links; deeper ones could lead back to where they stand.
 _LINKED_LEVELS = 2
 
 
 class PhotoSet(NamedTuple):
-    """What a folder or table holds.
+    """The photos of a folder or table.
 
     Attributes:
         root: the folder that paths are relative to.
@@ -54,6 +54,13 @@ class PhotoSet(NamedTuple):
     root: pathlib.Path
     class_names: tuple[str, ...]
     splits: dict[str, list[Photo]]
+
+
+def read(name: str) -> PhotoSet:
+    """Lists the photos of `folder:/path` or `csv:/file.csv`; errors as `scan` and `read_table`."""
+    if name.startswith("csv:"):
+        return read_table(name.removeprefix("csv:"))
+    return scan(name.removeprefix("folder:"))
 
 
 def scan(root: str | os.PathLike) -> PhotoSet:

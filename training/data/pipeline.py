@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from keras_vit.training.data import decoded_images
+from keras_vit.training.data.decoded_images import keep_decoded
 from keras_vit.training.data.order import example_order
 from keras_vit.training.data.preprocessing.operation_language import parse
 from keras_vit.training.data.preprocessing.pixels_and_labels import one_hot
@@ -76,15 +76,16 @@ def train_dataset(
         batch_operations += parse(f"mixup({mixup_p})")
     load, is_kept = _loader(split, preprocess), None
     if cache:
-        load, is_kept = _cached(load, split, preprocess)
+        load, is_kept = keep_decoded(load, split, preprocess.decoded)
+    reader = split.reader
 
     def example(position, index, record=None):
         def prepare(one):
             def read():
                 if record is None:
-                    return split.reader.record(one)
+                    return reader.record(one)
                 is_read = (one == index) & (record != _UNREAD)
-                return tf.cond(is_read, lambda: record, lambda: split.reader.record(one))
+                return tf.cond(is_read, lambda: record, lambda: reader.record(one))
 
             image, labels = load(one, read)
             return {"image": preprocess(image, _seed(seed, position)), "label": labels["label"]}
@@ -99,8 +100,8 @@ def train_dataset(
         # first image belongs to another worker, so this worker reads it as well.
         slots = sorted({*slots, (share.start - 1) % batch_size})
     dataset = example_order(split.num_examples, seed, start_step * batch_size, batch_size, slots)
-    if split.reader.remote:
-        dataset = _read_ahead(dataset, split.reader.record, is_kept, bool(skip_counter))
+    if reader.remote:
+        dataset = _read_ahead(dataset, reader.record, is_kept, bool(skip_counter))
     dataset = _batch(_map(dataset, example), len(slots), preprocess)
     if batch_operations:
 
@@ -134,18 +135,18 @@ def eval_dataset(
     """
     share = _share(batch_size, num_input_pipelines, input_pipeline_id)
     _refuse_mixup(preprocess, "in evaluation")
-    load = _loader(split, preprocess)
+    load, reader = _loader(split, preprocess), split.reader
 
     def prepare(index, *record):
-        image, labels = load(index, lambda: record[0] if record else split.reader.record(index))
+        image, labels = load(index, lambda: record[0] if record else reader.record(index))
         return {"image": preprocess(image, _seed(0, index)), **labels}
 
     runs = _runs(split.num_examples, batch_size, share)
     indices = runs.flat_map(
         as_it_stands(lambda first, count: tf.data.Dataset.range(first, first + count))
     )
-    if split.reader.stream and not skip_counter:
-        indices = tf.data.Dataset.zip(indices, split.reader.stream(runs))
+    if reader.stream and not skip_counter:
+        indices = tf.data.Dataset.zip(indices, reader.stream(runs))
     dataset = _map(indices, prepare)
     blank = _blank(dataset)
 
@@ -257,25 +258,6 @@ def _loader(split, preprocess):
         return example["image"], labels
 
     return load
-
-
-def _cached(load, split, preprocess):
-    """Returns the same function, but of decoded images that are loaded once, and whether it has."""
-    decoded_images.check_fits(split, preprocess.decoded)
-
-    def decoded(index, read):
-        image, labels = load(index, read)
-        return preprocess.decoded(image), labels["label"]
-
-    one, record = tf.data.Dataset.range(1), split.reader.record
-    spec = _map(one, lambda index: decoded(index, lambda: record(index))).element_spec
-    images = decoded_images.DecodedImages(spec)
-
-    def from_memory(index, read):
-        image, label = images.get(index, lambda: decoded(index, read))
-        return image, {"label": label}
-
-    return from_memory, images.has
 
 
 def _read_ahead(order, record, is_kept, skips):

@@ -124,8 +124,7 @@ def prepare_photos(
         raise UsageError(
             f"{folder / name / VERSION} is there already. Name another data set, or delete it."
         )
-    read = photo_sets.read_table if source.startswith("csv:") else photo_sets.scan
-    photos = read(source.removeprefix("csv:").removeprefix("folder:"))
+    photos = photo_sets.read(source)
     options = _beam_options(beam_options)
     # Other machines do not see a folder of this one.
     if is_remote(folder) and not options:

@@ -1,9 +1,9 @@
-"""How the examples of a split are read, each alone: photos, and records of TFRecord or ArrayRecord.
+"""Reads single examples of a split: photos, and records of TFRecord or ArrayRecord files.
 
-A TFRecord file has no index, but every record starts with its length, so the offsets follow
-from reading a few bytes per record. They are all that is needed to read any example at once:
-shuffling is then a permutation of numbers, and a run resumes at any step without reading what
-comes before. ArrayRecord files bring their index.
+A TFRecord file has no index, but every record starts with its length, so a scan of a few bytes per
+record finds all offsets. With them any example is read alone: shuffling is a permutation of
+numbers, and a run resumes at any step without reading what comes before. ArrayRecord files bring
+their index.
 """
 
 import concurrent.futures
@@ -14,19 +14,17 @@ import hashlib
 import io
 import itertools
 import os
-import pathlib
 import struct
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from keras_vit.training.data import fingerprint, vtab_labels
-from keras_vit.training.data.dataset_table import DatasetSpec
 from keras_vit.training.data.photo_sets import photo_path
-from keras_vit.training.data.splits import Photo, Range
+from keras_vit.training.data.splits import Range
 from keras_vit.training.data.tfds_folder import ARRAY_RECORD
 from keras_vit.training.data.traced_functions import as_it_stands
 from keras_vit.training.errors import UsageError, first_line
@@ -35,6 +33,9 @@ from keras_vit.training.io.paths import any_path, cache_folder, is_remote
 from keras_vit.training.io.progress_bar import track
 from keras_vit.training.io.stores import local_file
 
+if TYPE_CHECKING:
+    from keras_vit.training.data.opened_dataset import Split
+
 # A record is its length (8 bytes), a checksum (4), the data and another checksum (4).
 _HEADER_BYTES = 8
 _FRAME_BYTES = 16
@@ -42,11 +43,11 @@ _THREADS = 16
 _INDEX = ".offsets.npy"
 # Files below this size are scanned in less time than a cache would take to look up.
 _CACHE_FROM_BYTES = 32 * 2**20
-# Of neighboring records, what one request brings at most.
+# One request reads at most so many bytes of neighboring records.
 _RUN_BYTES = 16 * 2**20
-# Runs of remote files that are read at a time.
+# Runs of remote files that are read in parallel.
 _STREAMS = 8
-# For single records rather than a file from end to end.
+# Suits reading single records, not a file from end to end.
 _ARRAY_RECORD_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 
 
@@ -76,9 +77,16 @@ class Reader(NamedTuple):
     remote: bool = False
 
 
-def photo_reader(root: pathlib.Path, photos: Sequence[Photo], num_classes: int) -> Reader:
-    """Returns the reader of photos below a folder."""
-    files = [photo_path(root, photo.path) for photo in photos]
+def open_reader(split: "Split") -> Reader:
+    """Returns the reader of a split; errors as `Split.reader`."""
+    # A graph may be the first to ask; what is kept must not belong to it.
+    with tf.init_scope():
+        return _photo_reader(split) if split.photos else _record_reader(split)
+
+
+def _photo_reader(split: "Split") -> Reader:
+    photos = split.photos
+    files = [photo_path(split.dataset.place, photo.path) for photo in photos]
     paths = tf.constant([os.fsencode(file) for file in files])
     names = tf.constant([os.fsencode(photo.path) for photo in photos])
     labels = tf.constant([photo.label for photo in photos], tf.int64)
@@ -91,30 +99,20 @@ def photo_reader(root: pathlib.Path, photos: Sequence[Photo], num_classes: int) 
         parse=parse,
         # A name that is not UTF-8 can be printed as well.
         example_id=lambda index: os.fsencode(photos[index].path).decode(errors="backslashreplace"),
-        fingerprint=lambda: fingerprint.of_photos(photos, num_classes),
+        fingerprint=lambda: fingerprint.of_photos(photos, split.dataset.num_classes),
         remote=any(map(is_remote, files)),
     )
 
 
-def record_reader(spec: DatasetSpec, info: Any, ranges: Sequence[Range]) -> Reader:
-    """Returns the reader of a split of a data set that TFDS prepared.
-
-    Args:
-        spec: its facts.
-        info: of the TFDS builder.
-        ranges: of native splits, that make the split.
-
-    Raises:
-        ValueError: for files that are damaged.
-        UsageError: for files that cannot be read here.
-    """
+def _record_reader(split: "Split") -> Reader:
     import tensorflow_datasets as tfds
 
+    spec, info = split.dataset.spec, split.dataset.info
     rule = vtab_labels.rule(spec.label)
     extra = dict.fromkeys(spec.extra_labels, True)
     wanted = tfds.decode.PartialDecoding({"image": True, **rule.features, **extra})
     features = wanted.extract_features(info.features)
-    shards = Shards.of(info, ranges)
+    shards = Shards.of(info, split.ranges)
     of_files = array_record_reader if info.file_format.value == ARRAY_RECORD else tfrecord_reader
 
     def parse(record, index):
@@ -132,14 +130,14 @@ def record_reader(spec: DatasetSpec, info: Any, ranges: Sequence[Range]) -> Read
 
 @dataclasses.dataclass(eq=False)
 class Shards:
-    """The records that a split takes of its files, numbered through.
+    """The records of a split, numbered across its files.
 
     Attributes:
         files: paths.
-        lengths: number of records that each file holds.
-        skips: records of each file before those that are taken.
-        counts: records that are taken of each.
-        ranges: that these are of native splits, as text.
+        lengths: number of records in each file.
+        skips: records of each file before the first of the split.
+        counts: records of the split in each file.
+        ranges: the ranges of native splits, as text.
     """
 
     files: Sequence[str]
@@ -187,7 +185,7 @@ class Shards:
     def runs(self, first: tf.Tensor, count: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns the files, int64 (n,), that hold `count` records from `first` on.
 
-        And, for each of them, the first of these records, and the one after the last.
+        Also returns, for each file, the first of these records and the one after the last.
         """
         files = tf.range(self.place(first)[0], self.place(first + count - 1)[0] + 1)
         begins = tf.maximum(tf.gather(self._first_of, files), first)
@@ -211,7 +209,7 @@ def tfrecord_reader(shards: Shards, parse: Parse) -> Reader:
         ValueError: if a file is cut short or holds another number of records.
     """
     starts = offsets(shards.files, shards.lengths)
-    # At once: the tables of the whole files need not stay.
+    # Computed now, so that the tables of whole files can be freed.
     named = zip(shards.names, starts, strict=True)
     found = shards.fingerprint(f"{name}\0".encode() + start.tobytes() for name, start in named)
     wanted = [
@@ -283,9 +281,8 @@ def write_index(paths: Sequence[str]) -> None:
             np.save(temporary, found)
 
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-        futures = [pool.submit(write, path) for path in paths]
-        for future in track(futures, "indexing"):
-            future.result()
+        for _ in track(pool.map(write, paths), "indexing", len(paths)):
+            pass
 
 
 def _offsets(path: str, length: int) -> np.ndarray:
@@ -372,7 +369,7 @@ def array_record_reader(shards: Shards, parse: Parse) -> Reader:
     @functools.cache
     def open_file(number):
         path = shards.files[number]
-        # Of a store, a reader gives several threads wrong bytes.
+        # A reader of a file in a store returns wrong bytes to several threads.
         alone = threading.Lock() if is_remote(path) else contextlib.nullcontext()
         return _open_array_record(path, shards.lengths[number]), alone
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 _TERM = re.compile(
     r"(?P<name>[\w.-]+)(?:\[(?P<start>-?[\d_.]+%?)?:(?P<stop>-?[\d_.]+%?)?\])?", re.ASCII
 )
-# What `own_photos` trains on and evaluates, unless there are folders for both.
+# The splits that `own_photos` trains on and evaluates, unless there are folders for both.
 HELD_OUT_FIFTH = ("train[:80%]", "train[80%:]")
-# Part of the smaller side by which the share of a class may miss the share that was asked for.
+# The share of a class may miss the requested share by this part of the smaller side.
 _SLACK = 0.25
 
 

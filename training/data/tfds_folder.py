@@ -4,12 +4,13 @@ TFDS itself looks only for the newest version it knows and starts a download whe
 there. Reading the folders shows every version that is there, at once.
 """
 
+import contextlib
 import fnmatch
 import json
 import os
 import pathlib
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from keras_vit.training.io.paths import absolute_path, read_path, read_text
@@ -85,9 +86,8 @@ def read(directory: pathlib.Path) -> Prepared:
         ValueError: if it is damaged, or of another format.
         OSError: if it cannot be read.
     """
-
-    def parse(info):
-        return Prepared(
+    with _parsed(directory / _INFO, "description") as info:
+        found = Prepared(
             directory=directory,
             name="/".join(part for part in (info["name"], info.get("configName")) if part),
             version=info["version"],
@@ -97,8 +97,6 @@ def read(directory: pathlib.Path) -> Prepared:
                 for split in info.get("splits", ())
             },
         )
-
-    found = _parsed(directory / _INFO, "description", parse)
     if found.file_format not in ("tfrecord", ARRAY_RECORD):
         raise ValueError(
             f"Expected TFRecord or ArrayRecord files. {directory} holds {found.file_format}: "
@@ -113,14 +111,11 @@ def label_facts(found: Prepared) -> tuple[int, tuple[str, ...] | None]:
     Raises:
         ValueError: if the data set has no images with such labels, or is damaged.
     """
-
-    def parse(features):
+    with _parsed(found.directory / "features.json", "features") as features:
         members = features.get("featuresDict", {}).get("features", {})
         label = members.get("label", {})
         label = label.get("sequence", {}).get("feature", label)
-        return list(members), int(label["classLabel"]["numClasses"]) if "classLabel" in label else 0
-
-    members, num_classes = _parsed(found.directory / "features.json", "features", parse)
+        num_classes = int(label["classLabel"]["numClasses"]) if "classLabel" in label else 0
     if "image" not in members or num_classes < 1:
         raise ValueError(
             f"Expected {found.name} to have the features `image` and `label` (a ClassLabel or a "
@@ -138,9 +133,11 @@ def holds_photos(directory: pathlib.Path) -> bool:
     return read_path(file, file.is_file) and UPRIGHT in json.loads(read_text(file))
 
 
-def _parsed(file: pathlib.Path, what: str, parse: Callable[[Any], Any]) -> Any:
+@contextlib.contextmanager
+def _parsed(file: pathlib.Path, what: str) -> Iterator[Any]:
+    """Yields the JSON of a file; raises `ValueError` if the code within does not understand it."""
     try:
-        return parse(json.loads(read_text(file)))
+        yield json.loads(read_text(file))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"Expected the {what} of a data set. {file} is damaged ({type(error).__name__}: "

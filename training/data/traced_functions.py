@@ -1,4 +1,4 @@
-"""How functions of tensors become graphs in pipelines, and a check within graphs."""
+"""Tracing of the pipelines' functions, and a check inside graphs."""
 
 from collections.abc import Callable
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 if TYPE_CHECKING:
     from keras_vit.training.data.opened_dataset import Split
 
-# So many neighbors in a row are never all damaged by chance: the pipeline itself is wrong.
+# More damaged neighbors than this are no accident: the pipeline itself is wrong.
 ATTEMPTS = 16
 
 

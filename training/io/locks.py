@@ -129,7 +129,7 @@ def _lock_in_store(folder: "epath.Path") -> Iterator[None]:
     finally:
         ended.set()
         heartbeat.join()
-        # If it stays, it goes stale; why the run ended matters more.
+        # A lock that cannot be removed goes stale; the error that ended the run matters more.
         with _failures_logged():
             stores.remove(file)
 

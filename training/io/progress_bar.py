@@ -1,4 +1,4 @@
-"""Progress through things of a known or unknown number."""
+"""A progress bar for a loop over items, whose number may be unknown."""
 
 import logging
 import operator
@@ -21,7 +21,7 @@ def track(items: Iterable[Item], description: str, total: int | None = None) -> 
         description: of what is done with them, such as "evaluating cifar10".
         total: their number, where `items` does not know it.
     """
-    # Of data sets whose operations may drop elements there is no hint.
+    # A data set whose operations may drop elements gives no hint.
     total = total or operator.length_hint(items) or None
     if sys.stderr.isatty():
         from rich import console, progress

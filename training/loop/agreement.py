@@ -34,7 +34,7 @@ def check_alike(engine: Engine, config: ConfigDict, workdir: str | os.PathLike) 
 
 
 def check_data(engine: Engine, data: Mapping[str, Any]) -> None:
-    """Checks that all processes read the same data, of `fingerprint.describe`."""
+    """Checks that all processes read the same data, of `Dataset.describe`."""
     names = [name.encode() for name in data["class_names"] or ()]
     own: dict[str, Any] = {"the digest of the class names": fingerprint.digest_of(names)}
     for split in ("train", "eval"):

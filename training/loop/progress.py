@@ -1,4 +1,4 @@
-"""What a run shows while it trains: a bar on a terminal, lines in a log."""
+"""Shows the progress of training: a bar on a terminal, lines in a log."""
 
 import logging
 import sys
@@ -77,4 +77,4 @@ class Progress:
 
 
 def _short(value):
-    return f"{value:d}" if isinstance(value, int) else f"{value:.4g}"
+    return str(value) if isinstance(value, int) else f"{value:.4g}"

@@ -27,6 +27,10 @@ from keras_vit.training.reporting.metrics_csv import metric_rows
 
 METRICS = ("step", "loss", "learning_rate", "gradient_norm", "images_per_second")
 METRICS += ClassificationEvaluator.names
+# As `tf.summary.scalar`, which needs the package tensorboard, writes it; 1 is DATA_CLASS_SCALAR.
+_SCALAR = tf.compat.v1.SummaryMetadata(
+    plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars"), data_class=1
+)
 
 
 class RunDirectory:
@@ -55,11 +59,10 @@ class RunDirectory:
         self.config = config
         self._held, self._logs = contextlib.ExitStack(), contextlib.ExitStack()
         self._copy: FolderCopy | None = None
-        self.path: pathlib.Path = self.address
         if is_remote(self.address):
             self._copy = FolderCopy(self.address, skip=("checkpoints/damaged-",))
             self._held.callback(self._copy.close)
-            self.path = self._copy.path
+        self.path: pathlib.Path = self._copy.path if self._copy else self.address
         self.checkpoints, self.tensorboard = self.path / "checkpoints", self.path / "tensorboard"
         self._uploads: concurrent.futures.Executor | None = None
         self._pending: concurrent.futures.Future | None = None
@@ -109,7 +112,7 @@ class RunDirectory:
         """Raises `UsageError` unless the directory is new or of a run of the same config and data.
 
         Args:
-            data: of `fingerprint.describe`. It gets a key `accepted`: `fingerprint.as_numbers` of
+            data: of `Dataset.describe`. It gets a key `accepted`: `fingerprint.as_numbers` of
                 the data before, each time that other data was accepted.
         """
         data["accepted"] = []
@@ -145,7 +148,7 @@ class RunDirectory:
         Args:
             step: number of updates done.
             names: of the metrics of evaluators; those beyond `METRICS` get columns after them.
-            data: of `fingerprint.describe`, written into the config.
+            data: of `Dataset.describe`, written into the config.
         """
         remove_unfinished(self.path)
         write_text(self.path / "config.json", schema.to_json(self.config, data))
@@ -169,21 +172,13 @@ class RunDirectory:
         self._metrics.flush()
         with self._events.as_default(step=step):
             for name, value in values.items():
-                tf.summary.write(name, tf.constant(value, tf.float32), metadata=_scalar_metadata())
+                tf.summary.write(name, tf.constant(value, tf.float32), metadata=_SCALAR)
         self._events.flush()
 
     def save_model(self, model: keras.Model, name: str = "model.keras") -> None:
         """Saves `model` under `name`, replacing the file only once the new one is complete."""
         with atomic_file(self.path / name) as temporary:
             model.save(temporary)
-
-
-def _scalar_metadata():
-    """Returns what `tf.summary.scalar` writes, which needs the package tensorboard."""
-    plugin = tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
-    metadata = tf.compat.v1.SummaryMetadata(plugin_data=plugin)
-    metadata.data_class = 1  # DATA_CLASS_SCALAR
-    return metadata
 
 
 def drop_events_after(folder: str | os.PathLike, step: int) -> None:

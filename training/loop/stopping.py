@@ -1,4 +1,4 @@
-"""When a run stops before its last step: on request, or once its evaluations get no better."""
+"""Stops a run before its last step: on request, or when its evaluations get no better."""
 
 import signal
 import threading

@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 from keras_vit.training.config import schema
 from keras_vit.training.data import Dataset, fingerprint, open_dataset
 from keras_vit.training.data.dataset_table import full_name
+from keras_vit.training.data.pipeline import train_dataset
 from keras_vit.training.data.unreadable_examples import ATTEMPTS, SkipCounter, counter_for
 from keras_vit.training.engine import create_engine
 from keras_vit.training.engine.base import Engine
@@ -92,7 +93,7 @@ class _Run:
             raise UsageError(f"Expected config.dataset={dataset.name}. Received: {config.dataset}.")
         self.split = dataset.split(config.train_split)
         schema.derive_steps(config, self.split.num_examples)
-        self.data = fingerprint.describe(dataset, config.train_split, config.eval_split)
+        self.data = dataset.describe(config.train_split, config.eval_split)
         agreement.check_data(engine, self.data)
         directory.check(self.data)
         _warn_of_small_classes(config.eval_split, self.data)
@@ -163,7 +164,8 @@ class _Run:
 
     def _train_dataset(self, num_input_pipelines: int, input_pipeline_id: int, **changes: Any):
         config = self.config
-        return self.split.train(
+        return train_dataset(
+            self.split,
             self.preprocess,
             batch_size=config.batch_size,
             seed=config.seed,

@@ -73,7 +73,7 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
     from keras_vit.training.loop import trainer
 
     wanted = json.loads(schema.to_json(schema.complete(config)))
-    data = fingerprint.describe(dataset, config.train_split, config.eval_split)
+    data = dataset.describe(config.train_split, config.eval_split)
 
     def train() -> dict:
         # Frees the graphs of earlier runs in this process.

@@ -120,9 +120,16 @@ def assert_equal(first, second):
             np.testing.assert_array_equal(one[key], two[key])
 
 
+def read_by(split, **changes):
+    """Returns the same split, whose reader has other functions or attributes."""
+    found = dataclasses.replace(split)
+    found.reader = split.reader._replace(**changes)
+    return found
+
+
 def in_store(split):
     """Returns the same split, read as if its files were in a store."""
-    return dataclasses.replace(split, open_reader=lambda: split.reader._replace(remote=True))
+    return read_by(split, remote=True)
 
 
 def ids(name, split="train", data_dir=None):

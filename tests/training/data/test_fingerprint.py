@@ -22,8 +22,7 @@ def birds(tmp_path):
 
 def described(folder):
     """Returns the data of a run that holds a fifth out."""
-    found = data.open_dataset(f"folder:{folder}")
-    return fingerprint.describe(found, "train[:80%]", "train[80%:]")
+    return data.open_dataset(f"folder:{folder}").describe("train[:80%]", "train[80%:]")
 
 
 def refusal(before, now, accept=False):
@@ -133,7 +132,7 @@ def test_photos_that_move_within_their_class_are_said_to(birds):
 def test_shards_that_are_others_are_noticed(digits_split, damaged_digits, numbers):
     def of(train, evaluation=None):
         held_out = evaluation.text if evaluation else ""
-        return fingerprint.describe(train.dataset, train.text, held_out)
+        return train.dataset.describe(train.text, held_out)
 
     before = of(digits_split("train"), digits_split("test"))
     assert fingerprint.is_description(before) and "classes" not in before["train"]

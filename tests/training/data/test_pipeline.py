@@ -1,4 +1,3 @@
-import dataclasses
 import threading
 import time
 
@@ -17,6 +16,7 @@ from tests.training.data.helpers import (
     in_store,
     joined,
     long,
+    read_by,
     take,
 )
 
@@ -62,8 +62,7 @@ def counted(digits_split):
         note = tf.numpy_function(lambda each: found.append(int(each)) or each, [index], tf.int64)
         return split.reader.record(tf.ensure_shape(note, []))
 
-    reader = split.reader._replace(record=record)
-    return dataclasses.replace(split, open_reader=lambda: reader), found
+    return read_by(split, record=record), found
 
 
 @pytest.fixture
@@ -142,8 +141,7 @@ def test_a_store_is_sent_many_requests_at_a_time(digits_split):
         index = tf.ensure_shape(tf.py_function(slow, [index], tf.int64), [])
         return split.reader.record(index)
 
-    reader = split.reader._replace(record=record, remote=True)
-    take(helpers.train(dataclasses.replace(split, open_reader=lambda: reader), PLAIN), 8)
+    take(helpers.train(read_by(split, record=record, remote=True), PLAIN), 8)
     assert state["most"] > 8
 
 

@@ -156,7 +156,7 @@ class Decode:
 def _reduced(decode, size, target, least):
     """Returns `decode(ratio)` of the largest ratio of which `size // ratio >= least * target`."""
     wanted = least * tf.cast(target, tf.float32)
-    # What a ratio leaves, all smaller ones leave.
+    # A ratio that leaves enough pixels implies that all smaller ones do.
     enough = [tf.reduce_all(tf.cast(size // ratio, tf.float32) >= wanted) for ratio in (2, 4, 8)]
     number = tf.math.count_nonzero(enough, dtype=tf.int32)
     return tf.switch_case(number, [partial(decode, ratio) for ratio in (1, 2, 4, 8)])

@@ -26,7 +26,7 @@ MAX_PIXELS = 1 << 27
 _EXPECTED = "Expected operations joined by '|', such as 'decode|resize(224)|value_range(-1, 1)'."
 _Make = TypeVar("_Make", bound=Callable[..., Any])
 
-# Of each name, the factory and the stage.
+# {name: (factory, stage)}
 REGISTRY: dict[str, tuple[Callable[..., Any], str]] = {}
 
 

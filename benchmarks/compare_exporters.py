@@ -8,15 +8,14 @@ import pathlib
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from benchmarks.harness import interleaved, machine
+from benchmarks.harness import interleaved
 from benchmarks.harness.process import Process
+from benchmarks.harness.report import machine, show
 from benchmarks.libraries import Case
 from keras_vit.training.io import atomic
-from keras_vit.training.io.printed_table import Table
 
 OURS = "keras-vit"
 QUANTIZER = "litert_quantizer"
@@ -77,7 +76,7 @@ def compare_exporters(
     """
     from keras_vit.variants import arguments_of
 
-    print(machine.describe(THREADS))
+    print(machine(THREADS), "\n", flush=True)
     with tempfile.TemporaryDirectory() as directory:
         for model in models:
             arguments = {**arguments_of(model)[1], "num_classes": 1000, "image_size": IMAGE_SIZE}
@@ -87,7 +86,7 @@ def compare_exporters(
                 calls = {key: _timed(file) for key, file in exported.items()}
                 seconds = interleaved.measure(calls, rounds)
                 title = f"{model}, one image of {IMAGE_SIZE} pixels, {THREADS} thread(s)"
-                print(f"\n{Table(_COLUMNS, list(_rows(exported, seconds)), title).markdown()}")
+                show(_rows(exported, seconds), title)
 
 
 def _export(arguments, folder):
@@ -148,21 +147,9 @@ def _quantize_tflite(file):
 def _timed(file):
     """Returns a function that runs one image through a file and returns the seconds."""
     call = (_onnx_call if file.suffix == ".onnx" else _litert_call)(str(file))
-
-    def seconds():
-        start = time.perf_counter()
-        call()
-        return time.perf_counter() - start
-
     for _ in range(WARM_UP):
         call()
-    return seconds
-
-
-def _noise(shape):
-    import numpy as np
-
-    return np.random.default_rng(0).uniform(0, 1, shape).astype("float32")
+    return functools.partial(interleaved.seconds, call)
 
 
 def _onnx_call(file):
@@ -190,7 +177,10 @@ def _litert_call(file):
     return call
 
 
-_COLUMNS = ("", "weights", "MiB", "ms", "to ours")
+def _noise(shape):
+    import numpy as np
+
+    return np.random.default_rng(0).uniform(0, 1, shape).astype("float32")
 
 
 def _rows(files, seconds):
@@ -199,6 +189,10 @@ def _rows(files, seconds):
         keys = [key for key in files if key[1] == precision]
         best = min((key for key in keys if key[0].startswith(OURS)), key=medians.__getitem__)
         for key in keys:
-            ratio = interleaved.ratio(seconds[key], seconds[best])
-            mebibytes = f"{files[key].stat().st_size / 2**20:.1f}"
-            yield [*key, mebibytes, f"{1000 * medians[key]:.1f}", f"{ratio.median:.3f}"]
+            yield {
+                "": key[0],
+                "weights": precision,
+                "MiB": f"{files[key].stat().st_size / 2**20:.1f}",
+                "ms": f"{1000 * medians[key]:.1f}",
+                "to ours": f"{interleaved.ratio(seconds[key], seconds[best]).median:.3f}",
+            }

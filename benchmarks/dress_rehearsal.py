@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import psutil
 
-from benchmarks.harness import machine
 from benchmarks.harness.process import peak_memory
+from benchmarks.harness.report import machine
 from keras_vit.training.errors import TrainingError
 from keras_vit.training.reporting.metrics_csv import metric_rows
 
@@ -42,7 +42,7 @@ def dress_rehearsal(directory: str, part: int = 1, epochs: int = 3, batch_size: 
     """
     for name, value in rehearse(pathlib.Path(directory), part, epochs, batch_size):
         print(f"| {name} | {value} |", flush=True)
-    print(machine.describe())
+    print(machine())
 
 
 def rehearse(

@@ -30,15 +30,15 @@ def startup(model: str = "ViT-B/16", rounds: int = 7) -> None:
     Args:
         rounds: new processes; medians over them are printed.
     """
-    from benchmarks.harness import interleaved, machine
-    from keras_vit.training.io.printed_table import Table
+    from benchmarks.harness.report import machine, show
+    from keras_vit.training.io.progress_bar import track
 
     print(f"{model}; medians of {rounds} new processes.")
-    print(machine.describe(), "\n", flush=True)
+    print(machine(), "\n", flush=True)
     with tempfile.TemporaryDirectory() as directory:
         file = pathlib.Path(directory) / "checkpoint.npz"
         turns = []
-        for turn in interleaved.track(range(rounds + 1), lambda number: f"process {number}"):
+        for turn in track(range(rounds + 1), "starting"):
             with Process(f"{__name__}:load", {"model": model, "file": str(file)}) as process:
                 facts = process.facts
             with Process(f"{__name__}:train", {"workdir": f"{directory}/{turn}"}) as process:
@@ -46,8 +46,7 @@ def startup(model: str = "ViT-B/16", rounds: int = 7) -> None:
         size = file.stat().st_size
     # The first process has written the checkpoint.
     median = {key: statistics.median(turn[key] for turn in turns[1:]) for key in turns[1]}
-    rows = [[label, f"{median[key]:.2f}"] for key, label in LABELS.items()]
-    print(Table(["", "seconds"], rows).markdown())
+    show({"": label, "seconds": f"{median[key]:.2f}"} for key, label in LABELS.items())
     print(
         f"The checkpoint has {size / 2**20:.0f} MiB; the loaded model and what loading held "
         f"beside it, {median['held'] / 2**20:.0f} MiB: {median['held'] / size:.2f} times as much."

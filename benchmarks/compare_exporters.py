@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import importlib
-import importlib.util
 import pathlib
 import statistics
 import sys
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 from benchmarks.harness import interleaved
 from benchmarks.harness.process import Process
 from benchmarks.harness.report import machine, show
-from benchmarks.libraries import Case
+from benchmarks.libraries import INSTALL, Case, missing
 from keras_vit.training.io import atomic
 
 OURS = "keras-vit"
@@ -95,11 +94,9 @@ def _export(arguments, folder):
     for name, exporter in EXPORTERS.items():
         target = folder / name.replace(", ", "_").replace(" ", "_")
         if not target.exists():
-            missing = [p for p in exporter.packages if importlib.util.find_spec(p) is None]
-            if missing:
+            if absent := missing(exporter.packages):
                 print(
-                    f"left out: {name}, which needs {', '.join(missing)}. Install the other "
-                    "libraries with: pip install 'keras-vit-16x16[bench]'",
+                    f"left out: {name}, which needs {', '.join(absent)}. {INSTALL}",
                     file=sys.stderr,
                 )
                 continue
@@ -126,22 +123,16 @@ def export_files(name: str, case: dict[str, Any], folder: str) -> tuple[dict, No
     getattr(library, function)(Case(**case), target)
     if exporter.quantize:
         (file,) = target.glob("float32.*")
-        (_quantize_onnx if file.suffix == ".onnx" else _quantize_tflite)(file)
+        if file.suffix == ".onnx":
+            from onnxruntime.quantization import QuantType, quantize_dynamic
+
+            quantize_dynamic(file, file.with_stem("int8"), weight_type=QuantType.QInt8)
+        else:
+            from litert_quantizer import quantizer, recipe
+
+            tool = quantizer.Quantizer(str(file), recipe.dynamic_wi8_afp32())
+            file.with_stem("int8").write_bytes(tool.quantize().quantized_model)
     return {}, None
-
-
-def _quantize_onnx(file):
-    from onnxruntime import quantization
-
-    int8 = quantization.QuantType.QInt8
-    quantization.quantize_dynamic(file, file.with_stem("int8"), weight_type=int8)
-
-
-def _quantize_tflite(file):
-    from litert_quantizer import quantizer, recipe
-
-    tool = quantizer.Quantizer(str(file), recipe.dynamic_wi8_afp32())
-    file.with_stem("int8").write_bytes(tool.quantize().quantized_model)
 
 
 def _timed(file):

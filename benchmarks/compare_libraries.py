@@ -1,6 +1,5 @@
 """This package's Vision Transformer against those of other libraries."""
 
-import importlib.util
 import itertools
 import os
 from collections.abc import Sequence
@@ -10,7 +9,15 @@ from typing import Literal
 from benchmarks.harness import interleaved, library_steps
 from benchmarks.harness.library_steps import Result
 from benchmarks.harness.report import machine, table
-from benchmarks.libraries import PACKAGES, PRECISIONS, Case, Mode, Precision
+from benchmarks.libraries import (
+    INSTALL,
+    PACKAGES,
+    PRECISIONS,
+    Case,
+    Mode,
+    Precision,
+    missing,
+)
 from keras_vit.training.errors import UsageError
 
 # The ways to run our model, by backend and mode.
@@ -68,7 +75,12 @@ def compare_libraries(
         expected = f"Expected --ours to name some of {', '.join(ways)}"
         raise UsageError(f"{expected}. Received: {', '.join(unknown)}")
     models = [*(ours or ways), *competitors]
-    _check_installed(models)
+    packages = [package for name in models for package in PACKAGES[name.partition(".")[0]]]
+    if absent := missing(packages):
+        raise UsageError(
+            f"Expected {', '.join(absent)} to be installed. {INSTALL}, or choose others with "
+            "--libraries"
+        )
     products = [f"{module}.matrix_product" for module in ("keras_step", "timm")]
     products = products[: 2 if "timm" in competitors else 1]
     compiled = {"both": (False, True), "on": (True,), "off": (False,)}[compile]
@@ -92,16 +104,6 @@ def compare_libraries(
         flush=True,
     )
     print(report(at_best_batch(library_steps.measure(cases, rounds, seconds, threads, alone))))
-
-
-def _check_installed(models):
-    packages = {package for name in models for package in PACKAGES[name.partition(".")[0]]}
-    missing = sorted(name for name in packages if importlib.util.find_spec(name) is None)
-    if missing:
-        raise UsageError(
-            f"Expected {', '.join(missing)} to be installed. Install the other libraries with: "
-            "pip install 'keras-vit-16x16[bench]', or choose others with --libraries"
-        )
 
 
 def is_ours(case: Case) -> bool:

@@ -19,7 +19,6 @@ from keras_vit.export.errors import RuntimeMissing
 from keras_vit.export.onnx.to_onnx import to_onnx
 from keras_vit.export.tflite.to_tflite import to_tflite
 from keras_vit.export.verification.browser import chromium, served
-from keras_vit.export.verification.report import Report
 from keras_vit.export.verification.runtimes import ONNX, RUNTIMES, TFLITE
 from keras_vit.export.verification.verify import verify
 from keras_vit.training.errors import TrainingError, UsageError
@@ -156,15 +155,11 @@ def _cells(
             if name in GPUS:
                 half = report.float16_error
                 yield _half(name), "–" if half is None else f"{half / report.scale:.0e}"
-            yield name, _shown(report)
-
-
-def _shown(report: Report) -> str:
-    text = f"{report.max_error / report.scale:.0e}"
-    if report.fully_delegated is False:
-        outside = {each.split(":")[0] for each in report.fallbacks or ()}
-        text += f"; not delegated: {', '.join(sorted(outside)) or 'a part'}"
-    return text if report.ok else f"{WRONG}: {text}"
+            text = f"{report.max_error / report.scale:.0e}"
+            if report.fully_delegated is False:
+                outside = {each.split(":")[0] for each in report.fallbacks or ()}
+                text += f"; not delegated: {', '.join(sorted(outside)) or 'a part'}"
+            yield name, text if report.ok else f"{WRONG}: {text}"
 
 
 BACKENDS = {"wasm": "CPU", "threads": "CPU, threads", "webgpu": "GPU"}

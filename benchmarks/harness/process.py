@@ -23,6 +23,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from keras_vit.training.errors import TrainingError
+
 # A process that asks for too much is killed, by us or the system, or aborted by malloc.
 _OUT_OF_MEMORY = (-signal.SIGKILL, -signal.SIGABRT)
 # What JAX and PyTorch say when the memory of a GPU ends.
@@ -51,7 +53,7 @@ def peak_memory(process: int | str = "self") -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if process == "self" else 0
 
 
-class ProcessError(RuntimeError):
+class ProcessError(TrainingError):
     """A measured process ended before it answered.
 
     Attributes:
@@ -103,7 +105,7 @@ class Process(contextlib.AbstractContextManager):
             stderr=self._messages,
             text=True,
             cwd=pathlib.Path(__file__).parents[2],
-            env=os.environ | _ENVIRONMENT | (environment or {}),
+            env={**os.environ, **_ENVIRONMENT, **(environment or {})},
         )
         if memory:
             threading.Thread(target=self._limit, args=(memory,), daemon=True).start()

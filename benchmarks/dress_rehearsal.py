@@ -48,10 +48,7 @@ def dress_rehearsal(directory: str, part: int = 1, epochs: int = 3, batch_size: 
 def rehearse(
     root: pathlib.Path, part: int, epochs: int, batch_size: int
 ) -> Iterator[tuple[str, str]]:
-    """Yields what was measured, and its number with a unit.
-
-    Args:
-        root, part, epochs, batch_size: as in `dress_rehearsal`.
+    """Yields what was measured, and its number with a unit; the arguments are the command's.
 
     Raises:
         TrainingError: if a run ends otherwise than it should.
@@ -88,14 +85,9 @@ def rehearse(
 
 
 class Watched(NamedTuple):
-    """What was seen of a process.
+    """What was seen of a process: its exit status, and texts on what it took.
 
-    Attributes:
-        status: its exit status.
-        first_row: seconds until its first row of metrics was written.
-        peak: the most memory that it held.
-        speed: images per second, and seconds of processors per thousand images, from its first row
-            to its last.
+    The speed is that from the first row of metrics to the last.
     """
 
     status: int

@@ -262,6 +262,7 @@ def table_3_input(
         latency: milliseconds until a request's first byte.
         bandwidth: megabytes a second of one request's stream.
     """
+    import_tensorflow()
     import keras_vit
     from keras_vit.training.data.pipeline import requests_at_once
 
@@ -328,9 +329,9 @@ def slow_store(latency: float = 50.0, batch_size: int = 64, seconds: float = 20.
 
 
 def _late_batches(remote, data_dir, latency, batch_size):
+    tf = import_tensorflow()
     from keras_vit.training.data import open_dataset, records
 
-    tf = import_tensorflow()
     at_once = records.records_from
 
     def late(*place):
@@ -363,10 +364,9 @@ def first_batch(examples: int = 300_000_000, step: int = 0, batch_size: int = 10
         examples: of the set.
         step: of the batch.
     """
+    tf = import_tensorflow()
     from keras_vit.training.data import Dataset, Split, dataset_table
     from keras_vit.training.data.records import Reader
-
-    tf = import_tensorflow()
 
     def record(index):
         return tf.io.encode_png(tf.zeros((8, 8, 3), tf.uint8) + tf.cast(index % 251, tf.uint8))

@@ -16,6 +16,7 @@ from keras_vit.training import paper_tables
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io import atomic
 from keras_vit.training.io.progress_bar import track
+from keras_vit.training.io.quiet_start import import_tensorflow
 from keras_vit.variants import arguments_of
 
 # The models and sizes of the paper's figure.
@@ -217,6 +218,7 @@ def table_6_exaflops(*models: str, image_size: int = 224) -> None:
         *models: names, for their cost by type of layer instead of the table.
         image_size: of these models, in pixels.
     """
+    import_tensorflow()
     for model in models:
         print(keras_vit.costs(model, image_size=image_size))
     if models:

@@ -54,15 +54,10 @@ def startup(model: str = "ViT-B/16", rounds: int = 7) -> None:
 
 
 def load(model: str, file: str) -> tuple[dict[str, Any], None]:
-    """Times the imports, building a model and loading a checkpoint.
+    """Times the imports, building a model, and loading `file`, or writes it where there is none.
 
-    Args:
-        model: a name that `keras_vit.create_model` knows.
-        file: the checkpoint, loaded where it exists and else written.
-
-    Returns:
-        Seconds of `keras`, `keras_vit`, `build` and `load`, and in `held` the bytes of the model
-        and of what loading it took beside.
+    Returns the seconds of `keras`, `keras_vit`, `build` and `load`, and in `held` the bytes of the
+    model and of what loading it took beside.
     """
     facts: dict[str, Any] = {}
     with _timed(facts, "keras"):
@@ -87,14 +82,7 @@ def load(model: str, file: str) -> tuple[dict[str, Any], None]:
 
 
 def train(workdir: str) -> tuple[dict[str, Any], None]:
-    """Times the start of a training command.
-
-    Args:
-        workdir: the run directory.
-
-    Returns:
-        Seconds until TensorFlow is `imported`, and until the first step's `tracing` begins.
-    """
+    """Returns the seconds until TensorFlow is `imported` and the first step's `tracing` begins."""
     start = time.perf_counter()
     facts: dict[str, Any] = {}
     with _timed(facts, "imported"):

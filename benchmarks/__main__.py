@@ -5,26 +5,20 @@ import importlib
 import pathlib
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from benchmarks.harness import options
-from benchmarks.harness.process import ProcessError
-from keras_vit.training.errors import TrainingError, did_you_mean
+from keras_vit.training.errors import did_you_mean
 from keras_vit.training.exit_status import exit_process, status_of
 from keras_vit.training.io.quiet_start import check_backend, quiet_start
 
 
-class Command(NamedTuple):
-    """Where a command is defined, and the first line of its docstring."""
+def commands() -> dict[str, tuple[str, str]]:
+    """Returns {name: (module, first line of the docstring)} of the commands.
 
-    module: str
-    summary: str
-
-
-def commands() -> dict[str, Command]:
-    """Returns the public functions in the files of this folder that return None, by name."""
+    They are the public functions in the files of this folder that return None.
+    """
     return {
-        node.name: Command(f"benchmarks.{file.stem}", str(ast.get_docstring(node)).split("\n")[0])
+        node.name: (f"benchmarks.{file.stem}", str(ast.get_docstring(node)).split("\n")[0])
         for file in sorted(pathlib.Path(__file__).parent.glob("[a-z]*.py"))
         for node in ast.parse(file.read_text(encoding="utf-8")).body
         if isinstance(node, ast.FunctionDef)
@@ -35,15 +29,10 @@ def commands() -> dict[str, Command]:
 def main(argv: Sequence[str]) -> int:
     """Runs the command that `argv` names; returns the exit code."""
     found = commands()
-    lines = [f"  {name:22}{command.summary}" for name, command in found.items()]
-    usage = "\n".join(
-        [
-            "usage: python -m benchmarks COMMAND [options]",
-            "",
-            *lines,
-            "",
-            "python -m benchmarks COMMAND --help lists the options of one.",
-        ]
+    lines = [f"  {name:22}{summary}\n" for name, (_, summary) in found.items()]
+    usage = (
+        f"usage: python -m benchmarks COMMAND [options]\n\n{''.join(lines)}\n"
+        "python -m benchmarks COMMAND --help lists the options of one."
     )
     name, *arguments = argv or ["(nothing)"]
     if name in ("-h", "--help"):
@@ -53,18 +42,15 @@ def main(argv: Sequence[str]) -> int:
         hint = did_you_mean(name, found)
         print(f"{usage}\n\nExpected a command. Received: {name}.{hint}", file=sys.stderr)
         return 2
-    return status_of(lambda: _run(found[name].module, name, arguments), "--debug" in arguments)
 
-
-def _run(module, name, arguments):
-    if not {"-h", "--help"} & {*arguments}:
-        check_backend()
-    with quiet_start():
-        command = getattr(importlib.import_module(module), name)
-    try:
+    def run():
+        if not {"-h", "--help"} & {*arguments}:
+            check_backend()
+        with quiet_start():
+            command = getattr(importlib.import_module(found[name][0]), name)
         options.run(command, arguments)
-    except ProcessError as error:
-        raise TrainingError(error) from error
+
+    return status_of(run, "--debug" in arguments)
 
 
 if __name__ == "__main__":

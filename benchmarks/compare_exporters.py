@@ -3,20 +3,18 @@
 import dataclasses
 import functools
 import importlib
-import importlib.util
 import pathlib
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from benchmarks.harness import interleaved, machine
+from benchmarks.harness import interleaved
 from benchmarks.harness.process import Process
-from benchmarks.libraries import Case
+from benchmarks.harness.report import machine, show
+from benchmarks.libraries import INSTALL, Case, missing
 from keras_vit.training.io import atomic
-from keras_vit.training.io.printed_table import Table
 
 OURS = "keras-vit"
 QUANTIZER = "litert_quantizer"
@@ -77,7 +75,7 @@ def compare_exporters(
     """
     from keras_vit.variants import arguments_of
 
-    print(machine.describe(THREADS))
+    print(machine(THREADS), "\n", flush=True)
     with tempfile.TemporaryDirectory() as directory:
         for model in models:
             arguments = {**arguments_of(model)[1], "num_classes": 1000, "image_size": IMAGE_SIZE}
@@ -87,7 +85,7 @@ def compare_exporters(
                 calls = {key: _timed(file) for key, file in exported.items()}
                 seconds = interleaved.measure(calls, rounds)
                 title = f"{model}, one image of {IMAGE_SIZE} pixels, {THREADS} thread(s)"
-                print(f"\n{Table(_COLUMNS, list(_rows(exported, seconds)), title).markdown()}")
+                show(_rows(exported, seconds), title)
 
 
 def _export(arguments, folder):
@@ -96,11 +94,9 @@ def _export(arguments, folder):
     for name, exporter in EXPORTERS.items():
         target = folder / name.replace(", ", "_").replace(" ", "_")
         if not target.exists():
-            missing = [p for p in exporter.packages if importlib.util.find_spec(p) is None]
-            if missing:
+            if absent := missing(exporter.packages):
                 print(
-                    f"left out: {name}, which needs {', '.join(missing)}. Install the other "
-                    "libraries with: pip install 'keras-vit-16x16[bench]'",
+                    f"left out: {name}, which needs {', '.join(absent)}. {INSTALL}",
                     file=sys.stderr,
                 )
                 continue
@@ -127,42 +123,24 @@ def export_files(name: str, case: dict[str, Any], folder: str) -> tuple[dict, No
     getattr(library, function)(Case(**case), target)
     if exporter.quantize:
         (file,) = target.glob("float32.*")
-        (_quantize_onnx if file.suffix == ".onnx" else _quantize_tflite)(file)
+        if file.suffix == ".onnx":
+            from onnxruntime.quantization import QuantType, quantize_dynamic
+
+            quantize_dynamic(file, file.with_stem("int8"), weight_type=QuantType.QInt8)
+        else:
+            from litert_quantizer import quantizer, recipe
+
+            tool = quantizer.Quantizer(str(file), recipe.dynamic_wi8_afp32())
+            file.with_stem("int8").write_bytes(tool.quantize().quantized_model)
     return {}, None
-
-
-def _quantize_onnx(file):
-    from onnxruntime import quantization
-
-    int8 = quantization.QuantType.QInt8
-    quantization.quantize_dynamic(file, file.with_stem("int8"), weight_type=int8)
-
-
-def _quantize_tflite(file):
-    from litert_quantizer import quantizer, recipe
-
-    tool = quantizer.Quantizer(str(file), recipe.dynamic_wi8_afp32())
-    file.with_stem("int8").write_bytes(tool.quantize().quantized_model)
 
 
 def _timed(file):
     """Returns a function that runs one image through a file and returns the seconds."""
     call = (_onnx_call if file.suffix == ".onnx" else _litert_call)(str(file))
-
-    def seconds():
-        start = time.perf_counter()
-        call()
-        return time.perf_counter() - start
-
     for _ in range(WARM_UP):
         call()
-    return seconds
-
-
-def _noise(shape):
-    import numpy as np
-
-    return np.random.default_rng(0).uniform(0, 1, shape).astype("float32")
+    return functools.partial(interleaved.seconds, call)
 
 
 def _onnx_call(file):
@@ -190,7 +168,10 @@ def _litert_call(file):
     return call
 
 
-_COLUMNS = ("", "weights", "MiB", "ms", "to ours")
+def _noise(shape):
+    import numpy as np
+
+    return np.random.default_rng(0).uniform(0, 1, shape).astype("float32")
 
 
 def _rows(files, seconds):
@@ -199,6 +180,10 @@ def _rows(files, seconds):
         keys = [key for key in files if key[1] == precision]
         best = min((key for key in keys if key[0].startswith(OURS)), key=medians.__getitem__)
         for key in keys:
-            ratio = interleaved.ratio(seconds[key], seconds[best])
-            mebibytes = f"{files[key].stat().st_size / 2**20:.1f}"
-            yield [*key, mebibytes, f"{1000 * medians[key]:.1f}", f"{ratio.median:.3f}"]
+            yield {
+                "": key[0],
+                "weights": precision,
+                "MiB": f"{files[key].stat().st_size / 2**20:.1f}",
+                "ms": f"{1000 * medians[key]:.1f}",
+                "to ours": f"{interleaved.ratio(seconds[key], seconds[best]).median:.3f}",
+            }

@@ -1,17 +1,24 @@
 """This package's Vision Transformer against those of other libraries."""
 
-import importlib.util
 import itertools
 import os
 from collections.abc import Sequence
 from statistics import median
 from typing import Literal
 
-from benchmarks.harness import interleaved, library_steps, machine
+from benchmarks.harness import interleaved, library_steps
 from benchmarks.harness.library_steps import Result
-from benchmarks.libraries import PACKAGES, PRECISIONS, Case, Mode, Precision
+from benchmarks.harness.report import machine, table
+from benchmarks.libraries import (
+    INSTALL,
+    PACKAGES,
+    PRECISIONS,
+    Case,
+    Mode,
+    Precision,
+    missing,
+)
 from keras_vit.training.errors import UsageError
-from keras_vit.training.io.printed_table import Table
 
 # The ways to run our model, by backend and mode.
 OURS = {
@@ -68,7 +75,12 @@ def compare_libraries(
         expected = f"Expected --ours to name some of {', '.join(ways)}"
         raise UsageError(f"{expected}. Received: {', '.join(unknown)}")
     models = [*(ours or ways), *competitors]
-    _check_installed(models)
+    packages = [package for name in models for package in PACKAGES[name.partition(".")[0]]]
+    if absent := missing(packages):
+        raise UsageError(
+            f"Expected {', '.join(absent)} to be installed. {INSTALL}, or choose others with "
+            "--libraries"
+        )
     products = [f"{module}.matrix_product" for module in ("keras_step", "timm")]
     products = products[: 2 if "timm" in competitors else 1]
     compiled = {"both": (False, True), "on": (True,), "off": (False,)}[compile]
@@ -88,21 +100,10 @@ def compare_libraries(
     print(
         f"{model}, {mode}, batch {' or '.join(map(str, batch_size))}, {image_size} px; medians of "
         f"{rounds} {'rounds' if alone else 'interleaved rounds'} of {seconds:g} s.\n"
-        f"{machine.describe(threads)}\n",
+        f"{machine(threads)}\n",
         flush=True,
     )
-    measure = library_steps.measure_alone if alone else library_steps.measure
-    print(report(at_best_batch(measure(cases, rounds, seconds, threads))))
-
-
-def _check_installed(models):
-    packages = {package for name in models for package in PACKAGES[name.partition(".")[0]]}
-    missing = sorted(name for name in packages if importlib.util.find_spec(name) is None)
-    if missing:
-        raise UsageError(
-            f"Expected {', '.join(missing)} to be installed. Install the other libraries with: "
-            "pip install 'keras-vit-16x16[bench]', or choose others with --libraries"
-        )
+    print(report(at_best_batch(library_steps.measure(cases, rounds, seconds, threads, alone))))
 
 
 def is_ours(case: Case) -> bool:
@@ -128,7 +129,7 @@ def report(results: Sequence[Result]) -> str:
     counts = {r.case.library: r.facts["parameters"] for r in results if "parameters" in r.facts}
     if len(set(counts.values())) > 1:
         raise ValueError(f"Expected models of one size. Received parameters: {counts}")
-    rows: list[list] = []
+    rows: list[dict] = []
     lines = []
     for precision in dict.fromkeys(r.case.precision for r in results):
         group = [r for r in results if r.case.precision == precision]
@@ -142,11 +143,10 @@ def report(results: Sequence[Result]) -> str:
         rows += _rows([r for r in group if "flops" not in r.facts], peaks)
         peak = median(peaks) / 1e9
         lines.append(f"Peak of a {precision} matrix product: {peak:.0f} GFLOP/s (median).")
-    columns = ["library", "precision", "compiled", "ms per image", "× keras_vit", "quartiles"]
-    columns += ["of peak", "peak MiB", "batch"]
-    if len({row[-1] for row in rows}) == 1:
-        columns, rows = columns[:-1], [row[:-1] for row in rows]
-    return "\n".join([Table(columns, rows).markdown(), *lines])
+    if len({row["batch"] for row in rows}) == 1:
+        for row in rows:
+            del row["batch"]
+    return "\n".join([table(rows).markdown(), *lines])
 
 
 def _rows(results, peaks):
@@ -162,14 +162,14 @@ def _rows(results, peaks):
         )
         ratio = interleaved.ratio(result.per_image, ours.per_image)
         compiler = "inductor" if case.library == "timm" else "XLA"
-        yield [
-            case.library,
-            case.precision,
-            compiler if case.compiled else "no",
-            f"{1000 * median(result.per_image):.2f}",
-            f"{ratio.median:.2f}",
-            ratio.quartiles(),
-            f"{100 * share:.0f} %",
-            f"{result.memory / 2**20:.0f}",
-            case.batch_size,
-        ]
+        yield {
+            "library": case.library,
+            "precision": case.precision,
+            "compiled": compiler if case.compiled else "no",
+            "ms per image": f"{1000 * median(result.per_image):.2f}",
+            "× keras_vit": f"{ratio.median:.2f}",
+            "quartiles": ratio.quartiles(),
+            "of peak": f"{100 * share:.0f} %",
+            "peak MiB": f"{result.memory / 2**20:.0f}",
+            "batch": case.batch_size,
+        }

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import psutil
 
-from benchmarks.harness import machine
 from benchmarks.harness.process import peak_memory
+from benchmarks.harness.report import machine
 from keras_vit.training.errors import TrainingError
+from keras_vit.training.io.quiet_start import import_tensorflow
 from keras_vit.training.reporting.metrics_csv import metric_rows
 
 TRAIN, VALIDATION, CLASSES, SHARDS = 1_281_167, 50_000, 1000, 1024
@@ -42,16 +43,13 @@ def dress_rehearsal(directory: str, part: int = 1, epochs: int = 3, batch_size: 
     """
     for name, value in rehearse(pathlib.Path(directory), part, epochs, batch_size):
         print(f"| {name} | {value} |", flush=True)
-    print(machine.describe())
+    print(machine())
 
 
 def rehearse(
     root: pathlib.Path, part: int, epochs: int, batch_size: int
 ) -> Iterator[tuple[str, str]]:
-    """Yields what was measured, and its number with a unit.
-
-    Args:
-        root, part, epochs, batch_size: as in `dress_rehearsal`.
+    """Yields what was measured, and its number with a unit; the arguments are the command's.
 
     Raises:
         TrainingError: if a run ends otherwise than it should.
@@ -88,14 +86,9 @@ def rehearse(
 
 
 class Watched(NamedTuple):
-    """What was seen of a process.
+    """What was seen of a process: its exit status, and texts on what it took.
 
-    Attributes:
-        status: its exit status.
-        first_row: seconds until its first row of metrics was written.
-        peak: the most memory that it held.
-        speed: images per second, and seconds of processors per thousand images, from its first row
-            to its last.
+    The speed is that from the first row of metrics to the last.
     """
 
     status: int
@@ -188,7 +181,7 @@ def planted_image(label: int, number: int) -> np.ndarray:
 
 def _write(folder, train, validation, classes, shards):
     """Writes the set in TFDS's format, in a random order as TFDS does, unless it is there."""
-    import tensorflow as tf
+    tf = import_tensorflow()
     import tensorflow_datasets as tfds
     from PIL import Image
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 from unittest import mock
 
-from benchmarks.harness import interleaved, machine
+from benchmarks.harness import interleaved
 from benchmarks.harness.compiled_program import CHIPS
 from benchmarks.harness.process import Process, peak_memory
+from benchmarks.harness.report import machine, show
 from keras_vit.training import paper_tables
 from keras_vit.training.errors import UsageError
-from keras_vit.training.io.printed_table import Table
 from keras_vit.training.io.quiet_start import import_tensorflow
 
 WARM_UP_BATCHES = 3
@@ -43,7 +43,7 @@ def compare_pipelines(
     import_tensorflow()
     from benchmarks.libraries import image_pipelines
 
-    files, start = _jpegs_below(images), machine.describe()
+    files, start = _jpegs_below(images), machine()
     makers = image_pipelines.pipelines(image_size)
     with tempfile.TemporaryDirectory() as directory:
         folder = pathlib.Path(directory)
@@ -55,12 +55,11 @@ def compare_pipelines(
         }
         turns = interleaved.measure(calls, rounds)
         changes = [
-            [kind, *_moved_by_reduced_decoding(named, folder, len(files))]
+            _moved_by_reduced_decoding(kind, named, folder, len(files))
             for kind, named in makers.items()
         ]
-    print(rates(turns).markdown())
-    columns = ["reduced decoding", "mean difference of 255", "root mean square"]
-    print(Table(columns, changes).markdown())
+    show(rates(turns))
+    show(changes)
     print(
         f"{len(files)} images, batches of {batch_size}, {image_size} pixels, {rounds} rounds; "
         f"medians, ratios within a round. {start}"
@@ -95,8 +94,8 @@ def _turn(dataset, batches, batch_size):
     return Turn((time.process_time() - cpu) / images, (time.perf_counter() - wall) / images)
 
 
-def rates(turns: Mapping[tuple[str, str], Sequence[Turn]]) -> Table:
-    """Returns the table of the turns of every pipeline, by its part and name."""
+def rates(turns: Mapping[tuple[str, str], Sequence[Turn]]) -> list[dict[str, str]]:
+    """Returns the rows of the turns of every pipeline, by its part and name."""
     from benchmarks.libraries.image_pipelines import FLOOR, TUTORIAL
 
     cpu = {key: [turn.cpu for turn in each] for key, each in turns.items()}
@@ -106,30 +105,33 @@ def rates(turns: Mapping[tuple[str, str], Sequence[Turn]]) -> Table:
             interleaved.ratio(cpu[kind, other], cpu[kind, name]) for other in (FLOOR, TUTORIAL)
         )
         rows.append(
-            [
-                f"{kind}: {name}",
-                f"{_rate(each, 'cpu'):.0f}",
-                f"{_rate(each, 'wall'):.0f}",
-                f"{floor.median:.2f}",
-                f"{tutorial.median:.2f}",
-                tutorial.quartiles(),
-            ]
+            {
+                "pipeline": f"{kind}: {name}",
+                "images per CPU s": f"{_rate(each, 'cpu'):.0f}",
+                "images per s": f"{_rate(each, 'wall'):.0f}",
+                "of decoding": f"{floor.median:.2f}",
+                "of the tutorial": f"{tutorial.median:.2f}",
+                "quartiles": tutorial.quartiles(),
+            }
         )
-    columns = ["pipeline", "images per CPU s", "images per s", "of decoding", "of the tutorial"]
-    return Table([*columns, "quartiles"], rows)
+    return rows
 
 
 def _rate(turns, seconds):
     return 1 / statistics.median(getattr(turn, seconds) for turn in turns)
 
 
-def _moved_by_reduced_decoding(makers, folder, images):
+def _moved_by_reduced_decoding(kind, makers, folder, images):
     """Returns how far reduced decoding moves the pixels of so many images of a pipeline."""
     from benchmarks.libraries.image_pipelines import OURS, REDUCED
 
     whole, reduced = (next(iter(makers[name](folder, images))) for name in (OURS, REDUCED))
     moved = abs(whole["image"] - reduced["image"]).numpy() * 127.5
-    return f"{moved.mean():.2f}", f"{(moved**2).mean() ** 0.5:.2f}"
+    return {
+        "reduced decoding": kind,
+        "mean difference of 255": f"{moved.mean():.2f}",
+        "root mean square": f"{(moved**2).mean() ** 0.5:.2f}",
+    }
 
 
 PIXELS = ("float32", "uint8")
@@ -158,7 +160,7 @@ def input_cores(
     import_tensorflow()
     from benchmarks.libraries import image_pipelines
 
-    files, start = _jpegs_below(images), machine.describe()
+    files, start = _jpegs_below(images), machine()
     counts = range(1, len(os.sched_getaffinity(0)) + 1)
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory())
@@ -176,14 +178,13 @@ def input_cores(
             for pixels in PIXELS
         }
         answers = interleaved.measure(calls, rounds)
-    turns = {key: [Turn(each["cpu"], each["wall"]) for each in answers[key]] for key in answers}
-    print(rates_of_hosts(turns).markdown())
+    show(rates_of_hosts({key: [Turn(*each["turn"]) for each in answers[key]] for key in answers}))
     print(f"{len(files)} images, batches of {batch_size}, {rounds} rounds. {start}")
 
 
 def feed(
     folder: str, batch_size: int, batches: int, cores: int
-) -> tuple[dict[str, Any], Callable[..., dict[str, float]]]:
+) -> tuple[dict[str, Any], Callable[..., dict[str, Turn]]]:
     """Prepares our training pipeline in a process of so many cores."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     import tensorflow as tf
@@ -198,16 +199,16 @@ def feed(
         datasets[pixels, False] = ours
         datasets[pixels, True] = blank.batch(batch_size, drop_remainder=True)
 
-    def measure(pixels: str, copy: bool) -> dict[str, float]:
-        return _turn(datasets[pixels, copy], batches, batch_size)._asdict()
+    def measure(pixels: str, copy: bool) -> dict[str, Turn]:
+        return {"turn": _turn(datasets[pixels, copy], batches, batch_size)}
 
     return {}, measure
 
 
 def rates_of_hosts(
     turns: Mapping[tuple[int, str], Sequence[Turn]], hosts: Sequence[int] = (112, 224)
-) -> Table:
-    """Returns images a second of the cores that were measured, and of hosts by the model.
+) -> list[dict[str, object]]:
+    """Returns rows: images a second of the cores that were measured, and of hosts by the model.
 
     Args:
         turns: of every number of cores, 0 for batches alone, and kind of pixels.
@@ -216,19 +217,20 @@ def rates_of_hosts(
     from keras_vit.training.data.pipeline import batches_at_once
 
     most = max(cores for cores, _ in turns)
-    rows: list[list[object]] = []
-    for cores in range(1, most + 1):
-        measured = [f"{_rate(turns[cores, pixels], 'wall'):,.0f}" for pixels in PIXELS]
-        rows.append([cores, "measured", measured[0], "–", measured[1], "–"])
-    for cores in hosts:
-        row = [cores, "model"]
-        for pixels in PIXELS:
-            decoded = cores * _rate(turns[most, pixels], "cpu")
-            copied = batches_at_once(cores) * _rate(turns[_COPY, pixels], "wall")
-            row += [f"{min(decoded, copied):,.0f}", "cores" if decoded < copied else "copies"]
-        rows.append(row)
-    columns = [title for pixels in PIXELS for title in (f"{pixels}, images/s", "bound by")]
-    return Table(["cores", "by", *columns], rows)
+    rows: list[dict[str, object]] = []
+    for by, counts in (("measured", range(1, most + 1)), ("model", hosts)):
+        for cores in counts:
+            row: dict[str, object] = {"cores": cores, "by": by}
+            for pixels in PIXELS:
+                if by == "measured":
+                    rate, bound = _rate(turns[cores, pixels], "wall"), "–"
+                else:
+                    decoded = cores * _rate(turns[most, pixels], "cpu")
+                    copied = batches_at_once(cores) * _rate(turns[_COPY, pixels], "wall")
+                    rate, bound = min((decoded, "cores"), (copied, "copies"))
+                row |= {f"{pixels}, images/s": f"{rate:,.0f}", f"{pixels}, bound by": bound}
+            rows.append(row)
+    return rows
 
 
 def table_3_input(
@@ -260,35 +262,39 @@ def table_3_input(
         latency: milliseconds until a request's first byte.
         bandwidth: megabytes a second of one request's stream.
     """
+    import_tensorflow()
     import keras_vit
     from keras_vit.training.data.pipeline import requests_at_once
 
-    rows: list[list] = []
+    rows: list[dict] = []
     for model in dict.fromkeys(name for row in paper_tables.TABLE_3 for name in row.models):
         costs = keras_vit.costs(model, num_classes=None)
         operations = 1e18 * costs.exaflops(paper_tables.TABLE_3_BATCH_SIZE)
         seconds = operations / (chips * CHIPS[chip].flops)
         images = paper_tables.TABLE_3_BATCH_SIZE / seconds
         rows.append(
-            [
-                model,
-                f"{1e3 * seconds:.0f}",
-                f"{images:,.0f}",
-                f"{images * kilobytes / 1e6:.2f}",
-                f"{images / images_per_core:.0f}",
-                f"{images / hosts:,.0f}",
-            ]
+            {
+                "model": model,
+                "ms a step": f"{1e3 * seconds:.0f}",
+                "images/s": f"{images:,.0f}",
+                "GB/s": f"{images * kilobytes / 1e6:.2f}",
+                "cores that decode": f"{images / images_per_core:.0f}",
+                "images/s a host": f"{images / hosts:,.0f}",
+            }
         )
-    columns = ["model", "ms a step", "images/s", "GB/s", "cores that decode", "images/s a host"]
-    print(Table(columns, rows).markdown())
-    rows = []
+    show(rows)
     # On a disk, tf.data makes as many calls at a time as there are cores.
     reads = {"one a core": cores, "many, as from a store": requests_at_once(cores)}
-    for name, requests in reads.items():
-        read = requests / (latency / 1e3 + kilobytes / 1e3 / bandwidth)
-        rows.append([name, requests, f"{read:,.0f}", f"{cores * images_per_core:,.0f}"])
-    columns = ["reads of a host", "requests at a time", "images/s read", "images/s decoded"]
-    print(Table(columns, rows).markdown())
+    seconds = latency / 1e3 + kilobytes / 1e3 / bandwidth
+    show(
+        {
+            "reads of a host": name,
+            "requests at a time": requests,
+            "images/s read": f"{requests / seconds:,.0f}",
+            "images/s decoded": f"{cores * images_per_core:,.0f}",
+        }
+        for name, requests in reads.items()
+    )
     print(
         f"{chip}, chips {chips}, hosts {hosts}, cores {cores}, images_per_core "
         f"{images_per_core:g}, kilobytes {kilobytes:g}, latency {latency:g}, bandwidth "
@@ -306,7 +312,7 @@ def slow_store(latency: float = 50.0, batch_size: int = 64, seconds: float = 20.
         latency: milliseconds until a request is answered.
         seconds: of each measurement.
     """
-    start = machine.describe()
+    start = machine()
     rows = []
     with tempfile.TemporaryDirectory() as data_dir:
         for place, remote in (("as on a disk", False), ("as in a store", True)):
@@ -316,15 +322,16 @@ def slow_store(latency: float = 50.0, batch_size: int = 64, seconds: float = 20.
             while time.monotonic() - begin < seconds:
                 next(batches)
                 images += batch_size
-            rows.append([place, f"{images / (time.monotonic() - begin):,.0f}"])
-    print(Table(["read", "images/s"], rows).markdown())
-    print(f"\n{latency:g} ms until a request is answered. {start}")
+            rate = images / (time.monotonic() - begin)
+            rows.append({"read": place, "images/s": f"{rate:,.0f}"})
+    show(rows)
+    print(f"{latency:g} ms until a request is answered. {start}")
 
 
 def _late_batches(remote, data_dir, latency, batch_size):
+    tf = import_tensorflow()
     from keras_vit.training.data import open_dataset, records
 
-    tf = import_tensorflow()
     at_once = records.records_from
 
     def late(*place):
@@ -356,10 +363,9 @@ def first_batch(examples: int = 300_000_000, step: int = 0, batch_size: int = 10
         examples: of the set.
         step: of the batch.
     """
+    tf = import_tensorflow()
     from keras_vit.training.data import Dataset, Split, dataset_table
     from keras_vit.training.data.records import Reader
-
-    tf = import_tensorflow()
 
     def record(index):
         return tf.io.encode_png(tf.zeros((8, 8, 3), tf.uint8) + tf.cast(index % 251, tf.uint8))
@@ -373,5 +379,10 @@ def first_batch(examples: int = 300_000_000, step: int = 0, batch_size: int = 10
     preprocess = split.preprocess("decode|resize(8)|value_range(-1, 1)")
     start = time.process_time()
     next(iter(split.train(preprocess, batch_size=batch_size, seed=0, start_step=step)))
-    row = [examples, step, f"{time.process_time() - start:.2f}", f"{peak_memory() / 2**30:.2f}"]
-    print(Table(["examples", "step", "CPU-s", "peak GiB"], [row]).markdown())
+    row = {
+        "examples": examples,
+        "step": step,
+        "CPU-s": f"{time.process_time() - start:.2f}",
+        "peak GiB": f"{peak_memory() / 2**30:.2f}",
+    }
+    show([row])

@@ -2,18 +2,21 @@
 
 import functools
 import itertools
+import math
 import os
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import keras_vit
-from benchmarks.harness.interleaved import track
+from benchmarks.harness.largest_size import largest_size
 from benchmarks.harness.process import Process, ProcessError
+from benchmarks.harness.report import show, table
 from keras_vit.training import paper_tables
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io import atomic
-from keras_vit.training.io.printed_table import Table
+from keras_vit.training.io.progress_bar import track
+from keras_vit.training.io.quiet_start import import_tensorflow
 from keras_vit.variants import arguments_of
 
 # The models and sizes of the paper's figure.
@@ -76,7 +79,6 @@ def figure_11_throughput(
         raise UsageError("Expected --max_batch and --image_sizes to be at least 1")
     for model in models:
         arguments_of(model)
-    batches = [2**power for power in range(max_batch.bit_length())]
     devices = set()
 
     def start(model, image_size):
@@ -88,34 +90,38 @@ def figure_11_throughput(
 
     cells = list(itertools.product(models, image_sizes))
     measurements = [
-        Measurement(*cell, *search(functools.partial(start, *cell), batches))
-        for cell in track(cells, lambda cell: f"{cell[0]}, {cell[1]} px")
+        Measurement(*cell, *search(functools.partial(start, *cell), max_batch))
+        for cell in track(cells, "measuring")
     ]
     limit = f", {memory:g} GiB" if memory and "CPU" in devices else ""
     work = f"{'Training step' if train else 'Inference'} in {precision}"
     title = f"{work} on {', '.join(sorted(devices))}{limit}"
-    columns = ["model", "image size", "images/s", "at batch", "largest batch"]
     rows = [
-        [
-            each.model,
-            each.image_size,
-            f"{each.rates.get(each.best_batch, 0):.4g}",
-            each.best_batch,
-            each.largest_batch if each.limited else f"≥ {each.largest_batch}",
-        ]
+        {
+            "model": each.model,
+            "image size": each.image_size,
+            "images/s": f"{each.rates.get(each.best_batch, 0):.4g}",
+            "at batch": each.best_batch,
+            "largest batch": each.largest_batch if each.limited else f"≥ {each.largest_batch}",
+        }
         for each in measurements
     ]
     folder = pathlib.Path(output)
-    text = f"{title}\n\n{Table(columns, rows).markdown()}"
+    text = f"{title}\n\n{table(rows).markdown()}"
     print(text, end="")
     atomic.write_text(folder / "throughput.md", text)
     rates = [
-        (each.model, each.image_size, batch, rate, each.limited and batch == each.largest_batch)
+        {
+            "model": each.model,
+            "image_size": each.image_size,
+            "batch_size": batch,
+            "images_per_second": rate,
+            "is_limit": each.limited and batch == each.largest_batch,
+        }
         for each in measurements
         for batch, rate in sorted(each.rates.items())
     ]
-    columns = ["model", "image_size", "batch_size", "images_per_second", "is_limit"]
-    atomic.write_text(folder / "throughput.csv", Table(columns, rates).csv())
+    atomic.write_text(folder / "throughput.csv", table(rates).csv())
     with atomic.atomic_file(folder / "throughput.png") as temporary:
         draw(measurements, title).savefig(temporary, format="png")
 
@@ -143,37 +149,36 @@ def rates(
     return {"device": tf.config.list_logical_devices()[-1].device_type}, measure
 
 
-def search(start: Callable[[], Process], batches: Sequence[int]) -> tuple[dict[int, float], bool]:
+def search(start: Callable[[], Process], max_batch: int) -> tuple[dict[int, float], bool]:
     """Returns the rate at every batch size that fits, and whether a larger one did not.
 
     Args:
         start: returns a new process of `rates`; a batch that does not fit ends it.
-        batches: increasing batch sizes to try. After the first that does not fit, the gap to
+        max_batch: powers of 2 up to here are tried. After the first that does not fit, the gap to
             the one before is halved until it is an eighth.
     """
     found: dict[int, float] = {}
-    limit, process = None, start()
+    process: Process | None = None
+
+    def fits(batch):
+        nonlocal process
+        process = process or start()
+        try:
+            found[batch] = process.ask(batch_size=batch)["images_per_second"]
+        except ProcessError as error:
+            if not error.out_of_memory:
+                raise
+            # The process has ended, and a new one has no memory in pieces.
+            process.close()
+            process = None
+        return batch in found
+
     try:
-        while batch := _next_batch(batches, max(found, default=0), limit):
-            if limit is not None:
-                # The limit ended the last one, and a new one has no memory in pieces.
-                process.close()
-                process = start()
-            try:
-                found[batch] = process.ask(batch_size=batch)["images_per_second"]
-            except ProcessError as error:
-                if not error.out_of_memory:
-                    raise
-                limit = batch
+        _, refused = largest_size(fits, most=max_batch, tolerance=1 / 8)
     finally:
-        process.close()
-    return found, limit is not None
-
-
-def _next_batch(batches, largest, limit):
-    if limit is None:
-        return next((batch for batch in batches if batch > largest), None)
-    return (largest + limit) // 2 if limit - largest > max(largest // 8, 1) else None
+        if process:
+            process.close()
+    return found, refused < math.inf
 
 
 def draw(measurements: Sequence[Measurement], title: str) -> Any:
@@ -213,6 +218,7 @@ def table_6_exaflops(*models: str, image_size: int = 224) -> None:
         *models: names, for their cost by type of layer instead of the table.
         image_size: of these models, in pixels.
     """
+    import_tensorflow()
     for model in models:
         print(keras_vit.costs(model, image_size=image_size))
     if models:
@@ -222,18 +228,17 @@ def table_6_exaflops(*models: str, image_size: int = 224) -> None:
         counted = keras_vit.costs(model, num_classes=None)
         exaflops = counted.exaflops(epochs * paper_tables.UPSTREAM_IMAGES["jft"])
         rows.append(
-            [
-                model,
-                epochs,
-                f"{counted.parameters / 1e6:.1f}M",
-                f"{counted.macs / 1e9:.2f}",
-                f"{counted.executed_macs / 1e9:.2f}",
-                f"{exaflops:.1f}",
-                published,
-                f"{exaflops / published - 1:.2%}",
-                paper_tables.TABLE_6_MISPRINTS.get((model, epochs), ""),
-            ]
+            {
+                "model": model,
+                "epochs": epochs,
+                "parameters": f"{counted.parameters / 1e6:.1f}M",
+                "GMACs": f"{counted.macs / 1e9:.2f}",
+                "executed": f"{counted.executed_macs / 1e9:.2f}",
+                "exaFLOPs": f"{exaflops:.1f}",
+                "Table 6": published,
+                "error": f"{exaflops / published - 1:.2%}",
+                "misprint": paper_tables.TABLE_6_MISPRINTS.get((model, epochs), ""),
+            }
         )
-    columns = ["model", "epochs", "parameters", "GMACs", "executed", "exaFLOPs", "Table 6"]
-    print(Table([*columns, "error", "misprint"], rows).markdown())
+    show(rows)
     print(_NOTES)

@@ -14,17 +14,15 @@ import keras
 import numpy as np
 
 import keras_vit
-from benchmarks.harness import machine
+from benchmarks.harness.report import machine, show
 from keras_vit.export.errors import RuntimeMissing
 from keras_vit.export.onnx.to_onnx import to_onnx
 from keras_vit.export.tflite.to_tflite import to_tflite
 from keras_vit.export.verification.browser import chromium, served
-from keras_vit.export.verification.report import Report
 from keras_vit.export.verification.runtimes import ONNX, RUNTIMES, TFLITE
 from keras_vit.export.verification.verify import verify
 from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.io.atomic import write_text
-from keras_vit.training.io.printed_table import Table
 
 IMAGES = 3
 IMAGE_SIZE = 32
@@ -119,15 +117,14 @@ def runtimes(
                 write_text(file, json.dumps(found, indent=1))
     known = itertools.chain.from_iterable((name, _half(name)) for name in COMPARED)
     columns = [each for each in known if any(each in row for row in found.values())]
-    rows = [
-        (name, *(found[name].get(column, "–") for column in columns))
-        for name in FAMILIES
-        if found.get(name)
-    ]
-    print(Table(("family", *columns), rows).markdown())
+    shown = {name: found[name] for name in FAMILIES if found.get(name)}
+    show(
+        {"family": name} | {column: row.get(column, "–") for column in columns}
+        for name, row in shown.items()
+    )
     for name, reason in missing.items():
         print(f"{name} is not here: {reason}")
-    if any(WRONG in cell for row in rows for cell in row):
+    if any(WRONG in cell for row in shown.values() for cell in row.values()):
         raise TrainingError(f"Expected no cell with {WRONG}.")
 
 
@@ -158,15 +155,11 @@ def _cells(
             if name in GPUS:
                 half = report.float16_error
                 yield _half(name), "–" if half is None else f"{half / report.scale:.0e}"
-            yield name, _shown(report)
-
-
-def _shown(report: Report) -> str:
-    text = f"{report.max_error / report.scale:.0e}"
-    if report.fully_delegated is False:
-        outside = {each.split(":")[0] for each in report.fallbacks or ()}
-        text += f"; not delegated: {', '.join(sorted(outside)) or 'a part'}"
-    return text if report.ok else f"{WRONG}: {text}"
+            text = f"{report.max_error / report.scale:.0e}"
+            if report.fully_delegated is False:
+                outside = {each.split(":")[0] for each in report.fallbacks or ()}
+                text += f"; not delegated: {', '.join(sorted(outside)) or 'a part'}"
+            yield name, text if report.ok else f"{WRONG}: {text}"
 
 
 BACKENDS = {"wasm": "CPU", "threads": "CPU, threads", "webgpu": "GPU"}
@@ -201,12 +194,10 @@ def web_page(*pages: str, rounds: int = 25) -> None:
     """
     if not pages:
         raise UsageError("Expected folders and .html files, the pages to open. Received none")
-    print(machine.describe(1))
+    print(machine(1), "\n", flush=True)
     with chromium() as browser:
         rows = [_page_row(browser, pathlib.Path(page), rounds) for page in pages]
-        title = f"Pages in Chromium {browser.version}"
-    columns = ("page", "MB", "MB loaded", "ms to ready", *(f"ms, {x}" for x in BACKENDS.values()))
-    print(f"\n{Table(columns, rows, title).markdown()}")
+        show(rows, f"Pages in Chromium {browser.version}")
 
 
 def _page_row(browser, path, rounds):
@@ -223,12 +214,14 @@ def _page_row(browser, path, rounds):
             page.evaluate("navigator.serviceWorker.ready.then(() => true)")
             page.reload()
             page.wait_for_selector(_READY, state="attached")
-        times = [page.evaluate(_TIMED, [backend, rounds]) for backend in BACKENDS]
-    size = sum(file.stat().st_size for file in files)
-    return (
-        path.name,
-        f"{size / 1e6:.1f}",
-        f"{loaded / 1e6:.1f}",
-        ready,
-        *(f"{statistics.median(each):.1f}" if each else "–" for each in times),
-    )
+        times = {name: page.evaluate(_TIMED, [key, rounds]) for key, name in BACKENDS.items()}
+    return {
+        "page": path.name,
+        "MB": f"{sum(file.stat().st_size for file in files) / 1e6:.1f}",
+        "MB loaded": f"{loaded / 1e6:.1f}",
+        "ms to ready": ready,
+        **{
+            f"ms, {name}": f"{statistics.median(each):.1f}" if each else "–"
+            for name, each in times.items()
+        },
+    }

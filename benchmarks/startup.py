@@ -30,15 +30,15 @@ def startup(model: str = "ViT-B/16", rounds: int = 7) -> None:
     Args:
         rounds: new processes; medians over them are printed.
     """
-    from benchmarks.harness import interleaved, machine
-    from keras_vit.training.io.printed_table import Table
+    from benchmarks.harness.report import machine, show
+    from keras_vit.training.io.progress_bar import track
 
     print(f"{model}; medians of {rounds} new processes.")
-    print(machine.describe(), "\n", flush=True)
+    print(machine(), "\n", flush=True)
     with tempfile.TemporaryDirectory() as directory:
         file = pathlib.Path(directory) / "checkpoint.npz"
         turns = []
-        for turn in interleaved.track(range(rounds + 1), lambda number: f"process {number}"):
+        for turn in track(range(rounds + 1), "starting"):
             with Process(f"{__name__}:load", {"model": model, "file": str(file)}) as process:
                 facts = process.facts
             with Process(f"{__name__}:train", {"workdir": f"{directory}/{turn}"}) as process:
@@ -46,8 +46,7 @@ def startup(model: str = "ViT-B/16", rounds: int = 7) -> None:
         size = file.stat().st_size
     # The first process has written the checkpoint.
     median = {key: statistics.median(turn[key] for turn in turns[1:]) for key in turns[1]}
-    rows = [[label, f"{median[key]:.2f}"] for key, label in LABELS.items()]
-    print(Table(["", "seconds"], rows).markdown())
+    show({"": label, "seconds": f"{median[key]:.2f}"} for key, label in LABELS.items())
     print(
         f"The checkpoint has {size / 2**20:.0f} MiB; the loaded model and what loading held "
         f"beside it, {median['held'] / 2**20:.0f} MiB: {median['held'] / size:.2f} times as much."
@@ -55,15 +54,10 @@ def startup(model: str = "ViT-B/16", rounds: int = 7) -> None:
 
 
 def load(model: str, file: str) -> tuple[dict[str, Any], None]:
-    """Times the imports, building a model and loading a checkpoint.
+    """Times the imports, building a model, and loading `file`, or writes it where there is none.
 
-    Args:
-        model: a name that `keras_vit.create_model` knows.
-        file: the checkpoint, loaded where it exists and else written.
-
-    Returns:
-        Seconds of `keras`, `keras_vit`, `build` and `load`, and in `held` the bytes of the model
-        and of what loading it took beside.
+    Returns the seconds of `keras`, `keras_vit`, `build` and `load`, and in `held` the bytes of the
+    model and of what loading it took beside.
     """
     facts: dict[str, Any] = {}
     with _timed(facts, "keras"):
@@ -88,14 +82,7 @@ def load(model: str, file: str) -> tuple[dict[str, Any], None]:
 
 
 def train(workdir: str) -> tuple[dict[str, Any], None]:
-    """Times the start of a training command.
-
-    Args:
-        workdir: the run directory.
-
-    Returns:
-        Seconds until TensorFlow is `imported`, and until the first step's `tracing` begins.
-    """
+    """Returns the seconds until TensorFlow is `imported` and the first step's `tracing` begins."""
     start = time.perf_counter()
     facts: dict[str, Any] = {}
     with _timed(facts, "imported"):

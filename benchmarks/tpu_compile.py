@@ -2,24 +2,22 @@
 
 import functools
 import itertools
-import json
 import math
-import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from benchmarks.harness.compiled_program import OPTIMIZER, chip_of, rematerialized
-from benchmarks.harness.interleaved import track
+from benchmarks.harness.largest_size import largest_size
+from benchmarks.harness.process import Process, ProcessError
+from benchmarks.harness.report import show
 from keras_vit.training.errors import TrainingError
-from keras_vit.training.io.printed_table import Table
+from keras_vit.training.io.progress_bar import track
 from keras_vit.training.io.quiet_start import import_tensorflow
 
 PRECISION = "mixed_bfloat16"
-ROOT = pathlib.Path(__file__).parents[1]
 _ENVIRONMENT = {
     "KERAS_BACKEND": "jax",
     "JAX_PLATFORMS": "cpu",
@@ -92,35 +90,30 @@ def tpu_compile(
         programs[against] = functools.partial(compiler, against)
     if largest_batch:
         programs["keras_vit, remat"] = functools.partial(ours, remat=True)
-        columns = ["program", "images per chip", "TFLOP per image", "arguments", "temporaries"]
-    elif against != "none":
-        columns = ["images per chip", "program", "TFLOP", "counted", "HBM", "temporaries"]
-        columns += ["arithmetic", "traffic"]
-    else:
-        if engine == "tensorflow":
-            programs = {"keras_vit": functools.partial(_compile_tensorflow, python)}
-        columns = ["mesh", "images per chip", "compiled in", "TFLOP", "counted", "arguments"]
-        columns += ["temporaries", "collectives"]
-
-    def row(topology, name, compile_for):
-        if largest_batch:
-            return [name, *_largest(compile_for, batch_size, largest_batch)]
-        found = compile_for(images=batch_size)
-        if against != "none":
-            return [batch_size, name, *_roofline(topology, found)]
+    elif against == "none" and engine == "tensorflow":
+        programs = {"keras_vit": functools.partial(_compile_tensorflow, python)}
+    images = str(batch_size)
+    if accumulation_steps > 1:
         images = f"{accumulation_steps} × {batch_size // accumulation_steps}"
-        images = str(batch_size) if accumulation_steps == 1 else images
-        sizes = {axis: size for axis, size in axes.items() if size != 1} or {"data": 1}
-        shown = ",".join(f"{axis}={size}" for axis, size in sizes.items())
-        return [shown, f"{images}{', remat' if remat else ''}", *_program(found)]
+
+    def cells(topology, program, compile_for):
+        if largest_batch:
+            return {"program": program} | _largest(*search(compile_for, batch_size, largest_batch))
+        if against != "none":
+            chip = chip_of(topology)
+            shown = {"images per chip": batch_size, "program": program}
+            return shown | _roofline(chip, compile_for(images=batch_size))
+        shown = {"mesh": _mesh(axes, topology), "images per chip": images + ", remat" * remat}
+        return shown | _program(compile_for(images=batch_size))
 
     rows = []
-    cells = list(itertools.product(model, topology, programs))
-    for name, slice_, program in track(cells, " for ".join):
+    for name, slice_, program in track(
+        list(itertools.product(model, topology, programs)), "compiling"
+    ):
         compile_for = functools.partial(programs[program], model=name, topology=slice_)
-        rows.append([name, slice_, *row(slice_, program, compile_for)])
-        print(*rows[-1], sep=", ", file=sys.stderr)
-    print(Table(["model", "topology", *columns], rows).markdown())
+        rows.append({"model": name, "topology": slice_} | cells(slice_, program, compile_for))
+        print(*rows[-1].values(), sep=", ", file=sys.stderr)
+    show(rows)
 
 
 def parse_mesh(text: str) -> dict[str, int]:
@@ -133,35 +126,39 @@ def parse_mesh(text: str) -> dict[str, int]:
     }
 
 
+def _mesh(axes, topology):
+    """Returns the axes of more than one chip, each with its chips."""
+    rest = _chips(topology) // abs(math.prod(axes.values()))
+    sizes = {axis: rest if size == -1 else size for axis, size in axes.items()}
+    return ",".join(f"{axis}={size}" for axis, size in sizes.items() if size != 1) or "data=1"
+
+
+def _chips(topology):
+    return math.prod(map(int, topology.partition(":")[2].split("x")))
+
+
 def run_compiler(python: str, program: str, **task: Any) -> dict[str, Any]:
-    """Returns what `benchmarks.harness.library_compilers` prints.
+    """Returns what a function of `benchmarks.harness.library_compilers` finds.
 
     `rematerialized` is how often the partitioner logged an involuntary rematerialization.
 
     Args:
         python: interpreter that has jax and libtpu.
-        program: name of one of its programs.
-        **task: arguments of the program.
+        program: name of the function.
+        **task: its arguments.
 
     Raises:
         TrainingError: if the compiler does not start.
     """
-    result = subprocess.run(
-        [python, "-m", "benchmarks.harness.library_compilers", program, json.dumps(task)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | _ENVIRONMENT,
-    )
-    lines = result.stdout.strip().splitlines()
-    if result.returncode or not lines:
-        last = (result.stderr.strip().splitlines() or ["no output"])[-1]
+    function = f"benchmarks.harness.library_compilers:{program}"
+    try:
+        with Process(function, task, python=python, environment=_ENVIRONMENT) as process:
+            return process.facts | {"rematerialized": rematerialized("".join(process.messages()))}
+    except (ProcessError, OSError) as error:
         raise TrainingError(
-            f"The TPU compiler did not start with {python}: {last}. "
+            f"The TPU compiler did not start with {python}: {str(error).splitlines()[-1]}. "
             "Install it with: pip install jax==0.10.2 libtpu==0.0.52"
-        )
-    return json.loads(lines[-1]) | {"rematerialized": rematerialized(result.stderr)}
+        ) from error
 
 
 def _compile_tensorflow(python, model, topology, images):
@@ -175,7 +172,7 @@ def _compile_tensorflow(python, model, topology, images):
     from keras_vit.training.recipes.losses import build_loss
     from keras_vit.training.recipes.optimizers import build_optimizer
 
-    replicas = math.prod(map(int, topology.partition(":")[2].split("x")))
+    replicas = _chips(topology)
     group = tf.constant([list(range(replicas))], tf.int32)
 
     class Steps(TensorFlowStep):
@@ -205,46 +202,43 @@ def _compile_tensorflow(python, model, topology, images):
 
 def _program(found):
     """Returns the cells of a program by itself."""
-    seconds = f"{found['seconds']:.0f} s"
+    cells = {"compiled in": f"{found['seconds']:.0f} s"}
     if "error" in found:
-        return [seconds, found["error"], *[""] * 4]
+        return cells | {"TFLOP": found["error"]}
     exchanged = found["collectives"] | {"rematerialized": found["rematerialized"]}
-    return [
-        seconds,
-        f"{found['flops'] / 1e12:.2f}",
-        f"{found['bytes'] / 1e9:.1f} GB",
-        f"{found['arguments'] / 1e9:.2f} GB",
-        f"{found['temporaries'] / 1e9:.2f} GB",
-        ", ".join(f"{count} {name}" for name, count in exchanged.items() if count),
-    ]
+    return cells | {
+        "TFLOP": f"{found['flops'] / 1e12:.2f}",
+        "counted": f"{found['bytes'] / 1e9:.1f} GB",
+        "arguments": f"{found['arguments'] / 1e9:.2f} GB",
+        "temporaries": f"{found['temporaries'] / 1e9:.2f} GB",
+        "collectives": ", ".join(f"{count} {name}" for name, count in exchanged.items() if count),
+    }
 
 
-def _roofline(topology, found):
+def _roofline(chip, found):
     """Returns the cells of a program beside another, with the least times of the chip."""
     if "error" in found:
-        return [found["error"], *[""] * 5]
-    chip = chip_of(topology)
-    return [
-        f"{found['flops'] / 1e12:.2f}",
-        f"{found['bytes'] / 1e9:.1f} GB",
-        f"{found['hbm_bytes'] / 1e9:.1f} GB",
-        f"{found['temporaries'] / 1e9:.2f} GB",
-        f"{found['flops'] / chip.flops * 1e3:.1f} ms",
-        f"{found['hbm_bytes'] / chip.bandwidth * 1e3:.1f} ms",
-    ]
+        return {"TFLOP": found["error"]}
+    return {
+        "TFLOP": f"{found['flops'] / 1e12:.2f}",
+        "counted": f"{found['bytes'] / 1e9:.1f} GB",
+        "HBM": f"{found['hbm_bytes'] / 1e9:.1f} GB",
+        "temporaries": f"{found['temporaries'] / 1e9:.2f} GB",
+        "arithmetic": f"{found['flops'] / chip.flops * 1e3:.1f} ms",
+        "traffic": f"{found['hbm_bytes'] / chip.bandwidth * 1e3:.1f} ms",
+    }
 
 
-def _largest(compile_for, start, step):
+def _largest(images, found):
     """Returns the cells of the largest batch that fits."""
-    images, found = search(compile_for, start, step)
     if not images:
-        return [0, *[""] * 3]
-    return [
-        images,
-        f"{found['flops'] / images / 1e12:.4f}",
-        f"{found['arguments'] / 1e9:.2f} GB",
-        f"{found['temporaries'] / 1e9:.2f} GB",
-    ]
+        return {"images per chip": 0}
+    return {
+        "images per chip": images,
+        "TFLOP per image": f"{found['flops'] / images / 1e12:.4f}",
+        "arguments": f"{found['arguments'] / 1e9:.2f} GB",
+        "temporaries": f"{found['temporaries'] / 1e9:.2f} GB",
+    }
 
 
 def search(
@@ -252,8 +246,7 @@ def search(
 ) -> tuple[int, Mapping[str, Any]]:
     """Returns the largest multiple of `step` that fits, 0 if none does, and what was found of it.
 
-    It was compiled, and the compiler refused `step` images more. From `start` on each stride is
-    twice the one before, until the answer lies between two sizes; then the gap is halved.
+    It was compiled, and the compiler refused `step` images more.
 
     Args:
         compile_for: from a number of `images` to what the compiler finds, or its `error`.
@@ -263,23 +256,15 @@ def search(
     Raises:
         TrainingError: if the compiler fails for another reason than memory.
     """
-    largest, refused, stride = 0, math.inf, step
-    of_largest: Mapping[str, Any] = {}
-    images = max(start // step, 1) * step
-    while refused - largest > step:
-        found = compile_for(images=images)
-        print(images, found, sep=", ", file=sys.stderr)
-        if "error" not in found:
-            largest, of_largest = images, found
-        elif found["error"].startswith("out of memory"):
-            refused = images
-        else:
-            raise TrainingError(
-                f"Expected a program or a lack of memory. Received: {found['error']}"
-            )
-        if 0 < largest < refused < math.inf:
-            images = int(largest + refused) // 2 // step * step
-        else:
-            images = max(images + (stride if largest else -stride), step)
-            stride *= 2
-    return largest, of_largest
+    found: dict[int, Mapping[str, Any]] = {0: {}}
+
+    def fits(images):
+        found[images] = answer = compile_for(images=images)
+        print(images, answer, sep=", ", file=sys.stderr)
+        error = answer.get("error", "")
+        if error and not error.startswith("out of memory"):
+            raise TrainingError(f"Expected a program or a lack of memory. Received: {error}")
+        return not error
+
+    largest, _ = largest_size(fits, start, step)
+    return largest, found[largest]

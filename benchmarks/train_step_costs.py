@@ -8,10 +8,10 @@ import time
 from collections.abc import Sequence
 from typing import Literal
 
-from benchmarks.harness import interleaved, library_steps, machine
+from benchmarks.harness import interleaved, library_steps
+from benchmarks.harness.report import machine, show
 from benchmarks.libraries import Case
 from keras_vit.training.errors import UsageError
-from keras_vit.training.io.printed_table import Table
 from keras_vit.training.io.quiet_start import import_tensorflow
 from keras_vit.variants import arguments_of
 
@@ -37,19 +37,14 @@ def growth(
     changes += [{"num_layers": depth} for depth in depths]
     cases = [Case("keras_vit", {**arguments, **change}) for change in changes]
     print(f"{model}, infer, {cases[0]}; medians of {rounds} interleaved rounds.")
-    print(machine.describe(THREADS), "\n", flush=True)
-    measured = library_steps.measure(cases, rounds, seconds, THREADS)
-    rows = [_growth_row(result) for result in measured]
-    columns = ["tokens", "ms per image", "forward GFLOP/s", "quadratic part", "peak MiB"]
-    for name, values, found in (
-        ("image size", image_sizes, rows[: len(image_sizes)]),
-        ("layers", depths, rows[len(image_sizes) :]),
-    ):
-        numbered = [[value, *row] for value, row in zip(values, found, strict=True)]
-        print(Table([name, *columns], numbered).markdown())
+    print(machine(THREADS), "\n", flush=True)
+    results = library_steps.measure(cases, rounds, seconds, THREADS)
+    sizes, layers = results[: len(image_sizes)], results[len(image_sizes) :]
+    show(_growth_row("image size", result.case.arguments["image_size"], result) for result in sizes)
+    show(_growth_row("layers", result.case.arguments["num_layers"], result) for result in layers)
 
 
-def _growth_row(result):
+def _growth_row(name, value, result):
     arguments = result.case.arguments
     tokens = (arguments["image_size"] // arguments["patch_size"]) ** 2 + 1
     width, hidden = arguments["hidden_size"], arguments["mlp_dim"]
@@ -57,13 +52,14 @@ def _growth_row(result):
     quadratic, linear = 2 * tokens**2 * width, tokens * (4 * width**2 + 2 * width * hidden)
     flops = 2 * result.facts["executed_macs"] * result.case.batch_size
     rate = statistics.median(flops / seconds for seconds in result.rounds)
-    return [
-        tokens,
-        f"{1000 * statistics.median(result.per_image):.2f}",
-        f"{rate / 1e9:.0f}",
-        f"{100 * quadratic / (quadratic + linear):.0f} %",
-        f"{result.memory / 2**20:.0f}",
-    ]
+    return {
+        name: value,
+        "tokens": tokens,
+        "ms per image": f"{1000 * statistics.median(result.per_image):.2f}",
+        "forward GFLOP/s": f"{rate / 1e9:.0f}",
+        "quadratic part": f"{100 * quadratic / (quadratic + linear):.0f} %",
+        "peak MiB": f"{result.memory / 2**20:.0f}",
+    }
 
 
 def memory(
@@ -82,19 +78,26 @@ def memory(
     """
     arguments = {**arguments_of(model)[1], "image_size": image_size, "num_classes": 1000}
     print(f"{model}, {image_size} px, {precision}, training step.")
-    print(machine.describe(THREADS), "\n", flush=True)
+    print(machine(THREADS), "\n", flush=True)
     ways = ("keras_vit", "keras_vit.remat")
     cases = [
         Case(way, arguments, "train", batch, precision)
         for batch, way in itertools.product(batches, ways)
     ]
-    results = library_steps.measure_alone(cases, rounds=1, seconds=0, threads=THREADS)
+    results = library_steps.measure(cases, rounds=1, seconds=0, threads=THREADS, alone=True)
     peaks = {(each.case.batch_size, each.case.library): each.memory / 2**20 for each in results}
     rows = []
     for batch in batches:
         whole, remat = (peaks.get((batch, way), math.nan) for way in ways)
-        rows.append([batch, f"{whole:.0f}", f"{remat:.0f}", f"{remat / whole:.2f}"])
-    print(Table(["batch", "peak MiB", "with remat", "ratio"], rows).markdown())
+        rows.append(
+            {
+                "batch": batch,
+                "peak MiB": f"{whole:.0f}",
+                "with remat": f"{remat:.0f}",
+                "ratio": f"{remat / whole:.2f}",
+            }
+        )
+    show(rows)
 
 
 _BATCH, _CLASSES, _SIZE = 8, 10, 8
@@ -112,22 +115,28 @@ def loop_overhead(steps: int = 1000, rounds: int = 7) -> None:
     """
     if steps < 1 or steps % max(STEPS_PER_CALL):
         raise UsageError(f"Expected --steps to be a multiple of 20. Received: {steps}")
-    description = machine.describe()
+    print(machine(), "\n", flush=True)
     rows = []
     for per_call in STEPS_PER_CALL:
         calls = {}
         for loop in (_our_loop, _model_fit):
-            train = loop(per_call)
+            train = functools.partial(loop(per_call), steps)
             # The first call traces.
-            train(steps)
-            calls[loop.__name__] = functools.partial(_seconds, train, steps)
+            train()
+            calls[loop] = functools.partial(interleaved.seconds, train)
         # Measured for one number at a time, so that what is compared runs in direct succession.
         ours, fit = interleaved.measure(calls, rounds).values()
-        rates = [f"{steps / statistics.median(each):.0f}" for each in (ours, fit)]
         ratio = interleaved.ratio(fit, ours)
-        rows.append([per_call, *rates, f"{ratio.median:.2f}", ratio.quartiles()])
-    columns = ["steps per call", "ours, steps/s", "model.fit, steps/s", "ratio", "quartiles"]
-    print(f"{description}\n\n{Table(columns, rows).markdown()}")
+        rows.append(
+            {
+                "steps per call": per_call,
+                "ours, steps/s": f"{steps / statistics.median(ours):.0f}",
+                "model.fit, steps/s": f"{steps / statistics.median(fit):.0f}",
+                "ratio": f"{ratio.median:.2f}",
+                "quartiles": ratio.quartiles(),
+            }
+        )
+    show(rows)
 
 
 def _small_run():
@@ -189,9 +198,3 @@ def _model_fit(steps_per_call):
     model.compile(optimizer, build_loss("softmax"), steps_per_execution=steps_per_call)
     data = data.map(lambda batch: (batch["image"], batch["label"]))
     return lambda count: model.fit(data, epochs=1, steps_per_epoch=count, verbose=0)
-
-
-def _seconds(train, steps):
-    start = time.perf_counter()
-    train(steps)
-    return time.perf_counter() - start

@@ -25,7 +25,7 @@ def exported_texts(
 
     Args:
         model: of this package.
-        labels: as `checked_labels` returns them, or None.
+        labels: as `labels_of_model` returns them.
         activation: "softmax" or "sigmoid".
         output: "logits" or "representation".
     """
@@ -58,29 +58,22 @@ def exported_operations(model: keras.Model) -> str:
 def labels_of_model(
     labels: Iterable[str] | None, model: keras.Model, output: str
 ) -> list[str] | None:
-    """Returns `labels`, checked, or where they are None the model's own, if it knows them.
+    """Returns `labels` as a list, or where they are None the model's own, if it knows them.
 
     Args:
-        labels: class names or None.
+        labels: class names, one for each logit, or None.
         model: of this package.
         output: "logits", or "representation", which has no classes.
 
     Raises:
-        ValueError: as for `checked_labels`.
+        ValueError: if there are others than logits, or one is no text, empty, or has a line break
+            or the character 0.
     """
     expected = num_classes(model) if output == "logits" else None
     if labels is None and expected is not None:
         labels = model.class_names
-    return None if labels is None else checked_labels(labels, expected)
-
-
-def checked_labels(labels: Iterable[str], expected: int | None) -> list[str]:
-    """Returns `labels` as a list of strings, one for each logit.
-
-    Raises:
-        ValueError: if their number is not `expected`, or one is no text, empty, or has a line
-            break or the character 0.
-    """
+    if labels is None:
+        return None
     labels = list(labels)
     if expected is None:
         raise ValueError("Expected no labels for a model without a head. Pass labels=None.")

@@ -82,7 +82,8 @@ def portable(model: keras.Model) -> keras.Model:
         )
     config = model.get_config()
     policy = keras.dtype_policies.deserialize(config["dtype"]).name
-    if policy == "float32" and not config.get("remat") and _all_trainable(model):
+    all_trainable = len(model.trainable_weights) == len(model.weights)
+    if policy == "float32" and not config.get("remat") and all_trainable:
         return model
     return _copy(model)
 
@@ -102,10 +103,6 @@ def _copy(model, **changes):
         target.assign(keras.ops.cast(source, "float32"))
         target.regularizer = getattr(source, "regularizer", None)
     return copy
-
-
-def _all_trainable(model):
-    return len(model.trainable_weights) == len(model.weights)
 
 
 def num_classes(model: keras.Model) -> int | None:

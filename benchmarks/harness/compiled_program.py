@@ -2,8 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 # The optimizer of the steps that are compiled.
 OPTIMIZER = {"total_steps": 1000, "warmup_steps": 10, "weight_decay": 0.1, "clip_norm": 1.0}
@@ -40,25 +39,6 @@ def chip_of(topology: str) -> Chip:
     if name not in CHIPS:
         raise ValueError(f"Expected a topology of {', '.join(CHIPS)}. Received: {topology!r}")
     return CHIPS[name]
-
-
-def describe(cost: Mapping[str, float] | list, memory: Any, text: str) -> dict[str, Any]:
-    """Returns `flops`, `bytes`, `hbm_bytes`, `arguments`, `temporaries` and `collectives`.
-
-    Args:
-        cost: of the program's `cost_analysis`.
-        memory: its memory statistics.
-        text: the program, in which collectives are counted by name.
-    """
-    cost = cost[0] if isinstance(cost, list) else cost
-    return {
-        "flops": cost["flops"],
-        "bytes": cost["bytes accessed"],
-        "hbm_bytes": hbm_bytes(text),
-        "arguments": memory.argument_size_in_bytes,
-        "temporaries": memory.temp_size_in_bytes,
-        "collectives": collectives(text),
-    }
 
 
 _COLLECTIVE = re.compile(

@@ -1,10 +1,12 @@
-"""Interleaved rounds: everything that is compared is measured once per round."""
+"""The idea of all comparisons: ratios of what is measured in interleaved rounds, their medians."""
 
 import random
 import statistics
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
+
+from keras_vit.training.io.progress_bar import track
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
@@ -28,11 +30,18 @@ def measure(calls: Mapping[Item, Callable[[], Value]], rounds: int) -> dict[Item
     Each round has an order of its own, so that none always follows the same other one.
     """
     order = random.Random(0)
-    turns = [(i + 1, key) for i in range(rounds) for key in order.sample(list(calls), len(calls))]
+    turns = [key for _ in range(rounds) for key in order.sample(list(calls), len(calls))]
     values: dict[Item, list[Value]] = {key: [] for key in calls}
-    for _, key in track(turns, lambda turn: f"round {turn[0]} of {rounds}: {turn[1]}"):
+    for key in track(turns, f"measuring, {rounds} rounds"):
         values[key].append(calls[key]())
     return values
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Returns how long a call takes."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
 
 
 def ratio(values: Sequence[float], reference: Sequence[float]) -> Ratio:
@@ -45,18 +54,3 @@ def ratio(values: Sequence[float], reference: Sequence[float]) -> Ratio:
         return Ratio(*paired * 3)
     lower, middle, upper = statistics.quantiles(paired, n=4, method="inclusive")
     return Ratio(middle, lower, upper)
-
-
-def track(items: Sequence[Item], describe: Callable[[Item], str] = str) -> Iterator[Item]:
-    """Yields the items, with a bar on a terminal's standard error that describes the current one.
-
-    Standard output is for tables.
-    """
-    from rich import console, markup, progress
-
-    errors = console.Console(stderr=True)
-    with progress.Progress(console=errors, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("", total=len(items))
-        for item in bar.track(items, task_id=task):
-            bar.update(task, description=markup.escape(describe(item)))
-            yield item

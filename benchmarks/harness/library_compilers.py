@@ -1,15 +1,13 @@
-"""Compiles a training step for a TPU topology: `python -m benchmarks.harness.library_compilers …`.
+"""Compiles a training step for a TPU topology.
 
-The arguments are a name of `PROGRAMS` and the keyword arguments of its function in JSON. It prints
-JSON: the `seconds` of compiling, and an `error` or what `describe` says of the program.
-A process of its own, with KERAS_BACKEND=jax, because TensorFlow and libtpu do not share one well.
+Each of `keras_vit`, `vit_jax` and `stablehlo` runs in a `Process` of its own, with
+KERAS_BACKEND=jax, because TensorFlow and libtpu do not share one well. It returns the `seconds` of
+compiling, and an `error` or what is found of the program: `flops`, `bytes` that the compiler
+counts, `hbm_bytes`, the bytes of its `arguments` and `temporaries`, and its `collectives`.
 """
 
-import json
-import os
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -19,7 +17,7 @@ import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from benchmarks.harness.compiled_program import OPTIMIZER, describe, reason
+from benchmarks.harness.compiled_program import OPTIMIZER, collectives, hbm_bytes, reason
 from keras_vit import create_model
 from keras_vit.training.engine.jax import JaxStep
 from keras_vit.training.engine.jax_mesh import (
@@ -87,22 +85,21 @@ def _devices(topology):
     return topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
 
 
-def _keras_vit(model, topology, images, mesh, accumulation_steps, precision, remat, dropout_rate):
+def keras_vit(model, topology, images, mesh, accumulation_steps, precision, remat, dropout_rate):
     """Compiles the JAX engine's own step."""
     keras.config.set_dtype_policy(precision)
     optimizer, devices = build_optimizer(OPTIMIZER), _devices(topology)
     # Within the scope Keras makes no values for variables, which a large model has no room for.
-    with keras.StatelessScope():
-        built = create_model(model, num_classes=1000, dropout_rate=dropout_rate, remat=remat)
-        _compile(lower(built, optimizer, devices, mesh, images, accumulation_steps))
-        # Leaving the scope would make them.
-        os._exit(0)
+    # Leaving it would make them: the process ends within.
+    keras.StatelessScope().__enter__()
+    built = create_model(model, num_classes=1000, dropout_rate=dropout_rate, remat=remat)
+    return _compiled(lower(built, optimizer, devices, mesh, images, accumulation_steps))
 
 
-def _vit_jax(model, topology, images, precision):
+def vit_jax(model, topology, images, precision):
     """Compiles a step of the original's model in Flax, data parallel.
 
-    Without dropout, with AdamW and clipping by optax: what `_keras_vit` compiles of ours with a
+    Without dropout, with AdamW and clipping by optax: what `keras_vit` compiles of ours with a
     dropout rate of 0.
     """
     import optax
@@ -130,10 +127,10 @@ def _vit_jax(model, topology, images, precision):
         (weights, jax.eval_shape(optimizer.init, weights)),
     )
     update = update_of(built, optimizer, optax.softmax_cross_entropy)
-    _compile(update.trace(state, *batch).lower(lowering_platforms=("tpu",)))
+    return _compiled(update.trace(state, *batch).lower(lowering_platforms=("tpu",)))
 
 
-def _stablehlo(file, topology, replicas):
+def stablehlo(file, topology, replicas):
     """Compiles a StableHLO file; reaches into jax, whose version is therefore fixed."""
     from jax._src import compiler
     from jax._src.interpreters import mlir
@@ -161,40 +158,39 @@ def _stablehlo(file, topology, replicas):
         for copy in copies:
             copy.result.replace_all_uses_with(copy.operands[0])
             copy.erase()
-        _print(
+        return _found(
             lambda: devices[0].client.compile(
                 module, xla_client.DeviceList(tuple(devices)), options
             ),
-            lambda program: (
-                program.get_compiled_memory_stats(),
-                program.hlo_modules()[0].to_string(),
-            ),
+            lambda program: program.get_compiled_memory_stats(),
+            lambda program: program.hlo_modules()[0].to_string(),
         )
 
 
-def _compile(lowered):
-    _print(lowered.compile, lambda program: (program.memory_analysis(), program.as_text()))
+def _compiled(lowered):
+    return _found(
+        lowered.compile,
+        lambda program: program.memory_analysis(),
+        lambda program: program.as_text(),
+    )
 
 
-def _print(compile: Callable[[], Any], read: Callable[[Any], tuple[Any, str]]) -> None:
-    """Compiles, and prints what is found; `read` returns a program's memory statistics and text."""
+def _found(compile, memory_of, text_of):
+    """Compiles, and returns what is found of the program, and None."""
     start = time.monotonic()
-    found: dict[str, Any] = {}
     try:
         program = compile()
     except jax.errors.JaxRuntimeError as error:
-        found = {"error": reason(error)}
+        return {"seconds": time.monotonic() - start, "error": reason(error)}, None
     seconds = time.monotonic() - start
-    if not found:
-        found = describe(program.cost_analysis(), *read(program))
-    print(json.dumps({"seconds": seconds, **found}), flush=True)
-
-
-PROGRAMS: dict[str, Callable[..., None]] = {
-    "keras_vit": _keras_vit,
-    "vit_jax": _vit_jax,
-    "stablehlo": _stablehlo,
-}
-
-if __name__ == "__main__":
-    PROGRAMS[sys.argv[1]](**json.loads(sys.argv[2]))
+    cost, memory, text = program.cost_analysis(), memory_of(program), text_of(program)
+    cost = cost[0] if isinstance(cost, list) else cost
+    return {
+        "seconds": seconds,
+        "flops": cost["flops"],
+        "bytes": cost["bytes accessed"],
+        "hbm_bytes": hbm_bytes(text),
+        "arguments": memory.argument_size_in_bytes,
+        "temporaries": memory.temp_size_in_bytes,
+        "collectives": collectives(text),
+    }, None

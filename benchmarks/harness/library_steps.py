@@ -13,6 +13,7 @@ from typing import Any
 from benchmarks.harness import interleaved
 from benchmarks.harness.process import Process, ProcessError
 from benchmarks.libraries import Case
+from keras_vit.training.io.progress_bar import track
 
 WARM_UP_STEPS = 2
 LEAST_STEPS = 3
@@ -40,7 +41,9 @@ class Result:
         return [seconds / self.case.batch_size for seconds in self.rounds]
 
 
-def measure(cases: Sequence[Case], rounds: int, seconds: float, threads: int) -> list[Result]:
+def measure(
+    cases: Sequence[Case], rounds: int, seconds: float, threads: int, alone: bool = False
+) -> list[Result]:
     """Measures the cases against each other, in interleaved rounds, one running at a time.
 
     Args:
@@ -48,37 +51,19 @@ def measure(cases: Sequence[Case], rounds: int, seconds: float, threads: int) ->
         rounds: turns of each.
         seconds: length of a turn.
         threads: processor cores of each.
+        alone: end each process before the next one starts, for the memory of a GPU, which does
+            not hold all of them. A case that takes more than that is named on standard error and
+            left out.
 
     Raises:
         ProcessError: if a library's process ends.
     """
-    with contextlib.ExitStack() as stack:
-        processes = [
-            stack.enter_context(_start(case, threads))
-            for case in interleaved.track(cases, lambda case: f"starting {case}")
-        ]
-        calls = {
-            f"{number}, {case}": functools.partial(process.ask, seconds=seconds)
-            for number, (case, process) in enumerate(zip(cases, processes, strict=True))
-        }
-        answers = interleaved.measure(calls, rounds)
-        return list(map(_result, cases, processes, answers.values()))
-
-
-def measure_alone(cases: Sequence[Case], rounds: int, seconds: float, threads: int) -> list[Result]:
-    """Measures the cases one after the other, each while there is no process of another.
-
-    For the memory of a GPU, which does not hold all of them. A case that takes more than that is
-    named on standard error and left out.
-
-    Args, Raises: as `measure`.
-    """
+    if not alone:
+        return _measure(cases, rounds, seconds, threads)
     results = []
-    for case in interleaved.track(cases):
+    for case in cases:
         try:
-            with _start(case, threads) as process:
-                turns = [process.ask(seconds=seconds) for _ in range(rounds)]
-                results.append(_result(case, process, turns))
+            results += _measure([case], rounds, seconds, threads)
         except ProcessError as error:
             if not error.out_of_memory:
                 raise
@@ -86,13 +71,28 @@ def measure_alone(cases: Sequence[Case], rounds: int, seconds: float, threads: i
     return results
 
 
-def _result(case, process, turns):
-    times = [statistics.median(turn["times"]) for turn in turns]
-    return Result(case, process.facts, times, turns[-1]["memory"])
-
-
-def _start(case, threads):
-    return Process(f"{__name__}:prepare", dataclasses.asdict(case), threads=threads)
+def _measure(cases, rounds, seconds, threads):
+    with contextlib.ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                Process(f"{__name__}:prepare", dataclasses.asdict(case), threads=threads)
+            )
+            for case in track(cases, "starting")
+        ]
+        calls = {
+            number: functools.partial(process.ask, seconds=seconds)
+            for number, process in enumerate(processes)
+        }
+        turns = interleaved.measure(calls, rounds)
+        return [
+            Result(
+                case,
+                process.facts,
+                [statistics.median(turn["times"]) for turn in turns[number]],
+                turns[number][-1]["memory"],
+            )
+            for number, (case, process) in enumerate(zip(cases, processes, strict=True))
+        ]
 
 
 def prepare(**case: Any) -> tuple[dict, Callable[[float], dict]]:
@@ -108,9 +108,7 @@ def prepare(**case: Any) -> tuple[dict, Callable[[float], dict]]:
         step()
         times, end = [], time.perf_counter() + seconds
         while len(times) < LEAST_STEPS or time.perf_counter() < end:
-            before = time.perf_counter()
-            step()
-            times.append(time.perf_counter() - before)
+            times.append(interleaved.seconds(step))
         return {"times": times}
 
     return facts, measure

@@ -4,7 +4,7 @@ import inspect
 import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, get_args, get_origin
+from typing import Literal, get_args, get_origin
 
 from keras_vit.training.command_options import CommandParser, list_of
 
@@ -58,20 +58,16 @@ def parser(function: Callable[..., None]) -> CommandParser:
     helps = _SHARED | dict(re.findall(r"^    \*?(\w+): (.+(?:\n {8}.+)*)", explained, re.MULTILINE))
     result = CommandParser(f"python -m benchmarks {function.__name__}", description)
     for name, argument in inspect.signature(function).parameters.items():
-        hint, default = argument.annotation, argument.default
-        settings: dict[str, Any] = {
-            "help": " ".join(helps[name].split()).rstrip(".").replace("%", "%%")
-        }
+        text = " ".join(helps[name].split()).rstrip(".").replace("%", "%%")
+        kind, default = _type(argument.annotation), argument.default
         if argument.kind is argument.VAR_POSITIONAL:
-            result.add_argument(name, nargs="*", **settings)
-            continue
-        if hint is bool:
-            settings["action"] = "store_true"
+            result.add_argument(name, nargs="*", help=text)
+        elif argument.annotation is bool:
+            result.add_argument(f"--{name}", action="store_true", help=text)
         elif default is argument.empty:
-            settings |= {"required": True, "type": _type(hint)}
+            result.add_argument(f"--{name}", type=kind, required=True, help=text)
         else:
-            settings |= {"default": default, "type": _type(hint)}
-        result.add_argument(f"--{name}", **settings)
+            result.add_argument(f"--{name}", type=kind, default=default, help=text)
     return result
 
 

@@ -20,7 +20,10 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
+
+from keras_vit.training.errors import TrainingError
 
 # A process that asks for too much is killed, by us or the system, or aborted by malloc.
 _OUT_OF_MEMORY = (-signal.SIGKILL, -signal.SIGABRT)
@@ -50,7 +53,7 @@ def peak_memory(process: int | str = "self") -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if process == "self" else 0
 
 
-class ProcessError(RuntimeError):
+class ProcessError(TrainingError):
     """A measured process ended before it answered.
 
     Attributes:
@@ -72,6 +75,8 @@ class Process(contextlib.AbstractContextManager):
         task: keyword arguments that JSON can hold.
         threads: processor cores that the process may use; 0: all.
         memory: bytes that the process may hold before it is killed; 0: no limit.
+        python: its interpreter.
+        environment: variables beside those of this process.
 
     Attributes:
         facts: dict, what the function found out, and its `memory` in bytes.
@@ -81,19 +86,26 @@ class Process(contextlib.AbstractContextManager):
     """
 
     def __init__(
-        self, function: str, task: dict[str, Any], *, threads: int = 0, memory: int = 0
+        self,
+        function: str,
+        task: dict[str, Any],
+        *,
+        threads: int = 0,
+        memory: int = 0,
+        python: str = sys.executable,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         # Closed with the process.
         self._messages = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
         self._task = [function, json.dumps(task), str(threads)]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.harness.process", *self._task],
+            [python, "-m", "benchmarks.harness.process", *self._task],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._messages,
             text=True,
             cwd=pathlib.Path(__file__).parents[2],
-            env=os.environ | _ENVIRONMENT,
+            env={**os.environ, **_ENVIRONMENT, **(environment or {})},
         )
         if memory:
             threading.Thread(target=self._limit, args=(memory,), daemon=True).start()
@@ -127,13 +139,17 @@ class Process(contextlib.AbstractContextManager):
             self._process.send_signal(signal.SIGSTOP)
             return json.loads(line)
         status = self._process.wait()
-        self._messages.seek(0)
-        end = "".join(self._messages.readlines()[-20:]).strip()
+        end = "".join(self.messages()[-20:]).strip()
         raise ProcessError(
             f"Expected {' '.join(self._task)} to answer; its process ended with "
             f"status {status}. The end of its messages:\n{end or '(none)'}",
             status in _OUT_OF_MEMORY or any(message in end for message in _MESSAGES),
         )
+
+    def messages(self) -> list[str]:
+        """Returns the lines that a process has printed which is not running meanwhile."""
+        self._messages.seek(0)
+        return self._messages.readlines()
 
     def _limit(self, memory: int) -> None:
         while held := peak_memory(self._process.pid):

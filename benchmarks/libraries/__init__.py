@@ -9,6 +9,8 @@ Functions named `to_…` take a case and a folder, and write the library's own f
 """
 
 import dataclasses
+import importlib.util
+from collections.abc import Iterable
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -23,11 +25,17 @@ PACKAGES = {
     "timm": ("torch", "timm"),
     "jax": ("jax", "flax", "optax"),
 }
+INSTALL = "Install the other libraries with: pip install 'keras-vit-16x16[bench]'"
 # Every library trains with the same optimizer, SGD with momentum.
 LEARNING_RATE = 1e-3
 MOMENTUM = 0.9
 PRODUCT_SIDE = 2048
 PRODUCT_FACTS = {"flops": 2 * PRODUCT_SIDE**3}
+
+
+def missing(packages: Iterable[str]) -> list[str]:
+    """Returns those of the packages that are not installed, sorted."""
+    return sorted(name for name in {*packages} if importlib.util.find_spec(name) is None)
 
 
 @dataclasses.dataclass(frozen=True)

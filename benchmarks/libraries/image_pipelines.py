@@ -33,13 +33,13 @@ def prepare(images: Sequence[pathlib.Path], folder: pathlib.Path) -> None:
         prepare_photos(f"folder:{folder / _PHOTOS}", _NAME, folder / _TFDS)
 
 
-def _our_training(preprocess, reduced_decoding, cache, folder, batch_size):
+def _our_training(preprocess, folder, batch_size, reduced_decoding=0.0, cache=False):
     split = open_dataset(f"folder:{folder / _PHOTOS}").split("train")
     operations = split.preprocess(preprocess, reduced_decoding)
     return split.train(operations, batch_size=batch_size, seed=SEED, cache=cache)
 
 
-def _our_evaluation(preprocess, reduced_decoding, folder, batch_size):
+def _our_evaluation(preprocess, folder, batch_size, reduced_decoding=0.0):
     split = open_dataset(f"tfds:{_NAME}", folder / _TFDS).split("train")
     operations = split.preprocess(preprocess, reduced_decoding)
     return split.evaluate(operations, batch_size=batch_size).repeat()
@@ -57,10 +57,6 @@ def _reference(load, folder, batch_size):
         num_parallel_calls=tf.data.AUTOTUNE,
     )
     return dataset.batch(batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
-
-
-def _decode_whole(number, encoded):
-    return tf.io.decode_jpeg(encoded, channels=3)
 
 
 def _box(shape, number):
@@ -84,7 +80,7 @@ def _decode_crop(number, encoded):
 
 
 def _tutorial_training(size, number, encoded):
-    image = _decode_whole(number, encoded)
+    image = tf.io.decode_jpeg(encoded, channels=3)
     image = tf.slice(image, *_box(tf.shape(image), number))
     image = tf.image.resize(image, (size, size))
     image = tf.image.stateless_random_flip_left_right(image, tf.stack([1, number]))
@@ -141,40 +137,41 @@ def pipelines(size: int = 224) -> dict[str, dict[str, Callable]]:
     small = round(size * 256 / 224)
     crop = f"decode|inception_crop({size})|flip_lr"
     to_range = "value_range(-1, 1)"
+    ours = partial(_our_training, f"{crop}|{to_range}")
     squash = f"decode|resize({size})|{to_range}"
     center = f"decode|resize_small({small})|central_crop({size})|{to_range}"
     resize = partial(tf.image.resize, size=(size, size))
-    decode_whole = partial(_reference, lambda *image: tf.shape(_decode_whole(*image)))
+    decode_whole = partial(
+        _reference, lambda _, encoded: tf.shape(tf.io.decode_jpeg(encoded, channels=3))
+    )
     decode_crop = partial(_reference, lambda *image: tf.shape(_decode_crop(*image)))
     rescaling = partial(keras.layers.Rescaling, 1 / 127.5, -1.0)
-    crop_and_flip = (
-        partial(keras.layers.RandomCrop, size, size),
-        partial(keras.layers.RandomFlip, "horizontal"),
-    )
+    random_crop = partial(keras.layers.RandomCrop, size, size)
+    flip = partial(keras.layers.RandomFlip, "horizontal")
     return {
         "training": {
             FLOOR: decode_crop,
             "decode and resize only": partial(
                 _reference, lambda *image: resize(_decode_crop(*image))
             ),
-            OURS: partial(_our_training, f"{crop}|{to_range}", 0.0, False),
-            BYTES: partial(_our_training, f"{crop}|to_uint8", 0.0, False),
-            REDUCED: partial(_our_training, f"{crop}|{to_range}", 1.0, False),
-            "ours, cache": partial(_our_training, f"{crop}|{to_range}", 0.0, True),
+            OURS: ours,
+            BYTES: partial(_our_training, f"{crop}|to_uint8"),
+            REDUCED: partial(ours, reduced_decoding=1.0),
+            "ours, cache": partial(ours, cache=True),
             TUTORIAL: partial(_reference, partial(_tutorial_training, size)),
-            KERAS: partial(_keras, small, (*crop_and_flip, rescaling)),
+            KERAS: partial(_keras, small, (random_crop, flip, rescaling)),
         },
         "evaluation, resize": {
             FLOOR: decode_whole,
-            OURS: partial(_our_evaluation, squash, 0.0),
-            REDUCED: partial(_our_evaluation, squash, 1.0),
+            OURS: partial(_our_evaluation, squash),
+            REDUCED: partial(_our_evaluation, squash, reduced_decoding=1.0),
             TUTORIAL: partial(_tutorial_evaluation, resize),
             KERAS: partial(_keras, size, (rescaling,)),
         },
         "evaluation, center crop": {
             FLOOR: decode_whole,
-            OURS: partial(_our_evaluation, center, 0.0),
-            REDUCED: partial(_our_evaluation, center, 1.0),
+            OURS: partial(_our_evaluation, center),
+            REDUCED: partial(_our_evaluation, center, reduced_decoding=1.0),
             TUTORIAL: partial(_tutorial_evaluation, partial(_center, small, size)),
         },
     }

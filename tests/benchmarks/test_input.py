@@ -45,8 +45,8 @@ def test_the_table_compares_every_pipeline(images, capsys):
 def test_ratios_are_medians_within_rounds():
     turns = {name: [Turn(1.0, 2.0)] * 3 for name in NAMES}
     turns["training", "ours"] = [Turn(2.0, 4.0), Turn(4.0, 8.0), Turn(1.6, 1.0)]
-    [row] = [row for row in input.rates(turns).rows if row[0] == "training: ours"]
-    assert row[1:] == ["0", "0", "0.50", "0.50", "0.38 to 0.56"]
+    [row] = [row for row in input.rates(turns) if row["pipeline"] == "training: ours"]
+    assert list(row.values())[1:] == ["0", "0", "0.50", "0.50", "0.38 to 0.56"]
 
 
 def test_a_folder_without_jpegs_is_explained(tmp_path):
@@ -62,8 +62,8 @@ def test_a_host_is_bound_by_its_cores_or_its_copies():
         **{(1, pixels): [Turn(2e-3, 2e-3)] * 3 for pixels in PIXELS},
         **{(2, pixels): [Turn(2e-3, 1e-3)] * 3 for pixels in PIXELS},
     }
-    table = input.rates_of_hosts(turns, [24, 112])
-    assert [list(map(str, row)) for row in table.rows] == [
+    rows = input.rates_of_hosts(turns, [24, 112])
+    assert [list(map(str, row.values())) for row in rows] == [
         ["1", "measured", "500", "–", "500", "–"],
         ["2", "measured", "1,000", "–", "1,000", "–"],
         ["24", "model", "10,000", "copies", "12,000", "cores"],

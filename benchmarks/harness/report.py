@@ -1,20 +1,35 @@
-"""The line above every table: the machine and the packages that it was measured with."""
+"""The table of a measurement, and the line on the machine and the packages above it."""
 
 import collections
 import contextlib
+import itertools
 import os
 import pathlib
 import platform
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from typing import Any
 
 from benchmarks.harness.process import Process
+from keras_vit.training.io.printed_table import Table
 
 PACKAGES = ("tensorflow", "keras", "keras-hub", "torch", "timm", "jax", "flax")
 EXTENSIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
-def describe(threads: int = 0) -> str:
+def table(rows: Iterable[Mapping[str, object]], title: str = "", missing: str = "") -> Table:
+    """Returns the table of rows of {column: cell}; `missing` stands where a row has no cell."""
+    rows = list(rows)
+    columns = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
+    return Table(columns, [[row.get(each, missing) for each in columns] for row in rows], title)
+
+
+def show(rows: Iterable[Mapping[str, object]], title: str = "", missing: str = "") -> None:
+    """Prints the `table` as Markdown."""
+    print(table(rows, title, missing).markdown())
+
+
+def machine(threads: int = 0) -> str:
     """Returns a line on the machine, the cores that are used (0: all), and the packages."""
     load, cores = os.getloadavg()[0], os.cpu_count()
     devices = "".join(f", {count} × {kind}" for kind, count in accelerators().items())

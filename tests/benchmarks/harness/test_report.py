@@ -4,7 +4,7 @@ import contextlib
 import sys
 from types import SimpleNamespace
 
-from benchmarks.harness import machine
+from benchmarks.harness import report
 
 CPU = SimpleNamespace(platform="cpu", device_kind="cpu")
 GPU = SimpleNamespace(platform="gpu", device_kind="NVIDIA H100 80GB HBM3")
@@ -18,8 +18,8 @@ def described(devices, monkeypatch):
         facts, _ = getattr(sys.modules[function.partition(":")[0]], function.partition(":")[2])()
         return contextlib.nullcontext(SimpleNamespace(facts=facts))
 
-    monkeypatch.setattr(machine, "Process", process)
-    return machine.describe(2)
+    monkeypatch.setattr(report, "Process", process)
+    return report.machine(2)
 
 
 def test_jax_names_its_accelerators(monkeypatch):
@@ -33,4 +33,4 @@ def test_a_cpu_is_named_once(monkeypatch):
 def test_tensorflow_has_no_devices_of_jax(monkeypatch):
     monkeypatch.delenv("KERAS_BACKEND", raising=False)
     monkeypatch.setitem(sys.modules, "jax", None)
-    assert machine.accelerators() == {}
+    assert report.accelerators() == {}

@@ -11,6 +11,7 @@ import pytest
 
 from keras_vit.installation import runs_command, warn_of_namesake
 from keras_vit.version import __version__
+from tests.tiny_vit import tiny_vit
 
 
 @pytest.fixture
@@ -49,18 +50,13 @@ def test_one_package_is_installed_with_all_its_files(wheel):
 
 def test_models_load_as_soon_as_the_package_is_imported(wheel, folder):
     code = """
-import keras_vit, keras, sys
+import keras_vit, keras
 from keras_vit import export, training
-if sys.argv[1:]:
-    model = keras_vit.create_model("ViT-Ti/16", num_classes=2, image_size=32)
-    model.save(sys.argv[1])
-else:
-    print(keras.saving.load_model("m.keras").name, training.load_dataset, export.to_hub)
+print(keras.saving.load_model("m.keras").name, training.load_dataset, export.to_hub)
 """
-    run = [sys.executable, "-c", code]
+    tiny_vit().save(folder / "m.keras")
     environment = os.environ | {"PYTHONPATH": str(wheel)}
-    for arguments in (["m.keras"], []):
-        subprocess.run([*run, *arguments], cwd=folder, env=environment, check=True)
+    subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, check=True)
 
 
 @pytest.mark.parametrize(

@@ -93,10 +93,8 @@ def test_the_log_is_shown_once_and_only_meanwhile(capsys):
     "command",
     [
         ["-m", "training", "--help"],
-        ["-m", "training", "train", "--help"],
         ["-m", "export", "--help"],
         ["-m", "benchmarks", "--help"],
-        ["-m", "keras_vit.export", "--help"],
     ],
     ids=" ".join,
 )

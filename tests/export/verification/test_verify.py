@@ -156,7 +156,8 @@ def test_costs_of_a_module(model, module, images, monkeypatch):
     assert report.size_bytes == sum(p.stat().st_size for p in module.rglob("*") if p.is_file())
 
 
-def test_operations_outside_the_delegate_are_counted(model, images, tmp_path):
+def test_operations_outside_the_delegate_are_counted(model, images, tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_vit.export.verification.verify.THREADS", (1,))
     file = tmp_path / "m.tflite"
     export.to_tflite(model, file, quantization="int8-full", calibration=images)
     report = export.verify(model, file, images)

@@ -61,12 +61,13 @@ def test_uniform_and_randint(shape):
         assert len(np.unique(whole)) > 9
         for parts in (2, 3, 16, 48):
             np.testing.assert_array_equal(in_parts(draw, parts), whole)
-    if BACKEND == "tensorflow":
+    if BACKEND == "tensorflow" and shape == (48, 5):
         np.testing.assert_array_equal(in_parts(compiled, 3), in_parts(compiled, 1))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "shape, dtype", [((48, 5), "bfloat16"), *((shape, "float32") for shape in SHAPES)]
+)
 @pytest.mark.parametrize("make", [Dropout, StochasticDepth])
 def test_dropout(make, shape, dtype):
     def dropped(parts, seeds):

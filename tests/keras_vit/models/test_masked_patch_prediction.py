@@ -14,6 +14,7 @@ from keras_vit.models.patch_targets import (
     color_classes,
     color_of_class,
 )
+from tests.tiny_vit import tiny_vit
 
 to_numpy = keras.ops.convert_to_numpy
 # Compiling takes TensorFlow longer than the few steps, and JAX is slow without.
@@ -21,17 +22,7 @@ COMPILES = keras.backend.backend() == "jax"
 
 
 def encoder(**overrides):
-    arguments = {
-        "image_size": (16, 24),
-        "patch_size": 4,
-        "hidden_size": 16,
-        "mlp_dim": 32,
-        "num_heads": 2,
-        "num_layers": 2,
-        "num_classes": None,
-        **overrides,
-    }
-    return keras_vit.VisionTransformer(**arguments)
+    return tiny_vit(**{"image_size": (16, 24), "num_classes": None} | overrides)
 
 
 @pytest.fixture

@@ -16,7 +16,10 @@ def axial_resnet(**overrides):
     return keras_vit.AxialResNet(width_factor=0.25, num_groups=2, **arguments)
 
 
-@pytest.fixture(params=["vit", "resnet", "axial_resnet", "masked"])
+KINDS = ("vit", "resnet", "axial_resnet", "masked")
+
+
+@pytest.fixture(params=KINDS)
 def make(request, make_vit, make_resnet):
     """Returns a function that builds a small model of one class."""
     return {
@@ -79,7 +82,15 @@ def freeze_all_but_inner(model):
     inner_layer(model)[0].trainable = True
 
 
-@pytest.mark.parametrize("freeze", [freeze_outer, freeze_inner, freeze_all_but_inner])
+@pytest.mark.parametrize(
+    "make, freeze",
+    [
+        ("vit", freeze_outer),
+        ("vit", freeze_inner),
+        *((kind, freeze_all_but_inner) for kind in KINDS),
+    ],
+    indirect=["make"],
+)
 def test_frozen_layers_stay_frozen(freeze, make, train, tmp_path):
     model = make()
     everything = len(model.trainable_variables)

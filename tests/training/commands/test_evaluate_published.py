@@ -42,19 +42,29 @@ def prepare(data_dir, name, version, features, examples):
 
 
 @pytest.fixture
-def imagenet(tmp_path, monkeypatch):
+def published(tmp_path, monkeypatch):
+    """The folder of downloads of AugReg, with the index of published accuracies."""
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    folder = tmp_path / "keras_vit" / "augreg"
+    folder.mkdir(parents=True)
+    (folder / "index.csv").write_text(
+        "ds,filename,final_test,adapt_ds,adapt_filename,adapt_final_test\n"
+        f"i21k,{NAME.partition('--')[0]},0.1,imagenet2012,{NAME},0.75\n"
+    )
+    return folder
+
+
+@pytest.fixture
+def imagenet(published, tmp_path, monkeypatch):
     """ImageNet and its ReaL labels of 20 images, and a checkpoint that is right on some.
 
     16 of 20 on ImageNet's labels; of ReaL's 16 images with labels, 12.
     """
-    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     keras.utils.set_random_seed(0)
     model = keras_vit.create_model("ViT-Ti/16", num_classes=CLASSES, image_size=224)
     kernel = model.get_layer("head").kernel
     kernel.assign(keras.random.normal(kernel.shape, seed=1))
-    folder = tmp_path / "keras_vit" / "augreg"
-    folder.mkdir(parents=True)
-    keras_vit.save_checkpoint(model, folder / f"{NAME}.npz")
+    keras_vit.save_checkpoint(model, published / f"{NAME}.npz")
 
     rng = np.random.default_rng(0)
     coarse = rng.integers(0, 256, (IMAGES, 14, 14, 3), np.uint8)
@@ -80,10 +90,6 @@ def imagenet(tmp_path, monkeypatch):
         row = dataset_table.DATASETS[name]
         small = dataclasses.replace(row, sizes={"validation": IMAGES})
         monkeypatch.setitem(dataset_table.DATASETS, name, small)
-    (folder / "index.csv").write_text(
-        "ds,filename,final_test,adapt_ds,adapt_filename,adapt_final_test\n"
-        f"i21k,{NAME.partition('--')[0]},0.1,imagenet2012,{NAME},0.75\n"
-    )
     return tmp_path
 
 
@@ -106,7 +112,8 @@ def test_measured_published_and_difference(imagenet, capsys):
     assert "Images: decode|resize([224,224])|value_range(-1,1)" in printed
 
 
-def test_bad_use(imagenet, tmp_path, capsys):
+def test_bad_use(published, tmp_path, capsys):
+    (published / f"{NAME}.npz").touch()
     weights = f"--weights=augreg/{NAME}"
     for arguments, message in (
         (["imagenet2012", "--weights=augreg/B_15"], "Expected the name of a published checkpoint"),

@@ -34,9 +34,9 @@ def test_peer_that_dies():
 
 def test_peer_that_leaves_after_the_end():
     server = socket.create_server(("localhost", 0))
-    running, messages = watch(f"localhost:{server.getsockname()[1]}", timeout=60)
+    running, messages = watch(f"localhost:{server.getsockname()[1]}", timeout=1)
     server.accept()
     running.stop()
     server.close()
     with pytest.raises(queue.Empty):
-        messages.get(timeout=5)
+        messages.get(timeout=3)

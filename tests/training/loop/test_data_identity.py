@@ -27,16 +27,10 @@ def paint(root, name, count, channel):
     write_photos(root, [f"{name}/{name}_{number}.png" for number in range(count)], pixels)
 
 
-@pytest.fixture
-def photos(tmp_path):
-    for name, channel in CHANNELS.items():
-        paint(tmp_path / "photos", name, 10, channel)
-    return tmp_path / "photos"
-
-
 def config_of(photos, **changes):
     config = own_photos.get_config(f"{photos},size=8,steps=4")
     config.model.update({"patch_size": 8, "hidden_size": 16, "mlp_dim": 16, "num_heads": 2})
+    config.model.num_layers = 1
     config.update(
         {"log_every_steps": 2, "eval_every_steps": 2, "checkpoint_every_steps": 2, "report": False}
     )
@@ -44,10 +38,28 @@ def config_of(photos, **changes):
     return config
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder of photos beside the run that was trained on them, and a copy of both."""
+    folder = tmp_path_factory.mktemp("trained") / "folder"
+    for name, channel in CHANNELS.items():
+        paint(folder / "photos", name, 10, channel)
+    trainer.train(config_of(folder / "photos"), folder / "run")
+    return folder, shutil.copytree(folder, folder.with_name("copy"))
+
+
 @pytest.fixture
-def run(photos, tmp_path):
-    trainer.train(config_of(photos), tmp_path / "run")
-    return tmp_path / "run"
+def photos(trained):
+    """The photos as the run has seen them, in the folder that its config names."""
+    folder, copy = trained
+    shutil.rmtree(folder)
+    shutil.copytree(copy, folder)
+    return folder / "photos"
+
+
+@pytest.fixture
+def run(photos):
+    return photos.with_name("run")
 
 
 def refusal(photos, run, **changes):

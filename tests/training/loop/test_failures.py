@@ -72,14 +72,6 @@ def test_wrong_command_leaves_nothing_behind(
     assert not workdir.exists()
 
 
-def test_directory_of_another_config(tiny, tmp_path):
-    trainer.train(tiny(total_steps=8, eval_split=""), tmp_path)
-    files = sorted(tmp_path.rglob("*"))
-    with pytest.raises(UsageError, match="batch_size: 16 -> 8"):
-        trainer.train(tiny(total_steps=8, eval_split="", batch_size=8), tmp_path)
-    assert sorted(tmp_path.rglob("*")) == files
-
-
 def test_damaged_photos_are_named_or_skipped_and_where_all_are_it_is_said(tiny, tmp_path, caplog):
     for name in "ab":
         (tmp_path / "photos" / name).mkdir(parents=True)

@@ -34,8 +34,6 @@ def test_killed_once(tiny, launch, train_command, tmp_path, final_state, assert_
         "log_every_steps": 12,
     }
     options = [f"--config.{key}={value}" for key, value in short.items()]
-    # One block is quicker to compile.
-    options, short = [*options, "--config.model.num_layers=1"], short | {"model": {"num_layers": 1}}
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     process = launch("-c", STANDS_STILL, *train_command(killed, *options)[2:])
     trainer.train(tiny(**short), whole)

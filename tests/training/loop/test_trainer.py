@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.training import data
+from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import classification
 from keras_vit.training.loop import trainer
 from keras_vit.training.recipes.models import build_model
@@ -110,6 +111,16 @@ def test_finished_run_is_not_trained_again(run):
     before = (workdir / "metrics.csv").read_text()
     assert trainer.train(config, workdir)["step"] == 60
     assert (workdir / "metrics.csv").read_text() == before
+
+
+def test_directory_of_another_config(run):
+    config, workdir, _ = run
+    other = config.copy_and_resolve_references()
+    other.batch_size = 8
+    files = sorted(workdir.rglob("*"))
+    with pytest.raises(UsageError, match="batch_size: 16 -> 8"):
+        trainer.train(other, workdir)
+    assert sorted(workdir.rglob("*")) == files
 
 
 def test_start_from_a_checkpoint(run, tiny, tmp_path):

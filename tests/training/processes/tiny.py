@@ -11,7 +11,7 @@ def get_config():
         "hidden_size": 16,
         "mlp_dim": 32,
         "num_heads": 2,
-        "num_layers": 2,
+        "num_layers": 1,
         "dropout_rate": 0.1,
     }
     config.dataset = "digits"

@@ -51,6 +51,7 @@ class Engine(abc.ABC):
         strategies: values of `config.strategy` that this engine knows.
         part, parts: number of this process among those that write states, None if it writes
             nothing, and how many do. The first, the chief, is the first of `gather`.
+        runtime_errors: exceptions that the backend's runtime and its input raise when they fail.
         model: the `keras.Model`, from `build` on. Its variables hold the weights of the last
             update only within `averaged_weights`; elsewhere they may be stale.
         optimizer: of the model, as stale as that.
@@ -63,6 +64,7 @@ class Engine(abc.ABC):
     """
 
     strategies: ClassVar[tuple[str, ...]]
+    runtime_errors: ClassVar[tuple[type[Exception], ...]]
     part: int | None = 0
     parts: int = 1
     model: keras.Model
@@ -210,11 +212,11 @@ class Engine(abc.ABC):
         assert self._checkpoints
 
         def take():
-            own = {f"numbers/{k}": np.array(v, np.float64) for k, v in numbers.items()}
-            own = {name: checkpoints.whole(array) for name, array in own.items()}
-            if not self.is_chief:
-                own = {name: array._replace(pieces=[]) for name, array in own.items()}
-            return {**dict(zip(self._variables(), self._take(), strict=True)), **own}
+            arrays = dict(zip(self._variables(), self._take(), strict=True))
+            for name, value in numbers.items():
+                array = checkpoints.whole(np.array(value, np.float64))
+                arrays[f"numbers/{name}"] = array if self.is_chief else array._replace(pieces=[])
+            return arrays
 
         self._checkpoints.save(self.step, take)
         if wait:
@@ -284,7 +286,7 @@ class Engine(abc.ABC):
         self,
         batch_sums: BatchSums,
         make_dataset: MakeDataset,
-        prepare_images: PrepareImages | None = None,
+        prepare_images: PrepareImages = as_they_are,
     ) -> Callable[[], np.ndarray]:
         """Returns a function that sums over a whole split, for exact evaluation.
 
@@ -297,12 +299,11 @@ class Engine(abc.ABC):
                 a batch (or of a device's part of it) and the rest of that batch.
             make_dataset: of batches with an `image`; rows that only pad the last batch are for
                 `batch_sums` to leave out. Every process gets equally many batches.
-            prepare_images: applied to the images; None leaves them as they are.
+            prepare_images: applied to the images.
         """
-        prepare = prepare_images or as_they_are
 
         def of_batch(batch):
-            logits = self.model(prepare(batch["image"]), training=False)
+            logits = self.model(prepare_images(batch["image"]), training=False)
             return batch_sums(ops.cast(logits, "float32"), batch)
 
         function, dataset = self._compile_sums(of_batch), self._distribute(make_dataset)
@@ -333,16 +334,8 @@ class Engine(abc.ABC):
         """Waits for all processes and returns the text of each, in the same order in all."""
 
     @abc.abstractmethod
-    def start_profile(self, directory: str | os.PathLike) -> None:
-        """Starts to record what the devices do, for TensorBoard."""
-
-    @abc.abstractmethod
-    def stop_profile(self) -> None:
-        """Stops recording and writes the profile to the folder given before."""
-
-    @abc.abstractmethod
-    def runtime_errors(self) -> tuple[type[Exception], ...]:
-        """Returns what the backend's runtime and its input raise when they fail."""
+    def profile(self, directory: str | os.PathLike) -> contextlib.AbstractContextManager:
+        """Enters a context that records what the devices do, and writes it for TensorBoard."""
 
     @contextlib.contextmanager
     def translated_errors(self, explain: Callable[[], str] = str) -> Iterator[None]:
@@ -356,7 +349,7 @@ class Engine(abc.ABC):
         """
         try:
             yield
-        except self.runtime_errors() as error:
+        except self.runtime_errors as error:
             message = " ".join(filter(None, (f"{reason(error).rstrip('.')}.", explain())))
             what, next_step = "Training failed", ""
             if self.watch:

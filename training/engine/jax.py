@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import keras
 import numpy as np
+import tensorflow as tf
 from jax.sharding import Mesh, NamedSharding
 from ml_collections import ConfigDict
 
@@ -209,14 +210,18 @@ class JaxEngine(Engine):
     """
 
     strategies = ("one", "sharded")
+    runtime_errors = (jax.errors.JaxRuntimeError, tf.errors.OpError)
+    watch: jax_processes.Job | None
     _steps: JaxStep
 
     def __init__(self, config: ConfigDict):
         super().__init__(config)
-        _keep_tensorflow_off_accelerators()
-        self._job = jax_processes.join(config) if config.strategy == "sharded" else None
-        self.watch = self._job.watch if self._job else None
+        for kind in ("GPU", "TPU"):
+            # Their memory is JAX's: TensorFlow reads the input, and may have computed already.
+            with contextlib.suppress(RuntimeError, ValueError):
+                tf.config.set_visible_devices([], kind)
         if config.strategy == "sharded":
+            self.watch = jax_processes.join(config)
             self.mesh = create_mesh(config.mesh.data, config.mesh.fsdp)
         else:
             self.mesh = create_mesh(1, 1, jax.local_devices()[:1])
@@ -294,23 +299,15 @@ class JaxEngine(Engine):
     def gather(self, text: str) -> list[str]:
         return jax_processes.gather(text)
 
-    def start_profile(self, directory: str | os.PathLike) -> None:
-        jax.profiler.start_trace(str(directory))
-
-    def stop_profile(self) -> None:
-        jax.profiler.stop_trace()
-
-    def runtime_errors(self) -> tuple[type[Exception], ...]:
-        tensorflow = sys.modules.get("tensorflow")
-        of_input = (tensorflow.errors.OpError,) if tensorflow else ()
-        return (jax.errors.JaxRuntimeError, *of_input)
+    def profile(self, directory: str | os.PathLike) -> contextlib.AbstractContextManager:
+        return jax.profiler.trace(str(directory))
 
     def _leave(self) -> None:
-        if self._job:
+        if self.watch:
             # These end every process at the same step.
             error = sys.exc_info()[1]
             together = isinstance(error, Diverged | Interrupted | Disagreement)
-            self._job.leave(error is None or together)
+            self.watch.leave(error is None or together)
 
 
 def _shards(array):
@@ -331,16 +328,6 @@ def _host():
             "The JAX engine makes weights on the host, which JAX_PLATFORMS="
             f"{os.environ.get('JAX_PLATFORMS')} hides: add ',cpu' to it."
         ) from error
-
-
-def _keep_tensorflow_off_accelerators():
-    """Leaves the memory of accelerators to JAX: TensorFlow only reads the input."""
-    import tensorflow as tf
-
-    for kind in ("GPU", "TPU"):
-        # TensorFlow that computes already has what it has taken.
-        with contextlib.suppress(RuntimeError, ValueError):
-            tf.config.set_visible_devices([], kind)
 
 
 def compiled(model: keras.Model) -> Callable[[Tensor], jax.Array]:

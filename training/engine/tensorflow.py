@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 
 from keras_vit.backends.tensorflow.batch_part import seeds_of_part
 from keras_vit.training.engine import tensorflow_strategies
-from keras_vit.training.engine.base import Engine, MakeDataset
+from keras_vit.training.engine.base import Engine, MakeDataset, gather_text
 from keras_vit.training.engine.checkpoints import Shards, StoredArray, whole
 from keras_vit.training.engine.step import Report, Step, Totals
 from keras_vit.type_hints import Tensor
@@ -111,11 +111,15 @@ class TensorFlowEngine(Engine):
     """
 
     strategies = ("one", "mirrored", "multiworker", "tpu")
+    runtime_errors = (tf.errors.OpError,)
 
     def __init__(self, config: ConfigDict):
         super().__init__(config)
         self.strategy, self.watch = tensorflow_strategies.create_strategy(config)
-        self.part = 0 if tensorflow_strategies.is_chief(self.strategy) else None
+        several = config.strategy == "multiworker"
+        self._cluster = tensorflow_strategies.read_cluster() if several else None
+        if self._cluster and self._cluster.task != self._cluster.tasks[0]:
+            self.part = None
         self.check_batch_sizes(self.strategy.num_replicas_in_sync)
 
     def _making(self) -> contextlib.AbstractContextManager:
@@ -133,7 +137,12 @@ class TensorFlowEngine(Engine):
         return [whole(np.array(each)) for each in self._variables().values()]
 
     def _distribute(self, make_dataset: MakeDataset) -> Any:
-        return tensorflow_strategies.distribute(self.strategy, make_dataset)
+        def of_worker(context):
+            dataset = make_dataset(context.num_input_pipelines, context.input_pipeline_id)
+            replicas = self.strategy.num_replicas_in_sync // context.num_input_pipelines
+            return dataset if replicas == 1 else dataset.flat_map(lambda b: _split(b, replicas))
+
+        return self.strategy.distribute_datasets_from_function(of_worker)
 
     def _compile_sums(self, of_batch: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
         def of_replica(batch):
@@ -158,16 +167,22 @@ class TensorFlowEngine(Engine):
             swap()
 
     def gather(self, text: str) -> list[str]:
-        return tensorflow_strategies.gather(self.strategy, text)
+        if not self._cluster:
+            return [text]
+        tasks, own = self._cluster.tasks, self._cluster.task
 
-    def start_profile(self, directory: str | os.PathLike) -> None:
-        tf.profiler.experimental.start(str(directory))
+        def rows(values):
+            """Returns what every worker passed, a row for each; whole numbers up to 2**24."""
+            shared = np.zeros((len(tasks), len(values)), np.float32)
+            # Every replica of a worker brings the same rows to the sum.
+            shared[tasks.index(own)] = values
+            total = self.strategy.reduce("sum", tf.constant(shared), axis=None)
+            return (total.numpy() * len(tasks) / self.strategy.num_replicas_in_sync).astype(int)
 
-    def stop_profile(self) -> None:
-        tf.profiler.experimental.stop()
+        return gather_text(text, rows)
 
-    def runtime_errors(self) -> tuple[type[Exception], ...]:
-        return (tf.errors.OpError,)
+    def profile(self, directory: str | os.PathLike) -> contextlib.AbstractContextManager:
+        return tf.profiler.experimental.Profile(str(directory))
 
     def _leave(self) -> None:
         if self.watch:
@@ -175,3 +190,13 @@ class TensorFlowEngine(Engine):
             if self.is_chief:
                 # The others report to the chief's server until they end.
                 self.watch.wait_until_gone(5.0)
+
+
+def _split(batch, parts):
+    """Returns a dataset of `parts` equal batches, in the order of the examples."""
+    return tf.data.Dataset.from_tensor_slices(
+        tf.nest.map_structure(
+            lambda tensor: tf.reshape(tensor, [parts, tensor.shape[0] // parts, *tensor.shape[1:]]),
+            batch,
+        )
+    )

@@ -1,16 +1,15 @@
-"""Distribution strategies, the cluster of `TF_CONFIG`, and each replica's share of the input."""
+"""Distribution strategies, and the cluster of `TF_CONFIG`."""
 
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 from ml_collections import ConfigDict
 
-from keras_vit.training.engine.base import MakeDataset, gather_text, reason
+from keras_vit.training.engine.base import reason
 from keras_vit.training.engine.worker_watch import Watch
 from keras_vit.training.errors import UsageError
 
@@ -80,61 +79,6 @@ def _tpu_strategy(config):
     return tf.distribute.TPUStrategy(resolver)
 
 
-def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this process writes the run's files."""
-    resolver = strategy.cluster_resolver
-    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        return True
-    return (resolver.task_type, resolver.task_id) == ("chief", 0) or (
-        "chief" not in resolver.cluster_spec().jobs and resolver.task_id == 0
-    )
-
-
-def distribute(strategy: tf.distribute.Strategy, make_dataset: MakeDataset) -> Iterable[Any]:
-    """Returns the input of every replica, as a distributed dataset.
-
-    Args:
-        strategy: `tf.distribute.Strategy`.
-        make_dataset: function of (num_input_pipelines, input_pipeline_id) that returns the
-            dataset of one worker, whose batches hold the examples of all its replicas.
-    """
-
-    def dataset_of_worker(context):
-        dataset = make_dataset(context.num_input_pipelines, context.input_pipeline_id)
-        replicas = strategy.num_replicas_in_sync // context.num_input_pipelines
-        return dataset if replicas == 1 else dataset.flat_map(lambda batch: _split(batch, replicas))
-
-    return strategy.distribute_datasets_from_function(dataset_of_worker)
-
-
-def _split(batch, parts):
-    """Returns a dataset of `parts` equal batches, in the order of the examples."""
-    return tf.data.Dataset.from_tensor_slices(
-        tf.nest.map_structure(
-            lambda tensor: tf.reshape(tensor, [parts, tensor.shape[0] // parts, *tensor.shape[1:]]),
-            batch,
-        )
-    )
-
-
-def gather(strategy: tf.distribute.Strategy, text: str) -> list[str]:
-    """Waits for all workers and returns the text of each, in the order of their tasks."""
-    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        return [text]
-    cluster = read_cluster()
-    tasks = sorted(cluster.addresses)
-
-    def rows(values):
-        """Returns what every worker passed, a row for each; whole numbers up to 2**24."""
-        own = np.zeros((len(tasks), len(values)), np.float32)
-        # Every replica of a worker brings the same rows to the sum.
-        own[tasks.index(cluster.task)] = values
-        total = strategy.reduce(tf.distribute.ReduceOp.SUM, tf.constant(own), axis=None)
-        return (total.numpy() * len(tasks) / strategy.num_replicas_in_sync).astype(int)
-
-    return gather_text(text, rows)
-
-
 class Cluster(NamedTuple):
     """The content of `TF_CONFIG`.
 
@@ -145,6 +89,11 @@ class Cluster(NamedTuple):
 
     addresses: dict[tuple[str, int], str]
     task: tuple[str, int]
+
+    @property
+    def tasks(self) -> list[tuple[str, int]]:
+        """Every task, the chief first; without a chief worker 0 is that."""
+        return sorted(self.addresses)
 
     @property
     def others(self) -> dict[str, tuple[str, int]]:

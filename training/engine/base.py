@@ -18,7 +18,7 @@ from keras import ops
 from ml_collections import ConfigDict
 
 from keras_vit.training.engine import checkpoints
-from keras_vit.training.engine.checkpoints import Checkpoints, Shards, StoredArray
+from keras_vit.training.engine.checkpoints import Checkpoints, Shards
 from keras_vit.training.engine.step import BatchSums, PrepareImages, Report, Step, as_they_are
 from keras_vit.training.engine.worker_watch import SECONDS_TO_NAME_THE_LOST, Watch
 from keras_vit.training.errors import TrainingError, UsageError, first_line
@@ -28,9 +28,6 @@ from keras_vit.type_hints import Tensor
 # Pipeline i of n yields the i-th of n equal parts of every global batch, so that all of them
 # together, one for each host, read what one would.
 MakeDataset = Callable[[int, int], Any]
-
-# Of the loop itself, by name: float64 arrays, kept bit for bit.
-Numbers = Mapping[str, np.ndarray]
 
 
 class Engine(abc.ABC):
@@ -89,11 +86,7 @@ class Engine(abc.ABC):
         return self.part == 0
 
     def check_batch_sizes(self, devices: int) -> None:
-        """Checks that batches split evenly over `devices`, and over micro-batches on each.
-
-        Raises:
-            UsageError: if one does not.
-        """
+        """Refuses batches that do not split evenly over `devices`, and micro-batches on each."""
         for name, parts in (("batch_size", self.config.accumulation_steps), ("eval_batch_size", 1)):
             if self.config[name] % (devices * parts):
                 micro = f" and {parts} micro-batches" if parts > 1 else ""
@@ -178,16 +171,15 @@ class Engine(abc.ABC):
         # Without a shared folder there may be none, which the trainer finds.
         if newest not in checkpoints.steps(directory):
             return None
-        stored = checkpoints.read(directory, newest)
-        arrays = []
-        for name, variable in self._variables().items():
+        stored, variables = checkpoints.read(directory, newest), self._variables()
+        for name, variable in variables.items():
             if name not in stored or stored[name].shape != tuple(variable.shape):
                 raise TrainingError(
                     f"The checkpoint of step {newest} in {directory} has no {name} of shape "
                     f"{tuple(variable.shape)}: it is of another model. Use another --workdir."
                 )
-            arrays.append(stored[name])
-        self._place(arrays)
+        for name, variable in variables.items():
+            self._assign(variable, stored[name].read)
         self.step = self._checkpoints.saved_step = newest
         return {
             name.removeprefix("numbers/"): array.read()
@@ -195,14 +187,14 @@ class Engine(abc.ABC):
             if name.startswith("numbers/")
         }
 
-    def save(self, numbers: Numbers, *, wait: bool = True) -> None:
+    def save(self, numbers: Mapping[str, np.ndarray], *, wait: bool = True) -> None:
         """Saves weights, optimizer and numbers as the state of `step`, unless that is saved.
 
         A state becomes visible only once it is completely written, so that a process that is
         killed leaves the one before. `config.keep_checkpoints` states are kept.
 
         Args:
-            numbers: float64 arrays of the loop, which `restore` returns.
+            numbers: float64 arrays of the loop by name, kept bit for bit for `restore`.
             wait: False allows the state to be written while training goes on. The next `save` and
                 `close` wait for it, and raise what went wrong with it.
 
@@ -230,8 +222,8 @@ class Engine(abc.ABC):
         }
 
     @abc.abstractmethod
-    def _place(self, arrays: Sequence[StoredArray]) -> None:
-        """Gives the variables of a state, in their order, the values that were saved."""
+    def _assign(self, variable: keras.Variable, read: Callable[[Any], np.ndarray]) -> None:
+        """Gives a variable its value; `read` returns a slice of it, as `StoredArray.read`."""
 
     @abc.abstractmethod
     def _take(self) -> list[Shards]:

@@ -26,6 +26,8 @@ logger = logging.getLogger("keras_vit")
 
 _PREFIX = "checkpoint-"
 _MANIFEST = "manifest.json"
+# Errors of reading a damaged state.
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError)
 
 
 class Shards(NamedTuple):
@@ -129,19 +131,22 @@ class Checkpoints:
         damaged: list[pathlib.Path] = []
         for step in reversed(steps(self.directory)):
             path = self._path(step)
-            reason = _damage(path)
-            if not reason:
-                for old in damaged:
-                    aside = old.with_name(f"damaged-{old.name}")
-                    # Of the same step, when that was damaged before.
-                    shutil.rmtree(aside, ignore_errors=True)
-                    old.rename(aside)
-                self.saved_step = step
-                return step
-            logger.error(
-                "The checkpoint %s cannot be read (%s). Using the one before.", path, reason
-            )
-            damaged.append(path)
+            try:
+                for part, digest in _manifest(path)["parts"].items():
+                    if _digest(path / part) != digest:
+                        raise ValueError(f"{part} is not as it was written")
+            except _DAMAGE as error:
+                message = "The checkpoint %s cannot be read (%s). Using the one before."
+                logger.error(message, path, first_line(error))
+                damaged.append(path)
+                continue
+            for old in damaged:
+                aside = old.with_name(f"damaged-{old.name}")
+                # Of the same step, when that was damaged before.
+                shutil.rmtree(aside, ignore_errors=True)
+                old.rename(aside)
+            self.saved_step = step
+            return step
         if damaged:
             raise TrainingError(
                 f"None of the checkpoints in {self.directory} can be read: "
@@ -251,7 +256,7 @@ def read(directory: str | os.PathLike, step: int) -> dict[str, StoredArray]:
                 name, _, starts = (key, "", "") if key in arrays else key.rpartition("@")
                 start = map(int, starts.split(",")) if starts else [0] * len(arrays[name].shape)
                 arrays[name].pieces.append((file, key, tuple(start)))
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+    except _DAMAGE as error:
         raise TrainingError(
             f"The checkpoint {path} cannot be read: {first_line(error)}."
         ) from error
@@ -294,14 +299,3 @@ def _manifest(path):
     if _signed(content) != text:
         raise ValueError(f"{_MANIFEST} is not as it was written")
     return content
-
-
-def _damage(path):
-    """Returns what is wrong with the files of a state, or nothing."""
-    try:
-        for part, digest in _manifest(path)["parts"].items():
-            if _digest(path / part) != digest:
-                return f"{part} is not as it was written"
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        return first_line(error)
-    return ""

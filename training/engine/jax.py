@@ -2,9 +2,10 @@
 
 import collections
 import contextlib
+import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ from ml_collections import ConfigDict
 from keras_vit.backends.jax.batch_part import part_of_batch
 from keras_vit.training.engine import jax_processes
 from keras_vit.training.engine.base import Engine, MakeDataset
-from keras_vit.training.engine.checkpoints import Shards, StoredArray
+from keras_vit.training.engine.checkpoints import Shards
 from keras_vit.training.engine.jax_mesh import (
     ActivationLayout,
     batch_sharding,
@@ -131,7 +132,7 @@ class JaxStep(Step):
         self, batches: Any, count: int, *, save: bool = False, stop: bool = False
     ) -> Report:
         asked = np.tile(np.array([save, stop], np.float32), (self.mesh.local_mesh.size, 1))
-        asked = to_devices({"requests": asked}, batch_sharding(self.mesh))["requests"]
+        asked = jax.make_array_from_process_local_data(batch_sharding(self.mesh), asked)
         requests, totals = self._begin(asked)
         running = collections.deque([totals], maxlen=_AHEAD)
         state = [variable.value for variable in self.trained]
@@ -160,14 +161,6 @@ class _WholeWeights(keras.StatelessScope):
         return value if value is None or is_seed(variable) else self._gather(value)
 
 
-def to_devices(batch: Mapping[str, np.ndarray], sharding: NamedSharding) -> Batch:
-    """Returns this process's part of a batch as global arrays, divided along the first axis."""
-    return {
-        key: jax.make_array_from_process_local_data(sharding, np.asarray(array))
-        for key, array in batch.items()
-    }
-
-
 class DeviceBatches(Iterator[Batch]):
     """Batches on the devices, some of them sent before they are asked for.
 
@@ -178,7 +171,7 @@ class DeviceBatches(Iterator[Batch]):
 
     def __init__(self, dataset: Any, sharding: NamedSharding):
         self._host = dataset.as_numpy_iterator()
-        self._sharding = sharding
+        self._to_devices = functools.partial(jax.make_array_from_process_local_data, sharding)
         self._sent: collections.deque[Batch] = collections.deque()
         self._failure: Exception | None = None
 
@@ -189,7 +182,7 @@ class DeviceBatches(Iterator[Batch]):
         """
         try:
             while not self._failure and len(self._sent) < _AHEAD:
-                self._sent.append(to_devices(next(self._host), self._sharding))
+                self._sent.append(jax.tree.map(self._to_devices, next(self._host)))
         except Exception as error:
             self._failure = error
 
@@ -231,7 +224,14 @@ class JaxEngine(Engine):
 
     def _making(self) -> contextlib.AbstractContextManager:
         # On the host: the memory of a device holds its share of the state, no whole ones.
-        return jax.default_device(_host())
+        try:
+            host = jax.local_devices(backend="cpu")[0]
+        except RuntimeError as error:
+            raise UsageError(
+                "The JAX engine makes weights on the host, which JAX_PLATFORMS="
+                f"{os.environ.get('JAX_PLATFORMS')} hides: add ',cpu' to it."
+            ) from error
+        return jax.default_device(host)
 
     def _make_step(self, *arguments: Any, **options: Any) -> Step:
         self._whole = jax.jit(lambda arrays: arrays, out_shardings=replicated(self.mesh))
@@ -241,17 +241,12 @@ class JaxEngine(Engine):
         return step
 
     def _assign(self, variable: keras.Variable, read: Callable[[Any], np.ndarray]) -> None:
-        """Gives a variable its array on the mesh, of slices that are read where they belong."""
         shape, sharding = tuple(variable.shape), state_sharding(self.mesh, variable.shape)
         variable.assign(
             jax.make_array_from_callback(
                 shape, sharding, lambda index: np.asarray(read(index), variable.dtype)
             )
         )
-
-    def _place(self, arrays: Sequence[StoredArray]) -> None:
-        for variable, array in zip(self._variables().values(), arrays, strict=True):
-            self._assign(variable, array.read)
 
     def _take(self) -> list[Shards]:
         arrays = [each.value for each in self._variables().values()]
@@ -318,16 +313,6 @@ def _shards(array):
         if shard.replica_id == 0
     ]
     return Shards(array.shape, np.dtype(array.dtype), pieces)
-
-
-def _host():
-    try:
-        return jax.local_devices(backend="cpu")[0]
-    except RuntimeError as error:
-        raise UsageError(
-            "The JAX engine makes weights on the host, which JAX_PLATFORMS="
-            f"{os.environ.get('JAX_PLATFORMS')} hides: add ',cpu' to it."
-        ) from error
 
 
 def compiled(model: keras.Model) -> Callable[[Tensor], jax.Array]:

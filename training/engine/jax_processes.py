@@ -85,7 +85,17 @@ def join(config: ConfigDict) -> Job | None:
     on_slice = "," in os.environ.get("TPU_WORKER_HOSTNAMES", "")
     arguments = {}
     if processes.coordinator not in ("", "auto"):
-        _check(processes)
+        host, _, port = processes.coordinator.rpartition(":")
+        if not host or not port.isdigit():
+            raise UsageError(
+                'config.processes.coordinator: expected "host:port" of process 0, or "auto". '
+                f"Received: {processes.coordinator!r}."
+            )
+        if not 0 <= processes.index < processes.count:
+            raise UsageError(
+                "config.processes: expected 0 <= index < count. "
+                f"Received: index={processes.index}, count={processes.count}."
+            )
         arguments = {
             "coordinator_address": processes.coordinator,
             "num_processes": processes.count,
@@ -115,20 +125,6 @@ def gather(text: str) -> list[str]:
     return gather_text(
         text, lambda row: multihost_utils.process_allgather(np.asarray(row, np.int32))
     )
-
-
-def _check(processes):
-    host, _, port = processes.coordinator.rpartition(":")
-    if not host or not port.isdigit():
-        raise UsageError(
-            'config.processes.coordinator: expected "host:port" of process 0, or "auto". '
-            f"Received: {processes.coordinator!r}."
-        )
-    if not 0 <= processes.index < processes.count:
-        raise UsageError(
-            "config.processes: expected 0 <= index < count. "
-            f"Received: index={processes.index}, count={processes.count}."
-        )
 
 
 def _own_host():

@@ -1,9 +1,11 @@
 """The engine of Keras's TensorFlow backend: updates under a distribution strategy."""
 
 import contextlib
+import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -11,11 +13,18 @@ import tensorflow as tf
 from ml_collections import ConfigDict
 
 from keras_vit.backends.tensorflow.batch_part import seeds_of_part
-from keras_vit.training.engine import tensorflow_strategies
-from keras_vit.training.engine.base import Engine, MakeDataset, gather_text
-from keras_vit.training.engine.checkpoints import Shards, StoredArray, whole
+from keras_vit.training.engine.base import Engine, MakeDataset, gather_text, reason
+from keras_vit.training.engine.checkpoints import Shards, whole
 from keras_vit.training.engine.step import Report, Step, Totals
+from keras_vit.training.engine.worker_watch import Watch
+from keras_vit.training.errors import UsageError
 from keras_vit.type_hints import Tensor
+
+# Compute capability. https://github.com/tensorflow/tensorflow/issues/111958
+BLACKWELL = (10, 0)
+_EXAMPLE = (
+    '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
+)
 
 
 class TensorFlowStep(Step):
@@ -115,11 +124,11 @@ class TensorFlowEngine(Engine):
 
     def __init__(self, config: ConfigDict):
         super().__init__(config)
-        self.strategy, self.watch = tensorflow_strategies.create_strategy(config)
-        several = config.strategy == "multiworker"
-        self._cluster = tensorflow_strategies.read_cluster() if several else None
-        if self._cluster and self._cluster.task != self._cluster.tasks[0]:
-            self.part = None
+        self._cluster = read_cluster() if config.strategy == "multiworker" else None
+        if self._cluster:
+            self.part = 0 if self._cluster.task == self._cluster.tasks[0] else None
+            self.watch = Watch(self._cluster.others, config.peer_timeout).start()
+        self.strategy = create_strategy(config)
         self.check_batch_sizes(self.strategy.num_replicas_in_sync)
 
     def _making(self) -> contextlib.AbstractContextManager:
@@ -129,9 +138,8 @@ class TensorFlowEngine(Engine):
         options["jit_compile"] = self.config.jit_compile
         return TensorFlowStep(self.strategy, *arguments, **options)
 
-    def _place(self, arrays: Sequence[StoredArray]) -> None:
-        for variable, array in zip(self._variables().values(), arrays, strict=True):
-            variable.assign(array.read())
+    def _assign(self, variable: keras.Variable, read: Callable[[Any], np.ndarray]) -> None:
+        variable.assign(read(None))
 
     def _take(self) -> list[Shards]:
         return [whole(np.array(each)) for each in self._variables().values()]
@@ -140,7 +148,10 @@ class TensorFlowEngine(Engine):
         def of_worker(context):
             dataset = make_dataset(context.num_input_pipelines, context.input_pipeline_id)
             replicas = self.strategy.num_replicas_in_sync // context.num_input_pipelines
-            return dataset if replicas == 1 else dataset.flat_map(lambda b: _split(b, replicas))
+            if replicas == 1:
+                return dataset
+            size = tf.nest.flatten(dataset.element_spec)[0].shape[0]
+            return dataset.rebatch(size // replicas, drop_remainder=True)
 
         return self.strategy.distribute_datasets_from_function(of_worker)
 
@@ -192,11 +203,130 @@ class TensorFlowEngine(Engine):
                 self.watch.wait_until_gone(5.0)
 
 
-def _split(batch, parts):
-    """Returns a dataset of `parts` equal batches, in the order of the examples."""
-    return tf.data.Dataset.from_tensor_slices(
-        tf.nest.map_structure(
-            lambda tensor: tf.reshape(tensor, [parts, tensor.shape[0] // parts, *tensor.shape[1:]]),
-            batch,
+def create_strategy(config: ConfigDict) -> tf.distribute.Strategy:
+    """Returns the `tf.distribute.Strategy` that `config.strategy` names.
+
+    Create it before anything else touches TensorFlow's devices.
+
+    * `one`: TensorFlow's default placement, on one GPU or the CPU.
+    * `mirrored`: all GPUs of this host, or all its logical CPUs if it has no GPU.
+    * `multiworker`: the cluster of `TF_CONFIG`.
+    * `tpu`: the TPU called `config.tpu`, see `docs/tpu.md`.
+
+    Args:
+        config: a complete config.
+
+    Raises:
+        UsageError: if the TPU cannot be reached, or for XLA on a GPU on which TensorFlow's crashes.
+    """
+    if config.jit_compile:
+        _check_xla_runs()
+    if config.strategy == "one":
+        return tf.distribute.get_strategy()
+    if config.strategy == "mirrored":
+        devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+        return tf.distribute.MirroredStrategy([device.name for device in devices])
+    if config.strategy == "multiworker":
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    return _tpu_strategy(config)
+
+
+def _check_xla_runs():
+    for gpu in tf.config.list_physical_devices("GPU"):
+        details = tf.config.experimental.get_device_details(gpu)
+        if details.get("compute_capability", (0, 0)) >= BLACKWELL:
+            raise UsageError(
+                f"config.jit_compile: TensorFlow's XLA crashes in training on this GPU, "
+                f"{details.get('device_name', gpu.name)}. Train with KERAS_BACKEND=jax, or with "
+                "--config.jit_compile=False (docs/gpu.md)."
+            )
+
+
+def _tpu_strategy(config):
+    name = config.tpu or os.environ.get("TPU_NAME", "local")
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
+            tpu=name, zone=config.tpu_zone or None, project=config.tpu_project or None
         )
+        if name != "local":
+            tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
+        raise UsageError(
+            f"The TPU {name!r} cannot be reached: {reason(error)}. Is this a machine with a TPU? "
+            "Check config.tpu, config.tpu_zone and config.tpu_project, and that tensorflow-tpu "
+            "is installed (docs/tpu.md)."
+        ) from error
+    return tf.distribute.TPUStrategy(resolver)
+
+
+class Cluster(NamedTuple):
+    """The content of `TF_CONFIG`.
+
+    Attributes:
+        addresses: {(type, index): "host:port"} of every task.
+        task: (type, index) of this process.
+    """
+
+    addresses: dict[tuple[str, int], str]
+    task: tuple[str, int]
+
+    @property
+    def tasks(self) -> list[tuple[str, int]]:
+        """Every task, the chief first; without a chief worker 0 is that."""
+        return sorted(self.addresses)
+
+    @property
+    def others(self) -> dict[str, tuple[str, int]]:
+        """{"worker 1 (host:port)": (host, port)} of all other tasks."""
+        result = {}
+        for task, address in self.addresses.items():
+            if task != self.task:
+                host, port = address.rsplit(":", 1)
+                result[f"{task[0]} {task[1]} ({address})"] = (host, int(port))
+        return result
+
+
+def read_cluster(environment: Mapping[str, str] = os.environ) -> Cluster:
+    """Returns the `Cluster` described by the environment variable `TF_CONFIG`.
+
+    Raises:
+        UsageError: naming what is wrong with the variable.
+    """
+    text = environment.get("TF_CONFIG", "")
+    if not text:
+        raise _wrong("it is not set")
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _wrong(f"it is not JSON ({error})") from error
+    if not isinstance(content, dict) or not isinstance(content.get("cluster"), dict):
+        raise _wrong('it has no "cluster"')
+    addresses = {}
+    for kind, tasks in content["cluster"].items():
+        if kind not in ("chief", "worker"):
+            raise _wrong(f'the cluster has a job {kind!r}, expected "worker" and perhaps "chief"')
+        if not isinstance(tasks, list):
+            raise _wrong(f"cluster.{kind} is not a list of addresses")
+        for index, address in enumerate(tasks):
+            if not re.fullmatch(r".+:\d+", str(address)):
+                raise _wrong(f"{address!r} is not host:port")
+            addresses[kind, index] = address
+    if len(set(addresses.values())) < len(addresses):
+        raise _wrong("two tasks have the same address")
+    task = content.get("task")
+    if not isinstance(task, dict) or "type" not in task or "index" not in task:
+        raise _wrong('it has no "task" with "type" and "index"')
+    try:
+        own = (task["type"], int(task["index"]))
+    except (TypeError, ValueError):
+        raise _wrong(f"task index {task['index']!r} is not a number") from None
+    if own not in addresses:
+        raise _wrong(f"the cluster has no {own[0]} {own[1]}, which it says this process is")
+    return Cluster(addresses, own)
+
+
+def _wrong(what):
+    return UsageError(
+        f"strategy=multiworker reads the cluster from TF_CONFIG: {what}. Example: {_EXAMPLE}"
     )

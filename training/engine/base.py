@@ -223,7 +223,7 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def _assign(self, variable: keras.Variable, read: Callable[[Any], np.ndarray]) -> None:
-        """Gives a variable its value; `read` returns a slice of it, as `StoredArray.read`."""
+        """Gives a variable its value; `read` returns a slice of it, as `Shards.read`."""
 
     @abc.abstractmethod
     def _take(self) -> list[Shards]:

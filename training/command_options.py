@@ -108,16 +108,13 @@ class CommandParser(argparse.ArgumentParser):
 
     def _check_value(self, action, value):
         if action.choices is not None and value not in action.choices:
-            hint = did_you_mean(str(value), map(str, action.choices))
-            raise argparse.ArgumentError(
-                action,
-                f"expected one of {', '.join(map(str, action.choices))}. Received: {value}"
-                + (f".{hint}" if hint else ""),
-            )
+            known = list(map(str, action.choices))
+            expected = f"expected one of {', '.join(known)}. Received: {value}."
+            raise argparse.ArgumentError(action, expected + did_you_mean(str(value), known))
 
     def error(self, message: str) -> NoReturn:
         """Raises a `UsageError`."""
-        end = "" if message.endswith("?") else "."
+        end = "" if message.endswith(("?", ".")) else "."
         raise UsageError(f"{message}{end} See {self.prog} --help")
 
 

@@ -21,7 +21,7 @@ from keras_vit.training.config import schema
 from keras_vit.training.data import digits, load_dataset, open_dataset, records, splits, tfds_folder
 from keras_vit.training.data.preprocessing.preprocess import Preprocess, read_images
 from keras_vit.training.engine import checkpoints
-from keras_vit.training.engine.tensorflow_strategies import read_cluster
+from keras_vit.training.engine.tensorflow import read_cluster
 from keras_vit.training.evaluators.evaluated_model import load_frozen
 from keras_vit.training.evaluators.exported_files import interface_of, labels_of
 from keras_vit.training.evaluators.few_shot import kept_features

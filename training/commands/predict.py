@@ -123,7 +123,7 @@ def _predict(options):
 
 def _job(options):
     from keras_vit.training.io.image_listing import list_images
-    from keras_vit.training.prediction.request import Job
+    from keras_vit.training.prediction.predictor import Job
 
     return Job(
         source=options.source,

@@ -174,11 +174,7 @@ KEYS = (
     Key("freeze.blocks", 0, "first blocks that stay as they are, with all before them; 0 is none"),
     Key("freeze.head_only", False, "whether all but the head stay as they are"),
     Key("freeze.until_step", 0, "update after which frozen weights train as well; 0 is never"),
-    Key(
-        "lora.rank",
-        0,
-        "of the factors that train in place of the encoder's kernels; 0 is off",
-    ),
+    Key("lora.rank", 0, "of the factors that train in place of the encoder's kernels; 0 is off"),
     Key("lora.alpha", 0.0, "scale of the factors' product, times the rank; 0 is the rank"),
     Key("ema_decay", 0.0, "of the moving average of weights that is evaluated; 0 is off", below=1),
     Key("accumulation_steps", 1, "micro-batches that a device's part is computed in", least=1),
@@ -277,13 +273,8 @@ def default_config() -> ConfigDict:
 def rows() -> list[tuple[str, ...]]:
     """Returns a row of text for each key, under `COLUMNS`."""
     return [
-        (
-            key.name,
-            str(key.default),
-            f"{key.meaning}; {key.expected}",
-            "yes" if key.resumable else "",
-        )
-        for key in KEYS
+        (k.name, str(k.default), f"{k.meaning}; {k.expected}", "yes" if k.resumable else "")
+        for k in KEYS
     ]
 
 

@@ -43,7 +43,6 @@ def get_config(arg: str) -> ConfigDict:
     model, dataset, options = parse_argument(arg, "finetune", defaults)
     dataset = full_name(dataset)
     architecture, checkpoint = architecture_of(model)
-    in_vtab = dataset.startswith("vtab/")
     row = row_of_table_4(dataset)
 
     size = paper_tables.TABLE_4_IMAGE_SIZE
@@ -51,10 +50,9 @@ def get_config(arg: str) -> ConfigDict:
         size = 518 if model.endswith("/14") else 512
     size = options["size"] or size
     steps = options["steps"] or row.steps
-    task = _vtab_task(dataset)
-    train_preprocess, eval_preprocess = preprocessing(
-        size, options["crop"] or _crop(task), flip=task is None or task.flip
-    )
+    task = next((task for task in TASKS if f"vtab/{task.name}" == dataset), None)
+    crop = options["crop"] or ("none" if task and task.group == "structured" else "resize")
+    train_preprocess, eval_preprocess = preprocessing(size, crop, flip=task is None or task.flip)
     config = default_config()
     config.update(
         {
@@ -62,7 +60,7 @@ def get_config(arg: str) -> ConfigDict:
             "expects_checkpoint": True,
             "model": {**architecture, "image_size": size},
             "dataset": dataset,
-            "train_split": "train800val200" if in_vtab else "train",
+            "train_split": "train800val200" if task else "train",
             "eval_split": "test",
             "train_preprocess": train_preprocess,
             "eval_preprocess": eval_preprocess,
@@ -129,11 +127,3 @@ def _dropout(name):
     if name.startswith(("BiT", "AxialResNet")):
         return {}  # A ResNet has none.
     return {"dropout_rate": DROPOUT.get(name, 0.0)}
-
-
-def _crop(task):
-    return "none" if task and task.group == "structured" else "resize"
-
-
-def _vtab_task(dataset):
-    return next((task for task in TASKS if f"vtab/{task.name}" == dataset), None)

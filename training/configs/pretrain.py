@@ -18,6 +18,7 @@ does not fit, `--config.accumulation_steps=8` computes the same in parts.
 
 from ml_collections import ConfigDict
 
+from keras_vit import variants
 from keras_vit.training import paper_tables
 from keras_vit.training.config import default_config
 from keras_vit.training.config.overrides import parse_argument
@@ -50,8 +51,11 @@ def get_config(arg: str) -> ConfigDict:
         "name": model,
         "image_size": size,
         "head_bias_init": row.head_bias,
-        **_transformer(model, row),
     }
+    class_name, arguments = variants.arguments_of(model)
+    if class_name == "VisionTransformer":
+        config.model.representation_size = arguments["hidden_size"]
+        config.model.dropout_rate = row.dropout
     config.dataset = options["data"] or dataset
     config.train_split, config.eval_split = train_split, eval_split
     config.train_preprocess = f"decode|inception_crop({size})|flip_lr|value_range(-1, 1)"
@@ -89,16 +93,6 @@ def _row(model, dataset, options):
         rows = [row for row in paper_tables.TABLE_3 if row.dataset == dataset]
         return rows[0], epochs or _AUGREG_EPOCHS
     return paper_tables.row_of_table_3(model, dataset, epochs)
-
-
-def _transformer(model, row):
-    """Returns the arguments that only a Transformer has."""
-    from keras_vit import variants
-
-    class_name, arguments = variants.arguments_of(model)
-    if class_name != "VisionTransformer":
-        return {}
-    return {"representation_size": arguments["hidden_size"], "dropout_rate": row.dropout}
 
 
 def _train_as_augreg(config, model, dataset, strength):

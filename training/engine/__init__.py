@@ -14,7 +14,7 @@ def create_engine(config: ConfigDict) -> "Engine":
     """Returns the engine of Keras's backend (`KERAS_BACKEND`), `tensorflow` or `jax`.
 
     Raises:
-        UsageError: for another backend, one that is not installed, or a config that it cannot run.
+        UsageError: for another backend, or a config that it cannot run.
     """
     import keras
 
@@ -24,11 +24,7 @@ def create_engine(config: ConfigDict) -> "Engine":
 
         return TensorFlowEngine(config)
     if backend == "jax":
-        try:
-            from keras_vit.training.engine.jax import JaxEngine
-        except ModuleNotFoundError as error:
-            raise UsageError(
-                f"KERAS_BACKEND=jax: training with JAX needs {error.name}, which is not installed."
-            ) from error
+        from keras_vit.training.engine.jax import JaxEngine
+
         return JaxEngine(config)
     raise UsageError(f"KERAS_BACKEND: expected tensorflow or jax. Received: {backend!r}.")

@@ -18,7 +18,7 @@ from keras import ops
 from ml_collections import ConfigDict
 
 from keras_vit.training.engine import checkpoints
-from keras_vit.training.engine.checkpoints import Checkpoints, Shards, StoredArray
+from keras_vit.training.engine.checkpoints import Checkpoints, Shards
 from keras_vit.training.engine.step import BatchSums, PrepareImages, Report, Step, as_they_are
 from keras_vit.training.engine.worker_watch import SECONDS_TO_NAME_THE_LOST, Watch
 from keras_vit.training.errors import TrainingError, UsageError, first_line
@@ -28,9 +28,6 @@ from keras_vit.type_hints import Tensor
 # Pipeline i of n yields the i-th of n equal parts of every global batch, so that all of them
 # together, one for each host, read what one would.
 MakeDataset = Callable[[int, int], Any]
-
-# Of the loop itself, by name: float64 arrays, kept bit for bit.
-Numbers = Mapping[str, np.ndarray]
 
 
 class Engine(abc.ABC):
@@ -51,6 +48,7 @@ class Engine(abc.ABC):
         strategies: values of `config.strategy` that this engine knows.
         part, parts: number of this process among those that write states, None if it writes
             nothing, and how many do. The first, the chief, is the first of `gather`.
+        runtime_errors: exceptions that the backend's runtime and its input raise when they fail.
         model: the `keras.Model`, from `build` on. Its variables hold the weights of the last
             update only within `averaged_weights`; elsewhere they may be stale.
         optimizer: of the model, as stale as that.
@@ -63,6 +61,7 @@ class Engine(abc.ABC):
     """
 
     strategies: ClassVar[tuple[str, ...]]
+    runtime_errors: ClassVar[tuple[type[Exception], ...]]
     part: int | None = 0
     parts: int = 1
     model: keras.Model
@@ -87,11 +86,7 @@ class Engine(abc.ABC):
         return self.part == 0
 
     def check_batch_sizes(self, devices: int) -> None:
-        """Checks that batches split evenly over `devices`, and over micro-batches on each.
-
-        Raises:
-            UsageError: if one does not.
-        """
+        """Refuses batches that do not split evenly over `devices`, and micro-batches on each."""
         for name, parts in (("batch_size", self.config.accumulation_steps), ("eval_batch_size", 1)):
             if self.config[name] % (devices * parts):
                 micro = f" and {parts} micro-batches" if parts > 1 else ""
@@ -176,16 +171,15 @@ class Engine(abc.ABC):
         # Without a shared folder there may be none, which the trainer finds.
         if newest not in checkpoints.steps(directory):
             return None
-        stored = checkpoints.read(directory, newest)
-        arrays = []
-        for name, variable in self._variables().items():
+        stored, variables = checkpoints.read(directory, newest), self._variables()
+        for name, variable in variables.items():
             if name not in stored or stored[name].shape != tuple(variable.shape):
                 raise TrainingError(
                     f"The checkpoint of step {newest} in {directory} has no {name} of shape "
                     f"{tuple(variable.shape)}: it is of another model. Use another --workdir."
                 )
-            arrays.append(stored[name])
-        self._place(arrays)
+        for name, variable in variables.items():
+            self._assign(variable, stored[name].read)
         self.step = self._checkpoints.saved_step = newest
         return {
             name.removeprefix("numbers/"): array.read()
@@ -193,14 +187,14 @@ class Engine(abc.ABC):
             if name.startswith("numbers/")
         }
 
-    def save(self, numbers: Numbers, *, wait: bool = True) -> None:
+    def save(self, numbers: Mapping[str, np.ndarray], *, wait: bool = True) -> None:
         """Saves weights, optimizer and numbers as the state of `step`, unless that is saved.
 
         A state becomes visible only once it is completely written, so that a process that is
         killed leaves the one before. `config.keep_checkpoints` states are kept.
 
         Args:
-            numbers: float64 arrays of the loop, which `restore` returns.
+            numbers: float64 arrays of the loop by name, kept bit for bit for `restore`.
             wait: False allows the state to be written while training goes on. The next `save` and
                 `close` wait for it, and raise what went wrong with it.
 
@@ -210,11 +204,11 @@ class Engine(abc.ABC):
         assert self._checkpoints
 
         def take():
-            own = {f"numbers/{k}": np.array(v, np.float64) for k, v in numbers.items()}
-            own = {name: checkpoints.whole(array) for name, array in own.items()}
-            if not self.is_chief:
-                own = {name: array._replace(pieces=[]) for name, array in own.items()}
-            return {**dict(zip(self._variables(), self._take(), strict=True)), **own}
+            arrays = dict(zip(self._variables(), self._take(), strict=True))
+            for name, value in numbers.items():
+                array = checkpoints.whole(np.array(value, np.float64))
+                arrays[f"numbers/{name}"] = array if self.is_chief else array._replace(pieces=[])
+            return arrays
 
         self._checkpoints.save(self.step, take)
         if wait:
@@ -228,8 +222,8 @@ class Engine(abc.ABC):
         }
 
     @abc.abstractmethod
-    def _place(self, arrays: Sequence[StoredArray]) -> None:
-        """Gives the variables of a state, in their order, the values that were saved."""
+    def _assign(self, variable: keras.Variable, read: Callable[[Any], np.ndarray]) -> None:
+        """Gives a variable its value; `read` returns a slice of it, as `Shards.read`."""
 
     @abc.abstractmethod
     def _take(self) -> list[Shards]:
@@ -284,7 +278,7 @@ class Engine(abc.ABC):
         self,
         batch_sums: BatchSums,
         make_dataset: MakeDataset,
-        prepare_images: PrepareImages | None = None,
+        prepare_images: PrepareImages = as_they_are,
     ) -> Callable[[], np.ndarray]:
         """Returns a function that sums over a whole split, for exact evaluation.
 
@@ -297,12 +291,11 @@ class Engine(abc.ABC):
                 a batch (or of a device's part of it) and the rest of that batch.
             make_dataset: of batches with an `image`; rows that only pad the last batch are for
                 `batch_sums` to leave out. Every process gets equally many batches.
-            prepare_images: applied to the images; None leaves them as they are.
+            prepare_images: applied to the images.
         """
-        prepare = prepare_images or as_they_are
 
         def of_batch(batch):
-            logits = self.model(prepare(batch["image"]), training=False)
+            logits = self.model(prepare_images(batch["image"]), training=False)
             return batch_sums(ops.cast(logits, "float32"), batch)
 
         function, dataset = self._compile_sums(of_batch), self._distribute(make_dataset)
@@ -333,16 +326,8 @@ class Engine(abc.ABC):
         """Waits for all processes and returns the text of each, in the same order in all."""
 
     @abc.abstractmethod
-    def start_profile(self, directory: str | os.PathLike) -> None:
-        """Starts to record what the devices do, for TensorBoard."""
-
-    @abc.abstractmethod
-    def stop_profile(self) -> None:
-        """Stops recording and writes the profile to the folder given before."""
-
-    @abc.abstractmethod
-    def runtime_errors(self) -> tuple[type[Exception], ...]:
-        """Returns what the backend's runtime and its input raise when they fail."""
+    def profile(self, directory: str | os.PathLike) -> contextlib.AbstractContextManager:
+        """Enters a context that records what the devices do, and writes it for TensorBoard."""
 
     @contextlib.contextmanager
     def translated_errors(self, explain: Callable[[], str] = str) -> Iterator[None]:
@@ -356,7 +341,7 @@ class Engine(abc.ABC):
         """
         try:
             yield
-        except self.runtime_errors() as error:
+        except self.runtime_errors as error:
             message = " ".join(filter(None, (f"{reason(error).rstrip('.')}.", explain())))
             what, next_step = "Training failed", ""
             if self.watch:

@@ -26,40 +26,25 @@ logger = logging.getLogger("keras_vit")
 
 _PREFIX = "checkpoint-"
 _MANIFEST = "manifest.json"
+# Errors of reading a damaged state.
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError)
 
 
 class Shards(NamedTuple):
-    """The pieces of an array that this process writes.
+    """An array in pieces: those that this process writes, or all that were written.
 
     Attributes:
         shape, dtype: of the whole array.
-        pieces: (start along each axis, values) of each.
+        pieces: (start along each axis, values) of each: an array, or a slice of a file, which is
+            not read yet.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype
-    pieces: list[tuple[tuple[int, ...], np.ndarray]]
-
-
-def whole(array: np.ndarray) -> Shards:
-    """Returns an array that this process writes alone."""
-    return Shards(array.shape, array.dtype, [((0,) * array.ndim, array)])
-
-
-class StoredArray(NamedTuple):
-    """An array of a state, which is read by slices.
-
-    Attributes:
-        shape, dtype: of the whole array.
-        pieces: (file, key in it, start along each axis) of each.
-    """
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    pieces: list[tuple[Any, str, tuple[int, ...]]]
+    pieces: list[tuple[tuple[int, ...], Any]]
 
     def read(self, index: Sequence[slice] | None = None) -> np.ndarray:
-        """Returns the slice at `index`, of every axis; None reads all.
+        """Returns the slice of what was written at `index`, of every axis; None reads all.
 
         Raises:
             ValueError: if pieces of it are missing.
@@ -68,8 +53,8 @@ class StoredArray(NamedTuple):
         bounds = [each.indices(size)[:2] for each, size in zip(index, self.shape, strict=True)]
         result = np.empty([stop - start for start, stop in bounds], self.dtype)
         found = 0
-        for file, key, starts in self.pieces:
-            sizes = file.get_slice(key).get_shape()
+        for starts, stored in self.pieces:
+            sizes = stored.get_shape()
             # What piece and slice share, as indices of either.
             of_piece, of_result = [], []
             for (start, stop), offset, size in zip(bounds, starts, sizes, strict=True):
@@ -78,12 +63,16 @@ class StoredArray(NamedTuple):
                 of_result.append(slice(low - start, max(low, high) - start))
             target = result[tuple(of_result)]
             if target.size:
-                values = file.get_slice(key)[tuple(of_piece)]
-                result[tuple(of_result)] = values.view(self.dtype)
+                result[tuple(of_result)] = stored[tuple(of_piece)].view(self.dtype)
                 found += target.size
         if found != result.size:
             raise ValueError("pieces of an array are missing")
         return result
+
+
+def whole(array: np.ndarray) -> Shards:
+    """Returns an array that this process writes alone."""
+    return Shards(array.shape, array.dtype, [((0,) * array.ndim, array)])
 
 
 class Checkpoints:
@@ -129,19 +118,22 @@ class Checkpoints:
         damaged: list[pathlib.Path] = []
         for step in reversed(steps(self.directory)):
             path = self._path(step)
-            reason = _damage(path)
-            if not reason:
-                for old in damaged:
-                    aside = old.with_name(f"damaged-{old.name}")
-                    # Of the same step, when that was damaged before.
-                    shutil.rmtree(aside, ignore_errors=True)
-                    old.rename(aside)
-                self.saved_step = step
-                return step
-            logger.error(
-                "The checkpoint %s cannot be read (%s). Using the one before.", path, reason
-            )
-            damaged.append(path)
+            try:
+                for part, digest in _manifest(path)["parts"].items():
+                    if _digest(path / part) != digest:
+                        raise ValueError(f"{part} is not as it was written")
+            except _DAMAGE as error:
+                message = "The checkpoint %s cannot be read (%s). Using the one before."
+                logger.error(message, path, first_line(error))
+                damaged.append(path)
+                continue
+            for old in damaged:
+                aside = old.with_name(f"damaged-{old.name}")
+                # Of the same step, when that was damaged before.
+                shutil.rmtree(aside, ignore_errors=True)
+                old.rename(aside)
+            self.saved_step = step
+            return step
         if damaged:
             raise TrainingError(
                 f"None of the checkpoints in {self.directory} can be read: "
@@ -231,7 +223,7 @@ def steps(directory: str | os.PathLike) -> list[int]:
     return sorted(int(number) for number in numbers if number.isdecimal())
 
 
-def read(directory: str | os.PathLike, step: int) -> dict[str, StoredArray]:
+def read(directory: str | os.PathLike, step: int) -> dict[str, Shards]:
     """Returns the arrays of a state by name; nothing of them is read yet.
 
     Raises:
@@ -241,7 +233,7 @@ def read(directory: str | os.PathLike, step: int) -> dict[str, StoredArray]:
     try:
         manifest = _manifest(path)
         arrays = {
-            name: StoredArray(tuple(shape), np.dtype(dtype), [])
+            name: Shards(tuple(shape), np.dtype(dtype), [])
             for name, (dtype, shape) in manifest["arrays"].items()
         }
         for part in manifest["parts"]:
@@ -250,8 +242,8 @@ def read(directory: str | os.PathLike, step: int) -> dict[str, StoredArray]:
             for key in keys:
                 name, _, starts = (key, "", "") if key in arrays else key.rpartition("@")
                 start = map(int, starts.split(",")) if starts else [0] * len(arrays[name].shape)
-                arrays[name].pieces.append((file, key, tuple(start)))
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+                arrays[name].pieces.append((tuple(start), file.get_slice(key)))
+    except _DAMAGE as error:
         raise TrainingError(
             f"The checkpoint {path} cannot be read: {first_line(error)}."
         ) from error
@@ -294,14 +286,3 @@ def _manifest(path):
     if _signed(content) != text:
         raise ValueError(f"{_MANIFEST} is not as it was written")
     return content
-
-
-def _damage(path):
-    """Returns what is wrong with the files of a state, or nothing."""
-    try:
-        for part, digest in _manifest(path)["parts"].items():
-            if _digest(path / part) != digest:
-                return f"{part} is not as it was written"
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        return first_line(error)
-    return ""

@@ -2,22 +2,24 @@
 
 import collections
 import contextlib
+import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import keras
 import numpy as np
+import tensorflow as tf
 from jax.sharding import Mesh, NamedSharding
 from ml_collections import ConfigDict
 
 from keras_vit.backends.jax.batch_part import part_of_batch
 from keras_vit.training.engine import jax_processes
 from keras_vit.training.engine.base import Engine, MakeDataset
-from keras_vit.training.engine.checkpoints import Shards, StoredArray
+from keras_vit.training.engine.checkpoints import Shards
 from keras_vit.training.engine.jax_mesh import (
     ActivationLayout,
     batch_sharding,
@@ -130,7 +132,7 @@ class JaxStep(Step):
         self, batches: Any, count: int, *, save: bool = False, stop: bool = False
     ) -> Report:
         asked = np.tile(np.array([save, stop], np.float32), (self.mesh.local_mesh.size, 1))
-        asked = to_devices({"requests": asked}, batch_sharding(self.mesh))["requests"]
+        asked = jax.make_array_from_process_local_data(batch_sharding(self.mesh), asked)
         requests, totals = self._begin(asked)
         running = collections.deque([totals], maxlen=_AHEAD)
         state = [variable.value for variable in self.trained]
@@ -159,14 +161,6 @@ class _WholeWeights(keras.StatelessScope):
         return value if value is None or is_seed(variable) else self._gather(value)
 
 
-def to_devices(batch: Mapping[str, np.ndarray], sharding: NamedSharding) -> Batch:
-    """Returns this process's part of a batch as global arrays, divided along the first axis."""
-    return {
-        key: jax.make_array_from_process_local_data(sharding, np.asarray(array))
-        for key, array in batch.items()
-    }
-
-
 class DeviceBatches(Iterator[Batch]):
     """Batches on the devices, some of them sent before they are asked for.
 
@@ -177,7 +171,7 @@ class DeviceBatches(Iterator[Batch]):
 
     def __init__(self, dataset: Any, sharding: NamedSharding):
         self._host = dataset.as_numpy_iterator()
-        self._sharding = sharding
+        self._to_devices = functools.partial(jax.make_array_from_process_local_data, sharding)
         self._sent: collections.deque[Batch] = collections.deque()
         self._failure: Exception | None = None
 
@@ -188,7 +182,7 @@ class DeviceBatches(Iterator[Batch]):
         """
         try:
             while not self._failure and len(self._sent) < _AHEAD:
-                self._sent.append(to_devices(next(self._host), self._sharding))
+                self._sent.append(jax.tree.map(self._to_devices, next(self._host)))
         except Exception as error:
             self._failure = error
 
@@ -209,14 +203,18 @@ class JaxEngine(Engine):
     """
 
     strategies = ("one", "sharded")
+    runtime_errors = (jax.errors.JaxRuntimeError, tf.errors.OpError)
+    watch: jax_processes.Job | None
     _steps: JaxStep
 
     def __init__(self, config: ConfigDict):
         super().__init__(config)
-        _keep_tensorflow_off_accelerators()
-        self._job = jax_processes.join(config) if config.strategy == "sharded" else None
-        self.watch = self._job.watch if self._job else None
+        for kind in ("GPU", "TPU"):
+            # Their memory is JAX's: TensorFlow reads the input, and may have computed already.
+            with contextlib.suppress(RuntimeError, ValueError):
+                tf.config.set_visible_devices([], kind)
         if config.strategy == "sharded":
+            self.watch = jax_processes.join(config)
             self.mesh = create_mesh(config.mesh.data, config.mesh.fsdp)
         else:
             self.mesh = create_mesh(1, 1, jax.local_devices()[:1])
@@ -226,7 +224,14 @@ class JaxEngine(Engine):
 
     def _making(self) -> contextlib.AbstractContextManager:
         # On the host: the memory of a device holds its share of the state, no whole ones.
-        return jax.default_device(_host())
+        try:
+            host = jax.local_devices(backend="cpu")[0]
+        except RuntimeError as error:
+            raise UsageError(
+                "The JAX engine makes weights on the host, which JAX_PLATFORMS="
+                f"{os.environ.get('JAX_PLATFORMS')} hides: add ',cpu' to it."
+            ) from error
+        return jax.default_device(host)
 
     def _make_step(self, *arguments: Any, **options: Any) -> Step:
         self._whole = jax.jit(lambda arrays: arrays, out_shardings=replicated(self.mesh))
@@ -236,17 +241,12 @@ class JaxEngine(Engine):
         return step
 
     def _assign(self, variable: keras.Variable, read: Callable[[Any], np.ndarray]) -> None:
-        """Gives a variable its array on the mesh, of slices that are read where they belong."""
         shape, sharding = tuple(variable.shape), state_sharding(self.mesh, variable.shape)
         variable.assign(
             jax.make_array_from_callback(
                 shape, sharding, lambda index: np.asarray(read(index), variable.dtype)
             )
         )
-
-    def _place(self, arrays: Sequence[StoredArray]) -> None:
-        for variable, array in zip(self._variables().values(), arrays, strict=True):
-            self._assign(variable, array.read)
 
     def _take(self) -> list[Shards]:
         arrays = [each.value for each in self._variables().values()]
@@ -294,23 +294,15 @@ class JaxEngine(Engine):
     def gather(self, text: str) -> list[str]:
         return jax_processes.gather(text)
 
-    def start_profile(self, directory: str | os.PathLike) -> None:
-        jax.profiler.start_trace(str(directory))
-
-    def stop_profile(self) -> None:
-        jax.profiler.stop_trace()
-
-    def runtime_errors(self) -> tuple[type[Exception], ...]:
-        tensorflow = sys.modules.get("tensorflow")
-        of_input = (tensorflow.errors.OpError,) if tensorflow else ()
-        return (jax.errors.JaxRuntimeError, *of_input)
+    def profile(self, directory: str | os.PathLike) -> contextlib.AbstractContextManager:
+        return jax.profiler.trace(str(directory))
 
     def _leave(self) -> None:
-        if self._job:
+        if self.watch:
             # These end every process at the same step.
             error = sys.exc_info()[1]
             together = isinstance(error, Diverged | Interrupted | Disagreement)
-            self._job.leave(error is None or together)
+            self.watch.leave(error is None or together)
 
 
 def _shards(array):
@@ -321,26 +313,6 @@ def _shards(array):
         if shard.replica_id == 0
     ]
     return Shards(array.shape, np.dtype(array.dtype), pieces)
-
-
-def _host():
-    try:
-        return jax.local_devices(backend="cpu")[0]
-    except RuntimeError as error:
-        raise UsageError(
-            "The JAX engine makes weights on the host, which JAX_PLATFORMS="
-            f"{os.environ.get('JAX_PLATFORMS')} hides: add ',cpu' to it."
-        ) from error
-
-
-def _keep_tensorflow_off_accelerators():
-    """Leaves the memory of accelerators to JAX: TensorFlow only reads the input."""
-    import tensorflow as tf
-
-    for kind in ("GPU", "TPU"):
-        # TensorFlow that computes already has what it has taken.
-        with contextlib.suppress(RuntimeError, ValueError):
-            tf.config.set_visible_devices([], kind)
 
 
 def compiled(model: keras.Model) -> Callable[[Tensor], jax.Array]:

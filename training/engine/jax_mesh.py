@@ -5,7 +5,6 @@ over `data`. Data parallelism is `data=-1, fsdp=1`; fully sharded state is `data
 """
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator, Sequence
 
 import jax
@@ -32,25 +31,18 @@ def create_mesh(data: int, fsdp: int, devices: Sequence[jax.Device] | None = Non
     Raises:
         UsageError: if that is not the number of devices.
     """
-    devices = list(jax.devices() if devices is None else devices)
-    sizes = {"data": data, "fsdp": fsdp}
-    received = f"Received: config.mesh.data={data}, config.mesh.fsdp={fsdp}."
-    open_axes = [name for name, size in sizes.items() if size == -1]
-    if len(open_axes) > 1 or any(size < 1 and size != -1 for size in sizes.values()):
-        raise UsageError(
-            "config.mesh: expected positive numbers of devices, or -1 in one of the axes for "
-            f"what is left. {received}"
-        )
-    for name in open_axes:
-        given = sizes["data" if name == "fsdp" else "fsdp"]
-        sizes[name] = len(devices) // given
-    if math.prod(sizes.values()) != len(devices):
-        raise UsageError(
-            f"config.mesh: expected data x fsdp to be the number of devices, {len(devices)}. "
-            f"{received} Set one of them to -1 for what is left."
-        )
+    devices = jax.devices() if devices is None else devices
     ordered = sorted(devices, key=lambda device: (device.process_index, device.id))
-    return Mesh(np.array(ordered).reshape(sizes["data"], sizes["fsdp"]), AXES)
+    try:
+        if min(data, fsdp) < -1:
+            raise ValueError("NumPy takes any negative size for -1")
+        return Mesh(np.array(ordered).reshape(data, fsdp), AXES)
+    except ValueError as error:
+        raise UsageError(
+            "config.mesh: expected positive numbers, or -1 in one of the axes for what is left, "
+            f"with data x fsdp the number of devices, {len(devices)}. "
+            f"Received: config.mesh.data={data}, config.mesh.fsdp={fsdp}."
+        ) from error
 
 
 def replicated(mesh: Mesh) -> NamedSharding:

@@ -18,16 +18,13 @@ from keras_vit.training.engine.worker_watch import SECONDS_TO_NAME_THE_LOST, Wat
 from keras_vit.training.errors import UsageError
 
 
-class Job:
+class Job(Watch):
     """The other processes of this process's job: watched while it runs, left at its end.
 
     Serves a port, tells the others its address, and watches theirs.
 
     Args:
         timeout: seconds that a process which does not answer is waited for.
-
-    Attributes:
-        watch: ends this process if another one dies.
     """
 
     def __init__(self, timeout: float):
@@ -39,8 +36,10 @@ class Job:
             if index != jax.process_index():
                 host, port = peer.rsplit(":", 1)
                 peers[f"worker {index} ({peer})"] = (host, int(port))
-        self.watch = Watch(peers, timeout).start()
-        _let_the_watch_speak()
+        super().__init__(peers, timeout)
+        # Python's handlers run in its main thread, which may be waiting inside JAX.
+        ctypes.CDLL(None).signal(signal.SIGABRT, _wait_for_the_watch)
+        self.start()
 
     def _answer(self):
         # Ends when the server does.
@@ -53,7 +52,7 @@ class Job:
 
         Then the others hear of it, and end as well.
         """
-        self.watch.stop()
+        self.stop()
         if not together:
             self._server.shutdown(socket.SHUT_RDWR)
             self._server.close()
@@ -62,20 +61,11 @@ class Job:
             jax.distributed.shutdown()
 
 
-def _let_the_watch_speak():
+@ctypes.CFUNCTYPE(None, ctypes.c_int)
+def _wait_for_the_watch(signal_number):
     """Keeps JAX from aborting this process, at once and without a name, when process 0 is lost."""
-
-    @ctypes.CFUNCTYPE(None, ctypes.c_int)
-    def wait(signal_number):
-        # In the thread that aborts. The watch ends the process before.
-        time.sleep(SECONDS_TO_NAME_THE_LOST)
-
-    # Python's handlers run in its main thread, which may be waiting inside JAX; this one does not.
-    ctypes.CDLL(None).signal(signal.SIGABRT, wait)
-    _handlers.append(wait)
-
-
-_handlers: list[object] = []
+    # In the thread that aborts. The watch ends the process before.
+    time.sleep(SECONDS_TO_NAME_THE_LOST)
 
 
 def join(config: ConfigDict) -> Job | None:
@@ -95,7 +85,17 @@ def join(config: ConfigDict) -> Job | None:
     on_slice = "," in os.environ.get("TPU_WORKER_HOSTNAMES", "")
     arguments = {}
     if processes.coordinator not in ("", "auto"):
-        _check(processes)
+        host, _, port = processes.coordinator.rpartition(":")
+        if not host or not port.isdigit():
+            raise UsageError(
+                'config.processes.coordinator: expected "host:port" of process 0, or "auto". '
+                f"Received: {processes.coordinator!r}."
+            )
+        if not 0 <= processes.index < processes.count:
+            raise UsageError(
+                "config.processes: expected 0 <= index < count. "
+                f"Received: index={processes.index}, count={processes.count}."
+            )
         arguments = {
             "coordinator_address": processes.coordinator,
             "num_processes": processes.count,
@@ -125,20 +125,6 @@ def gather(text: str) -> list[str]:
     return gather_text(
         text, lambda row: multihost_utils.process_allgather(np.asarray(row, np.int32))
     )
-
-
-def _check(processes):
-    host, _, port = processes.coordinator.rpartition(":")
-    if not host or not port.isdigit():
-        raise UsageError(
-            'config.processes.coordinator: expected "host:port" of process 0, or "auto". '
-            f"Received: {processes.coordinator!r}."
-        )
-    if not 0 <= processes.index < processes.count:
-        raise UsageError(
-            "config.processes: expected 0 <= index < count. "
-            f"Received: index={processes.index}, count={processes.count}."
-        )
 
 
 def _own_host():

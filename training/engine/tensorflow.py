@@ -1,9 +1,11 @@
 """The engine of Keras's TensorFlow backend: updates under a distribution strategy."""
 
 import contextlib
+import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -11,11 +13,18 @@ import tensorflow as tf
 from ml_collections import ConfigDict
 
 from keras_vit.backends.tensorflow.batch_part import seeds_of_part
-from keras_vit.training.engine import tensorflow_strategies
-from keras_vit.training.engine.base import Engine, MakeDataset
-from keras_vit.training.engine.checkpoints import Shards, StoredArray, whole
+from keras_vit.training.engine.base import Engine, MakeDataset, gather_text, reason
+from keras_vit.training.engine.checkpoints import Shards, whole
 from keras_vit.training.engine.step import Report, Step, Totals
+from keras_vit.training.engine.worker_watch import Watch
+from keras_vit.training.errors import UsageError
 from keras_vit.type_hints import Tensor
+
+# Compute capability. https://github.com/tensorflow/tensorflow/issues/111958
+BLACKWELL = (10, 0)
+_EXAMPLE = (
+    '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
+)
 
 
 class TensorFlowStep(Step):
@@ -111,11 +120,15 @@ class TensorFlowEngine(Engine):
     """
 
     strategies = ("one", "mirrored", "multiworker", "tpu")
+    runtime_errors = (tf.errors.OpError,)
 
     def __init__(self, config: ConfigDict):
         super().__init__(config)
-        self.strategy, self.watch = tensorflow_strategies.create_strategy(config)
-        self.part = 0 if tensorflow_strategies.is_chief(self.strategy) else None
+        self._cluster = read_cluster() if config.strategy == "multiworker" else None
+        if self._cluster:
+            self.part = 0 if self._cluster.task == self._cluster.tasks[0] else None
+            self.watch = Watch(self._cluster.others, config.peer_timeout).start()
+        self.strategy = create_strategy(config)
         self.check_batch_sizes(self.strategy.num_replicas_in_sync)
 
     def _making(self) -> contextlib.AbstractContextManager:
@@ -125,15 +138,22 @@ class TensorFlowEngine(Engine):
         options["jit_compile"] = self.config.jit_compile
         return TensorFlowStep(self.strategy, *arguments, **options)
 
-    def _place(self, arrays: Sequence[StoredArray]) -> None:
-        for variable, array in zip(self._variables().values(), arrays, strict=True):
-            variable.assign(array.read())
+    def _assign(self, variable: keras.Variable, read: Callable[[Any], np.ndarray]) -> None:
+        variable.assign(read(None))
 
     def _take(self) -> list[Shards]:
         return [whole(np.array(each)) for each in self._variables().values()]
 
     def _distribute(self, make_dataset: MakeDataset) -> Any:
-        return tensorflow_strategies.distribute(self.strategy, make_dataset)
+        def of_worker(context):
+            dataset = make_dataset(context.num_input_pipelines, context.input_pipeline_id)
+            replicas = self.strategy.num_replicas_in_sync // context.num_input_pipelines
+            if replicas == 1:
+                return dataset
+            size = tf.nest.flatten(dataset.element_spec)[0].shape[0]
+            return dataset.rebatch(size // replicas, drop_remainder=True)
+
+        return self.strategy.distribute_datasets_from_function(of_worker)
 
     def _compile_sums(self, of_batch: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
         def of_replica(batch):
@@ -158,16 +178,22 @@ class TensorFlowEngine(Engine):
             swap()
 
     def gather(self, text: str) -> list[str]:
-        return tensorflow_strategies.gather(self.strategy, text)
+        if not self._cluster:
+            return [text]
+        tasks, own = self._cluster.tasks, self._cluster.task
 
-    def start_profile(self, directory: str | os.PathLike) -> None:
-        tf.profiler.experimental.start(str(directory))
+        def rows(values):
+            """Returns what every worker passed, a row for each; whole numbers up to 2**24."""
+            shared = np.zeros((len(tasks), len(values)), np.float32)
+            # Every replica of a worker brings the same rows to the sum.
+            shared[tasks.index(own)] = values
+            total = self.strategy.reduce("sum", tf.constant(shared), axis=None)
+            return (total.numpy() * len(tasks) / self.strategy.num_replicas_in_sync).astype(int)
 
-    def stop_profile(self) -> None:
-        tf.profiler.experimental.stop()
+        return gather_text(text, rows)
 
-    def runtime_errors(self) -> tuple[type[Exception], ...]:
-        return (tf.errors.OpError,)
+    def profile(self, directory: str | os.PathLike) -> contextlib.AbstractContextManager:
+        return tf.profiler.experimental.Profile(str(directory))
 
     def _leave(self) -> None:
         if self.watch:
@@ -175,3 +201,132 @@ class TensorFlowEngine(Engine):
             if self.is_chief:
                 # The others report to the chief's server until they end.
                 self.watch.wait_until_gone(5.0)
+
+
+def create_strategy(config: ConfigDict) -> tf.distribute.Strategy:
+    """Returns the `tf.distribute.Strategy` that `config.strategy` names.
+
+    Create it before anything else touches TensorFlow's devices.
+
+    * `one`: TensorFlow's default placement, on one GPU or the CPU.
+    * `mirrored`: all GPUs of this host, or all its logical CPUs if it has no GPU.
+    * `multiworker`: the cluster of `TF_CONFIG`.
+    * `tpu`: the TPU called `config.tpu`, see `docs/tpu.md`.
+
+    Args:
+        config: a complete config.
+
+    Raises:
+        UsageError: if the TPU cannot be reached, or for XLA on a GPU on which TensorFlow's crashes.
+    """
+    if config.jit_compile:
+        _check_xla_runs()
+    if config.strategy == "one":
+        return tf.distribute.get_strategy()
+    if config.strategy == "mirrored":
+        devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+        return tf.distribute.MirroredStrategy([device.name for device in devices])
+    if config.strategy == "multiworker":
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    return _tpu_strategy(config)
+
+
+def _check_xla_runs():
+    for gpu in tf.config.list_physical_devices("GPU"):
+        details = tf.config.experimental.get_device_details(gpu)
+        if details.get("compute_capability", (0, 0)) >= BLACKWELL:
+            raise UsageError(
+                f"config.jit_compile: TensorFlow's XLA crashes in training on this GPU, "
+                f"{details.get('device_name', gpu.name)}. Train with KERAS_BACKEND=jax, or with "
+                "--config.jit_compile=False (docs/gpu.md)."
+            )
+
+
+def _tpu_strategy(config):
+    name = config.tpu or os.environ.get("TPU_NAME", "local")
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
+            tpu=name, zone=config.tpu_zone or None, project=config.tpu_project or None
+        )
+        if name != "local":
+            tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
+        raise UsageError(
+            f"The TPU {name!r} cannot be reached: {reason(error)}. Is this a machine with a TPU? "
+            "Check config.tpu, config.tpu_zone and config.tpu_project, and that tensorflow-tpu "
+            "is installed (docs/tpu.md)."
+        ) from error
+    return tf.distribute.TPUStrategy(resolver)
+
+
+class Cluster(NamedTuple):
+    """The content of `TF_CONFIG`.
+
+    Attributes:
+        addresses: {(type, index): "host:port"} of every task.
+        task: (type, index) of this process.
+    """
+
+    addresses: dict[tuple[str, int], str]
+    task: tuple[str, int]
+
+    @property
+    def tasks(self) -> list[tuple[str, int]]:
+        """Every task, the chief first; without a chief worker 0 is that."""
+        return sorted(self.addresses)
+
+    @property
+    def others(self) -> dict[str, tuple[str, int]]:
+        """{"worker 1 (host:port)": (host, port)} of all other tasks."""
+        result = {}
+        for task, address in self.addresses.items():
+            if task != self.task:
+                host, port = address.rsplit(":", 1)
+                result[f"{task[0]} {task[1]} ({address})"] = (host, int(port))
+        return result
+
+
+def read_cluster(environment: Mapping[str, str] = os.environ) -> Cluster:
+    """Returns the `Cluster` described by the environment variable `TF_CONFIG`.
+
+    Raises:
+        UsageError: naming what is wrong with the variable.
+    """
+    text = environment.get("TF_CONFIG", "")
+    if not text:
+        raise _wrong("it is not set")
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _wrong(f"it is not JSON ({error})") from error
+    if not isinstance(content, dict) or not isinstance(content.get("cluster"), dict):
+        raise _wrong('it has no "cluster"')
+    addresses = {}
+    for kind, tasks in content["cluster"].items():
+        if kind not in ("chief", "worker"):
+            raise _wrong(f'the cluster has a job {kind!r}, expected "worker" and perhaps "chief"')
+        if not isinstance(tasks, list):
+            raise _wrong(f"cluster.{kind} is not a list of addresses")
+        for index, address in enumerate(tasks):
+            if not re.fullmatch(r".+:\d+", str(address)):
+                raise _wrong(f"{address!r} is not host:port")
+            addresses[kind, index] = address
+    if len(set(addresses.values())) < len(addresses):
+        raise _wrong("two tasks have the same address")
+    task = content.get("task")
+    if not isinstance(task, dict) or "type" not in task or "index" not in task:
+        raise _wrong('it has no "task" with "type" and "index"')
+    try:
+        own = (task["type"], int(task["index"]))
+    except (TypeError, ValueError):
+        raise _wrong(f"task index {task['index']!r} is not a number") from None
+    if own not in addresses:
+        raise _wrong(f"the cluster has no {own[0]} {own[1]}, which it says this process is")
+    return Cluster(addresses, own)
+
+
+def _wrong(what):
+    return UsageError(
+        f"strategy=multiworker reads the cluster from TF_CONFIG: {what}. Example: {_EXAMPLE}"
+    )

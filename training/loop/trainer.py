@@ -150,7 +150,7 @@ class _Run:
         try:
             for _ in dataset.take(self.config.steps_per_call):
                 pass
-        except self.engine.runtime_errors():
+        except self.engine.runtime_errors:
             return (
                 f"More than {ATTEMPTS} images in a row cannot be read: keras-vit data "
                 f"check {self.config.dataset} --all names each."
@@ -331,8 +331,7 @@ class _Run:
         if self.engine.step in self.profile[1:]:
             self.profiling.close()
         elif self.engine.step in self.profile and self.engine.is_chief:
-            self.engine.start_profile(self.directory.tensorboard)
-            self.profiling.callback(self.engine.stop_profile)
+            self.profiling.enter_context(self.engine.profile(self.directory.tensorboard))
 
 
 def _check_range(key, preprocess):

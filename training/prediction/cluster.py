@@ -11,8 +11,7 @@ import tensorflow as tf
 
 from keras_vit.training.errors import TrainingError, UsageError, first_line
 from keras_vit.training.io.paths import any_path, is_remote
-from keras_vit.training.prediction.predictor import Predictor
-from keras_vit.training.prediction.request import Job
+from keras_vit.training.prediction.predictor import Job, Predictor
 from keras_vit.training.prediction.shards import missing, write_shard
 
 

@@ -1,22 +1,26 @@
-"""Predicts the images of a job: the most probable classes of each."""
+"""Predicts the images of a job: the most probable classes of each.
+
+A `Job` is data that is sent to other processes.
+"""
 
 import contextlib
 import dataclasses
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from keras_vit.photo_predictions import ACTIVATIONS, top_classes
+from keras_vit.training.data import Split, fingerprint, open_dataset
+from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from keras_vit.training.data.traced_functions import as_it_stands
 from keras_vit.training.errors import first_line
 from keras_vit.training.evaluators.evaluated_model import load_frozen
-from keras_vit.training.io.paths import attempt
+from keras_vit.training.io.paths import attempt, size_and_time
 from keras_vit.training.io.stores import local_file
-from keras_vit.training.prediction.request import Job
 
 BATCH = 64
 # Attention rollout holds the attention of all layers.
@@ -29,6 +33,37 @@ _OF_STORES = (
     tf.errors.ResourceExhaustedError,
     tf.errors.UnavailableError,
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """Which images are predicted, and where shards of it are written. Paths may be in a store.
+
+    Attributes:
+        source: the model, as `training.evaluators.evaluated_model.load_frozen` takes it.
+        photos: image files; empty for a data set.
+        directory: for the shards, if any are written.
+        dataset: its name, if it is one.
+        split: of the data set.
+        data_dir: folder of prepared data sets.
+        checkpoint: `name`, `num_classes` and `image_size` of `load_frozen`.
+        class_names: instead of the model's own.
+        top: classes of each image.
+        shard_size: images of a shard.
+        representation: whether to write what the head is put on as well.
+    """
+
+    source: str
+    photos: Sequence[str] = ()
+    directory: str = ""
+    dataset: str = ""
+    split: str = "test"
+    data_dir: str | None = None
+    checkpoint: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    class_names: Sequence[str] | None = None
+    top: int = 5
+    shard_size: int = 1_000
+    representation: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,17 +128,44 @@ def predict(
     yield from predictor.predict(range(predictor.count))
 
 
+class Photos:
+    """Image files, with what is used of a `Split`.
+
+    Args:
+        files: their paths.
+    """
+
+    preprocess = Preprocess
+
+    def __init__(self, files: Sequence[str]):
+        self._files = [os.fsencode(file) for file in files]
+        self._paths = tf.constant(self._files)
+        self.num_examples = len(files)
+        details = (
+            b"%d %d" % size_and_time(file) if os.path.exists(file) else b"" for file in files
+        )
+        described = zip(self._files, details, strict=True)
+        self.identity = fingerprint.digest_of(part for pair in described for part in pair)
+
+    def read(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the encoded image, a string scalar, as `image`, in a TensorFlow graph."""
+        return {"image": tf.io.read_file(tf.gather(self._paths, index))}
+
+    def example_id(self, index: int) -> str:
+        """Returns a path; bytes of it that are not UTF-8 are escaped."""
+        return self._files[index].decode(errors="backslashreplace")
+
+
 class Predictor:
     """Predicts the images of a job.
 
     Args:
-        job: what is predicted.
+        job: which images, by which model.
 
     Attributes:
-        job: what is predicted.
         name: of the model.
         count: number of images.
-        shards: {name of a file: numbers of its images}, all of the job.
+        shards: {name of a file: numbers of its images}, all of the job, in order.
 
     Raises:
         UsageError, ValueError, OSError: if the model or the images cannot be opened, or the model
@@ -125,10 +187,16 @@ class Predictor:
                 "predicts."
             )
         self._names = self._model.class_names if job.class_names is None else job.class_names
-        self._images = job.images()
+        self._images: Split | Photos = Photos(job.photos)
+        if job.dataset:
+            self._images = open_dataset(job.dataset, job.data_dir).split(job.split)
         self._process = self._images.preprocess(self._model.preprocess)
         self.count = self._images.num_examples
-        self.shards = job.shards(self.count)
+        size, shards = job.shard_size, -(-self.count // job.shard_size)
+        self.shards = {
+            f"predictions-{k:05d}-of-{shards:05d}.parquet": range(self.count)[k * size :][:size]
+            for k in range(shards)
+        }
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -206,11 +274,11 @@ class Predictor:
                 "names."
             )
         features = model.features(images) if self.job.representation else nothing
-        maps = model.rollout(images) if pictures and model.rollout else nothing
-        low, high = model.image_range
-        pixels = nothing
+        maps = pixels = nothing
         if pictures:
+            low, high = model.image_range
             pixels = np.rint((images - low) / (high - low) * 255).clip(0, 255).astype(np.uint8)
+            maps = model.rollout(images) if model.rollout else nothing
         ranked = top_classes(probabilities, None, self.job.top)
         columns = zip(numbers, ranked, features, pixels, maps, strict=True)
         for number, best, feature, picture, attention in columns:

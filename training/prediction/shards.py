@@ -9,8 +9,7 @@ from keras_vit.training.errors import UsageError, first_line
 from keras_vit.training.io.atomic import atomic_file, write_text
 from keras_vit.training.io.locks import lock
 from keras_vit.training.io.paths import any_path, attempt, is_remote
-from keras_vit.training.prediction.predictor import Predictor
-from keras_vit.training.prediction.request import Job
+from keras_vit.training.prediction.predictor import Job, Predictor
 
 # Readers of a folder of Parquet files pass over such names.
 MANIFEST = "_predictions.json"
@@ -54,7 +53,23 @@ def missing_shards(predictor: Predictor) -> Iterator[list[str]]:
     with lock(folder):
         if not is_remote(folder):
             remove_unfinished(folder)
-        _check_manifest(folder, predictor.manifest)
+        file, wanted = folder / MANIFEST, predictor.manifest
+        if not attempt(file.exists, f"{folder} cannot be read"):
+            write_text(file, json.dumps(wanted, indent=2, sort_keys=True) + "\n")
+        text = attempt(file.read_text, f"{file} cannot be read")
+        try:
+            before = dict(json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise UsageError(
+                f"Expected the description of predictions. {file} is damaged "
+                f"({first_line(error)}). Name another directory."
+            ) from error
+        differing = sorted(key for key in wanted if before.get(key) != wanted[key])
+        if differing:
+            raise UsageError(
+                f"{folder} holds predictions with another {', '.join(differing)}. Name another "
+                "directory, or use the same options to go on."
+            )
         yield missing(predictor.job, predictor.shards)
         if not is_remote(folder):
             # Of workers that died.
@@ -70,25 +85,3 @@ def missing(job: Job, shards: Iterable[str]) -> list[str]:
     folder = any_path(job.directory)
     there = attempt(lambda: {child.name for child in folder.iterdir()}, f"{folder} cannot be read")
     return [name for name in shards if name not in there]
-
-
-def _check_manifest(folder, wanted):
-    """Writes the manifest, or compares it with that of the directory."""
-    file = folder / MANIFEST
-    if not attempt(file.exists, f"{folder} cannot be read"):
-        write_text(file, json.dumps(wanted, indent=2, sort_keys=True) + "\n")
-        return
-    text = attempt(file.read_text, f"{file} cannot be read")
-    try:
-        before = dict(json.loads(text))
-    except (ValueError, TypeError) as error:
-        raise UsageError(
-            f"Expected the description of predictions. {file} is damaged ({first_line(error)}). "
-            "Name another directory."
-        ) from error
-    differing = sorted(key for key in wanted if before.get(key) != wanted[key])
-    if differing:
-        raise UsageError(
-            f"{folder} holds predictions with another {', '.join(differing)}. Name another "
-            "directory, or use the same options to go on."
-        )

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.training.config.schema import complete
-from keras_vit.training.engine.tensorflow_strategies import create_strategy, read_cluster
+from keras_vit.training.engine.tensorflow import create_strategy, read_cluster
 from keras_vit.training.errors import UsageError
 
 WORKERS = {"worker": ["host1:2222", "host2:2222"]}

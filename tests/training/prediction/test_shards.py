@@ -20,8 +20,7 @@ from keras_vit.training.errors import TrainingError
 from keras_vit.training.evaluators.evaluated_model import load_frozen
 from keras_vit.training.io.locks import lock
 from keras_vit.training.prediction.cluster import Worker
-from keras_vit.training.prediction.predictor import Predictor
-from keras_vit.training.prediction.request import Job
+from keras_vit.training.prediction.predictor import Job, Predictor
 from keras_vit.training.prediction.shards import write_shard
 
 KILLED = pathlib.Path(__file__).parents[1] / "processes" / "killed_predict.py"

@@ -93,16 +93,16 @@ def run(case, place, processes):
 
 def make_one_strategy_of_each():
     """Gives all engines of this process the same strategies of TensorFlow."""
-    from keras_vit.training.engine import tensorflow_strategies
+    from keras_vit.training.engine import tensorflow
 
-    create, made = tensorflow_strategies.create_strategy, {}
+    create, made = tensorflow.create_strategy, {}
 
     def once(config):
         if config.strategy not in made:
             made[config.strategy] = create(config)
         return made[config.strategy]
 
-    tensorflow_strategies.create_strategy = once
+    tensorflow.create_strategy = once
 
 
 def main(output, *arguments):

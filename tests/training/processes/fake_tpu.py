@@ -16,7 +16,7 @@ import tensorflow as tf
 from tensorflow.python.client import session
 from tensorflow.python.tpu import tpu_system_metadata
 
-from keras_vit.training.engine import tensorflow_strategies
+from keras_vit.training.engine import tensorflow
 from keras_vit.training.evaluators import classification
 from keras_vit.training.recipes.losses import build_loss
 from tests.tiny_vit import tiny_vit
@@ -83,7 +83,7 @@ def main(output):
     strategy = fake_tpu_strategy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     recipe = {"clip_norm": 1.0, "weight_decay": 0.1, "first_moment_dtype": "bfloat16"}
-    patched = (tensorflow_strategies, "create_strategy", lambda config: (strategy, None))
+    patched = (tensorflow, "create_strategy", lambda config: strategy)
     with mock.patch.object(*patched):
         engine = small_engine(
             lambda _: tiny_vit(num_layers=1, dropout_rate=0.1, remat=True),

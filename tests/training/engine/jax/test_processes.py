@@ -38,13 +38,13 @@ def start(launch, train_command, jax_environment):
 _JOIN = """
 import sys, time
 from keras_vit.training.config import schema
-from keras_vit.training.engine import processes
+from keras_vit.training.engine import jax_processes
 given = {"coordinator": sys.argv[1], "count": 2, "index": int(sys.argv[2])}
 keys = {"dataset": "digits", "batch_size": 8, "total_steps": 1, "strategy": "sharded"}
 keys["processes"] = given
-job = processes.join(schema.complete(keys))
+job = jax_processes.join(schema.complete(keys))
 end = time.monotonic() + 60
-while not job.watch.came:
+while not job.came:
     assert time.monotonic() < end
     time.sleep(0.05)
 open(sys.argv[3], "w").close()

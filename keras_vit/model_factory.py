@@ -1,6 +1,7 @@
 """Models by name."""
 
 import fnmatch
+import inspect
 import os
 from typing import Any
 
@@ -9,7 +10,7 @@ import keras
 from keras_vit import models, variants
 from keras_vit.checkpoints import load_weights
 from keras_vit.checkpoints.published_weights_table import TABLE
-from keras_vit.suggestions import refuse_foreign
+from keras_vit.suggestions import refuse_unknown
 from keras_vit.type_hints import ImageSize
 
 
@@ -58,15 +59,17 @@ def create_model(
     Examples:
         >>> model = keras_vit.create_model("ViT-B/16", num_classes=10, image_size=384)
     """
-    refuse_foreign(overrides)
     class_name, arguments = variants.arguments_of(name)
+    made = getattr(models, class_name)
+    _, *known = inspect.signature(vars(made)["__init__"]).parameters
+    refuse_unknown(overrides, known)
     if isinstance(weights, bool):
         raise ValueError(_which_weights(name, weights))
     own_size = arguments.pop("image_size", 224)
     image_size = own_size if image_size is None else image_size
     model_name = name.lower().replace("/", "_").replace("+", "_").replace("-", "_")
     arguments = {"name": model_name, **arguments, **overrides}
-    model = getattr(models, class_name)(num_classes=num_classes, image_size=image_size, **arguments)
+    model = made(num_classes=num_classes, image_size=image_size, **arguments)
     if weights is not None:
         load_weights(model, weights)
     return model

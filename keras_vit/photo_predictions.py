@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.models.image_model import model_inside
 from keras_vit.photos import prepare_photo, read_photo
 from keras_vit.type_hints import Tensor
 
@@ -62,7 +63,7 @@ def predict(
     if getattr(model, "arguments", {}).get("num_classes") is None:
         raise ValueError(
             "Expected a model of keras_vit with a head, built with num_classes. Received: "
-            f"{model.name}, which gives {tuple(model.output_shape)}."
+            f"{model.name}, which gives {tuple(model.output_shape)}.{model_inside(model)}"
         )
     logits = model.predict(_prepared(model, images_or_paths), batch_size=batch_size, verbose=0)
     probabilities = ops.convert_to_numpy(ACTIVATIONS[activation](logits))

@@ -1,7 +1,7 @@
 """Hints for names that are close to ours, and for arguments of other libraries."""
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 # Our arguments instead of those of Keras Applications, then of timm.
@@ -25,9 +25,13 @@ OURS = {
 }
 
 
-def refuse_foreign(arguments: Mapping[str, Any]) -> None:
-    """Raises TypeError that names ours if an argument is another library's."""
+def refuse_unknown(arguments: Mapping[str, Any], known: Collection[str]) -> None:
+    """Raises TypeError if an argument is not known, with the name that is probably meant."""
     foreign = [name for name in arguments if name in OURS]
+    for name in arguments:
+        if name not in known and not foreign:
+            hint = did_you_mean(name, known) or f"Expected one of {', '.join(known)}. "
+            raise TypeError(f"{hint}Received: an argument {name!r}, which the model does not have.")
     if foreign:
         instead = "; ".join(f"instead of `{name}` use {OURS[name]}" for name in foreign)
         raise TypeError(

@@ -5,6 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.backends.by_backend import predicting
+from keras_vit.models.image_model import model_inside
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.type_hints import Tensor
 
@@ -35,7 +36,15 @@ def attention_maps(model: VisionTransformer, images: Tensor) -> Tensor:
         (layers, batch, heads, tokens, tokens) float32 tensor; the last axis sums
         to 1. With a class token, it is token 0. Register tokens are left out, as queries
         and as keys: the weights on them are missing from the sums.
+
+    Raises:
+        ValueError: if the model's attention is axial, or it is another model.
     """
+    if not isinstance(model, VisionTransformer):
+        raise ValueError(
+            f"Expected a VisionTransformer. Received: {model.name}, a {type(model).__name__}."
+            f"{model_inside(model)}"
+        )
     attention_model = keras.Model(model.input, attention_tensors(model))
     maps = ops.stack(attention_model(images, training=False))
     registers = model.arguments["register_tokens"]

@@ -42,6 +42,12 @@ def classification_head(
     return {"representation": x, "logits": head(x)}
 
 
+def model_inside(model: keras.Model) -> str:
+    """Returns a sentence that names the model of this package among the layers of one, or ""."""
+    inside = [layer.name for layer in model.layers if isinstance(layer, ImageModel)]
+    return f" Pass the model inside it: model.get_layer({inside[0]!r})." if inside else ""
+
+
 class ImageModel(keras.Model):
     """A functional model of images that names its intermediate results.
 

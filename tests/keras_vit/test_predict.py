@@ -108,6 +108,9 @@ def test_bad_use(model, make_vit):
             keras_vit.predict(model, images, **arguments)
     with pytest.raises(ValueError, match="a model of keras_vit with a head"):
         keras_vit.predict(make_vit(num_classes=None), images)
+    around = keras.Sequential([keras.Input((16, 16, 3)), model])
+    with pytest.raises(ValueError, match=rf"model\.get_layer\('{model.name}'\)"):
+        keras_vit.predict(around, images)
     with pytest.raises(FileNotFoundError):
         keras_vit.predict(model, "nowhere.jpg")
 

@@ -234,6 +234,13 @@ def test_arguments_of_other_libraries(argument, ours):
         keras_vit.create_model("ViT-B/16", **{argument: True})
 
 
+def test_a_misspelt_argument_is_named_with_the_one_that_is_meant():
+    with pytest.raises(TypeError, match=r"Did you mean num_heads .*'num_head'"):
+        keras_vit.create_model("ViT-B/16", num_head=3)
+    with pytest.raises(TypeError, match=r"Did you mean num_layers.*'layers'"):
+        keras_vit.create_model("BiT-R50x1", layers=(1, 1))
+
+
 def test_any_patch_size():
     arguments = variants.arguments_of("ViT-S/28")[1]
     assert arguments == {**variants.SIZES["S"], "patch_size": 28}

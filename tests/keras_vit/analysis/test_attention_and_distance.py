@@ -93,3 +93,7 @@ def test_maps_are_the_softmax_of_each_block(make_vit, random_images, forward, to
 def test_axial_attention_has_no_such_maps(make_vit, random_images):
     with pytest.raises(ValueError, match="one map for every row"):
         keras_vit.attention_maps(make_vit(attention="axial", classifier="gap"), random_images())
+    model = make_vit()
+    around = keras.Sequential([keras.Input(model.input.shape[1:]), model])
+    with pytest.raises(ValueError, match=rf"model\.get_layer\('{model.name}'\)"):
+        keras_vit.attention_maps(around, random_images())

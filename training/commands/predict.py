@@ -21,11 +21,13 @@ same command goes on.
 
 import json
 import logging
+import pathlib
 from collections.abc import Iterable
 
 from keras_vit.training.command_options import CommandParser, at_least_1, number, own_split
 from keras_vit.training.errors import UsageError
 from keras_vit.training.exit_status import command_main
+from keras_vit.training.io.image_listing import EXTENSIONS
 from keras_vit.training.io.paths import absolute_path, any_path, read_lines
 from keras_vit.training.io.quiet_start import import_tensorflow
 
@@ -70,6 +72,11 @@ def _parser():
 
 
 def _check(options):
+    if pathlib.PurePath(options.source).suffix.lower() in EXTENSIONS:
+        raise UsageError(
+            "Expected the model before the photos: keras-vit predict SOURCE PHOTO…. Received: "
+            f"{options.source}, an image, in the model's place."
+        )
     if options.photos and options.dataset:
         raise UsageError("Expected either PHOTO… or --dataset=NAME.")
     if not (options.photos or options.dataset):

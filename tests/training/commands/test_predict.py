@@ -111,6 +111,7 @@ def test_bad_use_is_one_line(sources, photos, tmp_path, capsys):
         ([run], "/gone does not exist"),
         ([run, tmp_path / "nowhere.jpg"], "nowhere.jpg"),
         ([run, tmp_path / "notes.jpg"], "notes.jpg cannot be read as an image"),
+        ([tmp_path / "notes.jpg", run], "Expected the model before the photos"),
         ([run, photos, "--top=0"], "--top"),
         ([run, photos, f"--labels={tmp_path / 'labels.txt'}"], "a name for each of 2 classes"),
         ([run, photos, f"--labels={tmp_path / 'none.txt'}"], "2 classes. Received: 0 names."),

@@ -85,8 +85,17 @@ def _devices(topology):
     return topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
 
 
-def keras_vit(model, topology, images, mesh, accumulation_steps, precision, remat, dropout_rate):
-    """Compiles the JAX engine's own step."""
+def keras_vit(
+    model: str,
+    topology: str,
+    images: int,
+    mesh: tuple[int, int],
+    accumulation_steps: int,
+    precision: str,
+    remat: bool,
+    dropout_rate: float,
+) -> tuple[dict[str, Any], None]:
+    """Compiles the JAX engine's own step; `images` are of a chip."""
     keras.config.set_dtype_policy(precision)
     optimizer, devices = build_optimizer(OPTIMIZER), _devices(topology)
     # Within the scope Keras makes no values for variables, which a large model has no room for.
@@ -96,7 +105,7 @@ def keras_vit(model, topology, images, mesh, accumulation_steps, precision, rema
     return _compiled(lower(built, optimizer, devices, mesh, images, accumulation_steps))
 
 
-def vit_jax(model, topology, images, precision):
+def vit_jax(model: str, topology: str, images: int, precision: str) -> tuple[dict[str, Any], None]:
     """Compiles a step of the original's model in Flax, data parallel.
 
     Without dropout, with AdamW and clipping by optax: what `keras_vit` compiles of ours with a
@@ -130,7 +139,7 @@ def vit_jax(model, topology, images, precision):
     return _compiled(update.trace(state, *batch).lower(lowering_platforms=("tpu",)))
 
 
-def stablehlo(file, topology, replicas):
+def stablehlo(file: str, topology: str, replicas: int) -> tuple[dict[str, Any], None]:
     """Compiles a StableHLO file; reaches into jax, whose version is therefore fixed."""
     from jax._src import compiler
     from jax._src.interpreters import mlir

@@ -13,7 +13,7 @@ import keras_vit
 from keras_vit import export
 from keras_vit.export.command_line import load_images
 from keras_vit.export.hub import archives
-from keras_vit.export.labels_and_interface_json import checked_labels
+from keras_vit.export.labels_and_interface_json import labels_of_model
 from keras_vit.export.tflite.flatbuffer import TFLiteFile
 from keras_vit.export.verification.hub_and_npz import HubModule
 from keras_vit.photos import read_photo
@@ -277,7 +277,7 @@ def test_data_sets(attack, reads, tmp_path):
     attack("tfrecords", 6, file.read_bytes(), read, tf.errors.OpError)
 
 
-def test_texts(attack, reads):
+def test_texts(attack, reads, model):
     def text(function):
         return lambda content: function(content.decode("utf-8", "replace"))
 
@@ -292,6 +292,6 @@ def test_texts(attack, reads):
     job = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 0}}
     cluster = text(lambda value: read_cluster({"TF_CONFIG": value}))
     attack("TF_CONFIG", 300, json.dumps(job).encode(), cluster)
-    labels = text(lambda value: checked_labels(value.split("\n")[:3], 3))
-    attack("labels", 300, b"crow\nfinch\njay\n", labels)
+    labels = text(lambda value: labels_of_model(value.split("\n")[:2], model, "logits"))
+    attack("labels", 300, b"crow\nfinch\n", labels)
     attack("labels in a file", 100, b"crow\nfinch\njay\n", reads("labels.txt", read_lines))

@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import os
-import shutil
 import time
 from typing import Any
 
@@ -21,7 +20,6 @@ from keras_vit.training.engine.base import Engine
 from keras_vit.training.engine.step import Report
 from keras_vit.training.errors import Diverged, Interrupted, TrainingError, UsageError
 from keras_vit.training.evaluators.base import Evaluator, create_evaluators
-from keras_vit.training.io.atomic import atomic_file
 from keras_vit.training.loop import agreement
 from keras_vit.training.loop.progress import Progress
 from keras_vit.training.loop.run_directory import RunDirectory
@@ -310,8 +308,10 @@ class _Run:
             if self.engine.is_chief and not hands_over_best:
                 self.directory.save_model(model)
         if self.engine.is_chief and hands_over_best:
-            with atomic_file(folder / "model.keras") as temporary:
-                shutil.copyfile(folder / "best.keras", temporary)
+            handed_over = keras.saving.load_model(folder / "best.keras")
+            # Classes may have been renamed since.
+            handed_over.class_names = self.engine.model.class_names
+            self.directory.save_model(handed_over)
         if self.engine.is_chief and best:
             logger.info(
                 "Last evaluation, %s; best evaluation, at step %d, %s. model.keras has the weights "

@@ -1,5 +1,6 @@
 """Inference on CPUs."""
 
+import operator
 import os
 from typing import TYPE_CHECKING
 
@@ -146,8 +147,11 @@ def _from_file(graph, *, batch_size, constants):
 
 
 def _require_positive(batch_size):
-    is_int = isinstance(batch_size, int | np.integer) and not isinstance(batch_size, bool)
-    if not is_int or batch_size < 1:
+    try:
+        is_positive = not isinstance(batch_size, bool) and operator.index(batch_size) > 0
+    except TypeError:
+        is_positive = False
+    if not is_positive:
         raise ValueError(f"`batch_size` must be a positive int. Received: {batch_size!r}")
 
 

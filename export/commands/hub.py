@@ -20,7 +20,7 @@ from keras_vit.training.io.quiet_start import quiet_start
         "--resolution": {
             "choices": ("fixed", "any"),
             "default": "fixed",
-            "help": "any: position embeddings are interpolated in the graph",
+            "help": "any: position embeddings of every image size",
         },
         "--module_output": {
             "choices": ("logits", "representation"),

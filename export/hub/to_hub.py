@@ -62,7 +62,7 @@ def to_hub(
         directory: where to write.
         labels: class names in the order of the logits; None takes `model.class_names`.
         resolution: "fixed" (the model's image size) or "any" (position embeddings
-            are interpolated in the graph, corners aligned).
+            are interpolated in the graph, corners aligned; sines and cosines are computed).
         output: "logits" or "representation": what calling the module returns.
             None takes the logits where the model has a head.
         activation: "softmax" or "sigmoid", from logits to probabilities.

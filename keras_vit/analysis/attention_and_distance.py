@@ -20,8 +20,13 @@ def attention_tensors(model: VisionTransformer) -> list[Tensor]:
         A list, one (batch, heads, tokens, tokens) float32 Keras tensor a block.
 
     Raises:
-        ValueError: if the model's attention is axial.
+        ValueError: if the model's attention is axial, or it is another model.
     """
+    if not isinstance(model, VisionTransformer):
+        raise ValueError(
+            f"Expected a VisionTransformer. Received: {model.name}, a {type(model).__name__}."
+            f"{model_inside(model)}"
+        )
     return list(model.attention_endpoints.values())
 
 
@@ -40,12 +45,8 @@ def attention_maps(model: VisionTransformer, images: Tensor) -> Tensor:
     Raises:
         ValueError: if the model's attention is axial, or it is another model.
     """
-    if not isinstance(model, VisionTransformer):
-        raise ValueError(
-            f"Expected a VisionTransformer. Received: {model.name}, a {type(model).__name__}."
-            f"{model_inside(model)}"
-        )
-    attention_model = keras.Model(model.input, attention_tensors(model))
+    tensors = attention_tensors(model)
+    attention_model = keras.Model(model.input, tensors)
     maps = ops.stack(attention_model(images, training=False))
     registers = model.arguments["register_tokens"]
     if not registers:

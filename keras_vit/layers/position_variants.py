@@ -59,7 +59,7 @@ def sincos_2d(rows: int | Tensor, columns: int | Tensor, channels: int) -> np.nd
             f"Received: channels={channels}"
         )
     frequencies = 1 / 10000 ** (np.arange(channels // 4) / (channels // 4 - 1))
-    if not ops.is_tensor(rows) and not ops.is_tensor(columns):
+    if all(isinstance(each, int | np.integer) for each in (rows, columns)):
         y, x = np.mgrid[:rows, :columns].reshape(2, -1, 1) * frequencies
         return np.concatenate([np.sin(x), np.cos(x), np.sin(y), np.cos(y)], -1).astype("float32")
     places = ops.arange(rows * columns)[:, None]
@@ -77,11 +77,19 @@ class SinCosPosition2D(PositionEmbedding):
 
     def build(self, input_shape: tuple) -> None:
         rows, columns = self.grid_size
-        grid = sincos_2d(rows, columns, input_shape[-1])
-        self.fixed = np.pad(grid, ((int(self.class_token), 0), (0, 0)))[None]
+        self.channels = input_shape[-1]
+        self.fixed = self._padded(sincos_2d(rows, columns, self.channels))
 
     def table(self) -> Tensor:
         return ops.convert_to_tensor(self.fixed)
+
+    def resized_table(self, rows: int | Tensor, columns: int | Tensor) -> Tensor:
+        """Returns the embedding of another grid, as a model of that size has it."""
+        return ops.convert_to_tensor(self._padded(sincos_2d(rows, columns, self.channels)))
+
+    def _padded(self, grid):
+        pad = np.pad if isinstance(grid, np.ndarray) else ops.pad
+        return pad(grid, ((int(self.class_token), 0), (0, 0)))[None]
 
 
 POSITION_EMBEDDINGS = {

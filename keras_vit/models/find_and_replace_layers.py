@@ -25,6 +25,8 @@ def trainability(model: keras.Model) -> dict[str, bool]:
         path: layer.trainable
         for path, layer, outer in inner_layers(model)
         if layer.trainable != outer.trainable
+        # Whose name may be one that Keras makes up.
+        and not isinstance(layer, keras.layers.InputLayer)
     }
 
 

@@ -197,7 +197,13 @@ KEYS = (
         "that says which evaluation is better, and best.keras",
         ("eval_top1", "eval_top5", "eval_loss"),
     ),
-    Key("hand_over", "last", "evaluation whose weights model.keras has", ("last", "best")),
+    Key(
+        "hand_over",
+        "last",
+        "evaluation whose weights model.keras has; without any, the last step's",
+        ("last", "best"),
+        resumable=True,
+    ),
     Key("few_shot.datasets", "", "names, separated by commas, for few-shot accuracy; empty is off"),
     Key("few_shot.shots", (1, 5, 10, 25), "images per class", least=1),
     _Free("few_shot.every_steps", 0, "updates between few-shot evaluations; 0 is one at the end"),
@@ -238,7 +244,10 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
         yield "eval_split masked.target", "'': masked patch prediction has no accuracy to evaluate"
     if c.early_stopping.patience and not (c.eval_split and c.eval_every_steps):
         keys = "early_stopping.patience eval_split eval_every_steps"
-        yield keys, "evaluations to compare. Set config.eval_split and config.eval_every_steps"
+        yield (
+            keys,
+            "evaluations to compare. Set config.eval_split and config.eval_every_steps, or 0",
+        )
     if c.freeze.until_step and not frozen:
         yield f"freeze.until_step {freeze}", "another key of config.freeze to say what is frozen"
     if c.lora.rank and frozen:

@@ -12,6 +12,9 @@ Keys:
         that of a run or `.keras` file.
     steps: number of updates, 1,000 from scratch and 200 from a checkpoint.
 
+Training ends early when five evaluations are no better, and model.keras has the weights of the best
+one: `--config.early_stopping.patience=0 --config.hand_over=last` changes that.
+
 Everything else is overridden as usual, for example `--config.batch_size=16`.
 """
 

@@ -281,8 +281,9 @@ def write_index(paths: Sequence[str]) -> None:
             np.save(temporary, found)
 
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-        for _ in track(pool.map(write, paths), "indexing", len(paths)):
-            pass
+        written = [pool.submit(write, path) for path in paths]
+        for each in track(written, "indexing", len(paths)):
+            each.result()
 
 
 def _offsets(path: str, length: int) -> np.ndarray:

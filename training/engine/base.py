@@ -61,7 +61,7 @@ class Engine(abc.ABC):
     """
 
     strategies: ClassVar[tuple[str, ...]]
-    runtime_errors: ClassVar[tuple[type[Exception], ...]]
+    runtime_errors: tuple[type[Exception], ...]
     part: int | None = 0
     parts: int = 1
     model: keras.Model

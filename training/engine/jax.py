@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import keras
 import numpy as np
-import tensorflow as tf
 from jax.sharding import Mesh, NamedSharding
 from ml_collections import ConfigDict
 
@@ -203,12 +202,14 @@ class JaxEngine(Engine):
     """
 
     strategies = ("one", "sharded")
-    runtime_errors = (jax.errors.JaxRuntimeError, tf.errors.OpError)
     watch: jax_processes.Job | None
     _steps: JaxStep
 
     def __init__(self, config: ConfigDict):
         super().__init__(config)
+        import tensorflow as tf  # which reads the input; compiling a step needs none
+
+        self.runtime_errors = (jax.errors.JaxRuntimeError, tf.errors.OpError)
         for kind in ("GPU", "TPU"):
             # Their memory is JAX's: TensorFlow reads the input, and may have computed already.
             with contextlib.suppress(RuntimeError, ValueError):

@@ -6,11 +6,13 @@ import re
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-_FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.])")
+_FORMULA = re.compile(r"[=@\t\r+-]")
+_SIGNED_NUMBER = re.compile(r"[+-][\d.,]+(e[+-]?\d+)?( ?%)?( ± [\d.]+)?")
 
 
 def _inert(cell):
-    return f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell
+    is_formula = isinstance(cell, str) and _FORMULA.match(cell)
+    return f"'{cell}" if is_formula and not _SIGNED_NUMBER.fullmatch(cell) else cell
 
 
 class Table(NamedTuple):
@@ -58,8 +60,7 @@ class Table(NamedTuple):
         """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows([_inert(cell) for cell in row] for row in self.rows)
+        writer.writerows([_inert(cell) for cell in row] for row in (self.columns, *self.rows))
         return text.getvalue()
 
     def _numeric(self):

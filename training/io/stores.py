@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from keras_vit.training.errors import TrainingError
-from keras_vit.training.io.image_listing import is_hidden, walk
 from keras_vit.training.io.paths import any_path, attempt, is_remote, read_path, size_and_time
 
 if TYPE_CHECKING:
@@ -38,15 +37,9 @@ _SKIPPED = ("checkpoints/", "tensorboard/")
 
 
 def files_below(folder: "epath.Path") -> list[str]:
-    """Returns the relative paths of the files below a remote folder but hidden ones, sorted."""
-
-    def files():
-        # Asked whether it is a folder, TensorFlow hides what is wrong with the file system.
-        if not (folder.exists() and folder.is_dir()):
-            return []
-        return sorted(name for name, details in walk(folder) if details is not None)
-
-    return read_path(folder, files)
+    """Returns the paths of all files below a remote folder, relative to it, sorted."""
+    # Asked for a folder, TensorFlow hides what is wrong with the file system.
+    return read_path(folder, lambda: sorted(_walk(folder, "")) if folder.exists() else [])
 
 
 def fetch(file: "epath.Path", target: pathlib.Path) -> None:
@@ -116,7 +109,7 @@ class FolderCopy:
     def download(self) -> None:
         """Copies the remote folder here."""
         for name in files_below(self._address):
-            if not name.startswith(self._skip):
+            if not name.startswith(self._skip) and not _is_unfinished(name):
                 fetch(self._address / name, self.path / name)
                 self._sent[name] = size_and_time(self.path / name)
 
@@ -132,7 +125,7 @@ class FolderCopy:
             for file in (pathlib.Path(folder, each) for each in files):
                 name = file.relative_to(self.path).as_posix()
                 with contextlib.suppress(FileNotFoundError):
-                    if not any(map(is_hidden, name.split("/"))):
+                    if not _is_unfinished(name):
                         found[name] = size_and_time(file)
         changed = [name for name, version in found.items() if self._sent.get(name) != version]
         gone = self._sent.keys() - found.keys()
@@ -188,7 +181,7 @@ def fetched(address: "epath.Path", skip: tuple[str, ...] = ()) -> Iterator[pathl
 def local_options(options: argparse.Namespace) -> Iterator[None]:
     """Lets a command's options name, within the context, local copies of what is in a store.
 
-    Fetches the command's inputs first; sends its outputs at the end, unless it failed.
+    What the command reads is fetched first; what it wrote is sent at the end, unless it failed.
     """
     before = dict(vars(options))
     left = {*_LEFT}
@@ -231,5 +224,17 @@ def _check_length(expected: int, file: "epath.Path") -> None:
         raise OSError(f"it has {found} bytes of {expected}")
 
 
+def _walk(folder: "epath.Path", prefix: str) -> Iterator[str]:
+    for child in folder.iterdir() if folder.is_dir() else ():
+        if child.is_dir():
+            yield from _walk(child, f"{prefix}{child.name}/")
+        else:
+            yield prefix + child.name
+
+
 def _is_manifest(name: str) -> bool:
     return name.rpartition("/")[2] in _MANIFESTS
+
+
+def _is_unfinished(name: str) -> bool:
+    return any(part.startswith(".") for part in name.split("/"))

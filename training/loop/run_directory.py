@@ -126,10 +126,14 @@ class RunDirectory:
         data_before = before.pop("data")
         changes = schema.differences(before, json.loads(schema.to_json(self.config)))
         if changes:
+            further = (
+                f" To train its model further: another --workdir, --config.checkpoint="
+                f"{self.address} and --config.checkpoint_head=keep."
+            )
             raise UsageError(
-                f"{self.path} holds a run of another config ({'; '.join(changes)}). "
-                "Use another --workdir, or the values of its config.json to resume it. To train "
-                f"its model further: another --workdir and --config.checkpoint={self.path}."
+                f"{self.address} holds a run of another config ({'; '.join(changes)}). "
+                "Use another --workdir, or the values of its config.json to resume it."
+                f"{further if (self.path / 'model.keras').exists() else ''}"
             )
         accept = self.config.data_changed == "accept"
         fingerprint.require_same(data_before, data, str(self.path), accept)

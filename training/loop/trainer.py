@@ -295,7 +295,8 @@ class _Run:
         if self._is_over():
             logger.info(
                 "The run has already finished, at step %d. To train its model further, start "
-                "another run with --config.checkpoint=%s and a new --workdir.",
+                "another run with a new --workdir, --config.checkpoint=%s and "
+                "--config.checkpoint_head=keep.",
                 *(step, self.directory.address),
             )
         elif step:

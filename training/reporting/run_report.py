@@ -71,7 +71,7 @@ def report_run(
     evaluated = _evaluated(run, source, config, dataset) if config["eval_split"] else {}
     page = report_html(
         title=f"{run.resolve().name}: {config['dataset']}",
-        subtitle=_subtitle(config, evaluated),
+        subtitle=_subtitle(series, config, evaluated),
         series=series,
         tiles=_tiles(series, config),
         config=json.dumps(config, indent=2, sort_keys=True),
@@ -186,9 +186,13 @@ def _files(run):
     return found
 
 
-def _subtitle(config, evaluated):
+def _last_step(series):
+    return max(step for values in series.values() for step, _ in values)
+
+
+def _subtitle(series, config, evaluated):
     model = config["model"]["name"] or "Vision Transformer"
-    text = f"{model}, {config['total_steps']} steps of {config['batch_size']} images."
+    text = f"{model}, {_last_step(series)} steps of {config['batch_size']} images."
     if evaluated:
         shown = evaluated["confusion"].sum()
         text += f" Confusion matrix and examples: {shown} images of {config['eval_split']}."
@@ -199,12 +203,23 @@ def _tiles(series, config):
     last = {name: values[-1][1] for name, values in series.items()}
     tiles = {}
     if "eval_top1" in last:
-        tiles["top-1 accuracy"] = f"{100 * last['eval_top1']:.2f} %"
+        handed_over = _evaluation_of_model(series, config)
+        tiles["top-1 accuracy"] = f"{100 * dict(series['eval_top1'])[handed_over]:.2f} %"
         tiles["images evaluated"] = f"{int(last['eval_count']):,}"
-        best, accuracy = max(series["eval_top1"], key=lambda row: row[1])
-        if len(series["eval_top1"]) > 1:
-            tiles[f"best top-1 accuracy, at step {best:,}"] = f"{100 * accuracy:.2f} %"
+        best = max(series["eval_top1"], key=lambda row: row[1])
+        for name, (step, accuracy) in (("best", best), ("last", series["eval_top1"][-1])):
+            if step != handed_over:
+                tiles[f"{name} top-1 accuracy, at step {step:,}"] = f"{100 * accuracy:.2f} %"
     if "loss" in last:
         tiles["training loss"] = f"{last['loss']:.4f}"
-    tiles["steps"] = f"{config['total_steps']:,}"
+    tiles["steps"] = f"{_last_step(series):,} of {config['total_steps']:,}"
     return tiles
+
+
+def _evaluation_of_model(series, config):
+    """Returns the step whose weights `model.keras` has, of those that were evaluated."""
+    if config["hand_over"] == "last":
+        return series["eval_top1"][-1][0]
+    metric = config["early_stopping"]["metric"]
+    sign = -1 if metric == "eval_loss" else 1
+    return max(series[metric], key=lambda row: sign * row[1])[0]

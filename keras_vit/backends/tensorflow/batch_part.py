@@ -33,7 +33,7 @@ def dropout(
     noise_shape: Sequence | None = None,
     seed: keras.random.SeedGenerator | None = None,
 ) -> Tensor:
-    """Does as `keras.random.dropout`, on a part of a batch, (examples, ...)."""
+    """Does as `keras.random.dropout`, on a part of a batch, (examples, ...), drawn in float32."""
     inputs = tf.convert_to_tensor(inputs)
     shape = keras.ops.shape(inputs) if noise_shape is None else noise_shape
     # Numbers of 16 bits are too coarse to compare with a rate.

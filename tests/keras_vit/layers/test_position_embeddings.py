@@ -9,7 +9,6 @@ from keras_vit.layers import (
     SinCosPosition2D,
 )
 from keras_vit.layers.position_variants import sincos_2d
-from keras_vit.models.any_resolution import resized_table
 
 
 def test_sines_and_cosines():
@@ -55,7 +54,7 @@ def test_resizing_in_the_graph_is_the_loaders(size, class_token, to_numpy):
     table = np.random.default_rng(0).standard_normal(layer.embedding.shape).astype("float32")
     layer.set_weights([table])
     expected = resize_table(table, class_token, size, stated=(4, 5))
-    np.testing.assert_allclose(to_numpy(resized_table(layer, *size)), expected, atol=2e-6)
+    np.testing.assert_allclose(to_numpy(layer.resized_table(*size)), expected, atol=2e-6)
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 5])

@@ -164,6 +164,25 @@ def test_any_resolution_is_a_resized_model(
     assert {id(w) for w in anywhere.weights} <= {id(w) for w in model.weights}
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"position_placement": "shared", "classifier": "unpooled"},
+        {"position_embedding": "learned_2d", "classifier": "token_gap", "register_tokens": 2},
+        {"dtype": "mixed_bfloat16"},
+    ],
+)
+def test_any_resolution_is_saved_like_any_model(
+    changes, make_vit, random_images, forward, tmp_path
+):
+    anywhere = make_vit(**changes).any_resolution()
+    anywhere.save(tmp_path / "any.keras")
+    again = keras.saving.load_model(tmp_path / "any.keras")
+    images = random_images(2, 24, 36)
+    np.testing.assert_array_equal(forward(again, images), forward(anywhere, images))
+    assert [weight.path for weight in again.weights] == [weight.path for weight in anywhere.weights]
+
+
 def test_any_resolution_computes_sines_and_cosines(make_vit, random_images, forward):
     model = make_vit(position_embedding="sincos_2d")
     larger = make_vit(seed=1, position_embedding="sincos_2d", image_size=(24, 36))

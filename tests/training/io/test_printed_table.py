@@ -21,9 +21,10 @@ def test_csv():
 
 
 def test_a_spreadsheet_runs_no_formula_of_a_name():
-    names = ["=1+1", "@x", "+cmd", "-x", "-1.5", "+0.1 %", -2]
-    written = Table(("name",), [(name,) for name in names]).csv().splitlines()[1:]
-    assert written == ["'=1+1", "'@x", "'+cmd", "'-x", "-1.5", "+0.1 %", "-2"]
+    names = ["@x", "+cmd", "-2+3+cmd|' /C calc'!A0", "-1.5", "+0.1 %", "-1e-05", -2]
+    written = Table(("=1+1",), [(name,) for name in names]).csv().splitlines()
+    formulas = ["'=1+1", "'@x", "'+cmd", "'-2+3+cmd|' /C calc'!A0"]
+    assert written == [*formulas, "-1.5", "+0.1 %", "-1e-05", "-2"]
 
 
 def test_show_prints_every_cell_on_one_line(capsys):

@@ -71,6 +71,8 @@ def main():
         cases["mirrored"] = {"scope": tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope}
     errors = {}
     for name, options in cases.items():
+        kept = fit(0.0, 1, **options).get_weights()
+        assert all(map(np.array_equal, kept, START)), name
         errors[name] = error(0.5, 2, **options)
     print(json.dumps(errors))
 

@@ -28,7 +28,8 @@ def resize_grid(grid: np.ndarray, rows: int, columns: int, flexible: bool = Fals
 
     Args:
         grid: (source rows, source columns, channels) float array.
-        rows, columns: ints, the new size.
+        rows: int, of the new grid.
+        columns: int, of the new grid.
         flexible: bool. False aligns the corners and does not antialias, as fine-tuning at another
             resolution does (section 3.2). True interpolates between pixel centers and antialiases,
             as FlexiViT does in its forward pass.

@@ -50,7 +50,8 @@ def sincos_2d(rows: int | Tensor, columns: int | Tensor, channels: int) -> np.nd
     10000^(-i / (channels / 4 - 1)), with x the column and y the row.
 
     Args:
-        rows, columns: ints, computed by NumPy, or scalar integer tensors, computed in the graph.
+        rows: int; or a scalar integer tensor, for a table that is computed in the graph.
+        columns: as `rows`.
         channels: int.
     """
     if channels % 4 or channels < 8:

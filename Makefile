@@ -37,8 +37,9 @@ test-jax: $(VENV)/jax-installed ## The library's tests on Keras's JAX backend, a
 test-jax-all: test-jax ## And the JAX engine's kills, processes and meshes, which compile for long.
 	$(PYTEST) -m "long and not slow" $(JAX_TESTS) tests/benchmarks/libraries
 
-test-runtimes: $(VENV)/runtimes-installed ## Exports in a real Chromium and in ONNX Runtime, which it installs.
-	$(RUN) -m pytest -m "not slow" tests/export/web tests/export/onnx tests/export/verification
+test-runtimes: $(VENV)/runtimes-installed ## Exports in a real Chromium, ONNX Runtime, OpenVINO and MediaPipe, which it installs.
+	$(RUN) -m pytest -m "not slow" tests/export/web tests/export/onnx tests/export/verification \
+		tests/export/test_variants.py tests/export/tflite/test_inference_function.py
 
 test-cluster: $(VENV)/cluster-installed ## Predictions on a Ray cluster, a node of which is killed; data sets by Apache Beam; installs both.
 	$(RUN) -m pytest tests/training/prediction/test_cluster.py

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks.harness import options
-from keras_vit.training.errors import did_you_mean
+from keras_vit.suggestions import did_you_mean
 from keras_vit.training.exit_status import exit_process, status_of
 from keras_vit.training.io.quiet_start import check_backend, quiet_start
 
@@ -40,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     if name not in found:
         hint = did_you_mean(name, found)
-        print(f"{usage}\n\nExpected a command. Received: {name}.{hint}", file=sys.stderr)
+        print(f"{usage}\n\n{hint}Expected a command. Received: {name}.", file=sys.stderr)
         return 2
 
     def run():

@@ -86,7 +86,7 @@ def compare_libraries(
     compiled = {"both": (False, True), "on": (True,), "off": (False,)}[compile]
 
     def choices(name):
-        # XLA never compiles oneDNN's kernels, and always what JAX runs.
+        # XLA compiles no TFLite file, and always what JAX runs.
         if name in [*products, "keras_vit.inference_function"]:
             return (False,)
         return (True,) if name == "jax" or (backend == "jax" and name != "timm") else compiled

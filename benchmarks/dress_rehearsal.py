@@ -8,13 +8,12 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import psutil
 
-from benchmarks.harness.process import peak_memory
 from benchmarks.harness.report import machine
+from keras_vit.export.verification.subprocesses import peak_memory
 from keras_vit.training.errors import TrainingError
 from keras_vit.training.io.quiet_start import import_tensorflow
 from keras_vit.training.reporting.metrics_csv import metric_rows
@@ -68,39 +67,24 @@ def rehearse(
     run, steps = root / "run", epochs * epoch
     watch = functools.partial(_watch, root / "data", batch_size, epoch)
     killed = watch(run, steps, kill_after=2 * epoch + epoch // 2)
-    _expect(killed.status == -signal.SIGKILL, f"the run to be killed, not {killed}")
-    yield "first row of metrics", f"{killed.first_row}, {max(1, epoch // 10)} steps"
-    yield "peak memory", killed.peak
-    yield "speed", killed.speed
+    yield "first row of metrics", f"{killed['first row']}, {max(1, epoch // 10)} steps"
+    yield "peak memory", killed["peak"]
+    yield "speed", killed["speed"]
     yield "killed after step", f"{int(_rows(run)[-1]['step']):,} of {steps:,}, in the third epoch"
     resumed = watch(run, steps)
-    _expect(resumed.status == 0, f"the run to go on to its end, not {resumed}")
-    yield "first row after resumption", resumed.first_row
-    yield "peak memory, with evaluation", resumed.peak
+    yield "first row after resumption", resumed["first row"]
+    yield "peak memory, with evaluation", resumed["peak"]
     last = {name: float(_rows(run)[-1][f"eval_{name}"]) for name in ("count", "top1")}
     yield "evaluated", f"{int(last['count']):,} images, top-1 {100 * last['top1']:.2f} %"
     split = f"--config.train_split=train[:{min(train, _CACHED)}]"
-    cached = watch(root / "cached", max(2, epoch // 3), split)
-    _expect(cached.status == 0, f"the run on cached images to end, not {cached}")
-    yield "speed on cached images", cached.speed
-
-
-class Watched(NamedTuple):
-    """What was seen of a process: its exit status, and texts on what it took.
-
-    The speed is that from the first row of metrics to the last.
-    """
-
-    status: int
-    first_row: str
-    peak: str
-    speed: str
+    yield "speed on cached images", watch(root / "cached", max(2, epoch // 3), split)["speed"]
 
 
 def _watch(data_dir, batch_size, epoch, run, steps, *more, kill_after=0):
-    """Runs the training in a process, and returns what was seen of it.
+    """Runs the training in a process and returns texts on its "first row", "peak" and "speed".
 
-    After update `kill_after` the process is killed; 0 lets it end.
+    The speed is that from the first row of metrics to the last. After update `kill_after` the
+    process is killed; 0 lets it end.
     """
     every, crop = max(1, epoch // 10), f"decode|central_crop({SIDE})"
     command = [
@@ -147,23 +131,25 @@ def _watch(data_dir, batch_size, epoch, run, steps, *more, kill_after=0):
                 if 0 < kill_after <= step:
                     process.kill()
             time.sleep(0.05)
-    _expect(len(seen) > 1, f"rows of metrics in {run}, not exit status {process.returncode}")
+    expected = -signal.SIGKILL if kill_after else 0
+    if process.returncode != expected or len(seen) < 2:
+        raise TrainingError(
+            f"Expected rows of metrics in {run} and exit status {expected}. Received: {len(seen)} "
+            f"rows and {process.returncode}."
+        )
     clock, cpu, count = (last - first for first, last in zip(seen[0], seen[-1], strict=True))
     images = count * batch_size
-    speed = f"{images / clock:,.0f} images/s, {1000 * cpu / images:.2f} CPU-s per 1,000"
-    first_row = f"after {seen[0][0] - start:.1f} s"
-    return Watched(process.returncode, first_row, f"{peak / 2**30:.2f} GiB", speed)
+    return {
+        "first row": f"after {seen[0][0] - start:.1f} s",
+        "peak": f"{peak / 2**30:.2f} GiB",
+        "speed": f"{images / clock:,.0f} images/s, {1000 * cpu / images:.2f} CPU-s per 1,000",
+    }
 
 
 def _rows(run):
     """Returns the rows of a run's metrics that are whole, none before it has any."""
     file = run / "metrics.csv"
     return metric_rows(file) if file.exists() else []
-
-
-def _expect(holds, what):
-    if not holds:
-        raise TrainingError(f"Expected {what}.")
 
 
 def planted_image(label: int, number: int) -> np.ndarray:

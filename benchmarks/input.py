@@ -1,4 +1,4 @@
-"""What reading, decoding and augmenting images costs, and what a training needs of it."""
+"""Measures reading, decoding and augmenting images, and counts what a training needs of it."""
 
 import contextlib
 import dataclasses
@@ -15,8 +15,9 @@ from unittest import mock
 
 from benchmarks.harness import interleaved
 from benchmarks.harness.compiled_program import CHIPS
-from benchmarks.harness.process import Process, peak_memory
+from benchmarks.harness.process import Process
 from benchmarks.harness.report import machine, show
+from keras_vit.export.verification.subprocesses import peak_memory
 from keras_vit.training import paper_tables
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io.quiet_start import import_tensorflow
@@ -138,12 +139,7 @@ PIXELS = ("float32", "uint8")
 _COPY = 0
 
 
-def input_cores(
-    images: str,
-    batch_size: int = 50,
-    batches: int = 10,
-    rounds: int = 7,
-) -> None:
+def input_cores(images: str, batch_size: int = 50, batches: int = 10, rounds: int = 7) -> None:
     """Images per second of a host against its cores.
 
     Our training pipeline runs in processes that may use 1, 2, … cores of this machine, in turns.
@@ -155,7 +151,6 @@ def input_cores(
     The first is linear, with the CPU time of the most cores that were measured. The second is what
     threads put into batches, measured with images that cost nothing. The model knows nothing of
     what cores share: the bandwidth of memory, caches, two hyperthreads on a core.
-
     """
     import_tensorflow()
     from benchmarks.libraries import image_pipelines

@@ -75,8 +75,12 @@ FAMILIES: dict[str, Callable[[], keras.Model]] = {
 def small_model(family: str) -> keras.Model:
     """Returns the model of a key of `FAMILIES`, always with the same random weights."""
     keras.utils.set_random_seed(0)
-    model = FAMILIES[family]()
-    generator = np.random.default_rng(0)
+    return with_noise(FAMILIES[family]())
+
+
+def with_noise(model: keras.Model, seed: int = 0) -> keras.Model:
+    """Sets every weight of a model to noise, so that none can be lost unnoticed, and returns it."""
+    generator = np.random.default_rng(seed)
     for weight in model.weights:
         noise = generator.normal(0, 0.1, weight.shape).astype("float32")
         weight.assign(1 + noise if weight.name in ("gamma", "moving_variance") else noise)

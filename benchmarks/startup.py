@@ -1,4 +1,4 @@
-"""What comes before the first step, in new processes that have imported little else."""
+"""Times everything before the first step, in new processes that have imported little else."""
 
 import contextlib
 import os
@@ -9,7 +9,8 @@ import time
 from typing import Any
 from unittest import mock
 
-from benchmarks.harness.process import Process, peak_memory
+from benchmarks.harness.process import Process
+from keras_vit.export.verification.subprocesses import peak_memory
 
 LABELS = {
     "keras": "`import keras`",

@@ -1,4 +1,4 @@
-"""What a step costs: against the image size, depth and batch, and what the training loop adds."""
+"""Measures a step against the image size, depth and batch, and what the training loop adds."""
 
 import functools
 import itertools
@@ -105,7 +105,7 @@ STEPS_PER_CALL = (1, 20)
 
 
 def loop_overhead(steps: int = 1000, rounds: int = 7) -> None:
-    """What the training loop adds to its steps.
+    """The time that the training loop adds to its steps.
 
     Trains a model so small that a step is mostly overhead, on data in memory, with our loop and
     with `model.fit` of the same model and the same optimizer, in one process and in turns.

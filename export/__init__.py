@@ -11,8 +11,9 @@ export.verify(model, path, images)
 Images are RGB in [0, 1] in everything exported; the rescaling to the models' [-1, 1] is inside.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from keras_vit.installation import import_when_used
 
 if TYPE_CHECKING:
     from keras_vit.export.hub.hub_layer import HubLayer
@@ -22,30 +23,19 @@ if TYPE_CHECKING:
     from keras_vit.export.verification.verify import verify
     from keras_vit.export.web.to_web import to_web
 
-# Imported on first use, so that a command answers --help without TensorFlow.
-_ROOMS = {
-    "HubLayer": "hub.hub_layer",
-    "to_hub": "hub.to_hub",
-    "to_onnx": "onnx.to_onnx",
-    "to_tflite": "tflite.to_tflite",
-    "to_web": "web.to_web",
-    "verify": "verification.verify",
-}
+__getattr__ = import_when_used(
+    "keras_vit.export",
+    {
+        "HubLayer": "hub.hub_layer",
+        "to_hub": "hub.to_hub",
+        "to_onnx": "onnx.to_onnx",
+        "to_tflite": "tflite.to_tflite",
+        "to_web": "web.to_web",
+        "verify": "verification.verify",
+    },
+)
 
-__all__ = [
-    "HubLayer",
-    "to_hub",
-    "to_onnx",
-    "to_tflite",
-    "to_web",
-    "verify",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return getattr(importlib.import_module(f"keras_vit.export.{_ROOMS[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__all__ = ["HubLayer", "to_hub", "to_onnx", "to_tflite", "to_web", "verify"]
 
 
 def __dir__() -> list[str]:

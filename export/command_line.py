@@ -1,13 +1,4 @@
-"""The options that several commands take, spelled as those of `keras-vit`, and what they name.
-
-SOURCE          the model: a run directory, a .keras file, or with --model=NAME a checkpoint;
-                --against where an artifact comes first
---output        what is written
---calibration   images that ranges of activations are determined with
---labels        class names, where they are not those of the run
---dataset, --split, --data_dir, --count         the images that an artifact is verified on
---json          where its report is written, besides the terminal
-"""
+"""The options that several commands take, spelled as those of `keras-vit`, and what they name."""
 
 import argparse
 import dataclasses
@@ -15,7 +6,7 @@ import functools
 import json
 import os
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from keras_vit.export.errors import ExportError, damage_refused
@@ -32,101 +23,85 @@ if TYPE_CHECKING:
     from keras_vit.export.verification.report import Report
     from keras_vit.training.evaluators.model_from_source import SourceModel
 
-# Options by their names, as `add_argument` takes them.
-Options = Mapping[str, Mapping[str, Any]]
-OUTPUT: Mapping[str, Any] = {"metavar": "PATH", "required": True, "type": any_path}
-LABELS: Options = {
-    "--labels": {
-        "metavar": "FILE",
-        "type": any_path,
-        "help": "text with a class name a line; default: those of the run's data set",
-    }
-}
-CALIBRATION: Options = {
-    "--calibration": {
-        "metavar": "NAME",
-        "help": "images for int8, as --dataset; default: the run's training images, else --dataset",
-    }
-}
-_MODEL: Options = {
-    "--model": {"metavar": "NAME", "help": "of a checkpoint, such as ViT-B/16"},
-    "--image_size": {
-        "metavar": "PIXELS",
-        "type": int,
-        "help": "of a checkpoint's model; default 224",
-    },
-    "--num_classes": {
-        "metavar": "N",
-        "type": int,
-        "help": "size of a checkpoint's head, to keep it",
-    },
-}
 _SOURCE = "run directory, .keras file, or with --model the file or published name of a checkpoint"
-_IMAGES: Options = {
-    "--dataset --data": {
-        "metavar": "NAME",
-        "help": "images to verify with: a data set's name, folder:PATH, a directory of images, or "
-        ".npz; default: the run's",
-    },
-    "--split": {"help": "of the data set; default: the run's, else test"},
-    "--data_dir": {"metavar": "DIR", "help": "folder of prepared data sets"},
-    "--count --images": {
-        "metavar": "N",
-        "type": int,
-        "help": "images to verify with; default %(default)s",
-    },
-    "--json": {"metavar": "FILE", "type": any_path, "help": "also write the report to this file"},
-}
+
+
+def add_labels(parser: CommandParser) -> None:
+    """Adds --labels."""
+    text = "text with a class name a line; default: those of the run's data set"
+    parser.add_argument("--labels", metavar="FILE", type=any_path, help=text)
+
+
+def add_calibration(parser: CommandParser) -> None:
+    """Adds --calibration."""
+    text = "images for int8, as --dataset; default: the run's training images, else --dataset"
+    parser.add_argument("--calibration", metavar="NAME", help=text)
+
+
+def _add_model_and_images(parser, count):
+    text = "of a checkpoint, such as ViT-B/16"
+    parser.add_argument("--model", metavar="NAME", help=text)
+    text = "of a checkpoint's model; default 224"
+    parser.add_argument("--image_size", metavar="PIXELS", type=int, help=text)
+    text = "size of a checkpoint's head, to keep it"
+    parser.add_argument("--num_classes", metavar="N", type=int, help=text)
+    text = "images to verify with: a data set's name, folder:PATH, a directory of images, or "
+    text += ".npz; default: the run's"
+    parser.add_argument("--dataset", "--data", metavar="NAME", help=text)
+    text = "of the data set; default: the run's, else test"
+    parser.add_argument("--split", help=text)
+    parser.add_data_dir()
+    text = f"images to verify with; default {count}"
+    parser.add_argument("--count", "--images", metavar="N", type=int, default=count, help=text)
+    text = "also write the report to this file"
+    parser.add_argument("--json", metavar="FILE", type=any_path, help=text)
 
 
 def export_command(
-    name: str,
-    description: str | None,
     *,
     artifact: str | None = None,
     output: str | None = None,
-    options: Options | None = None,
+    options: Callable[[CommandParser], None] | None = None,
     count: int = 200,
 ) -> "Callable[[Callable[[Export], int]], Callable[..., int]]":
     """Returns a decorator: from what a command does, with TensorFlow imported, to its `main`.
 
+    The command is named and described by its module.
+
     Args:
-        name: of the command.
-        description: with an example.
         artifact: explains the artifact that comes first; None where SOURCE does.
         output: explains --output; None where it is not required.
-        options: of the command besides those of the model and the images.
+        options: adds those of the command to those of the model and the images.
         count: default of --count.
     """
 
-    def parser() -> CommandParser:
-        parser = CommandParser(f"keras-vit export {name}", description or "")
-        if artifact:
-            parser.add_argument("artifact", metavar="ARTIFACT", type=any_path, help=artifact)
-            parser.add_argument(
-                "--against", dest="source", metavar="SOURCE", required=True, help=_SOURCE
-            )
-        else:
-            parser.add_argument("source", metavar="SOURCE", help=_SOURCE)
-        if output:
-            parser.add_argument("--output", help=output, **OUTPUT)
-        for names, settings in {**_MODEL, **(options or {}), **_IMAGES}.items():
-            parser.add_argument(*names.split(), **settings)
-        parser.set_defaults(count=count)
-        return parser
-
     def decorate(run: "Callable[[Export], int]") -> Callable[..., int]:
+        def add_options(parser: CommandParser) -> None:
+            first: dict[str, Any] = {"metavar": "SOURCE", "help": _SOURCE}
+            if artifact:
+                parser.add_argument("artifact", metavar="ARTIFACT", type=any_path, help=artifact)
+                parser.add_argument("--against", dest="source", required=True, **first)
+            else:
+                parser.add_argument("source", **first)
+            if output:
+                written: dict[str, Any] = {"metavar": "PATH", "required": True, "type": any_path}
+                parser.add_argument("--output", **written, help=output)
+            if options:
+                options(parser)
+            _add_model_and_images(parser, count)
+
         def start(options: argparse.Namespace) -> int:
             import_tensorflow()
             return run(Export(options))
 
-        return command_main(parser, start)
+        name, description = run.__module__.rpartition(".")[2], run.__globals__["__doc__"]
+        return command_main(f"keras-vit export {name}", description, add_options, start)
 
     return decorate
 
 
 class Export:
-    """What the options of a command name, loaded when it is asked for.
+    """The model and data that the options of a command name, loaded when they are asked for.
 
     Args:
         options: of an `export_command`.
@@ -180,8 +155,7 @@ class Export:
         options, source = self.options, self.source
         dataset = dataset or options.dataset
         run = {} if dataset else source.run
-        dataset = dataset or run.get("dataset")
-        if not dataset:
+        if not (dataset := dataset or run.get("dataset")):
             raise ExportError(
                 "Expected images to verify with: --dataset=NAME, --dataset=folder:PATH, a "
                 "directory of image files or a .npz file. Only a run directory knows its own."
@@ -262,12 +236,14 @@ def load_images(
     """
     import numpy as np
 
+    from keras_vit.training.data import open_dataset
+    from keras_vit.training.data.pipeline import plain_dataset
     from keras_vit.training.data.preprocessing.preprocess import read_images
     from keras_vit.training.evaluators.model_from_source import resizing
     from keras_vit.training.io.image_listing import list_images
 
     preprocess = preprocess or resizing(size)
-    path = pathlib.Path(str(data))
+    path, labels = pathlib.Path(str(data)), None
     if path.suffix == ".npz" and path.exists():
         expected = "Expected a .npz file with the array `images`"
         with (
@@ -277,34 +253,16 @@ def load_images(
             labels = arrays["labels"][:limit] if "labels" in arrays else None
             return np.asarray(arrays["images"][:limit], "float32"), labels
     if path.is_dir():
-        return _unit_range(read_images(list_images([path])[:limit], preprocess)), None
-    return _from_data_set(str(data), size, split, data_dir, preprocess, limit)
-
-
-def _from_data_set(name, size, split, data_dir, preprocess, limit):
-    import numpy as np
-
-    from keras_vit.training.data import open_dataset
-
-    opened = open_dataset(name, data_dir).split(split)
-    operations = opened.preprocess(preprocess)
-    images, labels, count = [], [], 0
-    for batch in opened.evaluate(operations, batch_size=min(limit, 50)):
-        real = batch["mask"].numpy() > 0
-        images.append(operations.on_device(batch["image"]).numpy()[real])
-        labels.append(batch["label"].numpy()[real])
-        count += real.sum()
-        if count >= limit:
-            break
-    found = _unit_range(np.concatenate(images)[:limit])
-    if found.shape[1:] != (*size, 3):
+        images = read_images(list_images([path])[:limit], preprocess)
+    else:
+        opened = open_dataset(str(data), data_dir).split(split)
+        operations = opened.preprocess(preprocess)
+        examples = [*plain_dataset(opened, operations, one_hot=True).take(limit)]
+        images = operations.on_device(np.stack([each["image"] for each in examples]))
+        labels = np.stack([each["label"] for each in examples]).argmax(-1)
+    if images.shape[1:] != (*size, 3):
         raise ExportError(
             f"Expected a preprocessing to images of shape {(*size, 3)}. Received: {preprocess!r}, "
-            f"which gives {found.shape[1:]}"
+            f"which gives {tuple(images.shape[1:])}"
         )
-    return found, np.concatenate(labels)[:limit].argmax(-1)
-
-
-def _unit_range(images):
-    """Returns images of [-1, 1] in [0, 1], float32."""
-    return ((images + 1) / 2).clip(0, 1).astype("float32")
+    return ((np.asarray(images) + 1) / 2).clip(0, 1).astype("float32"), labels

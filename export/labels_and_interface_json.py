@@ -1,4 +1,4 @@
-"""What travels inside an exported model as text: its class names, and how images are prepared."""
+"""Writes class names and the preparation of images into exported models, as text."""
 
 import json
 import re
@@ -7,6 +7,8 @@ from collections.abc import Iterable
 import keras
 
 from keras_vit.export.supported_models import image_size, num_classes
+from keras_vit.imagenet_classes import require_class_name
+from keras_vit.photo_predictions import ACTIVATIONS
 from keras_vit.training.evaluators.exported_files import INTERFACE_FILE, LABELS_FILE
 from keras_vit.training.evaluators.model_from_source import resizing
 
@@ -20,20 +22,28 @@ def exported_texts(
 
     The keys of `interface.json`: `image_size`, [height, width] in pixels; `image_range`, [0, 1],
     of RGB; `preprocessing`, the operations that make such an image of a photo (docs/data.md);
-    `activation`, from logits to probabilities, null unless the output is logits. `labels.txt` has
-    a class name a line.
+    `activation`, from logits to probabilities, "none" where the output is probabilities, null
+    without a head. `labels.txt` has a class name a line.
 
     Args:
         model: of this package.
-        labels: as `labels_of_model` returns them.
+        labels: as `labels_of_model` takes them.
         activation: "softmax" or "sigmoid".
-        output: "logits" or "representation".
+        output: "logits", "probabilities" or "representation".
+
+    Raises:
+        ValueError: if the activation is another, or the labels do not fit.
     """
+    labels = labels_of_model(labels, model, output)
+    if activation not in ACTIVATIONS:
+        raise ValueError(
+            f"`activation` must be one of {tuple(ACTIVATIONS)}. Received: {activation!r}"
+        )
     interface = {
         "image_size": list(image_size(model)),
         "image_range": [0, 1],
         "preprocessing": exported_operations(model),
-        "activation": activation if output == "logits" else None,
+        "activation": {"logits": activation, "probabilities": "none"}.get(output),
     }
     texts = {INTERFACE_FILE: json.dumps(interface, indent=2) + "\n"}
     if labels is not None:
@@ -63,13 +73,13 @@ def labels_of_model(
     Args:
         labels: class names, one for each logit, or None.
         model: of this package.
-        output: "logits", or "representation", which has no classes.
+        output: "logits", "probabilities" or "representation", which has no classes.
 
     Raises:
         ValueError: if there are others than logits, or one is no text, empty, or has a line break
             or the character 0.
     """
-    expected = num_classes(model) if output == "logits" else None
+    expected = None if output == "representation" else num_classes(model)
     if labels is None and expected is not None:
         labels = model.class_names
     if labels is None:
@@ -83,9 +93,7 @@ def labels_of_model(
             f"Received: {len(labels)} labels."
         )
     for label in labels:
-        # A line break at its end, too, makes another line in a file of labels.
-        if not isinstance(label, str) or not label.strip() or label.splitlines() != [label]:
+        if not isinstance(label, str):
             raise ValueError(f"Expected labels of one line each. Received: {label!r}")
-        if "\0" in label:
-            raise ValueError(f"Expected labels without the character 0. Received: {label!r}")
+        require_class_name(label)
     return labels

@@ -1,6 +1,6 @@
 """The texts that publish an artifact: TF-Hub's documentation page and Kaggle's metadata."""
 
-import dataclasses
+import contextlib
 import html
 import json
 import os
@@ -16,7 +16,7 @@ from keras_vit.export.errors import ExportError
 from keras_vit.export.labels_and_interface_json import exported_operations
 from keras_vit.export.supported_models import image_size, num_classes
 from keras_vit.export.verification.report import Report
-from keras_vit.training.io.atomic import write_text
+from keras_vit.training.io.atomic import atomic_file
 
 LICENSES = {"apache-2.0": "Apache 2.0", "mit": "MIT", "cc-by-4.0": "Attribution 4.0 International"}
 CLASSES_SHOWN = 20
@@ -25,39 +25,41 @@ OVERVIEW = {
     "representation": "Turns images into feature vectors of {width} numbers.",
 }
 
+_HUB_USE = """```python
+module = hub.load("https://tfhub.dev/{handle}")      # or the unpacked directory
+{result} = module(images)                               # images in [0, 1]
+```
 
-@dataclasses.dataclass(frozen=True)
-class Handle:
-    """A name under which TF-Hub serves a module: publisher, model and version."""
+In Keras 2, `hub.KerasLayer(handle, trainable=True)` trains it; in Keras 3, `export.HubLayer`.
 
-    publisher: str
-    model: str
-    version: int
+## Fine-tuning
 
-    @classmethod
-    def parse(cls, text: str) -> "Handle":
-        """Returns the handle that "publisher/model/version" spells."""
-        match = re.fullmatch(r"([a-z0-9_-]+)/([a-z0-9_/-]+)/([1-9][0-9]*)", text)
-        if not match:
-            raise ExportError(
-                "Expected a handle PUBLISHER/MODEL/VERSION of small letters, digits, - and _, "
-                f"such as me/vit-b16/1. Received: {text!r}"
-            )
-        return cls(match[1], match[2], int(match[3]))
+"""
+_LITE_USE = """```python
+runner = Interpreter("{file}").get_signature_runner("serving_default")
+result = runner(image=image[None])                    # one image in [0, 1]
+```"""
 
-    @property
-    def slug(self) -> str:
-        """The model's name as Kaggle spells it."""
-        return re.sub(r"[/_]+", "-", self.model)
 
-    def __str__(self) -> str:
-        return f"{self.publisher}/{self.model}/{self.version}"
+def require_handle(text: str) -> re.Match:
+    """Returns the match of "publisher/model/version", the name under which TF-Hub serves a module.
+
+    Raises:
+        ExportError: if it is no handle.
+    """
+    match = re.fullmatch(r"([a-z0-9_-]+)/([a-z0-9_/-]+)/[1-9][0-9]*", text)
+    if not match:
+        raise ExportError(
+            "Expected a handle PUBLISHER/MODEL/VERSION of small letters, digits, - and _, "
+            f"such as me/vit-b16/1. Received: {text!r}"
+        )
+    return match
 
 
 def write_card(
     model: keras.Model,
     report: Report,
-    handle: Handle,
+    handle: str,
     directory: str | os.PathLike,
     *,
     license: str = "apache-2.0",
@@ -68,7 +70,7 @@ def write_card(
     Args:
         model: the model that it came from.
         report: of the artifact; every figure in the texts is its.
-        handle: under which it is published.
+        handle: under which it is published, "publisher/model/version".
         directory: where the files go: the page, its name the model's, and Kaggle's
             model-metadata.json and model-instance-metadata.json.
         license: key of `LICENSES`.
@@ -78,7 +80,8 @@ def write_card(
         The files.
 
     Raises:
-        ExportError: if the artifact is not as good as the model, or the license unknown.
+        ExportError: if the artifact is not as good as the model, the license is unknown or the
+            handle none.
     """
     if not report.ok:
         raise ExportError(
@@ -88,14 +91,16 @@ def write_card(
         raise ExportError(f"Expected a license of {', '.join(LICENSES)}. Received: {license!r}")
     card = _Card(model, report, handle, license, config or {})
     page = card.page()
-    texts = {
-        f"{handle.slug}.md": page,
-        "model-metadata.json": _json(card.kaggle_model(page)),
-        "model-instance-metadata.json": _json(card.kaggle_variation()),
-    }
+    texts = {f"{card.slug}.md": page}
+    for name, content in (
+        ("model-metadata.json", card.kaggle_model(page)),
+        ("model-instance-metadata.json", card.kaggle_variation()),
+    ):
+        texts[name] = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     files = [pathlib.Path(directory) / name for name in texts]
-    for file, text in zip(files, texts.values(), strict=True):
-        write_text(file, text)
+    with contextlib.ExitStack() as all_or_none:
+        for file, text in zip(files, texts.values(), strict=True):
+            all_or_none.enter_context(atomic_file(file)).write_text(text, encoding="utf-8")
     return files
 
 
@@ -104,35 +109,43 @@ class _Card:
 
     def __init__(self, model, report, handle, license, config):
         self.model, self.report, self.handle = model, report, handle
+        self.publisher, name = require_handle(handle).groups()
+        self.slug = re.sub(r"[/_]+", "-", name)  # as Kaggle spells it
         self.license, self.dataset = license, _published_name(config.get("dataset"))
         self.activation = config.get("loss", "softmax")
         self.is_lite = report.kind not in ("hub", "npz")
-        self.classifies = report.output == "logits"
+        self.classifies = report.output != "representation"
         self.classes = num_classes(model)
         self.width = model.endpoints["representation"].shape[-1]
-        self.overview = OVERVIEW[report.output].format(classes=self.classes, width=self.width)
+        overview = OVERVIEW["logits" if self.classifies else "representation"]
+        self.overview = overview.format(classes=self.classes, width=self.width)
 
     def page(self):
         """Returns TF-Hub's documentation page in markdown."""
+        facts = [("parameters", f"{self.model.count_params():,}"), *self.model.arguments.items()]
+        figures = [row for row in self.report.rows() if row[0] not in ("artifact", "result")]
+        use = _LITE_USE.format(file=f"{self.slug}.tflite")
+        if not self.is_lite:
+            result = "logits" if self.classifies else "features"
+            use = _HUB_USE.format(handle=self.handle, result=result) + _fine_tuning()
         sections = [
             f"# {'Lite' if self.is_lite else 'Module'} {self.handle}",
             self.overview,
             "\n".join(f"<!-- {key}: {value} -->" for key, value in self._keys()),
             "## Model",
-            self._model(),
+            _table((name, value) for name, value in facts if value is not None),
             "## Inputs and outputs",
             *self._interface(),
             "## Use",
-            self._lite_usage(f"{self.handle.slug}.tflite") if self.is_lite else self._hub_usage(),
+            use,
+            "## Verification",
+            f"Measured against the Keras model, on real images:\n\n{_table(figures)}",
         ]
-        if not self.is_lite:
-            sections += ["## Fine-tuning", _fine_tuning()]
-        sections += ["## Verification", self._verification()]
         return "\n\n".join(sections) + "\n"
 
     def _keys(self):
         """Yields (key, value) of the comments that TF-Hub reads."""
-        yield "asset-path", f"{self.handle.slug}.{'tflite' if self.is_lite else 'tar.gz'}"
+        yield "asset-path", f"{self.slug}.{'tflite' if self.is_lite else 'tar.gz'}"
         if self.is_lite:
             yield "parent-model", self.handle
         else:
@@ -143,11 +156,6 @@ class _Card:
             yield "dataset", self.dataset
         yield "network-architecture", _architecture(self.model)
         yield "license", self.license
-
-    def _model(self):
-        rows = [("parameters", f"{self.model.count_params():,}")]
-        rows += [(name, value) for name, value in self.model.arguments.items() if value is not None]
-        return _table(rows)
 
     def _interface(self):
         """Yields paragraphs about the inputs and outputs."""
@@ -170,37 +178,19 @@ class _Card:
             left = len(names) - CLASSES_SHOWN
             more = f" and {left:,} more" if left > 0 else ""
             yield f"Classes: {', '.join(map(_as_text, names[:CLASSES_SHOWN]))}{more}."
+        activation = f"; `tf.nn.{self.activation}` gives probabilities"
         yield (
-            f"Output: logits, float32, shape (batch, {self.classes}); `tf.nn.{self.activation}` "
-            "gives probabilities. Class indices are the lines of labels.txt inside the artifact, "
-            "where there is one."
+            f"Output: {self.report.output}, float32, shape (batch, {self.classes})"
+            f"{activation if self.report.output == 'logits' else ''}. Class indices "
+            "are the lines of labels.txt inside the artifact, where there is one."
         )
-
-    def _hub_usage(self):
-        result = "logits" if self.classifies else "features"
-        return f"""```python
-module = hub.load("https://tfhub.dev/{self.handle}")      # or the unpacked directory
-{result} = module(images)                               # images in [0, 1]
-```
-
-In Keras 2, `hub.KerasLayer(handle, trainable=True)` trains it; in Keras 3, `export.HubLayer`."""
-
-    def _lite_usage(self, file):
-        return f"""```python
-runner = Interpreter("{file}").get_signature_runner("serving_default")
-result = runner(image=image[None])                    # one image in [0, 1]
-```"""
-
-    def _verification(self):
-        rows = [row for row in self.report.rows() if row[0] not in ("artifact", "result")]
-        return f"Measured against the Keras model, on real images:\n\n{_table(rows)}"
 
     def kaggle_model(self, page):
         """Returns the content of Kaggle's model-metadata.json."""
         return {
-            "ownerSlug": self.handle.publisher,
-            "title": self.handle.slug,
-            "slug": self.handle.slug,
+            "ownerSlug": self.publisher,
+            "title": self.slug,
+            "slug": self.slug,
             "subtitle": self.overview[:255],
             "isPrivate": True,
             "description": page,
@@ -214,12 +204,12 @@ result = runner(image=image[None])                    # one image in [0, 1]
         kind = "classification" if self.classifies else "features"
         usage = "```python\nmodule = hub.load('${PATH}')   # version ${VERSION_NUMBER}\n```"
         return {
-            "ownerSlug": self.handle.publisher,
-            "modelSlug": self.handle.slug,
+            "ownerSlug": self.publisher,
+            "modelSlug": self.slug,
             "instanceSlug": f"{height}x{width}-{self.report.kind if self.is_lite else kind}",
             "framework": "tfLite" if self.is_lite else "tensorFlow2",
             "overview": self.overview,
-            "usage": self._lite_usage("${PATH}") if self.is_lite else usage,
+            "usage": _LITE_USE.format(file="${PATH}") if self.is_lite else usage,
             "licenseName": LICENSES[self.license],
             "fineTunable": not self.is_lite,
             "trainingData": [self.dataset] if self.dataset else [],
@@ -259,7 +249,3 @@ def _fine_tuning():
 
 def _table(rows):
     return "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {text} |" for name, text in rows)])
-
-
-def _json(content):
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"

@@ -18,6 +18,8 @@ FILE_LIMIT = 2**31
 BYTES_FROM = 2.0
 RANGES = {"[0, 1]": (0.0, 1.0), "[0, 255]": (0.0, 255.0), "[-1, 1]": (-1.0, 1.0)}
 _TOLERANCE = 1e-2
+# Resampling and rounding leave the range by as much.
+_SLACK = 1e-3
 
 
 def portable(model: keras.Model) -> keras.Model:
@@ -127,7 +129,7 @@ def check_range(images: Tensor) -> None:
         ExportError: otherwise; it names the range that they seem to be in.
     """
     low, high = float(np.min(images)), float(np.max(images))
-    if low >= 0 and high <= 1:
+    if low >= -_SLACK and high <= 1 + _SLACK:
         return
     hint = ""
     if high >= BYTES_FROM:

@@ -22,10 +22,8 @@ _HIDDEN = re.compile(r"\.(.+)\.[a-z0-9_]{8}\.unfinished", re.DOTALL)
 def hidden_folder(path: str | os.PathLike) -> Iterator[Path]:
     """Yields a new folder beside `path`, which is removed at the end.
 
-    Removes first the folders that killed processes left for the same `path`.
-
-    Args:
-        path: of the file or folder that will be renamed from there.
+    What is written there is then renamed to `path`. Removes first the folders that killed
+    processes left for the same `path`.
 
     Raises:
         OSError: if the folder around `path` does not exist or cannot be written.
@@ -61,11 +59,8 @@ def remove_unfinished(folder: str | os.PathLike, name: str | None = None) -> Non
     """Removes the hidden folders of this user's killed processes.
 
     Files that were moved aside and not replaced get their names back. Without locks (Windows,
-    some file systems) nothing is removed, for its owner may be alive.
-
-    Args:
-        folder: around the files.
-        name: of the only file that is meant; None means every one.
+    some file systems) nothing is removed, for its owner may be alive. `folder` is around the
+    files, `name` that of the only one that is meant.
     """
     folder = Path(folder)
     for left in folder.iterdir() if folder.is_dir() else ():
@@ -91,18 +86,13 @@ def _lock(folder: Path, wait: bool = False) -> Iterator[bool]:
     if file is None:
         yield False
         return
-    try:
-        yield _is_locked(file, wait)
-    finally:
-        os.close(file)
-
-
-def _is_locked(file: int, wait: bool) -> bool:
-    # Others may put folders of any content into a directory that all share.
-    if not wait and os.fstat(file).st_uid != os.geteuid():
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:
-        return False
-    return True
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, file)
+        # Others may put folders of any content into a directory that all share.
+        locked = wait or os.fstat(file).st_uid == os.geteuid()
+        try:
+            if locked:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError:
+            locked = False
+        yield locked

@@ -8,3 +8,16 @@ def imagenet_classes() -> tuple[str, ...]:
     text = pathlib.Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
     lines = (line for line in text.splitlines() if not line.startswith("#"))
     return tuple(line.partition(" ")[2] for line in lines)
+
+
+def require_class_name(name: str, where: str = "") -> None:
+    """Raises ValueError unless a name is a line that any file of class names can hold.
+
+    `where` says in the message what the name is of.
+    """
+    text = name.encode(errors="replace").decode()
+    if text != name or "\0" in name or not name.strip() or name.splitlines() != [name]:
+        raise ValueError(
+            "Expected names of classes in UTF-8 and of one line, without the character 0. "
+            f"Received: {name!r}{where and ' in '}{where}. Rename that class."
+        )

@@ -1,8 +1,11 @@
-"""How this package is installed and started."""
+"""Checks how this package is installed and started, and imports its names when they are used."""
 
+import importlib
 import pathlib
 import sys
 import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
 
 
 def warn_of_namesake() -> None:
@@ -42,6 +45,20 @@ def runs_command() -> bool:
         elif not word.startswith("-"):
             return pathlib.PurePath(word).name in ("keras-vit", "keras-vit.exe")
     return False
+
+
+def import_when_used(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """Returns a package's `__getattr__`, which imports its public names when they are asked for.
+
+    `modules` are {public name: module in the package}. So --help needs no TensorFlow.
+    """
+
+    def getattr_of_package(name: str) -> Any:
+        if name in modules:
+            return getattr(importlib.import_module(f"{package}.{modules[name]}"), name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return getattr_of_package
 
 
 def _is_ours(package: str) -> bool:

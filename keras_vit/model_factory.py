@@ -1,7 +1,6 @@
 """Models by name."""
 
 import fnmatch
-import inspect
 import os
 from typing import Any
 
@@ -10,7 +9,6 @@ import keras
 from keras_vit import models, variants
 from keras_vit.checkpoints import load_weights
 from keras_vit.checkpoints.published_weights_table import TABLE
-from keras_vit.suggestions import refuse_unknown
 from keras_vit.type_hints import ImageSize
 
 
@@ -61,8 +59,6 @@ def create_model(
     """
     class_name, arguments = variants.arguments_of(name)
     made = getattr(models, class_name)
-    _, *known = inspect.signature(vars(made)["__init__"]).parameters
-    refuse_unknown(overrides, known)
     if isinstance(weights, bool):
         raise ValueError(_which_weights(name, weights))
     own_size = arguments.pop("image_size", 224)

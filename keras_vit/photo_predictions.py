@@ -73,12 +73,9 @@ def predict(
 def top_classes(
     probabilities: np.ndarray, class_names: Sequence[str] | None, top: int
 ) -> list[list[tuple[str, float]]]:
-    """Returns for each row the `top` most probable classes as (name, probability), best first.
+    """Returns for each row of (images, classes) the `top` most probable, best first.
 
-    Args:
-        probabilities: (images, classes).
-        class_names: one for each class; None names them by their numbers.
-        top: how many; all where there are fewer.
+    They are (name, probability), with the class's number for a name where there are none.
     """
     best = np.argsort(-probabilities, axis=-1, kind="stable")[:, :top]
     return [

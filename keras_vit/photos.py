@@ -5,6 +5,8 @@ operations.
 """
 
 import ast
+import contextlib
+import functools
 import inspect
 import os
 import stat
@@ -16,8 +18,8 @@ import numpy as np
 from keras_vit.interpolation import area_weights, half_pixel_weights
 from keras_vit.type_hints import Tensor
 
-# An image larger than this is an error of its file, not a photograph: a few kilobytes may claim
-# gigabytes. `training.data.preprocessing.operation_language`, which needs no Keras, has the same.
+# An image larger than this is an error of its file or of the operations, not a photograph: a few
+# kilobytes may claim gigabytes, and resizing the smaller side of 1×5000 pixels would ask for them.
 MAX_PIXELS = 1 << 27
 
 
@@ -28,7 +30,8 @@ def read_photo(file: str | os.PathLike | BinaryIO, upright: bool = True) -> np.n
     which shows the colors beneath it; of an animation the first frame is taken.
 
     Args:
-        file: JPEG, PNG, WebP, TIFF, BMP, GIF or whatever else Pillow reads.
+        file: JPEG, PNG, WebP, AVIF, TIFF, BMP, GIF or whatever else Pillow reads but EPS, which
+            is a program; HEIC with `pip install 'keras-vit-16x16[heic]'`.
         upright: whether to turn it as its EXIF orientation says.
 
     Returns:
@@ -44,7 +47,7 @@ def read_photo(file: str | os.PathLike | BinaryIO, upright: bool = True) -> np.n
     try:
         if isinstance(file, str | os.PathLike) and not stat.S_ISREG(os.stat(file).st_mode):
             raise ValueError("it is no regular file")
-        with Image.open(file) as photo:
+        with Image.open(file, formats=_formats()) as photo:
             if photo.width * photo.height > MAX_PIXELS:
                 raise ValueError(
                     f"expected at most {MAX_PIXELS} pixels, received {photo.width} x {photo.height}"
@@ -58,9 +61,34 @@ def read_photo(file: str | os.PathLike | BinaryIO, upright: bool = True) -> np.n
             raise
         # A damaged file raises many kinds of errors, depending on the byte.
         named = isinstance(file, str | os.PathLike)
-        reason = "an unknown format" if isinstance(error, UnidentifiedImageError) else str(error)
+        unknown = isinstance(error, UnidentifiedImageError)
+        reason = _unknown_format(file) if unknown else str(error)
         said = f"{file} cannot be read as an image" if named else "Pillow cannot read it"
         raise ValueError(f"{said}: {reason}") from error
+
+
+@functools.cache
+def _formats():
+    """Returns the formats that Pillow may read; it looks for its plugins once."""
+    from PIL import Image
+
+    with contextlib.suppress(ImportError):
+        import pillow_heif
+
+        pillow_heif.register_heif_opener()
+    Image.init()
+    # Pillow hands EPS to Ghostscript, which runs the program that such a file is.
+    return tuple(each for each in Image.ID if each != "EPS")
+
+
+def _unknown_format(file):
+    """Returns why Pillow does not know the format of a file."""
+    with open(file, "rb") if isinstance(file, str | os.PathLike) else file as stream:
+        stream.seek(0)
+        head = stream.read(12)
+    if head[4:].startswith((b"ftyphe", b"ftypmif", b"ftypmsf")):
+        return "HEIC needs: pip install 'keras-vit-16x16[heic]'"
+    return "an unknown format" if head else "it is empty"
 
 
 def prepare_photo(photo: Tensor, operations: str) -> np.ndarray:
@@ -114,6 +142,10 @@ def _resize(image, size, method="bilinear", antialias=False):
         raise ValueError(
             f"Expected to resize without anti-aliasing, by {' or '.join(_WEIGHTS)}. Received: "
             f"{method!r}, antialias={antialias}. `keras-vit predict` has all methods."
+        )
+    if height * width > MAX_PIXELS:
+        raise ValueError(
+            f"{image.shape[:2]} pixels would become {height} x {width}, above {MAX_PIXELS}"
         )
     rows, columns = (
         _WEIGHTS[method](source, target).astype("float32")

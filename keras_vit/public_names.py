@@ -4,7 +4,6 @@ from keras_vit import analysis, layers, variants
 from keras_vit.analysis import costs
 from keras_vit.analysis.attention_and_distance import attention_maps
 from keras_vit.checkpoints import list_weights, load_checkpoint, save_checkpoint
-from keras_vit.cpu_inference import InferenceFunction, inference_function, load_inference_function
 from keras_vit.dense_features import feature_maps
 from keras_vit.model_factory import create_model, list_models
 from keras_vit.models import AxialResNet, ResNetV2, VisionTransformer
@@ -12,9 +11,8 @@ from keras_vit.models.masked_patch_prediction import MaskedPatchPrediction
 from keras_vit.photo_predictions import predict
 from keras_vit.version import __version__
 
-__all__ = [
+__all__: list[str] = [
     "AxialResNet",
-    "InferenceFunction",
     "MaskedPatchPrediction",
     "ResNetV2",
     "VisionTransformer",
@@ -24,12 +22,10 @@ __all__ = [
     "costs",
     "create_model",
     "feature_maps",
-    "inference_function",
     "layers",
     "list_models",
     "list_weights",
     "load_checkpoint",
-    "load_inference_function",
     "predict",
     "save_checkpoint",
     "variants",

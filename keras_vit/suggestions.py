@@ -28,20 +28,27 @@ OURS = {
 def refuse_unknown(arguments: Mapping[str, Any], known: Collection[str]) -> None:
     """Raises TypeError if an argument is not known, with the name that is probably meant."""
     foreign = [name for name in arguments if name in OURS]
-    for name in arguments:
-        if name not in known and not foreign:
-            hint = did_you_mean(name, known) or f"Expected one of {', '.join(known)}. "
-            raise TypeError(f"{hint}Received: an argument {name!r}, which the model does not have.")
     if foreign:
         instead = "; ".join(f"instead of `{name}` use {OURS[name]}" for name in foreign)
         raise TypeError(
             f"Expected arguments of keras_vit.create_model or of the model's class. Received: "
             f"{', '.join(foreign)}, which other libraries have: {instead}."
         )
+    for name in arguments:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"Expected one of {', '.join(known)}. "
+            raise TypeError(f"{hint}Received: an argument {name!r}, which the model does not have.")
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Returns "Did you mean …? " with the names close to one, whatever their case, or ""."""
-    ours = {each.lower(): each for each in names}
-    close = difflib.get_close_matches(name.lower(), ours, cutoff=0.5)
-    return f"Did you mean {' or '.join(ours[each] for each in close)}? " if close else ""
+def did_you_mean(word: str, known: Iterable[str], meant: Mapping[str, str] | None = None) -> str:
+    """Returns "Did you mean …? " with a known word that is longer or close, in any case, or "".
+
+    Args:
+        word: received.
+        known: the words that there are.
+        meant: {known word: what is shown for it}; None shows the words.
+    """
+    word, ours = word.lower(), {each.lower(): meant[each] if meant else each for each in known}
+    longer = [each for each in ours if len(word) > 3 and each.startswith(word)]
+    close = longer or difflib.get_close_matches(word, ours, n=1)
+    return f"Did you mean {ours[close[0]]}? " if close else ""

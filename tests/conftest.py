@@ -5,11 +5,9 @@ import importlib.util
 import itertools
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -52,24 +50,45 @@ def as_command(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory):
-    """A folder with the wheel, its packages unpacked, and the script `keras-vit`."""
-    folder = tmp_path_factory.mktemp("wheel")
+def installed(tmp_path_factory):
+    """A folder with what pip installs: the package, and the script `keras-vit` in `bin/`."""
+    folder, source = tmp_path_factory.mktemp("installed"), tmp_path_factory.mktemp("source")
     for name in ("keras_vit", "training", "export"):
-        shutil.copytree(ROOT / name, folder / "source" / name, symlinks=True)
+        shutil.copytree(ROOT / name, source / name, symlinks=True)
     for name in ("setup.py", "README.md"):
-        shutil.copy(ROOT / name, folder / "source")
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*pip, folder / "source", "--wheel-dir", folder], check=True)
-    (file,) = folder.glob("*.whl")
-    with zipfile.ZipFile(file) as archive:
-        archive.extractall(folder)
-        (names,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
-        points = archive.read(names).decode()
-    module, function = re.search(r"keras-vit = ([\w.]+):(\w+)", points).groups()
-    script = f"import sys\nfrom {module} import {function}\nsys.exit({function}())\n"
-    (folder / "keras-vit").write_text(script)
+        shutil.copy(ROOT / name, source)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--target", folder, source], check=True)
     return folder
+
+
+@pytest.fixture
+def users_folder(tmp_path):
+    """A folder whose packages have the names of those in the repository."""
+    for name in ("training", "export", "benchmarks"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('a file of the user')")
+    return tmp_path
+
+
+@pytest.fixture
+def run_installed(installed, users_folder):
+    """Returns a function that runs Python there with what pip installs."""
+
+    def run(*arguments, path=(), check=True):
+        environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+        result = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=users_folder,
+            env=environment | {"PYTHONPATH": os.pathsep.join([*map(str, path), str(installed)])},
+            capture_output=True,
+            text=True,
+            timeout=900,
+        )
+        assert not (check and result.returncode), result.stdout[-3000:] + result.stderr[-3000:]
+        return result
+
+    return run
 
 
 @pytest.fixture(scope="session")

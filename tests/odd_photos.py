@@ -48,7 +48,12 @@ CASES = {
     "GIF": (encode(PALETTE, "GIF"), COLORS),
     "animated GIF": (encode(PALETTE, "GIF", save_all=True, append_images=[MIRRORED]), COLORS),
     "BMP": (encode(PHOTO, "BMP"), PIXELS),
+    "BMP, gray": (encode(PHOTO.convert("L"), "BMP"), GRAY),
     "BMP with palette": (encode(PALETTE, "BMP"), COLORS),
+    "PNG with a color profile": (
+        oriented(6, "PNG", icc_profile=np.random.default_rng(0).bytes(4000)),
+        np.rot90(PIXELS, -1),
+    ),
 }
 TURNED = [(kind, number) for kind in ("JPEG", "PNG", "TIFF", "WEBP") for number in range(1, 9)]
 for kind, number in TURNED:

@@ -1,11 +1,8 @@
 """What the README and the guides to exporting say is run here, as it is written there."""
 
-import os
 import pathlib
 import re
 import shlex
-import subprocess
-import sys
 
 import pytest
 
@@ -20,25 +17,9 @@ PAGES = [*sorted(ROOT.glob("*.md")), *GUIDE_PAGES, *sorted((ROOT / "docs/referen
 
 
 @pytest.fixture
-def run(wheel, tmp_path):
+def run(run_installed):
     """Runs Python with what pip installs, in a folder with the user's own packages."""
-    for name in ("training", "export"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text("raise SystemExit('a file of the user')")
-
-    def run(*arguments):
-        result = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": str(wheel)},
-            capture_output=True,
-            text=True,
-            timeout=500,
-        )
-        assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
-        return result.stdout
-
-    return run
+    return lambda *arguments: run_installed(*arguments).stdout
 
 
 @pytest.mark.long
@@ -67,12 +48,12 @@ def test_examples_of_guides(guide, run):
 
 
 @pytest.mark.long
-def test_commands_run(run, wheel, tmp_path):
+def test_commands_run(run, installed, tmp_path):
     block = re.search(r"## The commands\n\n```\n(.*?)```", README, re.DOTALL)[1]
     lines = block.strip().splitlines()
     for line in lines:
         program, *arguments = shlex.split(line)
-        run(wheel / program, *arguments)
+        run(installed / "bin" / program, *arguments)
     assert (tmp_path / "runs/digits/hub/saved_model.pb").exists()
     assert (tmp_path / "runs/digits/model.tflite").exists()
 

@@ -1,12 +1,9 @@
 """The tutorial does what it says: its commands one after the other, its Python, its notebook."""
 
 import json
-import os
 import pathlib
 import re
 import shlex
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -17,23 +14,23 @@ TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 SHORT = ["--config.total_steps=6", "--config.optimizer.warmup_steps=2", "--config.batch_size=8"]
 
 
-def run(*arguments, cwd, wheel):
-    command = [sys.executable, wheel / "keras-vit", *arguments]
-    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
-    environment["PYTHONPATH"] = str(wheel)
-    result = subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=500
-    )
-    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
-    output = result.stdout + result.stderr
-    noise = re.findall(r"^(?:WARNING|INFO|[IWE]0000|To enable) .*", output, re.MULTILINE)
-    assert not noise
-    return output
+@pytest.fixture
+def run(installed, run_installed):
+    """Runs a command, and returns what it printed, without noise."""
+
+    def run(*arguments):
+        result = run_installed(installed / "bin/keras-vit", *arguments)
+        output = result.stdout + result.stderr
+        noise = re.findall(r"^(?:WARNING|INFO|[IWE]0000|To enable) .*", output, re.MULTILINE)
+        assert not noise
+        return output
+
+    return run
 
 
 @pytest.fixture
 def place(tmp_path):
-    """A folder beside no code, with photos of two classes, one of them taken sideways."""
+    """A folder with photos of two classes, one of them taken sideways."""
     rng = np.random.default_rng(0)
     for label, name in enumerate(("crow", "finch")):
         (tmp_path / "photos" / name).mkdir(parents=True)
@@ -48,7 +45,7 @@ def place(tmp_path):
 
 
 @pytest.mark.long
-def test_commands_one_after_the_other(place, wheel):
+def test_commands_one_after_the_other(place, run, run_installed):
     blocks = re.findall(r"```\n(keras-vit .*?)```", TUTORIAL, re.DOTALL)
     lines = [line for block in blocks for line in block.strip().splitlines()]
     assert len(lines) == 10
@@ -59,7 +56,7 @@ def test_commands_one_after_the_other(place, wheel):
             continue  # it downloads
         if arguments[0] == "train":
             arguments += SHORT
-        outputs[line] = run(*arguments, cwd=place, wheel=wheel)
+        outputs[line] = run(*arguments)
     assert len(outputs) == 9
     texts = list(outputs.values())
     assert "30 images decoded: all well" in texts[0]
@@ -71,21 +68,17 @@ def test_commands_one_after_the_other(place, wheel):
     assert 'href="phone.tflite"' in page and 'href="module/"' in page
     # The Python below it, on the run that the commands left.
     (example,) = re.findall(r"```python\n(.*?)```", TUTORIAL, re.DOTALL)
-    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{example}"
-    command = [sys.executable, "-c", code]
-    result = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True)
+    result = run_installed("-c", example)
     answers = [re.search(r"finch\W+([\d.]+)", text)[1] for text in (texts[2], result.stdout)]
     assert float(answers[0]) == pytest.approx(float(answers[1]), abs=2e-4)
 
 
 @pytest.mark.slow
-def test_the_notebook_runs_from_top_to_bottom(tmp_path):
+def test_the_notebook_runs_from_top_to_bottom(run_installed):
     notebook = json.loads((ROOT / "docs" / "tutorial.ipynb").read_text())
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     cells += ["print('accuracy', metrics['eval_top1'], 'ok', report.ok)"]
-    code = "\n\n".join([f"import sys; sys.path.insert(0, {str(ROOT)!r})", *cells])
-    command = [sys.executable, "-c", code]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=900)
-    assert result.returncode == 0, result.stderr[-3000:]
+    clone = f"import sys; sys.path.insert(0, {str(ROOT)!r})"
+    result = run_installed("-c", "\n\n".join([clone, *cells]))
     accuracy = float(re.search(r"accuracy ([\d.]+) ok True", result.stdout)[1])
     assert accuracy > 0.9

@@ -1,7 +1,8 @@
 """Training and evaluation: recipes, data, the distributed loop, the paper's protocols."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from keras_vit.installation import import_when_used
 
 if TYPE_CHECKING:
     from keras_vit.training.data import load_dataset
@@ -11,15 +12,17 @@ if TYPE_CHECKING:
     from keras_vit.training.recipes.losses import build_loss
     from keras_vit.training.recipes.optimizers import build_optimizer
 
-# Imported on first use, so that a command answers --help without TensorFlow.
-_ROOMS = {
-    "build_loss": "recipes.losses",
-    "build_optimizer": "recipes.optimizers",
-    "evaluate": "evaluators.classification",
-    "load_dataset": "data",
-    "predict": "prediction.predictor",
-    "train": "loop.trainer",
-}
+__getattr__ = import_when_used(
+    "keras_vit.training",
+    {
+        "build_loss": "recipes.losses",
+        "build_optimizer": "recipes.optimizers",
+        "evaluate": "evaluators.classification",
+        "load_dataset": "data",
+        "predict": "prediction.predictor",
+        "train": "loop.trainer",
+    },
+)
 
 __all__ = [
     "build_loss",
@@ -29,12 +32,6 @@ __all__ = [
     "predict",
     "train",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return getattr(importlib.import_module(f"keras_vit.training.{_ROOMS[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

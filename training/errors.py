@@ -1,10 +1,8 @@
 """Failures that end a run with one line for the person who started it."""
 
-import difflib
 import errno
 import os
 import re
-from collections.abc import Iterable
 
 
 class TrainingError(Exception):
@@ -28,7 +26,7 @@ class UsageError(TrainingError):
 
 
 class Disagreement(UsageError):
-    """What all processes of a job found wrong with it at the same moment."""
+    """A fault of a job that all its processes found at the same moment."""
 
 
 class Interrupted(TrainingError):
@@ -48,30 +46,23 @@ _OF_TENSORFLOW = re.compile(
     r"\{\{.*?\}\} ?| \[Op:\w+\]( name: ?)?"
     r"|Error in user-defined function passed to \S+ transformation with iterator: \S+ "
 )
+_PLACES = ("Graph execution error", "Detected at node", "<stack", 'File "', "[[")
 
 
 def first_line(error: object, longest: int = 200) -> str:
     """Returns the beginning of an error's message, and a file system's reason in the rest of it.
 
+    Lines that say where in a graph it was are left out.
+
     Args:
         error: of a runtime, whose messages are long.
         longest: characters of the beginning.
     """
-    text = _OF_TENSORFLOW.sub("", str(error)).strip() or type(error).__name__
-    line = text.splitlines()[0]
+    text = _OF_TENSORFLOW.sub("", str(error))
+    lines = (line.strip() for line in text.splitlines())
+    said = (line for line in lines if line and not line.startswith(_PLACES))
+    line = next(said, type(error).__name__)
     line = line if len(line) <= longest else f"{line[:longest]} …"
     return ": ".join(
         [line, *(each for each in _OF_FILE_SYSTEMS if each in text and each not in line)]
     )
-
-
-def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:
-    """Returns " Did you mean …?" with the closest of the known words; "" if none is close.
-
-    Args:
-        word: what was received.
-        known: what would have been right.
-        prefix: of what is suggested, such as the section of a key.
-    """
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f" Did you mean {prefix}{close[0]}?" if close else ""

@@ -15,7 +15,10 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
-from keras_vit.training.errors import TrainingError, did_you_mean, first_line
+from keras_vit.suggestions import did_you_mean
+from keras_vit.training.command_options import CommandParser
+from keras_vit.training.errors import TrainingError, first_line
+from keras_vit.training.io.quiet_start import check_backend
 from keras_vit.training.io.stores import local_options
 from keras_vit.version import __version__
 
@@ -65,22 +68,27 @@ def run_command(
     if default and name.startswith("-"):
         name, options = default, [name, *options]
     if name not in commands:
+        # `keras-vit export` is started elsewhere.
+        hint = did_you_mean(name, [*commands, "export"])
         expected = f"Expected a command, one of {', '.join(commands)}. Received: {name or 'none'}."
         program = usage.removeprefix("usage: ").partition(" COMMAND")[0]
-        hint = f"{did_you_mean(name, commands)} See {program} --help"
-        print(f"error: {expected}{hint}", file=sys.stderr)
+        print(f"error: {hint}{expected} See {program} --help", file=sys.stderr)
         return 2
     return importlib.import_module(f"keras_vit.{package}.commands.{name}").main(options)
 
 
 def command_main(
-    make_parser: Callable[[], argparse.ArgumentParser],
+    program: str,
+    description: str,
+    add_options: Callable[[CommandParser], object],
     run: Callable[[argparse.Namespace], int | None],
 ) -> Callable[..., int]:
     """Returns the `main` of a command: (arguments=None) -> exit status of the process.
 
     Args:
-        make_parser: of the command's options.
+        program: "keras-vit COMMAND".
+        description: of the command, with an example.
+        add_options: adds its options to a parser.
         run: does what they ask for. It may return a status; None is success.
     """
 
@@ -88,7 +96,10 @@ def command_main(
         given = sys.argv[1:] if arguments is None else [*arguments]
 
         def parse_and_run() -> int | None:
-            options = make_parser().parse_args([text for text in given if text != "--debug"])
+            parser = CommandParser(program, description)
+            add_options(parser)
+            options = parser.parse_args([text for text in given if text != "--debug"])
+            check_backend()
             with local_options(options):
                 return run(options)
 
@@ -129,7 +140,7 @@ def _line_and_status(error):
         return f"error: {error}", error.exit_code
     if isinstance(error, (*_BAD_USE, OSError)):
         return f"error: {_one_line(error)}", 2 if isinstance(error, _BAD_USE) else 1
-    # Such as memory that TensorFlow was asked for and does not have.
+    # TensorFlow may have been asked for more memory than there is.
     tensorflow = sys.modules.get("tensorflow")
     if tensorflow and isinstance(error, tensorflow.errors.OpError):
         return f"error: {first_line(error)}", 1

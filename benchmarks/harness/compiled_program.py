@@ -1,4 +1,4 @@
-"""What a compiler says of one chip's program: arithmetic, traffic, memory, collectives."""
+"""Reads from a compiler one chip's program: arithmetic, traffic, memory, collectives."""
 
 import math
 import re
@@ -9,7 +9,7 @@ OPTIMIZER = {"total_steps": 1000, "warmup_steps": 10, "weight_decay": 0.1, "clip
 
 
 class Chip(NamedTuple):
-    """What a maker states of a chip.
+    """The figures that a maker states of a chip.
 
     Attributes:
         flops: bfloat16 operations per second.
@@ -89,14 +89,7 @@ def reason(error: Exception) -> str:
     return f"out of memory: used {used} of {available}"
 
 
-_BYTES = {
-    1: ("pred", "s8", "u8", "f8e4m3fn", "f8e5m2"),
-    2: ("s16", "u16", "bf16", "f16"),
-    4: ("s32", "u32", "f32"),
-    8: ("s64", "u64", "f64"),
-}
-_ITEM = {kind: size for size, kinds in _BYTES.items() for kind in kinds}
-_ARRAY = re.compile(rf"\b({'|'.join(_ITEM)})\[([\d,]*)\](\{{[^}}]*\}})?")
+_ARRAY = re.compile(r"\b(pred|[a-z]+\d\w*)\[([\d,]*)\](\{[^}]*\})?")
 _COMPUTATION = re.compile(r"^(?:ENTRY )?(%[\w.\-]+) \(.*\{\n((?:.*\n)*?)\}", re.MULTILINE)
 _INSTRUCTION = re.compile(r"\s*(?:ROOT )?(%[\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*?)\)")
 # These move nothing, or nothing but what the computations move that they call.
@@ -160,4 +153,5 @@ def _in_hbm(array):
 
 
 def _size(kind, dimensions):
-    return _ITEM[kind] * math.prod(int(size) for size in dimensions.split(",") if size)
+    bits = re.search(r"\d+", kind) or ["8"]  # of bf16, s32, f8e4m3fn, …; those of pred are 8
+    return int(bits[0]) // 8 * math.prod(int(size) for size in dimensions.split(",") if size)

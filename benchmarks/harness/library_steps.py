@@ -21,7 +21,7 @@ LEAST_STEPS = 3
 
 @dataclasses.dataclass
 class Result:
-    """What was measured of one case.
+    """The measurements of one case.
 
     Attributes:
         case: its `Case`.

@@ -12,8 +12,6 @@ import importlib
 import json
 import os
 import pathlib
-import re
-import resource
 import signal
 import subprocess
 import sys
@@ -23,11 +21,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from keras_vit.export.verification.subprocesses import peak_memory
 from keras_vit.training.errors import TrainingError
 
 # A process that asks for too much is killed, by us or the system, or aborted by malloc.
 _OUT_OF_MEMORY = (-signal.SIGKILL, -signal.SIGABRT)
-# What JAX and PyTorch say when the memory of a GPU ends.
+# The messages of JAX and PyTorch when the memory of a GPU ends.
 _MESSAGES = ("RESOURCE_EXHAUSTED", "OutOfMemoryError")
 _ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -37,20 +36,6 @@ _ENVIRONMENT = {
     "PYTHONUNBUFFERED": "1",
 }
 _PR_SET_PDEATHSIG = 1
-
-
-def peak_memory(process: int | str = "self") -> int:
-    """Returns the most memory that a process has held, in bytes; 0 once it is gone.
-
-    Args:
-        process: its number; other processes than this one are known on Linux alone.
-    """
-    # On Linux `ru_maxrss` would count what the parent held when it started this process.
-    with contextlib.suppress(OSError):
-        status = pathlib.Path(f"/proc/{process}/status").read_text(encoding="utf-8")
-        found = re.search(r"VmHWM:\s+(\d+)", status)
-        return 1024 * int(found[1]) if found else 0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if process == "self" else 0
 
 
 class ProcessError(TrainingError):

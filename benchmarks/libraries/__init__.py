@@ -18,7 +18,7 @@ import numpy as np
 Mode = Literal["infer", "train"]
 Precision = Literal["float32", "bfloat16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-# What has to be installed for each module, beside Keras's backend.
+# The packages to install for each module, beside Keras's backend.
 PACKAGES = {
     "keras_vit": (),
     "keras_hub": ("keras_hub",),

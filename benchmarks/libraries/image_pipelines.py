@@ -126,7 +126,7 @@ def _keras(read_size, layers, folder, batch_size):
     return dataset.prefetch(tf.data.AUTOTUNE)
 
 
-# What reading and decoding alone take, and what guides do, in each part below.
+# Each part below has reading and decoding alone, and the pipelines of guides.
 FLOOR, TUTORIAL = "decode only", "tutorial"
 OURS, BYTES, REDUCED = "ours", "ours, uint8", "ours, reduced decoding"
 KERAS = "keras directory + layers"

@@ -39,15 +39,13 @@ undonated = functools.partial(prepare, donate=False)
 
 
 def inference_function(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
-    """`keras_vit.inference_function` of the model: TensorFlow."""
-    import tensorflow as tf
-
+    """`keras_vit.inference_function` of the model."""
     model, facts = _build(case)
     for variable in model.variables:
         # As training leaves them: multiplying by ones and adding zeros is optimized away.
         variable.assign(variable + keras.random.normal(variable.shape, 0, 0.02, variable.dtype))
-    infer = keras_vit.inference_function(model, batch_size=case.batch_size)
-    images = tf.constant(case.images())
+    infer = keras_vit.inference_function(model, case.precision, batch_size=case.batch_size)
+    images = case.images()
     return lambda: infer(images), facts
 
 

@@ -8,27 +8,27 @@ Verifies an artifact and writes TF-Hub's documentation page and Kaggle's metadat
 from keras_vit.export.command_line import Export, export_command
 
 
+def _options(parser):
+    parser.add_argument("--handle", required=True, metavar="PUBLISHER/MODEL/VERSION")
+    parser.add_argument("--license", default="apache-2.0")
+
+
 @export_command(
-    "card",
-    __doc__,
     artifact="directory of a module, or .tflite file",
     output="directory for the module's .md and Kaggle's two .json files",
-    options={
-        "--handle": {"required": True, "metavar": "PUBLISHER/MODEL/VERSION"},
-        "--license": {"default": "apache-2.0"},
-    },
+    options=_options,
 )
 def main(export: Export) -> int:
     """Runs the command and returns its exit status."""
-    from keras_vit.export.model_card import Handle, write_card
+    from keras_vit.export.model_card import require_handle, write_card
 
     options = export.options
-    handle = Handle.parse(options.handle)
+    require_handle(options.handle)  # before the work of verifying
     report = export.verify(options.artifact)
     files = write_card(
         export.source.model,
         report,
-        handle,
+        options.handle,
         options.output,
         license=options.license,
         config=export.source.run,

@@ -7,29 +7,22 @@ Writes a model as a TF2 reusable SavedModel, which can be called, fine-tuned and
 
 import tempfile
 
-from keras_vit.export.command_line import LABELS, Export, export_command
+from keras_vit.export.command_line import Export, add_labels, export_command
 from keras_vit.export.errors import imported
 from keras_vit.training.io.quiet_start import quiet_start
 
 
-@export_command(
-    "hub",
-    __doc__,
-    output="directory to write, or .tar.gz",
-    options={
-        "--resolution": {
-            "choices": ("fixed", "any"),
-            "default": "fixed",
-            "help": "any: position embeddings of every image size",
-        },
-        "--module_output": {
-            "choices": ("logits", "representation"),
-            "help": "what calling the module returns; default: the logits, if there is a head",
-        },
-        "--activation": {"choices": ("softmax", "sigmoid"), "help": "of the probabilities"},
-        **LABELS,
-    },
-)
+def _options(parser):
+    text = "any: position embeddings of every image size"
+    parser.add_argument("--resolution", choices=("fixed", "any"), default="fixed", help=text)
+    outputs, activations = ("logits", "representation"), ("softmax", "sigmoid")
+    text = "what calling the module returns; default: the logits, if there is a head"
+    parser.add_argument("--module_output", choices=outputs, help=text)
+    parser.add_argument("--activation", choices=activations, help="of the probabilities")
+    add_labels(parser)
+
+
+@export_command(output="directory to write, or .tar.gz", options=_options)
 def main(export: Export) -> int:
     """Runs the command and returns its exit status."""
     with quiet_start():

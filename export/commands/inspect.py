@@ -14,19 +14,12 @@ from keras_vit.export.command_line import Export, export_command
 from keras_vit.training.io.paths import local_path
 
 
-@export_command(
-    "inspect",
-    __doc__,
-    artifact="quantized .tflite file",
-    options={
-        "--output": {
-            "metavar": "FILE",
-            "type": local_path,
-            "help": "also draw the errors into this .png",
-        }
-    },
-    count=8,
-)
+def _options(parser):
+    text = "also draw the errors into this .png"
+    parser.add_argument("--output", metavar="FILE", type=local_path, help=text)
+
+
+@export_command(artifact="quantized .tflite file", options=_options, count=8)
 def main(export: Export) -> int:
     """Runs the command and returns its exit status."""
     from keras_vit.export.tflite.flatbuffer import TFLiteFile

@@ -8,7 +8,7 @@ Writes a model's weights as the .npz file that the original code reads.
 from keras_vit.export.command_line import Export, export_command
 
 
-@export_command("npz", __doc__, output="file to write")
+@export_command(output="file to write")
 def main(export: Export) -> int:
     """Runs the command and returns its exit status."""
     import keras_vit

@@ -5,10 +5,10 @@ Writes a model as an ONNX file, and runs it in ONNX Runtime on the run's test im
   keras-vit export onnx runs/quickstart --output=digits.onnx
 """
 
-from keras_vit.export.command_line import LABELS, Export, export_command
+from keras_vit.export.command_line import Export, add_labels, export_command
 
 
-@export_command("onnx", __doc__, output="file to write", options=LABELS)
+@export_command(output="file to write", options=add_labels)
 def main(export: Export) -> int:
     """Runs the command and returns its exit status."""
     from keras_vit.export.onnx.to_onnx import to_onnx

@@ -6,41 +6,32 @@ Writes a model as a TFLite (LiteRT) file, all of whose operations XNNPACK runs.
   keras-vit export tflite runs/quickstart --output=tflite/ --all
 """
 
-from keras_vit.export.command_line import CALIBRATION, LABELS, Export, export_command
+from keras_vit.export.command_line import Export, add_calibration, add_labels, export_command
 from keras_vit.export.tflite.quantization import CALIBRATED, QUANTIZATIONS
 from keras_vit.training.command_options import list_of
 
 
-@export_command(
-    "tflite",
-    __doc__,
-    output="file to write; with --all a directory",
-    options={
-        "--quantization": {"choices": QUANTIZATIONS, "default": "dynamic"},
-        "--all": {"action": "store_true", "help": "every quantization, and a table"},
-        "--batch_sizes": {
-            "metavar": "N,N",
-            "type": list_of(int),
-            "default": (),
-            "help": "further signatures, such as 4,8",
-        },
-        "--image_sizes": {
-            "metavar": "PIXELS,PIXELS",
-            "type": list_of(int),
-            "default": (),
-            "help": "further signatures for other square images, such as 288,384",
-        },
-        "--feature_vector": {
-            "action": "store_true",
-            "help": "add a signature for the representation",
-        },
-        **CALIBRATION,
-        **LABELS,
-    },
-)
+def _options(parser):
+    parser.add_argument("--quantization", choices=QUANTIZATIONS, default="dynamic")
+    parser.add_argument("--all", action="store_true", help="every quantization, and a table")
+    ints = {"type": list_of(int), "default": ()}
+    text = "further signatures, such as 4,8"
+    parser.add_argument("--batch_sizes", metavar="N,N", **ints, help=text)
+    text = "further signatures for other square images, such as 288,384"
+    parser.add_argument("--image_sizes", metavar="PIXELS,PIXELS", **ints, help=text)
+    text = "add a signature for the representation"
+    parser.add_argument("--feature_vector", action="store_true", help=text)
+    text = "give probabilities in place of logits"
+    parser.add_argument("--probabilities", action="store_true", help=text)
+    add_calibration(parser)
+    add_labels(parser)
+
+
+@export_command(output="file to write; with --all a directory", options=_options)
 def main(export: Export) -> int:
     """Runs the command and returns its exit status."""
     from keras_vit.export.tflite.to_tflite import to_tflite_files
+    from keras_vit.training.io.printed_table import Table
 
     options, source = export.options, export.source
     files = {options.quantization: options.output}
@@ -56,48 +47,18 @@ def main(export: Export) -> int:
         image_sizes=options.image_sizes,
         feature_vector=options.feature_vector,
         activation=source.activation,
+        probabilities=options.probabilities,
     )
     if not options.all:
         return export.verify_written(options.output)
     reports = [export.verify(file) for file in files.values()]
-    _table(reports).show()
+    values = [dict(report.rows()) for report in reports]
+    rows = [
+        (name, *(each[name] for each in values))
+        for name in values[0]
+        if name not in ("artifact", "runtime", "images")
+    ]
+    columns = ["", *(report.kind for report in reports)]
+    Table(columns, rows, "TFLite files").show(wrapped=columns)
     export.write_json([report.to_dict() for report in reports])
     return 0 if all(report.ok for report in reports) else 1
-
-
-def _table(reports):
-    """Returns the table to choose a quantization by."""
-    from keras_vit.training.io.printed_table import Table
-
-    rows = [
-        (
-            report.kind,
-            f"{report.size_bytes / 2**20:.2f}",
-            *(f"{latency:.2f}" for latency in report.latency_ms.values()),
-            f"{report.peak_memory_bytes / 2**20:.0f}",
-            f"{report.max_error:.1e}",
-            f"{report.relative_error:.4f}",
-            _percent(report.agreement),
-            _percent(report.artifact_accuracy),
-            f"{sum(report.operations_outside_delegate.values())}",
-            "good" if report.ok else "; ".join(report.failures),
-        )
-        for report in reports
-    ]
-    columns = (
-        "quantization",
-        "MiB",
-        *(f"ms, {threads} thread(s)" for threads in reports[0].latency_ms),
-        "peak MiB",
-        "largest error",
-        "RMSE / deviation",
-        "agreement %",
-        "accuracy %",
-        "ops outside XNNPACK",
-        "result",
-    )
-    return Table(columns, rows, "TFLite files")
-
-
-def _percent(part):
-    return "-" if part is None else f"{100 * part:.2f}"

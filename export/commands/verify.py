@@ -11,17 +11,12 @@ from keras_vit.export.command_line import Export, export_command
 from keras_vit.export.verification.runtimes import RUNTIMES
 
 
-@export_command(
-    "verify",
-    __doc__,
-    artifact="directory, .tar.gz, .tflite, .onnx, .npz or a web page",
-    options={
-        "--runtime": {
-            "choices": RUNTIMES,
-            "help": "what runs it; default: the interpreter for .tflite files",
-        }
-    },
-)
+def _options(parser):
+    text = "what runs it; default: the interpreter for .tflite files"
+    parser.add_argument("--runtime", choices=RUNTIMES, help=text)
+
+
+@export_command(artifact="directory, .tar.gz, .tflite, .onnx, .npz or a web page", options=_options)
 def main(export: Export) -> int:
     """Runs the command and returns its exit status."""
     return export.show(export.verify(export.options.artifact, export.options.runtime))

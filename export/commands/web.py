@@ -7,39 +7,25 @@ server that computes: images stay on the device.
   keras-vit export web runs/quickstart --output=digits.html --single-file
 """
 
-from keras_vit.export.command_line import CALIBRATION, LABELS, Export, export_command
+from keras_vit.export.command_line import Export, add_calibration, add_labels, export_command
 from keras_vit.export.tflite.quantization import CALIBRATED, QUANTIZATIONS
 from keras_vit.training.io.paths import local_path
 
 
-@export_command(
-    "web",
-    __doc__,
-    output="directory to write; with --single-file an .html file",
-    options={
-        "--single-file": {
-            "action": "store_true",
-            "help": "one file, which opens without a server",
-        },
-        "--title": {"default": "Image classifier", "help": "at the top of the page"},
-        "--quantization": {"choices": QUANTIZATIONS, "default": "dynamic"},
-        **CALIBRATION,
-        "--examples": {
-            "metavar": "N",
-            "type": int,
-            "default": 0,
-            "help": "images of --dataset, or of the run's, to try; they are published with the "
-            "page",
-        },
-        "--litert_js": {
-            "metavar": "DIR",
-            "type": local_path,
-            "help": "where its archives lie, as `npm pack` names them; default: fetched from npm "
-            "once",
-        },
-        **LABELS,
-    },
-)
+def _options(parser):
+    text = "one file, which opens without a server"
+    parser.add_argument("--single-file", action="store_true", help=text)
+    parser.add_argument("--title", default="Image classifier", help="at the top of the page")
+    parser.add_argument("--quantization", choices=QUANTIZATIONS, default="dynamic")
+    add_calibration(parser)
+    text = "images of --dataset, or of the run's, to try; they are published with the page"
+    parser.add_argument("--examples", metavar="N", type=int, default=0, help=text)
+    text = "where its archives lie, as `npm pack` names them; default: fetched from npm once"
+    parser.add_argument("--litert_js", metavar="DIR", type=local_path, help=text)
+    add_labels(parser)
+
+
+@export_command(output="directory to write; with --single-file an .html file", options=_options)
 def main(export: Export) -> int:
     """Runs the command and returns its exit status."""
     from keras_vit.export.web.to_web import to_web

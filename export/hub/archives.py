@@ -13,6 +13,7 @@ from typing import Any
 from keras_vit.export.errors import ExportError, damage_refused
 from keras_vit.training.errors import first_line
 from keras_vit.training.io.atomic import atomic_file
+from keras_vit.unpacking import require_plausible
 
 SUFFIXES = (".tar.gz", ".tgz")
 
@@ -87,16 +88,21 @@ def unpack(file: str | os.PathLike, directory: str | os.PathLike) -> None:
     """Unpacks a .tar.gz of a module into `directory`; nothing is written outside of it.
 
     Raises:
-        ExportError: if the archive is damaged, or has entries that are neither files nor
-            directories, or whose path leads out of it; then nothing at all is written.
+        ExportError: if the archive is damaged, claims far more bytes than it has, or has entries
+            that are neither files nor directories, or whose path leads out of it; then nothing at
+            all is written.
     """
     with (
         damage_refused(f"{file} cannot be unpacked", "Pack the module again."),
         tarfile.open(file, "r:gz") as archive,
     ):
-        entries = archive.getmembers()
-        for entry in entries:
+        entries, claimed = [], 0
+        for entry in archive:
             _check(entry, file)
+            claimed += entry.size
+            # At once, as the entries after it stand behind all of its bytes.
+            require_plausible(claimed, os.path.getsize(file))
+            entries.append(entry)
         for entry in entries:
             target = pathlib.Path(directory, entry.name)
             (target if entry.isdir() else target.parent).mkdir(parents=True, exist_ok=True)

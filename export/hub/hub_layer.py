@@ -59,14 +59,12 @@ class HubLayer(keras.layers.Layer):
             )
         to_train = {id(v) for v in getattr(module, "trainable_variables", ())}
         for index, variable in enumerate(module.variables):
-            self._adopt(variable, index, id(variable) in to_train)
+            # Names as the module has them, "kernel:0" or with slashes, break optimizers that
+            # derive the names of their own variables from them; and they may repeat.
+            name = f"{variable.name.split(':')[0].replace('/', '_')}_{index}"
+            is_trained = id(variable) in to_train
+            self._track_variable(keras.Variable(variable, name=name, trainable=is_trained))
         self._module = _Untracked(module, list(getattr(module, "regularization_losses", ())))
-
-    def _adopt(self, variable, index, trainable):
-        # Names as the module has them, "kernel:0" or with slashes, break optimizers that
-        # derive the names of their own variables from them; and they may repeat.
-        name = variable.name.split(":")[0].replace("/", "_")
-        self._track_variable(keras.Variable(variable, name=f"{name}_{index}", trainable=trainable))
 
     def call(self, images: Tensor, training: bool = False) -> Tensor:
         result = self._module.module(images, training=bool(training) and self.trainable)
@@ -80,7 +78,7 @@ class HubLayer(keras.layers.Layer):
 
 
 class _Untracked(NamedTuple):
-    """What Keras must not look into: it would list the module's variables a second time."""
+    """Hides an object from Keras, which would list the module's variables a second time."""
 
     module: Any
     regularization_losses: list

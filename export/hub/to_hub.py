@@ -8,11 +8,7 @@ import keras
 import tensorflow as tf
 
 from keras_vit.export.hub.archives import write_saved_model
-from keras_vit.export.labels_and_interface_json import (
-    exported_texts,
-    labels_of_model,
-    model_operations,
-)
+from keras_vit.export.labels_and_interface_json import exported_texts, model_operations
 from keras_vit.export.supported_models import (
     BYTES_FROM,
     image_size,
@@ -20,10 +16,10 @@ from keras_vit.export.supported_models import (
     output_name,
     portable,
 )
+from keras_vit.photo_predictions import ACTIVATIONS
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from keras_vit.training.io.atomic import atomic_directory
 
-ACTIVATIONS = {"softmax": tf.nn.softmax, "sigmoid": tf.nn.sigmoid}
 OUTPUTS = ("logits", "representation")
 RESOLUTIONS = ("fixed", "any")
 
@@ -77,13 +73,11 @@ def to_hub(
         OSError: if the directory cannot be written.
     """
     _check("resolution", resolution, RESOLUTIONS)
-    _check("activation", activation, tuple(ACTIVATIONS))
     model = portable(model)
     output = output or output_name(model)
     _check("output", output, OUTPUTS)
     if output == "logits" and num_classes(model) is None:
         raise ValueError('Expected output="representation": the model has no head.')
-    labels = labels_of_model(labels, model, output)
     texts = exported_texts(model, labels, activation, output)
     directory = pathlib.Path(directory)
     with atomic_directory(directory, marker="saved_model.pb") as written:

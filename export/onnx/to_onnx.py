@@ -11,13 +11,8 @@ from collections.abc import Iterator, Sequence
 import keras
 
 from keras_vit.export.errors import imported
-from keras_vit.export.labels_and_interface_json import exported_texts, labels_of_model
-from keras_vit.export.supported_models import (
-    image_size,
-    output_name,
-    portable,
-    require_single_file,
-)
+from keras_vit.export.labels_and_interface_json import exported_texts
+from keras_vit.export.supported_models import image_size, output_name, portable, require_single_file
 from keras_vit.export.tflite.layers_for_delegates import for_delegates
 from keras_vit.training.evaluators.exported_files import LABELS_FILE
 from keras_vit.training.io.atomic import atomic_file
@@ -62,9 +57,8 @@ def to_onnx(
     model = portable(model)
     require_single_file(model)
     output = output_name(model)
-    labels = labels_of_model(labels, model, output)
     texts = exported_texts(model, labels, activation, output)
-    if labels is not None:
+    if LABELS_FILE in texts:
         texts["labels"] = texts.pop(LABELS_FILE)
     image = keras.Input((*image_size(model), 3), dtype="float32", name="image")
     scaled = keras.layers.Rescaling(2.0, -1.0, dtype="float32")(image)

@@ -39,6 +39,9 @@ def unpack(content: bytes) -> schema.ModelT:
 
 def pack(tree: schema.ModelT) -> memoryview:
     """Returns the bytes of a tree."""
+    for code in tree.operatorCodes:
+        # OpenVINO reads this field first. The quantizer leaves 0 in it, which is "ADD".
+        code.deprecatedBuiltinCode = min(_builtin(code), 127)
     weights = sum(len(buffer.data) for buffer in tree.buffers if buffer.data is not None)
     # Room for all of it from the start, and no copy of it at the end: a builder that grows
     # holds its content twice.
@@ -80,9 +83,7 @@ def rank(graph: schema.SubGraphT, tensor: int) -> int:
 
 def add_buffer(tree: schema.ModelT, values: np.ndarray) -> int:
     """Adds the bytes of an array to a tree, and returns the index of their buffer."""
-    buffer = schema.BufferT()
-    buffer.data = np.frombuffer(values.tobytes(), np.uint8)
-    tree.buffers.append(buffer)
+    tree.buffers.append(schema.BufferT(np.frombuffer(values.tobytes(), np.uint8)))
     return len(tree.buffers) - 1
 
 
@@ -90,9 +91,7 @@ def add_tensor(
     graph: schema.SubGraphT, shape: tuple[int, ...], kind: int, name: str, buffer: int = 0
 ) -> int:
     """Adds a tensor to a graph, of a type of `schema.TensorType`, and returns its index."""
-    tensor = schema.TensorT()
-    tensor.shape, tensor.type, tensor.name, tensor.buffer = list(shape), kind, name, buffer
-    graph.tensors.append(tensor)
+    graph.tensors.append(schema.TensorT(list(shape), kind, buffer, name))
     return len(graph.tensors) - 1
 
 
@@ -108,9 +107,7 @@ def opcode(tree: schema.ModelT, name: str) -> int:
     for index, code in enumerate(tree.operatorCodes):
         if _builtin(code) == value:
             return index
-    code = schema.OperatorCodeT()
-    code.builtinCode, code.deprecatedBuiltinCode, code.version = value, min(value, 127), 1
-    tree.operatorCodes.append(code)
+    tree.operatorCodes.append(schema.OperatorCodeT(builtinCode=value))
     return len(tree.operatorCodes) - 1
 
 

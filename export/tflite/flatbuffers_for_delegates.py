@@ -107,16 +107,15 @@ def _reshape(tree, graph, operator, position):
     missing = rank(graph, operator.outputs[0]) - len(old.shape)
     shape = np.array([1] * missing + list(old.shape))
     label = old.name + b"/equal_rank"
-    reshape, options = schema.OperatorT(), schema.ReshapeOptionsT()
-    options.newShape = shape.tolist()
-    reshape.builtinOptionsType = schema.BuiltinOptions.ReshapeOptions
-    reshape.builtinOptions = options
-    reshape.opcodeIndex = opcode(tree, "RESHAPE")
-    reshape.inputs = [tensor, add_ints(tree, graph, shape, label + b"/shape")]
-    reshape.outputs = [add_tensor(graph, shape, old.type, label)]
-    inputs = list(operator.inputs)
-    inputs[position] = reshape.outputs[0]
-    operator.inputs = inputs
+    reshape = schema.OperatorT(
+        opcode(tree, "RESHAPE"),
+        inputs=[tensor, add_ints(tree, graph, shape, label + b"/shape")],
+        outputs=[add_tensor(graph, shape, old.type, label)],
+        builtinOptionsType=schema.BuiltinOptions.ReshapeOptions,
+        builtinOptions=schema.ReshapeOptionsT(shape.tolist()),
+    )
+    operator.inputs = list(operator.inputs)
+    operator.inputs[position] = reshape.outputs[0]
     graph.operators.insert(graph.operators.index(operator), reshape)
 
 
@@ -148,17 +147,16 @@ def _constant_operations(graph):
 def _computed(tree, graph, operators):
     """Returns the results of operations, by the indices of tensors."""
     read = {graph.tensors[tensor].buffer for each in operators for tensor in each.inputs}
-    model, part = schema.ModelT(), schema.SubGraphT()
-    model.version, model.operatorCodes, model.subgraphs = tree.version, tree.operatorCodes, [part]
-    model.buffers = [
+    outputs = [int(tensor) for each in operators for tensor in each.outputs]
+    part = schema.SubGraphT(graph.tensors, [], outputs, operators)
+    buffers = [
         buffer if index in read else schema.BufferT() for index, buffer in enumerate(tree.buffers)
     ]
-    part.tensors, part.operators, part.inputs = graph.tensors, operators, []
-    part.outputs = [int(tensor) for each in operators for tensor in each.outputs]
+    model = schema.ModelT(tree.version, tree.operatorCodes, [part], buffers=buffers)
     interpreter = Interpreter(model_content=bytes(pack(model)))
     interpreter.allocate_tensors()
     interpreter.invoke()
-    return {tensor: interpreter.get_tensor(tensor) for tensor in part.outputs}
+    return {tensor: interpreter.get_tensor(tensor) for tensor in outputs}
 
 
 def _remove_unused(tree):

@@ -1,4 +1,4 @@
-"""Which operations of a quantized file have the error: each beside the one in float32."""
+"""Finds the operations of a quantized file that have the error, each beside float32's."""
 
 import os
 import re

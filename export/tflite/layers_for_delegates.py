@@ -18,16 +18,20 @@ def for_delegates(model: keras.Model) -> keras.Model:
 
 
 def map_head(layer: MAPHead, tokens: Tensor) -> Tensor:
-    """Attention pooling whose query, a constant, is the right operand of the product.
+    """Attention pooling whose query, a constant, is multiplied into the keys' weights.
 
-    Delegates do not take a constant left operand, nor a slice that drops an axis.
+    Delegates do not take a constant left operand, nor a slice that drops an axis, and OpenVINO no
+    int8 constant with a matrix for each head. The softmax cancels the keys' bias.
     """
+    length, channels = tokens.shape[1:]
     query = layer.project(layer.query, layer.probe) * layer.scale
-    keys = layer.project(layer.key, tokens)
-    logits = ops.matmul(keys, ops.transpose(query, (0, 1, 3, 2)))
-    logits = ops.reshape(logits, (-1, layer.num_heads, 1, tokens.shape[1]))
+    keys = ops.reshape(layer.key.kernel, (channels, layer.num_heads, layer.head_size))
+    kernel = ops.sum(keys * ops.reshape(query, keys.shape[1:]), axis=-1)
+    logits = ops.matmul(ops.reshape(tokens, (-1, channels)), kernel)
+    logits = ops.transpose(ops.reshape(logits, (-1, length, layer.num_heads)), (0, 2, 1))
+    logits = ops.reshape(logits, (-1, layer.num_heads, 1, length))
     x = layer.weighted_values(ops.softmax(logits, axis=-1), tokens)
-    return ops.reshape(x + layer.mlp(layer.norm(x)), (-1, tokens.shape[-1]))
+    return ops.reshape(x + layer.mlp(layer.norm(x)), (-1, channels))
 
 
 def root_pooling(layer: RootPooling, inputs: Tensor) -> Tensor:

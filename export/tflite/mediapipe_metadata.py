@@ -51,10 +51,8 @@ def add_metadata(
     content = {0: name, 1: description, 3: [{2: [image], 3: [result]}], 7: PARSER_VERSION}
     builder = flatbuffers.Builder(1024)
     builder.Finish(_write(builder, content), file_identifier=b"M001")
-    entry = schema.MetadataT()
-    entry.name = BUFFER_NAME
-    entry.buffer = add_buffer(tree, np.frombuffer(builder.Output(), np.uint8))
-    tree.metadata = [*(tree.metadata or []), entry]
+    buffer = add_buffer(tree, np.frombuffer(builder.Output(), np.uint8))
+    tree.metadata = [*(tree.metadata or []), schema.MetadataT(BUFFER_NAME, buffer)]
 
 
 def _write(builder, value):

@@ -1,4 +1,4 @@
-"""What the weights and activations of a TFLite file are rounded to, as data, and the rounding.
+"""Rounds the weights and activations of a TFLite file; each scheme is data.
 
 The one file that knows LiteRT's quantizer. Of its modules only `quantizer` is documented, which
 calibrates by a moving average of ranges; it takes no float16 recipe and no other calibration but
@@ -14,7 +14,7 @@ from typing import Any
 # The operations with weights: nearly all the time of a Transformer, and the only
 # ones whose rounding costs no accuracy to speak of.
 WEIGHTED = ("FULLY_CONNECTED", "CONV_2D")
-# What 16 bits are too few for: the normalizations' sums of squares, and their reciprocal roots.
+# 16 bits are too few for these: the normalizations' sums of squares, and their reciprocal roots.
 WIDE_RANGE = ("MEAN", "MUL", "RSQRT")
 # LiteRT refuses 16-bit differences whose scales happen to be powers of two, as pixels' are.
 REFUSED_IN_16_BITS = ("SUB",)
@@ -88,7 +88,7 @@ def quantize(
     model: bytes | memoryview,
     quantization: str,
     samples: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
-) -> bytes:
+) -> memoryview:
     """Returns the quantized bytes of a TFLite model.
 
     Args:
@@ -99,13 +99,16 @@ def quantize(
     from litert_quantizer.quantizer import Quantizer
     from litert_quantizer.recipe_manager import RecipeManager
 
+    from keras_vit.export.tflite.flatbuffer import pack, unpack
+
     manager = RecipeManager()
     RECIPES[quantization](manager)
     with _silence():
         tool = Quantizer(bytearray(model), manager.get_quantization_recipe())
         calibrated = quantization in CALIBRATED
         ranges = _activation_ranges(bytes(model), samples, manager) if calibrated else None
-        return bytes(tool.quantize(ranges).quantized_model)
+        # The quantizer puts weights behind the model, where OpenVINO does not look.
+        return pack(unpack(tool.quantize(ranges).quantized_model))
 
 
 def _activation_ranges(model, samples, manager):

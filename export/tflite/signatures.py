@@ -77,10 +77,9 @@ def signatures(
 
 def _of_size(model, height, width):
     """Returns the graph of a model for images of another size, position embeddings resized."""
-    if hasattr(model, "any_resolution"):
-        return with_replaced_layers(model.any_resolution(), {}, (None, height, width, 3))
+    any_size = model.any_resolution() if hasattr(model, "any_resolution") else model
     try:
-        return with_replaced_layers(model, {}, (None, height, width, 3))
+        return with_replaced_layers(any_size, {}, (None, height, width, 3))
     except ValueError as error:
         raise ValueError(
             f"Expected a model for images of any size. Received: {model.name}, which cannot take "

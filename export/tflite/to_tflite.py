@@ -6,6 +6,7 @@ import os
 import pathlib
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -13,11 +14,7 @@ from tensorflow.lite.python.convert import convert_saved_model
 
 from keras_vit.export.errors import ExportError, imported
 from keras_vit.export.hub.archives import write_saved_model
-from keras_vit.export.labels_and_interface_json import (
-    exported_operations,
-    exported_texts,
-    labels_of_model,
-)
+from keras_vit.export.labels_and_interface_json import exported_operations, exported_texts
 from keras_vit.export.supported_models import output_name, portable, require_single_file
 from keras_vit.export.tflite.flatbuffer import pack, share_equal_weights, unpack
 from keras_vit.export.tflite.flatbuffers_for_delegates import (
@@ -30,6 +27,8 @@ from keras_vit.export.tflite.mediapipe_metadata import add_metadata, append_text
 from keras_vit.export.tflite.quantization import CALIBRATED, FOR_NPUS, QUANTIZATIONS, quantize
 from keras_vit.export.tflite.signatures import MAIN, ROLLOUT, calibration_samples, signatures
 from keras_vit.models.image_model import ImageModel
+from keras_vit.photo_predictions import ACTIVATIONS
+from keras_vit.training.evaluators.exported_files import LABELS_FILE
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.type_hints import ImageSize, Tensor
 
@@ -48,6 +47,7 @@ def to_tflite(
     feature_vector: bool = False,
     attention_rollout: bool = False,
     activation: str = "softmax",
+    probabilities: bool = False,
 ) -> pathlib.Path:
     """Writes a model as a TFLite file.
 
@@ -86,6 +86,9 @@ def to_tflite(
             `rollout`, (1, rows, columns) in [0, 1]: how much the output draws from
             each patch, see `keras_vit.analysis.attention_rollout`.
         activation: "softmax" or "sigmoid", which the file says that its logits want.
+        probabilities: whether the file computes the activation itself and gives `probabilities`
+            in place of `logits`, as thresholds of MediaPipe want. It then says that there is
+            no activation to apply.
 
     Returns:
         The file.
@@ -107,6 +110,7 @@ def to_tflite(
         feature_vector=feature_vector,
         attention_rollout=attention_rollout,
         activation=activation,
+        probabilities=probabilities,
     )
     return written
 
@@ -117,16 +121,15 @@ def to_tflite_files(
     *,
     calibration: Iterable[Tensor] | None = None,
     labels: Sequence[str] | None = None,
-    batch_sizes: Sequence[int] = (),
-    image_sizes: Sequence[ImageSize] = (),
-    feature_vector: bool = False,
-    attention_rollout: bool = False,
     activation: str = "softmax",
+    probabilities: bool = False,
+    **added: Any,
 ) -> list[pathlib.Path]:
     """Writes several quantizations of a model, which is converted once.
 
     Args:
         files: from quantization to file.
+        **added: what `signatures` adds to the main one.
 
     The other arguments and the errors are those of `to_tflite`.
 
@@ -137,20 +140,24 @@ def to_tflite_files(
         _check_quantization(quantization, calibration)
     model = portable(model)
     require_single_file(model)
-    labels = labels_of_model(labels, model, output_name(model))
-    texts = exported_texts(model, labels, activation, output_name(model))
-    found = signatures(model, batch_sizes, image_sizes, feature_vector, attention_rollout)
+    output = output_name(model)
+    if probabilities and output != "logits":
+        raise ValueError("Expected probabilities=False: the model has no head.")
+    texts = exported_texts(model, labels, activation, "probabilities" if probabilities else output)
+    found = signatures(model, **added)
+    for name, each in found.items():
+        if probabilities and each.output == output:
+            graph = keras.Model(each.graph.input, ACTIVATIONS[activation](each.graph.output))
+            found[name] = each._replace(graph=graph, output="probabilities")
     samples = None
     if calibration is not None and not CALIBRATED.isdisjoint(files):
         samples = calibration_samples(calibration, found)
     content = None
     for quantization, file in files.items():
         with atomic_file(file) as temporary:
-            content = content or _float_content(model, found, labels)
-            result = content
-            if quantization != "none":
-                result = quantize(content, quantization, samples)
-            temporary.write_bytes(result)
+            content = content or _float_content(model, found, LABELS_FILE in texts)
+            is_float = quantization == "none"
+            temporary.write_bytes(content if is_float else quantize(content, quantization, samples))
             append_texts(temporary, texts)
     return [pathlib.Path(file) for file in files.values()]
 
@@ -189,7 +196,7 @@ def _float_content(model, found, labels):
         description="Vision model. Input: RGB image in [0, 1]. How a photo becomes one: "
         f"{exported_operations(model)}",
         output=found[MAIN].output,
-        labels=labels is not None,
+        labels=labels,
     )
     return pack(tree)
 

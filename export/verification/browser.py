@@ -1,6 +1,7 @@
 """A TFLite file in LiteRT.js, in a real Chromium, by the code of the page that `to_web` writes."""
 
 import contextlib
+import dataclasses
 import functools
 import http.server
 import os
@@ -13,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.export.errors import ExportError, RuntimeMissing, imported
+from keras_vit.export.errors import ExportError, RuntimeMissing, damage_refused, imported
 from keras_vit.export.verification.litert_interpreter import TFLiteInterpreter
 from keras_vit.export.verification.runtimes import Delegation
 from keras_vit.export.web.litert_js import litert_js
 from keras_vit.export.web.page_files import write_page
-from keras_vit.training.errors import first_line
 
 _INSTALLED = ("chromium", "chromium-browser", "google-chrome")
 # Headless, it offers no GPU by itself, and none in software.
@@ -57,16 +57,13 @@ class BrowserOnCPU(TFLiteInterpreter):
     has_costs = False
 
     def run(self, images: np.ndarray) -> np.ndarray:
-        return self._in_chromium(images, "fp32")
+        outputs, self.delegation = self._in_chromium(images, "fp32")
+        return outputs
 
     def _in_chromium(self, images, precision):
-        settings = {
-            "operations": [],
-            "image_size": list(self.image_size),
-            "activation": "softmax",
-            "examples": [],
-            "facts": {},
-        }
+        """Returns (outputs, `Delegation`)."""
+        settings = {"operations": [], "examples": [], "facts": {}, "activation": "softmax"}
+        settings["image_size"] = list(self.image_size)
         with tempfile.TemporaryDirectory() as directory, chromium() as browser:
             site = pathlib.Path(directory) / "site"
             write_page(self._path, site, litert_js(), settings=settings, title="", summary="")
@@ -80,20 +77,16 @@ class BrowserOnCPU(TFLiteInterpreter):
                 )
                 if error := page.inner_text("#error"):
                     raise ExportError(f"{self._path} cannot be run by LiteRT.js: {error}")
-                try:
+                with damage_refused(f"{self._path} cannot be run by LiteRT.js"):
                     found = page.evaluate(_RUN, [self.backend, precision, _IMAGES, len(images)])
-                except Exception as error:  # of Playwright, which is imported where it is started
-                    raise ExportError(
-                        f"{self._path} cannot be run by LiteRT.js: {first_line(error)}"
-                    ) from error
             if "reason" in found:
                 raise RuntimeMissing(f"Expected a GPU in Chromium. {found['reason']}")
             device = f"Chromium {browser.version}, " + (
                 f"WebGPU on {found['adapter']}" if self.backend == "webgpu" else "WebAssembly"
             )
-            self.delegation = Delegation(device, found["complete"])
-        shape = self._runner().get_output_details()[self.output]["shape"]
-        return np.asarray(found["outputs"], "float32").reshape(len(images), *shape[1:])
+        outputs = np.asarray(found["outputs"], "float32")
+        outputs = outputs.reshape(len(images), *self._function.output_shape)
+        return outputs, Delegation(device, found["complete"])
 
 
 class BrowserOnGPU(BrowserOnCPU):
@@ -105,8 +98,11 @@ class BrowserOnGPU(BrowserOnCPU):
 
     backend = "webgpu"
 
-    def run_float16(self, images: np.ndarray) -> np.ndarray | None:
-        return self._in_chromium(images, "fp16")
+    def run(self, images: np.ndarray) -> np.ndarray:
+        outputs, delegation = self._in_chromium(images, "fp32")
+        half, _ = self._in_chromium(images, "fp16")
+        self.delegation = dataclasses.replace(delegation, float16=half)
+        return outputs
 
 
 @contextlib.contextmanager

@@ -22,17 +22,21 @@ class OnnxRuntime(Runtime):
 
     def __init__(self, path: str | os.PathLike, model: keras.Model | None = None):
         onnxruntime = imported("onnxruntime", "onnx")
+        self._path = path
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4  # its errors are raised as well
         with damage_refused(f"{path} cannot be loaded by ONNX Runtime"):
             self._session = onnxruntime.InferenceSession(
-                pathlib.Path(path).read_bytes(), providers=["CPUExecutionProvider"]
+                pathlib.Path(path).read_bytes(), options, providers=["CPUExecutionProvider"]
             )
-        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
-        require_signature(path, [each.name for each in inputs], [each.name for each in outputs])
-        self.output = outputs[0].name
-        _, height, width, _ = inputs[0].shape
+            inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
+            require_signature(path, [each.name for each in inputs], [each.name for each in outputs])
+            self.output = outputs[0].name
+            _, height, width, _ = inputs[0].shape
         self.image_size = (height, width)
 
     def run(self, images: np.ndarray) -> np.ndarray:
-        result = in_batches(lambda batch: self._session.run(None, {"image": batch})[0], images)
+        with damage_refused(f"{self._path} cannot be run by ONNX Runtime"):
+            result = in_batches(lambda batch: self._session.run(None, {"image": batch})[0], images)
         self.delegation = Delegation(", ".join(self._session.get_providers()), True)
         return result

@@ -1,4 +1,4 @@
-"""What a verification found, as values, rows of a table and text; and what is good enough."""
+"""The results of a verification as values, rows and text, and the thresholds of good ones."""
 
 import dataclasses
 from typing import Any
@@ -12,7 +12,7 @@ class Report:
         artifact: its path.
         kind: "hub", "npz", "onnx" or the quantization of a TFLite file; key of `THRESHOLDS`.
         runtime: what ran it, key of `export.verification.runtimes.RUNTIMES`.
-        output: the output that was compared, "logits" or "representation".
+        output: which was compared, "logits", "probabilities" or "representation".
         images: how many.
         max_error, mean_error: of the outputs, absolute.
         relative_error: root mean square of the errors, in units of the outputs' standard deviation.

@@ -23,17 +23,19 @@ BATCH = 8
 
 @dataclasses.dataclass(frozen=True)
 class Delegation:
-    """How much of a graph an accelerator took.
+    """The part of a graph that an accelerator took.
 
     Attributes:
         device: what it is, in its own words.
         complete: whether all of the graph runs there.
         fallbacks: the operations that do not, each "NAME: why".
+        float16: outputs of its arithmetic in float16 for the same images; None where it has none.
     """
 
     device: str
     complete: bool
     fallbacks: tuple[str, ...] = ()
+    float16: "np.ndarray | None" = None
 
 
 class Runtime:
@@ -45,7 +47,9 @@ class Runtime:
 
     Attributes:
         kind: key of `export.verification.report.THRESHOLDS`.
-        output: what it computes, "logits" or "representation".
+        output: what it computes, "logits", "probabilities" or "representation".
+        activation: "softmax" or "sigmoid", which made the probabilities.
+        takes_bytes: whether it rounds pixels to bytes, as photos have them.
         has_costs: whether `subprocesses.measure` can run the file as this runtime does.
         flex_operations: names of operations that need TensorFlow itself on a phone; None where
             that is no question.
@@ -59,6 +63,8 @@ class Runtime:
 
     kind: str
     output: str
+    activation: str = "softmax"
+    takes_bytes: bool = False
     has_costs: bool = False
     flex_operations: list[str] | None = None
     image_size: tuple[int, int] | None = None
@@ -67,10 +73,6 @@ class Runtime:
     def run(self, images: "np.ndarray") -> "np.ndarray":
         """Returns the outputs (n, …) of images (n, height, width, 3) float32 in [0, 1]."""
         raise NotImplementedError
-
-    def run_float16(self, images: "np.ndarray") -> "np.ndarray | None":
-        """Returns what `run` does in the accelerator's float16 arithmetic, if it has any."""
-        return None
 
 
 def in_batches(function: "Callable[[np.ndarray], Tensor]", images: "np.ndarray") -> "np.ndarray":
@@ -97,28 +99,16 @@ def require_signature(path: str | os.PathLike, inputs: list[str], outputs: list[
 
 
 class Row(NamedTuple):
-    """Of a runtime: the key of `FORMATS` that it opens, the file of its class, and the class."""
+    """Of a runtime: the format that it opens, the file of its class, and the class."""
 
     format: str
     module: str
     name: str
 
 
-def _has_suffix(suffix):
-    return lambda path: path.is_file() and path.suffix == suffix
-
-
 SAVED_MODEL = "the directory of a SavedModel or its .tar.gz"
-TFLITE = "a .tflite file"
-NPZ = "an .npz checkpoint"
-ONNX = "an .onnx file"
-# What exported files are called: whether a path is one.
-FORMATS: dict[str, Callable[[pathlib.Path], bool]] = {
-    SAVED_MODEL: lambda path: (path / "saved_model.pb").is_file(),
-    TFLITE: _has_suffix(".tflite"),
-    NPZ: _has_suffix(".npz"),
-    ONNX: _has_suffix(".onnx"),
-}
+TFLITE, NPZ, ONNX = "a .tflite file", "an .npz checkpoint", "an .onnx file"
+_SUFFIXES = {".tflite": TFLITE, ".npz": NPZ, ".onnx": ONNX}
 
 # By the names of `--runtime`. The first that opens a format is the format's default.
 RUNTIMES = {
@@ -127,6 +117,8 @@ RUNTIMES = {
     "interpreter": Row(TFLITE, "litert_interpreter", "TFLiteInterpreter"),
     "compiled": Row(TFLITE, "litert_compiled_model", "CompiledOnCPU"),
     "gpu": Row(TFLITE, "litert_compiled_model", "CompiledOnGPU"),
+    "openvino": Row(TFLITE, "openvino_runtime", "OpenVINO"),
+    "mediapipe": Row(TFLITE, "mediapipe_classifier", "ImageClassifier"),
     "browser": Row(TFLITE, "browser", "BrowserOnCPU"),
     "browser-gpu": Row(TFLITE, "browser", "BrowserOnGPU"),
     "onnx": Row(ONNX, "onnx_runtime", "OnnxRuntime"),
@@ -139,7 +131,7 @@ def open_artifact(
     """Opens an exported file or directory in a runtime.
 
     Args:
-        path: a file or directory of one of `FORMATS`.
+        path: a file or directory that one of `RUNTIMES` opens.
         model: the model that it came from.
         runtime: key of `RUNTIMES`; None takes the default of the file's format.
 
@@ -154,10 +146,10 @@ def open_artifact(
     path = pathlib.Path(path)
     if not path.exists():
         raise FileNotFoundError(f"Expected an exported model. There is nothing at {path}.")
-    format = next((name for name, fits in FORMATS.items() if fits(path)), None)
+    is_module = (path / "saved_model.pb").is_file()
+    format = SAVED_MODEL if is_module else _SUFFIXES.get(path.suffix if path.is_file() else "")
     if format is None:
-        *names, last = FORMATS
-        raise ExportError(f"Expected {', '.join(names)} or {last}. Received: {path}")
+        raise ExportError(f"Expected {SAVED_MODEL}, {TFLITE}, {NPZ} or {ONNX}. Received: {path}")
     names = [name for name, row in RUNTIMES.items() if row.format == format]
     name = names[0] if runtime is None else runtime
     if name not in names:

@@ -5,25 +5,30 @@ operations a delegate refuses, and why, is only ever printed.
 """
 
 import collections
+import contextlib
+import importlib
 import json
 import os
 import pathlib
+import re
 import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import keras_vit
+from keras_vit.export.errors import ExportError, RuntimeMissing
 
 if TYPE_CHECKING:
     import numpy as np
 
 ROUNDS = 25
 SECONDS = 10.0
+_NO_GPU = ("No adapters found", "GPU accelerator could not be loaded")
 _MODULE = "keras_vit.export.verification.subprocesses"
 
 
@@ -43,13 +48,13 @@ def measure(
         and for TFLite "partitions" and "operations_outside_delegate".
 
     Raises:
-        RuntimeError: if the artifact does not run.
+        ExportError: if the artifact does not run.
     """
-    process = _call(
-        _measured, path=os.path.abspath(path), threads=threads, image_size=image_size, rounds=rounds
-    )
+    task = {"path": os.path.abspath(path), "threads": threads}
+    process = _call(_measured, **task, image_size=image_size, rounds=rounds)
     if process.returncode:
-        raise RuntimeError(f"{path} does not run:\n{process.stderr[-2000:]}")
+        (*_, reason) = process.stderr.strip().splitlines() or ["its process was ended"]
+        raise ExportError(f"{path} does not run: {reason}. Export the model again.")
     return json.loads(process.stdout.splitlines()[-1])
 
 
@@ -58,7 +63,7 @@ def run_compiled(
     images: "np.ndarray",
     gpu: bool = False,
     environment: Mapping[str, str] | None = None,
-) -> "tuple[subprocess.CompletedProcess[str], dict[str, np.ndarray], bool]":
+) -> "tuple[dict[str, np.ndarray], bool, str]":
     """Runs images through LiteRT's `CompiledModel` in a new process.
 
     Args:
@@ -68,26 +73,34 @@ def run_compiled(
         environment: variables beside those of this process.
 
     Returns:
-        The process; {"float32": outputs} and with `gpu` "float16"; whether all of the graph was
-        accelerated. The last two are empty and False where the process failed.
+        {"float32": outputs} and with `gpu` "float16"; whether all of the graph was accelerated;
+        what LiteRT printed.
+
+    Raises:
+        RuntimeMissing: if there is no GPU.
+        ExportError: if the file does not run.
     """
     import numpy as np
 
     with tempfile.TemporaryDirectory() as directory:
         given, made = (os.path.join(directory, name) for name in ("in.npy", "out.npz"))
         np.save(given, images)
-        process = _call(
-            _compiled,
-            environment,
-            path=os.path.abspath(path),
-            images=given,
-            outputs=made,
-            gpu=gpu,
+        task = {"path": os.path.abspath(path), "images": given, "outputs": made, "gpu": gpu}
+        process = _call(_compiled, environment, **task)
+        printed = process.stderr
+        if not process.returncode:
+            with np.load(made) as arrays:
+                return dict(arrays), json.loads(process.stdout.splitlines()[-1]), printed
+    if any(sign in printed for sign in _NO_GPU):
+        raise RuntimeMissing(
+            "Expected a GPU. LiteRT found none that its Vulkan driver can use: install the GPU's "
+            "driver, or set VK_ICD_FILENAMES to that of Chromium (vk_swiftshader_icd.json)."
         )
-        if process.returncode:
-            return process, {}, False
-        with np.load(made) as arrays:
-            return process, dict(arrays), json.loads(process.stdout.splitlines()[-1])
+    lines = [line for line in printed.splitlines() if line.strip()]
+    raise ExportError(
+        f"{path} cannot be run by LiteRT's CompiledModel, which ended with status "
+        f"{process.returncode}: {' '.join(lines[-3:])[-500:]}"
+    )
 
 
 def _call(function, environment=None, **arguments):
@@ -107,76 +120,70 @@ def _call(function, environment=None, **arguments):
 
 
 def _measured(path: str, threads: int, image_size: list[int], rounds: int) -> dict[str, Any]:
-    load = _prepare_tensorflow(threads) if os.path.isdir(path) else _prepare_litert(threads)
+    library, load = "ai_edge_litert.interpreter", _open_file
+    if os.path.isdir(path):
+        library, load = "tensorflow", _open_module
+    importlib.import_module(library)  # which is not the artifact's cost
     start = time.perf_counter()
-    call, details = load(path, image_size)
+    call, details = load(path, threads, image_size)
     loaded = time.perf_counter()
     call()
     first = time.perf_counter()
-    peak = _peak_memory()
+    peak = peak_memory()
+    times: list[float] = []
+    end = time.perf_counter() + SECONDS
+    while len(times) < rounds and (not times or time.perf_counter() < end):
+        before = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - before)
     return {
         "load_seconds": loaded - start,
         "first_call_seconds": first - loaded,
-        "latency_ms": 1000 * _median(call, rounds),
+        "latency_ms": 1000 * statistics.median(times),
         "peak_memory_bytes": peak,
         **details(),
     }
 
 
-def _median(call: Callable[[], Any], rounds: int) -> float:
-    times: list[float] = []
-    start = time.perf_counter()
-    while len(times) < rounds and (not times or time.perf_counter() - start < SECONDS):
-        before = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - before)
-    return statistics.median(times)
+def peak_memory(process: int | str = "self") -> int:
+    """Returns the most memory that a process has held, in bytes; 0 once it is gone.
+
+    Args:
+        process: its number; other processes than this one are known on Linux alone.
+    """
+    # On Linux `ru_maxrss` would count what the parent held when it started this process.
+    with contextlib.suppress(OSError):
+        status = pathlib.Path(f"/proc/{process}/status").read_text(encoding="utf-8")
+        found = re.search(r"VmHWM:\s+(\d+)", status)
+        return 1024 * int(found[1]) if found else 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if process == "self" else 0
 
 
-def _peak_memory() -> int:
-    """Returns the largest resident memory so far, in bytes."""
-    status = pathlib.Path("/proc/self/status")
-    if status.exists():
-        # getrusage would return the peak of the process that started this one.
-        (line,) = [x for x in status.read_text().splitlines() if x.startswith("VmHWM")]
-        return 1024 * int(line.split()[1])
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
-
-
-def _prepare_litert(threads):
-    """Imports LiteRT, whose import is not the artifact's cost; returns what loads a file."""
+def _open_file(path, threads, image_size):
+    """Returns what runs a TFLite file, and what counts its operations."""
     import numpy as np
     from ai_edge_litert.interpreter import Interpreter
 
-    def load(path, image_size):
-        interpreter = Interpreter(path, num_threads=threads)
-        runner = interpreter.get_signature_runner("serving_default")
-        inputs = {
-            name: np.full(detail["shape"], 0.5, detail["dtype"])
-            for name, detail in runner.get_input_details().items()
-        }
-        return (lambda: runner(**inputs)), (lambda: delegation(interpreter))
-
-    return load
+    interpreter = Interpreter(path, num_threads=threads)
+    runner = interpreter.get_signature_runner("serving_default")
+    inputs = {
+        name: np.full(detail["shape"], 0.5, detail["dtype"])
+        for name, detail in runner.get_input_details().items()
+    }
+    return (lambda: runner(**inputs)), (lambda: delegation(interpreter))
 
 
-def _prepare_tensorflow(threads):
-    """Imports TensorFlow, whose import is not the module's cost; returns what loads a module."""
+def _open_module(path, threads, image_size):
+    """Returns what runs a SavedModel, and what finds no more."""
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-
-    def load(path, image_size):
-        signature = tf.saved_model.load(path).signatures["serving_default"]
-        inputs = {
-            name: tf.fill([1, *image_size, 3], 0.5)
-            for name in signature.structured_input_signature[1]
-        }
-        return (lambda: [value.numpy() for value in signature(**inputs).values()]), dict
-
-    return load
+    signature = tf.saved_model.load(path).signatures["serving_default"]
+    inputs = {
+        name: tf.fill([1, *image_size, 3], 0.5) for name in signature.structured_input_signature[1]
+    }
+    return (lambda: [value.numpy() for value in signature(**inputs).values()]), dict
 
 
 def delegation(interpreter: Any) -> dict[str, Any]:
@@ -216,41 +223,34 @@ def delegation(interpreter: Any) -> dict[str, Any]:
 def _compiled(path: str, images: str, outputs: str, gpu: bool) -> bool:
     """Writes the outputs as .npz, and returns whether all of the graph was accelerated."""
     import numpy as np
-
-    inputs = np.load(images)
-    results = {}
-    results["float32"], complete = _run_compiled(path, inputs, gpu)
-    if gpu:
-        results["float16"], _ = _run_compiled(path, inputs, gpu, float16=True)
-    np.savez(outputs, **results)
-    return complete
-
-
-def _run_compiled(path, images, gpu, float16=False):
-    """Returns (outputs, whether all of the graph was accelerated)."""
-    import numpy as np
     from ai_edge_litert.compiled_model import CompiledModel, HardwareAccelerator
     from ai_edge_litert.options import CpuOptions, GpuOptions, Options
 
     accelerators = HardwareAccelerator.CPU
     if gpu:
         accelerators |= HardwareAccelerator.GPU
-    settings = Options(
-        hardware_accelerators=accelerators,
-        cpu_options=CpuOptions(num_threads=1),
-        gpu_options=GpuOptions(enforce_f32=not float16) if gpu else None,
-    )
-    model = CompiledModel.from_file(path, options=settings)
-    index = model.get_signature_index("serving_default")
-    ((_, detail),) = model.get_output_tensor_details("serving_default").items()
-    shape = tuple(map(int, detail["shape"]))
-    inputs, outputs = model.create_input_buffers(index), model.create_output_buffers(index)
-    results = []
-    for image in images:
-        inputs[0].write(image[None])
-        model.run_by_index(index, inputs, outputs)
-        results.append(outputs[0].read(int(np.prod(shape)), np.float32).reshape(shape))
-    return np.concatenate(results), model.is_fully_accelerated()
+    results: dict[str, Any] = {}
+    complete: list[bool] = []
+    for precision in ("float32", "float16") if gpu else ("float32",):
+        settings = Options(
+            hardware_accelerators=accelerators,
+            cpu_options=CpuOptions(num_threads=1),
+            gpu_options=GpuOptions(enforce_f32=precision == "float32") if gpu else None,
+        )
+        model = CompiledModel.from_file(path, options=settings)
+        index = model.get_signature_index("serving_default")
+        ((_, detail),) = model.get_output_tensor_details("serving_default").items()
+        shape = tuple(map(int, detail["shape"]))
+        given, made = model.create_input_buffers(index), model.create_output_buffers(index)
+        rows = []
+        for image in np.load(images):
+            given[0].write(image[None])
+            model.run_by_index(index, given, made)
+            rows.append(made[0].read(int(np.prod(shape)), np.float32).reshape(shape))
+        results[precision] = np.concatenate(rows)
+        complete.append(model.is_fully_accelerated())
+    np.savez(outputs, **results)
+    return complete[0]
 
 
 if __name__ == "__main__":

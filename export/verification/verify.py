@@ -15,6 +15,7 @@ from keras_vit.export.verification.report import THRESHOLDS, Report, Thresholds
 from keras_vit.export.verification.runtimes import in_batches, open_artifact
 from keras_vit.export.verification.subprocesses import measure
 from keras_vit.export.web.page_files import tflite_of_page
+from keras_vit.photo_predictions import ACTIVATIONS
 
 THREADS = (1, 2)
 
@@ -39,8 +40,9 @@ def verify(
         labels: (n,) int classes, to compare accuracies, or None.
         runtime: what runs it, key of `export.verification.runtimes.RUNTIMES`:
             for a .tflite file "interpreter", LiteRT's `CompiledModel` on this processor,
-            "compiled", or on the GPU, "gpu", and LiteRT.js in Chromium, "browser", or on
-            the GPU, "browser-gpu". None takes the first that opens such a file.
+            "compiled", or on the GPU, "gpu", "openvino", "mediapipe", on pixels rounded to
+            bytes, and LiteRT.js in Chromium, "browser", or on the GPU, "browser-gpu". None
+            takes the first that opens such a file.
         thresholds: None takes those of `THRESHOLDS`.
         costs: whether to measure loading, latency and memory in processes of
             their own.
@@ -58,8 +60,10 @@ def verify(
     with unpacked(path) as module, tflite_of_page(module) as usable:
         name, artifact = open_artifact(usable, model, runtime)
         _check_size(path, artifact.image_size, image_size(model))
+        if artifact.takes_bytes:
+            images = np.rint(255 * images).astype("float32") / 255
         result = artifact.run(images)
-        reference = _reference(model, artifact.output, images)
+        reference = _reference(model, artifact, images)
         if result.shape != reference.shape:
             raise ExportError(
                 f"Expected outputs of shape {reference.shape[1:]} for an image. Received: "
@@ -74,7 +78,7 @@ def verify(
             size_bytes=_size(pathlib.Path(path)),
             flex_operations=artifact.flex_operations,
             **_compare(artifact.output, reference, result, labels),
-            **_accelerator(artifact, images, reference),
+            **_accelerator(artifact, reference),
             **(_costs(usable, image_size(model)) if costs and artifact.has_costs else {}),
         )
         failures = (thresholds or THRESHOLDS[artifact.kind]).missed(report)
@@ -101,16 +105,20 @@ def _check_size(path, size, expected):
         )
 
 
-def _reference(model, output, images):
-    if output not in model.endpoints:
+def _reference(model, artifact, images):
+    output, endpoints = artifact.output, dict(model.endpoints)
+    if "logits" in endpoints:
+        endpoints["probabilities"] = ACTIVATIONS[artifact.activation](endpoints["logits"])
+    if output not in endpoints:
         raise ExportError(
-            f"Expected an artifact that gives one of {', '.join(model.endpoints)}. Received: one "
+            f"Expected an artifact that gives one of {', '.join(endpoints)}. Received: one "
             f"that gives {output!r}."
         )
-    graph = keras.Model(model.input, model.endpoints[output])
+    graph = keras.Model(model.input, endpoints[output])
     return in_batches(lambda batch: graph(batch * 2 - 1, training=False), images)
 
 
+@np.errstate(all="ignore")  # a report says whether numbers are infinite or none
 def _compare(output, reference, result, labels):
     error = np.abs(result - reference)
     flat, other = (x.reshape(len(x), -1).astype("float64") for x in (reference, result))
@@ -124,7 +132,7 @@ def _compare(output, reference, result, labels):
         "scale": max(1.0, float(np.abs(reference).max())),
         "cosine": float(cosines.mean()),
     }
-    if output == "logits":
+    if output != "representation":
         ours, theirs = reference.argmax(-1), result.argmax(-1)
         values["agreement"] = float((ours == theirs).mean())
         if labels is not None:
@@ -144,12 +152,11 @@ def _costs(path, size):
     return {**costs[THREADS[0]], "latency_ms": latencies}
 
 
-def _accelerator(artifact, images, reference):
+def _accelerator(artifact, reference):
     """Returns what an accelerator took of the graph, and the error of its float16."""
-    found = artifact.delegation
-    if found is None:
+    if (found := artifact.delegation) is None:
         return {}
-    half = artifact.run_float16(images)
+    half = found.float16
     return {
         "device": found.device,
         "fully_delegated": found.complete,
@@ -170,5 +177,4 @@ def _range_hint(artifact, reference, images):
 
 
 def _size(path):
-    files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
-    return sum(file.stat().st_size for file in files)
+    return sum(each.stat().st_size for each in (path, *path.rglob("*")) if each.is_file())

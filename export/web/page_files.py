@@ -78,24 +78,27 @@ def write_page(
             for name, content in packed.items()
         },
     }
-    parts = {"title": html.escape(title), "summary": html.escape(summary), "settings": _json(known)}
     if single_file:
-        page = _page(
-            parts,
-            {name: f"data:text/javascript;base64,{_base64(c)}" for name, c in modules.items()},
-            style=f"<style>\n{style.decode()}</style>",
-            assets="\n".join(
-                f'<script type="text/plain" id="asset:{name}">{_base64(content)}</script>'
-                for name, content in packed.items()
-            ),
-        )
+        urls = {name: f"data:text/javascript;base64,{_base64(c)}" for name, c in modules.items()}
+        style_element = f"<style>\n{style.decode()}</style>"
+    else:
+        urls = {name: f"./{file}" for name, file in zip(modules, code, strict=True)}
+        style_element = '<link rel="stylesheet" href="code/page.css">'
+    scripts = (
+        f'<script type="text/plain" id="asset:{name}">{_base64(content)}</script>'
+        for name, content in packed.items()
+    )
+    page = string.Template((HERE / "index.html").read_text(encoding="utf-8")).substitute(
+        title=html.escape(title),
+        summary=html.escape(summary),
+        settings=_json(known),
+        style=style_element,
+        import_map=f'<script type="importmap">{_json({"imports": urls})}</script>',
+        assets="\n".join(scripts) if single_file else "",
+    )
+    if single_file:
         write_text(path, page)
         return path
-    page = _page(
-        parts,
-        {name: f"./{file}" for name, file in zip(modules, code, strict=True)},
-        style='<link rel="stylesheet" href="code/page.css">',
-    )
     files = {
         "index.html": page.encode(),
         _WORKER: (HERE / _WORKER).read_bytes(),
@@ -147,14 +150,6 @@ def _digest(*contents: bytes) -> str:
     for content in contents:
         digest.update(hashlib.sha256(content).digest())
     return digest.hexdigest()[:16]
-
-
-def _page(
-    parts: Mapping[str, str], modules: Mapping[str, str], style: str, assets: str = ""
-) -> str:
-    imports = f'<script type="importmap">{_json({"imports": modules})}</script>'
-    template = string.Template((HERE / "index.html").read_text(encoding="utf-8"))
-    return template.substitute(parts, style=style, import_map=imports, assets=assets)
 
 
 def _packed(name: str, content: bytes, single_file: bool) -> bytes:

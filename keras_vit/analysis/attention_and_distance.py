@@ -11,13 +11,9 @@ from keras_vit.type_hints import Tensor
 
 
 def attention_tensors(model: VisionTransformer) -> list[Tensor]:
-    """Returns the attention weights of every block as tensors of the model's graph.
+    """Returns the attention weights of every block of a model with global attention.
 
-    Args:
-        model: a `VisionTransformer` with global attention.
-
-    Returns:
-        A list, one (batch, heads, tokens, tokens) float32 Keras tensor a block.
+    They are Keras tensors of its graph, (batch, heads, tokens, tokens) float32.
 
     Raises:
         ValueError: if the model's attention is axial, or it is another model.
@@ -76,14 +72,10 @@ def by_batch(model: keras.Model, images: Tensor, batch_size: int) -> np.ndarray:
 
 
 def token_distances(grid_size: tuple[int, int], stride: float) -> np.ndarray:
-    """Returns the Euclidean distance between every two tokens.
+    """Returns the Euclidean distances in pixels between the tokens of a (rows, columns) grid.
 
-    Args:
-        grid_size: (rows, columns).
-        stride: pixels between neighbors.
-
-    Returns:
-        (rows * columns, rows * columns) float32 array, in pixels, raster order.
+    They are (rows * columns, rows * columns) float32, in raster order; `stride` are the pixels
+    between neighbors.
     """
     rows, columns = grid_size
     places = np.moveaxis(np.mgrid[:rows, :columns], 0, -1).reshape(-1, 2) * stride

@@ -36,19 +36,10 @@ def rollout(attention: Tensor) -> np.ndarray:
 
 
 def rollout_endpoint(model: keras.Model) -> Tensor:
-    """Returns the attention rollout as a tensor of a model's graph.
+    """Returns `attention_rollout`, (batch, rows, columns) float32, as a tensor of a model's graph.
 
     Follows the row of the output token alone down through the layers, which multiplies a vector
     and a matrix for each instead of two matrices.
-
-    Args:
-        model: a `keras_vit.VisionTransformer` with global attention; hybrids too.
-
-    Returns:
-        (batch, rows, columns) float32 Keras tensor, the maps of `attention_rollout`.
-
-    Raises:
-        ValueError: if the model's attention is axial.
     """
     layers = [ops.mean(tensor, axis=1) for tensor in attention_tensors(model)]
     readout, through_last = _readout(model, layers.pop())
@@ -105,17 +96,6 @@ def attention_rollout(model: keras.Model, images: Tensor, batch_size: int = 8) -
 
 
 def rollout_function(model: keras.Model, batch_size: int = 8) -> Callable[[Tensor], np.ndarray]:
-    """Returns `attention_rollout` of one model, prepared and compiled once for all calls.
-
-    Args:
-        model: a `keras_vit.VisionTransformer` with global attention; hybrids too.
-        batch_size: int, images per forward pass.
-
-    Returns:
-        A function from images to their maps, as `attention_rollout` takes and returns them.
-
-    Raises:
-        ValueError: if the model's attention is axial.
-    """
+    """Returns `attention_rollout` of one model, prepared and compiled once for all calls."""
     extended = keras.Model(model.input, rollout_endpoint(model))
     return lambda images: by_batch(extended, images, batch_size)

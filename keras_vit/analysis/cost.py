@@ -1,5 +1,6 @@
 """Parameters and multiply-accumulates by the paper's convention (Table 6, Figure 5)."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -15,20 +16,14 @@ PASSES_PER_STEP = 3
 
 
 class Cost(NamedTuple):
-    """Size and work of a part of a model; work is for one image and one forward pass.
+    """Size and work of a part of a model; work is for one image and one forward pass."""
 
-    Attributes:
-        parameters: numbers that are learned.
-        macs: multiply-accumulates of matrix products and convolutions by the
-            paper's convention: every token passes through every block, and a
-            convolution does not read its zero padding.
-        executed_macs: multiply-accumulates that the model's graph performs. A
-            model that classifies from the class token computes the last block
-            for that token alone; padding is multiplied like any number.
-    """
-
-    parameters: int = 0
+    parameters: int = 0  # numbers that are learned
+    # Multiply-accumulates of matrix products and convolutions by the paper's convention: every
+    # token passes through every block, and a convolution does not read its zero padding.
     macs: int = 0
+    # Those that the graph performs: a model that classifies from the class token computes the
+    # last block for that token alone; padding is multiplied like any number.
     executed_macs: int = 0
 
     def __add__(self, other):
@@ -96,33 +91,22 @@ def costs(model: str | keras.Model, **arguments: Any) -> Costs:
         >>> keras_vit.costs("ViT-B/16", num_classes=None).exaflops(images=7 * 303e6)
         223.508...
     """
-    if isinstance(model, str):
-        class_name, named = variants.arguments_of(model)
-        received = f"{model!r}, of {class_name}"
-    else:
-        class_name, received = type(model).__name__, f"a {type(model).__name__}"
+    class_name, given = type(model).__name__, getattr(model, "arguments", {})
+    if named := isinstance(model, str):
+        class_name, given = variants.arguments_of(model)
     if class_name not in _COUNTERS:
         raise ValueError(
             f"Expected a model of {' or '.join(_COUNTERS)}, or the name of one. "
-            f"Received: {received}"
+            f"Received: {model!r}, of {class_name}"
         )
-    if not isinstance(model, str):
-        if arguments:
-            raise ValueError(
-                "Arguments are for a model's name; a model has its own. "
-                f"Received: {', '.join(arguments)}"
-            )
-        return Costs(_COUNTERS[class_name](**model.arguments))
     parameters = inspect.signature(getattr(models, class_name)).parameters
-    defaults = {name: p.default for name, p in parameters.items() if name not in ("name", "dtype")}
-    complete = {**defaults, **named}
-    unknown = sorted(set(arguments) - set(complete))
+    known = [name for name in parameters if named and name not in ("name", "dtype")]
+    unknown = sorted(set(arguments) - set(known))
     if unknown:
-        raise ValueError(
-            f"Expected arguments of {class_name}: {', '.join(complete)}. "
-            f"Received: {', '.join(unknown)}"
-        )
-    return Costs(_COUNTERS[class_name](**{**complete, **arguments}))
+        expected = f"arguments of {class_name}: {', '.join(known)}" if named else "a model alone"
+        raise ValueError(f"Expected {expected}. Received: {', '.join(unknown)}")
+    defaults = {name: parameter.default for name, parameter in parameters.items()}
+    return Costs(_COUNTERS[class_name](**{**defaults, **given, **arguments}))
 
 
 def _dense(inputs, outputs, rows=1, executed=None):
@@ -137,15 +121,13 @@ def _attention(width, heads, length, sequences=1, queries=None, relative=False):
     An image has `sequences` of `length` tokens, as rows or columns. Of each, the graph computes
     `queries` outputs; None means all.
     """
-    tokens, executed = sequences * length, sequences * (length if queries is None else queries)
+    tokens, executed = sequences * length, sequences * (queries or length)
     query_and_out = _dense(width, width, tokens, executed) * 2
     key_and_value = _dense(width, width, tokens) * 2
-    keys = 2 * length * width
-    result = query_and_out + key_and_value + Cost(0, tokens * keys, executed * keys)
-    if relative:
-        distances = (2 * length - 1) * width
-        result += Cost(distances // heads, tokens * distances, executed * distances)
-    return result
+    distances = (2 * length - 1) * width if relative else 0
+    products = 2 * length * width + distances
+    pairs = Cost(distances // heads, tokens * products, executed * products)
+    return query_and_out + key_and_value + pairs
 
 
 def _mlp(width, mlp_dim, tokens, executed=None):
@@ -156,28 +138,27 @@ def _mlp(width, mlp_dim, tokens, executed=None):
 
 def _encoder(arguments, grid, tokens):
     """Returns the `Cost` of all attention, all MLPs and all of the encoder's norms."""
-    width, heads = arguments["hidden_size"], arguments["num_heads"]
-    relative = arguments["position_embedding"] == "relative"
-    depth, mlp_dim = arguments["num_layers"], arguments["mlp_dim"]
+    width, depth = arguments["hidden_size"], arguments["num_layers"]
+    attention = functools.partial(
+        _attention,
+        width,
+        arguments["num_heads"],
+        relative=arguments["position_embedding"] == "relative",
+    )
+    mlp = functools.partial(_mlp, width, arguments["mlp_dim"], tokens)
     if arguments["attention"] == "axial":
         rows, columns = grid
-        by_row = _attention(width, heads, columns, sequences=rows, relative=relative)
-        by_column = _attention(width, heads, rows, sequences=columns, relative=relative)
-        attention = (by_row + by_column) * depth
-        mlp = _mlp(width, mlp_dim, tokens) * (2 * depth)
-        norms = 4 * depth
-    else:
-        queries = 1 if arguments["classifier"] == "token" else tokens
-        attention = _attention(width, heads, tokens, relative=relative) * (depth - 1)
-        attention += _attention(width, heads, tokens, queries=queries, relative=relative)
-        mlp = _mlp(width, mlp_dim, tokens) * (depth - 1) + _mlp(width, mlp_dim, tokens, queries)
-        norms = 2 * depth
-    return attention, mlp, Cost(2 * width) * (norms + 1)
+        by_line = attention(columns, sequences=rows) + attention(rows, sequences=columns)
+        return by_line * depth, mlp() * (2 * depth), Cost(2 * width) * (4 * depth + 1)
+    queries = 1 if arguments["classifier"] == "token" else tokens
+    every, every_mlp = attention(tokens) * (depth - 1), mlp() * (depth - 1)
+    norms = Cost(2 * width) * (2 * depth + 1)
+    return every + attention(tokens, queries=queries), every_mlp + mlp(queries), norms
 
 
 def _positions(arguments, grid, tokens):
     width, (rows, columns) = arguments["hidden_size"], grid
-    prefix = int(arguments["classifier"] in WITH_CLASS_TOKEN)
+    prefix = tokens - rows * columns
     table = {
         "learned_1d": tokens * width,
         "learned_2d": (rows + columns) * width // 2 + prefix * width,
@@ -189,19 +170,16 @@ def _positions(arguments, grid, tokens):
 def _head(arguments, tokens):
     """Returns the `Cost` of pooling, the hidden layer and the head, and of their norms."""
     width, classifier = arguments["hidden_size"], arguments["classifier"]
-    rows = tokens if classifier == "unpooled" else 1
     head, norm = Cost(), Cost()
     if classifier == "map":
-        products = Cost(width, 2 * tokens * width, 2 * tokens * width)
-        head = products + _dense(width, width) * 2 + _dense(width, width, tokens) * 2
+        head = Cost(width, 2 * tokens * width, 2 * tokens * width)
+        head += _dense(width, width) * 2 + _dense(width, width, tokens) * 2
         head += _mlp(width, arguments["mlp_dim"], 1)
         norm = Cost(2 * width)
-    if classifier == "token_gap":
-        width *= 2
-    for units in (arguments["representation_size"], arguments["num_classes"]):
-        if units is not None:
-            head += _dense(width, units, rows)
-            width = units
+    inputs = 2 * width if classifier == "token_gap" else width
+    for units in filter(None, (arguments["representation_size"], arguments["num_classes"])):
+        head += _dense(inputs, units, tokens if classifier == "unpooled" else 1)
+        inputs = units
     return head, norm
 
 
@@ -235,7 +213,7 @@ def _vision_transformer(**arguments):
     }
 
 
-def taps(size: int, kernel_size: int, strides: int, output_size: int, padding_before: int) -> int:
+def _taps(size, kernel_size, strides, output_size, padding_before):
     """Returns how many inputs a convolution reads along one axis, over all its outputs.
 
     Positions in the zero padding are not read.
@@ -263,8 +241,7 @@ class _ResNet:
         self.height, self.width = as_height_width(image_size)
         self.channels = in_channels
         self.padding = padding
-        self.convolutions = Cost()
-        self.normalization = Cost()
+        self.convolutions = self.normalization = Cost()
 
     def add(self, num_layers, width_factor, pre_activation):
         """Adds the root and the stages of bottleneck units."""
@@ -276,21 +253,21 @@ class _ResNet:
         self.height, self.width = (self.padding(s, 3, 2)[0] for s in (self.height, self.width))
         for stage, units in enumerate(num_layers):
             for unit in range(units):
-                strides = 2 if stage > 0 and unit == 0 else 1
-                self.unit(root * 2**stage, strides, pre_activation)
+                self.unit(root * 2**stage, 2 if stage and not unit else 1, pre_activation)
         if pre_activation:
             self.normalize(self.channels)
 
     def convolve(self, filters, kernel_size, strides):
         """Adds a convolution without bias and moves on to its output."""
-        height, top = self.padding(self.height, kernel_size, strides)
-        width, left = self.padding(self.width, kernel_size, strides)
-        down = taps(self.height, kernel_size, strides, height, top)
-        across = taps(self.width, kernel_size, strides, width, left)
-        kernel = kernel_size * kernel_size * self.channels * filters
-        macs = down * across * self.channels * filters
-        self.convolutions += Cost(kernel, macs, kernel * height * width)
-        self.height, self.width, self.channels = height, width, filters
+        kernel, macs = kernel_size**2 * self.channels * filters, self.channels * filters
+        outputs = []
+        for size in (self.height, self.width):
+            output, before = self.padding(size, kernel_size, strides)
+            macs *= _taps(size, kernel_size, strides, output, before)
+            outputs.append(output)
+        self.height, self.width = outputs
+        self.convolutions += Cost(kernel, macs, kernel * self.height * self.width)
+        self.channels = filters
 
     def normalize(self, *channels):
         self.normalization += Cost(2 * sum(channels))

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.models.masked_patch_prediction import MaskedPatchPrediction
-from keras_vit.models.patch_targets import CELLS, color_of_class
+from keras_vit.models.patch_targets import TARGETS, color_of_class
 from keras_vit.type_hints import Tensor
 
 
@@ -30,9 +30,9 @@ class Reconstruction(NamedTuple):
 
 def _painted(target, predictions, patch_size):
     """Returns (patches, patch_size, patch_size, 3) in [-1, 1] of (patches, units)."""
-    if target == "pixels":
+    cells = TARGETS[target]
+    if cells is None:
         return predictions.reshape(-1, patch_size, patch_size, 3)
-    cells = 1 if target == "mean_color" else CELLS
     classes = predictions.reshape(-1, cells, cells, predictions.shape[-1] // cells**2).argmax(-1)
     colors = color_of_class(classes) * 2 - 1
     return colors.repeat(patch_size // cells, axis=1).repeat(patch_size // cells, axis=2)
@@ -59,12 +59,7 @@ def reconstruct(masked: MaskedPatchPrediction, images: Tensor) -> Reconstruction
     for image, places in enumerate(positions):
         patches = _painted(masked.arguments["target"], predictions[image], size)
         for place, patch in zip(places, patches, strict=True):
-            row, column = divmod(int(place), columns)
-            area = (
-                image,
-                slice(row * size, (row + 1) * size),
-                slice(column * size, (column + 1) * size),
-            )
-            predicted[area] = patch
-            hidden[area] = 0
+            top, left = (size * side for side in divmod(int(place), columns))
+            predicted[image, top : top + size, left : left + size] = patch
+            hidden[image, top : top + size, left : left + size] = 0
     return Reconstruction(predicted.clip(-1, 1), hidden, positions, losses)

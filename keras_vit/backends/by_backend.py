@@ -1,4 +1,4 @@
-"""What layers and models take from the backend that Keras runs on."""
+"""Random numbers, kernels and locks of the backend that Keras runs on."""
 
 import contextlib
 import threading

@@ -1,4 +1,4 @@
-"""How the arrays of a published file and the weights of a model map to each other.
+"""Maps the arrays of a published file and the weights of a model to each other.
 
 For another format, copy a file of `formats`, `timm.py` for example, and add its class to
 `FORMATS` there.
@@ -21,12 +21,19 @@ Fold = Callable[[np.ndarray, Callable[[str], np.ndarray]], np.ndarray]
 
 BLOCK = re.compile(r"Transformer/encoderblock_(\d+)/(.+)")
 PROJECTED = re.compile(r".*/(query|key|value)/kernel")
+# The modules of a block in the order of the forward pass, and LayerScale's, y = gamma * f(x).
+_BLOCK = (
+    "LayerNorm_0",
+    *(f"MultiHeadDotProductAttention_1/{part}" for part in ("query", "key", "value", "out")),
+    "LayerNorm_2",
+    "MlpBlock_3/Dense_0",
+    "MlpBlock_3/Dense_1",
+    "LayerScale_0",
+    "LayerScale_1",
+)
 LEAVES = {"kernel": "weight", "scale": "weight", "bias": "bias"}
-# LayerScale, y = gamma * f(x), and the last projection of f.
-SCALED = {
-    "LayerScale_0": "MultiHeadDotProductAttention_1/out",
-    "LayerScale_1": "MlpBlock_3/Dense_1",
-}
+# LayerScale and the last projection of f.
+SCALED = {"LayerScale_0": _BLOCK[4], "LayerScale_1": _BLOCK[7]}
 
 
 def _reshape(array, weight):
@@ -35,19 +42,12 @@ def _reshape(array, weight):
 
 @dataclass(frozen=True)
 class FileArray:
-    """One array of a checkpoint file and the weights that it holds.
+    """One array of a checkpoint file and the weights that it holds, in order."""
 
-    Attributes:
-        name: the array's name in the file.
-        shape: its shape in the file.
-        weights: the `Weight`s that it holds, in order.
-        unpack: function of (array, *weights) that returns an array of the
-            published shape for each of them.
-    """
-
-    name: str
-    shape: tuple[int, ...]
+    name: str  # in the file
+    shape: tuple[int, ...]  # in the file
     weights: tuple[Weight, ...]
+    # From (array, *weights) to an array of the published shape for each of them.
     unpack: Callable[..., list[np.ndarray]] = _reshape
 
     @property
@@ -57,18 +57,14 @@ class FileArray:
 
     @property
     def positions(self) -> PositionTable | str | None:
-        """How to resize the array as position embeddings, or None."""
+        """The way to resize the array as position embeddings, or None."""
         return self.weights[0].positions if self.unpack is _reshape else None
 
 
 class FoldedSource(Source):
-    """The arrays of another source, some of them changed when they are read.
+    """The arrays of another source, some of them changed by their `folds` when they are read.
 
-    Args:
-        source: the file.
-        folds: {name: its `Fold`}.
-        folded: the names of arrays that are folded into others and left out.
-        shapes: {name: shape} of arrays whose shape changes.
+    Those `folded` into others are left out; `shapes` are those that change.
     """
 
     def __init__(
@@ -91,25 +87,18 @@ class FoldedSource(Source):
 
 
 class FileLayout:
-    """How a published format names and arranges the arrays of a model.
+    """The names and the arrangement of a model's arrays in a published format."""
 
-    Attributes:
-        title: of the format, in messages.
-        prefix: before every name that belongs to the model.
-    """
-
-    title: ClassVar[str]
-    prefix = ""
+    title: ClassVar[str]  # in messages
+    prefix = ""  # before every name that belongs to the model
 
     @classmethod
     def detect(
         cls, shapes: Mapping[str, tuple[int, ...]], grid: tuple[int, int] | None = None
     ) -> "FileLayout | None":
-        """Returns the layout of a file, or None if the file is of another format.
+        """Returns the layout of a file of these arrays, or None if it is of another format.
 
-        Args:
-            shapes: {name: shape} of the file's arrays.
-            grid: (rows, columns) of the file's position embeddings if stated.
+        `grid` is the (rows, columns) of its position embeddings, if it is stated.
         """
         raise NotImplementedError
 
@@ -151,25 +140,16 @@ class FileLayout:
 
 @dataclass(frozen=True)
 class TorchLayout(FileLayout):
-    """A PyTorch format: names with dots, transposed kernels, images of any normalization.
+    """A PyTorch format: names with dots, transposed kernels, images of any normalization."""
 
-    Attributes:
-        prefixes: that the names of an encoder can have.
-        marks: the names after the prefix that tell the format.
-        tables: one for each spelling, {published name of a module or an array: the format's after
-            the prefix}, {} for the number of the block. Weights of one name share the array.
-        classifier: the name of the head.
-        unused: arrays that pre-training alone needs.
-        prefix: that of this file.
-        modules: the table of this file, prefixes included.
-        classified: bool, whether this file has a head.
-    """
-
-    prefixes: ClassVar[tuple[str, ...]] = ("",)
-    marks: ClassVar[tuple[str, ...]]
+    prefixes: ClassVar[tuple[str, ...]] = ("",)  # that the names of an encoder can have
+    marks: ClassVar[tuple[str, ...]]  # names after the prefix that tell the format
+    # One for each spelling: {published name of a module or an array: the format's after the
+    # prefix}, {} for the number of the block. Weights of one name share the array.
     tables: ClassVar[tuple[Mapping[str, str], ...]]
-    classifier: ClassVar[str] = "classifier"
-    unused: ClassVar[tuple[str, ...]] = ()
+    classifier: ClassVar[str] = "classifier"  # the name of the head
+    unused: ClassVar[tuple[str, ...]] = ()  # arrays that pre-training alone needs
+    # Of this file: the prefix, the table with it, and whether there is a head.
     prefix: str = ""
     modules: Mapping[str, str] = field(default_factory=dict)
     classified: bool = False
@@ -238,9 +218,10 @@ class TorchLayout(FileLayout):
         return f"{self.modules[module].format(block and block[1])}.{LEAVES[leaf]}"
 
 
-def in_blocks(blocks: str, modules: Mapping[str, str]) -> dict[str, str]:
-    """Returns a table of the modules of a block with the name of the list of blocks before."""
-    return {published: f"{blocks}.{{}}.{own}" for published, own in modules.items()}
+def in_blocks(blocks: str, names: str) -> dict[str, str]:
+    """Returns a table of a block's modules of these names, LayerScale's last, if any."""
+    pairs = zip(_BLOCK, names.split(), strict=False)
+    return {published: f"{blocks}.{{}}.{own}" for published, own in pairs}
 
 
 def _torch_array(name, weight, *others):

@@ -40,16 +40,8 @@ def download(
 
     The data goes to a file beside `path`, which is renamed when it is complete
     and, where the server states a checksum, correct. An interrupted download is
-    resumed if the server still has the same file.
-
-    Args:
-        url: str.
-        path: where the file goes.
-        timeout: float, seconds that the server may be silent.
-        size_range: (least, most) bytes that the file can have, where known.
-
-    Returns:
-        `path`, a `pathlib.Path`.
+    resumed if the server still has the same file. The server may be silent for `timeout` seconds;
+    the file can have `size_range`, the (least, most) bytes, where that is known. Returns `path`.
 
     Raises:
         DownloadError: if the server cannot be reached, has no such file, or sends
@@ -63,7 +55,9 @@ def download(
         with urllib.request.urlopen(url, timeout=timeout) as response:
             # Before the download, if the server tells, and again after it.
             _check_size(_stated_size(response), size_range)
-            version = hashlib.sha256(_version(response.headers).encode()).hexdigest()[:16]
+            names = ("ETag", "Last-Modified", "Content-Length")
+            stated = "|".join(response.headers.get(name, "") for name in names)
+            version = hashlib.sha256(stated.encode()).hexdigest()[:16]
             partial = path.with_name(f".{path.name}.{version}.part")
             with open(partial, "ab") as file:
                 if fcntl is not None:
@@ -85,10 +79,6 @@ def download(
             f"and put it at {path}, or pass the path of your copy instead of the name."
         ) from e
     return path
-
-
-def _version(headers):
-    return "|".join(headers.get(n, "") for n in ("ETag", "Last-Modified", "Content-Length"))
 
 
 def _stated_size(response):

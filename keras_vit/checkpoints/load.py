@@ -16,7 +16,13 @@ from keras_vit.checkpoints.official_names import weights_of
 from keras_vit.checkpoints.patch_embedding import convert_patches, normalization_of
 from keras_vit.checkpoints.published_weights import find_checkpoint, published, published_classifier
 from keras_vit.checkpoints.published_weights_table import PERMISSIVE
-from keras_vit.checkpoints.resize import Grid, grid_of_table, resize_line, resize_table, square_grid
+from keras_vit.checkpoints.resize_positions import (
+    Grid,
+    grid_of_table,
+    resize_line,
+    resize_table,
+    square_grid,
+)
 from keras_vit.checkpoints.stated_arguments import compare_stated_arguments
 from keras_vit.imagenet_classes import imagenet_classes
 
@@ -36,19 +42,11 @@ class _File(NamedTuple):
     # Published tables are square.
     is_published: bool
 
-    @property
-    def path(self) -> Path:
-        return self.source.path
-
-    def matches(self, name: str, part: str) -> bool:
-        """Returns whether an array is the one called `part` or inside of that module."""
-        return any(
-            name == spelled or name.startswith((f"{spelled}/", f"{spelled}."))
-            for spelled in self.layout.spellings(part)
-        )
-
     def is_in(self, parts: Sequence[str], *names: str) -> bool:
-        return any(self.matches(name, part) for name in names for part in parts)
+        """Returns whether an array is one of the `parts`, or inside of a module of them."""
+        spelled = [each for part in parts for each in self.layout.spellings(part)]
+        inside = tuple(f"{each}{mark}" for each in spelled for mark in "/.")
+        return any(name in spelled or name.startswith(inside) for name in names)
 
 
 def load_checkpoint(
@@ -66,7 +64,7 @@ def load_checkpoint(
     of big_vision and of BiT, the safetensors of Hugging Face and of timm, and
     models saved with `model.save`. The format is recognized from the arrays'
     names. Position embeddings of another image size are resized, corners
-    aligned, by `keras_vit.checkpoints.resize`.
+    aligned, by `keras_vit.checkpoints.resize_positions`.
 
     Args:
         model: a `VisionTransformer` or `ResNetV2`.
@@ -83,7 +81,7 @@ def load_checkpoint(
             folds the difference into its patch embedding.
         std: (r, g, b), as `mean`.
         flexible: bool, whether a patch kernel of another size is resized, and positions with it,
-            as FlexiViT does: see `keras_vit.checkpoints.resize`.
+            as FlexiViT does: see `keras_vit.checkpoints.patch_embedding.resize_kernel`.
 
     Raises:
         FileNotFoundError: if there is no such file, nor such a name.
@@ -175,7 +173,7 @@ def _assign(model, file, skip, path):
     not_finite = [a.name for a in arrays if not np.isfinite(file.source.read(a.name)).all()]
     if not_finite:
         raise CheckpointError(
-            f"{file.path} holds NaN or infinite values in: {', '.join(not_finite)}. "
+            f"{file.source.path} holds NaN or infinite values in: {', '.join(not_finite)}. "
             "Nothing was loaded."
         )
     for array in arrays:
@@ -199,13 +197,19 @@ def _check_skip(file, skip):
         modules = sorted({name.rpartition("/")[0] or name for name in file.source.shapes})
         raise CheckpointError(
             "Expected in `skip` names of arrays, or of the modules before them, that the model or "
-            f"{file.path} has. Received: {', '.join(map(repr, unknown))}. The file's begin with: "
-            f"{', '.join(modules[:5])}. Nothing was loaded."
+            f"{file.source.path} has. Received: {', '.join(map(repr, unknown))}. "
+            f"The file's begin with: {', '.join(modules[:5])}. Nothing was loaded."
         )
 
 
 def _compare(model, file, arrays, skip):
     """Returns {name: function that resizes the array}; raises unless everything fits."""
+    known = {array.name for array in arrays}
+    left_over = [
+        name
+        for name in file.source.shapes
+        if name not in known and file.layout.owns(name) and not file.is_in(skip, name)
+    ]
     missing, problems, resizers = [], {}, {}
     for array in arrays:
         name, shape = array.name, file.source.shapes.get(array.name)
@@ -220,24 +224,18 @@ def _compare(model, file, arrays, skip):
                 problems[name] = f"{name}: {error}"
         elif tuple(shape) != tuple(array.shape):
             problems[name] = f"{name} is {tuple(shape)}, the model's is {tuple(array.shape)}"
-    known = {array.name for array in arrays}
-    left_over = [
-        name
-        for name in file.source.shapes
-        if name not in known and file.layout.owns(name) and not file.is_in(skip, name)
-    ]
-    if missing or left_over or problems:
-        sections = [f"{file.path} does not fit the model {model.name!r}. Nothing was loaded."]
-        if missing:
-            sections.append(f"Missing from the file: {', '.join(sorted(missing))}")
-        if left_over:
-            described = (f"{name} {tuple(file.source.shapes[name])}" for name in sorted(left_over))
-            sections.append(f"Left over in the file: {', '.join(described)}")
-        if problems:
-            sections.append(f"Of another shape: {'; '.join(problems.values())}")
-        sections.append(_advice(file, [*missing, *left_over, *problems]))
-        raise CheckpointError("\n".join(sections), missing, left_over, problems)
-    return resizers
+    if not (missing or left_over or problems):
+        return resizers
+    described = (f"{name} {tuple(file.source.shapes[name])}" for name in sorted(left_over))
+    sections = {
+        "Missing from the file": ", ".join(sorted(missing)),
+        "Left over in the file": ", ".join(described),
+        "Of another shape": "; ".join(problems.values()),
+    }
+    lines = [f"{title}: {names}" for title, names in sections.items() if names]
+    message = f"{file.source.path} does not fit the model {model.name!r}. Nothing was loaded."
+    advice = _advice(file, [*missing, *left_over, *problems])
+    raise CheckpointError("\n".join([message, *lines, advice]), missing, left_over, problems)
 
 
 def _advice(file, names):
@@ -253,20 +251,15 @@ def _advice(file, names):
 
 
 def _can_resize(array, shape):
-    return (
-        array.positions is not None
-        and len(shape) == len(array.shape)
-        and shape[-1] == array.shape[-1]
-        and shape[0] > 0
-        and (array.positions == "line" or shape[0] == 1)
-    )
+    if array.positions is None or (len(shape), shape[-1:]) != (len(array.shape), array.shape[-1:]):
+        return False
+    return shape[0] > 0 if array.positions == "line" else shape[0] == 1
 
 
 def _resizer(file, array, shape):
-    positions = array.positions
-    if positions == "line":
+    if array.positions == "line":
         return lambda table: resize_line(table, array.shape[0])
-    class_token, grid_size = positions.class_token, positions.grid_size
+    class_token, grid_size = array.positions.class_token, array.positions.grid_size
     grid = file.grid
     if file.is_published and not grid:
         grid = (square_grid(shape[1], class_token) or ())[:2]

@@ -21,6 +21,7 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.official_names import weights_of
+from keras_vit.unpacking import open_archive
 
 # The errors that libraries raise for damaged files.
 DAMAGE = (
@@ -33,6 +34,8 @@ DAMAGE = (
     TypeError,
     MemoryError,
     RuntimeError,
+    # A saved model may need a package that is not installed.
+    ImportError,
     struct.error,
     # The header of an array is a Python literal.
     SyntaxError,
@@ -74,32 +77,22 @@ class CheckpointError(ValueError):
 
 
 class Source(Protocol):
-    """The arrays of a checkpoint.
-
-    Attributes:
-        path: of the file.
-        shapes: {name: shape}.
-        numeric: the names of arrays of floating-point numbers.
-        grid: (rows, columns) of its position embeddings if it states them.
-        config: what its config.json holds, or of a saved model its `STATED` arguments.
-    """
+    """The arrays of a checkpoint, by name."""
 
     path: Path
     shapes: dict[str, tuple[int, ...]]
-    numeric: set[str]
-    grid: tuple[int, int] | None
-    config: Mapping[str, Any]
+    numeric: set[str]  # the names of arrays of floating-point numbers
+    grid: tuple[int, int] | None  # (rows, columns) of its position embeddings if it states them
+    config: Mapping[str, Any]  # its config.json, or of a saved model its `STATED` arguments
 
     def read(self, name: str) -> np.ndarray:
         """Returns an array as float32."""
 
 
 def open_source(path: str | os.PathLike) -> Source:
-    """Opens a checkpoint of any supported kind.
+    """Opens a .npz, .safetensors or .keras file.
 
-    Args:
-        path: a .npz, .safetensors or .keras file, a directory that Hugging Face's
-            `save_pretrained` wrote, or a run directory of `keras-vit`.
+    Or a directory that Hugging Face's `save_pretrained` wrote, or a run directory of `keras-vit`.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -209,7 +202,7 @@ class KerasSource(Source):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with _reading(path):
+        with _reading(path), open(path, "rb") as file, open_archive(file):
             model = keras.saving.load_model(path, compile=False)
         # Self-supervised pre-training saves its encoder and more.
         model = getattr(model, "encoder", model)
@@ -228,12 +221,11 @@ def _open_directory(path):
         return KerasSource(path / "model.keras")
     if (path / "model.safetensors").exists():
         return SafetensorsSource([path / "model.safetensors"])
-    index = path / "model.safetensors.index.json"
-    if index.exists():
-        with _reading(index):
-            files = set(_json_object(index)["weight_map"].values())
-            paths = [path / Path(file).name for file in sorted(files)]
-        return SafetensorsSource(paths)
+    index = json_beside(path / "model.safetensors", "model.safetensors.index.json")
+    if index is not None:
+        with _reading(path / "model.safetensors.index.json"):
+            files = sorted(set(index["weight_map"].values()))
+            return SafetensorsSource([path / Path(file).name for file in files])
     raise CheckpointError(
         f"{path} holds no checkpoint. Expected a directory with model.keras, model.safetensors "
         "or model.safetensors.index.json."
@@ -250,14 +242,10 @@ def json_beside(path: str | os.PathLike, name: str) -> dict[str, Any] | None:
     if not file.exists():
         return None
     with _reading(file):
-        return _json_object(file)
-
-
-def _json_object(path):
-    found = json.loads(path.read_text())
-    if not isinstance(found, dict):
-        raise ValueError(f"expected a JSON object, received {type(found).__name__}")
-    return found
+        found = json.loads(file.read_text())
+        if not isinstance(found, dict):
+            raise ValueError(f"expected a JSON object, received {type(found).__name__}")
+        return found
 
 
 def _grid_of_config(config):

@@ -5,46 +5,81 @@ the Vision Transformer, "resnet/block1/unit01/…" for BiT. Those of Axial-ViT, 
 embeddings of appendix D.3 and register tokens ("reg") are our own.
 """
 
+import re
 from dataclasses import dataclass
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.layers.attention import MultiHeadAttention
+from keras_vit.models.find_and_replace_layers import inner_layers
 from keras_vit.models.resnets import ResNetV2
 from keras_vit.models.vision_transformer import VisionTransformer
 
 POSITION_TABLE = "Transformer/posembed_input/pos_embedding"
 
+# The attributes of layers that are weights.
+_ATTRIBUTES = ("token", "registers", "probe", "embedding", "columns", "rows", "first")
+_ATTRIBUTES += ("kernel", "bias", "gamma", "beta")
+
+# From the path of a weight in a model to its published name: replaced one after the other.
+_RESIDUAL_UNIT = (r"^(block\d+)_(unit\d+)/", r"\1/\2/")
+_OF_VISION_TRANSFORMER = (
+    ("^embedding/projection/", "embedding/"),
+    ("^class_token/token", "cls"),
+    ("^register_tokens/registers", "reg"),
+    (r"^position_embedding_(\d+)/", r"encoder_block_\1/posembed_input/"),
+    ("^position_embedding/", "Transformer/posembed_input/"),
+    ("posembed_input/embedding", "posembed_input/pos_embedding"),
+    ("posembed_input/first", "posembed_input/cls"),
+    (r"^encoder_block_0*(\d+)/", r"Transformer/encoderblock_\1/"),
+    ("/attention_norm/", "/LayerNorm_0/"),
+    ("/attention/", "/MultiHeadDotProductAttention_1/"),
+    ("/relative_position/embedding", "/relative_embedding"),
+    ("/mlp_norm/", "/LayerNorm_2/"),
+    ("^encoder_norm/", "Transformer/encoder_norm/"),
+    ("^pool/(query|key|value|out)/", r"pool/MultiHeadDotProductAttention_0/\1/"),
+    ("^pool/norm/", "pool/LayerNorm_0/"),
+    ("^pool/mlp/", "pool/MlpBlock_0/"),
+    ("^pool/", "MAPHead_0/"),
+    ("/mlp/", "/MlpBlock_3/"),
+    ("/hidden_dense/", "/Dense_0/"),
+    ("/output_dense/", "/Dense_1/"),
+    _RESIDUAL_UNIT,
+    ("/gamma$", "/scale"),
+    ("/beta$", "/bias"),
+)
+_OF_RESNET_V2 = (
+    ("^conv_root/", "root_block/conv/"),
+    _RESIDUAL_UNIT,
+    ("/(conv|gn)1/", r"/a/\1/"),
+    ("/(conv|gn)2/", r"/b/\1/"),
+    ("/(conv|gn)3/", r"/c/\1/"),
+    ("/conv_proj/", "/a/proj/conv/"),
+    ("/conv/", "/standardized_conv2d/"),
+    ("/gn/", "/group_norm/"),
+    ("^head/", "head/conv2d/"),
+    ("^", "resnet/"),
+)
+
 
 @dataclass(frozen=True)
 class PositionTable:
-    """The grid of a table of position embeddings, to resize it.
+    """The grid of a table of position embeddings, to resize it."""
 
-    Attributes:
-        grid_size: (rows, columns) of the model.
-        class_token: bool, whether the first entry belongs to the class token.
-    """
-
-    grid_size: tuple[int, int]
-    class_token: bool
+    grid_size: tuple[int, int]  # (rows, columns) of the model
+    class_token: bool  # whether the first entry belongs to the class token
 
 
 @dataclass(frozen=True)
 class Weight:
-    """One variable of a model and its array in the original's files.
+    """One variable of a model and its array in the original's files."""
 
-    Attributes:
-        name: the published name.
-        variable: the `keras.Variable`.
-        shape: the published shape, which may split or join the variable's axes.
-        positions: a `PositionTable` for position embeddings in raster order,
-            "line" for those of rows or of columns alone, else None.
-    """
-
-    name: str
+    name: str  # the published one
     variable: keras.Variable
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # the published one, which may split or join the variable's axes
+    # Of position embeddings in raster order the table, of rows or of columns alone "line".
     positions: PositionTable | str | None = None
 
     def value(self) -> np.ndarray:
@@ -54,144 +89,48 @@ class Weight:
 
 
 def weights_of(model: keras.Model) -> list[Weight]:
-    """Returns every variable of a model under its published name.
-
-    Args:
-        model: a `VisionTransformer` or `ResNetV2`.
-
-    Returns:
-        A list of `Weight`.
+    """Returns every variable of a `VisionTransformer` or `ResNetV2` under its published name.
 
     Raises:
         TypeError: if the model is of another class.
     """
     if isinstance(model, VisionTransformer):
-        return list(_vision_transformer(model))
-    if isinstance(model, ResNetV2):
-        return list(_resnet_v2(model))
-    raise TypeError(
-        "Checkpoints are read and written for keras_vit.VisionTransformer and "
-        f"keras_vit.ResNetV2. Received: {type(model).__name__}. Use `model.save` and "
-        "`keras.saving.load_model` for other models."
-    )
-
-
-def _vision_transformer(model):
-    a = model.arguments
-    layers = {layer.name: layer for layer in model.layers}
-    if a["resnet"]:
-        yield from _hybrid_stem(layers, a["resnet"]["num_layers"])
-    yield from _layer("embedding", layers["embedding"].projection)
-    if "class_token" in layers:
-        yield _weight("cls", layers["class_token"].token)
-    if "register_tokens" in layers:
-        yield _weight("reg", layers["register_tokens"].registers)
-    if "position_embedding" in layers:
-        yield from _positions("Transformer/posembed_input", layers["position_embedding"])
-    for index, block in enumerate(model.blocks):
-        name = f"Transformer/encoderblock_{index}"
-        if f"position_embedding_{index:02d}" in layers:
-            own = layers[f"position_embedding_{index:02d}"]
-            yield from _positions(f"{name}/posembed_input", own)
-        if a["attention"] == "axial":
-            yield from _block(f"{name}/row", block.row)
-            yield from _block(f"{name}/column", block.column)
-        else:
-            yield from _block(name, block)
-    yield from _layer("Transformer/encoder_norm", layers["encoder_norm"])
-    if a["classifier"] == "map":
-        pool = layers["pool"]
-        yield _weight("MAPHead_0/probe", pool.probe)
-        yield from _attention("MAPHead_0/MultiHeadDotProductAttention_0", pool)
-        yield from _layer("MAPHead_0/LayerNorm_0", pool.norm)
-        yield from _mlp("MAPHead_0/MlpBlock_0", pool.mlp)
-    for name in ("pre_logits", "head"):
-        if name in layers:
-            yield from _layer(name, layers[name])
-
-
-def _weight(name, variable, positions=None):
-    return Weight(name, variable, variable.shape, positions)
-
-
-def _layer(name, layer, scale="scale", bias="bias"):
-    """Yields the weights of a dense layer, a convolution or a normalization."""
-    if hasattr(layer, "gamma"):
-        yield _weight(f"{name}/{scale}", layer.gamma)
-        yield _weight(f"{name}/{bias}", layer.beta)
+        names = _OF_VISION_TRANSFORMER
+    elif isinstance(model, ResNetV2):
+        names = _OF_RESNET_V2
     else:
-        yield _weight(f"{name}/kernel", layer.kernel)
-        if layer.bias is not None:
-            yield _weight(f"{name}/bias", layer.bias)
+        raise TypeError(
+            "Checkpoints are read and written for keras_vit.VisionTransformer and "
+            f"keras_vit.ResNetV2. Received: {type(model).__name__}. Use `model.save` and "
+            "`keras.saving.load_model` for other models."
+        )
+    return list(_weights(model, names))
+
+
+def _weights(model, names):
+    for path, layer, outer in inner_layers(model):
+        for attribute in _ATTRIBUTES:
+            variable = getattr(layer, attribute, None)
+            if variable is not None:
+                name = f"{path}/{attribute}"
+                for pattern, published in names:
+                    name = re.sub(pattern, published, name)
+                shape = _shape(name, tuple(variable.shape), layer, outer)
+                yield Weight(name, variable, shape, _positions(name, layer))
+
+
+def _shape(name, shape, layer, outer):
+    """Returns the published shape: heads have an axis of their own, BiT's head is a convolution."""
+    if isinstance(outer, MultiHeadAttention):
+        heads = (outer.num_heads, outer.head_size)
+        if layer in (outer.query, outer.key, outer.value):
+            return (*shape[:-1], *heads)
+        if layer is outer.out and len(shape) == 2:
+            return (*heads, *shape[1:])
+    return (1, 1, *shape) if name == "resnet/head/conv2d/kernel" else shape
 
 
 def _positions(name, layer):
-    if hasattr(layer, "embedding"):
-        table = PositionTable(layer.grid_size, layer.class_token)
-        yield _weight(f"{name}/pos_embedding", layer.embedding, table)
-    elif hasattr(layer, "columns"):
-        yield _weight(f"{name}/columns", layer.columns, "line")
-        yield _weight(f"{name}/rows", layer.rows, "line")
-        if layer.class_token:
-            yield _weight(f"{name}/cls", layer.first)
-
-
-def _attention(name, layer):
-    heads, size = layer.num_heads, layer.head_size
-    for part in ("query", "key", "value"):
-        dense = getattr(layer, part)
-        yield Weight(f"{name}/{part}/kernel", dense.kernel, (dense.kernel.shape[0], heads, size))
-        yield Weight(f"{name}/{part}/bias", dense.bias, (heads, size))
-    kernel = layer.out.kernel
-    yield Weight(f"{name}/out/kernel", kernel, (heads, size, kernel.shape[1]))
-    yield _weight(f"{name}/out/bias", layer.out.bias)
-
-
-def _mlp(name, layer):
-    yield from _layer(f"{name}/Dense_0", layer.hidden_dense)
-    yield from _layer(f"{name}/Dense_1", layer.output_dense)
-
-
-def _block(name, block):
-    yield from _layer(f"{name}/LayerNorm_0", block.attention_norm)
-    attention = f"{name}/MultiHeadDotProductAttention_1"
-    yield from _attention(attention, block.attention)
-    if block.relative_positions:
-        table = block.attention.relative_position.embedding
-        yield _weight(f"{attention}/relative_embedding", table)
-    yield from _layer(f"{name}/LayerNorm_2", block.mlp_norm)
-    yield from _mlp(f"{name}/MlpBlock_3", block.mlp)
-
-
-def _units(layers, num_layers, digits):
-    """Yields (published name, `BottleneckUnit`), the number of the unit in so many digits."""
-    for stage, units in enumerate(num_layers, 1):
-        for number in (f"unit{unit:0{digits}d}" for unit in range(1, units + 1)):
-            yield f"block{stage}/{number}", layers[f"block{stage}_{number}"]
-
-
-def _hybrid_stem(layers, num_layers):
-    yield from _layer("conv_root", layers["conv_root"])
-    yield from _layer("gn_root", layers["gn_root"])
-    for name, unit in _units(layers, num_layers, 1):
-        for part in ("1", "2", "3", *(("_proj",) if unit.projects else ())):
-            yield from _layer(f"{name}/conv{part}", getattr(unit, f"conv{part}"))
-            yield from _layer(f"{name}/gn{part}", getattr(unit, f"gn{part}"))
-
-
-def _resnet_v2(model):
-    layers = {layer.name: layer for layer in model.layers}
-    conv, norm = "standardized_conv2d", "group_norm"
-    yield from _layer(f"resnet/root_block/{conv}", layers["conv_root"])
-    for name, unit in _units(layers, model.arguments["num_layers"], 2):
-        for letter, index in zip("abc", (1, 2, 3), strict=True):
-            part = f"resnet/{name}/{letter}"
-            yield from _layer(f"{part}/{norm}", getattr(unit, f"gn{index}"), "gamma", "beta")
-            yield from _layer(f"{part}/{conv}", getattr(unit, f"conv{index}"))
-        if unit.projects:
-            yield from _layer(f"resnet/{name}/a/proj/{conv}", unit.conv_proj)
-    yield from _layer(f"resnet/{norm}", layers["group_norm"], "gamma", "beta")
-    if "head" in layers:
-        kernel = layers["head"].kernel
-        yield Weight("resnet/head/conv2d/kernel", kernel, (1, 1, *kernel.shape))
-        yield _weight("resnet/head/conv2d/bias", layers["head"].bias)
+    if name.endswith("/pos_embedding"):
+        return PositionTable(layer.grid_size, layer.class_token)
+    return "line" if name.endswith(("posembed_input/columns", "posembed_input/rows")) else None

@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_vit.checkpoints.base_layouts import FileLayout, Fold, FoldedSource
 from keras_vit.checkpoints.npz_and_safetensors import CheckpointError, Source, json_beside
-from keras_vit.checkpoints.resize import resize_kernel
+from keras_vit.interpolation import half_pixel_weights
 
 PREPROCESSOR = "preprocessor_config.json"
 
@@ -23,10 +23,7 @@ def normalization_of(
 ) -> np.ndarray:
     """Returns the normalization of a PyTorch-format file: the caller's, or that of its folder.
 
-    Args:
-        source: the file.
-        mean, std: (r, g, b) in units of [0, 1], or both None for those of timm's config.json or
-            of Hugging Face's preprocessor_config.json in the folder of the file.
+    There timm's config.json states it, or Hugging Face's preprocessor_config.json.
 
     Raises:
         CheckpointError: if they are not known, or are no three numbers.
@@ -95,6 +92,27 @@ def convert_channels(kernel: np.ndarray, channels: int) -> np.ndarray:
     if channels == 1:
         return kernel.sum(2, keepdims=True)
     return kernel[:, :, np.arange(channels) % 3] * (3 / channels)
+
+
+def resize_kernel(kernel: np.ndarray, rows: int, columns: int) -> np.ndarray:
+    """Resizes a patch kernel by the pseudo-inverse of resizing patches (FlexiViT, section 3.4).
+
+    Of all kernels of that size, it is the one whose embeddings of resized patches are nearest to
+    the given kernel's embeddings of the patches themselves. They are equal if patches grow.
+
+    Args:
+        kernel: (source rows, source columns, channels, width) float array.
+        rows: int, the new height in pixels.
+        columns: int, the new width in pixels.
+
+    Returns:
+        (rows, columns, channels, width) float64 array.
+    """
+    by_row, by_column = (
+        np.linalg.pinv(half_pixel_weights(source, target).T)
+        for source, target in zip(kernel.shape, (rows, columns), strict=False)
+    )
+    return np.einsum("rs,ct,stiw->rciw", by_row, by_column, kernel, optimize=True)
 
 
 def convert_patches(

@@ -50,16 +50,6 @@ LISTED = (
 _CLASSIFIERS = {"imagenet21k+imagenet2012": 384, "sam": 224, "gsam": 224}
 _IMAGENET = ("i1k", "imagenet2012")
 
-EXAMPLES = (
-    "imagenet21k/ViT-B_16",
-    "imagenet21k+imagenet2012/ViT-B_16-224",
-    "augreg/B_16",
-    "augreg/B_16-imagenet2012",
-    "augreg/S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.03-do_0.0-sd_0.0",
-    "sam/ViT-B_16",
-    "bit/BiT-M-R50x1",
-)
-
 
 def find_checkpoint(name_or_path: str | os.PathLike) -> Path:
     """Returns the path of a checkpoint, which is downloaded first if it is a published name.
@@ -117,12 +107,8 @@ def list_weights(filter: str = "*") -> list[str]:
 def url_of(name: str) -> str:
     """Returns the address of a published checkpoint.
 
-    Args:
-        name: one of `list_weights()`, or "augreg/" with a name of AugReg's index
-            ("augreg/B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0"),
-            "gsam/ViT-B_16" or "bit/vtab/BiT-M-R50x1-run0-dtd".
-            AugReg's models may also be spelled as the others' ("augreg/ViT-B_16",
-            "augreg/R26+ViT-S_32").
+    More names than `list_weights()` has are those of AugReg's index, whose models may also be
+    spelled as the others' ("augreg/ViT-B_16"), "gsam/ViT-B_16" and "bit/vtab/BiT-M-R50x1-run0-dtd".
 
     Raises:
         ValueError: if no checkpoint is published under such a name.
@@ -134,8 +120,7 @@ def url_of(name: str) -> str:
     if fields is None:
         raise ValueError(
             f"{did_you_mean(name, list_weights())}Expected the name of a published checkpoint, "
-            f"such as {', '.join(EXAMPLES)}. Received: {name!r}. keras_vit.list_weights() lists "
-            "them."
+            f"such as augreg/B_16. Received: {name!r}. keras_vit.list_weights() lists them."
         )
     return f"{published_weights_table.BUCKET}/{FOLDERS[folder][0]}/{fields[0]}.npz"
 

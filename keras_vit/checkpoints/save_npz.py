@@ -58,7 +58,11 @@ def _layout_of(model):
     read = getattr(model, "checkpoint_layout", None)
     if isinstance(read, (Layout, BiTLayout)):
         return read
-    return Layout.of_model(model) if isinstance(model, VisionTransformer) else BiTLayout()
+    if not isinstance(model, VisionTransformer):
+        return BiTLayout()
+    # Attention pooling exists in big_vision alone.
+    pooled = model.arguments["classifier"] == "map"
+    return Layout(renumbered=True, positions="pos_embedding") if pooled else Layout()
 
 
 def require_finite(model: keras.Model) -> None:

@@ -1,6 +1,7 @@
 """Axial attention: Axial-ViT's block (appendix D.5) and AxialResNet's (Wang et al., 2020)."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import keras
@@ -228,15 +229,11 @@ class AxialUnit(Layer):
             )
         inner, groups = (None, height, width, self.filters), self.num_groups
         outer = (None, None, None, self.expansion * self.filters)
-        attention, norm = AxialAttention, batch_normalization
+        norm, attention = batch_normalization, partial(self.inner, AxialAttention)
         self.conv_down = self._convolution("conv_down", input_shape, self.filters)
         self.bn1 = self.inner(norm, "bn1", shape=inner)
-        self.height_attention = self.inner(
-            attention, "height_attention", "height", groups, shape=inner
-        )
-        self.width_attention = self.inner(
-            attention, "width_attention", "width", groups, shape=inner
-        )
+        self.height_attention = attention("height_attention", "height", groups, shape=inner)
+        self.width_attention = attention("width_attention", "width", groups, shape=inner)
         self.conv_up = self._convolution("conv_up", inner, outer[-1])
         self.bn2 = self.inner(norm, "bn2", gamma_initializer="zeros", shape=outer)
         self.projects = self.strides != 1 or channels != outer[-1]
@@ -262,9 +259,8 @@ class AxialUnit(Layer):
         x = self.height_attention(x, training=training)
         x = self.width_attention(x, training=training)
         if self.strides != 1:
-            x = ops.average_pool(
-                x, self.strides, self.strides, "valid", data_format="channels_last"
-            )
+            sizes = (self.strides, self.strides)  # of windows, and between them
+            x = ops.average_pool(x, *sizes, "valid", data_format="channels_last")
         x = self.bn2(self.conv_up(ops.relu(x)), training=training)
         residual = inputs
         if self.projects:

@@ -30,13 +30,12 @@ class Layer(keras.layers.Layer):
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
-        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        kinds = type(self).__mro__
+        several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         own = {
             name: getattr(self, name)
-            for kind in kinds[: kinds.index(Layer)]
-            if "__init__" in vars(kind)
-            for name, parameter in inspect.signature(vars(kind)["__init__"]).parameters.items()
-            if parameter.kind in named and hasattr(self, name)
+            for kind in type(self).__mro__
+            if issubclass(kind, Layer) and "__init__" in vars(kind)
+            for name, parameter in inspect.signature(kind.__init__).parameters.items()
+            if parameter.kind not in several and hasattr(self, name)
         }
         return {**own, **super().get_config()}

@@ -11,16 +11,12 @@ from keras_vit.type_hints import Tensor
 
 
 class RepeatableSeeds(keras.random.SeedGenerator):
-    """A stream of random seeds that can be held at one of them.
-
-    Attributes:
-        held: the seed that every draw returns, or None to go on along the stream.
-    """
+    """A stream of random seeds; one that is `held` is the result of every draw."""
 
     held: Tensor | None = None
 
     def next(self, ordered: bool = True) -> Tensor:
-        """Returns the seed held, or the next of the stream, (2,) integers."""
+        """Returns the seed that is held, or the next of the stream, (2,) integers."""
         return super().next(ordered) if self.held is None else self.held
 
 

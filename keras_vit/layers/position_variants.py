@@ -47,12 +47,8 @@ def sincos_2d(rows: int | Tensor, columns: int | Tensor, channels: int) -> np.nd
     """Returns the fixed sine and cosine embedding, (rows * columns, channels) float32.
 
     Channels are [sin x, cos x, sin y, cos y] at the frequencies
-    10000^(-i / (channels / 4 - 1)), with x the column and y the row.
-
-    Args:
-        rows: int; or a scalar integer tensor, for a table that is computed in the graph.
-        columns: as `rows`.
-        channels: int.
+    10000^(-i / (channels / 4 - 1)), with x the column and y the row. Of rows and columns that are
+    scalar integer tensors, the table is computed in the graph.
     """
     if channels % 4 or channels < 8:
         raise ValueError(

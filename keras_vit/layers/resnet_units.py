@@ -125,6 +125,7 @@ class BottleneckUnit(Layer):
 
     expansion = 4
     standardization: str
+    padding: str  # of the 3x3 convolution
     epsilon: float
 
     def __init__(self, filters: int, strides: int = 1, **kwargs: Any):
@@ -132,17 +133,19 @@ class BottleneckUnit(Layer):
         self.filters = filters
         self.strides = strides
 
-    def _conv(self, name, channels, filters, kernel_size=1, strides=1, padding="same"):
-        return self.inner(
-            StandardizedConv2D,
-            name,
-            filters,
-            kernel_size,
-            strides,
-            padding,
-            self.standardization,
-            shape=(None, None, None, channels),
-        )
+    def build(self, input_shape: tuple) -> None:
+        channels, width = input_shape[-1], self.expansion * self.filters
+        self.conv1 = self._conv("conv1", channels, self.filters)
+        sizes = {"kernel_size": 3, "strides": self.strides, "padding": self.padding}
+        self.conv2 = self._conv("conv2", self.filters, self.filters, **sizes)
+        self.conv3 = self._conv("conv3", self.filters, width)
+        self.projects = self.strides != 1 or channels != width
+        if self.projects:
+            self.conv_proj = self._conv("conv_proj", channels, width, strides=self.strides)
+
+    def _conv(self, name, channels, filters, kernel_size=1, **kwargs):
+        kwargs |= {"standardization": self.standardization, "shape": (None, None, None, channels)}
+        return self.inner(StandardizedConv2D, name, filters, kernel_size, **kwargs)
 
     def _norm(self, name, channels, **kwargs):
         shape = (None, None, None, channels)
@@ -157,19 +160,16 @@ class HybridUnit(BottleneckUnit):
     """The post-activation unit of the hybrids' ResNet. Arguments as for `BottleneckUnit`."""
 
     standardization = "hybrid"
+    padding = "same"
     epsilon = 1e-6
 
     def build(self, input_shape: tuple) -> None:
-        channels, filters, width = input_shape[-1], self.filters, self.expansion * self.filters
-        self.conv1 = self._conv("conv1", channels, filters)
-        self.gn1 = self._norm("gn1", filters)
-        self.conv2 = self._conv("conv2", filters, filters, 3, self.strides)
-        self.gn2 = self._norm("gn2", filters)
-        self.conv3 = self._conv("conv3", filters, width)
+        super().build(input_shape)
+        width = self.expansion * self.filters
+        self.gn1 = self._norm("gn1", self.filters)
+        self.gn2 = self._norm("gn2", self.filters)
         self.gn3 = self._norm("gn3", width, gamma_initializer="zeros")
-        self.projects = self.strides != 1 or channels != width
         if self.projects:
-            self.conv_proj = self._conv("conv_proj", channels, width, strides=self.strides)
             self.gn_proj = self._norm("gn_proj", width)
 
     def call(self, inputs: Tensor) -> Tensor:
@@ -184,20 +184,15 @@ class BiTUnit(BottleneckUnit):
     """The pre-activation unit of Big Transfer. Arguments as for `BottleneckUnit`."""
 
     standardization = "bit"
+    padding = "valid"
     epsilon = 1e-5
 
     def build(self, input_shape: tuple) -> None:
-        channels, filters, width = input_shape[-1], self.filters, self.expansion * self.filters
-        self.gn1 = self._norm("gn1", channels)
-        self.conv1 = self._conv("conv1", channels, filters)
-        self.gn2 = self._norm("gn2", filters)
+        super().build(input_shape)
+        self.gn1 = self._norm("gn1", input_shape[-1])
+        self.gn2 = self._norm("gn2", self.filters)
+        self.gn3 = self._norm("gn3", self.filters)
         self.pad = keras.layers.ZeroPadding2D(1, data_format="channels_last", name="pad")
-        self.conv2 = self._conv("conv2", filters, filters, 3, self.strides, "valid")
-        self.gn3 = self._norm("gn3", filters)
-        self.conv3 = self._conv("conv3", filters, width)
-        self.projects = self.strides != 1 or channels != width
-        if self.projects:
-            self.conv_proj = self._conv("conv_proj", channels, width, strides=self.strides)
 
     def call(self, inputs: Tensor) -> Tensor:
         x = ops.relu(self.gn1(inputs))

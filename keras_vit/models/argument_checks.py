@@ -51,11 +51,12 @@ def _one_of(*choices):
     return f"be one of {choices}", lambda value: _require(value in choices, value)
 
 
-# What an argument must be, and a function that returns the value to use, or raises an error.
+# For each argument: the rule, and a function that returns the value to use or raises an error.
 Check = tuple[str, Callable[[Any], Any]]
 _SIZE: Check = (f"be a positive int, at most {2**31 - 1}", _int)
 _RATE: Check = ("lie in [0, 1)", lambda value: _require(0 <= value < 1, value))
 _POSITIVE: Check = ("be a positive number", lambda value: _require(0 < value < math.inf, value))
+_FLAG: Check = ("be True or False", lambda value: _require(value in (False, True), bool(value)))
 _PIXELS = "be a positive int or a (height, width) pair of them, in pixels"
 UNITS_PER_STAGE: Check = (f"be positive ints, at most {LAYERS_LIMIT}", _units_per_stage)
 CHECKS: dict[str, Check] = {
@@ -82,6 +83,12 @@ CHECKS: dict[str, Check] = {
     "attention_dropout_rate": _RATE,
     "stochastic_depth_rate": _RATE,
     "layer_norm_epsilon": _POSITIVE,
+    "width_factor": _POSITIVE,
+    "head_bias_init": (
+        "be a finite number",
+        lambda value: _require(-math.inf < value < math.inf, value),
+    ),
+    "remat": _FLAG,
 }
 
 

@@ -25,7 +25,7 @@ def trainability(model: keras.Model) -> dict[str, bool]:
         path: layer.trainable
         for path, layer, outer in inner_layers(model)
         if layer.trainable != outer.trainable
-        # Whose name may be one that Keras makes up.
+        # An input's name may be one that Keras makes up.
         and not isinstance(layer, keras.layers.InputLayer)
     }
 
@@ -85,11 +85,9 @@ def with_replaced_layers(
 ) -> keras.Model:
     """Returns a functional model that computes layers of the given types by other functions.
 
-    Args:
-        model: a functional model of one input and one output; models inside it likewise.
-        replacements: {a type of layers: a function}. The function takes the layer and the layer's
-            arguments, and returns the layer's output up to rounding.
-        batch_shape: of the input; None leaves it as it is.
+    `model`, and models inside it, have one input and one output. A function takes the layer and
+    the layer's arguments, and returns its output up to rounding. `batch_shape` is the input's;
+    None leaves it as it is.
     """
     images = model.inputs[0]
     calls: collections.Counter[str] = collections.Counter()

@@ -5,6 +5,7 @@ precision. Under every policy these are float32: the statistics of normalization
 attention, the representation, the head and the losses.
 """
 
+import inspect
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +13,14 @@ from typing import Any
 import keras
 
 from keras_vit.backends.by_backend import predicting
+from keras_vit.imagenet_classes import require_class_name
 from keras_vit.models.find_and_replace_layers import (
     apply_trainability,
     quantize_layers,
     quantized_layers,
     trainability,
 )
+from keras_vit.suggestions import refuse_unknown
 from keras_vit.type_hints import Tensor
 
 
@@ -43,9 +46,17 @@ def classification_head(
 
 
 def model_inside(model: keras.Model) -> str:
-    """Returns a sentence that names the model of this package among the layers of one, or ""."""
-    inside = [layer.name for layer in model.layers if isinstance(layer, ImageModel)]
-    return f" Pass the model inside it: model.get_layer({inside[0]!r})." if inside else ""
+    """Returns a sentence that says how to get from a model to the one of this package, or ""."""
+    layers = getattr(model, "layers", ())
+    inside = [layer.name for layer in layers if isinstance(layer, ImageModel)]
+    if inside:
+        return f" Pass the model inside it: model.get_layer({inside[0]!r})."
+    if any(type(layer).__module__.startswith("keras_vit.") for layer in layers):
+        return (
+            " It is a copy without our class, as keras.models.clone_model makes it: pass the "
+            "original, after original.set_weights(copy.get_weights())."
+        )
+    return ""
 
 
 class ImageModel(keras.Model):
@@ -61,14 +72,17 @@ class ImageModel(keras.Model):
 
     Args:
         images: the input, a Keras tensor.
-        endpoints: dict of names to Keras tensors in the order of the forward pass; the last
-            is the model's output.
-        arguments: dict, the checked arguments of the class's constructor, apart from `name`,
-            `trainable` and `dtype`.
+        endpoints: names to Keras tensors in the order of the forward pass; the last is the output.
+        arguments: those of the class's constructor, checked; not `name`, `trainable` and `dtype`.
         policy: the dtype policy of the layers.
-        name: str.
-        trainable: bool.
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> "ImageModel":
+        """Refuses an argument that the constructor does not have, and names the one it has."""
+        parameters = inspect.signature(cls.__init__).parameters
+        if all(each.kind != each.VAR_KEYWORD for each in parameters.values()):
+            refuse_unknown(kwargs, list(parameters)[1:])
+        return super().__new__(cls, *args, **kwargs)
 
     def __init__(
         self,
@@ -113,9 +127,11 @@ class ImageModel(keras.Model):
 
     @class_names.setter
     def class_names(self, names: Sequence[str] | None) -> None:
-        """Takes one name for each class; raises ValueError for another number of them."""
+        """Takes one name for each class; raises ValueError for another number, or no line."""
         if names is not None:
             names = tuple(map(str, names))
+            for name in names:
+                require_class_name(name, self.name)
             num_classes = self.arguments.get("num_classes")
             if len(names) != num_classes:
                 raise ValueError(
@@ -135,7 +151,9 @@ class ImageModel(keras.Model):
             return super().evaluate(*args, **kwargs)
 
     def get_config(self) -> dict[str, Any]:
-        dtype = keras.dtype_policies.serialize(self._record.policy)
+        serialized = keras.dtype_policies.serialize(self._record.policy)
+        # Keras's mark of an object that it saw before is its address, which no other process has.
+        dtype = {name: serialized[name] for name in serialized if name != "shared_object_id"}
         known = {
             "trainable_layers": trainability(self),
             "quantized_layers": quantized_layers(self),

@@ -9,23 +9,17 @@ from keras_vit.backends.by_backend import batch_random
 from keras_vit.initializers import RandomNormal
 from keras_vit.layers.base import Layer
 from keras_vit.models.image_model import ImageModel
-from keras_vit.models.patch_targets import TARGETS, PatchLoss
+from keras_vit.models.patch_targets import TARGETS, PatchLoss, units_of
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.type_hints import Tensor
 
 
 class Corruption(NamedTuple):
-    """How many patches of an image are corrupted, and how.
+    """The numbers of an image's patches that are corrupted in each way."""
 
-    Attributes:
-        masked: patches whose embedding becomes the mask embedding, 80 %.
-        replaced: patches that get the embedding of another patch, 10 %.
-        kept: patches that are predicted but not changed, the rest.
-    """
-
-    masked: int
-    replaced: int
-    kept: int
+    masked: int  # their embedding becomes the mask embedding, 80 %
+    replaced: int  # they get the embedding of another patch, 10 %
+    kept: int  # they are predicted but not changed, the rest
 
     @classmethod
     def of(cls, patches: int, rate: float = 0.5) -> "Corruption":
@@ -166,7 +160,7 @@ class MaskedPatchPrediction(ImageModel):
         places = (positions + model.num_prefix_tokens)[..., None]
         tokens = ops.take_along_axis(tokens, places, axis=1)
         predictions = keras.layers.Dense(
-            TARGETS[target].units(size),
+            units_of(target, size),
             kernel_initializer="zeros",
             dtype="float32",
             name="prediction",

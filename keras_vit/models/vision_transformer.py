@@ -21,8 +21,8 @@ from keras_vit.layers import (
     PatchEmbedding,
     RegisterTokens,
 )
+from keras_vit.layers.position_embeddings import PositionEmbedding
 from keras_vit.layers.position_variants import POSITION_EMBEDDINGS
-from keras_vit.models.any_resolution import any_resolution
 from keras_vit.models.argument_checks import (
     WITH_CLASS_TOKEN,
     as_height_width,
@@ -151,9 +151,8 @@ class VisionTransformer(ImageModel):
     @property
     def blocks(self) -> list[keras.layers.Layer]:
         """The encoder's blocks, in order."""
-        return [
-            self.get_layer(f"encoder_block_{i:02d}") for i in range(self.arguments["num_layers"])
-        ]
+        count = self.arguments["num_layers"]
+        return [self.get_layer(f"encoder_block_{index:02d}") for index in range(count)]
 
     @property
     def attention_endpoints(self) -> dict[str, Tensor]:
@@ -169,11 +168,10 @@ class VisionTransformer(ImageModel):
                 "Axial attention has one map for every row and column instead of one for the "
                 'image. Use a model with attention="global".'
             )
+        pairs = zip(self.blocks, self._record.block_inputs, strict=True)
         return {
             f"block_{index:02d}/attention": AttentionOfBlock(block)(tokens)
-            for index, (block, tokens) in enumerate(
-                zip(self.blocks, self._record.block_inputs, strict=True)
-            )
+            for index, (block, tokens) in enumerate(pairs)
         }
 
     def any_resolution(self, outputs: str | Sequence[str] = "output") -> keras.Model:
@@ -191,7 +189,34 @@ class VisionTransformer(ImageModel):
             ValueError: if the model's weights know the grid in another way, as relative
                 positions and axial attention do, or if it has nothing of such a name.
         """
-        return any_resolution(self, outputs)
+        if self.arguments["attention"] == "axial":
+            raise ValueError("Axial attention needs one image size: its blocks know the grid.")
+        if self.arguments["position_embedding"] == "relative":
+            raise ValueError("Relative positions need one image size: their table has its length.")
+        named = {**self.endpoints, "output": self.output}
+        names = [outputs] if isinstance(outputs, str) else outputs
+        if not set(names) <= set(named):
+            named.update(self.attention_endpoints)
+        if not set(names) <= set(named):
+            raise ValueError(f"Expected names of {', '.join(named)}. Received: {outputs!r}")
+        result = named[outputs] if isinstance(outputs, str) else {n: named[n] for n in names}
+        stem: list[Tensor] = []
+
+        def call(layer, *args, **kwargs):
+            if isinstance(layer, PositionEmbedding):
+                return layer(*args, stem=stem[0])
+            output = layer(*args, **kwargs)
+            if isinstance(layer, PatchEmbedding):
+                stem.append(output)
+            return output
+
+        shape = (None, None, self.input.shape[-1])
+        return keras.models.clone_model(
+            keras.Model(self.input, result, name=f"{self.name}_any_resolution"),
+            input_tensors=keras.Input(shape, dtype="float32", name="images"),
+            clone_function=lambda layer: layer,
+            call_function=call,
+        )
 
 
 def _forward(images: Tensor, dtype: keras.DTypePolicy, a: SimpleNamespace):

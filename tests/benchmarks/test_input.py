@@ -21,16 +21,11 @@ def images(tmp_path):
     return str(tmp_path)
 
 
-def cells(text):
-    """Returns the cells of the tables in a text, line by line."""
-    lines = [line for line in text.splitlines() if line.startswith("| ")]
-    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
-
-
 @pytest.mark.long
-def test_the_table_compares_every_pipeline(images, capsys):
+def test_the_table_compares_every_pipeline(images, cells, capsys):
     input.compare_pipelines(images, **JPEGS)
     printed = capsys.readouterr().out
+    assert "4 images, batches of 4, 224 pixels, 1 rounds" in printed
     _, _, *rows = cells(printed)
     rates, changes = rows[: len(NAMES)], rows[len(NAMES) + 2 :]
     # These images are smaller than the target, so that there is nothing to reduce.
@@ -39,7 +34,6 @@ def test_the_table_compares_every_pipeline(images, capsys):
     assert all(float(row[1]) > 0 for row in rates)
     # A row is compared with itself in its own column.
     assert all(float(row[3]) == 1.0 for row in rates if row[0].endswith(FLOOR))
-    assert "4 images, batches of 4, 224 pixels, 1 rounds" in printed
 
 
 def test_ratios_are_medians_within_rounds():
@@ -72,17 +66,17 @@ def test_a_host_is_bound_by_its_cores_or_its_copies():
 
 
 @pytest.mark.long
-def test_every_number_of_cores_is_measured(images, capsys, monkeypatch):
+def test_every_number_of_cores_is_measured(images, cells, monkeypatch):
     monkeypatch.setattr(input.os, "sched_getaffinity", lambda _: {0})
     input.input_cores(images, **JPEGS)
-    _, _, *rows = cells(capsys.readouterr().out)
+    _, _, *rows = cells()
     assert [row[0] for row in rows] == ["1", "112", "224"]
     assert all(float(row[2].replace(",", "")) > 0 for row in rows)
 
 
-def test_table_3_needs_what_its_models_compute(capsys):
+def test_table_3_needs_what_its_models_compute(cells):
     input.table_3_input(chips=1, cores=8, kilobytes=100.0)
-    rows = {row[0]: row[1:] for row in cells(capsys.readouterr().out)}
+    rows = {row[0]: row[1:] for row in cells()}
     # 17.6 GMACs an image, as Table 6 has it: 6 x 17.58e9 x 4096 / 197e12 seconds.
     assert float(rows["ViT-B/16"][0]) == pytest.approx(2193, rel=0.01)
     assert {"ViT-H/14", "R50+ViT-L/16", "BiT-R152x2"} <= rows.keys()

@@ -60,7 +60,7 @@ def test_a_process_that_fails_otherwise_is_no_limit():
         search(Failing(capacity=1).start, 2)
 
 
-def test_results_are_printed_written_and_drawn(tmp_path, monkeypatch, capsys):
+def test_results_are_printed_written_and_drawn(tmp_path, monkeypatch, capsys, cells):
     class Fake(Device):
         facts = {"device": "CPU"}  # noqa: RUF012
 
@@ -86,8 +86,7 @@ def test_results_are_printed_written_and_drawn(tmp_path, monkeypatch, capsys):
         ["ViT-B/16", "64", "4", "4", "False"],
     ]
     printed = capsys.readouterr().out
-    table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines()[4:]]
-    assert [[row[0], row[1], row[4]] for row in table] == [
+    assert [[row[0], row[1], row[4]] for row in cells(printed)[2:]] == [
         ["ViT-B/16", "32", "2"],
         ["ViT-B/16", "64", "≥ 4"],
         ["BiT-R50x1", "32", "2"],
@@ -109,11 +108,9 @@ def test_figure_has_a_line_for_each_model():
     assert batches.lines[0].get_xydata().tolist() == [[224, 64], [384, 16]]
 
 
-def test_every_row_of_table_6_is_printed_with_our_count(capsys):
+def test_every_row_of_table_6_is_printed_with_our_count(cells):
     paper.table_6_exaflops()
-    lines = capsys.readouterr().out.splitlines()
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:20]]
-    rows = {(row[0], row[1]): row[2:] for row in cells}
+    rows = {(row[0], row[1]): row[2:] for row in cells()[2:]}
     assert len(rows) == 18
     assert rows["ViT-B/16", "7"] == ["85.8M", "17.56", "16.35", "223.5", "224", "-0.22%", ""]
     assert "half of the same model's 1668" in rows["R50+ViT-L/16", "7"][-1]

@@ -3,26 +3,41 @@
 import keras
 import numpy as np
 import pytest
+from ai_edge_litert.interpreter import Interpreter
 
-import keras_vit
+from benchmarks.runtimes import with_noise
+from keras_vit import export
 from keras_vit.export.errors import RuntimeMissing
 from keras_vit.export.verification.litert_compiled_model import vulkan_environment
+from tests.tiny_vit import tiny_vit
+
+LABELS = ["cat", "dog", "tench", "château", "a b"]
 
 
-def _randomize(model, seed=0):
-    """Sets every weight of a model to noise, so that none can be lost unnoticed."""
-    generator = np.random.default_rng(seed)
-    for weight in model.weights:
-        noise = generator.normal(0, 0.1, weight.shape).astype("float32")
-        is_scale = weight.name in ("gamma", "moving_variance")
-        weight.assign(1.0 + noise if is_scale else noise)
-    return model
+def answer(model, images, endpoint=None):
+    """Returns what a Keras model, or one of its endpoints, gives for images in [0, 1]."""
+    graph = keras.Model(model.input, model.endpoints[endpoint]) if endpoint else model
+    return keras.ops.convert_to_numpy(graph(images * 2 - 1, training=False))
+
+
+def run(file, images, signature="serving_default"):
+    """Returns what a signature of a TFLite file gives, called on batches of its size."""
+    runner = Interpreter(str(file), num_threads=1).get_signature_runner(signature)
+    size = runner.get_input_details()["image"]["shape"][0]
+    batches = [images[i : i + size] for i in range(0, len(images), size)]
+    (name,) = runner.get_output_details()
+    return np.concatenate([runner(image=batch)[name] for batch in batches])
+
+
+def verify(*args, **kwargs):
+    """Returns the report of an artifact, without what it costs."""
+    return export.verify(*args, **{"costs": False, **kwargs})
 
 
 @pytest.fixture(scope="session")
 def randomize():
-    """Returns a function that sets a model's weights to noise and returns the model."""
-    return _randomize
+    """The function that sets a model's weights to noise and returns the model."""
+    return with_noise
 
 
 @pytest.fixture(scope="session")
@@ -31,17 +46,8 @@ def make_vit():
 
     def make(**overrides):
         keras.utils.set_random_seed(0)
-        arguments = {
-            "image_size": 32,
-            "patch_size": 8,
-            "hidden_size": 32,
-            "mlp_dim": 64,
-            "num_heads": 2,
-            "num_layers": 2,
-            "num_classes": 5,
-            **overrides,
-        }
-        return _randomize(keras_vit.VisionTransformer(**arguments))
+        sizes = {"image_size": 32, "patch_size": 8, "hidden_size": 32, "mlp_dim": 64}
+        return with_noise(tiny_vit(**{**sizes, **overrides}))
 
     return make
 

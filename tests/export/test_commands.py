@@ -17,6 +17,7 @@ from keras_vit.export.command_line import load_images
 from keras_vit.export.errors import ExportError
 from keras_vit.export.web.litert_js import litert_js
 from keras_vit.training.evaluators.exported_files import labels_of
+from tests.export.conftest import answer
 from tests.run_config import write_run_config
 
 
@@ -56,10 +57,6 @@ def costs_without_processes(monkeypatch):
     costs = {"load_seconds": 0.1, "first_call_seconds": 0.01, "latency_ms": 1.0}
     costs |= {"peak_memory_bytes": 2**20, "partitions": 1, "operations_outside_delegate": {}}
     monkeypatch.setattr("keras_vit.export.verification.verify.measure", lambda *_: costs)
-
-
-def answer(model, images):
-    return keras.ops.convert_to_numpy(model(images * 2 - 1, training=False))
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +116,7 @@ def test_tflite_from_a_keras_file(run_directory, pictures, data, tmp_path):
             "--quantization=int8",
             "--batch_sizes=2,4",
             "--feature_vector",
+            "--probabilities",
             f"--labels={labels}",
             f"--data={data}",
         )
@@ -129,6 +127,7 @@ def test_tflite_from_a_keras_file(run_directory, pictures, data, tmp_path):
 
     signatures = Interpreter(str(file)).get_signature_list()
     assert set(signatures) == {"serving_default", "batch_2", "batch_4", "feature_vector"}
+    assert signatures["serving_default"]["outputs"] == ["probabilities"]
 
 
 @pytest.mark.long
@@ -164,7 +163,7 @@ def test_without_images_nothing_is_verified(run_directory, tmp_path, capsys):
     assert "--data" in capsys.readouterr().err
 
 
-def test_npz_goes_back_into_a_model(run_directory, model, data, tmp_path, capsys):
+def test_npz_goes_back_into_a_model(run_directory, model, tmp_path, capsys):
     file = tmp_path / "m.npz"
     assert run("npz", run_directory, f"--output={file}") == 0
     with np.load(file) as arrays:
@@ -233,28 +232,15 @@ def test_inspect_shows_the_error_of_every_layer(run_directory, data, tmp_path, c
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def damaged(run_directory, tmp_path):
-    whole = (run_directory / "model.keras").read_bytes()
-    files = {
-        "missing.keras": None,
-        "empty.keras": b"",
-        "text.keras": b"not a model",
-        "half.keras": whole[: len(whole) // 2],
-        "flipped.keras": whole[:2000] + bytes(b ^ 0xFF for b in whole[2000:2600]) + whole[2600:],
-    }
-    for name, content in files.items():
-        if content is not None:
-            (tmp_path / name).write_bytes(content)
-    return [tmp_path / name for name in files]
-
-
 def test_damaged_and_foreign_models_are_one_line(run_directory, tmp_path, capsys):
-    paths = damaged(run_directory, tmp_path)
-    foreign = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
-    foreign.save(tmp_path / "foreign.keras")
-    code = keras.Sequential([keras.Input((4,)), keras.layers.Lambda(lambda x: x + 1)])
-    code.save(tmp_path / "code.keras")
-    for path in (*paths, tmp_path / "foreign.keras", tmp_path / "code.keras", tmp_path):
+    whole = (run_directory / "model.keras").read_bytes()
+    flipped = whole[:2000] + bytes(b ^ 0xFF for b in whole[2000:2600]) + whole[2600:]
+    for number, content in enumerate((b"", b"not a model", whole[: len(whole) // 2], flipped)):
+        (tmp_path / f"{number}.keras").write_bytes(content)
+    layers = {"foreign": keras.layers.Dense(2), "code": keras.layers.Lambda(lambda x: x + 1)}
+    for name, layer in layers.items():
+        keras.Sequential([keras.Input((4,)), layer]).save(tmp_path / f"{name}.keras")
+    for path in (*tmp_path.iterdir(), tmp_path / "missing.keras", tmp_path):
         assert run("hub", path, f"--output={tmp_path / 'out'}") == 2, path
         error = capsys.readouterr().err.strip()
         assert error.startswith("error: ") and len(error.splitlines()) == 1, error

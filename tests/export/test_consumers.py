@@ -1,11 +1,7 @@
 """One exported module in everything that fine-tunes or serves TF2 modules."""
 
-import contextlib
-import http.server
 import subprocess
 import sys
-import threading
-import urllib.parse
 
 import keras
 import numpy as np
@@ -15,6 +11,8 @@ import tensorflow_hub as hub
 
 from keras_vit import export
 from keras_vit.export.hub import archives
+from keras_vit.export.verification.browser import served
+from tests.export.conftest import answer
 
 CLASSES = 5
 
@@ -33,32 +31,12 @@ def directory(model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def logits(model, images):
-    return keras.ops.convert_to_numpy(model(images * 2 - 1, training=False))
+    return answer(model, images)
 
 
 @pytest.fixture(scope="module")
 def targets(images):
     return np.eye(CLASSES, dtype="float32")[np.arange(len(images)) % CLASSES]
-
-
-@pytest.fixture(scope="module")
-def data(images, logits, targets, tmp_path_factory):
-    file = tmp_path_factory.mktemp("data") / "data.npz"
-    np.savez(file, images=images, logits=logits, targets=targets)
-    return file
-
-
-def run_apart(program, *arguments):
-    """Runs a program that sets TensorFlow up in its own way; returns its last line."""
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr[-3000:]
-    return result.stdout.splitlines()[-1]
-
-
-def moved_all(model):
-    count = len(model.weights)
-    return f"moved {count} of {count} fell True"
 
 
 def changed(before, variables):
@@ -199,40 +177,12 @@ def test_xla_compiles_forward_and_backward(directory, images, logits, targets):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
-@contextlib.contextmanager
-def served(file):
-    """Serves an archive as TF-Hub does: to requests that ask for the compressed format."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            address = urllib.parse.urlsplit(self.path)
-            wanted = urllib.parse.parse_qs(address.query).get("tf-hub-format")
-            if address.path != "/publisher/digits/1" or wanted != ["compressed"]:
-                self.send_error(404)
-                return
-            content = file.read_bytes()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *args):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/publisher/digits/1"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 def test_an_archive_over_http(directory, images, logits, tmp_path, monkeypatch):
     monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with served(archives.pack(directory, tmp_path / "module.tar.gz")) as handle:
-        module = hub.load(handle)
+    archives.pack(directory, tmp_path / "site/publisher/digits/1")
+    with served(tmp_path / "site") as address:
+        module = hub.load(f"{address}publisher/digits/1")
     np.testing.assert_allclose(module(images), logits, atol=1e-5)
 
 
@@ -264,5 +214,10 @@ print("moved", moved, "of", len(before), "fell", history[-1] < history[0])
 
 
 @pytest.mark.long
-def test_mirrored_strategy_on_two_devices(model, directory, data):
-    assert run_apart(MIRRORED, directory, data) == moved_all(model)
+def test_mirrored_strategy_on_two_devices(model, directory, images, logits, targets, tmp_path):
+    np.savez(tmp_path / "data.npz", images=images, logits=logits, targets=targets)
+    command = [sys.executable, "-c", MIRRORED, str(directory), str(tmp_path / "data.npz")]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr[-3000:]
+    count = len(model.weights)
+    assert result.stdout.splitlines()[-1] == f"moved {count} of {count} fell True"

@@ -8,22 +8,15 @@ import pytest
 
 EXPORT = pathlib.Path(__file__).parents[2] / "export"
 # (package, version that it was last tested with, code that needs it, the one file that has it)
+LITE, QUANTIZER = ("ai-edge-litert", "2.3"), ("litert-quantizer", "0.11")
+CONVERTER = "tensorflow.lite.python.convert"
+RANGES = "from litert_quantizer.utils.qsv_utils import min_max_update"
 PRIVATE = [
-    (
-        "tensorflow",
-        "2.21",
-        "from tensorflow.lite.python.convert import convert_saved_model",
-        "to_tflite",
-    ),
-    ("ai-edge-litert", "2.3", "from ai_edge_litert import schema_py_generated", "flatbuffer"),
-    ("ai-edge-litert", "2.3", "interpreter._get_ops_details", "subprocesses"),
-    ("litert-quantizer", "0.11", "from litert_quantizer import calibrator", "quantization"),
-    (
-        "litert-quantizer",
-        "0.11",
-        "from litert_quantizer.utils.qsv_utils import min_max_update",
-        "quantization",
-    ),
+    ("tensorflow", "2.21", f"from {CONVERTER} import convert_saved_model", "to_tflite"),
+    (*LITE, "from ai_edge_litert import schema_py_generated", "flatbuffer"),
+    (*LITE, "interpreter._get_ops_details", "subprocesses"),
+    (*QUANTIZER, "from litert_quantizer import calibrator", "quantization"),
+    (*QUANTIZER, RANGES, "quantization"),
 ]
 
 
@@ -45,4 +38,4 @@ def test_no_other_part_of_tensorflow_is_private():
         for path in EXPORT.rglob("*.py")
         for line in re.findall(r"tensorflow\.(?:lite\.)?python[\w.]*", path.read_text())
     }
-    assert found == {("to_tflite", "tensorflow.lite.python.convert")}
+    assert found == {("to_tflite", CONVERTER)}

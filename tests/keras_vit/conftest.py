@@ -27,8 +27,20 @@ def randomize(model, seed=0):
     for weight in model.weights:
         fan_in = np.prod(weight.shape[:-1]) if len(weight.shape) > 1 else 10
         value = rng.standard_normal(weight.shape) / np.sqrt(fan_in)
-        weight.assign(value + (1 if weight.name == "gamma" else 0))
+        positive = weight.name == "moving_variance"
+        weight.assign(np.abs(value) + 0.5 if positive else value + (weight.name == "gamma"))
     return model
+
+
+@pytest.fixture(scope="session")
+def randomized():
+    """Returns a function that builds a layer for a shape and gives it random weights."""
+
+    def build(layer, shape):
+        layer.build(shape)
+        return randomize(layer)
+
+    return build
 
 
 @pytest.fixture(scope="session")
@@ -63,13 +75,8 @@ def make_axial_resnet():
     """Returns a function that builds an AxialResNet of two stages with random weights."""
 
     def make(**overrides):
-        model = keras_vit.AxialResNet((1, 2), 0.25, 2, num_classes=5, **overrides)
-        rng = np.random.default_rng(0)
-        for weight in model.weights:
-            fan_in = np.prod(weight.shape[:-1]) if len(weight.shape) > 1 else 4
-            value = rng.standard_normal(weight.shape) / np.sqrt(fan_in)
-            weight.assign(np.abs(value) + 0.5 if weight.name == "moving_variance" else value)
-        return model
+        arguments = {"num_layers": (1, 2), "num_classes": 5, **overrides}
+        return randomize(keras_vit.AxialResNet(width_factor=0.25, num_groups=2, **arguments))
 
     return make
 

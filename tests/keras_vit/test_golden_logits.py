@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import keras_vit
+from keras_vit.checkpoints.official_names import weights_of
 
 NPZ_CASES = ("vit", "vit_prelogits", "vit_gap", "hybrid", "hybrid_stage4", "bit")
 # Of big_vision itself; FlexiViT's are for patches of another size than the file's.
@@ -64,64 +65,27 @@ def test_pytorch_file_is_written_as_npz(
         np.testing.assert_array_equal(to_numpy(mine), to_numpy(theirs))
 
 
-def tiny_checkpoint():
-    """The 42 arrays of a closed form in their sorted names' order."""
-    shapes = {
-        "cls": (1, 1, 8),
-        "embedding/kernel": (2, 2, 3, 8),
-        "embedding/bias": (8,),
-        "Transformer/posembed_input/pos_embedding": (1, 5, 8),
-        "Transformer/encoder_norm/scale": (8,),
-        "Transformer/encoder_norm/bias": (8,),
-        "pre_logits/kernel": (8, 8),
-        "pre_logits/bias": (8,),
-        "head/kernel": (8, 3),
-        "head/bias": (3,),
-    }
-    for block in range(2):
-        name = f"Transformer/encoderblock_{block}"
-        for norm in ("LayerNorm_0", "LayerNorm_2"):
-            shapes |= {f"{name}/{norm}/scale": (8,), f"{name}/{norm}/bias": (8,)}
-        attention = f"{name}/MultiHeadDotProductAttention_1"
-        for part in ("query", "key", "value"):
-            shapes |= {
-                f"{attention}/{part}/kernel": (8, 2, 4),
-                f"{attention}/{part}/bias": (2, 4),
-            }
-        shapes |= {f"{attention}/out/kernel": (2, 4, 8), f"{attention}/out/bias": (8,)}
-        shapes |= {
-            f"{name}/MlpBlock_3/Dense_0/kernel": (8, 16),
-            f"{name}/MlpBlock_3/Dense_0/bias": (16,),
-            f"{name}/MlpBlock_3/Dense_1/kernel": (16, 8),
-            f"{name}/MlpBlock_3/Dense_1/bias": (8,),
-        }
-    arrays = {}
-    for index, name in enumerate(sorted(shapes)):
-        i = np.arange(np.prod(shapes[name]))
-        value = 0.2 * np.sin(0.37 * (i + 1) + 1.3 * index) + name.endswith("/scale")
-        arrays[name] = value.reshape(shapes[name]).astype(np.float32)
-    return arrays
-
-
 @pytest.fixture
 def tiny_model(tmp_path):
-    """Returns a function from (gelu, representation size) to the loaded model."""
-    arrays = tiny_checkpoint()
-    assert len(arrays) == 42
-    np.savez(tmp_path / "tiny.npz", **arrays)
+    """Returns a function from (gelu, representation size) to a model of weights of a closed form.
+
+    It loads 42 arrays in their sorted names' order.
+    """
+
+    def build(gelu, representation_size):
+        sizes = {"image_size": 4, "patch_size": 2, "hidden_size": 8, "mlp_dim": 16, "num_heads": 2}
+        sizes |= {"num_layers": 2, "num_classes": 3, "representation_size": representation_size}
+        return keras_vit.VisionTransformer(**sizes, gelu=gelu)
 
     def make(gelu, representation_size):
-        model = keras_vit.VisionTransformer(
-            image_size=4,
-            patch_size=2,
-            hidden_size=8,
-            mlp_dim=16,
-            num_heads=2,
-            num_layers=2,
-            representation_size=representation_size,
-            num_classes=3,
-            gelu=gelu,
-        )
+        arrays = {weight.name: weight.shape for weight in weights_of(build(gelu, 8))}
+        assert len(arrays) == 42
+        for index, name in enumerate(sorted(arrays)):
+            i = np.arange(np.prod(arrays[name]))
+            value = 0.2 * np.sin(0.37 * (i + 1) + 1.3 * index) + name.endswith("/scale")
+            arrays[name] = value.reshape(arrays[name]).astype(np.float32)
+        np.savez(tmp_path / "tiny.npz", **arrays)
+        model = build(gelu, representation_size)
         skip = () if representation_size else ("pre_logits",)
         keras_vit.load_checkpoint(model, tmp_path / "tiny.npz", skip=skip)
         return model

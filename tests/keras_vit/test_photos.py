@@ -1,26 +1,41 @@
 """Photos that cannot be read or prepared; tests/training/data/preprocessing has those that can."""
 
 import os
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from keras_vit import photos
 from keras_vit.photos import prepare_photo, read_photo
-
-PIXELS = np.random.default_rng(0).integers(0, 256, (5, 7, 3)).astype(np.uint8)
 
 
 @pytest.mark.parametrize(
-    "text", ["decode|flip_lr", "decode|resize(4, antialias=True)", "resize(4, 'lanczos3')"]
+    ("text", "size", "message"),
+    [
+        ("decode|flip_lr", (5, 7), "keras-vit predict"),
+        ("decode|resize(4, antialias=True)", (5, 7), "keras-vit predict"),
+        ("resize(4, 'lanczos3')", (5, 7), "keras-vit predict"),
+        ("central_crop(6)", (5, 7), "at least that large"),
+        ("decode|resize_small(200)", (1, 4000), "would become 200 x 800000, above 134217728"),
+    ],
 )
-def test_what_numpy_cannot_prepare_is_said(text):
-    with pytest.raises(ValueError, match="keras-vit predict"):
-        prepare_photo(PIXELS, text)
+def test_what_cannot_be_prepared_is_said(text, size, message):
+    with pytest.raises(ValueError, match=message):
+        prepare_photo(np.zeros((*size, 3), np.uint8), text)
 
 
-def test_a_crop_of_a_photo_too_small():
-    with pytest.raises(ValueError, match="at least that large"):
-        prepare_photo(PIXELS, "central_crop(6)")
+def test_avif_is_read_and_heic_where_its_extra_is_installed(tmp_path, monkeypatch):
+    Image.new("RGB", (7, 5), (9, 200, 30)).save(tmp_path / "photo.avif")
+    assert read_photo(tmp_path / "photo.avif").shape == (5, 7, 3)
+    registered = []
+    extra = SimpleNamespace(register_heif_opener=lambda: registered.append(True))
+    monkeypatch.setitem(sys.modules, "pillow_heif", extra)
+    photos._formats.cache_clear()
+    read_photo(tmp_path / "photo.avif")
+    assert registered
 
 
 def test_no_photo(tmp_path):
@@ -29,6 +44,15 @@ def test_no_photo(tmp_path):
         read_photo(tmp_path / "notes.jpg")
     with pytest.raises(FileNotFoundError):
         read_photo(tmp_path / "nowhere.jpg")
+    for name, content, said in (
+        ("empty.jpg", b"", "it is empty"),
+        # Ghostscript would run it.
+        ("program.png", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "an unknown format"),
+        ("phone.heic", b"\0\0\0\x18ftypheic\0\0\0\0", r"HEIC needs: pip install 'keras-vit.*heic"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match=f"{name} cannot be read as an image: {said}"):
+            read_photo(tmp_path / name)
     os.mkfifo(tmp_path / "pipe.jpg")
     with pytest.raises(ValueError, match=r"pipe\.jpg cannot be .* it is no regular file"):
         read_photo(tmp_path / "pipe.jpg")

@@ -111,6 +111,10 @@ def test_bad_use(model, make_vit):
     around = keras.Sequential([keras.Input((16, 16, 3)), model])
     with pytest.raises(ValueError, match=rf"model\.get_layer\('{model.name}'\)"):
         keras_vit.predict(around, images)
+    clone = keras.models.clone_model(model)
+    with pytest.raises(ValueError, match=r"original\.set_weights\(copy\.get_weights\(\)\)"):
+        keras_vit.predict(clone, images)
+    model.set_weights(clone.get_weights())
     with pytest.raises(FileNotFoundError):
         keras_vit.predict(model, "nowhere.jpg")
 

@@ -50,16 +50,7 @@ COUNTS = {
 }
 
 # The same at 384 pixels: only the position embeddings grow.
-COUNTS_384 = {
-    "ViT-Ti/16": 5_790_376,
-    "ViT-Ti/32": 6_149_800,
-    "ViT-S/16": 22_196_584,
-    "ViT-S/32": 22_915_432,
-    "ViT-B/16": 86_859_496,
-    "ViT-B/32": 88_297_192,
-    "ViT-L/16": 304_715_752,
-    "ViT-L/32": 306_632_680,
-}
+COUNTS_384 = {"ViT-Ti/16": 5_790_376, "ViT-B/16": 86_859_496, "ViT-L/32": 306_632_680}
 
 
 def shapes_of(name, **arguments):
@@ -88,41 +79,32 @@ def test_parameter_count_at_384_pixels(name):
     assert count(shapes_of(name, image_size=384)) == COUNTS_384[name]
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("ViT-B/16", 85_798_656), ("R50+ViT-B/16", 97_890_112), ("BiT-R50x1", 23_500_352)],
-)
-def test_parameter_count_without_head(name, expected):
-    assert count(shapes_of(name, num_classes=None)) == expected
-    assert keras_vit.costs(name, num_classes=None).parameters == expected
+# Figure 4's ViT-b, which halves all hidden dimensions, and appendix D.2's base of the ablation.
+HALF_OF_BASE = {"hidden_size": 384, "mlp_dim": 1536, "num_heads": 6}
+SHAPE_ABLATION = {"num_layers": 8, "hidden_size": 1024, "mlp_dim": 2048, "num_heads": 16}
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
+    ("name", "arguments", "expected"),
     [
-        ("vit_base_patch16_siglip_224", 92_884_224),
-        ("vit_base_patch16_siglip_gap_224", 85_797_120),
-        ("vit_so400m_patch14_siglip_224", 427_680_704),
-        ("vit_so400m_patch16_siglip_256", 427_888_064),
-        ("vit_giantopt_patch16_siglip_256", 1_163_168_256),
-        ("vit_giantopt_patch16_siglip_384", 1_163_659_776),
+        ("ViT-B/16", {}, 85_798_656),
+        ("R50+ViT-B/16", {}, 97_890_112),
+        ("BiT-R50x1", {}, 23_500_352),
+        ("ViT-B/32", HALF_OF_BASE, 22_493_952),
+        ("ViT-L/32", SHAPE_ABLATION, 70_400_000),
+        # As timm 1.0.31 counts its own models.
+        ("vit_base_patch16_siglip_224", {}, 92_884_224),
+        ("vit_base_patch16_siglip_gap_224", {}, 85_797_120),
+        ("vit_so400m_patch14_siglip_224", {}, 427_680_704),
+        ("vit_so400m_patch16_siglip_256", {}, 427_888_064),
+        ("vit_giantopt_patch16_siglip_256", {}, 1_163_168_256),
+        ("vit_giantopt_patch16_siglip_384", {}, 1_163_659_776),
     ],
 )
-def test_parameter_count_of_timm(name, expected):
-    """As timm 1.0.31 counts its own models."""
-    assert count(shapes_of(name, num_classes=None)) == expected
-
-
-def test_half_the_width_of_base():
-    """Figure 4's ViT-b: all hidden dimensions of ViT-B halved."""
-    shapes = shapes_of("ViT-B/32", num_classes=None, hidden_size=384, mlp_dim=1536, num_heads=6)
-    assert count(shapes) == 22_493_952
-
-
-def test_base_of_the_shape_ablation():
-    """Appendix D.2's model, which is scaled in one direction at a time."""
-    arguments = {"num_layers": 8, "hidden_size": 1024, "mlp_dim": 2048, "num_heads": 16}
-    assert count(shapes_of("ViT-L/32", num_classes=None, **arguments)) == 70_400_000
+def test_parameter_count_without_head(name, arguments, expected):
+    assert count(shapes_of(name, num_classes=None, **arguments)) == expected
+    if "/" in name:
+        assert keras_vit.costs(name, num_classes=None, **arguments).parameters == expected
 
 
 @pytest.mark.parametrize(
@@ -142,32 +124,8 @@ def test_published_file(name, arguments, layout, arrays, parameters):
     assert count(shapes) == parameters
 
 
-def test_published_names_of_a_file():
-    with keras.StatelessScope(initialize_variables=False):
-        model = keras_vit.create_model("R50+ViT-B/16", num_classes=21843)
-        arrays = Layout(group_norm_rank=4).file_arrays(weights_of(model))
-    shapes = {array.name: tuple(array.shape) for array in arrays}
-    encoder = "Transformer/encoderblock_11/MultiHeadDotProductAttention_1"
-    expected = {
-        "cls": (1, 1, 768),
-        "embedding/kernel": (1, 1, 1024, 768),
-        "Transformer/posembed_input/pos_embedding": (1, 197, 768),
-        f"{encoder}/query/kernel": (768, 12, 64),
-        f"{encoder}/key/bias": (12, 64),
-        f"{encoder}/out/kernel": (12, 64, 768),
-        "Transformer/encoderblock_11/LayerNorm_2/scale": (768,),
-        "Transformer/encoderblock_11/MlpBlock_3/Dense_0/kernel": (768, 3072),
-        "head/kernel": (768, 21843),
-        "conv_root/kernel": (7, 7, 3, 64),
-        "gn_root/scale": (1, 1, 1, 64),
-        "block3/unit9/conv2/kernel": (3, 3, 256, 256),
-        "block3/unit1/gn_proj/bias": (1, 1, 1, 1024),
-    }
-    assert {name: shapes.get(name) for name in expected} == expected
-
-
 @pytest.mark.parametrize(
-    "name", ["ViT-X/16", "ViT-B", "ViT-B/0", "R50+ViT-S/16", "BiT-R50x9", "vit-b/16", ""]
+    "name", ["ViT-X/16", "ViT-B", "ViT-B/0", "R50+ViT-S/16", "BiT-R50x9", "vit-b/16", "", None, 16]
 )
 def test_unknown_name(name):
     with pytest.raises(ValueError, match="Expected a model's name"):
@@ -183,8 +141,8 @@ def test_unknown_name(name):
         ("vit_base_patch16_225", "vit_base_patch16_224"),
     ],
 )
-def test_unknown_name_is_answered_with_close_ones(name, close):
-    with pytest.raises(ValueError, match=rf"^Did you mean {close}( or [^?]+)?\? Expected"):
+def test_unknown_name_is_answered_with_the_closest(name, close):
+    with pytest.raises(ValueError, match=rf"^Did you mean {close}\? Expected"):
         keras_vit.create_model(name)
 
 
@@ -226,37 +184,27 @@ def test_weights_true_names_the_choice():
 
 
 @pytest.mark.parametrize(
-    ("argument", "ours"),
-    [("include_top", "num_classes=None"), ("pretrained", "weights="), ("in_chans", "in_channels")],
+    ("make", "argument", "message"),
+    [
+        ("ViT-B/16", "include_top", "instead of `include_top` use `num_classes=None"),
+        ("ViT-B/16", "pretrained", "instead of `pretrained` use `weights="),
+        ("ViT-B/16", "in_chans", "instead of `in_chans` use `in_channels"),
+        ("ViT-B/16", "num_head", r"^Did you mean num_heads\? .*'num_head'"),
+        ("BiT-R50x1", "layers", "Did you mean num_layers.*'layers'"),
+        (None, "num_clases", r"^Did you mean num_classes\? .*'num_clases'"),
+        (None, "embed_dim", "instead of `embed_dim` use `hidden_size`"),
+    ],
 )
-def test_arguments_of_other_libraries(argument, ours):
-    with pytest.raises(TypeError, match=f"instead of `{argument}` use `{ours}"):
-        keras_vit.create_model("ViT-B/16", **{argument: True})
-
-
-def test_a_misspelt_argument_is_named_with_the_one_that_is_meant():
-    with pytest.raises(TypeError, match=r"Did you mean num_heads .*'num_head'"):
-        keras_vit.create_model("ViT-B/16", num_head=3)
-    with pytest.raises(TypeError, match=r"Did you mean num_layers.*'layers'"):
-        keras_vit.create_model("BiT-R50x1", layers=(1, 1))
+def test_other_arguments_are_named_with_ours(make, argument, message):
+    with pytest.raises(TypeError, match=message):
+        if make:
+            keras_vit.create_model(make, **{argument: True})
+        keras_vit.VisionTransformer(**{argument: 3})
 
 
 def test_any_patch_size():
     arguments = variants.arguments_of("ViT-S/28")[1]
     assert arguments == {**variants.SIZES["S"], "patch_size": 28}
-
-
-def test_arguments_of_a_hybrid():
-    class_name, arguments = variants.arguments_of("R50+ViT-L/16")
-    assert class_name == "VisionTransformer"
-    assert arguments["resnet"] == {"num_layers": (3, 4, 9), "width_factor": 1}
-    assert arguments["patch_size"] == 1
-
-
-@pytest.mark.parametrize("name", [None, 16])
-def test_name_must_be_a_string(name):
-    with pytest.raises(ValueError, match=f"Expected a model's name, a str .* Received: {name}"):
-        keras_vit.create_model(name)
 
 
 @pytest.mark.parametrize(

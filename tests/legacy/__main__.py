@@ -46,27 +46,16 @@ def _export(directory):
     import keras
     import numpy as np
 
-    import keras_vit
+    from benchmarks.runtimes import with_noise
     from keras_vit import export
+    from tests.tiny_vit import tiny_vit
 
-    model = keras_vit.VisionTransformer(
-        image_size=32,
-        patch_size=8,
-        hidden_size=32,
-        mlp_dim=64,
-        num_heads=2,
-        num_layers=2,
-        num_classes=5,
-        dropout_rate=0.1,
-    )
-    generator = np.random.default_rng(0)
-    for weight in model.weights:
-        center = 1.0 if weight.name == "gamma" else 0.0
-        weight.assign(center + generator.normal(0, 0.1, weight.shape))
+    sizes = {"image_size": 32, "patch_size": 8, "hidden_size": 32, "mlp_dim": 64}
+    model = with_noise(tiny_vit(**sizes, dropout_rate=0.1))
     model.get_layer("head").kernel.regularizer = keras.regularizers.L2(1e-3)
     export.to_hub(model, directory / "fixed")
     export.to_hub(model, directory / "any", resolution="any")
-    images = generator.uniform(0, 1, (16, 32, 32, 3)).astype("float32")
+    images = np.random.default_rng(1).uniform(0, 1, (16, 32, 32, 3)).astype("float32")
     logits = keras.ops.convert_to_numpy(model(images * 2 - 1, training=False))
     targets = np.eye(5, dtype="float32")[np.arange(16) % 5]
     np.savez(directory / "data.npz", images=images, logits=logits, targets=targets)

@@ -197,33 +197,24 @@ def padded_batches():
     return batches
 
 
-def _prepare(name, version, num_classes, sizes, data_dir):
-    """Writes a data set of tiny images under the name and with the sizes of a published one."""
+@pytest.fixture(scope="session")
+def vtab_dir(tmp_path_factory):
+    """Folder with DTD and Flowers, their images replaced by 4x4 pixels."""
     from tests.training.data.helpers import write_set
 
-    rng = np.random.default_rng(0)
-    colors = rng.integers(0, 256, (num_classes, 3))
-
-    def examples(size):
+    def examples(size, colors):
         for number in range(size):
             # Few of the classes, so that a short run learns something.
             noise = rng.integers(-100, 101, (4, 4, 3))
             yield np.clip(colors[number % 3] + noise, 0, 255), number % 3
 
-    splits = {split: examples(size) for split, size in sizes.items()}
-    write_set(name, data_dir, num_classes, splits, version=version)
-
-
-@pytest.fixture(scope="session")
-def vtab_dir(tmp_path_factory):
-    """Folder with DTD and Flowers, their images replaced by 4x4 pixels."""
-    data_dir = tmp_path_factory.mktemp("vtab")
-    _prepare("dtd", "3.0.1", 47, {"train": 1_880, "validation": 1_880, "test": 1_880}, data_dir)
-    _prepare(
-        "oxford_flowers102",
-        "2.1.1",
-        102,
-        {"train": 1_020, "validation": 1_020, "test": 6_149},
-        data_dir,
-    )
+    data_dir, rng = tmp_path_factory.mktemp("vtab"), np.random.default_rng(0)
+    for name, version, num_classes, *sizes in (
+        ("dtd", "3.0.1", 47, 1_880, 1_880, 1_880),
+        ("oxford_flowers102", "2.1.1", 102, 1_020, 1_020, 6_149),
+    ):
+        colors = rng.integers(0, 256, (num_classes, 3))
+        sized = zip(("train", "validation", "test"), sizes, strict=True)
+        splits = {split: examples(size, colors) for split, size in sized}
+        write_set(name, data_dir, num_classes, splits, version=version)
     return data_dir

@@ -32,3 +32,10 @@ def test_the_names_that_tensorflow_gives_its_operations_are_left_out():
 def test_an_error_that_says_nothing():
     assert first_line("") == "str"
     assert first_line("one\ntwo") == "one"
+
+
+def test_places_in_a_graph_are_left_out():
+    text = (
+        'Graph execution error:\n\nDetected at node X\n  File "a.py", line 1\n[[x]]\nno room\nmore'
+    )
+    assert first_line(text) == "no room"

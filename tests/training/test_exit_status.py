@@ -1,6 +1,5 @@
 """What a command's process exits with, and what it prints."""
 
-import argparse
 import logging
 import os
 import pathlib
@@ -8,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import tensorflow as tf
 
 from keras_vit.training import errors
 from keras_vit.training.exit_status import command_main
@@ -16,30 +16,7 @@ logger = logging.getLogger("keras_vit")
 
 
 def status_of(run):
-    return command_main(argparse.ArgumentParser, run)([])
-
-
-def raising(error):
-    def run(options):
-        raise error
-
-    return run
-
-
-@pytest.mark.parametrize(
-    "error, status",
-    [
-        (errors.UsageError("wrong"), 2),
-        (errors.TrainingError("wrong"), 1),
-        (errors.Interrupted("wrong"), 143),
-        (ValueError("wrong"), 2),
-        (FileNotFoundError("wrong"), 2),
-        (OSError("wrong"), 1),
-    ],
-)
-def test_failures_are_one_line(error, status, capsys):
-    assert status_of(raising(error)) == status
-    assert capsys.readouterr().err == "error: wrong\n"
+    return command_main("keras-vit test", "", lambda parser: None, run)([])
 
 
 IN_USER_CODE = """in user code:
@@ -49,25 +26,30 @@ IN_USER_CODE = """in user code:
 
     ValueError: """
 OF_KERAS = "\x1b[1mshape (8, 32)\nis not (8, 64)\x1b[0m\n\nArguments received by V.call():\n  • x"
+OF_TENSORFLOW = tf.errors.ResourceExhaustedError(None, None, "OOM when allocating\nsomething")
 
 
-@pytest.mark.parametrize("frames", ["", IN_USER_CODE])
-def test_what_a_library_says_on_many_lines_is_one(frames, capsys):
-    assert status_of(raising(ValueError(frames + OF_KERAS))) == 2
-    assert capsys.readouterr().err == "error: shape (8, 32) is not (8, 64)\n"
+@pytest.mark.parametrize(
+    "error, status, line",
+    [
+        (errors.UsageError("wrong"), 2, "error: wrong"),
+        (errors.TrainingError("wrong"), 1, "error: wrong"),
+        (errors.Interrupted("wrong"), 143, "error: wrong"),
+        (ValueError("wrong"), 2, "error: wrong"),
+        (FileNotFoundError("wrong"), 2, "error: wrong"),
+        (OSError("wrong"), 1, "error: wrong"),
+        (ValueError(OF_KERAS), 2, "error: shape (8, 32) is not (8, 64)"),
+        (ValueError(IN_USER_CODE + OF_KERAS), 2, "error: shape (8, 32) is not (8, 64)"),
+        (OF_TENSORFLOW, 1, "error: OOM when allocating"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_failures_are_one_line(error, status, line, capsys):
+    def fail(options):
+        raise error
 
-
-def test_what_tensorflow_runs_out_of_is_one_line(capsys):
-    import tensorflow as tf
-
-    error = tf.errors.ResourceExhaustedError(None, None, "OOM when allocating\nsomething")
-    assert status_of(raising(error)) == 1
-    assert capsys.readouterr().err == "error: OOM when allocating\n"
-
-
-def test_an_interruption_is_no_error(capsys):
-    assert status_of(raising(KeyboardInterrupt())) == 130
-    assert capsys.readouterr().err == "interrupted\n"
+    assert status_of(fail) == status
+    assert capsys.readouterr().err == f"{line}\n"
 
 
 def test_success_and_results():

@@ -15,15 +15,14 @@ given again. The working directory gets results.csv, results.md, the figure, and
 for each cell and seed.
 """
 
-from keras_vit.training.command_options import CommandParser, complete_config, list_of
+from keras_vit.training.command_options import complete_config, list_of
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.quiet_start import import_tensorflow
 
 
-def _parser():
+def _add_options(parser):
     from keras_vit.training.protocols.ablation import STUDIES
 
-    parser = CommandParser("keras-vit ablation", __doc__)
     parser.add_argument("study", choices=STUDIES)
     parser.add_run(config=False)
     text = "small: CIFAR-10 on a CPU; paper: the paper's models on ImageNet-21k"
@@ -33,7 +32,6 @@ def _parser():
     parser.add_argument("--few_shot_dataset", help="default CIFAR-10, or ImageNet at paper's scale")
     parser.add_argument("--few_shot_train_split", help="where examples are chosen")
     parser.add_argument("--few_shot_test_split", help="what is classified")
-    return parser
 
 
 def _run(options):
@@ -48,9 +46,8 @@ def _run(options):
     usual = ablation_base.FEW_SHOT[options.scale]
     few_shot_set, *few_shot_splits = (a or b for a, b in zip(given, usual, strict=True))
     data_dirs = {config.dataset: config.data_dir for config in configs.values()}
+    data_dirs.setdefault(few_shot_set, options.data_dir)
     datasets = {name: open_dataset(name, data_dir) for name, data_dir in data_dirs.items()}
-    if few_shot_set not in datasets:
-        datasets[few_shot_set] = open_dataset(few_shot_set, options.data_dir)
 
     import_tensorflow()
     from keras_vit.training.evaluators.few_shot import open_task
@@ -83,4 +80,4 @@ def _configs(study, options):
     }
 
 
-main = command_main(_parser, _run)
+main = command_main("keras-vit ablation", __doc__, _add_options, _run)

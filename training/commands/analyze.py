@@ -14,16 +14,13 @@ Draws the paper's pictures of a model, and writes the numbers behind each as CSV
   keras-vit analyze ViT-B_16.npz --model=ViT-B/16 --images cat.jpg --output=analysis
 """
 
-import itertools
-
-from keras_vit.training.command_options import CommandParser, at_least_1, own_split
+from keras_vit.training.command_options import at_least_1, own_split
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.paths import any_path
 from keras_vit.training.io.quiet_start import import_tensorflow
 
 
-def _parser():
-    parser = CommandParser("keras-vit analyze", __doc__)
+def _add_options(parser):
     parser.add_source()
     parser.add_argument("--images", nargs="+", default=[], help="image files, or folders of them")
     parser.add_dataset(several=False)
@@ -32,7 +29,6 @@ def _parser():
     parser.add_argument("--shown", type=at_least_1, default=16, help="images in the pictures")
     parser.add_argument("--blur", type=float, default=0.0, help="radius that smooths rollouts")
     parser.add_path("--output", "for pictures and tables", required=True)
-    return parser
 
 
 def _analyze(options):
@@ -68,13 +64,10 @@ def _images(options, preprocess):
 
 
 def _images_of(split, preprocess, options):
-    import numpy as np
-
     from keras_vit.training.data.pipeline import plain_dataset
 
-    examples = plain_dataset(split, split.preprocess(preprocess))
-    images = itertools.islice(examples.as_numpy_iterator(), options.count)
-    return np.stack([example["image"] for example in images])
+    batches = plain_dataset(split, split.preprocess(preprocess), batch_size=options.count)
+    return next(batches.as_numpy_iterator())["image"]
 
 
-main = command_main(_parser, _analyze)
+main = command_main("keras-vit analyze", __doc__, _add_options, _analyze)

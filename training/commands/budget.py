@@ -9,20 +9,18 @@ they take at a rate that you know your hardware to sustain.
 
 import math
 
-from keras_vit.training.command_options import CommandParser, list_of, number
+from keras_vit.training.command_options import list_of, number
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.quiet_start import import_tensorflow
 
 
-def _parser():
-    parser = CommandParser("keras-vit budget", __doc__)
+def _add_options(parser):
     rate = number(float, lambda rate: 0 < rate < math.inf, "a number above 0")
     text = "10^12 operations per second that training sustains, on all devices together"
     parser.add_argument("--teraflops", type=rate, default=100.0, help=text)
     models = ["ViT-B/32", "ViT-B/16", "ViT-L/32", "ViT-L/16", "ViT-H/14"]
     text = "names, separated by commas"
     parser.add_argument("--models", type=list_of(str), default=models, help=text)
-    return parser
 
 
 def _print(options):
@@ -32,4 +30,4 @@ def _print(options):
     print(experiment_table(options.models, options.teraflops).markdown(), end="")
 
 
-main = command_main(_parser, _print)
+main = command_main("keras-vit budget", __doc__, _add_options, _print)

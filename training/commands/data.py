@@ -2,11 +2,9 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Sequence
 
-from keras_vit.training.command_options import CommandParser
-from keras_vit.training.data import Dataset, check_dataset, open_dataset, tfds_folder
-from keras_vit.training.data.dataset_table import DATASETS, DatasetSpec
+from keras_vit.training.data import check_dataset, open_dataset, tfds_folder
+from keras_vit.training.data.dataset_table import DATASETS
 from keras_vit.training.data.prepare import prepare, prepare_photos
 from keras_vit.training.data.splits import HELD_OUT_FIFTH
 from keras_vit.training.errors import UsageError
@@ -15,8 +13,7 @@ from keras_vit.training.io.printed_table import Table
 from keras_vit.training.io.quiet_start import import_tensorflow
 
 
-def list_command(data_dir: str | None = None) -> int:
-    """Prints the table of data sets and which of them are in `data_dir`."""
+def _list(data_dir):
     rows = []
     for spec in DATASETS.values():
         sizes = ", ".join(f"{name} {size:,}" for name, size in spec.sizes.items())
@@ -30,12 +27,11 @@ def list_command(data_dir: str | None = None) -> int:
     return 0
 
 
-def check_command(name: str, data_dir: str | None = None, every_image: bool = False) -> int:
+def _check(name, data_dir, every_image=False):
     """Prints what a check of the data set finds; returns 1 if something is wrong, else 0."""
     dataset = open_dataset(name, data_dir)
-    prepared = dataset.prepared
-    if prepared:
-        print(f"{name}: {prepared.name} {prepared.version} in {prepared.directory}")
+    if dataset.info:
+        print(f"{name}: {dataset.info.full_name} in {dataset.place}")
     found = check_dataset.check(dataset, every_image)
     for split, size in dataset.spec.sizes.items():
         print(f"  {split}: {size:,} examples")
@@ -54,46 +50,38 @@ def check_command(name: str, data_dir: str | None = None, every_image: bool = Fa
     return 1 if found.problems else 0
 
 
-def prepare_command(
-    name: str,
-    data_dir: str | None = None,
-    manual_dir: str | None = None,
-    beam: Sequence[str] = (),
-    as_name: str = "",
-    num_shards: int | None = None,
-) -> int:
+def _prepare(name, data_dir, manual_dir, beam, as_name, num_shards):
     """Downloads and writes the data set, or writes photos as one, then checks it."""
     if as_name or name.startswith("csv:"):
         name = prepare_photos(name, as_name, data_dir, num_shards, beam)
         print(f"Written as {name}")
     else:
         prepare(name, data_dir, manual_dir, beam)
-    return check_command(name, data_dir)
+    return _check(name, data_dir)
 
 
-def index_command(name: str, data_dir: str | None = None) -> int:
+def _index(name, data_dir):
     """Writes beside the files of a data set where their records begin."""
-    prepared = open_dataset(name, data_dir).prepared
-    if prepared is None:
+    dataset = open_dataset(name, data_dir)
+    if dataset.info is None:
         raise UsageError(f"Expected a prepared data set. Received: {name}, which needs no index.")
-    if prepared.file_format != "tfrecord":
+    if dataset.info.file_format.value != "tfrecord":
         raise UsageError(
-            f"Expected TFRecord files. {prepared.directory} holds {prepared.file_format}, which "
-            "needs no index."
+            f"Expected TFRecord files. {dataset.place} holds {dataset.info.file_format.value}, "
+            "which needs no index."
         )
     import_tensorflow()
-    import tensorflow_datasets as tfds
 
     from keras_vit.training.data.records import write_index
 
-    splits = tfds.builder_from_directory(prepared.directory).info.splits.values()
+    splits = dataset.info.splits.values()
     paths = [str(path) for split in splits for path in split.filepaths]
     write_index(paths)
     print(f"Wrote the index of {len(paths)} files of {name} beside them")
     return 0
 
 
-def _show_classes(dataset: Dataset) -> None:
+def _show_classes(dataset):
     """Prints a table of the photos of each class, and those that `own_photos` holds out."""
     if dataset.photos is None:
         return
@@ -112,24 +100,26 @@ def _show_classes(dataset: Dataset) -> None:
     Table(("class", *splits), rows).show()
 
 
-def _state(spec: DatasetSpec, data_dir: str | None) -> str:
+def _state(spec, data_dir):
     try:
         found = tfds_folder.find(spec.builder, spec.version, data_dir)
     except tfds_folder.NotPreparedError:
         return "broken"
-    return found.version if found else "-"
+    return found.name if found else "-"
 
 
-def _parser():
-    parser = CommandParser("keras-vit data", "Lists, checks, prepares and indexes data sets.")
+def _add_options(parser):
     commands = parser.add_subparsers(dest="command", required=True)
-    for command, text in (
-        ("list", "show the table of data sets and what is prepared"),
-        ("check", "verify a prepared copy: sizes, classes, and up to 100 images decoded"),
-        ("prepare", "download and write a data set"),
-        ("index", "write beside the files of a set in a bucket where their records begin"),
+    bucket = "write beside the files of a set in a bucket where their records begin"
+    check = "verify a prepared copy: sizes, classes, and up to 100 images decoded"
+    for command, run, text in (
+        ("list", _list, "show the table of data sets and what is prepared"),
+        ("check", _check, check),
+        ("prepare", _prepare, "download and write a data set"),
+        ("index", _index, bucket),
     ):
         sub = commands.add_parser(command, help=text, description=text)
+        sub.set_defaults(run=run)
         if command != "list":
             sub.add_argument("name", help="such as cifar10, vtab/dtd or tfds:name/config")
         sub.add_data_dir()
@@ -144,18 +134,12 @@ def _parser():
             sub.add_argument("--as", metavar="NAME", dest="as_name", default="", help=text)
             text = "files of each split, with --as"
             sub.add_argument("--num_shards", metavar="N", type=int, help=text)
-    return parser
 
 
 def _run(options):
-    run = {
-        "list": list_command,
-        "check": check_command,
-        "prepare": prepare_command,
-        "index": index_command,
-    }
     settings = vars(options)
-    return run[settings.pop("command")](**settings)
+    del settings["command"]
+    return settings.pop("run")(**settings)
 
 
-main = command_main(_parser, _run)
+main = command_main("keras-vit data", __doc__, _add_options, _run)

@@ -18,55 +18,96 @@ also stands for its ReaL labels and for ImageNet-V2, where they are prepared.
 
 import json
 
-from keras_vit.training.command_options import CommandParser, own_split
+from keras_vit.training.command_options import own_split
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.quiet_start import import_tensorflow
 
 
-def _parser():
-    parser = CommandParser("keras-vit evaluate", __doc__)
+def _add_options(parser):
     parser.add_source()
     parser.add_dataset()
     text = "published checkpoint to compare with its published score"
     parser.add_argument("--weights", metavar="NAME", help=text)
     text = "AugReg's index.csv, with all its scores; default ~/.keras/keras_vit/augreg/index.csv"
     parser.add_argument("--index", metavar="FILE", help=text)
+    text = "of a .tflite file: litert, or openvino, the default for float32 where it is installed"
+    parser.add_argument("--runtime", metavar="NAME", help=text)
     parser.add_argument("--split", help="default test, or what the run held out of its own data")
     parser.add_argument("--loss", choices=("softmax", "sigmoid"), default="softmax")
     parser.add_argument("--per_class", action="store_true", help="also print a row for each class")
     parser.add_path("--output", "for metrics.json, and per_class.csv and confusion.csv by data set")
-    return parser
 
 
 def _evaluate(options):
+    checkpoint, scores = {"name": options.model, "image_size": options.image_size}, None
     if options.weights:
-        return _evaluate_published(options)
-    splits = _splits(options)
+        import_tensorflow()
+        from keras_vit.training.evaluators.published_scores import architecture_of, published_scores
+
+        scores = published_scores(options.weights, options.index)
+        if not all(checkpoint.values()):
+            named = architecture_of(options.weights)
+            checkpoint["image_size"] = options.image_size or named.image_size
+            if not options.model:
+                checkpoint |= {"name": named.model, **named.arguments}
+    splits, missing = _splits(options)
     import_tensorflow()
     from keras_vit.training.evaluators.evaluated_model import load_frozen
     from keras_vit.training.io.printed_table import Table
 
-    checkpoint = {"name": options.model, "image_size": options.image_size}
-    num_classes = splits[0].dataset.num_classes
-    model = load_frozen(options.source, **checkpoint, num_classes=num_classes)
+    checkpoint["num_classes"] = splits[0].dataset.num_classes
+    source = options.weights or options.source
+    model = load_frozen(source, runtime=options.runtime, **checkpoint)
     results = {split.dataset.name: _measure(model, split, options) for split in splits}
     _write(results, options)
-    rows = []
-    for name, result in results.items():
-        top1, top5 = (f"{100 * result[key]:.2f}" for key in ("top1", "top5"))
-        row = f"{name} {result['split']}", result["count"], top1, top5, f"{result['loss']:.4f}"
-        rows.append(row)
-    columns = ("data set", "images", "top-1 %", "top-5 %", "loss")
-    Table(columns, rows, f"Accuracy of {model.name}").show()
+    rows = [_row(name, result, scores) for name, result in results.items()]
+    if scores is None:
+        columns = ("data set", "images", "top-1 %", "top-5 %", "loss")
+        Table(columns, rows, f"Accuracy of {model.name}").show()
+        return
+    for name in missing:
+        published = _percent(scores.by_dataset.get(name))
+        rows.append((f"{name} {splits[0].text}", "–", "not prepared", published, "–"))
+    columns = ("data set", "images", "top-1 %", "published %", "difference")
+    # Longer than the table is wide.
+    print(f"Accuracy of {source} at {checkpoint['image_size']} pixels")
+    Table(columns, rows).show()
+    print(f"Published: {scores.source or 'nothing that is known here; see --index'}.")
+    print(f"Images: {options.preprocess or model.preprocess}", *missing.values(), sep="\n\n")
 
 
 def _splits(options):
+    """Returns the splits to evaluate, and why further test sets of --weights are missing."""
     from keras_vit.training import data
+    from keras_vit.training.data.tfds_folder import NotPreparedError
+    from keras_vit.training.protocols.learning_rate_sweep import FURTHER_TEST_SETS
 
-    if options.dataset:
-        split = options.split or "test"
-        return [data.open(name, split, options.data_dir) for name in options.dataset]
-    return [own_split(options)]
+    if not (options.weights or options.dataset):
+        return [own_split(options)], {}
+    text = options.split or "test"
+    names = [options.source] if options.weights else options.dataset
+    splits = [data.open(name, text, options.data_dir) for name in names]
+    missing = {}
+    for name in FURTHER_TEST_SETS.get(splits[0].dataset.name, ()) if options.weights else ():
+        try:
+            splits.append(data.open(name, text, options.data_dir))
+        except NotPreparedError as error:
+            missing[name] = error
+    return splits, missing
+
+
+def _row(name, result, scores):
+    """Returns a row of the table; with the scores of --weights, beside the published accuracy."""
+    top1, top5 = 100 * result["top1"], 100 * result["top5"]
+    row = f"{name} {result['split']}", result["count"], f"{top1:.2f}"
+    if scores is None:
+        return *row, f"{top5:.2f}", f"{result['loss']:.4f}"
+    score = scores.by_dataset.get(name)
+    return *row, _percent(score), "–" if score is None else f"{top1 - score:+.2f}"
+
+
+def _percent(score):
+    return "–" if score is None else f"{score:.2f}"
 
 
 def _measure(model, split, options):
@@ -79,7 +120,10 @@ def _measure(model, split, options):
     batches = split.evaluate(split.preprocess(preprocess), batch_size=options.batch_size)
     shown = track(batches, f"evaluating {name}")
     order = classification.class_order(model.class_names, class_names, name)
-    result = classification.evaluate(model.logits, shown, loss=options.loss, classes=order)
+    logits = model.logits
+    if model.activation == "none":
+        logits = classification.logits_of(model.logits, options.loss)
+    result = classification.evaluate(logits, shown, loss=options.loss, classes=order)
     names = class_names or model.class_names
     classes = classification.per_class(result["confusion"], names)
     if options.per_class:
@@ -105,52 +149,4 @@ def _write(results, options):
     write_text(options.output / "metrics.json", text)
 
 
-def _evaluate_published(options):
-    import_tensorflow()
-    from keras_vit.training.data import open_dataset
-    from keras_vit.training.data.tfds_folder import NotPreparedError
-    from keras_vit.training.evaluators.evaluated_model import load_frozen
-    from keras_vit.training.evaluators.published_scores import architecture_of, published_scores
-    from keras_vit.training.io.printed_table import Table
-    from keras_vit.training.protocols.learning_rate_sweep import FURTHER_TEST_SETS
-
-    published = published_scores(options.weights, options.index)
-    checkpoint = {"name": options.model, "image_size": options.image_size}
-    if not all(checkpoint.values()):
-        named = architecture_of(options.weights)
-        checkpoint["image_size"] = options.image_size or named.image_size
-        if not options.model:
-            checkpoint |= {"name": named.name, **named.arguments}
-    dataset = open_dataset(options.source, options.data_dir)
-    text = options.split or "test"
-    splits, missing = {dataset.name: dataset.split(text)}, []
-    further = FURTHER_TEST_SETS.get(dataset.name, ())
-    for name in further:
-        try:
-            splits[name] = open_dataset(name, options.data_dir).split(text)
-        except NotPreparedError as error:
-            missing.append(str(error))
-    model = load_frozen(options.weights, **checkpoint, num_classes=dataset.num_classes)
-    results, rows = {}, []
-    for name in (dataset.name, *further):
-        score = published.by_dataset.get(name)
-        shown = "–" if score is None else f"{score:.2f}"
-        if name not in splits:
-            rows.append((f"{name} {text}", "–", "not prepared", shown, "–"))
-            continue
-        result = results[name] = _measure(model, splits[name], options)
-        top1 = 100 * result["top1"]
-        difference = "–" if score is None else f"{top1 - score:+.2f}"
-        rows.append((f"{name} {text}", result["count"], f"{top1:.2f}", shown, difference))
-    _write(results, options)
-    columns = ("data set", "images", "top-1 %", "published %", "difference")
-    # Longer than the table is wide.
-    print(f"Accuracy of {options.weights} at {checkpoint['image_size']} pixels")
-    Table(columns, rows).show()
-    print(f"Published: {published.source or 'nothing that is known here; see --index'}.")
-    print(f"Images: {options.preprocess or model.preprocess}")
-    for text in missing:
-        print(f"\n{text}")
-
-
-main = command_main(_parser, _evaluate)
+main = command_main("keras-vit evaluate", __doc__, _add_options, _evaluate)

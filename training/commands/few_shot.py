@@ -10,14 +10,13 @@ computed once for each model, data set and preprocessing, and kept on disk.
 Without --dataset, a run is scored on its own data: its training split and what it held out.
 """
 
-from keras_vit.training.command_options import CommandParser, list_of, own_data
+from keras_vit.training.command_options import list_of, own_data
 from keras_vit.training.evaluators import least_squares
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.quiet_start import import_tensorflow
 
 
-def _parser():
-    parser = CommandParser("keras-vit few_shot", __doc__)
+def _add_options(parser):
     parser.add_source()
     parser.add_dataset()
     text = "where examples are chosen; default train, or the run's"
@@ -32,7 +31,6 @@ def _parser():
     parser.add_argument("--baselines", action="store_true", help=text)
     parser.add_path("--cache_dir", "where features are kept; default ~/.cache/keras-vit")
     parser.add_path("--output", "for few_shot.md and few_shot.csv")
-    return parser
 
 
 def _penalties(text):
@@ -98,4 +96,4 @@ def _tasks(options):
     return [open_task(open_dataset(name, options.data_dir), *given) for name in options.dataset]
 
 
-main = command_main(_parser, _evaluate)
+main = command_main("keras-vit few_shot", __doc__, _add_options, _evaluate)

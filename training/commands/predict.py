@@ -21,11 +21,12 @@ same command goes on.
 
 import json
 import logging
+import os
 import pathlib
 from collections.abc import Iterable
 
-from keras_vit.training.command_options import CommandParser, at_least_1, number, own_split
-from keras_vit.training.errors import UsageError
+from keras_vit.training.command_options import at_least_1, number, own_data, own_split
+from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.image_listing import EXTENSIONS
 from keras_vit.training.io.paths import absolute_path, any_path, read_lines
@@ -36,8 +37,7 @@ logger = logging.getLogger("keras_vit")
 COLUMNS = ("file", "rank", "class", "probability")
 
 
-def _parser():
-    parser = CommandParser("keras-vit predict", __doc__)
+def _add_options(parser):
     parser.add_source()
     text = "image file, or folder of them"
     photos = parser.add_argument("photos", metavar="PHOTO", nargs="+", type=any_path, help=text)
@@ -68,41 +68,47 @@ def _parser():
     clustered.add_argument("--workers", metavar="N", type=at_least_1, help=text)
     count = number(float, lambda count: count >= 0, "at least 0")
     clustered.add_argument("--num_gpus", metavar="N", type=count, default=0, help="of each worker")
-    return parser
 
 
 def _check(options):
-    if pathlib.PurePath(options.source).suffix.lower() in EXTENSIONS:
+    is_image = pathlib.PurePath(options.source).suffix.lower() in EXTENSIONS
+    models = [
+        path
+        for path in options.photos or ()
+        if path.suffix in (".keras", ".tflite") or (path / "model.keras").exists()
+    ]
+    if is_image or models:
+        received = f"{options.source}, an image, in the model's place"
+        received = received if is_image else f"{models[0]}, a model, in a photo's place"
         raise UsageError(
             "Expected the model before the photos: keras-vit predict SOURCE PHOTO…. Received: "
-            f"{options.source}, an image, in the model's place."
+            f"{received}."
         )
-    if options.photos and options.dataset:
-        raise UsageError("Expected either PHOTO… or --dataset=NAME.")
     if not (options.photos or options.dataset):
         _choose_own_data(options)
-    for given, written in (
-        (options.dataset, "the predictions of a data set are written"),
-        (options.representation, "representations are written"),
-        (options.cluster, "a cluster writes predictions"),
+    shards, machines = options.shards, options.workers is not None or options.num_gpus
+    printed = options.output or options.json or options.csv
+    head = "--num_classes with --model: the classes of the checkpoint's head, 1000 for ImageNet's"
+    for wrong, expected in (
+        (options.photos and options.dataset, "either PHOTO… or --dataset=NAME"),
+        (options.dataset and not shards, "--shards=DIR, for the predictions of a data set"),
+        (options.representation and not shards, "--shards=DIR, for representations"),
+        (options.cluster and not shards, "--shards=DIR, for the predictions of a cluster"),
+        (shards and printed, "--shards=DIR without --output, --json and --csv"),
+        (machines and not options.cluster, "--cluster=ADDRESS with --workers and --num_gpus"),
+        (options.model and options.num_classes is None, head),
     ):
-        if given and not options.shards:
-            raise UsageError(f"Expected --shards=DIR, where {written}.")
-    if options.shards and (options.output or options.json or options.csv):
-        raise UsageError("Expected --shards=DIR without --output, --json and --csv.")
-    if (options.workers is not None or options.num_gpus) and not options.cluster:
-        raise UsageError("Expected --cluster=ADDRESS with --workers and --num_gpus.")
-    if options.model and options.num_classes is None:
-        raise ValueError(
-            "Expected --num_classes with --model: a checkpoint's head is loaded if it is known "
-            "how many classes it has, 1000 for ImageNet's."
-        )
+        if wrong:
+            raise UsageError(f"Expected {expected}.")
 
 
 def _choose_own_data(options):
     """Fills in what a run held out of its own data: a data set for shards, else its photos."""
     if not (any_path(options.source) / "config.json").is_file():
-        raise UsageError("Expected either PHOTO… or --dataset=NAME.")
+        raise UsageError(
+            f"Expected either PHOTO… or --dataset=NAME. Received: {options.source} alone, which is "
+            "no run directory, whose own photos it would be."
+        )
     split = own_split(options)
     if options.shards:
         options.dataset, options.split = split.dataset.name, split.text
@@ -135,7 +141,7 @@ def _job(options):
     return Job(
         source=options.source,
         photos=[str(file) for file in list_images(options.photos or ())],
-        # Where a worker stands on another machine, it is the same.
+        # The same path for a worker on another machine.
         directory=str(absolute_path(options.shards)) if options.shards else "",
         dataset=options.dataset or "",
         split=options.split or "test",
@@ -166,16 +172,17 @@ def _show(options, predictor):
         raise ValueError(f"{unreadable[0].id} cannot be read as an image: {unreadable[0].error}")
     for each in unreadable:
         logger.warning("Left out: %s cannot be read as an image: %s", each.id, each.error)
-    predictions = [each for each in predictions if each.error is None]
+    readable = [each for each in predictions if each.error is None]
     if options.output:
-        write_text(options.output, predictions_html(predictor.name, predictions))
+        marked = _trained_on(options, dict(zip(predictor.job.photos, predictions, strict=True)))
+        write_text(options.output, predictions_html(predictor.name, readable, marked))
     rows = [
         (each.id, rank, name, f"{probability:.4f}")
-        for each in predictions
+        for each in readable
         for rank, (name, probability) in enumerate(each.ranked, start=1)
     ]
     if options.json:
-        print(json.dumps(list(map(_as_json, predictions)), indent=2, ensure_ascii=False))
+        print(json.dumps(list(map(_as_json, readable)), indent=2, ensure_ascii=False))
         return
     if options.csv:
         print(Table(COLUMNS, rows).csv(), end="")
@@ -183,6 +190,21 @@ def _show(options, predictor):
     Table(COLUMNS, rows, f"Predictions of {predictor.name}").show(wrapped=["file"])
     if options.output:
         print(f"Written to {options.output}")
+
+
+def _trained_on(options, predictions):
+    """Returns the ids of {file: prediction} that the run was trained on, if its data is there."""
+    if not (any_path(options.source) / "config.json").is_file():
+        return set()
+    from keras_vit.training.data.photo_sets import photo_path
+
+    try:
+        dataset, config = own_data(options)
+        photos = dataset.split(config["train_split"]).photos
+    except (OSError, ValueError, TrainingError):
+        return set()
+    trained = {os.path.realpath(photo_path(dataset.place, photo.path)) for photo in photos}
+    return {each.id for file, each in predictions.items() if os.path.realpath(file) in trained}
 
 
 def _write_shards(options, predictor):
@@ -208,4 +230,4 @@ def _as_json(prediction):
     return {"file": prediction.id, "classes": classes}
 
 
-main = command_main(_parser, _predict)
+main = command_main("keras-vit predict", __doc__, _add_options, _predict)

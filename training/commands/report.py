@@ -6,16 +6,13 @@ matrix, examples with attention, and configuration. Training writes it by itself
   keras-vit report runs/quickstart
 """
 
-from keras_vit.training.command_options import CommandParser
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.quiet_start import import_tensorflow
 
 
-def _parser():
-    parser = CommandParser("keras-vit report", __doc__)
+def _add_options(parser):
     parser.add_argument("run", metavar="RUN", help="run directory")
     parser.add_data_dir()
-    return parser
 
 
 def _report(options):
@@ -25,4 +22,4 @@ def _report(options):
     print(f"Written to {report_run(options.run, data_dir=options.data_dir)}")
 
 
-main = command_main(_parser, _report)
+main = command_main("keras-vit report", __doc__, _add_options, _report)

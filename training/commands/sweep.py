@@ -12,13 +12,12 @@ The working directory gets sweep.md, sweep.csv and sweep.png, and a run director
 seed.
 """
 
-from keras_vit.training.command_options import CommandParser, complete_config, list_of, number
+from keras_vit.training.command_options import complete_config, list_of, number
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.quiet_start import import_tensorflow
 
 
-def _parser():
-    parser = CommandParser("keras-vit sweep", __doc__)
+def _add_options(parser):
     parser.add_run()
     text = "learning rates; default those of Table 4 for the data set, or for CIFAR"
     parser.add_argument("--rates", type=list_of(float), help=text)
@@ -26,36 +25,28 @@ def _parser():
     share = number(float, lambda share: 0 < share < 1, "a share above 0 and below 1")
     text = "share of the training split to score rates on, where the paper gives none"
     parser.add_argument("--development", type=share, default=0.1, help=text)
-    return parser
 
 
 def _sweep(options):
     from keras_vit.training.config import overrides
     from keras_vit.training.configs.finetune import row_of_table_4
     from keras_vit.training.data import open_dataset
-    from keras_vit.training.protocols.learning_rate_sweep import development_splits
+    from keras_vit.training.protocols import learning_rate_sweep
 
     config = complete_config(overrides.load_config(options.config), options)
     if not config.eval_split:
         raise ValueError("Expected config.eval_split to name the test split. Received: ''.")
     dataset = open_dataset(config.dataset, config.data_dir or None)
-    development = development_splits(dataset, config.train_split, options.development)
+    development = learning_rate_sweep.development_splits(
+        dataset, config.train_split, options.development
+    )
 
     import_tensorflow()
-    from keras_vit.training.protocols.learning_rate_sweep import (
-        FURTHER_TEST_SETS,
-        score_further_test_sets,
-        transfer,
-    )
-    from keras_vit.training.protocols.sweep_report import (
-        published_results,
-        sweep_table,
-        write_sweep,
-    )
+    from keras_vit.training.protocols import sweep_report
 
-    names = FURTHER_TEST_SETS.get(dataset.name, ())
+    names = learning_rate_sweep.FURTHER_TEST_SETS.get(dataset.name, ())
     further_sets = [open_dataset(name, config.data_dir or None) for name in names]
-    found = transfer(
+    found = learning_rate_sweep.transfer(
         config,
         options.workdir,
         dataset,
@@ -63,11 +54,14 @@ def _sweep(options):
         seeds=options.seeds,
         development=development,
     )
-    further = score_further_test_sets(config, options.workdir, further_sets, options.seeds)
-    table = sweep_table(found, published_results(config.model.name, dataset.name), further)
-    write_sweep(found, table, options.workdir)
+    further = learning_rate_sweep.score_further_test_sets(
+        config, options.workdir, further_sets, options.seeds
+    )
+    published = sweep_report.published_results(config.model.name, dataset.name)
+    table = sweep_report.sweep_table(found, published, further)
+    sweep_report.write_sweep(found, table, options.workdir)
     table.show()
     print(f"Written to {options.workdir}: sweep.md, sweep.csv, sweep.png")
 
 
-main = command_main(_parser, _sweep)
+main = command_main("keras-vit sweep", __doc__, _add_options, _sweep)

@@ -12,15 +12,13 @@ The run directory gets config.json, metrics.csv, checkpoints/, model.keras, repo
 program that `pip install tensorboard` brings, tensorboard/.
 """
 
-from keras_vit.training.command_options import CommandParser, complete_config
+from keras_vit.training.command_options import complete_config
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.quiet_start import import_tensorflow
 
 
-def _parser():
-    parser = CommandParser("keras-vit train", __doc__)
+def _add_options(parser):
     parser.add_run()
-    return parser
 
 
 def _train(options):
@@ -28,8 +26,8 @@ def _train(options):
     from keras_vit.training.data import open_dataset
 
     config = complete_config(overrides.load_config(options.config), options)
-    dataset = open_dataset(config.dataset, config.data_dir)
     import_tensorflow()
+    dataset = open_dataset(config.dataset, config.data_dir)
     from keras_vit.training.loop import trainer
 
     trainer.train(config, options.workdir, dataset=dataset)
@@ -37,4 +35,4 @@ def _train(options):
     print(f"The model is in {options.workdir}/model.keras{page}")
 
 
-main = command_main(_parser, _train)
+main = command_main("keras-vit train", __doc__, _add_options, _train)

@@ -13,19 +13,16 @@ gets vtab.md, vtab.csv, vtab.png, and for each task its run directories and the 
 training examples.
 """
 
-from collections.abc import Sequence
-
-from keras_vit.training.command_options import CommandParser, at_least_1, complete_config, list_of
+from keras_vit.training.command_options import at_least_1, complete_config, list_of
 from keras_vit.training.data import open_dataset
 from keras_vit.training.data.tfds_folder import NotPreparedError
-from keras_vit.training.data.vtab_tasks import TASKS, VtabTask
+from keras_vit.training.data.vtab_tasks import TASKS
 from keras_vit.training.errors import UsageError
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.quiet_start import import_tensorflow
 
 
-def _parser():
-    parser = CommandParser("keras-vit vtab", __doc__)
+def _add_options(parser):
     parser.add_source("of the images, as fine-tuned; default 384")
     parser.add_run(config=False)
     text = "names, separated by commas; default all 19"
@@ -38,14 +35,13 @@ def _parser():
     parser.add_argument("--steps", type=at_least_1, help="number of updates, default 2500")
     text = "go on with the tasks whose data is there"
     parser.add_argument("--skip_missing", action="store_true", help=text)
-    return parser
 
 
 def _vtab(options):
     from keras_vit.training.paper_tables import TABLE_4
 
     # Every config is made before any run, so that a wrong option ends the command at once.
-    configs = [(task, _config(options, task)) for task in choose_tasks(options.tasks)]
+    configs = [(task, _config(options, task)) for task in _choose_tasks(options.tasks)]
     opened, missing = [], []
     for task, config in configs:
         try:
@@ -79,12 +75,8 @@ def _vtab(options):
         print(f"{len(opened)} of {len(TASKS)} tasks: the means are not comparable with Table 9's.")
 
 
-def choose_tasks(names: Sequence[str] | None) -> list[VtabTask]:
-    """Returns the tasks of these names, by the registry's or the paper's, in Table 9's order.
-
-    Raises:
-        ValueError: for a name that is neither.
-    """
+def _choose_tasks(names):
+    """Returns the tasks of these names, by the registry's or the paper's, in Table 9's order."""
     if names is None:
         return list(TASKS)
     known = {name for task in TASKS for name in (task.name, task.title)}
@@ -108,4 +100,4 @@ def _config(options, task):
     return complete_config(config, options)
 
 
-main = command_main(_parser, _vtab)
+main = command_main("keras-vit vtab", __doc__, _add_options, _vtab)

@@ -16,6 +16,7 @@ from typing import Any, get_args
 
 from ml_collections import ConfigDict, config_dict
 
+from keras_vit.suggestions import did_you_mean
 from keras_vit.training.config import schema
 from keras_vit.training.config.schema import DEFAULTS
 from keras_vit.training.errors import TrainingError, UsageError
@@ -79,11 +80,12 @@ def _file_of(path):
         for file in _OWN.glob("*.py")
         if re.search("^(def )?get_config", file.read_text(encoding="utf-8"), re.MULTILINE)
     }
-    found = own.get(path.removeprefix("training/configs/").removesuffix(".py"))
+    name = path.removeprefix("training/configs/").removesuffix(".py")
+    found = own.get(name)
     if not found or path not in (found.stem, f"training/configs/{found.name}"):
         raise UsageError(
-            f"The config {path} cannot be read: No such file. Expected a Python file with "
-            f"get_config(ARGUMENT), or one of {', '.join(sorted(own))}."
+            f"{did_you_mean(name, own)}Expected a Python file with get_config(ARGUMENT), or one of "
+            f"{', '.join(sorted(own))}. Received: {path}, no such file."
         )
     return str(found)
 
@@ -160,7 +162,8 @@ def parse_options(parts: Iterable[str], file: str, defaults: Mapping[str, Any]) 
         key = part.partition("=")[0]
         if key not in options:
             raise UsageError(
-                f"Expected KEY=VALUE of {file} with KEY one of {', '.join(options)}. "
+                f"{did_you_mean(key, options)}Expected KEY=VALUE of {file} with KEY one of "
+                f"{', '.join(options)}. "
                 f"Received: {part!r}."
             )
         options[key] = _parsed(part, f"{key} of {file}", defaults[key])

@@ -1,6 +1,5 @@
 """The keys of a training config as one table, and the rules between them."""
 
-import difflib
 import functools
 import json
 import math
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
+from keras_vit.suggestions import did_you_mean
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io.paths import any_path
 
@@ -301,7 +301,9 @@ def complete(config: ConfigDict | Mapping[str, Any]) -> ConfigDict:
     for key in KEYS:
         value = flat[key.name]
         if not key.accepts(value):
-            raise UsageError(f"config.{key.name}: expected {key.expected}. Received: {value!r}.")
+            hint = did_you_mean(str(value), key.choices)
+            expected = f"config.{key.name}: expected {key.expected}"
+            raise UsageError(f"{hint}{expected}. Received: {value!r}.")
         flat[key.name] = type(key.default)(value)
     result = nested(flat)
     if result.data_dir:
@@ -322,10 +324,12 @@ def unknown_key(name: str, known: Iterable[str]) -> UsageError:
     section, _, last = name.rpartition(".")
     beside = [each for each in known if section and each.startswith(f"{section}.")]
     by_last = {each.rpartition(".")[2]: each for each in known + beside}
-    close = difflib.get_close_matches(name, known, 1, 0.85)
-    close = close or [by_last[each] for each in difflib.get_close_matches(last, by_last, 1)]
-    hint = f"Did you mean {close[0]}?" if close else f"Known keys: {', '.join(beside or known)}."
-    return UsageError(f"Unknown config key {name}. {hint} --helpfull explains all.")
+    by_last["learning_rate"] = "optimizer.base_lr"
+    # Of a section that is misspelt, all of the name is compared.
+    whole = section and not beside
+    hint = did_you_mean(name, known) if whole else did_you_mean(last, by_last, by_last)
+    keys = "" if hint else f" Known keys: {', '.join(beside or known)}."
+    return UsageError(f"{hint}Unknown config key {name}.{keys} --helpfull explains all.")
 
 
 def derive_steps(config: ConfigDict, examples: int) -> None:

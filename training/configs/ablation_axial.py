@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from ml_collections import ConfigDict
-
 from keras_vit.training.configs import ablation_base
 
 _AXIAL = {"attention": "axial", "classifier": "gap"}
@@ -24,12 +22,11 @@ _MODELS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def cells(scale: str) -> dict[str, ConfigDict]:
-    """Returns {cell: config}."""
+def _cells(scale):
     return {
         cell: ablation_base.config_of_model(scale, model) for cell, model in _MODELS[scale].items()
     }
 
 
-STUDY = ablation_base.Study("Axial attention (Figure 12)", cells)
+STUDY = ablation_base.Study("Axial attention (Figure 12)", _cells)
 get_config = STUDY.get_config

@@ -1,4 +1,4 @@
-"""What the ablation studies share: the run that each of their cells changes.
+"""The run that each cell of an ablation study changes.
 
 A study is one file beside this one. `keras-vit ablation STUDY --workdir=DIR` trains its cells and
 draws its figure; `keras-vit --config=ablation_STUDY:CELL[,SCALE] --workdir=DIR` trains one of them.
@@ -20,7 +20,6 @@ from keras_vit.training.configs import pretrain
 SCALES = ("small", "paper")
 
 SMALL_MODEL = {
-    "name": "",
     "image_size": 32,
     "patch_size": 4,
     "hidden_size": 64,
@@ -68,8 +67,7 @@ class Study:
         return cells[name]
 
 
-def base_config(scale: str, model: str = "ViT-B/16") -> ConfigDict:
-    """Returns the config of a scale; `model` is the name whose row of Table 3 is taken."""
+def _base_config(scale, model):
     if scale == "paper":
         return pretrain.get_config(f"{model},imagenet21k")
     config = default_config()
@@ -91,8 +89,11 @@ def base_config(scale: str, model: str = "ViT-B/16") -> ConfigDict:
 
 
 def config_of_model(scale: str, arguments: Mapping, model: str = "ViT-B/16") -> ConfigDict:
-    """Returns the config of a scale with other `arguments` of the model; `model` as above."""
-    config = base_config(scale, model)
+    """Returns the config of a scale with other `arguments` of the model.
+
+    `model` is the name whose row of Table 3 is taken.
+    """
+    config = _base_config(scale, model)
     if arguments.get("name", "").startswith("BiT"):
         # A ResNet takes none of a Transformer's arguments.
         config.model = {key: config.model[key] for key in _OF_EVERY_MODEL if key in config.model}

@@ -1,4 +1,4 @@
-"""How much data a model needs: random fractions of a training set (Figures 3 and 4, section 4.3).
+"""Trains on random fractions of a training set (Figures 3 and 4, section 4.3).
 
 Every model is trained on a fraction of the training set with the same hyper-parameters and number
 of steps, and the weights of the best accuracy on held-out images are kept, which is the paper's
@@ -7,8 +7,6 @@ smaller subsets lie in larger ones.
 """
 
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from keras_vit.training.configs import ablation_base
 
@@ -40,7 +38,7 @@ _TRAINED_ON = {"small": 0.98, "paper": 1.0}
 _HELD_OUT = {"small": "train[98%:]", "paper": "dev"}
 
 
-def cells(scale: str) -> dict[str, ConfigDict]:
+def _cells(scale):
     """Returns {cell: config}; a cell is "MODEL_PERCENT"."""
     result = {}
     for model, arguments in _MODELS[scale].items():
@@ -53,6 +51,6 @@ def cells(scale: str) -> dict[str, ConfigDict]:
 
 
 STUDY = ablation_base.Study(
-    "Data size (Figures 3 and 4)", cells, evaluations=10, early_stopping=True
+    "Data size (Figures 3 and 4)", _cells, evaluations=10, early_stopping=True
 )
 get_config = STUDY.get_config

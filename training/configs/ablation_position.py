@@ -1,7 +1,5 @@
 """Position embeddings: kind and placement (Table 8, appendix D.3)."""
 
-from ml_collections import ConfigDict
-
 from keras_vit.training.configs import ablation_base
 from keras_vit.training.paper_tables import TABLE_8
 
@@ -12,8 +10,8 @@ def _cell(kind, placement):
     return f"{dimensions}_{placement}" if learned else kind
 
 
-def cells(scale: str) -> dict[str, ConfigDict]:
-    """Returns {cell: config}, in the order of the table."""
+def _cells(scale):
+    """Returns {cell: config}; in the order of the table."""
     return {
         _cell(kind, placement): ablation_base.config_of_model(
             scale, {"position_embedding": kind, "position_placement": placement}
@@ -24,7 +22,7 @@ def cells(scale: str) -> dict[str, ConfigDict]:
 
 STUDY = ablation_base.Study(
     "Position embeddings (Table 8)",
-    cells,
+    _cells,
     paper={_cell(*key): 100 * accuracy for key, accuracy in TABLE_8.items()},
 )
 get_config = STUDY.get_config

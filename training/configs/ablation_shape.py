@@ -6,8 +6,6 @@ layers that the text names, the others by what they cost. "all" scales depth, wi
 Heads keep their size.
 """
 
-from ml_collections import ConfigDict
-
 from keras_vit.training.configs import ablation_base
 
 BASES = {
@@ -42,8 +40,7 @@ _SCALED = {
 }
 
 
-def shape_of(scale: str, line: str, factor: float) -> dict[str, int]:
-    """Returns the constructor's arguments of a point on a line."""
+def _shape_of(scale, line, factor):
     shape = dict(BASES[scale])
     if line == "patch":
         # A smaller patch is more compute: the sequence grows.
@@ -56,17 +53,17 @@ def shape_of(scale: str, line: str, factor: float) -> dict[str, int]:
     return shape
 
 
-def cells(scale: str) -> dict[str, ConfigDict]:
+def _cells(scale):
     """Returns {cell: config}; "base" lies on every line, "depth_2" at twice the depth."""
     shapes = {"base": BASES[scale]}
     for line, factors in LINES.items():
         for factor in factors:
-            shapes[f"{line}_{factor:g}"] = shape_of(scale, line, factor)
+            shapes[f"{line}_{factor:g}"] = _shape_of(scale, line, factor)
     return {
         cell: ablation_base.config_of_model(scale, shape, "ViT-B/32")
         for cell, shape in shapes.items()
     }
 
 
-STUDY = ablation_base.Study("Transformer shape (Figure 8)", cells)
+STUDY = ablation_base.Study("Transformer shape (Figure 8)", _cells)
 get_config = STUDY.get_config

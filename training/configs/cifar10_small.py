@@ -14,7 +14,6 @@ def get_config(arg: str = "3000") -> ConfigDict:
     """Returns the config; `arg` is the number of updates."""
     config = default_config()
     config.model = {
-        "name": "",
         "image_size": 32,
         "patch_size": 4,
         "hidden_size": 96,

@@ -32,7 +32,7 @@ from keras_vit.training.io.paths import any_path
 BASE_LR = 0.01
 # The released configurations fine-tune these with dropout, all others without.
 DROPOUT = {"ViT-L/16": 0.1, "ViT-H/14": 0.1, "R50+ViT-B/16": 0.1, "R50+ViT-L/32": 0.1}
-# What belongs to the head of pre-training, which is removed (appendix B.1.1).
+# The head of pre-training is removed (appendix B.1.1).
 _PRE_TRAINING_HEAD = ("num_classes", "representation_size", "head_bias_init")
 _POLYAK = 0.9999
 
@@ -52,7 +52,7 @@ def get_config(arg: str) -> ConfigDict:
     steps = options["steps"] or row.steps
     task = next((task for task in TASKS if f"vtab/{task.name}" == dataset), None)
     crop = options["crop"] or ("none" if task and task.group == "structured" else "resize")
-    train_preprocess, eval_preprocess = preprocessing(size, crop, flip=task is None or task.flip)
+    train_preprocess, eval_preprocess = _preprocessing(size, crop, flip=task is None or task.flip)
     config = default_config()
     config.update(
         {
@@ -92,14 +92,8 @@ def row_of_table_4(dataset: str) -> paper_tables.FineTuning:
     return paper_tables.TABLE_4.get(name, paper_tables.TABLE_4["cifar10"])
 
 
-def preprocessing(size: int, crop: str, flip: bool) -> tuple[str, str]:
-    """Returns the operations of training and of evaluation, which resizes without cropping.
-
-    Args:
-        size: of the square images, in pixels.
-        crop: `"resize"`, `"inception"` or `"none"`.
-        flip: whether training mirrors images at random.
-    """
+def _preprocessing(size, crop, flip):
+    """Returns the operations of training and of evaluation, which resizes without cropping."""
     crops = {
         "resize": f"resize({round(size * 7 / 6)})|random_crop({size})",
         "inception": f"inception_crop({size})",

@@ -24,7 +24,6 @@ WARMUP = 10_000
 BASE_LR = 2e-4
 
 SMALL = {
-    "name": "",
     "patch_size": 4,
     "hidden_size": 64,
     "mlp_dim": 128,

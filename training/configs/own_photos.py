@@ -84,7 +84,6 @@ def _is_folder(path):
 
 def _from_scratch(config):
     config.model = {
-        "name": "",
         "image_size": 96,
         "patch_size": 12,
         "hidden_size": 128,

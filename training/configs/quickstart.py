@@ -14,7 +14,6 @@ def get_config() -> ConfigDict:
     """Returns the config: 1,438 training images of 8x8 pixels, embedded in scikit-learn."""
     config = default_config()
     config.model = {
-        "name": "",
         "image_size": 32,
         "patch_size": 8,
         "hidden_size": 64,
@@ -24,7 +23,6 @@ def get_config() -> ConfigDict:
         "position_embedding": "sincos_2d",
     }
     config.dataset = "digits"
-    config.train_split = "train"
     config.eval_split = "test"
     config.train_preprocess = "decode|resize(32)|random_shift(2)|value_range(-1,1)"
     config.eval_preprocess = "decode|resize(32)|value_range(-1,1)"

@@ -12,18 +12,12 @@ MAX_DECODED = 100
 
 
 class Findings(NamedTuple):
-    """The result of a check.
-
-    Attributes:
-        classes: the labels of the decoded images.
-        tried: number of images that the check tried to decode.
-        unreadable: a sentence for each image that failed.
-        problems: every problem, those of `unreadable` too; empty if all is well.
-    """
+    """The labels of the decoded images, the number tried, and a sentence for each problem."""
 
     classes: set[int]
     tried: int
     unreadable: list[str]
+    # With those of `unreadable`; empty if all is well.
     problems: list[str]
 
 
@@ -60,9 +54,5 @@ def check(dataset: Dataset, every_image: bool = False) -> Findings:
 
 def spread(sizes: Mapping[str, int], total: int) -> list[tuple[str, int]]:
     """Returns at most `total` distinct (split, index), evenly over the splits and within each."""
-    chosen = []
-    for number, (split, size) in enumerate(sizes.items()):
-        share = total // len(sizes) + (number < total % len(sizes))
-        count = min(size, share)
-        chosen += [(split, k * size // count) for k in range(count)]
-    return chosen
+    counts = {split: min(size, total // len(sizes) or 1) for split, size in sizes.items()}
+    return [(split, k * sizes[split] // n) for split, n in counts.items() for k in range(n)]

@@ -9,8 +9,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from keras_vit.suggestions import did_you_mean
 from keras_vit.training.data import splits, vtab_tasks
-from keras_vit.training.errors import did_you_mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,19 +67,16 @@ class DatasetSpec:
         return dataclasses.replace(self, sizes=dict(sizes), aliases=aliases)
 
 
-def _builder(
-    version: str, sizes: dict[str, int], note: str, obtain: str = "download", **facts: Any
-) -> dict[str, Any]:
-    return {"version": version, "sizes": sizes, "note": note, "obtain": obtain, **facts}
+def _builder(version: str, sizes: dict[str, int], note: str, obtain: str = "download") -> dict:
+    return {"version": version, "sizes": sizes, "note": note, "obtain": obtain}
 
 
 _BUILDERS = {
     "sklearn_digits": _builder(
         "1.*.*", {"train": 1_438, "test": 359}, "written from scikit-learn on first use", "embedded"
     ),
-    "caltech101": _builder(
-        "3.*.*", {"train": 3_060, "test": 6_084}, "137 MB", other_sizes={"train": (3_057,)}
-    ),
+    "caltech101": _builder("3.*.*", {"train": 3_060, "test": 6_084}, "137 MB")
+    | {"other_sizes": {"train": (3_057,)}},
     "cifar10": _builder("3.*.*", {"train": 50_000, "test": 10_000}, "170 MB; the server is slow"),
     "cifar100": _builder("3.*.*", {"train": 50_000, "test": 10_000}, "169 MB; the server is slow"),
     "clevr": _builder("3.*.*", {"train": 70_000, "validation": 15_000, "test": 15_000}, "19.0 GB"),
@@ -91,7 +88,8 @@ _BUILDERS = {
         "manual",
     ),
     "dmlab": _builder("2.*.*", {"train": 65_550, "validation": 22_628, "test": 22_735}, "3.0 GB"),
-    "dsprites": _builder("2.*.*", {"train": 737_280}, "28 MB; needs h5py"),
+    # Stores 0 and 1.
+    "dsprites": _builder("2.*.*", {"train": 737_280}, "28 MB; needs h5py") | {"pixel_scale": 255},
     "dtd": _builder("3.*.*", {"train": 1_880, "validation": 1_880, "test": 1_880}, "625 MB"),
     "eurosat/rgb": _builder(
         "2.*.*",
@@ -166,7 +164,7 @@ def _sweep(percent: int, **aliases: str) -> dict[str, Any]:
 
 
 def _vtab(task: vtab_tasks.VtabTask) -> DatasetSpec:
-    facts = {"label": task.label, "pixel_scale": task.pixel_scale, "vtab_splits": task.splits}
+    facts = {"label": task.label, "vtab_splits": task.splits}
     name, dev = f"vtab/{task.name}", ("train800", "val200")
     row = _row(task.builder, task.num_classes, name, dev=dev, **facts)
     return row.with_sizes(row.sizes)
@@ -219,13 +217,13 @@ def row(name: str) -> DatasetSpec:
     """
     found = DATASETS.get(full_name(name))
     if found is None:
-        meant = (
-            f" Did you mean folder:{name}?"
-            if os.path.isdir(name)
-            else did_you_mean(name, [*DATASETS, *SHORT_NAMES])
-        )
+        meant = did_you_mean(name, [*DATASETS, *SHORT_NAMES])
+        if os.path.exists(os.path.join(name, "model.keras")):
+            meant = f"{name} is a run, which stands in SOURCE's place. "
+        elif os.path.isdir(name):
+            meant = f"Did you mean folder:{name}? "
         raise ValueError(
-            f"Unknown data set {name!r}.{meant} Expected folder:/path of your own images, "
-            f"tfds:name/config:version, or one of {', '.join(DATASETS)}."
+            f"{meant}Expected folder:/path of your own images, tfds:name/config:version, or one of "
+            f"{', '.join(DATASETS)}. Received: an unknown data set {name!r}."
         )
     return found

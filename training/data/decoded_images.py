@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+import psutil
 import tensorflow as tf
 
 from keras_vit.training.data.traced_functions import as_it_stands
@@ -19,25 +20,16 @@ if TYPE_CHECKING:
 
 # The mean size of so many images stands for all, which may take this part of the free memory.
 _SAMPLE, _PART = 64, 0.75
-_MEMINFO = pathlib.Path("/proc/meminfo")
 _CGROUP = pathlib.Path("/sys/fs/cgroup")
 
 
 def keep_decoded(
     load: Callable, split: "Split", decode: Callable[[tf.Tensor], tf.Tensor]
 ) -> tuple[Callable, Callable[[tf.Tensor], tf.Tensor]]:
-    """Returns `load` of decoded images, each of which is read once.
+    """Returns `load` of decoded images, each read once, and whether an index is in memory.
 
-    Args:
-        load: maps an int64 index, and a function that reads its record, to (image, labels).
-        split: of the images.
-        decode: decodes an image.
-
-    Returns:
-        The function, and one that tells whether the image at an index is in memory.
-
-    Raises:
-        UsageError: if the decoded images do not fit into memory.
+    `load` maps an int64 index, and a function that reads its record, to (image, labels). Raises
+    `UsageError` if the decoded images do not fit into memory.
     """
     record = split.reader.record
 
@@ -81,7 +73,7 @@ def _check_fits(sample, num_examples):
     free = free_memory()
     found = [image.size for image, _ in sample.ignore_errors().as_numpy_iterator()]
     wanted = float(np.mean(found)) * num_examples if found else 0.0
-    if free is not None and wanted > _PART * free:
+    if wanted > _PART * free:
         raise UsageError(
             f"config.cache: the {num_examples} decoded images would take about "
             f"{wanted / 1e9:.1f} GB. Expected at most {_PART:.0%} of the {free / 1e9:.1f} GB of "
@@ -89,24 +81,13 @@ def _check_fits(sample, num_examples):
         )
 
 
-def free_memory() -> int | None:
-    """Returns the bytes of memory that are free for this process, or None off Linux.
-
-    The least of what the machine has and what its container may take (control groups, version 2).
-    """
-    if not _MEMINFO.is_file():
-        return None
-    free = 1024 * _fields(_MEMINFO)["MemAvailable:"]
+def free_memory() -> int:
+    """Returns the free bytes of the machine or, if less, of the container (control groups 2)."""
+    free = psutil.virtual_memory().available
     try:
-        limit = int((_CGROUP / "memory.max").read_text())
-        held = int((_CGROUP / "memory.current").read_text())
+        limit, held = (int((_CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+        rows = (line.split() for line in (_CGROUP / "memory.stat").read_text().splitlines())
         # Files that the system keeps in memory make room for others.
-        held -= _fields(_CGROUP / "memory.stat")["inactive_file"]
+        return min(free, limit - held + int(dict(rows)["inactive_file"]))
     except (OSError, ValueError):
         return free  # no container, or one without a limit ("max")
-    return min(free, limit - held)
-
-
-def _fields(file: pathlib.Path) -> dict[str, int]:
-    rows = (line.split() for line in file.read_text().splitlines())
-    return {row[0]: int(row[1]) for row in rows}

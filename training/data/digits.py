@@ -1,61 +1,45 @@
 """The embedded data set: scikit-learn's handwritten digits, written as a real TFDS data set.
 
-1,797 grayscale images of 8×8 pixels, the test part of UCI's optdigits. They come with
-scikit-learn, so the quickstart needs no network. Importing this module registers
-`SklearnDigits` with TFDS; once prepared, the data set is read without importing it.
+1,797 grayscale images of 8×8 pixels, the test part of UCI's optdigits
+(https://archive.ics.uci.edu/dataset/80). They come with scikit-learn, so the quickstart needs no
+network.
 """
 
-import contextlib
-import io
 import os
 import pathlib
-import shutil
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
 
-from keras_vit.training.io.paths import any_path, is_remote, read_path
-from keras_vit.training.io.stores import sent
+from keras_vit.training.data import tfds_folder
+from keras_vit.training.io.paths import read_path
+from keras_vit.training.io.quiet_start import quiet_start
 
 NUM_TEST = 359
 SPLIT_SEED = 0
+# As PNG, of uint8 in 0..255.
+FEATURES = {
+    "image": tfds.features.Image(shape=(8, 8, 1)),
+    "label": tfds.features.ClassLabel(num_classes=10),
+}
 
 
-class SklearnDigits(tfds.core.GeneratorBasedBuilder):
-    """TFDS builder of the digits: `image` uint8 (8, 8, 1) in 0..255 as PNG, `label` 0..9."""
+def examples() -> dict[str, Iterator[tuple[int, dict[str, Any]]]]:
+    """Returns the (key, example) pairs of each split."""
+    from sklearn.datasets import load_digits
 
-    VERSION = tfds.core.Version("1.0.0")
+    digits = load_digits()
+    # Values are 0..16 inclusive, so a factor of 16 would overflow uint8.
+    images = np.rint(digits.images * (255 / 16)).astype(np.uint8)[..., None]
+    test = stratified_test_indices(digits.target, NUM_TEST, SPLIT_SEED)
+    indices = {"train": np.setdiff1d(np.arange(len(images)), test), "test": test}
 
-    def _info(self) -> tfds.core.DatasetInfo:
-        return tfds.core.DatasetInfo(
-            builder=self,
-            description="Handwritten digits of 8x8 pixels from scikit-learn.",
-            features=tfds.features.FeaturesDict(
-                {
-                    "image": tfds.features.Image(shape=(8, 8, 1)),
-                    "label": tfds.features.ClassLabel(num_classes=10),
-                }
-            ),
-            supervised_keys=("image", "label"),
-            homepage="https://archive.ics.uci.edu/dataset/80",
-        )
+    def of(index):
+        return int(index), {"image": images[index], "label": int(digits.target[index])}
 
-    def _split_generators(self, dl_manager):
-        from sklearn.datasets import load_digits
-
-        digits = load_digits()
-        # Values are 0..16 inclusive, so a factor of 16 would overflow uint8.
-        images = np.rint(digits.images * (255 / 16)).astype(np.uint8)[..., None]
-        test = stratified_test_indices(digits.target, NUM_TEST, SPLIT_SEED)
-        train = np.setdiff1d(np.arange(len(images)), test)
-        return {
-            "train": self._generate_examples(images, digits.target, train),
-            "test": self._generate_examples(images, digits.target, test),
-        }
-
-    def _generate_examples(self, images, labels, indices):
-        for index in indices:
-            yield int(index), {"image": images[index], "label": int(labels[index])}
+    return {split: map(of, each) for split, each in indices.items()}
 
 
 def stratified_test_indices(labels: np.ndarray, num_test: int, seed: int) -> np.ndarray:
@@ -74,34 +58,10 @@ def stratified_test_indices(labels: np.ndarray, num_test: int, seed: int) -> np.
 
 
 def prepare(data_dir: str | os.PathLike) -> pathlib.Path:
-    """Writes the digits below `data_dir` unless they are there, and returns their folder.
-
-    Several processes may call it at once: each writes to a hidden folder of its own, and the first
-    to finish moves its result into place.
-    """
-    target = any_path(data_dir) / "sklearn_digits" / str(SklearnDigits.VERSION)
+    """Writes the digits below `data_dir` unless they are there, and returns their folder."""
+    target = tfds_folder.resolve_data_dir(data_dir) / "sklearn_digits" / tfds_folder.VERSION
     if read_path(target, (target / "dataset_info.json").exists):
         return target
-    if is_remote(target):
-        with sent(target) as folder:
-            # Hidden files are not sent.
-            shutil.move(prepare(folder.with_name(".written")), folder)
-        return target
-    from keras_vit.hidden_folder import hidden_folder  # which starts Keras
-
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with hidden_folder(target) as scratch:
-        builder = SklearnDigits(data_dir=scratch)
-        # TFDS announces a download and its (temporary) folder; here both would mislead.
-        tfds.disable_progress_bar()
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                builder.download_and_prepare()
-        finally:
-            tfds.enable_progress_bar()
-        try:
-            os.rename(builder.data_dir, target)
-        except OSError:
-            if not (target / "dataset_info.json").exists():
-                raise
-    return target
+    with quiet_start():
+        text = "Handwritten digits of 8x8 pixels from scikit-learn."
+        return tfds_folder.write("sklearn_digits", data_dir, FEATURES, examples(), text)

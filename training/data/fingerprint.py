@@ -41,14 +41,11 @@ def require_same(
     changed, moved = changes(before, now)
     if not changed or (accept and not moved):
         return
-    remedy = (
-        "Labels stand for other classes now: put it back, or use another --workdir."
-        if moved
-        else "Put it back, set --config.data_changed=accept to go on with it, or use another "
-        "--workdir."
-    )
+    remedy = "Put it back, set --config.data_changed=accept to go on with it, or"
+    if moved:
+        remedy = "Labels stand for other classes now: put it back, or"
     shown = "; ".join(changed[:5]) + ("; …" if len(changed) > 5 else "")
-    raise UsageError(f"The data of {where} has changed: {shown}. {remedy}")
+    raise UsageError(f"The data of {where} has changed: {shown}. {remedy} use another --workdir.")
 
 
 def of_photos(photos: Sequence[Photo], num_classes: int) -> dict[str, Any]:
@@ -137,13 +134,12 @@ def _changed_split(before, now, names, split):
             return [f"{split} has {now['examples']} examples instead of {before['examples']}"]
         return [f"the files of {split} are others"]
     found = []
-    for (old, old_digest), (new, digest), name in zip(
-        before["classes"], now["classes"], names, strict=True
-    ):
-        if old != new:
-            count, verb = abs(new - old), "added to" if new > old else "removed from"
-            photos, was = ("photo", "was") if count == 1 else ("photos", "were")
-            found.append(f"{count} {photos} of {name} {was} {verb} {split}")
-        elif old_digest != digest:
+    for was, is_now, name in zip(before["classes"], now["classes"], names, strict=True):
+        count = is_now[0] - was[0]
+        if count:
+            verb, photos = ("added to" if count > 0 else "removed from"), f"photos of {name} were"
+            photos = photos if abs(count) > 1 else f"photo of {name} was"
+            found.append(f"{abs(count)} {photos} {verb} {split}")
+        elif is_now != was:
             found.append(f"photos of {name} in {split} are others")
     return found

@@ -20,8 +20,7 @@ import numpy as np
 
 from keras_vit.training.data import dataset_table, photo_sets, splits, tfds_folder
 from keras_vit.training.data.dataset_table import DatasetSpec
-from keras_vit.training.data.tfds_folder import NotPreparedError, Prepared
-from keras_vit.training.io.quiet_start import quiet_start
+from keras_vit.training.data.tfds_folder import NotPreparedError
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -54,34 +53,29 @@ def open_dataset(name: str, data_dir: str | os.PathLike | None = None) -> "Datas
         sizes = {split: len(members) for split, members in photos.splits.items()}
         names = photos.class_names
         spec = DatasetSpec(name, len(names), sizes, class_names=names)
-        return Dataset(spec, photos.root, photos=photos, upright=True)
+        return Dataset(spec, photos.root, photos=photos)
     if name.startswith("tfds:"):
         return _of_tfds(name, data_dir)
     spec = dataset_table.row(name)
-    embedded = spec.obtain == "embedded"
-    try:
-        found = tfds_folder.find(spec.builder, spec.version, data_dir)
-    except NotPreparedError:
-        if not embedded:
-            raise
-        found = None
-    if found is None and embedded:
-        with quiet_start():
-            from keras_vit.training.data import digits
+    if spec.obtain == "embedded":
+        from keras_vit.training.data import digits
 
-            folder = digits.prepare(tfds_folder.resolve_data_dir(data_dir))
-        found = tfds_folder.read(folder)
-    if found is None:
+        place = digits.prepare(tfds_folder.resolve_data_dir(data_dir))
+    else:
+        place = tfds_folder.find(spec.builder, spec.version, data_dir)
+    if place is None:
         raise NotPreparedError(_how_to_get(spec, data_dir))
+    info = tfds_folder.read(place)
+    sizes = _sizes(info)
     for split, size in spec.sizes.items():
-        actual = found.sizes.get(split, size)
+        actual = sizes.get(split, size)
         if actual not in (size, *spec.other_sizes.get(split, ())):
             raise ValueError(
-                f"Expected {size} examples in the split {split!r} of {found.name}. "
-                f"{found.directory} holds {actual}. Prepare it again, or read it under another "
-                f"name as tfds:{found.name}:{found.version}."
+                f"Expected {size} examples in the split {split!r} of {spec.builder}. "
+                f"{place} holds {actual}. Prepare it again, or read it under another "
+                f"name as tfds:{spec.builder}:{info.version}."
             )
-    return Dataset(spec.with_sizes(found.sizes), found.directory, prepared=found)
+    return Dataset(spec.with_sizes(sizes), place, info=info)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -92,16 +86,13 @@ class Dataset:
         spec: its facts, with the sizes found.
         place: its folder.
         photos: its photos, if it is a folder or table of them.
-        prepared: its description, if TFDS prepared it.
-        upright: whether photos are turned as their EXIF orientation says. Those of TFDS are read
-            as they are stored: published numbers were computed so.
+        info: its `tfds.core.DatasetInfo`, if TFDS prepared it.
     """
 
     spec: DatasetSpec
     place: pathlib.Path
     photos: photo_sets.PhotoSet | None = None
-    prepared: Prepared | None = None
-    upright: bool = False
+    info: Any = None
     _splits: "dict[str, Split]" = dataclasses.field(default_factory=dict, repr=False)
 
     @property
@@ -123,36 +114,24 @@ class Dataset:
             return tuple(imagenet_classes())
         return self.spec.class_names
 
-    @functools.cached_property
-    def info(self) -> Any:
-        """Its `tfds.core.DatasetInfo`, if TFDS prepared it."""
-        import tensorflow_datasets as tfds
-
-        return tfds.builder_from_directory(self.place).info
-
     def split(self, text: str) -> "Split":
         """Returns a split of it, the same object for the same text; see `open`."""
         if text not in self._splits:
-            if self.photos:
-                photos = tuple(splits.select(text, self.photos.splits))
-                self._splits[text] = Split(self, text, len(photos), photos=photos)
-            else:
-                ranges = splits.resolve(text, self.spec.sizes, self.spec.aliases)
-                count = sum(part.size for part in ranges)
-                self._splits[text] = Split(self, text, count, ranges=ranges)
+            photos = tuple(splits.select(text, self.photos.splits)) if self.photos else ()
+            ranges = () if photos else self.spec.ranges(text)
+            count = len(photos) or sum(part.size for part in ranges)
+            self._splits[text] = Split(self, text, count, photos, ranges)
         return self._splits[text]
 
     def describe(self, train_split: str, eval_split: str = "") -> dict[str, Any]:
-        """Returns the data of a run, `{"class_names": names or None, "train": …, "eval": …}`.
+        """Returns `{"class_names": names or None, "train": …, "eval": … or None}` of a run.
 
-        The fingerprints of both splits; without `eval_split`, None.
+        The fingerprints of both splits.
         """
-        train = self.split(train_split)
-        evaluation = self.split(eval_split) if eval_split else None
         return {
             "class_names": None if self.class_names is None else list(self.class_names),
-            "train": train.fingerprint,
-            "eval": evaluation.fingerprint if evaluation else None,
+            "train": self.split(train_split).fingerprint,
+            "eval": self.split(eval_split).fingerprint if eval_split else None,
         }
 
 
@@ -212,10 +191,13 @@ class Split:
         """Returns the operations of `text`, with what the data set's images need."""
         from keras_vit.training.data.preprocessing.preprocess import Preprocess
 
+        info = self.dataset.info
+        # Published photos are read as they are stored: published numbers were computed so.
+        upright = info is None or info.features["image"].doc.desc == tfds_folder.UPRIGHT
         return Preprocess(
             text,
             pixel_scale=self.dataset.spec.pixel_scale,
-            upright=self.dataset.upright,
+            upright=upright,
             reduced_decoding=reduced_decoding,
         )
 
@@ -272,9 +254,8 @@ def load_dataset(
             `training.data.pipeline.plain_dataset`.
 
     Raises:
-        NotPreparedError: at once if the data set is not on disk; the message says how to get
-            it. Nothing is ever downloaded here.
-        ValueError: for an unknown name, split, operation or value of `on_error`.
+        NotPreparedError, ValueError: as `open`, at once; nothing is ever downloaded here.
+        ValueError: for an unknown operation or value of `on_error`.
     """
     from keras_vit.training.data import pipeline, unreadable_examples
 
@@ -285,8 +266,8 @@ def load_dataset(
 
 def _of_tfds(name, data_dir):
     builder, _, version = name.removeprefix("tfds:").partition(":")
-    found = tfds_folder.find(builder, version or "*", data_dir)
-    if found is None:
+    place = tfds_folder.find(builder, version or "*", data_dir)
+    if place is None:
         configs = tfds_folder.configs(builder, data_dir)
         hint = (
             f"Its configurations there are {', '.join(configs)}: write tfds:{builder}/{configs[0]}."
@@ -297,23 +278,28 @@ def _of_tfds(name, data_dir):
             f"{builder} {version or ''} is not prepared in "
             f"{tfds_folder.resolve_data_dir(data_dir)}. {hint}"
         )
-    num_classes, names = tfds_folder.label_facts(found)
-    spec = DatasetSpec(name, num_classes, found.sizes, builder, found.version, class_names=names)
-    upright = tfds_folder.holds_photos(found.directory)
-    return Dataset(spec, found.directory, prepared=found, upright=upright)
+    info = tfds_folder.read(place)
+    num_classes, names = tfds_folder.label_facts(info)
+    spec = DatasetSpec(name, num_classes, _sizes(info), builder, class_names=names)
+    return Dataset(spec, place, info=info)
+
+
+def _sizes(info):
+    if any(length < 0 for split in info.splits.values() for length in split.shard_lengths):
+        raise ValueError(f"{info.data_dir} is damaged: a file of less than no examples.")
+    return {name: split.num_examples for name, split in info.splits.items()}
 
 
 def _how_to_get(spec, data_dir):
     folder = tfds_folder.resolve_data_dir(data_dir)
-    command = f"  keras-vit data prepare {spec.name}"
-    if data_dir:
-        command += f" --data_dir={data_dir}"
     first = f"{spec.name} ({spec.builder} {spec.version}) is not prepared in {folder}."
     if spec.obtain == "private":
         return f"{first} {spec.note}."
+    get = f"Download and write it ({spec.note}) with:"
     if spec.obtain == "manual":
-        return (
-            f"{first}\nIt needs files got by hand: {spec.note}.\nThe manual folder is "
-            f"{folder / 'downloads' / 'manual'} (or --manual_dir). Then write it with:\n{command}"
+        get = (
+            f"It needs files got by hand: {spec.note}.\nThe manual folder is "
+            f"{folder / 'downloads' / 'manual'} (or --manual_dir). Then write it with:"
         )
-    return f"{first}\nDownload and write it ({spec.note}) with:\n{command}"
+    option = f" --data_dir={data_dir}" if data_dir else ""
+    return f"{first}\n{get}\n  keras-vit data prepare {spec.name}{option}"

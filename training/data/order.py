@@ -55,8 +55,7 @@ def example_order(
 def permute(places: tf.Tensor, *, epoch: tf.Tensor, num_examples: int, seed: int) -> tf.Tensor:
     """Returns the examples, int64 (n,), at places of epochs; over an epoch, a permutation.
 
-    Takes time and memory as `places`, int64 (n,) in 0..num_examples-1, does. There are at most 2^62
-    examples; each place has an `epoch`, int64 (n,).
+    `places` are int64 (n,) in 0..num_examples-1, with an `epoch` each; examples at most 2^62.
     """
     rights = math.isqrt(num_examples - 1) + 1
     lefts = -(-num_examples // rights)

@@ -21,6 +21,7 @@ import pathlib
 import unicodedata
 from typing import NamedTuple
 
+from keras_vit.imagenet_classes import require_class_name
 from keras_vit.training.data.splits import Photo
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io.image_listing import EXTENSIONS, UNREADABLE, walk
@@ -43,13 +44,7 @@ _LINKED_LEVELS = 2
 
 
 class PhotoSet(NamedTuple):
-    """The photos of a folder or table.
-
-    Attributes:
-        root: the folder that paths are relative to.
-        class_names: in sorted order; the index is the label.
-        splits: for every split, its photos in order.
-    """
+    """The photos of every split in order, below a root, and the names of classes by label."""
 
     root: pathlib.Path
     class_names: tuple[str, ...]
@@ -143,11 +138,17 @@ def _labels(names, where):
     """Returns {name of a class: label}, in sorted order."""
     names = sorted(names)
     for name in names:
-        text = name.encode(errors="replace").decode()
-        if text != name or not name.strip() or name.splitlines() != [name]:
-            raise ValueError(
-                "Expected names of classes in UTF-8 and of one line. Received: "
-                f"{name!r} in {where}. Rename that class."
+        require_class_name(name, str(where))
+    alike = collections.defaultdict(list)
+    for name in names:
+        letters = unicodedata.normalize("NFKD", name).casefold()
+        alike["".join(each for each in letters if not unicodedata.combining(each))].append(name)
+    for close in alike.values():
+        if len(close) > 1:
+            logger.warning(
+                "%s: the classes %s differ in case or accents alone. Expected one, if they are "
+                "one class.",
+                *(where, ", ".join(close)),
             )
     return {name: label for label, name in enumerate(names)}
 
@@ -175,16 +176,6 @@ def _doubts(found, prefixes, folders, images, unreadable):
             f"{root}: every class, such as {pathlib.PurePath(first).name}, holds the folders "
             f"{', '.join(folders[first][:5])}. If these are the classes, move them up."
         )
-    alike = collections.defaultdict(list)
-    for name in found.class_names:
-        letters = unicodedata.normalize("NFKD", name).casefold()
-        alike["".join(each for each in letters if not unicodedata.combining(each))].append(name)
-    for names in alike.values():
-        if len(names) > 1:
-            yield (
-                f"{root}: the classes {', '.join(names)} differ in case or accents alone. Expected "
-                "one folder, if they are one class."
-            )
     if len(found.class_names) == 1:
         yield (
             f"{root} has one class, {found.class_names[0]}: expected two or more sub-folders, or "
@@ -204,7 +195,7 @@ def _doubts(found, prefixes, folders, images, unreadable):
 def read_table(file: str | os.PathLike) -> PhotoSet:
     """Reads a table of photos, CSV with the columns `path`, `label` and perhaps `split`.
 
-    A path is relative to the table, or in a store; a label is a name.
+    A path is relative to the table, or in a store; a label is the name of a class.
 
     Raises:
         UsageError: if columns or rows are missing, or a file is not there.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _FOREVER = 2**62
 # So many cores decode about as many images as one thread copies into batches.
 _CORES_PER_BATCH = 16
-# Stands for a record that is not read ahead; no record is empty.
+# Stands for a record that is not read ahead: no record is empty.
 _UNREAD = ""
 # Evaluation reads at most so many neighbors at a time.
 _RUN = 256
@@ -71,9 +71,8 @@ def train_dataset(
         UsageError: if decoded images would not find room in memory.
     """
     share = _share(batch_size, num_input_pipelines, input_pipeline_id)
-    batch_operations = list(preprocess.batch_operations)
-    if mixup_p:
-        batch_operations += parse(f"mixup({mixup_p})")
+    mixup = parse(f"mixup({mixup_p})") if mixup_p else []
+    batch_operations = [*preprocess.batch_operations, *mixup]
     load, is_kept = _loader(split, preprocess), None
     if cache:
         load, is_kept = keep_decoded(load, split, preprocess.decoded)
@@ -94,11 +93,9 @@ def train_dataset(
             return load_or_next(prepare, index, split, skip_counter)
         return prepare(index)
 
-    slots = list(share)
-    if batch_operations:
-        # Each image is blended with the one before it in the global batch. That of a share's
-        # first image belongs to another worker, so this worker reads it as well.
-        slots = sorted({*slots, (share.start - 1) % batch_size})
+    # With mixup, each image is blended with the one before it in the global batch. That of a
+    # share's first image belongs to another worker, so this worker reads it as well.
+    slots = {*share, (share.start - 1) % batch_size} if batch_operations else {*share}
     dataset = example_order(split.num_examples, seed, start_step * batch_size, batch_size, slots)
     if reader.remote:
         dataset = _read_ahead(dataset, reader.record, is_kept, bool(skip_counter))
@@ -106,8 +103,7 @@ def train_dataset(
     if batch_operations:
 
         def blended(step, batch):
-            seed_of_step = _seed(~seed, step)
-            return _blend(batch, batch_operations, seed_of_step, len(share), share.start > 0)
+            return _blend(batch, batch_operations, _seed(~seed, step), share)
 
         steps = tf.data.Dataset.range(start_step, _FOREVER)
         dataset = _map(tf.data.Dataset.zip(steps, dataset), blended)
@@ -150,11 +146,10 @@ def eval_dataset(
     dataset = _map(indices, prepare)
     blank = _blank(dataset)
 
-    def readable(index):
-        return load_or_blank(prepare, index, blank, split, skip_counter)[1]
-
     if skip_counter:
-        dataset = _map(indices, readable)
+        dataset = _map(
+            indices, lambda index: load_or_blank(prepare, index, blank, split, skip_counter)[1]
+        )
 
     def masked(batch):
         # Padding and what cannot be read have no label either.
@@ -205,8 +200,7 @@ def plain_dataset(
     if skip_counter:
         blank = _blank(dataset)
         dataset = _map(
-            indices,
-            lambda index: load_or_blank(load, index, blank, split, skip_counter),
+            indices, lambda index: load_or_blank(load, index, blank, split, skip_counter)
         )
         dataset = dataset.filter(lambda is_read, _: is_read).map(lambda _, example: example)
     if batch_size:
@@ -297,11 +291,11 @@ def _blank(dataset: tf.data.Dataset) -> Any:
     )
 
 
-def _blend(batch, operations, seed, size: int, partner_first: bool):
-    """Applies batch operations to a share of `size` images and at most one partner image."""
+def _blend(batch, operations, seed, share: range):
+    """Applies batch operations to a share of the images and at most one partner image."""
     partner = {key: tf.roll(value, 1, axis=0) for key, value in batch.items()}
     # A partner of another worker sorts before the share, or after it in the first worker's.
-    kept = slice(-size, None) if partner_first else slice(0, size)
+    kept = slice(-len(share), None) if share.start else slice(len(share))
     batch, partner = (
         {key: value[kept] for key, value in part.items()} for part in (batch, partner)
     )

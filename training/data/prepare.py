@@ -4,24 +4,18 @@ A file for each photo suits a disk; a bucket wants few large ones. The photos ar
 are, byte for byte, and the set is read as `tfds:NAME`.
 """
 
-import functools
 import os
 import pathlib
 import re
-import shutil
 import socket
 import urllib.parse
 from collections.abc import Sequence
 from typing import Any
 
 from keras_vit.training.data import dataset_table, photo_sets, tfds_folder
-from keras_vit.training.data.photo_sets import PhotoSet, photo_path
-from keras_vit.training.data.splits import Photo
+from keras_vit.training.data.photo_sets import photo_path
 from keras_vit.training.errors import TrainingError, UsageError
-from keras_vit.training.io.paths import is_remote
-from keras_vit.training.io.stores import sent
 
-VERSION = "1.0.0"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -34,8 +28,7 @@ def prepare(
     """Downloads and writes a data set unless it is there or needs no preparation.
 
     Args:
-        name: as in `training.data.open`.
-        data_dir: as in `training.data.open`.
+        name, data_dir: as in `training.data.open`.
         manual_dir: folder of files got by hand; by default `downloads/manual` in `data_dir`.
         beam_options: flags of Apache Beam, such as "--runner=DataflowRunner", for sets that TFDS
             writes on many machines; empty runs on this one.
@@ -105,8 +98,7 @@ def prepare_photos(
     Args:
         source: `folder:/path`, `/path` or `csv:/file.csv`, see `photo_sets`; it may be in a store.
         name: of the data set, in lower case.
-        data_dir: as in `prepare`.
-        num_shards: files of each split; by default as many as TFDS takes for its size.
+        data_dir, num_shards: as in `tfds_folder.write`.
         beam_options: as in `prepare`; the machines have this package and see the photos and
             `data_dir` under the same paths.
 
@@ -120,69 +112,32 @@ def prepare_photos(
             f"Expected a name of small letters, digits and underscores. Received: {name!r}."
         )
     folder = tfds_folder.resolve_data_dir(data_dir)
-    if tfds_folder.find(name, VERSION, folder):
-        raise UsageError(
-            f"{folder / name / VERSION} is there already. Name another data set, or delete it."
-        )
+    there = tfds_folder.find(name, tfds_folder.VERSION, folder)
+    if there:
+        raise UsageError(f"{there} is there already. Name another data set, or delete it.")
     photos = photo_sets.read(source)
     options = _beam_options(beam_options)
-    # Other machines do not see a folder of this one.
-    if is_remote(folder) and not options:
-        with sent(folder / name / VERSION) as target:
-            # Hidden files are not sent.
-            scratch = target.with_name(".written")
-            shutil.move(_write(photos, name, scratch, num_shards, options), target)
-    else:
-        _write(photos, name, folder, num_shards, options)
-    return f"tfds:{name}:{VERSION}"
 
-
-def _example(root: pathlib.Path, numbered: tuple[int, Photo]) -> tuple[int, dict[str, Any]]:
-    """Returns the key and the features of a photo."""
-    number, photo = numbered
-    return number, {"image": str(photo_path(root, photo.path)), "label": photo.label}
-
-
-def _write(
-    photos: PhotoSet, name: str, data_dir: Any, num_shards: int | None, beam_options: Any
-) -> str:
-    """Writes the data set and returns its folder."""
     import tensorflow_datasets as tfds
 
-    with tfds.core.registered.skip_registration():
+    features = {
+        "image": tfds.features.Image(doc=tfds_folder.UPRIGHT),
+        "label": tfds.features.ClassLabel(names=list(photos.class_names)),
+    }
 
-        class Photos(tfds.core.GeneratorBasedBuilder):
-            VERSION = tfds.core.Version(VERSION)
+    def pairs(rows):
+        for number, photo in enumerate(rows):
+            path = photo_path(photos.root, photo.path)
+            yield number, {"image": str(path), "label": photo.label}
 
-            def _info(self):
-                label = tfds.features.ClassLabel(names=list(photos.class_names))
-                return tfds.core.DatasetInfo(
-                    builder=self,
-                    description=f"Photos of {photos.root}.",
-                    features=tfds.features.FeaturesDict(
-                        {"image": tfds.features.Image(), "label": label}
-                    ),
-                    metadata=tfds.core.MetadataDict({tfds_folder.UPRIGHT: True}),
-                )
+    examples: dict[str, Any] = {split: pairs(rows) for split, rows in photos.splits.items()}
+    if options:
+        import apache_beam as beam
 
-            def _split_generators(self, dl_manager):
-                splits = photos.splits.items()
-                return {split: self._generate_examples(rows) for split, rows in splits}
-
-            def _generate_examples(self, rows):
-                example = functools.partial(_example, photos.root)
-                if not beam_options:
-                    return map(example, enumerate(rows))
-                import apache_beam as beam
-
-                return beam.Create(list(enumerate(rows))) | beam.Map(example)
-
-    Photos.name = name
-    builder = Photos(data_dir=str(data_dir))
-    tfds.disable_progress_bar()
-    config = tfds.download.DownloadConfig(num_shards=num_shards, beam_options=beam_options)
-    builder.download_and_prepare(download_config=config)
-    return str(builder.data_dir)
+        examples = {split: beam.Create(each) for split, each in examples.items()}
+    text = f"Photos of {photos.root}."
+    tfds_folder.write(name, folder, features, examples, text, num_shards, options)
+    return f"tfds:{name}:{tfds_folder.VERSION}"
 
 
 def _beam_options(flags: Sequence[str]) -> Any:

@@ -24,7 +24,6 @@ import tensorflow as tf
 
 from keras_vit.training.data import fingerprint, vtab_labels
 from keras_vit.training.data.photo_sets import photo_path
-from keras_vit.training.data.splits import Range
 from keras_vit.training.data.tfds_folder import ARRAY_RECORD
 from keras_vit.training.data.traced_functions import as_it_stands
 from keras_vit.training.errors import UsageError, first_line
@@ -51,8 +50,6 @@ _STREAMS = 8
 _ARRAY_RECORD_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 
 
-# Maps a record and its index to `{"image": encoded bytes, "label": class or classes, "id": string}`
-# and extra labels.
 Parse = Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]
 
 
@@ -61,7 +58,7 @@ class Reader(NamedTuple):
 
     Attributes:
         record: maps an int64 index to the example's bytes as stored.
-        parse: see `Parse`.
+        parse: maps a record and its index to what `Split.read` returns.
         example_id: maps an index to the same id in Python, as TFDS's `add_tfds_id` writes it.
         fingerprint: returns what identifies the examples, see `training.data.fingerprint`.
         stream: maps a dataset of (first index, count) of neighbors to the records of all of them,
@@ -112,7 +109,13 @@ def _record_reader(split: "Split") -> Reader:
     extra = dict.fromkeys(spec.extra_labels, True)
     wanted = tfds.decode.PartialDecoding({"image": True, **rule.features, **extra})
     features = wanted.extract_features(info.features)
-    shards = Shards.of(info, split.ranges)
+    parts = [
+        (os.fspath(one.filename), one.examples_in_shard, one.skip, one.take)
+        for part in split.ranges
+        for one in info.splits[f"{part.split}[{part.start}:{part.stop}]"].file_instructions
+    ]
+    files, lengths, skips, counts = zip(*parts, strict=True)
+    shards = Shards(files, lengths, skips, counts, str(split.ranges))
     of_files = array_record_reader if info.file_format.value == ARRAY_RECORD else tfrecord_reader
 
     def parse(record, index):
@@ -132,42 +135,22 @@ def _record_reader(split: "Split") -> Reader:
 class Shards:
     """The records of a split, numbered across its files.
 
-    Attributes:
-        files: paths.
-        lengths: number of records in each file.
-        skips: records of each file before the first of the split.
-        counts: records of the split in each file.
-        ranges: the ranges of native splits, as text.
+    Each file has `lengths` records, of which the split has `counts` after the first `skips`.
     """
 
     files: Sequence[str]
     lengths: Sequence[int]
     skips: Sequence[int]
     counts: Sequence[int]
+    # The ranges of native splits.
     ranges: str = ""
 
     def __post_init__(self) -> None:
         self.remote = any(map(is_remote, self.files))
         self.names = [os.path.basename(file) for file in self.files]
-        self._firsts = np.cumsum([0, *self.counts])
-        self._shifts = np.subtract(self.skips, self._firsts[:-1])
         self._name_of = tf.constant(self.names)
-        self._first_of = tf.constant(self._firsts, tf.int64)
-        self._shift_of = tf.constant(self._shifts, tf.int64)
-
-    @classmethod
-    def of(cls, info: Any, ranges: Sequence[Range]) -> "Shards":
-        """Returns the records of ranges of native splits, given `info` of the TFDS builder."""
-        rows = []
-        for part in ranges:
-            split, first = info.splits[part.split], 0
-            for file, length in zip(split.filepaths, split.shard_lengths, strict=True):
-                skip, stop = max(part.start - first, 0), min(part.stop - first, length)
-                if skip < stop:
-                    rows.append((str(file), length, skip, stop - skip))
-                first += length
-        files, lengths, skips, counts = zip(*rows, strict=True)
-        return cls(files, lengths, skips, counts, str(ranges))
+        self._firsts = np.cumsum([0, *self.counts], dtype=np.int64)
+        self._shifts = np.array(self.skips, np.int64) - self._firsts[:-1]
 
     def __len__(self) -> int:
         return int(self._firsts[-1])
@@ -179,8 +162,8 @@ class Shards:
 
     def place(self, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the numbers of the file that holds a record, and of the record in it."""
-        file = tf.searchsorted(self._first_of, index[None], side="right", out_type=tf.int64)[0] - 1
-        return file, index + tf.gather(self._shift_of, file)
+        file = tf.searchsorted(self._firsts, index[None], side="right", out_type=tf.int64)[0] - 1
+        return file, index + tf.gather(self._shifts, file)
 
     def runs(self, first: tf.Tensor, count: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns the files, int64 (n,), that hold `count` records from `first` on.
@@ -188,8 +171,8 @@ class Shards:
         Also returns, for each file, the first of these records and the one after the last.
         """
         files = tf.range(self.place(first)[0], self.place(first + count - 1)[0] + 1)
-        begins = tf.maximum(tf.gather(self._first_of, files), first)
-        return files, begins, tf.minimum(tf.gather(self._first_of, files + 1), first + count)
+        begins = tf.maximum(tf.gather(self._firsts, files), first)
+        return files, begins, tf.minimum(tf.gather(self._firsts, files + 1), first + count)
 
     def id_of(self, index: tf.Tensor) -> tf.Tensor:
         """Returns the id of an example, string, as TFDS's `add_tfds_id` writes it."""
@@ -203,11 +186,7 @@ class Shards:
 
 
 def tfrecord_reader(shards: Shards, parse: Parse) -> Reader:
-    """Returns the reader of TFRecord files; checksums are verified.
-
-    Raises:
-        ValueError: if a file is cut short or holds another number of records.
-    """
+    """Returns the reader of TFRecord files, which verifies checksums; errors as `offsets`."""
     starts = offsets(shards.files, shards.lengths)
     # Computed now, so that the tables of whole files can be freed.
     named = zip(shards.names, starts, strict=True)

@@ -36,14 +36,7 @@ class Range(NamedTuple):
 
 
 class Photo(NamedTuple):
-    """A photo of a folder or table.
-
-    Attributes:
-        path: below the root.
-        label: number of its class.
-        size: in bytes; 0 in a store.
-        modified: nanosecond of its last change; 0 in a store.
-    """
+    """A photo: its path below the root, the number of its class, and its `size_and_time`."""
 
     path: str
     label: int
@@ -63,7 +56,8 @@ def resolve(
         aliases: names that stand for a split text over native splits.
 
     Raises:
-        ValueError: for an unknown name, a malformed text, a slice beyond the end or no example.
+        ValueError: for an unknown name, a malformed text, a slice beyond the end, with one end in
+            percent and one in examples, or without an example.
     """
     aliases, ranges = aliases or {}, []
     for term in _terms(split, sizes.keys() | aliases.keys()):
@@ -87,18 +81,12 @@ def select(split: str, photos: Mapping[str, Sequence[Photo]]) -> list[Photo]:
     share asked for by more than a quarter of the smaller side: 15 to 25 % for `train[80%:]`.
 
     Raises:
-        ValueError: as `resolve`, and for a slice with one end in percent and one in images.
+        ValueError: as `resolve`.
     """
     chosen: list[Photo] = []
     for term in _terms(split, photos.keys()):
         members = photos[term["name"]]
-        in_percent = {text[-1] == "%" for text in term.group("start", "stop") if text}
-        if len(in_percent) > 1:
-            raise ValueError(
-                "Expected both ends of a slice of photos in percent, or both in images. Received: "
-                f"{term[0]!r}."
-            )
-        if True in in_percent:
+        if "%" in term[0]:
             first, last = (_below(members, end / 100) for end in _ends(term, 100, float))
             kept = last - first
             chosen += [photo for place, photo in enumerate(members) if place in kept]
@@ -128,6 +116,11 @@ def _terms(split, known):
         if term["name"] not in known:
             raise ValueError(
                 f"Unknown split {term['name']!r}. Expected one of {', '.join(sorted(known))}."
+            )
+        if len({end[-1] == "%" for end in term.group("start", "stop") if end}) > 1:
+            raise ValueError(
+                "Expected both ends of a slice in percent, or both in examples. Received: "
+                f"{term[0]!r}."
             )
         yield term
 

@@ -32,11 +32,6 @@ class VtabTask(NamedTuple):
     label: str = "label"
 
     @property
-    def pixel_scale(self) -> int:
-        """Factor on the stored pixels: dSprites stores 0 and 1."""
-        return 255 if self.builder == "dsprites" else 1
-
-    @property
     def flip(self) -> bool:
         """Whether mirroring keeps the label true, our reading of BiT's section 3.3."""
         return self.group != "structured" and self.name != "svhn"

@@ -342,7 +342,7 @@ class Engine(abc.ABC):
         try:
             yield
         except self.runtime_errors as error:
-            message = " ".join(filter(None, (f"{reason(error).rstrip('.')}.", explain())))
+            message = " ".join(filter(None, (f"{first_line(error, 300).rstrip('.')}.", explain())))
             what, next_step = "Training failed", ""
             if self.watch:
                 time.sleep(SECONDS_TO_NAME_THE_LOST)
@@ -385,11 +385,3 @@ def gather_text(text: str, gather: Callable[[Sequence[int]], np.ndarray]) -> lis
     lengths = gather([len(encoded)])[:, 0]
     rows = gather([*encoded.ljust(max(1, lengths.max()), b"\0")])
     return [bytes([*row][:length]).decode() for row, length in zip(rows, lengths, strict=True)]
-
-
-def reason(error: Exception) -> str:
-    """Returns what an error of a runtime says, without where in a graph it was."""
-    places = ("Graph execution error", "Detected at node", "<stack", "File ", "[[", "  ")
-    lines = (line.strip() for line in str(getattr(error, "message", error)).splitlines())
-    said = [line for line in lines if line and not line.startswith(places)]
-    return first_line("\n".join(said) or type(error).__name__, 300)

@@ -55,7 +55,7 @@ class Shards(NamedTuple):
         found = 0
         for starts, stored in self.pieces:
             sizes = stored.get_shape()
-            # What piece and slice share, as indices of either.
+            # The part that piece and slice share, as indices of either.
             of_piece, of_result = [], []
             for (start, stop), offset, size in zip(bounds, starts, sizes, strict=True):
                 low, high = max(start, offset), min(stop, offset + size)

@@ -63,7 +63,7 @@ class JaxStep(Step):
         whole = replicated(mesh)
         shardings = [state_sharding(mesh, each.shape) for each in self.trained]
         self._of_weights = shardings[:count]
-        # What adds over the devices is what any of their processes asked for.
+        # Summed over the devices, these tell whether any process asked.
         self._begin = jax.jit(
             lambda requests: (jnp.sum(requests, axis=0), Totals(jnp.zeros(4), jnp.int32(-1))),
             out_shardings=whole,
@@ -319,15 +319,10 @@ def _shards(array):
 def compiled(model: keras.Model) -> Callable[[Tensor], jax.Array]:
     """Returns a function from images to what the model returns with its weights of the moment."""
 
-    @jax.jit
-    def infer(trainable, non_trainable, images):
-        return model.stateless_call(trainable, non_trainable, images, training=False)[0]
+    infer = jax.jit(lambda *state: model.stateless_call(*state, training=False)[0])
 
     def call(images):
-        return infer(
-            [variable.value for variable in model.trainable_variables],
-            [variable.value for variable in model.non_trainable_variables],
-            np.asarray(images),
-        )
+        variables = model.trainable_variables, model.non_trainable_variables
+        return infer(*([one.value for one in each] for each in variables), np.asarray(images))
 
     return call

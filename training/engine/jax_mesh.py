@@ -1,4 +1,4 @@
-"""Where arrays live: a mesh of all devices of all processes, and the layouts on it.
+"""A mesh of all devices of all processes, and the layouts of arrays on it.
 
 The mesh has two axes. A batch is divided over both; state is divided over `fsdp` and repeated
 over `data`. Data parallelism is `data=-1, fsdp=1`; fully sharded state is `data=1, fsdp=-1`.
@@ -89,7 +89,7 @@ def gather_on(mesh: Mesh) -> Callable[[jax.Array], jax.Array]:
 
 
 class ActivationLayout:
-    """What Keras takes for its distribution while a step is traced: the layout of activations.
+    """The layout of activations, which Keras takes for its distribution while a step is traced.
 
     Left to itself, the partitioner follows the layout of sharded weights into the activations
     and exchanges activations, or whole arrays, where two of them meet. Keras asks the

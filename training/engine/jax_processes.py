@@ -17,25 +17,27 @@ from keras_vit.training.engine.base import gather_text
 from keras_vit.training.engine.worker_watch import SECONDS_TO_NAME_THE_LOST, Watch
 from keras_vit.training.errors import UsageError
 
+# Hosts of a job whose processes are all on one machine.
+_LOOPBACK = ("localhost", "127.0.0.1")
+
 
 class Job(Watch):
     """The other processes of this process's job: watched while it runs, left at its end.
 
-    Serves a port, tells the others its address, and watches theirs.
+    Serves a port at the address that it tells the others, and watches theirs.
 
     Args:
         timeout: seconds that a process which does not answer is waited for.
+        coordinator: host of process 0, "" where JAX detects it.
     """
 
-    def __init__(self, timeout: float):
-        self._server = socket.create_server(("", 0), backlog=64)
+    def __init__(self, timeout: float, coordinator: str = ""):
+        host = _own_host(coordinator)
+        self._server = socket.create_server((host, 0), backlog=64)
         threading.Thread(target=self._answer, daemon=True).start()
-        address = f"{_own_host()}:{self._server.getsockname()[1]}"
-        peers = {}
-        for index, peer in enumerate(gather(address)):
-            if index != jax.process_index():
-                host, port = peer.rsplit(":", 1)
-                peers[f"worker {index} ({peer})"] = (host, int(port))
+        addresses = enumerate(gather(f"{host}:{self._server.getsockname()[1]}"))
+        own = jax.process_index()
+        peers = {f"worker {index}": peer for index, peer in addresses if index != own}
         super().__init__(peers, timeout)
         # Python's handlers run in its main thread, which may be waiting inside JAX.
         ctypes.CDLL(None).signal(signal.SIGABRT, _wait_for_the_watch)
@@ -56,7 +58,7 @@ class Job(Watch):
         if not together:
             self._server.shutdown(socket.SHUT_RDWR)
             self._server.close()
-        # Where a process is lost, there is no order to keep.
+        # After the loss of a process there is no order to keep.
         with contextlib.suppress(RuntimeError):
             jax.distributed.shutdown()
 
@@ -83,7 +85,7 @@ def join(config: ConfigDict) -> Job | None:
     """
     processes = config.processes
     on_slice = "," in os.environ.get("TPU_WORKER_HOSTNAMES", "")
-    arguments = {}
+    host, arguments = "", {}
     if processes.coordinator not in ("", "auto"):
         host, _, port = processes.coordinator.rpartition(":")
         if not host or not port.isdigit():
@@ -100,6 +102,7 @@ def join(config: ConfigDict) -> Job | None:
             "coordinator_address": processes.coordinator,
             "num_processes": processes.count,
             "process_id": processes.index,
+            "coordinator_bind_address": f"{_interface(host)}:{port}",
         }
     elif not processes.coordinator and not on_slice:
         return None
@@ -115,7 +118,7 @@ def join(config: ConfigDict) -> Job | None:
             "Expected process 0 at config.processes.coordinator and every index below "
             "config.processes.count started once."
         ) from error
-    return Job(config.peer_timeout) if jax.process_count() > 1 else None
+    return Job(config.peer_timeout, host) if jax.process_count() > 1 else None
 
 
 def gather(text: str) -> list[str]:
@@ -127,12 +130,23 @@ def gather(text: str) -> list[str]:
     )
 
 
-def _own_host():
+def _interface(host):
+    """Returns the address of this host that a coordinator's name stands for; "[::]" is all."""
+    try:
+        with socket.create_server((host, 0)) as server:
+            address = server.getsockname()[0]
+    except OSError:
+        return "[::]"  # The name may be of a service, which forwards the port.
+    # A host's name in its own /etc/hosts may stand for an address that the others do not reach.
+    return address if host in _LOOPBACK or not address.startswith("127.") else "[::]"
+
+
+def _own_host(coordinator):
     """Returns the address by which the others reach this host."""
     try:
-        # Where this process would reach the world from; nothing is sent.
+        # The address from which this process would reach the others; nothing is sent.
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect(("10.255.255.255", 1))
+            probe.connect((coordinator if coordinator in _LOOPBACK else "10.255.255.255", 1))
             return probe.getsockname()[0]
     except OSError:
         return socket.gethostbyname(socket.gethostname())

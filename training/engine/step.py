@@ -23,7 +23,7 @@ def as_they_are(images: Tensor) -> Tensor:
 
 
 class Report(NamedTuple):
-    """What a call of several updates tells the trainer; equal in every process.
+    """The report of a call of several updates; equal in every process.
 
     Attributes:
         loss, gradient_norm: means over the updates of the call.

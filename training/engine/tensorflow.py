@@ -13,11 +13,11 @@ import tensorflow as tf
 from ml_collections import ConfigDict
 
 from keras_vit.backends.tensorflow.batch_part import seeds_of_part
-from keras_vit.training.engine.base import Engine, MakeDataset, gather_text, reason
+from keras_vit.training.engine.base import Engine, MakeDataset, gather_text
 from keras_vit.training.engine.checkpoints import Shards, whole
 from keras_vit.training.engine.step import Report, Step, Totals
 from keras_vit.training.engine.worker_watch import Watch
-from keras_vit.training.errors import UsageError
+from keras_vit.training.errors import UsageError, first_line
 from keras_vit.type_hints import Tensor
 
 # Compute capability. https://github.com/tensorflow/tensorflow/issues/111958
@@ -253,9 +253,9 @@ def _tpu_strategy(config):
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
         raise UsageError(
-            f"The TPU {name!r} cannot be reached: {reason(error)}. Is this a machine with a TPU? "
-            "Check config.tpu, config.tpu_zone and config.tpu_project, and that tensorflow-tpu "
-            "is installed (docs/tpu.md)."
+            f"The TPU {name!r} cannot be reached: {first_line(error)}. Is this a machine with a "
+            "TPU? Check config.tpu, config.tpu_zone and config.tpu_project, and that "
+            "tensorflow-tpu is installed (docs/tpu.md)."
         ) from error
     return tf.distribute.TPUStrategy(resolver)
 
@@ -277,14 +277,10 @@ class Cluster(NamedTuple):
         return sorted(self.addresses)
 
     @property
-    def others(self) -> dict[str, tuple[str, int]]:
-        """{"worker 1 (host:port)": (host, port)} of all other tasks."""
-        result = {}
-        for task, address in self.addresses.items():
-            if task != self.task:
-                host, port = address.rsplit(":", 1)
-                result[f"{task[0]} {task[1]} ({address})"] = (host, int(port))
-        return result
+    def others(self) -> dict[str, str]:
+        """{"worker 1": "host:port"} of all other tasks."""
+        others = self.addresses.keys() - {self.task}
+        return {f"{kind} {index}": self.addresses[kind, index] for kind, index in sorted(others)}
 
 
 def read_cluster(environment: Mapping[str, str] = os.environ) -> Cluster:

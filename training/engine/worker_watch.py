@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-# How long a watch may take to name a process that was lost.
+# A watch may take so long to name a process that was lost.
 SECONDS_TO_NAME_THE_LOST = 10
 
 
@@ -18,7 +18,7 @@ class Watch:
     what to do. Every worker serves a port while it lives; a thread asks for it.
 
     Args:
-        peers: {"worker 1 (host:port)": (host, port)} of all other workers.
+        peers: {"worker 1": "host:port"} of all other workers.
         timeout: seconds to wait for a peer to come, and for one to answer again.
         on_loss: called with the message; by default prints it and exits with status 1.
 
@@ -29,12 +29,15 @@ class Watch:
 
     def __init__(
         self,
-        peers: Mapping[str, tuple[str, int]],
+        peers: Mapping[str, str],
         timeout: float,
         on_loss: Callable[[str], object] | None = None,
     ):
         self.timeout = timeout
-        self.peers = peers
+        self.peers = {}
+        for name, address in peers.items():
+            host, _, port = address.rpartition(":")
+            self.peers[f"{name} ({address})"] = host, int(port)
         self.on_loss = on_loss or _leave
         self.resume_hint = ""
         self.came: set[str] = set()

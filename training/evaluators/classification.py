@@ -69,6 +69,11 @@ def means(sums: Iterable[float]) -> dict[str, float | int]:
     }
 
 
+def sign_of(metric: str) -> float:
+    """Returns -1 for a metric of which less is better, `eval_loss`, and 1 for the others."""
+    return -1.0 if metric == "eval_loss" else 1.0
+
+
 class ClassificationEvaluator:
     """Evaluates while training, on the devices that train; see `Evaluator`.
 
@@ -150,8 +155,8 @@ def evaluate(
             logits = logits[:, classes]
         if logits.ndim != 2 or logits.shape != labels.shape:
             raise ValueError(
-                "Expected logits and labels of one shape (batch, classes): does the model have "
-                f"the data set's number of classes? Received: {logits.shape} and {labels.shape}"
+                f"Expected a model of the data set's {labels.shape[-1]} classes. Received: logits "
+                f"of shape {logits.shape}. Name a data set of the model's classes."
             )
         counted = labels.any(axis=1)
         if batch.get("mask") is not None:
@@ -170,6 +175,23 @@ def evaluate(
         pairs = labels[single].argmax(axis=1), logits[single].argmax(axis=1)
         np.add.at(confusion, pairs, 1)
     return {**means(sums), "confusion": confusion}
+
+
+def logits_of(probabilities: Callable, loss: str) -> Callable:
+    """Returns a function from images to logits whose loss is that of the probabilities.
+
+    Args:
+        probabilities: from images to (batch, classes), in [0, 1].
+        loss: `"softmax"` or `"sigmoid"`.
+    """
+    tiny = np.finfo("float32").tiny
+
+    def logits(images: Tensor) -> np.ndarray:
+        found = np.asarray(probabilities(images), "float32")
+        positive, negative = (np.log(np.maximum(each, tiny)) for each in (found, 1 - found))
+        return positive if loss == "softmax" else positive - negative
+
+    return logits
 
 
 def per_class(confusion: np.ndarray, names: Sequence[str] | None = None) -> Table:

@@ -14,11 +14,14 @@ import numpy as np
 
 from keras_vit.analysis.attention_rollout import rollout_function
 from keras_vit.training.evaluators import exported_files, model_from_source
+from keras_vit.training.evaluators.tflite_files import TFLiteFunction
 from keras_vit.type_hints import Tensor
 
 TF_HUB_RANGE = (0.0, 1.0)
 # Side of the images whose pixels are compared with features.
 PIXELS = 32
+# Copies of a TFLite file's weights in memory, at most.
+_AT_ONCE = 4
 _EXPORT_AGAIN = "Export the model again."
 
 
@@ -37,7 +40,8 @@ class FrozenModel:
         preprocess: operations that make such images of files: those of the run's evaluation, or
             `model_from_source.resizing`.
         class_names: of the logits, or None where they are not known.
-        activation: "softmax" or "sigmoid", from logits to probabilities; None without a head.
+        activation: "softmax" or "sigmoid", from logits to probabilities; "none" if `logits` gives
+            probabilities; None without a head.
         rollout: images -> (batch, rows, columns) in [0, 1], where the model looks; None where
             that cannot be followed.
     """
@@ -56,7 +60,11 @@ class FrozenModel:
 
 
 def load_frozen(
-    source: str | os.PathLike, *, layer: str | None = None, **checkpoint: Any
+    source: str | os.PathLike,
+    *,
+    layer: str | None = None,
+    runtime: str | None = None,
+    **checkpoint: Any,
 ) -> FrozenModel:
     """Loads a model from wherever `model_from_source` finds one, or what was exported.
 
@@ -66,6 +74,7 @@ def load_frozen(
         layer: the output used as features: an endpoint or layer of a Keras model, or an attribute
             of a module. None takes `endpoints["representation"]`, or `module.feature_vector`,
             where there is one, and what the model returns otherwise.
+        runtime: of a .tflite file, one of `tflite_files.RUNTIMES`; None takes the faster one.
         **checkpoint: `name`, `num_classes` and `image_size` of `model_from_source.load_model`.
 
     Raises:
@@ -73,10 +82,12 @@ def load_frozen(
         ValueError: if it cannot be used, or has no such layer.
     """
     path = pathlib.Path(source)
+    if path.suffix == ".tflite":
+        return _freeze_tflite(path, runtime)
+    if runtime is not None:
+        raise ValueError(f"Expected a .tflite file for runtime={runtime!r}. Received: {source}")
     if (path / "saved_model.pb").exists():
         return _freeze_module(path, layer)
-    if path.suffix == ".tflite":
-        return _freeze_tflite(path)
     loaded = model_from_source.load_model(source, **checkpoint)
     frozen = freeze(loaded.model, loaded.name, layer=layer)
     return dataclasses.replace(
@@ -224,27 +235,17 @@ def _freeze_module(path, layer):
     return _exported(path, *functions, layer, digest.hexdigest(), _module_image_size(module))
 
 
-def _freeze_tflite(path):
-    runner_of = exported_files.runner_of_thread(path)
-    try:
-        runner = runner_of()
-        (image,) = runner.get_input_details().values()
-        (output,) = runner.get_output_details()
-    except (ValueError, RuntimeError) as error:
-        raise ValueError(
-            "Expected a TFLite file with a signature from one image to one output, as `keras-vit "
-            f"export tflite` writes. Received: {path} ({' '.join(str(error).split())[:200]})"
-        ) from error
+def _freeze_tflite(path, runtime):
+    function = TFLiteFunction(path, runtime, at_once=_AT_ONCE)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
 
     def infer(images: Tensor) -> np.ndarray:
-        each, runner = np.asarray(images, "float32"), runner_of()
-        with model_from_source.damage_named(f"{path} cannot be run by LiteRT", _EXPORT_AGAIN):
-            return np.concatenate([runner(**{"image": one[None]})[output] for one in each])
+        return function(np.asarray(images, "float32"))
 
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    height, width = model_from_source.image_size_of(image["shape"])
-    frozen = _exported(path, infer, infer, output, digest, (int(height), int(width)))
-    return dataclasses.replace(frozen, activation=None) if output == "representation" else frozen
+    output, size = function.output, function.image_shape[:2]
+    frozen = _exported(path, infer, infer, output, digest, size)
+    activation = None if output == "representation" else frozen.activation
+    return dataclasses.replace(frozen, name=f"{path} in {function.runtime}", activation=activation)
 
 
 def _exported(path, logits, features, feature_name, identity, image_size):

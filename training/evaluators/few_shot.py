@@ -1,5 +1,6 @@
 """Few-shot evaluation of a model on data sets: images to features to accuracies."""
 
+import functools
 import hashlib
 import json
 import os
@@ -21,7 +22,7 @@ from keras_vit.training.io.progress_bar import track
 # (images, dimensions) float32, and their labels, (images,) int32.
 Features: TypeAlias = tuple[np.ndarray, np.ndarray]
 
-# Where the authors' code does not use the whole of `train` and `test`.
+# The authors' code does not use the whole of `train` and `test` of these.
 SPLITS = {
     "imagenet2012": ("train[:65000]", "validation"),
     "tfds:uc_merced": ("train[:1000]", "train[1000:]"),
@@ -87,20 +88,13 @@ def extract_features(function: Callable, dataset: Iterable[Mapping]) -> Features
     return np.concatenate(features), np.concatenate(labels)
 
 
-def cached_features(
-    key: Mapping, compute: Callable[[], Features], directory: str | os.PathLike
-) -> Features:
+def _cached(key, compute, directory):
     """Returns what `compute` returned the first time that it was called with this key.
 
-    Args:
-        key: everything that the result depends on, serializable as JSON.
-        compute: returns (features, labels).
-        directory: where results are kept, one `.npz` file per key. A file appears as a whole or
-            not at all, and one that cannot be read is computed again.
+    A damaged file is computed again.
     """
-    directory = pathlib.Path(directory)
     text = json.dumps(key, sort_keys=True)
-    path = directory / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.npz"
+    path = pathlib.Path(directory, f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.npz")
     stored = kept_features(path)
     if stored is not None:
         return stored
@@ -111,7 +105,7 @@ def cached_features(
 
 
 def kept_features(path: os.PathLike) -> Features | None:
-    """Returns what a file of `cached_features` holds; None without one, or if it is damaged."""
+    """Returns what a file of the cache holds; None without one, or if it is damaged."""
     try:
         with np.load(path) as file:
             return file["features"], file["labels"]
@@ -159,7 +153,7 @@ def evaluate(
             "label": split.dataset.spec.label,
             "preprocess": text,
         }
-        return cached_features(key, compute, cache)
+        return _cached(key, compute, cache)
 
     return least_squares.evaluate(
         features_of(of.train), features_of(of.test), of.train.dataset.num_classes, **settings
@@ -225,15 +219,13 @@ class FewShotEvaluator:
         self.names = tuple(f"few_shot/{each.name}_{k}" for each in self.tasks for k in shots)
         self.every_steps = every_steps
         self.settings = {"shots": tuple(shots), **settings}
-        self._loaded: tuple[keras.Model, FrozenModel] | None = None
+        # Kept, so that a model is traced once and not at every evaluation.
+        self._freeze = functools.lru_cache(1)(freeze)
 
     def run(self, model: keras.Model) -> Iterator[tuple[str, float]]:
         """Yields the accuracies of `model` with the weights that it has at that moment."""
-        if self._loaded is None or self._loaded[0] is not model:
-            # Kept, so that the model is traced once and not at every evaluation.
-            self._loaded = model, freeze(model, model.name, identified=False)
-        _, loaded = self._loaded
+        frozen = self._freeze(model, model.name, identified=False)
         for each in self.tasks:
-            results = evaluate(loaded, each, **self.settings)
+            results = evaluate(frozen, each, **self.settings)
             for (shots, _), (mean, _) in least_squares.mean_accuracies(results).items():
                 yield f"few_shot/{each.name}_{shots}", mean

@@ -1,4 +1,4 @@
-"""Where a Keras model comes from: a run directory, a `.keras` file, a checkpoint."""
+"""Loads a Keras model from its source: a run directory, a `.keras` file, a checkpoint."""
 
 import contextlib
 import dataclasses
@@ -6,13 +6,16 @@ import json
 import os
 import pathlib
 import typing
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from keras_vit.training.config import schema
 from keras_vit.training.data import fingerprint
+from keras_vit.training.data.dataset_table import DATASETS, full_name
+from keras_vit.training.engine.checkpoints import steps
+from keras_vit.training.io.image_listing import EXTENSIONS
 from keras_vit.training.io.paths import any_path, read_path
+from keras_vit.unpacking import open_archive
 
 if typing.TYPE_CHECKING:
     import keras
@@ -45,7 +48,7 @@ class SourceModel:
 
     @property
     def class_names(self) -> list[str] | None:
-        """What the classes are called in the order of the logits, where that is known."""
+        """The names of the classes in the order of the logits, where they are known."""
         names = getattr(self.model, "class_names", None)
         return list(names) if names else None
 
@@ -108,8 +111,8 @@ def load_model(
         raise (ValueError if file.exists() else FileNotFoundError)(
             "Expected a run directory with model.keras, which a run writes when it ends, a .keras "
             "file, or the published name of a classifier, such as augreg/B_16-imagenet2012. "
-            f"Received: {source}. A checkpoint needs the name of its model as well, such as "
-            "--model=ViT-B/16."
+            f"Received: {source}, {_without_model(path)}. A checkpoint needs the name of its model "
+            "as well, such as --model=ViT-B/16."
         )
     config = path / "config.json"
     run = read_run_config(config) if config.is_file() else {}
@@ -120,6 +123,20 @@ def load_model(
     with damage_named(f"{file} cannot be loaded as a Keras model", advice):
         model = keras.saving.load_model(file, compile=False, safe_mode=True)
     return SourceModel(str(source), model, run)
+
+
+def _without_model(path):
+    """Returns what a source is that holds no model, for a message."""
+    if full_name(str(path)) in DATASETS or str(path).startswith(("folder:", "csv:", "tfds:")):
+        return "a data set, in the model's place: --dataset names it"
+    if not path.exists():
+        return "which does not exist"
+    if (path / "config.json").is_file():
+        step = max(steps(path / "checkpoints"), default=0)
+        return f"a run unfinished at step {step:,}: the same command resumes it"
+    if path.is_dir():
+        return "a folder without model.keras"
+    return "an image" if path.suffix.lower() in EXTENSIONS else "a file of another kind"
 
 
 def read_run_config(file: str | os.PathLike) -> dict[str, Any]:
@@ -165,7 +182,7 @@ def _saved_model(path):
     expected = "Expected a .keras file, which is a zip archive with a config.json"
     failure = f"{expected}. {path} is damaged or of another kind"
     with damage_named(failure, "Save the model again, with model.save()."):
-        with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
+        with path.open("rb") as stream, open_archive(stream) as archive:
             saved = json.loads(archive.read("config.json"))
         return saved.get("registered_name") or saved.get("class_name"), dict(saved["config"])
 

@@ -1,13 +1,19 @@
-"""What published checkpoints are reported to score, to hold a measured accuracy against."""
+"""The reported scores of published checkpoints, to compare a measured accuracy with."""
 
 import csv
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from keras_vit.checkpoints.download import cache_directory
-from keras_vit.checkpoints.published_weights import AUGREG, published, url_of
+from keras_vit.checkpoints.published_weights import (
+    AUGREG,
+    published,
+    published_classifier,
+    url_of,
+)
+from keras_vit.checkpoints.published_weights_table import Published
 from keras_vit.training import paper_tables
 from keras_vit.training.errors import UsageError
 
@@ -19,7 +25,7 @@ _COLUMNS = {"ds", "filename", "final_test", "adapt_ds", "adapt_filename", "adapt
 
 
 class Scores(NamedTuple):
-    """What is known of a published checkpoint's accuracy.
+    """The known accuracies of a published checkpoint.
 
     Attributes:
         by_dataset: {name of a data set: top-1 accuracy in percent}; empty if nothing is known.
@@ -30,31 +36,13 @@ class Scores(NamedTuple):
     source: str = ""
 
 
-class Architecture(NamedTuple):
-    """The model of a published checkpoint.
-
-    Attributes:
-        name: such as "ViT-B/16".
-        image_size: in pixels, that it was last trained at.
-        arguments: further ones of `keras_vit.create_model`.
-    """
-
-    name: str
-    image_size: int
-    arguments: Mapping[str, Any]
-
-
-def index_file() -> pathlib.Path:
-    """Returns where AugReg's index is looked for, a copy of gs://vit_models/augreg/index.csv."""
-    return cache_directory() / "augreg" / "index.csv"
-
-
 def published_scores(name: str, index: str | os.PathLike | None = None) -> Scores:
     """Returns the published accuracies of a checkpoint.
 
     Args:
         name: of the checkpoint, as `keras_vit.checkpoints.published_weights.url_of` takes it.
-        index: AugReg's index, a CSV file; None takes `index_file()` where there is one.
+        index: AugReg's index, a copy of gs://vit_models/augreg/index.csv; None takes
+            `augreg/index.csv` in the folder of downloads where there is one.
 
     Raises:
         UsageError: if `index` is given and is not such a file, or the score is of another
@@ -90,7 +78,7 @@ def _split(name):
 
 
 def _indexed(file, index):
-    path = pathlib.Path(index or index_file())
+    path = pathlib.Path(index or cache_directory() / "augreg" / "index.csv")
     if not index and not path.exists():
         return None
     for row in _rows(path):
@@ -119,27 +107,24 @@ def _rows(path):
     return rows
 
 
-def architecture_of(name: str) -> Architecture:
-    """Returns the model of a published checkpoint.
+def architecture_of(name: str) -> Published:
+    """Returns the model, the image size and the arguments of a published checkpoint.
 
     Raises:
-        ValueError: if the name is unknown, or does not say it, as those of BiT.
+        ValueError: if the name is unknown, or does not say them, as those of BiT on VTAB.
     """
-    row = published(name)
+    row = published(name) or published_classifier(name)
     if row:
-        return Architecture(row.model, row.image_size, row.arguments)
+        return row
     folder, file = _split(name)
     fields = AUGREG.fullmatch(file)
     if folder == "augreg" and fields:
         *stem, size, patch = fields["model"].split("_")
-        hybrid = "".join(f"{part}+" for part in stem)
-        resolution = int(fields["adapt_resolution"] or 224)
-        return Architecture(f"{hybrid}ViT-{size}/{patch}", resolution, {})
+        model = f"{''.join(f'{part}+' for part in stem)}ViT-{size}/{patch}"
+        return Published(file, model, int(fields["adapt_resolution"] or 224))
     if not file.removeprefix("R50+").startswith("ViT-"):
         raise ValueError(
             f"The name {name!r} does not say the model and its image size: expected --model and "
             "--image_size beside it."
         )
-    model = file.removesuffix("-224").replace("_", "/")
-    transferred = folder == _TRANSFERRED and file not in _AT_224
-    return Architecture(model, 384 if transferred else 224, {})
+    return Published(file, file.replace("_", "/"), 224)

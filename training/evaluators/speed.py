@@ -1,4 +1,4 @@
-"""How many images a model takes in a second, on whatever device there is."""
+"""Measures the images that a model takes in a second, on whatever device there is."""
 
 import statistics
 import time

@@ -5,6 +5,7 @@ import os
 import pathlib
 from collections.abc import Iterator
 
+from keras_vit.hidden_folder import REPLACED, hidden_folder
 from keras_vit.training.io.paths import any_path, is_remote
 
 
@@ -25,8 +26,6 @@ def atomic_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         with sent(any_path(path)) as temporary:
             yield temporary
         return
-    from keras_vit.hidden_folder import hidden_folder  # which starts Keras
-
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
@@ -46,20 +45,15 @@ def atomic_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
 def atomic_directory(path: str | os.PathLike, marker: str) -> Iterator[pathlib.Path]:
     """Yields a directory in a hidden one beside `path`; at the end it takes the place of `path`.
 
-    After an error `path` is as it was. A process that is killed in the moment between two renames
-    leaves nothing under that name; the next write brings the old directory back first.
-
-    Args:
-        path: the directory to write. The folder around it is made if it does not exist.
-        marker: name of a file. An existing directory is replaced only if it is empty or holds this
-            file, which shows that it was written here.
+    The folder around it is made. After an error `path` is as it was. A process that is killed in
+    the moment between two renames leaves nothing under that name; the next write brings the old
+    directory back first.
 
     Raises:
-        FileExistsError: if `path` is a file or a directory of something else.
+        FileExistsError: if `path` is a file, or a directory that is not empty and has no file
+            `marker`, which shows that it was written here.
         OSError: if the folder around it cannot be written.
     """
-    from keras_vit.hidden_folder import REPLACED, hidden_folder
-
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     replaceable = path.is_dir() and ((path / marker).exists() or not any(path.iterdir()))
@@ -82,11 +76,6 @@ def atomic_directory(path: str | os.PathLike, marker: str) -> Iterator[pathlib.P
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
-    """Writes a file in UTF-8 as `atomic_file` does; in a store directly, with retries."""
-    if is_remote(path):
-        from keras_vit.training.io.stores import send
-
-        send(text.encode(), any_path(path))
-        return
+    """Writes a file in UTF-8 as `atomic_file` does."""
     with atomic_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

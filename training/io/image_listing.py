@@ -1,7 +1,9 @@
 """Image files of this machine and of stores, listed."""
 
+import collections
 import contextlib
 import functools
+import importlib.util
 import logging
 import os
 import pathlib
@@ -16,10 +18,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("keras_vit")
 
 _JPEG = (".jfif", ".jpe", ".jpeg", ".jpg")
-EXTENSIONS = (".bmp", ".gif", *_JPEG, ".png", ".tif", ".tiff", ".webp")
-UNREADABLE = (".arw", ".avif", ".cr2", ".cr3", ".dng", ".heic", ".heif", ".jxl", ".nef")
-# Files that a message names.
-SHOWN = 10
+_HEIC = (".heic", ".heif")
+_READS_HEIC = importlib.util.find_spec("pillow_heif") is not None
+EXTENSIONS = (".avif", ".bmp", ".gif", *_JPEG, ".png", ".tif", ".tiff", ".webp")
+EXTENSIONS += _HEIC if _READS_HEIC else ()
+UNREADABLE = (".arw", ".cr2", ".cr3", ".dng", ".jxl", ".nef", *(() if _READS_HEIC else _HEIC))
 SYSTEM_FOLDERS = ("__MACOSX", "__pycache__", "$RECYCLE.BIN", "System Volume Information")
 
 
@@ -31,18 +34,11 @@ def is_hidden(name: str) -> bool:
 def walk(
     folder: "pathlib.Path | epath.Path", linked_levels: int = 0, details: bool = False
 ) -> Iterator[tuple[str, tuple[int, int] | None]]:
-    """Yields the relative paths of folders and files below a folder but hidden ones, in any order.
+    """Yields (relative path, None) of folders and (…, `size_and_time`) of files below a folder.
 
-    Skips pipes and devices, which may keep a reader waiting for ever, and links to nowhere.
-
-    Args:
-        folder: local, or in a store.
-        linked_levels: in so many levels, folders may be links; deeper ones could lead back.
-        details: whether to ask for the sizes and times of files.
-
-    Yields:
-        A path, and None of a folder; of a file its size in bytes and the nanosecond of its last
-        change, zeros in stores or without `details`.
+    In any order, of a folder in a store too. Skips what is hidden, pipes and devices, which may
+    keep a reader waiting for ever, and links to nowhere. In `linked_levels` levels, folders may be
+    links; deeper ones could lead back. Without `details`, sizes and times are zeros.
     """
     children = (
         _in_store(folder) if is_remote(folder) else _on_disk(folder, linked_levels > 0, details)
@@ -56,7 +52,7 @@ def walk(
 
 def _on_disk(folder, linked, details):
     # Asks nothing more of the disk for each of a million photos, unless details are wanted.
-    with os.scandir(folder) as entries:
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             # A link that leads to itself is an error.
             with contextlib.suppress(OSError):
@@ -79,10 +75,7 @@ def _in_store(folder):
 def list_images(paths: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
     """Returns the files among `paths` as they are, and of folders the images below, by name.
 
-    A warning names what it leaves out of folders.
-
-    Args:
-        paths: local, or in a store.
+    Paths may be of stores. A warning names what it leaves out of folders.
 
     Raises:
         FileNotFoundError: if one of `paths` does not exist.
@@ -95,7 +88,7 @@ def list_images(paths: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
         if files is None:
             expected = f"Expected an image or a folder of images. Received: {path}"
             if is_remote(path) or not path.exists():
-                raise FileNotFoundError(expected)
+                raise FileNotFoundError(f"{expected}, which does not exist")
             raise ValueError(f"{expected}, no file")
         found += files
     return found
@@ -105,18 +98,20 @@ def _images_of(path):
     if not path.is_dir():
         return [path] if path.is_file() else None
     files = sorted(path / name for name, details in walk(path) if details is not None)
-    left = [file for file in files if file.suffix.lower() not in EXTENSIONS]
     images = [file for file in files if file.suffix.lower() in EXTENSIONS]
-    names = [file.relative_to(path).as_posix() for file in left[:SHOWN]]
-    names += ["…"] * (len(left) > SHOWN)
+    left = collections.defaultdict(list)
+    for file in set(files).difference(images):
+        left[file.suffix.lower()].append(file.relative_to(path).as_posix())
+    reasons = []
+    for suffix, names in sorted(left.items()):
+        hint = ": pip install 'keras-vit-16x16[heic]'" if suffix in _HEIC else ""
+        reason = f"{suffix} is not read{hint}" if suffix else "no extension"
+        reasons.append(f"{', '.join(sorted(names))} ({reason})")
     if not images:
-        received = ", ".join(names) or "none"
         raise ValueError(
-            f"Expected images ({', '.join(EXTENSIONS)}) in {path}. Received: {received}"
+            f"Expected images ({', '.join(EXTENSIONS)}) in {path}. Received: "
+            f"{'; '.join(reasons) or 'none'}"
         )
     if left:
-        logger.warning(
-            "Left out of %s: %d files without an extension of images that are read (%s): %s",
-            *(path, len(left), ", ".join(EXTENSIONS), ", ".join(names)),
-        )
+        logger.warning("Left out of %s: %s", path, "; ".join(reasons))
     return images

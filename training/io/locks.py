@@ -13,6 +13,8 @@ import uuid
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
+import psutil
+
 from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.io import stores
 from keras_vit.training.io.paths import any_path, is_remote, read_path
@@ -74,9 +76,13 @@ def _lock_here(folder: str | os.PathLike) -> Iterator[None]:
         yield
     finally:
         if file is not None:
-            if fcntl is None:  # Windows removes no open file.
-                file.close()
-            path.unlink()
+            # Renamed or removed meanwhile: a folder of that name is another's.
+            with contextlib.suppress(FileNotFoundError):
+                is_own = os.path.samestat(os.fstat(file.fileno()), path.stat())
+                if fcntl is None:  # Windows removes no open file.
+                    file.close()
+                if is_own:
+                    path.unlink()
             file.close()
         with contextlib.suppress(OSError):
             for each in made:
@@ -156,13 +162,8 @@ def _wait_until_free(folder: "epath.Path", file: "epath.Path") -> None:
 
 def _is_dead_here(found: dict[str, Any]) -> bool:
     """Whether a lock is of a process of this machine that has ended."""
-    if found.get("host") != socket.gethostname() or found.get("process") == os.getpid():
-        return False
-    try:
-        os.kill(int(found["process"]), 0)
-    except OSError as error:
-        return error.errno == errno.ESRCH
-    return False
+    is_other = found.get("host") == socket.gethostname() and found.get("process") != os.getpid()
+    return is_other and not psutil.pid_exists(int(found["process"]))
 
 
 @contextlib.contextmanager

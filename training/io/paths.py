@@ -110,12 +110,7 @@ def cache_folder(name: str) -> pathlib.Path:
 
 
 def read_text(path: str | os.PathLike) -> str:
-    """Returns the text of a file in UTF-8.
-
-    Raises:
-        ValueError: naming it, if it is not in UTF-8.
-        OSError: if it cannot be read.
-    """
+    """Returns the text of a file; raises `ValueError`, naming it, if it is not in UTF-8."""
     try:
         return read_path(path, lambda: any_path(path).read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
@@ -135,13 +130,9 @@ def read_path(path: str | os.PathLike, read: Callable[[], Result]) -> Result:
 def attempt(action: Callable[[], Result], failure: str) -> Result:
     """Returns what `action` returns; calls it again after failures of a store that may pass.
 
-    Args:
-        action: reads or writes a store.
-        failure: the beginning of the message if it fails.
-
     Raises:
-        UsageError: if there is no such store here, or it refuses.
-        TrainingError: if it failed `ATTEMPTS` times.
+        UsageError: that begins with `failure`, if there is no such store here, or it refuses.
+        TrainingError: that begins so, if it failed `ATTEMPTS` times.
     """
     failures = 0
     while True:

@@ -14,12 +14,10 @@ LOG_EVERY_SECONDS = 30.0
 
 
 def track(items: Iterable[Item], description: str, total: int | None = None) -> Iterator[Item]:
-    """Yields `items` and shows how far they are: a bar on a terminal, now and then a line in a log.
+    """Yields items, of a `tf.data.Dataset` too, and shows how far they are.
 
-    Args:
-        items: a sequence, or a `tf.data.Dataset`, whose number may be unknown.
-        description: of what is done with them, such as "evaluating cifar10".
-        total: their number, where `items` does not know it.
+    A bar on a terminal, now and then a line in a log. `total` is their number, where `items` does
+    not know it.
     """
     # A data set whose operations may drop elements gives no hint.
     total = total or operator.length_hint(items) or None

@@ -33,11 +33,10 @@ def import_tensorflow() -> types.ModuleType:
     Afterwards absl, by which TensorFlow's packages log, prints errors only.
 
     Raises:
-        UsageError: if it is not installed, or as `check_backend`.
+        UsageError: if it is not installed.
     """
     from absl import logging
 
-    check_backend()
     _require("tensorflow", "reads the images, with every KERAS_BACKEND")
     with quiet_start(), quick_imports():
         import tensorflow as tf

@@ -14,7 +14,9 @@ import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from keras_vit.hidden_folder import scratch_folder
 from keras_vit.training.errors import TrainingError
+from keras_vit.training.io.image_listing import walk
 from keras_vit.training.io.paths import any_path, attempt, is_remote, read_path, size_and_time
 
 if TYPE_CHECKING:
@@ -37,9 +39,9 @@ _SKIPPED = ("checkpoints/", "tensorboard/")
 
 
 def files_below(folder: "epath.Path") -> list[str]:
-    """Returns the paths of all files below a remote folder, relative to it, sorted."""
+    """Returns the paths of the files below a remote folder but hidden ones, relative, sorted."""
     # Asked for a folder, TensorFlow hides what is wrong with the file system.
-    return read_path(folder, lambda: sorted(_walk(folder, "")) if folder.exists() else [])
+    return read_path(folder, lambda: sorted(_versions(folder)) if folder.exists() else [])
 
 
 def fetch(file: "epath.Path", target: pathlib.Path) -> None:
@@ -96,8 +98,6 @@ class FolderCopy:
     """
 
     def __init__(self, address: "epath.Path", skip: tuple[str, ...] = ()):
-        from keras_vit.hidden_folder import scratch_folder  # which starts Keras
-
         self._address, self._skip = address, skip
         self._stack = contextlib.ExitStack()
         self._scratch = self._stack.enter_context(scratch_folder())
@@ -109,7 +109,7 @@ class FolderCopy:
     def download(self) -> None:
         """Copies the remote folder here."""
         for name in files_below(self._address):
-            if not name.startswith(self._skip) and not _is_unfinished(name):
+            if not name.startswith(self._skip):
                 fetch(self._address / name, self.path / name)
                 self._sent[name] = size_and_time(self.path / name)
 
@@ -119,14 +119,8 @@ class FolderCopy:
         Raises:
             UsageError, TrainingError: naming the folder where this copy stays.
         """
-        found = {}
         # A state that is too old may be removed meanwhile, which `walk` passes over.
-        for folder, _, files in os.walk(self.path):
-            for file in (pathlib.Path(folder, each) for each in files):
-                name = file.relative_to(self.path).as_posix()
-                with contextlib.suppress(FileNotFoundError):
-                    if not _is_unfinished(name):
-                        found[name] = size_and_time(file)
+        found = _versions(self.path)
         changed = [name for name, version in found.items() if self._sent.get(name) != version]
         gone = self._sent.keys() - found.keys()
         try:
@@ -224,17 +218,10 @@ def _check_length(expected: int, file: "epath.Path") -> None:
         raise OSError(f"it has {found} bytes of {expected}")
 
 
-def _walk(folder: "epath.Path", prefix: str) -> Iterator[str]:
-    for child in folder.iterdir() if folder.is_dir() else ():
-        if child.is_dir():
-            yield from _walk(child, f"{prefix}{child.name}/")
-        else:
-            yield prefix + child.name
+def _versions(folder: "pathlib.Path | epath.Path") -> dict[str, tuple[int, int]]:
+    """Returns {relative path: (size, time)} of the files below a folder but hidden ones."""
+    return {name: version for name, version in walk(folder, details=True) if version is not None}
 
 
 def _is_manifest(name: str) -> bool:
     return name.rpartition("/")[2] in _MANIFESTS
-
-
-def _is_unfinished(name: str) -> bool:
-    return any(part.startswith(".") for part in name.split("/"))

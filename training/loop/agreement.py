@@ -25,12 +25,8 @@ def check_alike(engine: Engine, config: ConfigDict, workdir: str | os.PathLike) 
     own = {f"config.{name}": value for name, value in shared.items()}
     own["--workdir"] = os.fspath(workdir) if is_remote(workdir) else os.path.abspath(workdir)
     own["the version of keras-vit"] = __version__
-    _require_same(
-        engine,
-        own,
-        "of a job to have the same config, --workdir and version",
-        "Start all of them again with the same command.",
-    )
+    expected = "of a job to have the same config, --workdir and version"
+    _require_same(engine, own, expected, "Start all of them again with the same command.")
 
 
 def check_data(engine: Engine, data: Mapping[str, Any]) -> None:

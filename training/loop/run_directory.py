@@ -4,8 +4,10 @@ import concurrent.futures
 import contextlib
 import csv
 import json
+import logging
 import os
 import pathlib
+import struct
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,7 +18,7 @@ from ml_collections import ConfigDict
 from keras_vit.hidden_folder import remove_unfinished
 from keras_vit.training.config import schema
 from keras_vit.training.data import fingerprint
-from keras_vit.training.errors import UsageError
+from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.evaluators.classification import ClassificationEvaluator
 from keras_vit.training.evaluators.model_from_source import read_run_config
 from keras_vit.training.io.atomic import atomic_file, write_text
@@ -24,6 +26,8 @@ from keras_vit.training.io.locks import lock
 from keras_vit.training.io.paths import any_path, is_remote
 from keras_vit.training.io.stores import FolderCopy
 from keras_vit.training.reporting.metrics_csv import metric_rows
+
+logger = logging.getLogger("keras_vit")
 
 METRICS = ("step", "loss", "learning_rate", "gradient_norm", "images_per_second")
 METRICS += ClassificationEvaluator.names
@@ -65,6 +69,7 @@ class RunDirectory:
         self.path: pathlib.Path = self._copy.path if self._copy else self.address
         self.checkpoints, self.tensorboard = self.path / "checkpoints", self.path / "tensorboard"
         self._uploads: concurrent.futures.Executor | None = None
+        self._place: os.stat_result | None = None
         self._pending: concurrent.futures.Future | None = None
 
     def __enter__(self):
@@ -82,6 +87,7 @@ class RunDirectory:
         Raises as `locks.lock`.
         """
         self._held.enter_context(lock(self.address))
+        self._place = self.path.stat()
         # Above the lock, so that an upload ends before another run may begin.
         self._uploads = self._held.enter_context(concurrent.futures.ThreadPoolExecutor(1))
 
@@ -103,17 +109,31 @@ class RunDirectory:
             self.wait()
 
     def wait(self) -> None:
-        """Waits for the upload that `upload` began, before any save; raises `TrainingError`."""
+        """Waits for the upload that `upload` began, before any save.
+
+        Raises `TrainingError` if it failed, or the directory was renamed or removed.
+        """
+        self._require_place()
         pending, self._pending = self._pending, None
         if pending:
             pending.result()
 
+    def _require_place(self):
+        """Keeps a save from making a folder of the old name anew."""
+        if self._place and not (
+            self.path.exists() and os.path.samestat(self._place, self.path.stat())
+        ):
+            raise TrainingError(
+                f"Expected {self.path} to stay in its place. It was renamed or removed while the "
+                "run wrote to it. Run the same command again, with --workdir as it is called now: "
+                "it resumes from the last checkpoint."
+            )
+
     def check(self, data: dict[str, Any]) -> None:
         """Raises `UsageError` unless the directory is new or of a run of the same config and data.
 
-        Args:
-            data: of `Dataset.describe`. It gets a key `accepted`: `fingerprint.as_numbers` of
-                the data before, each time that other data was accepted.
+        `data`, of `Dataset.describe`, gets a key `accepted`: `fingerprint.as_numbers` of the data
+        before, each time that other data was accepted.
         """
         data["accepted"] = []
         if self.tensorboard.exists() and not self.tensorboard.is_dir():
@@ -126,15 +146,16 @@ class RunDirectory:
         data_before = before.pop("data")
         changes = schema.differences(before, json.loads(schema.to_json(self.config)))
         if changes:
-            further = (
-                f" To train its model further: another --workdir, --config.checkpoint="
-                f"{self.address} and --config.checkpoint_head=keep."
-            )
-            raise UsageError(
+            message = (
                 f"{self.address} holds a run of another config ({'; '.join(changes)}). "
                 "Use another --workdir, or the values of its config.json to resume it."
-                f"{further if (self.path / 'model.keras').exists() else ''}"
             )
+            if (self.path / "model.keras").exists():
+                message += (
+                    " To train its model further: another --workdir, --config.checkpoint="
+                    f"{self.address} and --config.checkpoint_head=keep."
+                )
+            raise UsageError(message)
         accept = self.config.data_changed == "accept"
         fingerprint.require_same(data_before, data, str(self.path), accept)
         data["accepted"] = list(data_before.get("accepted", ()))
@@ -181,8 +202,15 @@ class RunDirectory:
 
     def save_model(self, model: keras.Model, name: str = "model.keras") -> None:
         """Saves `model` under `name`, replacing the file only once the new one is complete."""
-        with atomic_file(self.path / name) as temporary:
-            model.save(temporary)
+        self._require_place()
+        try:
+            with atomic_file(self.path / name) as temporary:
+                model.save(temporary)
+        except struct.error as error:
+            raise TrainingError(
+                f"{self.path / name} cannot be written: it is a zip file, which holds dates of "
+                "1980 to 2107. Set the clock, and run the same command again."
+            ) from error
 
 
 def drop_events_after(folder: str | os.PathLike, step: int) -> None:
@@ -197,8 +225,12 @@ def drop_events_after(folder: str | os.PathLike, step: int) -> None:
         try:
             for record in tf.data.TFRecordDataset(str(file)):
                 records.append(record.numpy())
-        except (tf.errors.DataLossError, tf.errors.OutOfRangeError):
+        except (tf.errors.DataLossError, tf.errors.OutOfRangeError) as error:
             damaged = True
+            # Half an event at the end is a killed process's, and no loss.
+            if "corrupted" in str(error):
+                message = "%s is damaged: TensorBoard loses what follows its first %d events. "
+                logger.warning(f"{message}metrics.csv has the same numbers.", file, len(records))
         kept = [record for record in records if tf.compat.v1.Event.FromString(record).step <= step]
         if damaged or len(kept) < len(records):
             with atomic_file(file) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:

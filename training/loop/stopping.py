@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from keras_vit.training.evaluators.classification import sign_of
+
 
 class StopRequest:
     """A context: SIGTERM and the first SIGINT set `received`, a second SIGINT interrupts."""
@@ -41,7 +43,7 @@ class BestEvaluation:
 
     def __init__(self, metric: str, patience: int = 0):
         self.metric, self.patience = metric, patience
-        self._sign = -1.0 if metric == "eval_loss" else 1.0
+        self._sign = sign_of(metric)
 
     @staticmethod
     def start() -> dict[str, np.ndarray]:
@@ -52,13 +54,12 @@ class BestEvaluation:
     def update(
         self, numbers: dict[str, np.ndarray], values: Mapping[str, float], step: int
     ) -> bool:
-        """Counts an evaluation, and returns whether it is the best so far.
+        """Counts an evaluation after `step` updates, and returns whether it is the best so far.
 
         Args:
             numbers: of `start`, changed in place: `best` and `last`, the metric where more is
                 better, `best_step`, and `stale`, the evaluations since.
             values: {name of a metric: value}; nothing is counted without `metric` among them.
-            step: number of updates done.
         """
         if self.metric not in values:
             return False

@@ -13,13 +13,13 @@ from ml_collections import ConfigDict
 from keras_vit.training.config import schema
 from keras_vit.training.data import Dataset, fingerprint, open_dataset
 from keras_vit.training.data.dataset_table import full_name
-from keras_vit.training.data.pipeline import train_dataset
 from keras_vit.training.data.unreadable_examples import ATTEMPTS, SkipCounter, counter_for
 from keras_vit.training.engine import create_engine
 from keras_vit.training.engine.base import Engine
 from keras_vit.training.engine.step import Report
 from keras_vit.training.errors import Diverged, Interrupted, TrainingError, UsageError
 from keras_vit.training.evaluators.base import Evaluator, create_evaluators
+from keras_vit.training.evaluators.model_from_source import load_model
 from keras_vit.training.loop import agreement
 from keras_vit.training.loop.progress import Progress
 from keras_vit.training.loop.run_directory import RunDirectory
@@ -98,9 +98,10 @@ class _Run:
         self.preprocess = self.split.preprocess(
             config.train_preprocess, config.reduced_decoding.train
         )
-        _check_range("train_preprocess", self.preprocess)
+        self.preprocess.require_model_range("train_preprocess", self.split)
         if config.eval_split:
-            _check_range("eval_preprocess", self.split.preprocess(config.eval_preprocess))
+            evaluated = self.split.preprocess(config.eval_preprocess)
+            evaluated.require_model_range("eval_preprocess", self.split)
         if config.expects_checkpoint and not config.checkpoint:
             logger.warning(
                 "This recipe fine-tunes, and the model starts from random weights. Name some with "
@@ -162,8 +163,7 @@ class _Run:
 
     def _train_dataset(self, num_input_pipelines: int, input_pipeline_id: int, **changes: Any):
         config = self.config
-        return train_dataset(
-            self.split,
+        return self.split.train(
             self.preprocess,
             batch_size=config.batch_size,
             seed=config.seed,
@@ -294,10 +294,10 @@ class _Run:
         step, total = self.engine.step, self.config.total_steps
         if self._is_over():
             logger.info(
-                "The run has already finished, at step %d. To train its model further, start "
+                "The run has already finished, at step %s. To train its model further, start "
                 "another run with a new --workdir, --config.checkpoint=%s and "
                 "--config.checkpoint_head=keep.",
-                *(step, self.directory.address),
+                *(f"{step:,}", self.directory.address),
             )
         elif step:
             logger.info("Resumed from step %d of %d.", step, total)
@@ -309,7 +309,7 @@ class _Run:
             if self.engine.is_chief and not hands_over_best:
                 self.directory.save_model(model)
         if self.engine.is_chief and hands_over_best:
-            handed_over = keras.saving.load_model(folder / "best.keras")
+            handed_over = load_model(folder / "best.keras").model
             # Classes may have been renamed since.
             handed_over.class_names = self.engine.model.class_names
             self.directory.save_model(handed_over)
@@ -333,15 +333,6 @@ class _Run:
             self.profiling.close()
         elif self.engine.step in self.profile and self.engine.is_chief:
             self.profiling.enter_context(self.engine.profile(self.directory.tensorboard))
-
-
-def _check_range(key, preprocess):
-    low, high = preprocess.image_range
-    if (round(low, 6), round(high, 6)) not in ((-1, 1), (0, 1)):
-        raise UsageError(
-            f"Expected config.{key} to map pixels to [-1, 1], by one value_range(-1, 1). "
-            f"Received: {preprocess.text!r}, which maps them to [{low:g}, {high:g}]."
-        )
 
 
 def _warn_of_small_classes(split, data):

@@ -37,7 +37,7 @@ _OF_STORES = (
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Which images are predicted, and where shards of it are written. Paths may be in a store.
+    """Names the images to predict, and the folder for shards. Paths may be in a store.
 
     Attributes:
         source: the model, as `training.evaluators.evaluated_model.load_frozen` takes it.
@@ -200,7 +200,7 @@ class Predictor:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What every row depends on."""
+        """The facts that every row depends on."""
         names = "\n".join(self._names or ())
         return {
             "model": self._model.identity,
@@ -265,8 +265,10 @@ class Predictor:
     def _rows(self, numbers, images, pictures) -> Iterator[Prediction]:
         model, nothing = self._model, [None] * len(numbers)
         images = np.asarray(self._process.on_device(images))
-        activation = ACTIVATIONS[model.activation or "softmax"]
-        probabilities = np.asarray(activation(model.logits(images)))
+        probabilities = model.logits(images)
+        if model.activation != "none":
+            activation = ACTIVATIONS[model.activation or "softmax"]
+            probabilities = np.asarray(activation(probabilities))
         classes = probabilities.shape[-1]
         if self._names is not None and len(self._names) != classes:
             raise ValueError(

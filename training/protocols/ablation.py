@@ -29,7 +29,7 @@ SCORES = "scores.json"
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """What is known of one cell and seed after its run.
+    """The results of one cell and seed.
 
     Attributes:
         cell: name.

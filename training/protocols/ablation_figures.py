@@ -5,29 +5,22 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from keras_vit.training.protocols.ablation import (
-    SHOTS,
-    Score,
-    by_cell,
-    find_study,
-    learning_curve,
-    run_of_cell,
-)
+from keras_vit.training.protocols import ablation
 from keras_vit.training.reporting.figures import new_figure
 
-_LABEL = f"{SHOTS}-shot linear accuracy (%)"
+_LABEL = f"{ablation.SHOTS}-shot linear accuracy (%)"
 
 
-def study_figure(study: str, scores: Sequence[Score], workdir: pathlib.Path) -> Figure:
+def study_figure(study: str, scores: Sequence[ablation.Score], workdir: pathlib.Path) -> Figure:
     """Returns the figure of the study of that name; `workdir` holds its runs."""
     figure = _FIGURES[study](scores, workdir)
-    figure.suptitle(find_study(study).title, fontsize=10)
+    figure.suptitle(ablation.find_study(study).title, fontsize=10)
     return figure
 
 
 def _position(scores, workdir):
-    paper = find_study("position").paper
-    cells = by_cell(scores, "few_shot")
+    paper = ablation.find_study("position").paper
+    cells = ablation.by_cell(scores, "few_shot")
     figure, (ours, theirs) = new_figure(2)
     places = range(len(cells))
     means, deviations = zip(*(_height(cells[cell]) for cell in cells), strict=True)
@@ -44,9 +37,9 @@ def _position(scores, workdir):
 
 def _head(scores, workdir):
     figure, (axis,) = new_figure()
-    colors = {cell: f"C{number}" for number, cell in enumerate(by_cell(scores, "top1"))}
+    colors = {cell: f"C{number}" for number, cell in enumerate(ablation.by_cell(scores, "top1"))}
     for score in scores:
-        curve = learning_curve(run_of_cell(workdir, score.cell, score.seed))
+        curve = ablation.learning_curve(ablation.run_of_cell(workdir, score.cell, score.seed))
         steps, accuracies = zip(*curve, strict=True)
         percent = [100 * accuracy for accuracy in accuracies]
         axis.plot(steps, percent, "o-", color=colors[score.cell], label=score.cell)
@@ -58,7 +51,7 @@ def _head(scores, workdir):
 
 
 def _shape(scores, workdir):
-    cells, compute = by_cell(scores, "few_shot"), by_cell(scores, "gmacs")
+    cells, compute = ablation.by_cell(scores, "few_shot"), ablation.by_cell(scores, "gmacs")
     lines: dict[str, list] = {}
     for cell in cells:
         line, _, _ = cell.partition("_")
@@ -66,27 +59,24 @@ def _shape(scores, workdir):
             lines.setdefault(line, ["base"] if "base" in cells else []).append(cell)
     figure, (axis,) = new_figure()
     base = compute.get("base", next(iter(compute.values()))).mean
-    for line, members in lines.items():
-        points = [(compute[cell].mean / base, *_height(cells[cell])) for cell in members]
-        _plot_line(axis, points, line)
-    axis.set(xlabel="compute relative to the base", ylabel=_LABEL)
-    axis.legend(fontsize=8)
+    points = {
+        line: [(compute[cell].mean / base, *_height(cells[cell])) for cell in members]
+        for line, members in lines.items()
+    }
+    _plot_lines(axis, points, "compute relative to the base", _LABEL)
     return figure
 
 
 def _axial(scores, workdir):
-    cells = by_cell(scores, "few_shot")
+    cells = ablation.by_cell(scores, "few_shot")
     figure, axes = new_figure(2)
     for axis, field, label in (
         (axes[0], "exaflops", "compute of training (exaFLOPs)"),
         (axes[1], "images_per_second", "inference (images/s)"),
     ):
-        for cell, (x, _) in by_cell(scores, field).items():
-            y, deviation = _height(cells[cell])
-            axis.errorbar(x, y, yerr=deviation, fmt="o", capsize=2)
-            axis.annotate(cell, (x, y), xytext=(5, 4), textcoords="offset points", fontsize=8)
-        axis.set(xscale="log", xlabel=label, ylabel=_LABEL)
-        axis.margins(x=0.2)
+        places = ablation.by_cell(scores, field)
+        points = {cell: [(places[cell].mean, *_height(cells[cell]))] for cell in cells}
+        _plot_lines(axis, points, label, _LABEL)
     return figure
 
 
@@ -96,15 +86,12 @@ def _data_size(scores, workdir):
         (axes[0], "top1", "best top-1 on held-out images (%)"),
         (axes[1], "few_shot", _LABEL),
     ):
-        cells, sizes = by_cell(scores, field), by_cell(scores, "images")
+        cells, sizes = ablation.by_cell(scores, field), ablation.by_cell(scores, "images")
         lines: dict[str, list] = {}
         for cell in cells:
             model, _, _ = cell.rpartition("_")
             lines.setdefault(model, []).append((sizes[cell].mean, *_height(cells[cell])))
-        for model, points in lines.items():
-            _plot_line(axis, points, model)
-        axis.set(xlabel="training images", ylabel=label)
-        axis.legend(fontsize=8)
+        _plot_lines(axis, lines, "training images", label)
     return figure
 
 
@@ -114,11 +101,13 @@ def _height(accuracy):
     return mean, deviation or 0.0
 
 
-def _plot_line(axis, points, label):
-    """Joins (x, y, deviation) in order of x, on a logarithmic axis."""
-    x, y, deviation = zip(*sorted(points), strict=True)
-    axis.errorbar(x, y, yerr=deviation, fmt="o-", markersize=4, capsize=2, label=label)
-    axis.set_xscale("log")
+def _plot_lines(axis, lines, xlabel, ylabel):
+    """Joins the points (x, y, deviation) of each line in order of x, on a logarithmic axis."""
+    for label, points in lines.items():
+        x, y, deviation = zip(*sorted(points), strict=True)
+        axis.errorbar(x, y, yerr=deviation, fmt="o-", markersize=4, capsize=2, label=label)
+    axis.set(xscale="log", xlabel=xlabel, ylabel=ylabel)
+    axis.legend(fontsize=8)
 
 
 _FIGURES = {

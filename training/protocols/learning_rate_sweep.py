@@ -30,7 +30,7 @@ _WHOLE_OR_PERCENT = re.compile(r"([\w.-]+)(?:\[(?:([\d.]+)%)?:(?:([\d.]+)%)?\])?
 
 @dataclasses.dataclass(frozen=True)
 class Transfer:
-    """What the protocol found on one data set.
+    """The results of the protocol on one data set.
 
     Attributes:
         dataset: its name.
@@ -129,7 +129,7 @@ def transfer(
     if others:
         scores = score_rates(config, workdir, dataset, rates, development)
         rate = choose_rate([scores])
-    found = score_seeds(config, workdir, dataset, rate, seeds)
+    found = _score_seeds(config, workdir, dataset, rate, seeds)
     return Transfer(config.dataset, scores, rate, found)
 
 
@@ -141,28 +141,25 @@ def score_rates(
     development: tuple[str, str],
 ) -> dict[float, RunResult]:
     """Returns for each rate how it scores on the development split; arguments as `transfer`'s."""
-    scores = {}
-    for number, rate in enumerate(rates, 1):
-        of_rate = _changed(config, base_lr=rate, splits=development)
-        directory = workdir / "development" / f"lr_{rate:g}"
-        label = f"rate {rate:g} ({number} of {len(rates)})"
-        scores[rate] = _train(of_rate, directory, dataset, label)
-    return scores
+    train, score = development
+    return {
+        rate: _train(
+            _changed(config, rate, train_split=train, eval_split=score),
+            workdir / "development" / f"lr_{rate:g}",
+            dataset,
+            f"rate {rate:g} ({number} of {len(rates)})",
+        )
+        for number, rate in enumerate(rates, 1)
+    }
 
 
-def score_seeds(
-    config: ConfigDict,
-    workdir: pathlib.Path,
-    dataset: Dataset,
-    rate: float,
-    seeds: Sequence[int],
-) -> dict[int, RunResult]:
+def _score_seeds(config, workdir, dataset, rate, seeds):
     """Returns for each seed how a rate scores on the test split; arguments as `transfer`'s."""
     results = {}
     for number, seed in enumerate(seeds, 1):
-        of_seed = _changed(config, base_lr=rate, seed=seed)
+        of_seed = _changed(config, rate, seed=seed)
         label = f"rate {rate:g}, seed {seed} ({number} of {len(seeds)})"
-        results[seed] = _train(of_seed, run_of_seed(workdir, seed), dataset, label)
+        results[seed] = _train(of_seed, _run_of_seed(workdir, seed), dataset, label)
         if results[seed].diverged:
             raise TrainingError(
                 f"The chosen rate {rate:g} diverged with seed {seed} on the whole training set: "
@@ -208,14 +205,13 @@ def score_further_test_sets(
     Returns:
         {data set: top-1 accuracies in percent, one per seed}.
     """
-    runs = [run_of_seed(workdir, seed) for seed in seeds]
+    runs = [_run_of_seed(workdir, seed) for seed in seeds]
     return {
         each.name: [100 * _score(config, each, run)["top1"] for run in runs] for each in test_sets
     }
 
 
-def run_of_seed(workdir: pathlib.Path, seed: int) -> pathlib.Path:
-    """Returns the run directory of a seed on the whole training set."""
+def _run_of_seed(workdir, seed):
     return workdir / "test" / f"seed_{seed}"
 
 
@@ -243,11 +239,7 @@ def _score(config, dataset, run):
     return computed_once(run / f"{dataset.name}.json", evaluate)
 
 
-def _changed(config, *, base_lr, seed=None, splits=None):
+def _changed(config, rate, **changes):
     changed = copy.deepcopy(config)
-    changed.optimizer.base_lr = base_lr
-    if seed is not None:
-        changed.seed = seed
-    if splits is not None:
-        changed.train_split, changed.eval_split = splits
+    changed.update({"optimizer": {"base_lr": rate}, **changes})
     return changed

@@ -5,31 +5,29 @@ import json
 import logging
 import math
 import pathlib
-import shutil
 from collections.abc import Callable
 
 from ml_collections import ConfigDict
 
 from keras_vit.training.data import Dataset, fingerprint
 from keras_vit.training.errors import Diverged, UsageError
+from keras_vit.training.evaluators.model_from_source import damage_named
 from keras_vit.training.io.atomic import write_text
-from keras_vit.training.io.paths import is_remote, read_path, read_text
+from keras_vit.training.io.paths import read_path
 from keras_vit.training.reporting.metrics_csv import read_metrics
 
 RESULT = "result.json"
 
 
-def _not_of_tracing(record: logging.LogRecord) -> bool:
-    return "tf.function retracing" not in record.getMessage()
-
-
 # Each run traces its own functions, of which TensorFlow warns as of retracing.
-logging.getLogger("tensorflow").addFilter(_not_of_tracing)
+logging.getLogger("tensorflow").addFilter(
+    lambda record: "tf.function retracing" not in record.getMessage()
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class RunResult:
-    """How one finished run scored on its evaluation split.
+    """The scores of one finished run on its evaluation split.
 
     Attributes:
         top1, top5: fractions in [0, 1].
@@ -68,8 +66,10 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
         UsageError: if `workdir` holds a run of another config, or on other data.
     """
     import keras
+    from etils import epath
 
     from keras_vit.training.config import schema
+    from keras_vit.training.io import stores
     from keras_vit.training.loop import trainer
 
     wanted = json.loads(schema.to_json(schema.complete(config)))
@@ -93,7 +93,7 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
             "Use another --workdir."
         )
     fingerprint.require_same(kept["data"], data, str(workdir), wanted["data_changed"] == "accept")
-    _remove_states(workdir / "checkpoints")
+    stores.remove(epath.Path(workdir / "checkpoints"))
     return RunResult(**kept["result"])
 
 
@@ -106,23 +106,12 @@ def computed_once(file: pathlib.Path, compute: Callable[[], dict]) -> dict:
     """
     if not read_path(file, file.exists):
         write_text(file, json.dumps(compute(), indent=2, sort_keys=True) + "\n")
-    try:
-        found = json.loads(read_text(file))
-        if isinstance(found, dict):
-            return found
-        error: Exception = TypeError(f"it holds a {type(found).__name__}")
-    except (ValueError, RecursionError) as damage:
-        error = damage
-    raise ValueError(f"{file} is damaged ({error}). Delete it to compute it again.") from error
-
-
-def _remove_states(folder: pathlib.Path) -> None:
-    if is_remote(folder):
-        from keras_vit.training.io import stores
-
-        stores.remove(folder)
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
+    content = read_path(file, file.read_bytes)
+    with damage_named(f"{file} is damaged", "Delete it to compute it again."):
+        found = json.loads(content)
+        if not isinstance(found, dict):
+            raise TypeError(f"it holds a {type(found).__name__}")
+    return found
 
 
 def _last_scores(workdir: pathlib.Path) -> RunResult:

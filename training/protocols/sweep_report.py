@@ -1,9 +1,7 @@
-"""What a sweep over learning rates found, as a table and a plot."""
+"""Shows the results of a sweep over learning rates as a table and a plot."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
-
-from matplotlib.figure import Figure
 
 from keras_vit.training.evaluators.mean_deviation import MeanDeviation
 from keras_vit.training.io.atomic import write_text
@@ -53,23 +51,19 @@ def published_results(model: str, dataset: str) -> list[tuple[str, str]]:
         dataset: name in the registry.
     """
     found = []
-    for (name, upstream), row in TABLE_2.items():
-        if name == model and dataset in row:
-            mean, deviation = row[dataset]
-            spread = "" if deviation is None else f" ± {deviation:.2f}"
-            found.append((f"Table 2, {UPSTREAM[upstream]}", f"{mean:.2f}{spread}"))
-    for (name, upstream), row in TABLE_5.items():
-        if name == model and dataset in row:
-            found.append((f"Table 5, {UPSTREAM[upstream]}", f"{row[dataset]:.2f}"))
-    for (name, epochs), row in TABLE_6.items():
-        # Table 5 has the longest runs of the Vision Transformers already.
-        if name == model and dataset in row and (name, "jft") not in TABLE_5:
-            where = f"Table 6, {UPSTREAM['jft']}, {epochs} epochs"
-            found.append((where, f"{row[dataset]:.2f}"))
+    for number, table in ((2, TABLE_2), (5, TABLE_5), (6, TABLE_6)):
+        for (name, source), row in table.items():
+            # Table 5 has the longest runs of the Vision Transformers already.
+            known = number == 6 and (name, "jft") in TABLE_5
+            if name == model and dataset in row and not known:
+                where = UPSTREAM.get(source) or f"{UPSTREAM['jft']}, {source} epochs"
+                result = row[dataset]
+                mean = result if isinstance(result, tuple) else (result,)
+                found.append((f"Table {number}, {where}", str(MeanDeviation(*mean))))
     return found
 
 
-def sweep_figure(found: Transfer) -> Figure:
+def _sweep_figure(found):
     """Draws development accuracy over the learning rate, and the test accuracies at the chosen."""
     figure, (axes,) = new_figure()
     finished = sorted(
@@ -89,4 +83,4 @@ def write_sweep(found: Transfer, table: Table, workdir: pathlib.Path) -> None:
     """Writes `sweep.md`, `sweep.csv` and `sweep.png` into `workdir`."""
     write_text(workdir / "sweep.md", table.markdown())
     write_text(workdir / "sweep.csv", table.csv())
-    write_png(sweep_figure(found), workdir / "sweep.png")
+    write_png(_sweep_figure(found), workdir / "sweep.png")

@@ -1,4 +1,4 @@
-"""What of a pre-trained model trains, and how fast: frozen weights, decayed rates, low rank.
+"""Decides which weights of a pre-trained model train: frozen ones, decayed rates, low rank.
 
 Layer-wise decay of the learning rate is the rule of BEiT's and MAE's fine-tuning: with L blocks and
 a decay d, the rate of a weight is multiplied by d to the power of L + 1 minus its depth. Depth 0 is

@@ -18,7 +18,7 @@ from keras_vit.type_hints import Tensor
 
 
 class _Crossentropy(keras.losses.Loss):
-    """What both losses share: label smoothing, and weights of the classes.
+    """The base of both losses: label smoothing, and weights of the classes.
 
     Args:
         label_smoothing: e in [0, 1); labels y of K classes become `(1 - e) y + e / K`.
@@ -133,7 +133,9 @@ def class_weights(text: str, split: Split) -> tuple[float, ...] | None:
     if not text:
         return None
     if text == BALANCED:
-        return _balanced(split.label_counts())
+        counts = split.label_counts()
+        sizes, even = np.count_nonzero(counts) * counts, np.zeros(len(counts))
+        return tuple(np.divide(counts.sum(), sizes, where=counts > 0, out=even).tolist())
     try:
         weights = tuple(float(part) for part in text.split(","))
     except ValueError:
@@ -145,9 +147,3 @@ def class_weights(text: str, split: Split) -> tuple[float, ...] | None:
             f"each class, separated by commas. Received: {text!r}."
         )
     return weights
-
-
-def _balanced(counts):
-    present = np.count_nonzero(counts)
-    shares = np.divide(counts.sum(), present * counts, where=counts > 0, out=np.zeros(len(counts)))
-    return tuple(shares.tolist())

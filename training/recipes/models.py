@@ -1,5 +1,7 @@
 """The model of a config, with the weights that it starts from."""
 
+import json
+import zipfile
 from collections.abc import Sequence
 
 import keras
@@ -9,6 +11,7 @@ import keras_vit
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io.stores import local_file
 from keras_vit.training.recipes import fine_tuning
+from keras_vit.unpacking import open_archive
 
 
 def build_model(
@@ -26,7 +29,7 @@ def build_model(
         class_names: that are stored in the model, if it has as many classes.
 
     Raises:
-        UsageError: for an argument that the model does not take.
+        UsageError: for an argument that the model does not take, or a head of other classes.
         ValueError: for arguments or weights that do not fit.
     """
     arguments = {"num_classes": num_classes} | config.model.to_dict()
@@ -42,6 +45,8 @@ def build_model(
         head = ("head",) if config.model.get("representation_size") else ("head", "pre_logits")
         skip = () if config.checkpoint_head == "keep" else head
         with local_file(config.checkpoint) as file:
+            if not skip:
+                _require_classes(file, class_names)
             keras_vit.load_checkpoint(model, file, skip=skip)
     model.preprocessing = config.eval_preprocess or None
     if class_names and len(class_names) == model.arguments["num_classes"]:
@@ -52,3 +57,19 @@ def build_model(
         fine_tuning.adapt_low_rank(model, config.lora.rank, config.lora.alpha)
     fine_tuning.freeze_for_good(model, config.freeze)
     return model
+
+
+def _require_classes(checkpoint, class_names):
+    """Refuses the head of a `.keras` file whose classes have other names, or another order."""
+    if not zipfile.is_zipfile(checkpoint):
+        return
+    with open(checkpoint, "rb") as file, open_archive(file) as archive:
+        if "config.json" not in archive.namelist():
+            return
+        known = json.loads(archive.read("config.json"))["config"].get("class_names")
+    if known and class_names and list(known) != list(class_names):
+        raise UsageError(
+            f"Expected the classes of the head of {checkpoint}, in its order: {', '.join(known)}. "
+            f"Received: {', '.join(class_names)}. Train a new head with "
+            "--config.checkpoint_head=new, or give the folders these names."
+        )

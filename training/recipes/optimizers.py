@@ -147,7 +147,7 @@ class _Optimizer(keras.optimizers.Optimizer):
             if gradient is not None and variable.overwrite_with_gradient:
                 self.assign(variable, gradient / replicas)
             elif gradient is not None:
-                # What is frozen takes no part in the norm, which clips.
+                # Frozen weights take no part in the norm, which clips.
                 updates.append((index, variable, self._once_released(variable, gradient, 0.0)))
         squares = [ops.sum(ops.square(gradient)) for *_, gradient in updates]
         norm = ops.sqrt(ops.sum(ops.stack(squares or [0.0])))
@@ -303,8 +303,6 @@ def build_optimizer(
         problem = f"unknown key {', '.join(unknown)}. Expected keys: {', '.join(DEFAULTS)}."
     elif chosen.name not in OPTIMIZERS:
         problem = f"expected one of {', '.join(OPTIMIZERS)}. Received: {chosen.name!r}."
-    elif chosen.total_steps < 1:
-        problem = f"expected at least one total_steps. Received: {chosen.total_steps}."
     elif chosen.layer_decay != 1.0 and model is None:
         problem = "layer_decay needs the model. Received: model=None."
     if problem:

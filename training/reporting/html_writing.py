@@ -4,8 +4,9 @@ import base64
 import html
 import io
 import pathlib
+import string
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,82 +29,20 @@ MATRIX_CLASSES = 40
 WORST_CLASSES = 50
 CONFUSIONS = 20
 
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light dark; --ink: #1d2733; --paper: #fff; --line: #d5dbe3;
-  --soft: #5a6675; --shade: #f4f6f9; --wrong: #b83232; --bar: #2b6cb0; --link: #2b6cb0; }}
-@media (prefers-color-scheme: dark) {{ :root {{ --ink: #dde3ea; --paper: #14181f;
-  --line: #3a4452; --soft: #9aa7b6; --shade: #1f2630; --wrong: #f08a80; --link: #7db4ea; }} }}
-body {{ font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-  max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }}
-a {{ color: var(--link); }}
-h1 {{ margin-bottom: .2rem; overflow-wrap: anywhere; }}
-h2 {{ margin-top: 2.2rem; border-bottom: 1px solid var(--line); }}
-p.note, figcaption {{ color: var(--soft); }}
-.tiles {{ display: flex; flex-wrap: wrap; gap: 1rem; }}
-.tile {{ border: 1px solid var(--line); border-radius: .5rem; padding: .6rem 1rem; }}
-.tile b {{ display: block; font-size: 1.5rem; }}
-.curves {{ margin: 0; overflow-x: auto; }}
-.curves svg {{ width: 100%; min-width: 48rem; height: auto; }}
-.curves svg text {{ fill: currentColor; }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
-.scroll {{ overflow-x: auto; }}
-td, th {{ padding: .25rem .5rem; text-align: right; border: 1px solid var(--line); }}
-th {{ font-weight: 600; background: var(--shade); }}
-th[scope=col]:first-child, th[scope=col]:last-child {{ text-align: left; }}
-th[scope=row], td.text {{ text-align: left; max-width: 16rem; overflow: hidden;
-  text-overflow: ellipsis; white-space: nowrap; }}
-.matrix th[scope=col] {{ writing-mode: vertical-rl; transform: rotate(180deg); text-align: left;
-  max-height: 11rem; overflow: hidden; white-space: nowrap; }}
-.examples {{ display: grid; gap: 1rem;
-  grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); }}
-.photos {{ grid-template-columns: repeat(auto-fill, minmax(18rem, 1fr)); }}
-.examples figure {{ margin: 0; }}
-.examples .pair {{ display: flex; gap: .25rem; }}
-.examples img {{ width: 50%; image-rendering: pixelated; border-radius: .25rem; }}
-.photos img {{ image-rendering: auto; }}
-figcaption {{ overflow-wrap: anywhere; }}
-.wrong figcaption {{ color: var(--wrong); font-weight: 600; }}
-.bars td {{ border: 0; padding: .1rem .4rem; color: var(--ink); white-space: nowrap; }}
-.bars td.text {{ width: 100%; max-width: 9rem;
-  background: linear-gradient(var(--bar), var(--bar)) left bottom / var(--share) 3px no-repeat; }}
-summary {{ color: var(--link); cursor: pointer; }}
-pre {{ background: var(--shade); padding: 1rem; overflow-x: auto; border-radius: .5rem; }}
-</style>
-</head>
-<body>
-<h1>{title}</h1>
-<p class="note">{subtitle}</p>
-{body}
-</body>
-</html>
-"""
+_MARK = '<b class="mark">trained on</b>'
+
+_PAGE = pathlib.Path(__file__).parent / "page" / "page.html"
 
 
-def html_page(title: str, subtitle: str, body: str) -> str:
-    """Returns a page.
-
-    Args:
-        title, subtitle: plain text.
-        body: HTML.
-    """
-    return _PAGE.format(title=html.escape(title), subtitle=html.escape(subtitle), body=body)
+def _html_page(title, subtitle, body):
+    # A path is broken at its slashes.
+    broken = html.escape(subtitle).replace("/", "/<wbr>")
+    page = string.Template(_PAGE.read_text(encoding="utf-8"))
+    return page.substitute(title=html.escape(title), subtitle=broken, body=body)
 
 
-def image_pair(image: np.ndarray, attention: np.ndarray | None, label: str, side: int = 96) -> str:
-    """Returns the HTML of an image, and beside it what attention covers of it.
-
-    Args:
-        image: (height, width, 3) in [0, 255].
-        attention: (rows, columns) in [0, 1], or None for the image alone.
-        label: plain text that says what it shows.
-        side: height in pixels that it is stored in.
-    """
+def _image_pair(image, attention, label, side=96):
+    """Returns the HTML of an image, and beside it the attention that its parts get, in color."""
     pictures = {"image": image}
     if attention is not None:
         pictures["attention"] = _overlay(image, attention)
@@ -127,11 +66,14 @@ def _png(pixels, side):
 
 
 def _overlay(image, attention):
+    """Blends the image, in gray, with the colors of its attention."""
+    import matplotlib
     from PIL import Image
 
     height, width, _ = image.shape
     mask = Image.fromarray(np.float32(attention)).resize((width, height), Image.Resampling.BILINEAR)
-    return image * np.clip(np.asarray(mask), 0, 1)[..., None]
+    colors = 255 * matplotlib.colormaps["viridis"](np.asarray(mask))[..., :3]
+    return 0.4 * image.mean(axis=-1, keepdims=True) + 0.6 * colors
 
 
 class Example(NamedTuple):
@@ -185,8 +127,8 @@ def report_html(
     sections = [
         f'<div class="tiles">{results}</div>',
         '<h2 id="curves">Training</h2>'
-        f'<figure class="curves">{_curves(series)}'
-        "<figcaption>Each point is one row of <code>metrics.csv</code>.</figcaption></figure>",
+        '<p class="note">Each point is one row of <code>metrics.csv</code>.</p>'
+        f'<div class="curves">{_curves(series)}</div>',
     ]
     if confusion is not None and len(confusion):
         sections += [_classes(confusion, names), _confusion(confusion, names)]
@@ -198,7 +140,7 @@ def report_html(
         '<h2 id="config">Configuration</h2><details><summary>config.json</summary>'
         f"<pre>{html.escape(config)}</pre></details>"
     )
-    return html_page(title, subtitle, "\n".join(sections))
+    return _html_page(title, subtitle, "\n".join(sections))
 
 
 def _curves(series):
@@ -206,18 +148,15 @@ def _curves(series):
 
     from keras_vit.training.reporting.figures import new_figure
 
-    panels = {
-        title: present
-        for title, lines in PANELS.items()
-        if (present := [line for line in lines if line[0] in series])
-    }
-    if not panels:
-        return "<p>No metrics were written.</p>"
+    drawn = []
     settings = {"svg.fonttype": "none", "svg.hashsalt": "report", "font.size": 10}
     with matplotlib.rc_context(settings):
-        figure, axes = new_figure(len(panels), width=4)
-        for axis, (title, lines) in zip(axes, panels.items(), strict=True):
-            for name, label, color in lines:
+        for title, lines in PANELS.items():
+            present = [line for line in lines if line[0] in series]
+            if not present:
+                continue
+            figure, (axis,) = new_figure(width=4)
+            for name, label, color in present:
                 steps, values = zip(*series[name], strict=True)
                 marker = "o" if len(steps) < 30 else None
                 axis.plot(steps, values, color, label=label, marker=marker, markersize=3)
@@ -225,13 +164,14 @@ def _curves(series):
             axis.set_xlabel("step")
             axis.grid(alpha=0.3)
             axis.spines[["top", "right"]].set_visible(False)
-            if len(lines) > 1:
+            if len(present) > 1:
                 axis.legend(frameon=False)
-        text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)
-    svg = text.getvalue()
-    # Axes and numbers are as light or dark as the text around them.
-    return svg[svg.index("<svg") :].replace("#000000", "currentColor")
+            text = io.StringIO()
+            figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)
+            svg = text.getvalue()
+            # Axes and numbers are as light or dark as the text around them.
+            drawn.append(svg[svg.index("<svg") :].replace("#000000", "currentColor"))
+    return "".join(drawn) or "<p>No metrics were written.</p>"
 
 
 def _classes(confusion, names):
@@ -315,38 +255,46 @@ def _examples(examples, names):
         label = names[true] if right else f"{names[true]}, taken for {names[predicted]}"
         figures.append(
             f'<figure class="{"right" if right else "wrong"}">'
-            f"{image_pair(image, attention, names[true])}"
+            f"{_image_pair(image, attention, names[true])}"
             f"<figcaption>{html.escape(label)}</figcaption></figure>"
         )
     return (
         '<h2 id="examples">Examples and where the model looks</h2>'
-        '<p class="note">Beside each image: the image under its attention rollout, which follows '
-        "the class token's attention down through all layers. Mistakes come first.</p>"
+        f'<p class="note">Mistakes come first.{_attention_note(examples)}</p>'
         f'<div class="examples">{"".join(figures)}</div>'
     )
 
 
-def predictions_html(model: str, predictions: Sequence[Prediction]) -> str:
+def _attention_note(pictures):
+    if all(each.attention is None for each in pictures):
+        return ""
+    return (
+        " Beside each image, in color: its attention rollout, which follows attention down through "
+        'all layers. <span class="legend">Least <i></i> most.</span>'
+    )
+
+
+def predictions_html(
+    model: str, predictions: Sequence[Prediction], trained_on: Collection[str] = ()
+) -> str:
     """Returns a page of HTML that loads nothing from elsewhere.
 
     Args:
         model: its name.
         predictions: shown in this order.
+        trained_on: ids of the photos that the model was trained on, which are marked.
     """
-    figures = "".join(map(_prediction, predictions))
-    note = "Each photo is shown as the model saw it."
-    if any(each.attention is not None for each in predictions):
-        note += (
-            " Beside it: the photo under its attention rollout, which follows attention down "
-            "through all layers."
-        )
+    figures = "".join(_prediction(each, each.id in trained_on) for each in predictions)
+    note = f"Each photo is shown as the model saw it.{_attention_note(predictions)}"
+    if trained_on:
+        note += f" {_MARK}: the model learned this photo; the answer says little about new ones."
     body = f'<p class="note">{note}</p><div class="examples photos">{figures}</div>'
-    return html_page("Predictions", f"{len(predictions)} photos by {model}", body)
+    return _html_page("Predictions", f"{len(predictions)} photos by {model}", body)
 
 
-def _prediction(prediction):
+def _prediction(prediction, trained_on):
     file = pathlib.Path(prediction.id).name
-    name = html.escape(file)
+    caption = html.escape(file) + f" {_MARK}" * trained_on
     rows = "".join(
         f'<tr><td class="text" style="--share:{100 * probability:.1f}%" '
         f'title="{html.escape(label)}">{html.escape(label)}</td>'
@@ -355,7 +303,8 @@ def _prediction(prediction):
     )
     # Smaller ones are enlarged by the browser, which smooths them.
     side = min(PHOTO_SIDE, prediction.image.shape[0])
-    pair = image_pair(prediction.image, prediction.attention, file, side)
+    pair = _image_pair(prediction.image, prediction.attention, file, side)
     return (
-        f'<figure>{pair}<figcaption>{name}</figcaption><table class="bars">{rows}</table></figure>'
+        f"<figure>{pair}<figcaption>{caption}</figcaption>"
+        f'<table class="bars">{rows}</table></figure>'
     )

@@ -8,22 +8,29 @@ import re
 
 import numpy as np
 
-from keras_vit.checkpoints.npz_and_safetensors import DAMAGE
 from keras_vit.training.data import Dataset, open_dataset
+from keras_vit.training.data.splits import HELD_OUT_FIFTH
 from keras_vit.training.data.unreadable_examples import counter_for
+from keras_vit.training.evaluators.classification import sign_of
 from keras_vit.training.evaluators.evaluated_model import rollout_of
-from keras_vit.training.evaluators.model_from_source import load_model, read_run_config
+from keras_vit.training.evaluators.model_from_source import (
+    damage_named,
+    load_model,
+    read_run_config,
+)
 from keras_vit.training.io.atomic import atomic_file, write_text
+from keras_vit.training.io.progress_bar import track
 from keras_vit.training.reporting.html_writing import Example, report_html
 from keras_vit.training.reporting.metrics_csv import read_metrics
 
 # Enough for a picture; accuracies come from `metrics.csv`, where every image counts.
 MAX_IMAGES = 2000
+BATCH = 32
 MAX_EXAMPLES = 18
 MAX_MISTAKES = 6
 # Of more classes only those that occur are counted: the matrix would not fit into memory.
 MAX_CLASSES = 4096
-# What the page shows of the evaluation split, so that it can be drawn without its images.
+# Keeps what the page shows of the evaluation split, so that it can be drawn without the images.
 EVALUATION = "evaluation.npz"
 _KINDS = {
     ".keras": "a Keras model",
@@ -31,8 +38,6 @@ _KINDS = {
     ".npz": "a checkpoint in the official layout",
     ".csv": "numbers",
     ".gz": "a TF-Hub module, packed",
-}
-_OF_THE_RUN = {
     "model.keras": "the Keras model of the run",
     "best.keras": "the Keras model of the best evaluation",
 }
@@ -70,7 +75,7 @@ def report_run(
     source = load_model(run)
     evaluated = _evaluated(run, source, config, dataset) if config["eval_split"] else {}
     page = report_html(
-        title=f"{run.resolve().name}: {config['dataset']}",
+        title=f"{run.resolve().name}: {_short_name(config['dataset'])}",
         subtitle=_subtitle(series, config, evaluated),
         series=series,
         tiles=_tiles(series, config),
@@ -118,20 +123,16 @@ def kept_evaluation(file: pathlib.Path) -> dict[str, np.ndarray]:
     Raises:
         ValueError: if the file is damaged.
     """
-    try:
-        with np.load(file) as kept:
-            return dict(kept)
-    except DAMAGE as error:
-        raise ValueError(
-            f"{file} is damaged ({type(error).__name__}: {error}). It is written again where the "
-            "evaluation split is: name its folder with --data_dir."
-        ) from error
+    advice = "It is written again where the evaluation split is: name its folder with --data_dir."
+    with damage_named(f"{file} is damaged", advice), np.load(file) as kept:
+        arrays = dict(kept)
+    return arrays
 
 
 def _results(model, config, dataset):
     """Returns the arrays of `EVALUATION`: of all images labels and predictions, of some more."""
-    images, labels = _images(config, dataset)
-    logits = model.predict(images, batch_size=32, verbose=0)
+    batches = zip(*_batches(model, config, dataset), strict=True)
+    images, labels, logits = map(np.concatenate, batches)
     predictions = logits.argmax(axis=-1)
     chosen = _chosen(labels, predictions)
     look = rollout_of(model)
@@ -145,19 +146,19 @@ def _results(model, config, dataset):
     }
 
 
-def _images(config, dataset):
+def _batches(model, config, dataset):
+    """Yields images, labels and logits of batches that hold the first `MAX_IMAGES`."""
     split = dataset.split(config["eval_split"])
     preprocess = split.preprocess(config["eval_preprocess"])
-    batch_size = min(config["eval_batch_size"], 128)
-    images, labels = [], []
+    batch_size = min(config["eval_batch_size"], BATCH)
     skipped = counter_for(config["on_error"])
-    for batch in split.evaluate(preprocess, batch_size=batch_size, skip_counter=skipped):
+    batches = split.evaluate(preprocess, batch_size=batch_size, skip_counter=skipped)
+    count = -(-min(MAX_IMAGES, split.num_examples) // batch_size)
+    for batch in track(batches.take(count), "drawing report.html", count):
         real = np.asarray(batch["mask"]) > 0
-        images.append(np.asarray(preprocess.on_device(batch["image"]))[real])
-        labels.append(np.asarray(batch["label"])[real].argmax(axis=-1))
-        if sum(map(len, images)) >= MAX_IMAGES:
-            break
-    return np.concatenate(images)[:MAX_IMAGES], np.concatenate(labels)[:MAX_IMAGES]
+        images = np.asarray(preprocess.on_device(batch["image"]))
+        labels = np.asarray(batch["label"]).argmax(axis=-1)
+        yield images[real], labels[real], model.predict_on_batch(images)[real]
 
 
 def _chosen(labels, predictions):
@@ -182,8 +183,14 @@ def _files(run):
                 found[path.relative_to(run).as_posix()] = html.unescape(said[1])
         elif path.suffix in _KINDS and path.name != EVALUATION:
             name = path.relative_to(run).as_posix()
-            found[name] = _OF_THE_RUN.get(name, _KINDS[path.suffix])
+            found[name] = _KINDS.get(name, _KINDS[path.suffix])
     return found
+
+
+def _short_name(dataset):
+    """Returns the name of a data set, of photos that of their folder or table alone."""
+    kind, _, path = dataset.partition(":")
+    return pathlib.PurePath(path).name or dataset if kind in ("folder", "csv") else dataset
 
 
 def _last_step(series):
@@ -195,7 +202,9 @@ def _subtitle(series, config, evaluated):
     text = f"{model}, {_last_step(series)} steps of {config['batch_size']} images."
     if evaluated:
         shown = evaluated["confusion"].sum()
-        text += f" Confusion matrix and examples: {shown} images of {config['eval_split']}."
+        split = config["eval_split"]
+        name = "the held-out fifth" if split == HELD_OUT_FIFTH[1] else split
+        text += f" Confusion matrix and examples: {shown} images of {name}."
     return text
 
 
@@ -221,5 +230,4 @@ def _evaluation_of_model(series, config):
     if config["hand_over"] == "last":
         return series["eval_top1"][-1][0]
     metric = config["early_stopping"]["metric"]
-    sign = -1 if metric == "eval_loss" else 1
-    return max(series[metric], key=lambda row: sign * row[1])[0]
+    return max(series[metric], key=lambda row: sign_of(metric) * row[1])[0]

@@ -1,6 +1,8 @@
-// The part of the photo that the model sees, and over it what its attention covers.
+// The part of the photo that the model sees, and over it the attention that its parts get.
 
 const SIDE = 1024;
+// Viridis, at every quarter of [0, 1].
+const COLORS = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
 
 export function showImage(canvas, bitmap, [left, top, width, height]) {
   const [w, h] = [width * bitmap.width, height * bitmap.height];
@@ -20,15 +22,19 @@ export function showImage(canvas, bitmap, [left, top, width, height]) {
   context.putImageData(pixels, 0, 0);
 }
 
-// Darkens what the model draws nothing from. `map` has [rows, columns] values in [0, 1].
+// Colors what the model draws from. `map` has [rows, columns] values in [0, 1].
 export function showAttention(canvas, image, map, [rows, columns]) {
   const small = document.createElement("canvas");
   [small.width, small.height] = [columns, rows];
-  const shade = new ImageData(columns, rows);
+  const colors = new ImageData(columns, rows);
   map.forEach((value, index) => {
-    shade.data[4 * index + 3] = Math.round(255 * 0.92 * (1 - value));
+    const below = Math.min(Math.floor(4 * value), 3);
+    const color = COLORS[below].map(
+      (from, channel) => from + (4 * value - below) * (COLORS[below + 1][channel] - from),
+    );
+    colors.data.set([...color, 255], 4 * index);
   });
-  small.getContext("2d").putImageData(shade, 0, 0);
+  small.getContext("2d").putImageData(colors, 0, 0);
   [canvas.width, canvas.height] = [image.width, image.height];
   const context = canvas.getContext("2d");
   context.imageSmoothingQuality = "high";

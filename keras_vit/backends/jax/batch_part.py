@@ -6,7 +6,7 @@ examples, and a micro-batch its own: numbers drawn for all micro-batches would n
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +19,9 @@ _PART: contextvars.ContextVar[tuple[Tensor, int]] = contextvars.ContextVar("part
 
 @contextlib.contextmanager
 def part_of_batch(part: Tensor, count: int) -> Iterator[None]:
-    """Enters a context in which these functions draw for one of several parts of a batch.
+    """Enters a context in which these functions draw for one of `count` equal parts of a batch.
 
-    Args:
-        part: int scalar, below `count`: its examples are part, part + count, part + 2 count, ...
-        count: number of the parts, which are equal.
+    Its examples are `part`, an int scalar, part + count, part + 2 count, ...
     """
     token = _PART.set((part, count))
     try:
@@ -60,11 +58,7 @@ def randint(
     return _drawn(lambda key, shape: jax.random.randint(key, shape, minval, maxval), shape, seed)
 
 
-def _drawn(
-    draw: Callable[[jax.Array, tuple[int, ...]], jax.Array],
-    shape: Sequence[int],
-    seed: keras.random.SeedGenerator | None,
-) -> jax.Array:
+def _drawn(draw, shape, seed):
     """Returns what `draw(key, shape)` gives for each of the part's examples, (examples, ...)."""
     part, count = _PART.get()
     examples, *others = shape

@@ -12,11 +12,7 @@ GREATEST_HEAD = 128
 
 
 def attention_of(head_size: int) -> Callable[[Tensor, Tensor, Tensor], Tensor] | None:
-    """Returns `attention`, or None if JAX runs elsewhere, or the kernel has no heads of this size.
-
-    Args:
-        head_size: channels of a head.
-    """
+    """Returns `attention`, or None if JAX runs elsewhere, or the kernel has no such head size."""
     fits = head_size % 8 == 0 and head_size <= GREATEST_HEAD
     return attention if fits and _on_nvidia() else None
 

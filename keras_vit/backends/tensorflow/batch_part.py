@@ -4,6 +4,7 @@ Philox makes numbers of a counter, so that any of them can be made without those
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import keras
 import tensorflow as tf
@@ -18,11 +19,10 @@ _PARTS = 2**32
 
 
 def seeds_of_part(seeds: Tensor, part: Tensor) -> Tensor:
-    """Returns the seeds with which these functions draw for one of several parts of a batch.
+    """Returns the seeds with which these functions draw for part number `part` of a batch.
 
-    Args:
-        seeds: states of `keras.random.SeedGenerator`s, int64 (..., 2) below 2**32.
-        part: int scalar, its number. The parts are equal, of consecutive examples, 0 first.
+    Parts are equal, of consecutive examples. Seeds are states of `keras.random.SeedGenerator`s,
+    int64 (..., 2) below 2**32.
     """
     return seeds + tf.stack([0, tf.cast(part, tf.int64) * _PARTS])
 
@@ -47,25 +47,14 @@ def uniform(
     seed: keras.random.SeedGenerator | None = None,
 ) -> Tensor:
     """Does as `keras.random.uniform` from 0 to 1, for a part of a batch, (examples, ...)."""
-
-    def draw(shape, key, counter):
-        return tf.raw_ops.StatelessRandomUniformV2(
-            shape=shape, key=key, counter=counter, alg=_PHILOX, dtype=dtype
-        )
-
-    return _drawn(draw, shape, seed)
+    return _drawn(partial(tf.raw_ops.StatelessRandomUniformV2, dtype=dtype), shape, seed)
 
 
 def randint(
     shape: Sequence, minval: int, maxval: int, seed: keras.random.SeedGenerator | None = None
 ) -> Tensor:
     """Does as `keras.random.randint`, int32, for a part of a batch, (examples, ...)."""
-
-    def draw(shape, key, counter):
-        return tf.raw_ops.StatelessRandomUniformIntV2(
-            shape=shape, key=key, counter=counter, alg=_PHILOX, minval=minval, maxval=maxval
-        )
-
+    draw = partial(tf.raw_ops.StatelessRandomUniformIntV2, minval=minval, maxval=maxval)
     return _drawn(draw, shape, seed)
 
 
@@ -77,14 +66,15 @@ def _drawn(draw, shape, seed):
     low = tf.math.floormod(tf.stack([seed[0], seed[1] % _PARTS]), tf.int32.max - 1)
     key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=tf.cast(low, tf.int32))
 
-    def start_at(group):
-        return counter + tf.cast(tf.stack([group, 0]), tf.uint64)
+    def numbers(shape, group):
+        start = counter + tf.cast(tf.stack([group, 0]), tf.uint64)
+        return draw(shape=shape, key=key, counter=start, alg=_PHILOX)
 
     static = tf.get_static_value(tf.convert_to_tensor(shape))
     size = tf.cast(tf.reduce_prod(shape), tf.int64) if static is None else int(static.prod())
     if static is None or size % _GROUP == 0:
-        return draw(shape, key, start_at(part * size // _GROUP))
+        return numbers(shape, part * size // _GROUP)
     # The part begins within a group.
     first = part * size
-    numbers = draw([(size // _GROUP + 2) * _GROUP], key, start_at(first // _GROUP))
-    return tf.reshape(tf.slice(numbers, [first % _GROUP], [size]), shape)
+    groups = numbers([(size // _GROUP + 2) * _GROUP], first // _GROUP)
+    return tf.reshape(tf.slice(groups, [first % _GROUP], [size]), shape)

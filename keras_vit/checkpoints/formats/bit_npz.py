@@ -13,11 +13,7 @@ COUNTER = re.compile(r"(standardized_conv2d|group_norm|conv2d)_\d+")
 
 @dataclass(frozen=True)
 class BiTLayout(FileLayout):
-    """The arrays of a BiT file.
-
-    Attributes:
-        spelled: dict of published names without counters to the file's own.
-    """
+    """The arrays of a BiT file; `spelled` maps published names without counters to its own."""
 
     title = "BiT's .npz"
     spelled: dict[str, str] = field(default_factory=dict)

@@ -14,24 +14,12 @@ MODULES = {
     "Transformer/encoder_norm": "layernorm",
 }
 
-ATTENTION = {
-    "MultiHeadDotProductAttention_1/query": "attention.attention.query",
-    "MultiHeadDotProductAttention_1/key": "attention.attention.key",
-    "MultiHeadDotProductAttention_1/value": "attention.attention.value",
-    "MultiHeadDotProductAttention_1/out": "attention.output.dense",
-}
-
+ATTENTION = (
+    "attention.attention.query attention.attention.key attention.attention.value "
+    "attention.output.dense"
+)
 # As transformers 5 calls the same modules in memory.
-RENAMED_ATTENTION = {
-    "MultiHeadDotProductAttention_1/query": "attention.q_proj",
-    "MultiHeadDotProductAttention_1/key": "attention.k_proj",
-    "MultiHeadDotProductAttention_1/value": "attention.v_proj",
-    "MultiHeadDotProductAttention_1/out": "attention.o_proj",
-}
-
-NORMS = {"LayerNorm_0": "layernorm_before", "LayerNorm_2": "layernorm_after"}
-MLP = {"MlpBlock_3/Dense_0": "intermediate.dense", "MlpBlock_3/Dense_1": "output.dense"}
-RENAMED_MLP = {"MlpBlock_3/Dense_0": "mlp.fc1", "MlpBlock_3/Dense_1": "mlp.fc2"}
+RENAMED_ATTENTION = "attention.q_proj attention.k_proj attention.v_proj attention.o_proj"
 
 
 @dataclass(frozen=True)
@@ -42,21 +30,19 @@ class HuggingFaceLayout(TorchLayout):
     prefixes = ("vit.", "deit.", "")
     marks = ("embeddings.patch_embeddings.projection.weight",)
     tables = tuple(
-        {**MODULES, "pre_logits": "pooler.dense", **in_blocks(blocks, {**NORMS, **block})}
-        for blocks, block in (
-            ("encoder.layer", {**ATTENTION, **MLP}),
-            ("layers", {**RENAMED_ATTENTION, **RENAMED_MLP}),
+        {
+            **MODULES,
+            "pre_logits": "pooler.dense",
+            **in_blocks(blocks, f"layernorm_before {attention} layernorm_after {mlp}"),
+        }
+        for blocks, attention, mlp in (
+            ("encoder.layer", ATTENTION, "intermediate.dense output.dense"),
+            ("layers", RENAMED_ATTENTION, "mlp.fc1 mlp.fc2"),
         )
     )
 
 
-DINOV2_BLOCK = {
-    "LayerNorm_0": "norm1",
-    "LayerNorm_2": "norm2",
-    "LayerScale_0": "layer_scale1.lambda1",
-    "LayerScale_1": "layer_scale2.lambda1",
-    **RENAMED_MLP,
-}
+DINOV2_BLOCK = "norm1 {} norm2 mlp.fc1 mlp.fc2 layer_scale1.lambda1 layer_scale2.lambda1"
 
 
 @dataclass(frozen=True)
@@ -74,7 +60,7 @@ class HuggingFaceDINOv2Layout(TorchLayout):
         {
             **MODULES,
             "reg": "embeddings.register_tokens",
-            **in_blocks("encoder.layer", {**DINOV2_BLOCK, **attention}),
+            **in_blocks("encoder.layer", DINOV2_BLOCK.format(attention)),
         }
         for attention in (ATTENTION, RENAMED_ATTENTION)
     )
@@ -100,16 +86,8 @@ SIGLIP_TABLE = {
     "MAPHead_0/MlpBlock_0/Dense_1": "head.mlp.fc2",
     **in_blocks(
         "encoder.layers",
-        {
-            "LayerNorm_0": "layer_norm1",
-            "LayerNorm_2": "layer_norm2",
-            "MultiHeadDotProductAttention_1/query": "self_attn.q_proj",
-            "MultiHeadDotProductAttention_1/key": "self_attn.k_proj",
-            "MultiHeadDotProductAttention_1/value": "self_attn.v_proj",
-            "MultiHeadDotProductAttention_1/out": "self_attn.out_proj",
-            "MlpBlock_3/Dense_0": "mlp.fc1",
-            "MlpBlock_3/Dense_1": "mlp.fc2",
-        },
+        "layer_norm1 self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.out_proj "
+        "layer_norm2 mlp.fc1 mlp.fc2",
     ),
 }
 

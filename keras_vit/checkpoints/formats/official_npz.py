@@ -14,11 +14,10 @@ import numpy as np
 
 from keras_vit.checkpoints.base_layouts import BLOCK, FileArray, FileLayout
 from keras_vit.checkpoints.official_names import POSITION_TABLE, Weight
-from keras_vit.models.vision_transformer import VisionTransformer
 
 PREFIXES = ("opt/target/", "params/img/", "img/", "params/", "")
 
-# Where the table of position embeddings has been kept.
+# The places of the table of position embeddings.
 POSITION_NAMES = (POSITION_TABLE, "Transformer/pos_embedding", "pos_embedding")
 
 # The original counted all modules of a block, its successors each class by itself.
@@ -78,16 +77,6 @@ class Layout(FileLayout):
             scanned=any(n.startswith(SCANNED) for n in blocks),
             group_norm_rank=4 if len(names.get("gn_root/scale", ())) == 4 else 1,
         )
-
-    @classmethod
-    def of_model(cls, model: VisionTransformer) -> "Layout":
-        """Returns the layout in which a model that was not read from a file is written.
-
-        Attention pooling exists in big_vision alone, so it gets big_vision's.
-        """
-        if model.arguments["classifier"] == "map":
-            return cls(renumbered=True, positions="pos_embedding")
-        return cls()
 
     def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
         arrays: list[FileArray] = []

@@ -4,35 +4,25 @@ from dataclasses import dataclass
 
 from keras_vit.checkpoints.base_layouts import TorchLayout, in_blocks
 
+POOL = "MAPHead_0/MultiHeadDotProductAttention_0"
 TABLE = {
     "cls": "cls_token",
     "reg": "reg_token",
     "Transformer/posembed_input/pos_embedding": "pos_embed",
     "embedding": "patch_embed.proj",
     "Transformer/encoder_norm": "norm",
+    "pre_logits": "pre_logits.fc",
     "MAPHead_0/probe": "attn_pool.latent",
-    "MAPHead_0/MultiHeadDotProductAttention_0/query": "attn_pool.q",
-    "MAPHead_0/MultiHeadDotProductAttention_0/key": "attn_pool.kv",
-    "MAPHead_0/MultiHeadDotProductAttention_0/value": "attn_pool.kv",
-    "MAPHead_0/MultiHeadDotProductAttention_0/out": "attn_pool.proj",
+    f"{POOL}/query": "attn_pool.q",
+    f"{POOL}/key": "attn_pool.kv",
+    f"{POOL}/value": "attn_pool.kv",
+    f"{POOL}/out": "attn_pool.proj",
     "MAPHead_0/LayerNorm_0": "attn_pool.norm",
     "MAPHead_0/MlpBlock_0/Dense_0": "attn_pool.mlp.fc1",
     "MAPHead_0/MlpBlock_0/Dense_1": "attn_pool.mlp.fc2",
-    "pre_logits": "pre_logits.fc",
     **in_blocks(
         "blocks",
-        {
-            "LayerNorm_0": "norm1",
-            "LayerNorm_2": "norm2",
-            "MultiHeadDotProductAttention_1/query": "attn.qkv",
-            "MultiHeadDotProductAttention_1/key": "attn.qkv",
-            "MultiHeadDotProductAttention_1/value": "attn.qkv",
-            "MultiHeadDotProductAttention_1/out": "attn.proj",
-            "MlpBlock_3/Dense_0": "mlp.fc1",
-            "MlpBlock_3/Dense_1": "mlp.fc2",
-            "LayerScale_0": "ls1.gamma",
-            "LayerScale_1": "ls2.gamma",
-        },
+        "norm1 attn.qkv attn.qkv attn.qkv attn.proj norm2 mlp.fc1 mlp.fc2 ls1.gamma ls2.gamma",
     ),
 }
 

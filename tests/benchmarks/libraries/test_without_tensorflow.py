@@ -16,7 +16,7 @@ WAYS = "keras_vit,keras_vit.undonated"
 def test_training_step(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['tensorflow'] = None\n")
     options = "--model=ViT-Ti/16 --image_size=16 --mode=train --precision=bfloat16 --alone"
-    options += f" --batch_size 1 2 --rounds=1 --seconds=0 --libraries=none --ours={WAYS}"
+    options += f" --batch_size=1,2 --rounds=1 --seconds=0 --libraries=none --ours={WAYS}"
     paths = os.pathsep.join([str(tmp_path), str(ROOT)])
     found = subprocess.run(
         [sys.executable, "-m", "benchmarks", "compare_libraries", *options.split()],

@@ -1,3 +1,4 @@
+import gzip
 import io
 import tarfile
 
@@ -87,6 +88,15 @@ def test_nothing_leaves_the_directory(tmp_path, entry):
     with pytest.raises(ExportError, match="not unpacked"):
         archives.unpack(file, target)
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["deep", "m.tar.gz", "target"]
+
+
+def test_a_bomb_is_refused_by_its_first_header(tmp_path):
+    bomb = tarfile.TarInfo("bomb")
+    bomb.size = 2**40
+    (tmp_path / "m.tar.gz").write_bytes(gzip.compress(bomb.tobuf()))
+    with pytest.raises(ExportError, match="members claim 1099511627776 bytes, and the file has"):
+        archives.unpack(tmp_path / "m.tar.gz", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_damaged_archives_are_told_in_one_line(module, tmp_path):

@@ -5,18 +5,9 @@ from keras_vit.export.tflite.flatbuffer import pack, share_equal_weights, unpack
 
 
 def tree_of(*weights):
-    tree, graph = schema.ModelT(), schema.SubGraphT()
-    tree.version = 3
-    tree.buffers, graph.tensors = [schema.BufferT()], []
-    for each in weights:
-        buffer, tensor = schema.BufferT(), schema.TensorT()
-        buffer.data = np.frombuffer(each, np.uint8)
-        tensor.buffer = len(tree.buffers)
-        tree.buffers.append(buffer)
-        graph.tensors.append(tensor)
-    graph.inputs = graph.outputs = []
-    tree.subgraphs = [graph]
-    return tree
+    buffers = [schema.BufferT(), *(schema.BufferT(np.frombuffer(w, np.uint8)) for w in weights)]
+    tensors = [schema.TensorT(buffer=number) for number in range(1, len(buffers))]
+    return schema.ModelT(3, [], [schema.SubGraphT(tensors, [], [])], buffers=buffers)
 
 
 def weights_of(tree):
@@ -38,9 +29,7 @@ def test_weights_behind_the_model_come_back_into_it():
     tree = tree_of(b"", b"")
     for buffer, each, offset in zip(tree.buffers[1:], weights, (4096, 4160), strict=True):
         buffer.data, buffer.offset, buffer.size = None, offset, len(each)
-    entry = schema.MetadataT()
-    entry.name, entry.buffer = "buffer_location", 0
-    tree.metadata = [entry]
+    tree.metadata = [schema.MetadataT("buffer_location")]
     tree = unpack(bytes(pack(tree)).ljust(4096) + b"".join(weights))
     assert weights_of(tree) == weights
     assert tree.metadata == []

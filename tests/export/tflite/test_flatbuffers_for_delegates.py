@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+from ai_edge_litert.interpreter import Interpreter
 
 from keras_vit import export
 from keras_vit.export.errors import ExportError
@@ -35,7 +36,7 @@ def test_a_planted_fault_is_found(name):
 def test_what_is_found_is_wrong_on_a_gpu(gpu, name, tmp_path):
     file = getattr(tiny_graph, name)().write(tmp_path / "m.tflite")
     interpreter, delegate = TFLiteInterpreter(file), CompiledOnGPU(file)
-    shape = interpreter._runner().get_input_details()["image"]["shape"]
+    shape = Interpreter(str(file)).get_input_details()[0]["shape"]
     # Below zero, so that padding with zeros is the maximum wherever it is looked at.
     image = -np.random.default_rng(0).uniform(1, 2, shape).astype("float32")
     expected = interpreter.run(image)

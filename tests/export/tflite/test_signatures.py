@@ -1,17 +1,12 @@
 import keras
 import numpy as np
 import pytest
-from ai_edge_litert.interpreter import Interpreter
 
 import keras_vit
 from keras_vit import export
 from keras_vit.export.tflite.signatures import MAIN, Signature, calibration_samples
 from keras_vit.training.evaluators.exported_files import interface_of
-
-
-def run(file, signature, images):
-    runner = Interpreter(str(file), num_threads=1).get_signature_runner(signature)
-    return np.concatenate([runner(image=image[None])["logits"] for image in images])
+from tests.export.conftest import run
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +26,7 @@ def test_several_sizes_share_the_weights_and_give_what_the_model_does(make_vit, 
     any_size = model.any_resolution()
     for (height, width), images in pictures.items():
         expected = keras.ops.convert_to_numpy(any_size(images * 2 - 1))
-        found = run(file, f"size_{height}x{width}", images)
+        found = run(file, images, f"size_{height}x{width}")
         np.testing.assert_allclose(found, expected, atol=1e-5)
     assert interface_of(file)["image_size"] == [32, 32]
 
@@ -41,7 +36,7 @@ def test_ranges_are_calibrated_for_every_size(make_vit, images, pictures, tmp_pa
     file = tmp_path / "m.tflite"
     export.to_tflite(model, file, quantization="int8", calibration=images, image_sizes=(48,))
     expected = keras.ops.convert_to_numpy(model.any_resolution()(pictures[48, 48] * 2 - 1))
-    assert np.abs(run(file, "size_48x48", pictures[48, 48]) - expected).max() < 0.2
+    assert np.abs(run(file, pictures[48, 48], "size_48x48") - expected).max() < 0.2
 
 
 def test_a_convolutional_model_takes_any_size(randomize, pictures, tmp_path):
@@ -51,7 +46,7 @@ def test_a_convolutional_model_takes_any_size(randomize, pictures, tmp_path):
     larger = keras_vit.ResNetV2(**arguments, image_size=48)
     larger.set_weights(model.get_weights())
     expected = keras.ops.convert_to_numpy(larger(pictures[48, 48] * 2 - 1))
-    np.testing.assert_allclose(run(file, "size_48x48", pictures[48, 48]), expected, atol=1e-5)
+    np.testing.assert_allclose(run(file, pictures[48, 48], "size_48x48"), expected, atol=1e-5)
 
 
 def test_a_model_that_knows_its_grid_is_refused(make_vit, tmp_path):

@@ -12,9 +12,10 @@ from keras_vit import export
 from keras_vit.export.tflite.flatbuffer import TFLiteFile
 from keras_vit.export.tflite.mediapipe_metadata import append_texts
 from keras_vit.export.tflite.to_tflite import to_tflite_files
+from keras_vit.export.verification.report import THRESHOLDS
 from keras_vit.training.evaluators.exported_files import interface_of, labels_of
+from tests.export.conftest import LABELS, answer, run, verify
 
-LABELS = ["cat", "dog", "tench", "château", "a b"]
 # Largest error of logits whose standard deviation is about 1.
 TOLERANCE = {
     "none": 1e-5,
@@ -27,21 +28,11 @@ TOLERANCE = {
 }
 
 
-def run(file, images, signature="serving_default"):
-    runner = Interpreter(str(file), num_threads=1).get_signature_runner(signature)
-    size = runner.get_input_details()["image"]["shape"][0]
-    batches = [images[i : i + size] for i in range(0, len(images), size)]
-    (name,) = runner.get_output_details()
-    return np.concatenate([runner(image=batch)[name] for batch in batches])
-
-
-def answer(model, images):
-    return keras.ops.convert_to_numpy(model(images * 2 - 1, training=False))
-
-
 @pytest.fixture(scope="module")
 def model(make_vit):
-    return make_vit()
+    model = make_vit()
+    model.preprocessing = "decode|resize_small(40)|central_crop(32)|value_range(-1, 1)"
+    return model
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +66,11 @@ def test_every_signature_agrees_with_keras(model, files, images, quantization):
         assert np.abs(result - logits).max() < tolerance
         if quantization in ("none", "float16"):
             assert (result.argmax(1) == logits.argmax(1)).all()
-    features = keras.Model(model.input, model.endpoints["representation"])
+    report, limits = verify(model, file, images), THRESHOLDS[quantization]
+    assert report.kind == quantization and report.cosine >= limits.cosine
+    assert report.max_error <= limits.max_error * report.scale
     result = run(file, images, "feature_vector")
-    assert np.abs(result - answer(features, images)).max() < 2 * tolerance
+    assert np.abs(result - answer(model, images, "representation")).max() < 2 * tolerance
 
 
 @pytest.mark.parametrize("quantization", ["none", "float16", "dynamic", "int8"])
@@ -186,28 +179,38 @@ def test_metadata_names_pixels_and_labels(files, quantization):
         assert archive.testzip() is None and archive.namelist() == ["interface.json", "labels.txt"]
 
 
-def test_a_model_that_knows_its_classes_and_photos_hands_them_over(make_vit, images, tmp_path):
-    model = make_vit()
-    model.class_names = LABELS
-    model.preprocessing = "decode|resize_small(40)|central_crop(32)|value_range(-1, 1)"
-    file = export.to_tflite(model, tmp_path / "m.tflite", activation="sigmoid")
-    assert labels_of(file) == LABELS
-    expected = "decode|resize_small(40)|central_crop(32)|value_range(0,1)"
-    assert interface_of(file) == {
-        "image_size": [32, 32],
-        "image_range": [0, 1],
-        "preprocessing": expected,
-        "activation": "sigmoid",
+def test_a_file_says_to_readers_of_its_description_how_photos_are_prepared(plain):
+    expected = b"decode|resize_small(40)|central_crop(32)|value_range(0,1)"
+    assert expected in plain.read_bytes().split(b"interface.json")[0]
+
+
+def test_a_model_without_head_gives_its_representation(make_vit, images, tmp_path):
+    features, file = make_vit(num_classes=None), tmp_path / "f.tflite"
+    with pytest.raises(ValueError, match="the model has no head"):
+        export.to_tflite(features, file, probabilities=True)
+    export.to_tflite(features, file)
+    np.testing.assert_allclose(run(file, images), answer(features, images), atol=1e-4)
+
+
+@pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
+def test_probabilities_in_place_of_logits(model, images, tmp_path, activation):
+    options = {"quantization": "int8-full", "calibration": images, "batch_sizes": (4,)}
+    options |= {"feature_vector": True, "activation": activation, "probabilities": True}
+    file = export.to_tflite(model, tmp_path / "m.tflite", **options)
+    expected = getattr(keras.ops, activation)(answer(model, images))
+    np.testing.assert_allclose(run(file, images, "batch_4"), expected, atol=0.1)
+    outputs = {
+        name: each["outputs"] for name, each in Interpreter(str(file)).get_signature_list().items()
     }
-    assert expected.encode() in file.read_bytes().split(b"interface.json")[0]
-    features = make_vit(num_classes=None)
-    file = export.to_tflite(features, tmp_path / "f.tflite")
-    assert labels_of(file) is None and interface_of(file)["activation"] is None
-    np.testing.assert_allclose(
-        Interpreter(str(file)).get_signature_runner()(image=images[:1])["representation"],
-        keras.ops.convert_to_numpy(features(images[:1] * 2 - 1)),
-        atol=1e-4,
-    )
+    assert outputs == {
+        "serving_default": ["probabilities"],
+        "batch_4": ["probabilities"],
+        "feature_vector": ["representation"],
+    }
+    assert interface_of(file)["activation"] == "none"
+    report = verify(model, file, images, expected.numpy().argmax(-1))
+    assert report.output == "probabilities" and report.max_error < 0.1
+    assert report.model_accuracy == 1
 
 
 def test_texts_are_appended_to_nothing_else(tmp_path):
@@ -222,9 +225,6 @@ def test_equal_exports_are_equal_and_plain_ones_have_no_labels(model, plain, tmp
     assert labels_of(plain) is None
 
 
-FOREIGN = keras.Sequential([keras.Input((32, 32, 3)), keras.layers.Flatten()])
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -236,31 +236,13 @@ FOREIGN = keras.Sequential([keras.Input((32, 32, 3)), keras.layers.Flatten()])
         ({"calibration": np.ones_like}, "8 images of one color each"),
         ({"calibration": iter, "batch_sizes": (9,)}, "at least 9"),
         ({"quantization": "int4"}, "int4"),
-        ({"labels": LABELS[:2]}, "5 classes"),
         ({"batch_sizes": (0,)}, "positive ints"),
-        ({"model": FOREIGN}, "VisionTransformer"),
     ],
 )
 def test_arguments_are_checked(model, images, tmp_path, arguments, message):
-    arguments = {"model": model, "quantization": "int8", "calibration": np.asarray, **arguments}
+    arguments = {"quantization": "int8", "calibration": np.asarray, **arguments}
     if arguments["calibration"]:
         arguments["calibration"] = arguments["calibration"](images)
     with pytest.raises(ValueError, match=message):
-        export.to_tflite(file=tmp_path / "m.tflite", **arguments)
+        export.to_tflite(model, tmp_path / "m.tflite", **arguments)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_failing_export_leaves_the_old_file(model, tmp_path, monkeypatch):
-    with pytest.raises(IsADirectoryError):
-        export.to_tflite(model, tmp_path)
-    file = tmp_path / "m.tflite"
-    file.write_bytes(b"the old file")
-
-    def full_disk(*args, **kwargs):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(export.tflite.to_tflite, "add_metadata", full_disk)
-    with pytest.raises(OSError, match="No space"):
-        export.to_tflite(model, file)
-    assert file.read_bytes() == b"the old file"
-    assert [p.name for p in tmp_path.iterdir()] == ["m.tflite"]

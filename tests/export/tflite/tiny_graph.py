@@ -21,10 +21,8 @@ class TinyGraph:
     """A graph from `image` to what the last operation gives, `logits`."""
 
     def __init__(self, *shape: int):
-        self.tree, self.graph = schema.ModelT(), schema.SubGraphT()
-        self.tree.version, self.tree.operatorCodes = 3, []
-        self.tree.buffers, self.tree.subgraphs = [schema.BufferT()], [self.graph]
-        self.graph.tensors, self.graph.operators = [], []
+        self.graph = schema.SubGraphT(tensors=[], operators=[])
+        self.tree = schema.ModelT(3, [], [self.graph], buffers=[schema.BufferT()])
         self.image = add_tensor(self.graph, shape, FLOAT, b"image")
 
     def ints(self, *values) -> int:
@@ -37,38 +35,28 @@ class TinyGraph:
 
     def add(self, name: str, inputs: list[int], shape: tuple, kind: str, **options) -> int:
         """Adds an operation with options of the schema's `kind`, and returns what it gives."""
-        operation = schema.OperatorT()
-        operation.opcodeIndex = opcode(self.tree, name)
-        operation.inputs = inputs
-        operation.outputs = [add_tensor(self.graph, shape, FLOAT, b"logits")]
-        operation.builtinOptionsType = getattr(schema.BuiltinOptions, kind)
-        operation.builtinOptions = getattr(schema, f"{kind}T")()
-        for option, value in options.items():
-            assert hasattr(operation.builtinOptions, option)
-            setattr(operation.builtinOptions, option, value)
+        result = add_tensor(self.graph, shape, FLOAT, b"logits")
+        operation = schema.OperatorT(
+            opcode(self.tree, name),
+            inputs,
+            [result],
+            builtinOptionsType=getattr(schema.BuiltinOptions, kind),
+            builtinOptions=getattr(schema, f"{kind}T")(**options),
+        )
         self.graph.operators.append(operation)
-        return operation.outputs[0]
+        return result
 
     def finished(self) -> schema.ModelT:
         """Returns the tree, as a file's."""
         last = self.graph.operators[-1].outputs[0]
         self.graph.inputs, self.graph.outputs = [self.image], [last]
-        signature = schema.SignatureDefT()
-        signature.signatureKey, signature.subgraphIndex = "serving_default", 0
-        signature.inputs = [_named("image", self.image)]
-        signature.outputs = [_named("logits", last)]
-        self.tree.signatureDefs = [signature]
+        ends = [schema.TensorMapT("image", self.image)], [schema.TensorMapT("logits", last)]
+        self.tree.signatureDefs = [schema.SignatureDefT(*ends, "serving_default")]
         return unpack(bytes(pack(self.tree)))
 
     def write(self, file: pathlib.Path) -> pathlib.Path:
         file.write_bytes(pack(self.finished()))
         return file
-
-
-def _named(name, tensor):
-    entry = schema.TensorMapT()
-    entry.name, entry.tensorIndex = name, tensor
-    return entry
 
 
 def add_of_unequal_ranks() -> TinyGraph:

@@ -8,6 +8,7 @@ from keras_vit import export
 from keras_vit.export.errors import ExportError, RuntimeMissing
 from keras_vit.export.verification.browser import chromium
 from keras_vit.export.web.litert_js import litert_js
+from tests.export.conftest import verify
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -26,14 +27,9 @@ def model(make_vit):
     return make_vit(num_layers=1)
 
 
-def verify(*args, **kwargs):
-    return export.verify(*args, costs=False, **kwargs)
-
-
 def test_wasm_agrees(model, images, tmp_path):
-    report = verify(
-        model, export.to_tflite(model, tmp_path / "m.tflite"), images, runtime="browser"
-    )
+    file = export.to_tflite(model, tmp_path / "m.tflite")
+    report = verify(model, file, images, runtime="browser")
     assert report.ok and report.runtime == "browser" and report.fully_delegated
     assert report.max_error < 2e-5
     assert "WebAssembly" in report.device and "Chromium" in str(report)

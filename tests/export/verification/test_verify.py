@@ -1,9 +1,6 @@
-import concurrent.futures
 import dataclasses
 import json
-import threading
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,8 +11,9 @@ from keras_vit import export
 from keras_vit.export.errors import ExportError
 from keras_vit.export.hub import archives
 from keras_vit.export.tflite import flatbuffer
-from keras_vit.export.verification.litert_interpreter import TFLiteInterpreter
-from keras_vit.export.verification.report import THRESHOLDS, Thresholds
+from keras_vit.export.verification.report import Thresholds
+from keras_vit.export.verification.subprocesses import measure
+from tests.export.conftest import answer, verify
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +31,6 @@ def tflite(model, tmp_path_factory):
     return export.to_tflite(model, tmp_path_factory.mktemp("tflite") / "m.tflite")
 
 
-def verify(*args, **kwargs):
-    return export.verify(*args, **{"costs": False, **kwargs})
-
-
 def other(model):
     """The same architecture with other weights."""
     copy = type(model).from_config(model.get_config())
@@ -49,13 +43,13 @@ def test_a_good_artifact_has_no_errors_to_speak_of(model, module, tflite, images
     npz = tmp_path / "m.npz"
     keras_vit.save_checkpoint(model, npz)
     packed = archives.pack(module, tmp_path / "m.tar.gz")
-    labels = keras.ops.convert_to_numpy(model(images * 2 - 1)).argmax(-1)
+    labels = answer(model, images).argmax(-1)
     labels[0] = (labels[0] + 1) % 5
-    limits = {"hub": 1e-5, "none": 1e-5, "npz": 0.0}
-    for path, kind in ((module, "hub"), (tflite, "none"), (npz, "npz"), (packed, "hub")):
+    kinds = [(module, "hub", 1e-5), (tflite, "none", 1e-5), (npz, "npz", 0), (packed, "hub", 1e-5)]
+    for path, kind, limit in kinds:
         report = verify(model, path, images, labels)
         assert (report.kind, report.output, report.images) == (kind, "logits", 8)
-        assert report.max_error <= limits[kind]
+        assert report.max_error <= limit
         assert report.cosine == pytest.approx(1, abs=1e-6)
         assert report.agreement == 1
         assert report.model_accuracy == report.artifact_accuracy == 7 / 8
@@ -75,8 +69,7 @@ def test_the_zeros_of_a_new_head_agree(images, tmp_path):
 def test_figures_are_those_of_the_outputs(model, tflite, images):
     wrong = other(model)
     report = verify(wrong, tflite, images, np.zeros(8, int))
-    truth = keras.ops.convert_to_numpy(wrong(images * 2 - 1)).astype("float64")
-    given = keras.ops.convert_to_numpy(model(images * 2 - 1)).astype("float64")
+    truth, given = (answer(each, images).astype("float64") for each in (wrong, model))
     assert report.max_error == pytest.approx(np.abs(truth - given).max(), abs=1e-4)
     assert report.mean_error == pytest.approx(np.abs(truth - given).mean(), abs=1e-4)
     error = np.sqrt(((truth - given) ** 2).mean()) / truth.std()
@@ -91,9 +84,8 @@ def test_figures_are_those_of_the_outputs(model, tflite, images):
 
 def test_every_threshold_can_fail(model, tflite, images):
     wrong = other(model)
-    labels = keras.ops.convert_to_numpy(wrong(images * 2 - 1)).argmax(-1)
-    given = keras.ops.convert_to_numpy(model(images * 2 - 1)).argmax(-1)
-    assert (labels != given).any()
+    labels = answer(wrong, images).argmax(-1)
+    assert (labels != answer(model, images).argmax(-1)).any()
     lenient = Thresholds(max_error=1e9, cosine=-1, agreement=0, accuracy_drop=1)
     assert verify(wrong, tflite, images, labels, thresholds=lenient).ok
     for name, value in (
@@ -105,31 +97,6 @@ def test_every_threshold_can_fail(model, tflite, images):
         limits = dataclasses.replace(lenient, **{name: value})
         (failure,) = verify(wrong, tflite, images, labels, thresholds=limits).failures
         assert name.split("_")[-1] in failure
-
-
-def test_quantized_files_are_recognized_and_held_to_their_own_limits(model, images, tmp_path):
-    for kind in ("float16", "dynamic", "int8", "int8-full", "int16x8", "int8-int16"):
-        file = tmp_path / "m.tflite"
-        export.to_tflite(model, file, quantization=kind, calibration=images)
-        report = verify(model, file, images)
-        assert report.kind == kind
-        assert report.max_error <= THRESHOLDS[kind].max_error * report.scale
-        assert report.cosine >= THRESHOLDS[kind].cosine
-
-
-def test_every_thread_has_an_interpreter_of_its_own(tflite, images):
-    runtime = TFLiteInterpreter(tflite)
-    expected = runtime.run(images)
-    together = threading.Barrier(8)
-
-    def run(_):
-        together.wait(60)
-        return runtime._runner(), [runtime.run(images) for _ in range(10)]
-
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        runners, answers = zip(*pool.map(run, range(8)), strict=True)
-    assert len(set(map(id, runners))) == 8
-    np.testing.assert_array_equal(answers, np.broadcast_to(expected, (8, 10, *expected.shape)))
 
 
 def test_costs_are_measured_apart(model, tflite, images):
@@ -166,17 +133,21 @@ def test_operations_outside_the_delegate_are_counted(model, images, tmp_path, mo
     assert report.operations_outside_delegate["GELU"] == 1
 
 
-def test_images_in_another_range_are_noticed(model, tflite, images):
-    with pytest.raises(ExportError, match=r"look like \[0, 255\]"):
-        verify(model, tflite, images * 255)
-    with pytest.raises(ExportError, match=r"look like \[-1, 1\]"):
-        verify(model, tflite, images * 2 - 1)
-    # A little outside is outside, and so is what is no number.
-    for value in (-0.01, 1.01, 1.5, np.nan):
-        with pytest.raises(ExportError, match=r"in \[0, 1\]"):
-            verify(model, tflite, np.full_like(images, value))
-    with pytest.raises(ExportError, match=r"\(n, 32, 32, 3\)"):
-        verify(model, tflite, images[:, ::2])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda images: images * 255, r"look like \[0, 255\]"),
+        (lambda images: images * 2 - 1, r"look like \[-1, 1\]"),
+        # A little outside is outside, and so is what is no number.
+        (lambda images: images - 0.01, r"in \[0, 1\]"),
+        (lambda images: images + 0.01, r"in \[0, 1\]"),
+        (lambda images: images * np.nan, r"in \[0, 1\]"),
+        (lambda images: images[:, ::2], r"\(n, 32, 32, 3\)"),
+    ],
+)
+def test_images_in_another_range_are_noticed(model, tflite, images, change, message):
+    with pytest.raises(ExportError, match=message):
+        verify(model, tflite, change(images))
 
 
 @pytest.mark.parametrize(("scale", "offset", "name"), [(255, 0, "[0, 255]"), (2, -1, "[-1, 1]")])
@@ -236,23 +207,22 @@ def test_a_damaged_shape_takes_no_memory(model, tflite, images, tmp_path, monkey
         verify(model, tmp_path / "m.tflite", images)
 
 
-def test_missing_damaged_and_foreign_artifacts(model, module, tflite, images, tmp_path):
+def test_missing_damaged_and_foreign_artifacts(model, tflite, images, tmp_path):
     with pytest.raises(FileNotFoundError, match="nothing at"):
         verify(model, tmp_path / "none.tflite", images)
-    (tmp_path / "text.tflite").write_text("this is not a model, but long enough for a header")
-    with pytest.raises(ExportError, match="TFL3"):
-        verify(model, tmp_path / "text.tflite", images)
-    (tmp_path / "half.tflite").write_bytes(tflite.read_bytes()[: tflite.stat().st_size // 2])
-    with pytest.raises(ExportError, match=r"half\.tflite"):
-        verify(model, tmp_path / "half.tflite", images)
-    (tmp_path / "m.pb").write_text("…")
-    with pytest.raises(ExportError, match="Expected the directory of a SavedModel"):
-        verify(model, tmp_path / "m.pb", images)
     (tmp_path / "damaged").mkdir()
-    (tmp_path / "damaged/saved_model.pb").write_bytes(b"\xff" * 100)
-    with pytest.raises(ExportError, match="cannot be loaded as a SavedModel"):
-        verify(model, tmp_path / "damaged", images)
     signature = tf.function(lambda x: {"logits": x}, input_signature=[tf.TensorSpec((1,))])
     tf.saved_model.save(tf.train.Checkpoint(), str(tmp_path / "plain"), signatures=signature)
-    with pytest.raises(ExportError, match="can be called"):
-        verify(model, tmp_path / "plain", images)
+    for name, content, message in (
+        ("text.tflite", b"this is not a model, but long enough for a header", "TFL3"),
+        ("half.tflite", tflite.read_bytes()[: tflite.stat().st_size // 2], r"half\.tflite"),
+        ("m.pb", b"no model", "Expected the directory of a SavedModel"),
+        ("damaged/saved_model.pb", b"\xff" * 100, "cannot be loaded as a SavedModel"),
+        ("plain/notes.txt", b"with signatures only", "can be called"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        artifact = tmp_path / name if "/" not in name else (tmp_path / name).parent
+        with pytest.raises(ExportError, match=message):
+            verify(model, artifact, images)
+    with pytest.raises(ExportError, match=r"half\.tflite does not run: .*Export the model"):
+        measure(tmp_path / "half.tflite", 1, (16, 16))

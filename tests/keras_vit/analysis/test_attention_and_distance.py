@@ -5,43 +5,31 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.analysis import attention_distance, mean_distance, token_distances
+from keras_vit.analysis import (
+    attention_distance,
+    attention_rollout,
+    mean_distance,
+    token_distances,
+)
 
 
 @pytest.mark.parametrize(
-    ("side", "stride", "expected"),
-    [(14, 16, 116.492227), (7, 32, 115.502894), (16, 14, 116.565053), (24, 16, 200.047983)],
+    ("side", "stride", "class_token", "renormalize", "expected"),
+    [
+        (14, 16, 0, False, 116.492227),
+        (7, 32, 0, False, 115.502894),
+        (16, 14, 0, False, 116.565053),
+        (24, 16, 0, False, 200.047983),
+        # Attention to the class token counts as distance 0.
+        (14, 16, 1, False, 115.900896),
+        (14, 16, 1, True, 116.492227),
+    ],
 )
-def test_uniform_attention(side, stride, expected, to_numpy):
-    tokens = side * side
-    distances = token_distances((side, side), stride)
+def test_uniform_attention(side, stride, class_token, renormalize, expected, to_numpy):
+    tokens = side * side + class_token
     uniform = np.full((tokens, tokens), 1 / tokens)
-    assert to_numpy(mean_distance(uniform, distances)) == pytest.approx(expected, rel=1e-6)
-
-
-def test_attention_to_the_class_token_counts_as_no_distance(to_numpy):
-    distances = token_distances((14, 14), 16)
-    uniform = np.full((197, 197), 1 / 197)
-    assert to_numpy(mean_distance(uniform, distances)) == pytest.approx(115.900896, rel=1e-6)
-    renormalized = mean_distance(uniform, distances, renormalize=True)
-    assert to_numpy(renormalized) == pytest.approx(116.492227, rel=1e-6)
-
-
-def test_queries_are_averaged(to_numpy):
-    attention = np.array(
-        [[0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0, 0], [0, 0, 1, 0], [0.1, 0.2, 0.3, 0.4]]
-    )
-    distances = token_distances((2, 2), 16)
-    by_query = [13.656854, 8, 0, 10.262742]
-    np.testing.assert_allclose((attention * distances).sum(-1), by_query, atol=1e-6)
-    assert to_numpy(mean_distance(attention, distances)) == pytest.approx(7.979899, rel=1e-6)
-
-
-def test_rows_and_columns_of_a_rectangle_are_not_confused():
-    distances = token_distances((2, 3), 10)
-    assert distances[0, 2] == 20
-    assert distances[0, 3] == 10
-    assert distances[0, 5] == pytest.approx(10 * np.sqrt(5))
+    mean = mean_distance(uniform, token_distances((side, side), stride), renormalize)
+    assert to_numpy(mean) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -67,9 +55,10 @@ def test_model_averages_over_images_in_pixels(make_model, images, to_numpy, over
     np.testing.assert_allclose(result, expected.mean(axis=1), rtol=1e-4)
 
 
-def test_no_image_is_an_error(make_model, images):
+@pytest.mark.parametrize("analyze", [attention_distance, attention_rollout])
+def test_no_image_is_an_error(analyze, make_model, images):
     with pytest.raises(ValueError, match="at least one image"):
-        attention_distance(make_model(), images[:0])
+        analyze(make_model(), images[:0])
 
 
 def test_maps_are_the_softmax_of_each_block(make_vit, random_images, forward, to_numpy):
@@ -97,3 +86,5 @@ def test_axial_attention_has_no_such_maps(make_vit, random_images):
     around = keras.Sequential([keras.Input(model.input.shape[1:]), model])
     with pytest.raises(ValueError, match=rf"model\.get_layer\('{model.name}'\)"):
         keras_vit.attention_maps(around, random_images())
+    with pytest.raises(ValueError, match=r"original\.set_weights"):
+        keras_vit.attention_maps(keras.models.clone_model(model), random_images())

@@ -6,7 +6,6 @@ import pytest
 
 import keras_vit
 from keras_vit import variants
-from keras_vit.analysis.cost import taps
 from keras_vit.training import paper_tables
 
 # Has a ResNet's stages and a Transformer's blocks: traced on every run, the rest in longer ones.
@@ -134,19 +133,6 @@ def test_an_odd_resnet_equals_its_traced_graph():
 
 
 @traced
-@pytest.mark.parametrize("name", ["ViT-B/16", "ViT-B/32"])
-def test_the_papers_convention_computes_every_token(name):
-    arguments = {"num_layers": 2, "num_classes": None}
-
-    def encoder():
-        model = keras_vit.create_model(name, **arguments)
-        return keras.Model(model.input, model.endpoints["encoded"])
-
-    _, graph = graph_of(encoder)
-    assert keras_vit.costs(name, **arguments).macs == macs_of(graph)
-
-
-@traced
 @pytest.mark.parametrize(
     "make",
     [
@@ -161,11 +147,6 @@ def test_the_papers_convention_does_not_read_padding(make):
     counted = keras_vit.costs(model)
     assert counted.macs == macs_of(graph, padding_counts=False)
     assert counted.macs < counted.executed_macs
-
-
-def test_taps_of_a_small_convolution():
-    # Three outputs of a kernel of 3 on 5 inputs with one zero on either side, stride 2.
-    assert taps(5, 3, 2, 3, 1) == 2 + 3 + 2
 
 
 @pytest.mark.parametrize(

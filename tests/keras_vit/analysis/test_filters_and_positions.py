@@ -22,13 +22,6 @@ def test_components_of_a_planted_kernel_are_found():
         np.testing.assert_allclose(image.ravel(), stretched, atol=1e-9)
 
 
-def test_the_solvers_sign_does_not_matter():
-    kernel = np.random.default_rng(0).standard_normal((4, 4, 3, 10))
-    filters, _ = principal_components(kernel)
-    flipped, _ = principal_components(-kernel)
-    np.testing.assert_allclose(filters, flipped, atol=1e-9)
-
-
 def test_there_are_no_more_components_than_directions():
     kernel = np.random.default_rng(0).standard_normal((2, 2, 3, 40))
     filters, explained = principal_components(kernel, components=28)
@@ -38,23 +31,16 @@ def test_there_are_no_more_components_than_directions():
     assert (filters.max(axis=(1, 2, 3)) == 1).all()
 
 
-def test_a_vit_shows_its_patch_embedding(make_model, to_numpy):
-    model = make_model()
-    kernel = to_numpy(model.get_layer("embedding").projection.kernel)
-    filters, _ = embedding_filters(model, components=8)
-    assert filters.shape == (8, 4, 4, 3)
-    np.testing.assert_array_equal(filters, principal_components(kernel, 8).filters)
-
-
-def test_hybrids_and_resnets_show_their_first_convolution(make_model, to_numpy):
-    hybrid = make_model(resnet={"num_layers": ()}, patch_size=2)
-    resnet = keras_vit.ResNetV2((1,), num_classes=2, image_size=32)
-    for model in (hybrid, resnet):
+def test_models_show_their_first_convolution(make_model, to_numpy):
+    vit, hybrid = make_model(), make_model(resnet={"num_layers": ()}, patch_size=2)
+    kernels = [(vit, vit.get_layer("embedding").projection.kernel, 4)]
+    for model in (hybrid, keras_vit.ResNetV2((1,), num_classes=2, image_size=32)):
         root = model.get_layer("conv_root")
-        kernel = to_numpy(root.standardize(root.kernel))
-        filters, _ = embedding_filters(model)
-        assert filters.shape == (28, 7, 7, 3)
-        np.testing.assert_array_equal(filters, principal_components(kernel).filters)
+        kernels.append((model, root.standardize(root.kernel), 7))
+    for model, kernel, side in kernels:
+        filters, _ = embedding_filters(model, components=8)
+        assert filters.shape == (8, side, side, 3)
+        np.testing.assert_array_equal(filters, principal_components(to_numpy(kernel), 8).filters)
 
 
 def test_learned_embeddings_without_the_class_token(make_model, to_numpy):
@@ -78,11 +64,6 @@ def test_patches_of_one_column_share_half_of_a_two_dimensional_embedding(make_mo
     similarity = position_similarity(model)
     same_row, same_column = np.eye(4)[:, None, :, None], np.eye(6)[None, :, None, :]
     np.testing.assert_allclose(similarity, (same_row + same_column) / 2, atol=1e-6)
-
-
-def test_sines_depend_on_the_offset_alone(make_model):
-    similarity = position_similarity(make_model(position_embedding="sincos_2d", classifier="gap"))
-    np.testing.assert_allclose(similarity[0, 0, 1, 2], similarity[2, 3, 3, 5], atol=1e-6)
 
 
 def test_every_block_has_its_own_tiles(make_model):

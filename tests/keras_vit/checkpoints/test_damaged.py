@@ -1,6 +1,7 @@
 """Damaged files always end in a clear error and an unchanged model."""
 
 import io
+import json
 import tracemalloc
 import zipfile
 
@@ -152,6 +153,22 @@ def test_truncated_keras_file(model, attempt, tmp_path):
     data = (tmp_path / "model.keras").read_bytes()
     for fraction in (0.1, 0.5, 0.9, 0.999):
         assert not attempt(data[: int(fraction * len(data))])
+
+
+def test_a_keras_file_of_another_package_or_whose_members_are_bombs(attempt):
+    layer = {"module": "keras.layers", "class_name": "TorchModuleWrapper"}
+    config = json.dumps({**layer, "config": {"name": "t", "module": "", "output_shape": None}})
+    for members in ({"config.json": config}, {"config.json": b" " * 2**25}):
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in (
+                {"metadata.json": "{}", "model.weights.h5": ""} | members
+            ).items():
+                archive.writestr(name, content)
+        tracemalloc.start()
+        assert not attempt(packed.getvalue())
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+        tracemalloc.stop()
 
 
 @SETTINGS

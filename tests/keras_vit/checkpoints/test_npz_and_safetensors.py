@@ -22,13 +22,6 @@ def test_keras_file_and_run_directory(make_vit, random_images, forward, tmp_path
     np.testing.assert_allclose(*(forward(m, images) for m in encoded), atol=5e-6)
 
 
-def test_keras_file_of_a_resnet(make_resnet, assert_same_weights, tmp_path):
-    model, other = make_resnet(), make_resnet(seed=1)
-    model.save(tmp_path / "model.keras")
-    keras_vit.load_checkpoint(other, tmp_path / "model.keras")
-    assert_same_weights(model, other)
-
-
 def test_keras_file_of_masked_patch_prediction(make_vit, to_numpy, tmp_path):
     model, other = make_vit(), make_vit(seed=1)
     keras_vit.MaskedPatchPrediction(model).save(tmp_path / "model.keras")

@@ -8,7 +8,6 @@ from safetensors.numpy import save_file
 
 import keras_vit
 from keras_vit.checkpoints import CheckpointError, load_weights
-from keras_vit.checkpoints.patch_embedding import convert_channels
 
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 PREPROCESSOR = "preprocessor_config.json"
@@ -158,14 +157,6 @@ def test_more_channels_are_normalized_as_the_colors_that_they_repeat(
         expected = expected + 3 / channels * np.einsum("rc,rco->o", normalized, kernel[:, :, i % 3])
     result = np.einsum("rci,rcio->o", x, to_numpy(projection.kernel)) + to_numpy(projection.bias)
     np.testing.assert_allclose(result, expected, atol=1e-4 * expected.std())
-
-
-def test_convert_channels():
-    kernel = np.arange(3.0).reshape(1, 1, 3, 1)
-    assert convert_channels(kernel, 1).ravel() == [3]
-    np.testing.assert_array_equal(
-        convert_channels(kernel, 4).ravel(), np.array([0, 1, 2, 0]) * 3 / 4
-    )
 
 
 def test_a_normalization_is_of_three_colors(case, golden, build_case, tmp_path):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints import Layout
 from keras_vit.checkpoints.formats import official_npz
 
 
@@ -21,21 +20,6 @@ def test_file_appears_only_when_complete(make_vit, tmp_path, monkeypatch):
         keras_vit.save_checkpoint(make_vit(), path)
     assert path.read_bytes() == b"before"
     assert os.listdir(tmp_path) == ["model.npz"]
-
-
-def test_same_weights_same_bytes(make_vit, tmp_path):
-    for name in ("a", "b"):
-        keras_vit.save_checkpoint(make_vit(), tmp_path / name)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
-
-
-def test_a_layout_can_be_chosen(make_vit, tmp_path):
-    model = make_vit()
-    keras_vit.save_checkpoint(model, tmp_path / "a.npz", Layout(prefix="params/"))
-    with np.load(tmp_path / "a.npz") as file:
-        assert all(name.startswith("params/") for name in file.files)
-        assert {file[name].dtype for name in file.files} == {np.dtype("float32")}
 
 
 def test_half_precision_models_are_written_in_single(make_vit, tmp_path):

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.layers import MLP, Dropout, EncoderBlock
+from keras_vit.layers import Dropout, EncoderBlock
 
 RATE = 0.75
 WIDTH = 8
@@ -73,15 +73,6 @@ def test_mlp_of_a_block(site, block, added):
     set_mlp(block.mlp, site)
     drop_only_at(block, getattr(block.mlp, f"{site}_dropout"))
     assert_dropped(added(block, True), added(block, False))
-
-
-@pytest.mark.parametrize("site", ["hidden", "output"])
-def test_mlp_alone(site, added):
-    mlp = MLP(mlp_dim=WIDTH, dropout_rate=RATE)
-    mlp.build((None, 4, WIDTH))
-    set_mlp(mlp, site)
-    drop_only_at(mlp, getattr(mlp, f"{site}_dropout"))
-    assert_dropped(added(mlp, True), added(mlp, False))
 
 
 def test_attention_probabilities(block, added):

@@ -87,13 +87,3 @@ def test_biases_of_attention_are_zero(to_numpy):
 def test_refused(refused, message):
     with pytest.raises(ValueError, match=message):
         refused()
-
-
-def test_the_mlp_has_the_gelu_of_its_name(to_numpy):
-    """An MLP of identities is GELU alone."""
-    for gelu, expected in (("tanh", [0.8411920, -0.0454023]), ("erf", [0.8413447, -0.0455003])):
-        mlp = layers.MLP(mlp_dim=1, gelu=gelu)
-        mlp.build((None, 2, 1))
-        mlp.set_weights([np.ones((1, 1)), np.zeros(1), np.ones((1, 1)), np.zeros(1)])
-        found = to_numpy(mlp(np.array([[[1.0], [-2.0]]], "float32")))[0, :, 0]
-        np.testing.assert_allclose(found, expected, atol=1.5e-7)

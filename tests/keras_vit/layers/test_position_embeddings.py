@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_vit.checkpoints.resize import resize_table
+from keras_vit.checkpoints.resize_positions import resize_table
 from keras_vit.layers import (
     LearnedPosition1D,
     LearnedPosition2D,

@@ -24,16 +24,6 @@ def test_registers_are_seen_through_attention_alone(classifier, make_vit, random
     np.testing.assert_allclose(forward(model, images), forward(plain, images), atol=2e-5)
 
 
-def test_place_is_after_the_class_token(make_vit, random_images, forward, to_numpy):
-    model = make_vit(register_tokens=2)
-    embedded = forward(keras.Model(model.input, model.endpoints["embedded"]), random_images())
-    assert embedded.shape == (3, 1 + 2 + 16, 16)
-    layer = model.get_layer("register_tokens")
-    np.testing.assert_array_equal(embedded[1, 1:3], to_numpy(layer.registers)[0])
-    assert model.num_prefix_tokens == 3
-    assert model.get_layer("position_embedding").embedding.shape == (1, 17, 16)
-
-
 @pytest.mark.parametrize("classifier", ["token", "gap", "map"])
 def test_maps_leave_registers_out(classifier, make_vit, random_images, to_numpy):
     model, images = make_vit(classifier=classifier, register_tokens=2), random_images()
@@ -46,16 +36,3 @@ def test_maps_leave_registers_out(classifier, make_vit, random_images, to_numpy)
     np.testing.assert_allclose(maps[..., first:, first:], patches, atol=1e-6)
     assert attention_rollout(model, images).shape == (3, 4, 4)
     assert attention_distance(model, images).shape == (2, 2)
-
-
-@pytest.mark.parametrize("classifier", ["token", "gap", "map"])
-def test_published_files_and_costs(classifier, make_vit, random_images, forward, tmp_path):
-    model, images = make_vit(classifier=classifier, register_tokens=4), random_images()
-    expected = forward(model, images)
-    keras_vit.save_checkpoint(model, tmp_path / "a.npz")
-    with np.load(tmp_path / "a.npz") as file:
-        assert file["reg"].shape == (1, 4, 16)
-    other = make_vit(seed=1, classifier=classifier, register_tokens=4)
-    keras_vit.load_checkpoint(other, tmp_path / "a.npz")
-    np.testing.assert_array_equal(forward(other, images), expected)
-    assert keras_vit.costs(model).parameters == model.count_params()

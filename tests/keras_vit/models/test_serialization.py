@@ -140,6 +140,9 @@ def test_models_keep_what_they_are_told_of_classes_and_photos(make_vit, tmp_path
         model.class_names = ["crow", "finch"]
     with pytest.raises(ValueError, match="each of the model's 0 classes"):
         make_vit(num_classes=None).class_names = ["crow"]
+    for name in ("two\nlines", "zero\0", "\udce9", " "):
+        with pytest.raises(ValueError, match="in UTF-8 and of one line, without the character 0"):
+            model.class_names = ["crow", "finch", name]
 
 
 @pytest.mark.parametrize("mode", ["int8", "int4", "float8"])

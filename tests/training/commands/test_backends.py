@@ -30,7 +30,8 @@ sys.exit(importlib.import_module(program).main(sys.argv[1:]))
 
 def error_of(*arguments, cwd, backend, packages=()):
     path = os.pathsep.join(map(str, (ROOT, *packages)))
-    environment = os.environ | {"PYTHONPATH": path, "KERAS_BACKEND": backend}
+    nothing_prepared = {"TFDS_DATA_DIR": str(cwd / "nothing")}
+    environment = os.environ | {"PYTHONPATH": path, "KERAS_BACKEND": backend} | nothing_prepared
     result = subprocess.run(
         [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True
     )

@@ -88,13 +88,9 @@ def test_the_keys_of_configs_are_not_cut_in_a_pipe(capsys):
         assert f" {key.name} " in shown and f" {key.default} " in shown
 
 
-def test_a_command_has_one_spelling(tmp_path):
-    assert main(["few-shot"]) == 2
-
-
 def test_options_alone_train(tmp_path):
     result = run("-m", "training", "--config=missing.py", f"--workdir={tmp_path / 'run'}", cwd=ROOT)
-    assert result.returncode == 2 and "missing.py cannot be read" in result.stderr
+    assert result.returncode == 2 and "missing.py, no such file" in result.stderr
     result = run("-m", "keras_vit.training", "--workdir=run", cwd=tmp_path)
     assert result.returncode == 2
     assert "required: --config. See keras-vit train --help" in result.stderr
@@ -107,18 +103,32 @@ def test_help_names_every_command():
     assert all(f"\n  {name} " in result.stdout for name in COMMANDS)
 
 
+def test_the_readme_completes_every_command():
+    words = " ".join([*COMMANDS, "export"])
+    assert f'complete -o default -W "{words}" keras-vit' in (ROOT / "README.md").read_text()
+
+
 @pytest.mark.parametrize("main", [main, export_main])
 def test_the_version(main, capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"keras-vit {__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [[], ["trian"], ["command_options"]])
-def test_other_words_are_refused(arguments, capsys):
-    assert main(arguments) == 2
-    error = capsys.readouterr().err
-    assert "Expected a command, one of train, predict, evaluate" in error
-    assert ("Did you mean train?" in error) == (arguments == ["trian"])
+@pytest.mark.parametrize(
+    "words, meant",
+    [
+        (["Predict"], "predict"),
+        (["exprot"], "export"),
+        (["few-shot"], "few_shot"),
+        (["command_options"], ""),
+        ([], ""),
+    ],
+)
+def test_other_words_are_answered_with_the_closest(words, meant, capsys):
+    assert main(words) == 2
+    hint = f"Did you mean {meant}? " if meant else ""
+    expected = f"error: {hint}Expected a command, one of train, predict, evaluate"
+    assert capsys.readouterr().err.startswith(expected)
 
 
 @pytest.mark.parametrize("report", [True, False])

@@ -6,10 +6,13 @@ import json
 import keras
 import numpy as np
 import pytest
+from PIL import Image
 
+from keras_vit import export
 from keras_vit.training import data
 from keras_vit.training.commands import evaluate as command
 from tests.run_config import write_run_config
+from tests.tiny_vit import tiny_vit
 
 
 @pytest.fixture
@@ -21,6 +24,21 @@ def run(tmp_path):
     model.save(tmp_path / "model.keras")
     write_run_config(tmp_path, eval_preprocess="decode|resize(8)|value_range(0,1)")
     return tmp_path, model
+
+
+def test_a_file_of_probabilities_has_the_models_loss(data_dir, tmp_path, capsys):
+    model, losses = tiny_vit(image_size=8, num_classes=10), []
+    head = model.get_layer("head").kernel
+    head.assign(keras.random.normal(head.shape, seed=1))
+    for probabilities in (False, True):
+        file = export.to_tflite(model, tmp_path / "m.tflite", probabilities=probabilities)
+        options = ["--dataset=digits", f"--data_dir={data_dir}", f"--output={tmp_path}"]
+        assert command.main([str(file), *options]) == 0
+        losses.append(json.loads((tmp_path / "metrics.json").read_text())["digits"]["loss"])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5) and losses[0] > 2.4
+    assert "m.tflite in litert" in capsys.readouterr().out
+    assert command.main([str(file), *options, "--runtime=onnx"]) == 2
+    assert "Expected the runtime litert or openvino" in capsys.readouterr().err
 
 
 def test_files_and_table_agree_with_predictions_by_hand(run, data_dir, tmp_path, capsys):
@@ -43,3 +61,18 @@ def test_files_and_table_agree_with_predictions_by_hand(run, data_dir, tmp_path,
     np.testing.assert_array_equal(counts, expected)
     printed = capsys.readouterr().out
     assert f"{100 * metrics['top1']:.2f}" in printed and "mostly mistaken for" in printed
+
+
+def test_swapped_arguments_and_other_classes_are_said(run, data_dir, tmp_path, capsys):
+    path, _ = run
+    for name in ("ant", "bee"):
+        (tmp_path / "two" / name).mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / "two" / name / "1.png")
+    data_set = [f"--dataset=folder:{tmp_path / 'two'}", "--split=train"]
+    for arguments, message in (
+        (["digits", str(path)], f"expected SOURCE and options. Received besides: {path}."),
+        (["digits", f"--dataset={path}"], f"{path} is a run, which stands in SOURCE's place."),
+        ([str(path), *data_set], "2 classes"),
+    ):
+        assert command.main(arguments) == 2
+        assert message in capsys.readouterr().err

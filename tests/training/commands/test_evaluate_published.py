@@ -18,29 +18,6 @@ NAME = (
 IMAGES, CLASSES = 20, 1000
 
 
-def prepare(data_dir, name, version, features, examples):
-    """Writes a data set of the given features as TFDS would, with one split, validation."""
-    with tfds.core.registered.skip_registration():
-
-        class Planted(tfds.core.GeneratorBasedBuilder):
-            VERSION = tfds.core.Version(version)
-
-            def _info(self):
-                return tfds.core.DatasetInfo(
-                    builder=self, features=tfds.features.FeaturesDict(features)
-                )
-
-            def _split_generators(self, dl_manager):
-                return {"validation": iter(enumerate(examples))}
-
-            def _generate_examples(self):
-                raise NotImplementedError
-
-    Planted.name = name
-    tfds.disable_progress_bar()
-    Planted(data_dir=data_dir).download_and_prepare()
-
-
 @pytest.fixture
 def published(tmp_path, monkeypatch):
     """The folder of downloads of AugReg, with the index of published accuracies."""
@@ -85,8 +62,14 @@ def imagenet(published, tmp_path, monkeypatch):
     ):
         features = {"image": image, **features}
         rows = zip(images, *columns, strict=True)
-        examples = [dict(zip(features, row, strict=True)) for row in rows]
-        prepare(tmp_path, name, version, features, examples)
+        examples = (dict(zip(features, row, strict=True)) for row in rows)
+        tfds.dataset_builders.store_as_tfds_dataset(
+            name,
+            version,
+            tfds.features.FeaturesDict(features),
+            {"validation": enumerate(examples)},
+            data_dir=tmp_path,
+        )
         row = dataset_table.DATASETS[name]
         small = dataclasses.replace(row, sizes={"validation": IMAGES})
         monkeypatch.setitem(dataset_table.DATASETS, name, small)

@@ -42,7 +42,8 @@ def sources(model, tmp_path_factory):
     model.save(root / "m.keras")
     export.to_hub(model, root / "module")
     export.to_tflite(model, root / "m.tflite")
-    return {path.name: path for path in (run, root / "m.keras", root / "module", root / "m.tflite")}
+    export.to_tflite(model, root / "probabilities.tflite", probabilities=True)
+    return {path.name: path for path in root.iterdir()}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ def answers(capsys, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("name", ["run", "m.keras", "module", "m.tflite"])
+@pytest.mark.parametrize("name", ["run", "m.keras", "module", "m.tflite", "probabilities.tflite"])
 def test_every_source_gives_the_models_answer(name, sources, photos, model, capsys):
     found = answers(capsys, sources[name], photos)
     files = sorted(photos.iterdir())
@@ -109,17 +110,19 @@ def test_bad_use_is_one_line(sources, photos, tmp_path, capsys):
     for arguments, message in (
         # What the run held out is gone.
         ([run], "/gone does not exist"),
-        ([run, tmp_path / "nowhere.jpg"], "nowhere.jpg"),
+        ([run, tmp_path / "nowhere.jpg"], "nowhere.jpg, which does not exist"),
         ([run, tmp_path / "notes.jpg"], "notes.jpg cannot be read as an image"),
         ([tmp_path / "notes.jpg", run], "Expected the model before the photos"),
+        ([photos, run], f"Received: {run}, a model, in a photo's place."),
+        ([tmp_path / "nowhere"], "nowhere alone, which is no run directory"),
         ([run, photos, "--top=0"], "--top"),
         ([run, photos, f"--labels={tmp_path / 'labels.txt'}"], "a name for each of 2 classes"),
         ([run, photos, f"--labels={tmp_path / 'none.txt'}"], "2 classes. Received: 0 names."),
         ([run, ""], "Expected a path"),
         ([run, "ftp://host/photo.jpg"], "Expected a path"),
-        ([tmp_path / "nothing", photos], "Expected a run directory"),
+        ([tmp_path / "nothing", photos], "nothing, which does not exist"),
         ([tmp_path / "broken.tflite", photos], "broken.tflite"),
-        ([tmp_path / "half.tflite", photos], "Expected a TFLite file with a signature"),
+        ([tmp_path / "half.tflite", photos], "half.tflite cannot be run by LiteRT"),
         ([tmp_path / "end.tflite", photos], "the end of the file is missing"),
         (["x.npz", photos, "--model=ViT-B/16"], "--num_classes"),
         ([run, photos, "--json", "--csv"], "not allowed"),

@@ -19,17 +19,8 @@ def long(*values):
     return pytest.param(*values, marks=pytest.mark.long)
 
 
-def encoded(pixels, suffix="png", mode=None, **options):
-    """Returns the bytes of an image file; those of unknown suffixes are PNG."""
-    buffer = io.BytesIO()
-    known = {"jpg": "JPEG", "png": "PNG", "gif": "GIF", "bmp": "BMP"}
-    known |= {"webp": "WEBP", "tiff": "TIFF"}
-    Image.fromarray(pixels, mode).save(buffer, known.get(suffix, "PNG"), **options)
-    return buffer.getvalue()
-
-
 def write_photos(root, names, pixels_of=None):
-    """Writes photos below a folder, in a store too.
+    """Writes photos below a folder, in a store too; what has no image's suffix is a PNG.
 
     `pixels_of` maps the number of a photo to its pixels; otherwise they are of noise, and no two
     of the same height.
@@ -40,43 +31,32 @@ def write_photos(root, names, pixels_of=None):
         path.parent.mkdir(parents=True, exist_ok=True)
         noise = rng.integers(0, 256, (10 + number % 40, 8, 3))
         pixels = pixels_of(number) if pixels_of else noise
-        path.write_bytes(encoded(pixels.astype(np.uint8), path.suffix[1:]))
+        buffer, kind = io.BytesIO(), Image.registered_extensions().get(path.suffix, "PNG")
+        Image.fromarray(pixels.astype(np.uint8)).save(buffer, kind)
+        path.write_bytes(buffer.getvalue())
 
 
-def write_set(
-    name, folder, num_classes, splits, *, shape=(4, 4, 3), version="1.0.0", num_shards=None, **image
-):
-    """Prepares a data set of TFDS, of the (pixels, label) pairs of each split.
-
-    `image` are further arguments of its `Image` feature.
-    """
+def write_set(name, folder, num_classes, splits, *, version="1.0.0", num_shards=None):
+    """Prepares a data set of TFDS, of the (pixels, label) pairs of each split."""
     import tensorflow_datasets as tfds
 
-    with tfds.core.registered.skip_registration():
+    def examples(pairs):
+        for number, (pixels, label) in enumerate(pairs):
+            yield number, {"image": pixels.astype(np.uint8), "label": label}
 
-        class Builder(tfds.core.GeneratorBasedBuilder):
-            VERSION = tfds.core.Version(version)
-
-            def _info(self):
-                features = {
-                    "image": tfds.features.Image(shape=shape, **image),
-                    "label": tfds.features.ClassLabel(num_classes=num_classes),
-                }
-                return tfds.core.DatasetInfo(
-                    builder=self, features=tfds.features.FeaturesDict(features)
-                )
-
-            def _split_generators(self, dl_manager):
-                return {split: self._generate_examples(pairs) for split, pairs in splits.items()}
-
-            def _generate_examples(self, pairs):
-                for number, (pixels, label) in enumerate(pairs):
-                    yield number, {"image": pixels.astype(np.uint8), "label": label}
-
-    Builder.name = name
+    features = {
+        "image": tfds.features.Image(shape=(4, 4, 3)),
+        "label": tfds.features.ClassLabel(num_classes=num_classes),
+    }
     tfds.disable_progress_bar()
-    config = tfds.download.DownloadConfig(num_shards=num_shards)
-    Builder(data_dir=folder).download_and_prepare(download_config=config)
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name,
+        version,
+        tfds.features.FeaturesDict(features),
+        {split: examples(pairs) for split, pairs in splits.items()},
+        data_dir=folder,
+        download_config=tfds.download.DownloadConfig(num_shards=num_shards),
+    )
 
 
 def opened(split):

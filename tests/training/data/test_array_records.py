@@ -27,7 +27,14 @@ pytest.importorskip("array_record")
 def array_dir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("array_record")
     tfds.disable_progress_bar()
-    digits.SklearnDigits(data_dir=folder, file_format="array_record").download_and_prepare()
+    tfds.dataset_builders.store_as_tfds_dataset(
+        "sklearn_digits",
+        "1.0.0",
+        tfds.features.FeaturesDict(digits.FEATURES),
+        digits.examples(),
+        data_dir=folder,
+        file_format="array_record",
+    )
     assert list(folder.rglob("*array_record*"))
     return folder
 

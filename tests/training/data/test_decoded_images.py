@@ -1,9 +1,10 @@
+from types import SimpleNamespace
+
 import pytest
 import tensorflow as tf
 
 from keras_vit.training import data
 from keras_vit.training.data import decoded_images
-from keras_vit.training.data.decoded_images import free_memory
 from keras_vit.training.data.preprocessing.decoding import Decode
 from keras_vit.training.errors import UsageError
 from tests.training.data.helpers import assert_equal, take, train, write_photos
@@ -62,10 +63,8 @@ def test_a_run_of_photos_resumes_with_the_same_bits(photos):
 def test_what_cannot_be_read_is_skipped(photos):
     (photos.dataset.place / "class0/2.jpg").write_bytes(b"")
     options = {"batch_size": 6, "on_error": "skip"}
-    assert_equal(
-        take(train(photos, **options, cache=True), 4),
-        take(train(photos, **options), 4),
-    )
+    cached = take(train(photos, **options, cache=True), 4)
+    assert_equal(cached, take(train(photos, **options), 4))
 
 
 def test_what_does_not_fit_is_refused(photos, monkeypatch):
@@ -84,15 +83,12 @@ def test_an_operation_before_decode_is_refused(photos):
 
 
 def test_a_container_has_less_memory_than_its_machine(tmp_path, monkeypatch):
-    (tmp_path / "meminfo").write_text("MemTotal: 90 kB\nMemAvailable: 80 kB\n")
-    monkeypatch.setattr("keras_vit.training.data.decoded_images._MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr("keras_vit.training.data.decoded_images._CGROUP", tmp_path)
-    assert free_memory() == 80 * 1024
-    (tmp_path / "memory.max").write_text("max\n")
-    assert free_memory() == 80 * 1024
-    (tmp_path / "memory.max").write_text("9000\n")
+    machine = SimpleNamespace(available=80_000)
+    monkeypatch.setattr(decoded_images.psutil, "virtual_memory", lambda: machine)
+    monkeypatch.setattr(decoded_images, "_CGROUP", tmp_path)
+    assert decoded_images.free_memory() == 80_000
     (tmp_path / "memory.current").write_text("5000\n")
     (tmp_path / "memory.stat").write_text("anon 3000\ninactive_file 1500\n")
-    assert free_memory() == 5500
-    monkeypatch.setattr("keras_vit.training.data.decoded_images._MEMINFO", tmp_path / "nowhere")
-    assert free_memory() is None
+    for limit, free in (("max", 80_000), ("9000", 5500), ("900000", 80_000)):
+        (tmp_path / "memory.max").write_text(f"{limit}\n")
+        assert decoded_images.free_memory() == free

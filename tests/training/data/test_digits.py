@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from keras_vit.training import data
-from keras_vit.training.data import digits
+from keras_vit.training.data import digits, tfds_folder
 
 
 def test_images_keep_all_seventeen_levels(digits_dir):
@@ -43,14 +43,14 @@ def test_a_second_preparation_changes_nothing(digits_dir):
 
 
 def test_a_preparation_that_loses_the_race_takes_the_winners_copy(tmp_path, monkeypatch):
-    rename = digits.os.rename
+    rename = tfds_folder.os.rename
 
     def lose(source, target):
         if target == tmp_path / "sklearn_digits" / "1.0.0":
             shutil.copytree(source, target)
         rename(source, target)
 
-    monkeypatch.setattr(digits.os, "rename", lose)
+    monkeypatch.setattr(tfds_folder.os, "rename", lose)
     target = digits.prepare(tmp_path)
     assert (target / "dataset_info.json").is_file()
     assert [path.name for path in target.parent.iterdir()] == ["1.0.0"]

@@ -81,12 +81,6 @@ def test_an_older_version_on_disk_is_found(tiny, resize_row):
     assert data.open("flowers", "train", data_dir).num_examples == 4
 
 
-def test_an_interrupted_preparation_is_explained(tmp_path):
-    (tmp_path / "cifar10" / "3.0.2").mkdir(parents=True)
-    with pytest.raises(FileNotFoundError, match=r"no dataset_info\.json.*Delete the folder"):
-        data.open("cifar10", "train", tmp_path)
-
-
 def test_a_configuration_must_be_named_if_there_are_several(tiny):
     data_dir = tiny("eurosat/rgb", {"train": [{}] * 3})
     found = data.open_dataset("tfds:eurosat/rgb", data_dir)

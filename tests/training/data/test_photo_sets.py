@@ -60,14 +60,15 @@ def test_the_order_is_that_of_a_copy(tmp_path):
     assert orders[0][:5] == ["b/0.png", "a/0.png", "a/8.png", "a/2.png", "b/3.png"]
 
 
-def test_folders_without_images_are_explained(tmp_path):
-    with pytest.raises(FileNotFoundError, match="does not exist"):
-        photo_sets.scan(tmp_path / "nowhere")
+def test_folders_without_images_are_explained(tmp_path, ram):
+    for root in (tmp_path, ram()):
+        with pytest.raises(FileNotFoundError, match=rf"{root}/none does not exist\.$"):
+            photo_sets.scan(f"{root}/none")
     (tmp_path / "crow").mkdir()
     with pytest.raises(ValueError, match="one sub-folder for each class"):
         photo_sets.scan(tmp_path)
-    write_photos(tmp_path, ["a/1.heic", "b/2.heic"])
-    with pytest.raises(ValueError, match=r"Found none below .*, but 2 \.heic\."):
+    write_photos(tmp_path, ["a/1.nef", "b/2.nef"])
+    with pytest.raises(ValueError, match=r"Found none below .*, but 2 \.nef\."):
         photo_sets.scan(tmp_path)
 
 
@@ -82,6 +83,7 @@ def test_folders_without_images_are_explained(tmp_path):
         (["a/1.png", "two\nlines/1.png"], "in UTF-8 and of one line"),
         (["a/1.png", " /1.png"], "in UTF-8 and of one line"),
         (["a/1.png", "carriage\r/1.png"], "in UTF-8 and of one line"),
+        (["a/1.png", "\udce9/1.png"], "in UTF-8 and of one line"),
     ],
 )
 def test_what_could_be_read_as_two_data_sets_is_refused(tmp_path, names, message):
@@ -109,7 +111,7 @@ def test_folders_of_systems_are_neither_classes_nor_splits(tmp_path, caplog):
         (["a/1.png", "b/1.png", "c/x.txt"], "1 of 3 classes have no image in the split train: c"),
         (["train/a/1.png", "train/b/1.png", "test/a/1.png"], "no image in the split test: b"),
         (["Café/1.png", "cafe/1.png", "d/1.png"], "classes Café, cafe differ in case or accents"),
-        (["a/1.png", "b/1.png", "b/2.avif", "b/3.HEIC"], "1 .avif, 1 .heic, which are not read"),
+        (["a/1.png", "b/1.png", "b/2.cr2", "b/3.NEF"], "1 .cr2, 1 .nef, which are not read"),
         (["a/1.png", "b/1.png", "2.png"], "1 images beside the folders of classes, such as 2.png"),
         (["1/a/1.png", "1/b/1.png", "2/a/1.png", "2/b/1.png"], "every class, such as 1, holds the"),
     ],
@@ -118,6 +120,12 @@ def test_what_trains_another_model_than_one_thinks_is_logged(tmp_path, caplog, n
     write_photos(tmp_path, names)
     photo_sets.scan(tmp_path)
     assert message in caplog.text
+
+
+def test_labels_of_a_table_that_differ_in_case_are_said(tmp_path, caplog):
+    write_photos(tmp_path, ["1.png", "2.png"])
+    photo_sets.read(write_table(tmp_path, ["1.png,Cat", "2.png,cat"], "path,label"))
+    assert "photos.csv: the classes Cat, cat differ in case or accents" in caplog.text
 
 
 def test_links_are_followed_down_to_the_classes(tmp_path):
@@ -152,11 +160,6 @@ def test_a_folder_in_a_store_is_that_of_a_disk(tmp_path, ram, monkeypatch):
     photo_sets.scan(str(address))
     # A request for each photo would be one for each of a million.
     assert not [path for path in asked if path.suffix in (".png", ".JPG")]
-
-
-def test_a_folder_that_no_store_has_is_named(ram):
-    with pytest.raises(FileNotFoundError, match=r"ram://.*/none does not exist\.$"):
-        photo_sets.scan(f"{ram()}/none")
 
 
 def write_table(root, rows, columns="path,label,split"):
@@ -208,6 +211,7 @@ def test_a_table_may_lack_splits_and_name_photos_elsewhere(tmp_path, ram):
         ("path,label", ",crow", "Line 2 of"),
         ("path,label", "photos.csv,", "Line 2 of"),
         ("path,label", 'photos.csv,"two\nlines"', "of one line"),
+        ("path,label", "photos.csv,zero\0", "without the character 0"),
     ],
 )
 def test_tables_that_cannot_be_read_are_explained(columns, row, message, tmp_path):

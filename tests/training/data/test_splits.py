@@ -173,8 +173,10 @@ def test_percentages_are_parts_that_add_up():
 
 def test_ends_in_percent_and_in_photos_do_not_mix():
     for text in ("train[10%:30]", "train[10:30%]"):
-        with pytest.raises(ValueError, match=r"both ends .* in percent, or both in images"):
+        with pytest.raises(ValueError, match=r"both ends .* in percent, or both in examples"):
             splits.select(text, photos(50, 50))
+        with pytest.raises(ValueError, match=r"both ends .* in percent, or both in examples"):
+            splits.resolve(text, {"train": 37})
 
 
 def test_bounds_are_those_of_whole_numbers():

@@ -35,7 +35,7 @@ def test_cluster():
         environment({"cluster": WORKERS, "task": {"type": "worker", "index": "1"}})
     )
     assert cluster.task == ("worker", 1)
-    assert cluster.others == {"worker 0 (host1:2222)": ("host1", 2222)}
+    assert cluster.others == {"worker 0": "host1:2222"}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import pytest
 from keras_vit.training import data
 from keras_vit.training.config import schema
 from keras_vit.training.data.unreadable_examples import SkipCounter
-from keras_vit.training.evaluators import classification
 from keras_vit.training.evaluators.base import create_evaluators
 from keras_vit.training.recipes.losses import build_loss
 
@@ -57,8 +56,3 @@ def test_each_names_what_it_yields(data_dir):
     assert (values["eval_count"], values["eval_top1"], values["eval_top5"]) == (2, 0.5, 1.0)
     log_sum = np.log(np.exp([2.0, 1.0, 0.0]).sum())
     assert values["eval_loss"] == pytest.approx(log_sum - (2 + 1) / 2, rel=1e-6)
-
-
-def test_a_split_without_labels_has_no_accuracy():
-    with pytest.raises(ValueError, match="at least one image"):
-        classification.means(np.zeros(4))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_vit.photo_predictions import ACTIVATIONS
 from keras_vit.training.evaluators import classification
 from keras_vit.training.evaluators.classification import counted_sums
 from keras_vit.training.recipes.losses import build_loss
@@ -55,6 +56,19 @@ def test_real_counts_any_label_and_leaves_out_images_without():
     assert (result["count"], result["top1"], result["top5"]) == (3, 1 / 3, 1.0)
     # Only the last image has one label.
     np.testing.assert_array_equal(result["confusion"], [[0, 0, 0], [1, 0, 0], [0, 0, 0]])
+
+
+@pytest.mark.parametrize("loss", ACTIVATIONS)
+def test_probabilities_have_the_loss_of_their_logits(loss):
+    logits = np.random.default_rng(0).normal(0, 3, (6, 5)).astype("float32")
+    batch = {"image": logits, "label": one_hot([0, 1, 2, 3, 4, 0], 5)}
+    again = classification.logits_of(ACTIVATIONS[loss], loss)
+    expected, found = (
+        classification.evaluate(each, [batch], loss=loss) for each in (lambda x: x, again)
+    )
+    assert found["loss"] == pytest.approx(expected["loss"], rel=1e-4)
+    assert found["top1"] == expected["top1"]
+    assert np.isfinite(classification.logits_of(np.round, loss)(np.array([0.0, 1.0]))).all()
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 4, 11])
@@ -115,7 +129,7 @@ def test_per_class_table():
 
 
 def test_errors_name_what_was_expected(vit):
-    with pytest.raises(ValueError, match="number of classes"):
+    with pytest.raises(ValueError, match="Expected a model of the data set's 4 classes"):
         evaluated(np.zeros((2, 3)), np.zeros((2, 4)))
     with pytest.raises(ValueError, match="finite logits"):
         evaluated(np.full((1, 2), np.nan), one_hot([0], 2))

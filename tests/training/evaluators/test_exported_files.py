@@ -1,6 +1,7 @@
 """Texts inside of what was exported: right, or refused by the name of the file."""
 
 import json
+import zipfile
 
 import pytest
 
@@ -29,7 +30,17 @@ def test_damaged_interfaces(content, reason, assets):
         interface_of(assets.parent)
 
 
-@pytest.mark.parametrize("activation", ["softmax", "sigmoid", None])
+def test_a_bomb_behind_a_file_is_not_unpacked(tmp_path):
+    (tmp_path / "m.tflite").write_bytes(b"TFL3")
+    with zipfile.ZipFile(tmp_path / "m.tflite", "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("labels.txt", b"a\n" * 2**24)
+    with pytest.raises(
+        ValueError, match=r"m\.tflite are damaged: its members claim 33554432 bytes"
+    ):
+        labels_of(tmp_path / "m.tflite")
+
+
+@pytest.mark.parametrize("activation", ["softmax", "sigmoid", "none", None])
 def test_what_export_writes(activation, assets):
     assert labels_of(assets.parent) is None and interface_of(assets.parent) == {}
     written = {"preprocessing": "decode|resize(8)", "activation": activation}

@@ -68,16 +68,6 @@ def test_accuracies_are_those_of_features_computed_by_hand(model, digits):
         assert result.accuracy == pytest.approx(by_hand.accuracy, abs=1 / 359 + 1e-9)
 
 
-def test_extract_keeps_every_image_and_no_padding(padded_batches):
-    images = np.arange(5, dtype=np.float32).reshape(5, 1, 1, 1)
-    labels = np.eye(3, dtype=np.float32)[[2, 0, 1, 1, 0]]
-    x, y = few_shot.extract_features(
-        lambda x: x[:, 0, 0] * [1, 10], padded_batches(images, labels, 2)
-    )
-    np.testing.assert_array_equal(x, [[0, 0], [1, 10], [2, 20], [3, 30], [4, 40]])
-    np.testing.assert_array_equal(y, [2, 0, 1, 1, 0])
-
-
 def test_extract_wants_one_label_and_pooled_features(padded_batches):
     images = np.zeros((2, 1, 1, 1), np.float32)
     with pytest.raises(ValueError, match="exactly one label"):
@@ -86,28 +76,7 @@ def test_extract_wants_one_label_and_pooled_features(padded_batches):
         few_shot.extract_features(lambda x: x, padded_batches(images, np.eye(2), 2))
 
 
-def test_cached_computes_once_per_key_and_again_if_damaged(tmp_path):
-    calls = []
-
-    def compute():
-        calls.append(1)
-        return np.full((2, 3), len(calls), np.float32), np.arange(2, dtype=np.int32)
-
-    for _ in range(2):
-        x, y = few_shot.cached_features({"split": "train"}, compute, tmp_path)
-        np.testing.assert_array_equal(x, np.ones((2, 3)))
-        np.testing.assert_array_equal(y, [0, 1])
-    x, _ = few_shot.cached_features({"split": "test"}, compute, tmp_path)
-    np.testing.assert_array_equal(x, np.full((2, 3), 2))
-    assert len(calls) == len(list(tmp_path.iterdir())) == 2
-    for path in tmp_path.iterdir():
-        path.write_bytes(path.read_bytes()[:100])
-    x, _ = few_shot.cached_features({"split": "train"}, compute, tmp_path)
-    np.testing.assert_array_equal(x, np.full((2, 3), 3))
-    assert sum(few_shot.kept_features(path) is not None for path in tmp_path.iterdir()) == 1
-
-
-def test_features_are_computed_once(model, digits, tmp_path):
+def test_features_are_computed_once_and_again_if_damaged(model, digits, tmp_path):
     calls = []
     loaded = evaluated_model.freeze(model, "m")
 
@@ -123,6 +92,11 @@ def test_features_are_computed_once(model, digits, tmp_path):
     assert again == first and len(calls) == count == -(-1438 // 128) + -(-359 // 128)
     few_shot.evaluate(counting, few_shot.open_task(digits, test_split="test[:10]"), **arguments)
     assert len(calls) == count + 1
+    for path in tmp_path.iterdir():
+        path.write_bytes(path.read_bytes()[:100])
+    assert few_shot.evaluate(counting, few_shot.open_task(digits), **arguments) == first
+    assert len(calls) == 2 * count + 1
+    assert sum(few_shot.kept_features(path) is not None for path in tmp_path.iterdir()) == 2
 
 
 def test_evaluator_during_training_sees_the_weights_of_the_moment(digits):

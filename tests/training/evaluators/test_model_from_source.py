@@ -1,6 +1,7 @@
 """Models come from runs, `.keras` files and checkpoints, with what is known of them."""
 
 import json
+import zipfile
 
 import keras
 import numpy as np
@@ -68,9 +69,23 @@ def test_a_checkpoint_needs_its_models_name(tmp_path):
         load_model(file, name="ViT-Ti/32", num_classes=4, image_size=32)
 
 
+def test_what_stands_in_the_place_of_a_model_is_said(tmp_path):
+    (tmp_path / "run" / "checkpoints" / "checkpoint-1300").mkdir(parents=True)
+    (tmp_path / "run" / "config.json").touch()
+    (tmp_path / "photo.PNG").touch()
+    for source, said in (
+        ("digits", "digits, a data set, in the model's place: --dataset names it"),
+        ("folder:birds", "folder:birds, a data set"),
+        (tmp_path / "nowhere", "nowhere, which does not exist"),
+        (tmp_path, "a folder without model.keras"),
+        (tmp_path / "run", "run, a run unfinished at step 1,300: the same command resumes it"),
+        (tmp_path / "photo.PNG", "photo.PNG, an image"),
+    ):
+        with pytest.raises((ValueError, FileNotFoundError), match=f"Received: .*{said}"):
+            load_model(source)
+
+
 def test_what_runs_code_is_named_and_not_run(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"run directory with model\.keras"):
-        load_model(tmp_path)
     code = keras.Sequential([keras.Input((4,)), keras.layers.Lambda(lambda x: x + 1)])
     code.save(tmp_path / "code.keras")
     with pytest.raises(ValueError, match=r"code\.keras cannot be loaded.*which is not run"):
@@ -106,6 +121,14 @@ def test_damaged_keras_files_are_named(content, tmp_path):
     for read in (load_model, saved_arguments):
         with pytest.raises(ValueError, match=r"zip arch.*model\.keras is damaged or of another ki"):
             read(tmp_path / "model.keras")
+
+
+@pytest.mark.parametrize("member", ["config.json", "model.weights.h5"])
+def test_a_bomb_is_not_unpacked(member, tmp_path):
+    with zipfile.ZipFile(tmp_path / "m.keras", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(member, bytes(2**25))
+    with pytest.raises(ValueError, match=r"its members claim 33554432 bytes, and the file has \d+"):
+        load_model(tmp_path / "m.keras")
 
 
 def changed(**values):

@@ -86,10 +86,10 @@ def test_another_file_is_no_index(home):
 )
 def test_names_say_the_model_and_its_image_size(name, model, size):
     found = architecture_of(name)
-    assert (found.name, found.image_size) == (model, size)
+    assert (found.model, found.image_size) == (model, size)
     assert found.arguments == ({"gelu": "erf"} if name.startswith("timm/") else {})
 
 
 def test_a_name_that_does_not():
     with pytest.raises(ValueError, match="expected --model and --image_size"):
-        architecture_of("bit/BiT-M-R50x1-ILSVRC2012")
+        architecture_of("bit/vtab/BiT-M-R50x1-run0-dtd")

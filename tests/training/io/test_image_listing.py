@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 
+from keras_vit.training.io import image_listing
 from keras_vit.training.io.image_listing import list_images
 from tests.training.data.helpers import write_photos
 
@@ -21,12 +22,18 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_folders_are_searched_by_name_and_files_kept(folder, caplog):
-    (folder / "photo.heic").write_bytes(b"of a phone")
+def test_folders_are_searched_and_what_they_leave_out_is_named(folder, caplog, monkeypatch):
+    monkeypatch.setattr(image_listing, "EXTENSIONS", (".png",))
+    for number in range(12):
+        (folder / f"{number}.heic").write_bytes(b"of a phone")
+    (folder / "README").touch()
     found = list_images([folder / "notes.txt", folder])
     assert found == [folder / name for name in ("notes.txt", "a.PNG", "b.png", "deep/c.png")]
-    assert f"Left out of {folder}: 2 files" in caplog.text
-    assert caplog.text.strip().endswith(": notes.txt, photo.heic")
+    assert f"Left out of {folder}: README (no extension); 0.heic, 1.heic, 10.heic" in caplog.text
+    assert (
+        ", 9.heic (.heic is not read: pip install 'keras-vit-16x16[heic]'); notes.txt (.txt is not "
+        "read)"
+    ) in caplog.text
 
 
 def test_pipes_are_no_images(folder):
@@ -41,8 +48,8 @@ def test_pipes_are_no_images(folder):
 def test_what_is_missing_is_named(folder):
     with pytest.raises(FileNotFoundError, match=r"Expected an image or a folder.*nowhere"):
         list_images([folder / "nowhere"])
-    with pytest.raises(ValueError, match=r"Expected images \(.bmp.*empty"):
+    with pytest.raises(ValueError, match=r"Expected images \(.avif.*empty"):
         list_images([folder / "empty"])
-    (folder / "empty" / "photo.heic").write_bytes(b"of a phone")
-    with pytest.raises(ValueError, match=r"Received: photo\.heic"):
+    (folder / "empty" / "photo.nef").write_bytes(b"of a camera")
+    with pytest.raises(ValueError, match=r"Received: photo\.nef \(\.nef is not read"):
         list_images([folder / "empty"])

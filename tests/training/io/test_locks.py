@@ -68,6 +68,18 @@ def test_leaves_nothing_behind_but_what_was_written(tmp_path):
             pass
 
 
+def test_a_renamed_folder_is_left_alone_and_so_is_the_next_of_its_name(tmp_path):
+    with lock(tmp_path / "run"):
+        (tmp_path / "run").rename(tmp_path / "moved")
+    assert not (tmp_path / "run").exists()
+    with lock(tmp_path / "run"):
+        (tmp_path / "run").rename(tmp_path / "again")
+        other = lock(tmp_path / "run")
+        other.__enter__()
+    assert (tmp_path / "run" / ".lock").exists()
+    other.__exit__(None, None, None)
+
+
 def test_without_locks(tmp_path, monkeypatch, caplog):
     def flock(file, operation):
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))

@@ -12,7 +12,7 @@ import tensorflow as tf
 from etils import epath
 
 from keras_vit.training.errors import TrainingError, UsageError
-from keras_vit.training.io import stores
+from keras_vit.training.io import image_listing, stores
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.paths import size_and_time
 from keras_vit.training.io.stores import FolderCopy
@@ -53,6 +53,7 @@ def test_a_folder_comes_back_as_it_was_sent(copy, address):
     write_text(copy.path / ".lock", "not sent")
     copy.upload()
     assert contents(address) == {"a": "1", "checkpoints/b": "3", "checkpoints/checkpoint": "2"}
+    assert not (address / ".lock").exists()
     (copy.path / "a").unlink()
     write(copy, checkpoints__b="changed")
     copy.upload()
@@ -102,7 +103,7 @@ def test_half_a_file_is_noticed(copy, address, failing_store):
 
     failing_store.fails = lambda number: True
     with pytest.raises(TrainingError, match="5 attempts: it has 5 bytes of 10"):
-        write_text(address / "text", "9876543210")
+        stores.send(b"9876543210", address / "text")
 
 
 def test_a_state_that_goes_while_a_copy_is_sent(copy, address, monkeypatch):
@@ -111,11 +112,11 @@ def test_a_state_that_goes_while_a_copy_is_sent(copy, address, monkeypatch):
         (copy.path / name / "data").write_text(name)
 
     def remove_the_other(file):
-        other = {"checkpoint-1": "checkpoint-2", "checkpoint-2": "checkpoint-1"}[file.parent.name]
+        (other,) = {"checkpoint-1", "checkpoint-2"} - {pathlib.Path(file.path).parent.name}
         shutil.rmtree(copy.path / other)
         return size_and_time(file)
 
-    monkeypatch.setattr(stores, "size_and_time", remove_the_other)
+    monkeypatch.setattr(image_listing, "size_and_time", remove_the_other)
     copy.upload()
     assert len(contents(address)) == 1
 

@@ -14,6 +14,7 @@ from keras_vit.training.configs import own_photos
 from keras_vit.training.data import open_dataset
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import evaluated_model, few_shot
+from keras_vit.training.io import progress_bar
 from keras_vit.training.loop import trainer
 from tests.training.data.helpers import write_photos
 
@@ -72,37 +73,21 @@ def refusal(photos, run, **changes):
     return str(error.value)
 
 
-@pytest.mark.parametrize(
-    "old, new, said, acceptable",
-    [
-        # Renamed so that it keeps its place, or leads to other labels.
-        ("crow", "coot", "the class crow is called coot", True),
-        ("crow", "raven", "the class crow is called raven", False),
-    ],
-)
-def test_changed_classes_never_move_labels(photos, run, old, new, said, acceptable):
-    (photos / old).rename(photos / new)
-    message = refusal(photos, run)
-    assert said in message
-    assert ("data_changed=accept" in message) == acceptable
-    if not acceptable:
-        assert said in refusal(photos, run, data_changed="accept")
-    else:
-        trainer.train(config_of(photos, data_changed="accept"), run)
-        assert keras.saving.load_model(run / "model.keras").class_names == ("coot", "finch", "owl")
-        # From now on these are the run's own.
-        trainer.train(config_of(photos), run)
-
-
-def test_photos_that_come_and_go_are_counted(photos, run):
-    paint(photos, "owl", 13, 2)
-    message = refusal(photos, run)
-    added = re.findall(r"(\d) photos? of owl (?:was|were) added to (train|eval)", message)
-    assert sum(int(count) for count, _ in added) == 3
-    assert "--config.data_changed=accept" in message
+def test_a_class_that_keeps_its_label_is_accepted(photos, run):
+    (photos / "crow").rename(photos / "coot")
+    assert "the class crow is called coot" in (message := refusal(photos, run))
+    assert "data_changed=accept" in message
     trainer.train(config_of(photos, data_changed="accept"), run)
-    (photos / "owl" / "owl_1.png").write_bytes(b"another photo")
-    assert "photos of owl in" in refusal(photos, run)
+    assert keras.saving.load_model(run / "model.keras").class_names == ("coot", "finch", "owl")
+    # From now on these are the run's own.
+    trainer.train(config_of(photos), run)
+
+
+def test_labels_that_moved_are_never_taken(photos, run):
+    (photos / "crow").rename(photos / "raven")
+    for choice in ("refuse", "accept"):
+        message = refusal(photos, run, data_changed=choice)
+        assert "the class crow is called raven" in message and "accept" not in message
 
 
 def test_a_state_of_other_data_is_not_resumed(photos, run, tmp_path):
@@ -122,12 +107,16 @@ def test_a_run_lists_its_folder_once(photos, tmp_path, monkeypatch, caplog):
     config.few_shot.datasets = config.dataset
     config.few_shot.shots = (1,)
     monkeypatch.setattr(few_shot, "SPLITS", {config.dataset: ("train[:80%]", "train[80%:]")})
+    caplog.set_level("INFO", "keras_vit")
+    monkeypatch.setattr(progress_bar, "LOG_EVERY_SECONDS", -1)
     trainer.train(config, tmp_path / "run")
     # Each folder of a class and the one around them.
     assert sorted(each for each in listed if str(photos) in each) == sorted(
         map(str, (photos, *photos.iterdir()))
     )
-    assert (tmp_path / "run" / "report.html").exists()
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "<h1>run: photos</h1>" in page and "6 images of the held-out fifth." in page
+    assert "drawing report.html: 0 of 1" in caplog.text
     assert "Few images of train[80%:] are evaluated: crow (2)" in caplog.text
 
 
@@ -173,6 +162,17 @@ def test_a_run_is_evaluated_on_what_it_held_out(photos, run, tmp_path, capsys):
     files = {row.split(",")[0] for row in capsys.readouterr().out.splitlines() if ".png" in row}
     held_out = open_dataset(f"folder:{photos}").split("train[80%:]").photos
     assert files == {str(photos / photo.path) for photo in held_out}
+
+
+def test_the_page_marks_photos_that_were_trained_on(photos, run, tmp_path, monkeypatch):
+    page = tmp_path / "page.html"
+    monkeypatch.chdir(photos)
+    assert predict.main([str(run), ".", f"--output={page}"]) == 0
+    marked = re.findall(r"<figcaption>(\S+) <b class=\"mark\">trained on<", page.read_text())
+    trained = open_dataset(f"folder:{photos}").split("train[:80%]").photos
+    assert sorted(marked) == sorted(photo.path.split("/")[1] for photo in trained)
+    assert predict.main([str(run), f"--output={page}"]) == 0
+    assert "trained on" not in page.read_text()
 
 
 def test_classes_are_matched_by_name_or_refused(photos, run, tmp_path, capsys):

@@ -1,13 +1,12 @@
 """A run ends when its evaluations get no better, also if it was stopped meanwhile."""
 
-import csv
-
 import keras
 import numpy as np
 import pytest
 
 from keras_vit.training.loop import trainer
 from keras_vit.training.loop.stopping import BestEvaluation
+from tests.training.runs import rows
 
 
 def test_evaluations_are_counted_since_the_best():
@@ -64,20 +63,14 @@ def run(config, tmp_path_factory):
     return workdir, trainer.train(config, workdir)
 
 
-def rows_of(workdir):
-    with (workdir / "metrics.csv").open(newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    return [{k: v for k, v in row.items() if k != "images_per_second"} for row in rows]
-
-
 def test_the_run_ends_after_so_many_evaluations(run):
     workdir, metrics = run
-    rows = rows_of(workdir)
-    losses = [float(row["eval_loss"]) for row in rows]
-    assert metrics["step"] == int(rows[-1]["step"]) == 5 * len(rows) < 100
+    found = rows(workdir)
+    losses = [float(row["eval_loss"]) for row in found]
+    assert metrics["step"] == int(found[-1]["step"]) == 5 * len(found) < 100
     assert len(losses) - 1 - int(np.argmin(losses)) == 3
     # What is due at the end is so wherever that comes.
-    assert [row["last"] for row in rows] == [""] * (len(rows) - 1) + ["7"]
+    assert [row["last"] for row in found] == [""] * (len(found) - 1) + ["7"]
     last, best = (keras.saving.load_model(workdir / f"{n}.keras") for n in ("model", "best"))
     assert not np.array_equal(last.get_layer("head").kernel, best.get_layer("head").kernel)
 
@@ -90,7 +83,7 @@ def test_the_best_evaluation_is_handed_over_and_the_last_is_said_too(config, tmp
     found, best = (keras.saving.load_model(tmp_path / f"{n}.keras") for n in ("model", "best"))
     for value, expected in zip(found.get_weights(), best.get_weights(), strict=True):
         np.testing.assert_array_equal(value, expected)
-    losses = {int(row["step"]): float(row["eval_loss"]) for row in rows_of(tmp_path)}
+    losses = {int(row["step"]): float(row["eval_loss"]) for row in rows(tmp_path)}
     step, (*_, last) = min(losses, key=losses.get), losses.values()
     assert (
         f"Last evaluation, eval_loss {last:.4g}; best evaluation, at step {step}, eval_loss "
@@ -98,6 +91,11 @@ def test_the_best_evaluation_is_handed_over_and_the_last_is_said_too(config, tmp
     )
     trainer.train(config, tmp_path)
     assert f"already finished, at step {max(losses)}. To train its model further" in caplog.text
+    content = bytearray((tmp_path / "best.keras").read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "best.keras").write_bytes(content)
+    with pytest.raises(ValueError, match=r"best\.keras cannot be loaded as a Keras model"):
+        trainer.train(config, tmp_path)
 
 
 def test_a_run_that_ended_is_not_trained_again(run, config):
@@ -131,7 +129,7 @@ def test_a_resumed_run_ends_where_it_would_have(
         often.steps_per_call = 1
         trainer.train(often, tmp_path)
     assert trainer.train(config, tmp_path)["step"] == metrics["step"]
-    for found, expected in zip(rows_of(tmp_path), rows_of(workdir), strict=True):
+    for found, expected in zip(rows(tmp_path), rows(workdir), strict=True):
         # Of the updates of a call they are summed in float32, and the calls were shorter.
         for name in ("loss", "gradient_norm"):
             assert float(found.pop(name)) == pytest.approx(float(expected.pop(name)), rel=1e-6)

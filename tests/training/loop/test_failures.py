@@ -1,5 +1,7 @@
 """Every failure ends in one clear message, and nothing valid is lost."""
 
+import time
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -8,6 +10,8 @@ from keras_vit.training import data
 from keras_vit.training.commands.train import main
 from keras_vit.training.errors import Diverged, TrainingError, UsageError
 from keras_vit.training.loop import trainer
+from keras_vit.training.loop.run_directory import RunDirectory
+from tests.training.runs import wait_for
 
 
 def test_full_disk_ends_the_command(no_room, train_command, tmp_path, capsys):
@@ -15,6 +19,17 @@ def test_full_disk_ends_the_command(no_room, train_command, tmp_path, capsys):
     _, _, *arguments = train_command(tmp_path / "run")
     assert main(arguments) == 1
     assert "error: The checkpoint of step 10 cannot be written" in capsys.readouterr().err
+
+
+def test_a_clock_far_ahead(tiny, tmp_path, monkeypatch):
+    later = time.struct_time((2126, 3, 1, 0, 0, 0, 4, 60, 0))
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "localtime", lambda *_: later)
+        with pytest.raises(TrainingError, match="dates of 1980 to 2107"):
+            trainer.train(tiny(total_steps=10), tmp_path)
+    assert not (tmp_path / "model.keras").exists()
+    trainer.train(tiny(total_steps=10), tmp_path)
+    assert (tmp_path / "model.keras").exists()
 
 
 def test_diverging_run_names_the_step_and_the_last_good_checkpoint(tiny, tmp_path):
@@ -40,12 +55,12 @@ def test_an_open_data_set_that_the_config_does_not_name(tiny, data_dir, tmp_path
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--config.batch_siz=8"], "Unknown config key batch_siz. Did you mean batch_size?"),
-        (["--config=config.py"], "The config config.py cannot be read: No such file"),
+        (["--config.batch_siz=8"], "Did you mean batch_size? Unknown config key batch_siz."),
+        (["--config=config.py"], "Received: config.py, no such file"),
         (["--config.model.hidden_size=17"], "hidden_size"),
-        (["--config.dataset=nothing"], "Unknown data set 'nothing'"),
+        (["--config.dataset=nothing"], "an unknown data set 'nothing'"),
         (["--config.dataset=cifar10"], "keras-vit data prepare cifar10"),
-        (["--config.train_preprocess=decode|shrink"], "Unknown operation 'shrink'"),
+        (["--config.train_preprocess=decode|shrink"], "Received: 'shrink'"),
         (["--config.train_preprocess=decode|resize(16)"], "which maps them to [0, 255]"),
         (
             ["--config.eval_preprocess=decode|resize(16)|value_range|value_range"],
@@ -70,6 +85,23 @@ def test_wrong_command_leaves_nothing_behind(
     assert message in error
     assert error.count("error: ") == 1 and "Traceback" not in error
     assert not workdir.exists()
+
+
+def test_a_folder_that_is_renamed_ends_the_run_and_stays_as_it_is(tiny, tmp_path, monkeypatch):
+    workdir, log = tmp_path / "run", RunDirectory.log
+
+    def rename(directory, step, values):
+        log(directory, step, values)
+        if step == 20:
+            wait_for(workdir, 10)
+            workdir.rename(tmp_path / "moved")
+
+    monkeypatch.setattr(RunDirectory, "log", rename)
+    changes = {"log_every_steps": 10, "checkpoint_every_steps": 10, "total_steps": 40}
+    with pytest.raises(TrainingError, match=r"run to stay in its place\. .* resumes"):
+        trainer.train(tiny(**changes), workdir)
+    assert not workdir.exists()
+    assert (tmp_path / "moved" / "checkpoints" / "checkpoint-10").exists()
 
 
 def test_damaged_photos_are_named_or_skipped_and_where_all_are_it_is_said(tiny, tmp_path, caplog):

@@ -1,6 +1,5 @@
 """Masked patch prediction by the training command, and fine-tuning from what it leaves."""
 
-import csv
 import json
 
 import keras
@@ -11,6 +10,7 @@ from keras_vit.training.config import schema
 from keras_vit.training.config.overrides import load_config
 from keras_vit.training.loop import trainer
 from keras_vit.training.recipes.models import build_model
+from tests.training.runs import column
 
 MASKED = "training/configs/masked.py"
 FINETUNE = "training/configs/finetune.py"
@@ -29,8 +29,7 @@ def tiny(data_dir, steps=12, **overrides):
 
 
 def losses(run):
-    with (run / "metrics.csv").open() as file:
-        return [float(row["loss"]) for row in csv.DictReader(file)]
+    return column(run, "loss")
 
 
 @pytest.mark.long

@@ -33,7 +33,7 @@ def test_events_after_the_step_are_dropped(tmp_path):
     assert steps_of(tmp_path) == [10, 20, 30, 40]
 
 
-def test_half_an_event_goes_and_whole_files_stay_as_they_are(tmp_path):
+def test_half_an_event_goes_and_whole_files_stay_as_they_are(tmp_path, caplog):
     write(tmp_path, [10, 20])
     (file,) = tmp_path.iterdir()
     content = file.read_bytes()
@@ -41,7 +41,13 @@ def test_half_an_event_goes_and_whole_files_stay_as_they_are(tmp_path):
         file.write_bytes(left)
         drop_events_after(tmp_path, 20)
         assert file.read_bytes() == content
+    caplog.clear()
     file.write_bytes(content[:-5])
     drop_events_after(tmp_path, 20)
-    assert steps_of(tmp_path) == [10]
+    assert steps_of(tmp_path) == [10] and not caplog.messages
     assert list(tmp_path.iterdir()) == [file]
+    damaged = bytearray(file.read_bytes())
+    damaged[-5] ^= 1
+    file.write_bytes(damaged)
+    drop_events_after(tmp_path, 20)
+    assert f"{file} is damaged: TensorBoard loses what follows its first 1 events" in caplog.text

@@ -71,7 +71,7 @@ def test_a_run_whose_folder_is_gone(folder, tiny, tmp_path, capsys):
     capsys.readouterr()
     (run / "evaluation.npz").write_bytes((run / "evaluation.npz").read_bytes()[:100])
     assert report.main([str(run)]) == 2
-    assert "evaluation.npz is damaged (" in capsys.readouterr().err
+    assert "evaluation.npz is damaged: " in capsys.readouterr().err
     (run / "evaluation.npz").unlink()
     assert report.main([str(run)]) == 2
     assert "does not exist" in capsys.readouterr().err

@@ -1,6 +1,5 @@
 """What a run leaves in its directory."""
 
-import csv
 import json
 import types
 
@@ -14,6 +13,7 @@ from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import classification
 from keras_vit.training.loop import trainer
 from keras_vit.training.recipes.models import build_model
+from tests.training.runs import rows
 
 
 @pytest.fixture(scope="module")
@@ -22,11 +22,6 @@ def run(tiny, tmp_path_factory):
     config = tiny(total_steps=60, eval_every_steps=20, profile="30:34", report=True)
     config.optimizer.base_lr = 3e-3
     return config, workdir, trainer.train(config, workdir)
-
-
-def metrics_of(workdir):
-    with (workdir / "metrics.csv").open(newline="") as stream:
-        return list(csv.DictReader(stream))
 
 
 def evaluate(path, config):
@@ -55,12 +50,12 @@ def test_config_holds_every_value(run):
 
 def test_metrics(run):
     _, workdir, last = run
-    rows = metrics_of(workdir)
-    assert [int(row["step"]) for row in rows] == [20, 40, 60]
-    assert all(row["eval_count"] == "50" for row in rows)
+    found = rows(workdir)
+    assert [int(row["step"]) for row in found] == [20, 40, 60]
+    assert all(row["eval_count"] == "50" for row in found)
     assert last["step"] == 60
-    assert last["loss"] == pytest.approx(float(rows[-1]["loss"]), rel=1e-6)
-    assert last["eval_top1"] == pytest.approx(float(rows[-1]["eval_top1"]), rel=1e-6)
+    for name in ("loss", "eval_top1"):
+        assert last[name] == pytest.approx(float(found[-1][name]), rel=1e-6)
 
 
 def test_a_row_is_the_mean_since_the_row_before():
@@ -82,7 +77,7 @@ def test_tensorboard_holds_the_metrics(run):
         for value in event.summary.value:
             assert value.metadata.plugin_data.plugin_name == "scalars"
             seen[event.step, value.tag] = float(tf.make_ndarray(value.tensor))
-    for row in metrics_of(workdir):
+    for row in rows(workdir):
         assert seen[int(row["step"]), "loss"] == pytest.approx(float(row["loss"]), rel=1e-5)
 
 
@@ -92,7 +87,7 @@ def test_saved_models_are_the_average_that_was_evaluated(run):
     assert result["count"] == 50
     assert result["top1"] == pytest.approx(last["eval_top1"])
     assert result["loss"] == pytest.approx(last["eval_loss"], rel=1e-5)
-    best = max(float(row["eval_top1"]) for row in metrics_of(workdir))
+    best = max(float(row["eval_top1"]) for row in rows(workdir))
     assert evaluate(workdir / "best.keras", config)["top1"] == pytest.approx(best)
 
 
@@ -104,13 +99,6 @@ def test_saved_model_is_not_the_last_iterate(run, final_state):
     assert len(alike) == 4
     assert sum(np.array_equal(kernel, value) for value in alike) == 1
     assert not np.array_equal(kernel, final_state(workdir)["head/kernel"])
-
-
-def test_finished_run_is_not_trained_again(run):
-    config, workdir, _ = run
-    before = (workdir / "metrics.csv").read_text()
-    assert trainer.train(config, workdir)["step"] == 60
-    assert (workdir / "metrics.csv").read_text() == before
 
 
 def test_directory_of_another_config(run):
@@ -135,6 +123,8 @@ def test_start_from_a_checkpoint(run, tiny, tmp_path):
     np.testing.assert_array_equal(model.get_layer("head").kernel, np.zeros((16, 7)))
     config.checkpoint_head = "keep"
     kept = build_model(config, num_classes=10)
+    with pytest.raises(UsageError, match=r"Expected the classes of the head .* 0, 1, .*: 9, 8, "):
+        build_model(config, num_classes=10, class_names=[*"9876543210"])
     np.testing.assert_array_equal(kept.get_layer("head").kernel, trained.get_layer("head").kernel)
 
 

@@ -28,11 +28,6 @@ SHARD = "predictions-00000-of-00001.parquet"
 
 
 @pytest.fixture(scope="module")
-def source(bird_model):
-    return bird_model
-
-
-@pytest.fixture(scope="module")
 def photos(noise_photos, tmp_path_factory):
     """The first nine."""
     folder = tmp_path_factory.mktemp("nine")
@@ -51,8 +46,8 @@ def contents(folder):
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
-def test_shards_say_what_predictions_say(source, photos, tmp_path, capsys):
-    options = [str(source), str(photos), f"--shards={tmp_path / 'out'}", "--shard_size=4"]
+def test_shards_say_what_predictions_say(bird_model, photos, tmp_path, capsys):
+    options = [str(bird_model), str(photos), f"--shards={tmp_path / 'out'}", "--shard_size=4"]
     assert predict.main([*options, "--top=2", "--representation"]) == 0
     captured = capsys.readouterr()
     assert "Wrote 3 shards" in captured.out
@@ -64,7 +59,7 @@ def test_shards_say_what_predictions_say(source, photos, tmp_path, capsys):
         readable = number not in (3, 5)
         assert (row["error"] is None) == readable
         assert all((row[key] is None) != readable for key in ("classes", "representation"))
-    model = load_frozen(source)
+    model = load_frozen(bird_model)
     good = [row for row in found if row["error"] is None]
     files = [row["id"] for row in good]
     images = read_images(list(map(pathlib.Path, files)), model.preprocess)
@@ -79,8 +74,8 @@ def test_shards_say_what_predictions_say(source, photos, tmp_path, capsys):
     np.testing.assert_allclose(found, features, rtol=1e-4, atol=1e-6)
 
 
-def test_finished_shards_are_not_done_again(source, photos, tmp_path, capsys):
-    options = [str(source), str(photos), f"--shards={tmp_path / 'out'}", "--shard_size=4"]
+def test_finished_shards_are_not_done_again(bird_model, photos, tmp_path, capsys):
+    options = [str(bird_model), str(photos), f"--shards={tmp_path / 'out'}", "--shard_size=4"]
     assert predict.main(options) == 0
     before = contents(tmp_path / "out")
     lost = tmp_path / "out" / "predictions-00001-of-00003.parquet"
@@ -94,9 +89,9 @@ def test_finished_shards_are_not_done_again(source, photos, tmp_path, capsys):
 
 
 @pytest.mark.long
-def test_a_killed_process_leaves_whole_shards(source, photos, tmp_path, launch):
+def test_a_killed_process_leaves_whole_shards(bird_model, photos, tmp_path, launch):
     def options(folder):
-        return [str(source), str(photos), f"--shards={folder}", "--shard_size=2"]
+        return [str(bird_model), str(photos), f"--shards={folder}", "--shard_size=2"]
 
     process = launch(KILLED, *options(tmp_path / "killed"))
     assert process.wait() == -signal.SIGKILL
@@ -108,11 +103,11 @@ def test_a_killed_process_leaves_whole_shards(source, photos, tmp_path, launch):
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
 
 
-def test_another_job_is_refused(source, photos, tmp_path, capsys):
-    options = [str(source), str(photos / "0.png"), f"--shards={tmp_path / 'out'}"]
+def test_another_job_is_refused(bird_model, photos, tmp_path, capsys):
+    options = [str(bird_model), str(photos / "0.png"), f"--shards={tmp_path / 'out'}"]
     assert predict.main(options) == 0
     manifest = json.loads((tmp_path / "out" / "_predictions.json").read_text())
-    assert manifest["model"] == load_frozen(source).identity
+    assert manifest["model"] == load_frozen(bird_model).identity
     (tmp_path / "labels.txt").write_text("one\ntwo\nthree\n")
     for change, name in (
         ("--top=1", "top"),
@@ -132,14 +127,14 @@ def test_another_job_is_refused(source, photos, tmp_path, capsys):
     assert "is in use by process" in capsys.readouterr().err
 
 
-def test_photos_model_and_shards_in_a_store(source, photos, ram, tmp_path, capsys):
+def test_photos_model_and_shards_in_a_store(bird_model, photos, ram, tmp_path, capsys):
     bucket = epath.Path(ram())
     for folder in ("photos/a", "photos/b"):
         (bucket / folder).mkdir(parents=True)
     for number in range(5):
         place = bucket / "photos" / ("a" if number % 2 else "b") / f"{number}.png"
         place.write_bytes((photos / f"{number}.png").read_bytes())
-    (bucket / "m.keras").write_bytes(source.read_bytes())
+    (bucket / "m.keras").write_bytes(bird_model.read_bytes())
     options = [f"{bucket}/m.keras", f"{bucket}/photos", f"--shards={bucket}/out", "--shard_size=2"]
     assert predict.main(options) == 0
     assert "Wrote 3 shards" in capsys.readouterr().out
@@ -148,7 +143,9 @@ def test_photos_model_and_shards_in_a_store(source, photos, ram, tmp_path, capsy
     assert [row["id"] for row in found] == [f"{bucket}/photos/{name}.png" for name in names]
     assert [bool(row["error"]) for row in found] == [False, True, False, False, False]
     local = [str(photos / f"{name[-1]}.png") for name in names]
-    assert predict.main([str(source), *local, f"--shards={tmp_path}/out", "--shard_size=2"]) == 0
+    assert (
+        predict.main([str(bird_model), *local, f"--shards={tmp_path}/out", "--shard_size=2"]) == 0
+    )
     for one, other in zip(found, rows(tmp_path / "out"), strict=True):
         assert one["probabilities"] == other["probabilities"]
     capsys.readouterr()
@@ -158,7 +155,7 @@ def test_photos_model_and_shards_in_a_store(source, photos, ram, tmp_path, capsy
     assert "Expected an image or a folder of images" in capsys.readouterr().err
 
 
-def test_a_split_in_a_store(source, ram, data_dir, failing_store):
+def test_a_split_in_a_store(bird_model, ram, data_dir, failing_store):
     folder = epath.Path(ram()) / "out"
     # Half of a shard arrives at first, and is sent again.
     failing_store.fails = lambda number: (
@@ -166,7 +163,7 @@ def test_a_split_in_a_store(source, ram, data_dir, failing_store):
         and (failing_store.names.count(failing_store.names[-1]) == 1)
     )
     options = ["--dataset=digits", "--split=test[:10]", f"--data_dir={data_dir}", "--shard_size=4"]
-    assert predict.main([str(source), *options, f"--shards={folder}"]) == 0
+    assert predict.main([str(bird_model), *options, f"--shards={folder}"]) == 0
     assert failing_store.names.count("predictions-00001-of-00003.parquet") == 2
     found = rows(folder)
     assert len(found) == len({row["id"] for row in found}) == 10
@@ -174,7 +171,7 @@ def test_a_split_in_a_store(source, ram, data_dir, failing_store):
 
 
 def test_a_store_that_does_not_answer_is_no_damaged_photo(
-    source, photos, tmp_path, monkeypatch, failing_store
+    bird_model, photos, tmp_path, monkeypatch, failing_store
 ):
     calls = []
 
@@ -182,7 +179,7 @@ def test_a_store_that_does_not_answer_is_no_damaged_photo(
         calls.append(index)
         raise tf.errors.UnavailableError(None, None, "connection reset")
 
-    job = Job(str(source), [str(photos / "0.png")], str(tmp_path / "out"))
+    job = Job(str(bird_model), [str(photos / "0.png")], str(tmp_path / "out"))
     predictor = Predictor(job)
     monkeypatch.setattr(predictor, "_load", read)
     monkeypatch.setattr(predictor, "_readable", lambda *_: iter(()))
@@ -194,18 +191,18 @@ def test_a_store_that_does_not_answer_is_no_damaged_photo(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_cluster_without_ray(source, photos, tmp_path, monkeypatch, capsys):
+def test_a_cluster_without_ray(bird_model, photos, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ray", None)
     options = [f"--shards={tmp_path / 'out'}", "--cluster=local"]
-    assert predict.main([str(source), str(photos), *options]) == 2
+    assert predict.main([str(bird_model), str(photos), *options]) == 2
     assert "pip install 'keras-vit-16x16[ray]'" in capsys.readouterr().err
 
 
-def test_a_worker_on_a_machine_that_sees_something_else(source, photos, tmp_path, monkeypatch):
+def test_a_worker_on_a_machine_that_sees_something_else(bird_model, photos, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def answer(photo, **changes):
-        job = Job(str(source), [str(photo)], str(tmp_path / "out"))
+        job = Job(str(bird_model), [str(photo)], str(tmp_path / "out"))
         worker = Worker(job, Predictor(job).manifest | changes, str(tmp_path))
         return worker({"name": SHARD})
 

@@ -16,18 +16,11 @@ import keras_vit
 from keras_vit.training.engine.step import frozen_weights
 from keras_vit.training.recipes.fine_tuning import depths
 from keras_vit.training.recipes.models import build_model
+from tests.tiny_vit import tiny_vit
 from tests.training.small_engine import random_batches, small_engine
 
 CLASSES, LAYERS = 5, 2
-MODEL = {
-    "image_size": 16,
-    "patch_size": 8,
-    "hidden_size": 16,
-    "mlp_dim": 32,
-    "num_heads": 2,
-    "num_layers": LAYERS,
-    "num_classes": CLASSES,
-}
+MODEL = tiny_vit(patch_size=8, num_layers=LAYERS, num_classes=CLASSES).arguments
 DATA = random_batches(4, 16)
 IMAGES = DATA["image"]
 # Rates that move weights by much more than their last bit.

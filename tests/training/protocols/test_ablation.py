@@ -11,7 +11,7 @@ from etils import epath
 import keras_vit
 from keras_vit.training.commands import ablation as command
 from keras_vit.training.config.overrides import load_config
-from keras_vit.training.configs import ablation_base, ablation_data_size, ablation_shape
+from keras_vit.training.configs import ablation_base, ablation_data_size
 from keras_vit.training.errors import UsageError
 from keras_vit.training.protocols.ablation import (
     Score,
@@ -38,7 +38,7 @@ TINY = [
 def costs_of(config):
     arguments = config.model.to_dict() | {"num_classes": None}
     arguments.pop("representation_size", None)
-    return keras_vit.costs(arguments.pop("name") or "ViT-B/16", **arguments)
+    return keras_vit.costs(arguments.pop("name", "") or "ViT-B/16", **arguments)
 
 
 def score(cell, few_shot, seed=0, **fields):
@@ -67,7 +67,7 @@ def test_head_cells_differ_in_pooling_and_rate():
 
 
 def test_shape_cells_lie_around_the_papers_base():
-    cells = ablation_shape.cells("paper")
+    cells = find_study("shape").cells("paper")
     base = costs_of(cells["base"])
     assert base.parameters == 70_400_000
     assert cells["depth_8"].model.num_layers == 64

@@ -105,15 +105,11 @@ def test_one_rate_needs_no_development(config, runs, tmp_path):
     assert found.development == {} and found.accuracies == pytest.approx([75.0])
 
 
-def test_equal_rates_go_to_the_smaller():
+def test_the_rate_is_the_best_on_average_and_of_equal_ones_the_smallest():
     scores = {0.03: RunResult(0.9), 0.01: RunResult(0.9), 0.003: RunResult(0.5)}
     assert sweep.choose_rate([scores]) == 0.01
-
-
-def test_one_rate_for_several_data_sets_is_the_best_on_average():
     first = {0.1: RunResult(0.9), 0.2: RunResult(0.5), 0.3: RunResult(0.8)}
     second = {0.1: RunResult(0.1), 0.2: RunResult(0.6), 0.3: RunResult(diverged="NaN")}
-    assert sweep.choose_rate([first]) == 0.1
     assert sweep.choose_rate([first, second]) == 0.2
 
 

@@ -98,5 +98,5 @@ def test_divergence_is_a_result_and_other_failures_are_not(trainer, tmp_path, di
 def test_a_damaged_result_is_named(content, tmp_path):
     file = tmp_path / "result.json"
     file.write_text(content, errors="surrogateescape")
-    with pytest.raises(ValueError, match=r"result\.json is damaged .* Delete it to compute it"):
+    with pytest.raises(ValueError, match=r"result\.json is damaged: .* Delete it to compute it"):
         computed_once(file, dict)

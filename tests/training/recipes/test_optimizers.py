@@ -31,11 +31,6 @@ def run(optimizer, variable, gradients):
     return values
 
 
-def test_velocity_holds_no_rate():
-    values = run(Momentum(Rates([0.1, 0.05, 0.01])), scalar(), [1.0, 1.0, 1.0])
-    np.testing.assert_allclose(values, [0.9, 0.805, 0.7779], rtol=1e-6)
-
-
 def test_bfloat16_velocity():
     optimizer = Momentum(0.01, first_moment_dtype="bfloat16")
     values = np.array(run(optimizer, scalar(0.0), [0.1] * 3))
@@ -43,44 +38,15 @@ def test_bfloat16_velocity():
     assert optimizer.first_moments[0].dtype == "bfloat16"
 
 
-def test_epsilon_is_outside_the_corrected_root():
-    # The first step is rate * g / (|g| + epsilon), so a gradient of epsilon moves half a rate.
-    values = run(AdamW(1.0, epsilon=1e-3), scalar(0.0), [1e-3])
-    assert values[0] == pytest.approx(-0.5, rel=1e-4)
-
-
-@pytest.mark.parametrize("name", ["bias", "gamma", "cls", "position_embedding"])
-def test_only_kernels_decay(name):
-    assert run(AdamW(1e-3, weight_decay=0.1), scalar(name=name), [0.0]) == [1.0]
-    assert run(AdamW(1e-3, weight_decay=0.1), scalar(), [0.0]) == [pytest.approx(0.9999)]
-
-
-def test_average_starts_from_the_weights():
-    variable = scalar(2.0)
-    optimizer = Momentum(1.0, momentum=0.0, ema_decay=0.9)
-    optimizer.build([variable])
-    run(optimizer, variable, [1.0, 0.0])
-    # weights 1, 1; averages 0.9 * 2 + 0.1 = 1.9, then 1.81
-    optimizer.swap_averages()
-    assert float(variable.numpy()) == pytest.approx(1.81)
-    optimizer.swap_averages()
-    assert float(variable.numpy()) == pytest.approx(1.0)
-
-
-def test_apply_reduced_returns_the_norm_before_clipping():
-    variable = keras.Variable(np.zeros(2, "float32"), name="bias")
-    optimizer = Momentum(1.0, momentum=0.0, global_clipnorm=1.0)
-    optimizer.build([variable])
-    norm = optimizer.apply_reduced([keras.ops.convert_to_tensor(np.array([3.0, 4.0], "float32"))])
-    assert float(norm) == 5.0
-    np.testing.assert_allclose(variable.numpy(), [-0.6, -0.8], rtol=1e-6)
-
-
-FACTOR, FIRST, LIMIT, RATE, DECAY, WEIGHT_DECAY = 0.5, 2, 1.0, 0.1, 0.9, 0.2
+RATES = [0.1, 0.1, 0.05, 0.01, 0.02]
+FACTOR, FIRST, LIMIT, DECAY, WEIGHT_DECAY, EPSILON = 0.5, 2, 1.0, 0.9, 0.2, 0.1
 
 
 def in_numpy(name, gradients):
-    """Returns the weights and averages of a bias and of a kernel that is frozen until FIRST."""
+    """Returns the weights and averages of a bias and of a kernel that is frozen until FIRST.
+
+    The velocity holds no rate, and the epsilon is outside of the corrected root.
+    """
     weights, averages = np.ones(2), np.ones(2)
     first, second = np.zeros(2), np.zeros(2)
     for update, gradient in enumerate(gradients):
@@ -95,29 +61,35 @@ def in_numpy(name, gradients):
             second = 0.999 * second + 0.001 * gradient**2
             count = np.where(released, update + 1 - np.array([0, FIRST]), 1)
             root = np.sqrt(second / (1 - 0.999**count))
-            step = first / (1 - 0.9**count) / (root + 1e-8)
-        rate = RATE * released * np.array([FACTOR, 1.0])
+            step = first / (1 - 0.9**count) / (root + EPSILON)
+        rate = RATES[update] * released * np.array([FACTOR, 1.0])
         weights = weights - rate * (step + WEIGHT_DECAY * weights * np.array([0.0, 1.0]))
         averages = DECAY * averages + (1 - DECAY) * weights
     return weights, averages
 
 
+@pytest.mark.parametrize("other", ["bias", "gamma", "cls", "position_embedding"])
 @pytest.mark.parametrize("name", ["sgd", "adamw"])
-def test_first_steps_factors_clipping_and_averages(name):
+def test_rates_first_steps_factors_decay_clipping_and_averages(name, other):
     gradients = np.random.default_rng(0).normal(size=(5, 2)) * [[2.0, 20.0]]
     for count in range(1, len(gradients) + 1):
-        variables = [scalar(name="bias"), scalar()]
+        variables = [scalar(name=other), scalar()]
         options = {"weight_decay": WEIGHT_DECAY, "global_clipnorm": LIMIT, "ema_decay": DECAY}
+        options |= {"epsilon": EPSILON} if name == "adamw" else {}
         optimizer = {"sgd": Momentum, "adamw": AdamW}[name](
-            RATE, rate_factors={"bias": FACTOR}, first_steps={"kernel": FIRST}, **options
+            Rates(RATES), rate_factors={other: FACTOR}, first_steps={"kernel": FIRST}, **options
         )
         optimizer.build(variables)
-        for gradient in gradients[:count]:
-            optimizer.apply_reduced([keras.ops.convert_to_tensor(g, "float32") for g in gradient])
+        for update, gradient in enumerate(gradients[:count]):
+            norm = optimizer.apply_reduced([keras.ops.cast(each, "float32") for each in gradient])
+            # Before clipping.
+            expected = np.linalg.norm(gradient * [1, update >= FIRST])
+            assert float(norm) == pytest.approx(expected, rel=1e-5)
         weights, averages = in_numpy(name, gradients[:count])
-        np.testing.assert_allclose([each.numpy() for each in variables], weights, rtol=1e-5)
-        found = [each.numpy() for each in optimizer.averages]
-        np.testing.assert_allclose(found, averages, rtol=1e-5)
+        for expected in (weights, averages, weights):
+            found = [each.numpy() for each in variables]
+            np.testing.assert_allclose(found, expected, rtol=1e-5)
+            optimizer.swap_averages()
 
 
 @pytest.mark.parametrize("optimizer", [Momentum, AdamW])

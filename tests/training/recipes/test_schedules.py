@@ -33,8 +33,3 @@ def test_rate(arguments, step, rate):
 def test_warmup_must_leave_steps():
     with pytest.raises(ValueError, match="warmup_steps=10, total_steps=10"):
         WarmupDecay(0.1, total_steps=10, warmup_steps=10)
-
-
-def test_unknown_decay():
-    with pytest.raises(ValueError, match="cosine, linear"):
-        WarmupDecay(0.1, total_steps=10, decay="step")

@@ -9,7 +9,7 @@ from keras_vit.training.io.atomic import write_text
 from keras_vit.training.reporting.html_writing import Example, report_html
 from keras_vit.training.reporting.metrics_csv import read_metrics
 
-VOID = {"meta", "img", "br", "link", "hr"}
+VOID = {"meta", "img", "br", "link", "hr", "wbr"}
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
@@ -71,7 +71,8 @@ def test_is_one_well_formed_page_with_everything_in_it(report):
     cells = [data for data in page.text if data in {"3", "1", "4"}]
     assert cells.count("3") == 1 and cells.count("4") >= 1
     assert sum(tag == "img" for tag, _ in page.tags) == 3
-    assert sum(tag == "svg" for tag, _ in page.tags) == 1
+    # One for each panel, so that phones show them one below the other.
+    assert sum(tag == "svg" for tag, _ in page.tags) == 2
 
 
 def test_loads_nothing_from_elsewhere(report):
@@ -97,6 +98,28 @@ def test_classes_have_recall_and_precision_the_worst_first():
     assert {"classes", "confusion"} <= page.ids
     titles = [attributes.get("title") for tag, attributes in page.tags if tag == "th"]
     assert titles.count("a <very> long name") == 3
+
+
+def test_attention_is_in_color_over_the_image_in_gray():
+    import base64
+    import io
+
+    from PIL import Image
+
+    example = Example(np.full((8, 8, 3), (200, 100, 0)), 0, 0, np.array([[0.0, 1.0]]))
+    page = page_of(examples=[example], names=["cat"])
+    (picture,) = (a for tag, a in page.tags if a.get("alt") == "attention of cat")
+    drawn = Image.open(io.BytesIO(base64.b64decode(picture["src"].partition(",")[2])))
+    # The ends of viridis over a gray of 100, and no black.
+    assert drawn.getpixel((0, 48)) == (81, 41, 90)
+    assert drawn.getpixel((95, 48)) == (192, 179, 62)
+    assert ("span", {"class": "legend"}) in page.tags
+    page = page_of(examples=[example._replace(attention=None)], names=["cat"])
+    assert ("span", {"class": "legend"}) not in page.tags
+
+
+def test_a_path_breaks_at_its_slashes():
+    assert page_of(subtitle="of /a/b").tags.count(("wbr", {})) == 2
 
 
 def test_thousands_of_classes_are_a_page_still():
@@ -130,12 +153,14 @@ def test_the_page_has_a_dark_side(report):
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed to render the page")
-def test_chromium_renders_it(report, tmp_path):
+@pytest.mark.parametrize("width", [1000, 500])
+def test_chromium_renders_it(report, tmp_path, width):
     flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking"
-    flags += " --disable-component-update --disable-sync --hide-scrollbars --window-size=1000,1400"
+    flags += " --disable-component-update --disable-sync --hide-scrollbars"
     picture = tmp_path / "page.png"
     places = [f"--user-data-dir={tmp_path / 'profile'}", f"--screenshot={picture}"]
-    command = [CHROMIUM, *flags.split(), *places, report.as_uri()]
+    size = f"--window-size={width},1400"
+    command = [CHROMIUM, *flags.split(), size, *places, report.as_uri()]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
     from PIL import Image
 

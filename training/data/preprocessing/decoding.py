@@ -11,21 +11,25 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.training.data.preprocessing.operation_language import MAX_PIXELS, operation
+from keras_vit.photos import MAX_PIXELS
+from keras_vit.training.data.preprocessing.operation_language import operation
 from keras_vit.training.data.preprocessing.resizing_and_cropping import cut
 from keras_vit.training.data.traced_functions import require, traced_once
 
-# Cameras, phones and editors write EXIF into a segment near the beginning. In it stands a count,
-# then fields of 12 bytes. Field 0x112, one number of 16 bits, is the orientation; its bytes come
-# in one of two orders.
-_SEARCHED = 1200
+# Cameras, phones and editors write EXIF into a segment near the beginning, in a PNG after the color
+# profile. In it stands a count, then fields of 12 bytes. Field 0x112, one number of 16 bits, is the
+# orientation; its bytes come in one of two orders.
+_SEARCHED, _SEARCHED_IN_PNG = 1200, 8192
 _FIELDS = r"\C{2}(?:\C{12}){0,60}?"
 _ORIENTATION = (
-    r"(?s)^\C{2,200}?(?:Exif\x00\x00|eXIf)(?:"
+    r"(?s)^(?:\C{2,200}?|\CPNG\C+?)(?:Exif\x00\x00|eXIf)(?:"
     rf"II\*\x00\x08\x00\x00\x00{_FIELDS}\x12\x01\x03\x00\x01\x00\x00\x00([\x01-\x08])\x00|"
     rf"MM\x00\*\x00\x00\x00\x08{_FIELDS}\x01\x12\x00\x03\x00\x00\x00\x01\x00([\x01-\x08])"
     r")\C*$"
 )
+
+# The palette of a BMP in shades of gray.
+_GRAYS = b"".join(bytes([gray, gray, gray, 0]) for gray in range(256))
 
 # A function of an image's shape, int32 (3,).
 _OfShape = Callable[[tf.Tensor], Any]
@@ -47,7 +51,8 @@ class Decode:
     Attributes:
         upright: the argument; `Preprocess` clears it for data sets that are read as stored.
         graph_only: whether all must be operations of TensorFlow, as in a saved module. Then
-            TensorFlow reads GIF, BMP and, from 2.20 on, WebP; other formats fail.
+            TensorFlow reads GIF, BMP without colors in a palette and, from 2.20 on, WebP; others
+            fail.
         reduced: 0, or how many times the rows and columns to which it is resized a JPEG keeps at
             least that is decoded at a fraction of its size. It holds the frequencies of blocks of
             8×8 pixels; of the lowest, 4×4, 2×2 or 1×1 pixels are made in a fraction of the time.
@@ -68,12 +73,10 @@ class Decode:
     def __call__(
         self, image: tf.Tensor, window_of: _OfShape | None = None, size_of: _OfShape | None = None
     ) -> tf.Tensor:
-        """Returns the image that `image` encodes, or a window of it: of a JPEG, it decodes no more.
+        """Returns the image that a string scalar encodes, or a window of it.
 
-        Args:
-            image: string scalar, or an image.
-            window_of: gives (top, left, height, width), int32.
-            size_of: gives the (height, width) to which the result is resized, or None.
+        `window_of` gives (top, left, height, width), int32: no more of a JPEG is decoded. `size_of`
+        gives the (height, width) to which the result is resized, or None.
 
         Raises:
             InvalidArgumentError: for what is no image, or has more than `MAX_PIXELS`, which its
@@ -118,7 +121,7 @@ class Decode:
         """Decodes a JPEG that is to be turned, or another format."""
         # Zeros after what is cut short: TensorFlow's own error of that holds bytes, which Python
         # cannot read as text.
-        head = tf.strings.join([tf.strings.substr(image, 0, 25), bytes(25)])
+        head = tf.strings.join([tf.strings.substr(image, 0, 1078), bytes(1078)])
         is_png = tf.strings.substr(head, 0, 4) == b"\x89PNG"
 
         def any_format(image):
@@ -132,8 +135,17 @@ class Decode:
             size = tf.io.extract_jpeg_shape(image)[:2]
             return _turned(self._jpeg(_within_limit(image, size), None, 1), orientation)
 
+        def without_palette(image):
+            # TensorFlow takes the numbers of a palette's colors for grays.
+            bits = tf.io.decode_raw(tf.strings.substr(head, 28, 1), tf.uint8)[0]
+            is_right = (tf.strings.substr(head, 0, 2) != b"BM") | (bits > 8)
+            is_right |= tf.strings.substr(head, 54, 1024) == _GRAYS
+            message = "Expected a BMP without a palette. Received one of so many bits a pixel:"
+            with tf.control_dependencies([require(is_right, message, bits)]):
+                return any_format(tf.identity(image))
+
         if self.graph_only:
-            rest = any_format
+            rest = without_palette
         else:
             rest = self._by_pillow
             is_png &= tf.strings.substr(head, 24, 1) != b"\x10"
@@ -174,7 +186,8 @@ def _within_limit(encoded, size):
 @traced_once(tf.TensorSpec((), tf.string))
 def _orientation(encoded):
     """Returns the EXIF orientation of a JPEG or PNG, int32 from 1 to 8; 1 where it has none."""
-    head = tf.strings.substr(encoded, 0, _SEARCHED)
+    is_png = tf.strings.substr(encoded, 0, 1) == b"\x89"
+    head = tf.strings.substr(encoded, 0, tf.where(is_png, _SEARCHED_IN_PNG, _SEARCHED))
     # The one byte in parentheses, or all of it where there is no match.
     found = tf.strings.regex_replace(head, _ORIENTATION, r"\1\2")
     first = tf.io.decode_raw(tf.strings.substr(found, 0, 1), tf.uint8)

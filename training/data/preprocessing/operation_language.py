@@ -17,11 +17,10 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import tensorflow as tf
 
+from keras_vit.suggestions import did_you_mean
+
 # No text has more, so that no two operations of a run ever share a seed.
 MAX_OPERATIONS = 64
-# An image larger than this is an error of its file or of the operations, not a photograph: without
-# a limit, resize_small of a 1×5000 image would ask for gigabytes.
-MAX_PIXELS = 1 << 27
 
 _EXPECTED = "Expected operations joined by '|', such as 'decode|resize(224)|value_range(-1, 1)'."
 _Make = TypeVar("_Make", bound=Callable[..., Any])
@@ -31,12 +30,9 @@ REGISTRY: dict[str, tuple[Callable[..., Any], str]] = {}
 
 
 class Operation(NamedTuple):
-    """One operation of a text, its arguments applied.
+    """One operation of a text, its arguments applied: `apply` is as `operation` says.
 
-    Attributes:
-        name: name in the text.
-        apply: `apply(image)` or, when `random`, `apply(image, seed)` with a seed int (2,).
-        stage: what it is applied to: an "image", a "label" or a "batch".
+    The `stage` is what it is applied to: an "image", a "label" or a "batch".
     """
 
     name: str
@@ -54,9 +50,9 @@ def operation(
 ) -> Callable[[_Make], _Make]:
     """Registers a factory: called with the text's arguments, it returns the function to apply.
 
-    The function takes `(image)` or `(image, seed)`. In the stage "label" it takes `(label)`; in
-    the stage "batch" `(batch, partner, seed)`, both `{"image", "label"}`. In the stage "text" the
-    factory returns a text of further operations, which may be empty.
+    The function takes `(image)` or `(image, seed)`, a seed int (2,). In the stage "label" it takes
+    `(label)`; in the stage "batch" `(batch, partner, seed)`, both `{"image", "label"}`. In the
+    stage "text" the factory returns a text of further operations, which may be empty.
     """
 
     def register(make: _Make) -> _Make:
@@ -91,8 +87,10 @@ def parse(text: str) -> list[Operation]:
             raise ValueError(f"{_EXPECTED} Received: {text!r}.")
         name = call.func.id
         if name not in REGISTRY:
-            known = ", ".join(sorted(REGISTRY))
-            raise ValueError(f"Unknown operation {name!r} in {text!r}. Known: {known}.")
+            raise ValueError(
+                f"{did_you_mean(name, REGISTRY)}Expected operations among "
+                f"{', '.join(sorted(REGISTRY))}. Received: {name!r} in {text!r}."
+            )
         make, stage = REGISTRY[name]
         signature = inspect.signature(make)
         try:

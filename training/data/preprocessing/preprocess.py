@@ -3,12 +3,14 @@
 import pathlib
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from keras_vit.training.data.preprocessing.operation_language import (
     MAX_OPERATIONS,
+    REGISTRY,
     Operation,
     operation_seed,
     parse,
@@ -35,22 +37,17 @@ class Preprocess:
         graph_only: bool = False,
         reduced_decoding: float = 0.0,
     ):
-        """Parses `text`.
+        """Parses `text`, see `training.data.preprocessing.operation_language`; errors as `parse`.
 
-        Args:
-            text: operations, see `training.data.preprocessing.operation_language`.
-            pixel_scale: factor on the pixels as they are stored.
-            upright: whether `decode` turns photos as their EXIF orientation says.
-            graph_only: whether `decode` keeps to operations of TensorFlow; see `Decode`.
-            reduced_decoding: 0, or how many times the pixels of what it is resized to a JPEG keeps
-                at least that is decoded at a fraction of its size; see `Decode`.
-
-        Raises:
-            ValueError: for a malformed text, an unknown operation or wrong arguments.
+        `pixel_scale` is a factor on the pixels as they are stored. `upright`, `graph_only` and
+        `reduced_decoding` are those of `Decode`.
         """
         self.text = text
         parsed = parse(text)
         names = [op.name for op in parsed]
+        # Whether an operation is the user's own, which may set the range.
+        self._own = any(not REGISTRY[name][0].__module__.startswith(__package__) for name in names)
+        self._ranges = [op.apply for op in parsed if op.name == "value_range"]
         cut = names.index("on_device") if "on_device" in names else len(parsed)
         host, self.device_operations = parsed[:cut], parsed[cut + 1 :]
         self.batch_operations = [op for op in host if op.stage == "batch"]
@@ -86,25 +83,33 @@ class Preprocess:
     def decoded(self, image: tf.Tensor) -> tf.Tensor:
         """Returns what the first operation, `decode`, makes of a string scalar: uint8 pixels.
 
-        Called on them, the object gives what it gives for the string, but for a JPEG of which it
-        decodes a crop alone; see docs/data.md.
-
-        Raises:
-            ValueError: if the text does not begin with `decode`.
+        Raises `ValueError` if the text does not begin with it. Called on the pixels, the object
+        gives what it gives for the string, but for a crop of a JPEG; see docs/data.md.
         """
         if not self._decode:
             received = f"Received: {self.text!r}."
             raise ValueError(f"Expected operations that begin with decode. {received}")
         return self._decode(image)
 
-    @property
-    def image_range(self) -> tuple[float, float]:
-        """What the least and the greatest pixel, 0 and 255, become: (-1, 1) for most texts."""
+    def require_model_range(self, key: str, split: Any) -> None:
+        """Raises `ValueError` unless pixels are mapped to [-1, 1], or to [0, 1], once.
+
+        With an operation of the user's own, the values of the first image of `split` are checked
+        instead. `key` is that of the config, whose text this is.
+        """
         ends = np.array([0, 255], "float32")
-        for op in parse(self.text):
-            ends = op.apply(ends) if op.name == "value_range" else ends
-        low, high = np.asarray(ends).tolist()
-        return low, high
+        for map_range in self._ranges:
+            ends = map_range(ends)
+        if self._own:
+            first = split.read(tf.constant(0, tf.int64))["image"]
+            ends = np.asarray(self.on_device(self(first, tf.constant([0, 0]))))
+        low, high = float(np.min(ends)), float(np.max(ends))
+        within = low >= -1.001 and high <= 1.001
+        if not (within if self._own else (round(low, 6), round(high, 6)) in ((-1, 1), (0, 1))):
+            raise ValueError(
+                f"Expected config.{key} to map pixels to [-1, 1], by one value_range(-1, 1). "
+                f"Received: {self.text!r}, which maps them to [{low:g}, {high:g}]."
+            )
 
     def on_device(self, images: tf.Tensor) -> tf.Tensor:
         """Applies the operations after `on_device` to a batch; the identity if there are none."""
@@ -114,15 +119,10 @@ class Preprocess:
 
 
 def read_images(files: Sequence[pathlib.Path], preprocess: str) -> np.ndarray:
-    """Returns the images of `files`, (images, height, width, channels), photos turned upright.
+    """Returns the images of files, (images, height, width, channels), photos turned upright.
 
-    Args:
-        files: image files; their content decides the format, not their extension.
-        preprocess: text of operations that ends with images of one size, such as
-            "decode|resize(224)|value_range(-1, 1)".
-
-    Raises:
-        ValueError: for a file that cannot be read as an image, naming it.
+    `preprocess` is a text of operations that ends with images of one size. Raises `ValueError` for
+    a file that cannot be read as an image, naming it.
     """
     process = Preprocess(preprocess)
     images = []

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from keras_vit.training.data.preprocessing.operation_language import MAX_PIXELS, operation
+from keras_vit.photos import MAX_PIXELS
+from keras_vit.training.data.preprocessing.operation_language import operation
 from keras_vit.training.data.traced_functions import require
 
 
@@ -176,6 +177,8 @@ def _height_and_width(size: int | Sequence[int]) -> tuple[int, int]:
     height, width = (size, size) if isinstance(size, int) else size
     if min(height, width) < 1:
         raise ValueError(f"an image has at least one pixel, not {size}")
+    if height * width > MAX_PIXELS:
+        raise ValueError(f"an image has at most {MAX_PIXELS} pixels, not {height} x {width}")
     return int(height), int(width)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints import CheckpointError, Layout
+from keras_vit.checkpoints import Layout
 from keras_vit.checkpoints.official_names import POSITION_TABLE
 
 LAYOUTS = {
@@ -55,21 +55,6 @@ def test_layout_is_recognized_and_written_back(name, make, to_numpy, assert_same
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
 
 
-def test_names_of_the_newer_generation(make, tmp_path):
-    keras_vit.save_checkpoint(make(pure=True), tmp_path / "a.npz", LAYOUTS["big_vision"])
-    names = set(arrays_of(tmp_path / "a.npz"))
-    block = "Transformer/encoderblock_1"
-    assert {
-        "pos_embedding",
-        "cls",
-        f"{block}/LayerNorm_0/scale",
-        f"{block}/LayerNorm_1/bias",
-        f"{block}/MultiHeadDotProductAttention_0/query/kernel",
-        f"{block}/MlpBlock_0/Dense_1/kernel",
-    } <= names
-    assert not [n for n in names if "LayerNorm_2" in n or "MlpBlock_3" in n]
-
-
 def test_scanned_blocks_are_stacked(make, to_numpy, tmp_path):
     model = make(pure=True)
     keras_vit.save_checkpoint(model, tmp_path / "a.npz", LAYOUTS["scanned"])
@@ -102,17 +87,10 @@ def test_class_token_absorbs_its_position(make, random_images, forward, tmp_path
 def test_attention_pooling_is_written_as_big_vision_does(make, assert_same_weights, tmp_path):
     model = make(pure=True, classifier="map")
     keras_vit.save_checkpoint(model, tmp_path / "a.npz")
-    names = set(arrays_of(tmp_path / "a.npz"))
-    assert {
-        "MAPHead_0/probe",
-        "MAPHead_0/MultiHeadDotProductAttention_0/out/kernel",
-        "MAPHead_0/LayerNorm_0/scale",
-        "MAPHead_0/MlpBlock_0/Dense_0/bias",
-        "pos_embedding",
-    } <= names
     other = make(seed=1, pure=True, classifier="map")
     keras_vit.load_checkpoint(other, tmp_path / "a.npz")
     assert_same_weights(model, other)
+    assert other.checkpoint_layout == Layout(renumbered=True, positions="pos_embedding")
 
 
 @pytest.mark.parametrize(
@@ -125,6 +103,7 @@ def test_attention_pooling_is_written_as_big_vision_does(make, assert_same_weigh
         {"position_placement": "every"},
         {"classifier": "unpooled"},
         {"num_classes": None},
+        {"register_tokens": 4},
     ],
 )
 def test_models_beyond_the_originals(arguments, make, assert_same_weights, tmp_path):
@@ -150,18 +129,6 @@ def test_state_beside_the_parameters_is_not_the_models(make, tmp_path):
     arrays = {**arrays_of(tmp_path / "a.npz"), "opt/state/step": np.zeros((), "int64")}
     np.savez(tmp_path / "b.npz", **arrays)
     keras_vit.load_checkpoint(make(seed=1, pure=True), tmp_path / "b.npz")
-
-
-def test_mixed_generations_are_refused(make, tmp_path):
-    keras_vit.save_checkpoint(make(pure=True), tmp_path / "a.npz")
-    arrays = arrays_of(tmp_path / "a.npz")
-    name = "Transformer/encoderblock_0/LayerNorm_2/scale"
-    arrays[name.replace("_2", "_1")] = arrays.pop(name)
-    np.savez(tmp_path / "b.npz", **arrays)
-    with pytest.raises(CheckpointError) as error:
-        keras_vit.load_checkpoint(make(pure=True), tmp_path / "b.npz")
-    assert error.value.missing == (name,)
-    assert error.value.left_over == (name.replace("_2", "_1"),)
 
 
 def test_bfloat16_arrays(make, to_numpy, tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 
-import keras
 import ml_dtypes
 import numpy as np
 import pytest
@@ -141,24 +140,6 @@ def test_model_without_a_place(cases, golden, refuse):
     assert "no place for the model's MAPHead_0/probe" in str(error)
 
 
-@pytest.mark.parametrize("name", DINOV2)
-def test_transfer_keeps_a_head_of_another_width(name, cases, golden, build_case, tmp_path):
-    save_file(golden.checkpoint(cases[name]), tmp_path / "model.safetensors")
-    processor = {f"image_{key}": value for key, value in IMAGENET.items()}
-    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
-    load_weights(build_case(cases[name], classifier="token", num_classes=3), tmp_path)
-
-
-@pytest.mark.parametrize("name", DINOV2)
-def test_token_gap_joins_the_class_token_and_the_mean(name, cases, golden, load, forward):
-    model = load(name, golden.checkpoint(cases[name]))
-    outputs = [model.endpoints["encoded"], model.endpoints["representation"]]
-    tokens, pooled = forward(keras.Model(model.input, outputs), golden.images_of(cases[name]))
-    patches = tokens[:, model.num_prefix_tokens :]
-    expected = np.concatenate([tokens[:, 0], patches.mean(1)], axis=-1)
-    np.testing.assert_allclose(pooled, expected, atol=1e-6)
-
-
 @pytest.mark.parametrize("prefix", ["vision_model.", ""])
 def test_siglips_head_is_not_the_classifier(prefix, cases, golden, load, to_numpy, tmp_path):
     """Their module `head` is our `MAPHead_0`; `skip` and transfer call the logits head."""
@@ -190,51 +171,12 @@ def test_siglips_pooling_and_classifier_exclude_each_other(cases, golden, refuse
     assert 'classifier="gap"' in str(refuse(case, golden.checkpoint(cases[case]), classifier="map"))
 
 
-def test_queries_keys_and_values_are_split(cases, golden, load, to_numpy):
-    arrays = golden.checkpoint(cases["timm"])
-    attention = load("timm", arrays).blocks[2].attention
-    stacked = np.concatenate([to_numpy(d.kernel).T for d in (attention.query, attention.key)])
-    np.testing.assert_array_equal(stacked, arrays["blocks.2.attn.qkv.weight"][:96])
-    np.testing.assert_array_equal(
-        to_numpy(attention.value.bias), arrays["blocks.2.attn.qkv.bias"][96:]
-    )
-
-
-def test_another_resolution_and_head(cases, golden, load, positions, to_numpy):
-    arrays = golden.checkpoint(cases["timm"])
-    model = load("timm", arrays, skip=("head",), image_size=(112, 64), num_classes=3)
-    table, source = positions(model)[0], arrays["pos_embed"][0]
-    np.testing.assert_array_equal(table[0], source[0])
-    grid = table[1:].reshape(7, 4, 48)
-    np.testing.assert_allclose(grid[::2], source[1:].reshape(4, 4, 48), atol=1e-7)
-    assert not to_numpy(model.get_layer("head").kernel).any()
-
-
-def test_positions_without_the_class_token(cases, golden, load, positions):
-    """timm's `no_embed_class`."""
-    arrays = golden.checkpoint(cases["timm"])
-    table = arrays["pos_embed"][:, 1:].copy()
-    loaded = positions(load("timm", {**arrays, "pos_embed": table}))
-    assert not loaded[:, 0].any()
-    np.testing.assert_array_equal(loaded[:, 1:], table)
-
-
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
 def test_other_floating_point_types(dtype, cases, golden, load, to_numpy):
     arrays = {n: a.astype(dtype) for n, a in golden.checkpoint(cases["timm"]).items()}
     expected = arrays["head.weight"].T.astype("float32")
     kernel = to_numpy(load("timm", arrays).get_layer("head").kernel)
     np.testing.assert_array_equal(kernel, expected)
-
-
-def test_pooling_before_the_norm_is_refused(cases, golden, refuse):
-    """timm's `fc_norm` normalizes after pooling, which is another function."""
-    arrays = golden.checkpoint(cases["timm"])
-    for leaf in ("weight", "bias"):
-        arrays[f"fc_norm.{leaf}"] = arrays.pop(f"norm.{leaf}")
-    error = refuse("timm", arrays)
-    assert sorted(error.left_over) == ["fc_norm.bias", "fc_norm.weight"]
-    assert sorted(error.missing) == ["norm.bias", "norm.weight"]
 
 
 def test_distilled_deit_is_refused(cases, golden, refuse):

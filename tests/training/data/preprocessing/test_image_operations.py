@@ -1,13 +1,12 @@
-import io
-
 import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
 
-from keras_vit.training.data.preprocessing.operation_language import MAX_PIXELS
+from keras_vit.photos import MAX_PIXELS
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from keras_vit.training.data.preprocessing.resizing_and_cropping import random_resized_crop
+from tests.odd_photos import encode
 
 NOISE = np.random.default_rng(0).integers(0, 256, (90, 130, 3)).astype(np.uint8)
 # A smooth image, for which chroma upsampling at a crop's border hardly matters.
@@ -16,9 +15,7 @@ SMOOTH = np.stack(np.broadcast_arrays(ROWS, COLUMNS, 90.0), axis=2).astype(np.ui
 
 
 def jpeg(image, mode="RGB"):
-    buffer = io.BytesIO()
-    Image.fromarray(image).convert(mode).save(buffer, "JPEG", quality=92)
-    return buffer.getvalue()
+    return encode(Image.fromarray(image).convert(mode), "JPEG", quality=92)
 
 
 def run(text, encoded, number=0):
@@ -30,8 +27,6 @@ def test_the_fast_decoder_inks_and_arrays():
     assert 0 < np.abs(fast.astype(int) - precise).mean() < 3
     assert run("decode(channels=1)", jpeg(NOISE)).shape == (90, 130, 1)
     np.testing.assert_array_equal(run("decode", NOISE), NOISE)
-    # Converting to CMYK and back loses little without a color profile.
-    assert np.abs(run("decode", jpeg(SMOOTH, "CMYK")).astype(int) - SMOOTH).mean() < 8
     assert run("decode|inception_crop(32)", jpeg(SMOOTH, "CMYK")).shape == (32, 32, 3)
 
 
@@ -51,9 +46,9 @@ CROPS = ("inception_crop(96)", "inception_crop(20)", "inception_crop(96, resize=
 
 @pytest.mark.parametrize("crop", [*CROPS, "random_resized_crop(64)"])
 @pytest.mark.parametrize("arguments", ["-1, 1", "0, 1", "1, -1", "0, 1, 10, 200"])
-@pytest.mark.parametrize("encode", [jpeg, tf.io.encode_png])
-def test_a_fused_range_is_the_range_of_what_was_resized(crop, arguments, encode):
-    encoded = encode(NOISE)
+@pytest.mark.parametrize("format_of", [jpeg, tf.io.encode_png])
+def test_a_fused_range_is_the_range_of_what_was_resized(crop, arguments, format_of):
+    encoded = format_of(NOISE)
     for number in range(4):
         fused = run(f"decode|{crop}|flip_lr|value_range({arguments})", encoded, number)
         resized = run(f"decode|{crop}|flip_lr", encoded, number)

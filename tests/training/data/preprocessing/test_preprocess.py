@@ -1,10 +1,12 @@
 import struct
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vit.training.data.preprocessing.operation_language import parse
+from keras_vit.training.data.preprocessing.operation_language import REGISTRY, parse
 from keras_vit.training.data.preprocessing.preprocess import Preprocess, read_images
 
 PHOTO = np.random.default_rng(0).integers(0, 256, (40, 60, 3)).astype(np.uint8)
@@ -45,7 +47,7 @@ def test_operations_draw_independently_of_each_other():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("decode|inceptoin_crop(224)", "Unknown operation 'inceptoin_crop'.*inception_crop"),
+        ("decode|inceptoin_crop(224)", r"^Did you mean inception_crop\? .*'inceptoin_crop'"),
         ("decode|resize()", r"Expected resize\(size, method"),
         ("decode|resize(224, antialiased=True)", r"Expected resize\(size, method"),
         ("decode||resize(2)", "Expected operations joined by"),
@@ -54,6 +56,7 @@ def test_operations_draw_independently_of_each_other():
         ("decode|value_range(0, 1, 5, 5)", r"Expected value_range\(low"),
         ("decode(2)", "channels must be 1 or 3, not 2"),
         ("decode|inception_crop(0)", "at least one pixel, not 0"),
+        ("decode|resize(60000)", "at most 134217728 pixels, not 60000 x 60000"),
         ("decode|augreg('heavy')", "'heavy'.*strong2"),
         ("decode|on_device|flip_lr", "only value_range after on_device"),
     ],
@@ -89,6 +92,20 @@ def test_what_follows_on_device_is_left_to_the_training_step():
     whole = Preprocess(f"{text}|value_range(-1, 1)")(PNG, (0, 0))
     np.testing.assert_array_equal(split.on_device(on_host[None])[0], whole)
     np.testing.assert_array_equal(whole, Preprocess(f"{text}|value_range(-1, 1)").on_device(whole))
+
+
+def test_with_an_operation_of_ones_own_the_first_image_has_the_range(monkeypatch):
+    for name, low in (("to_range", -1), ("standardize", -2)):
+        make = partial(
+            lambda low: lambda image: tf.cast(image, tf.float32) / 255 * -2 * low + low, low
+        )
+        make.__module__ = "my_operations"
+        monkeypatch.setitem(REGISTRY, name, (make, "image"))
+    split = SimpleNamespace(read=lambda index: {"image": PNG})
+    Preprocess("decode|to_range").require_model_range("train_preprocess", split)
+    for text in ("decode|standardize", "decode|resize(8)"):
+        with pytest.raises(ValueError, match=r"Expected config\.train_preprocess to map"):
+            Preprocess(text).require_model_range("train_preprocess", split)
 
 
 def test_pixel_scale_comes_right_after_decoding():

@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
+from tests.odd_photos import oriented
 
 ROWS, COLUMNS = np.mgrid[0:400, 0:600]
 # Smooth as a photo is out of focus: waves of 188 pixels and more.
@@ -71,9 +73,7 @@ def test_crops_are_decoded_at_that_size(decoded):
 
 def test_other_formats_and_turned_photos_are_decoded_whole():
     whole, reduced = (Preprocess("decode|resize(10)", reduced_decoding=least) for least in (0, 1))
-    exif = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"
-    segment = b"\xff\xe1" + (len(exif) + 2).to_bytes(2, "big") + exif
-    turned = tf.constant(JPEG.numpy()[:2] + segment + JPEG.numpy()[2:])
+    turned = tf.constant(oriented(6, image=Image.fromarray(PHOTO)))
     for content in (tf.io.encode_png(PHOTO), turned):
         np.testing.assert_array_equal(reduced(content, (0, 0)), whole(content, (0, 0)))
     assert not np.array_equal(reduced(JPEG, (0, 0)), whole(JPEG, (0, 0)))

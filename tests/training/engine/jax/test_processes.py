@@ -1,6 +1,7 @@
 """Two real processes of four devices each."""
 
 import time
+from unittest import mock
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.training.runs import new_addresses
 processes = pytest.importorskip(
     "keras_vit.training.engine.jax_processes", reason="make test-jax installs it"
 )
+KEYS = {"dataset": "digits", "batch_size": 8, "total_steps": 1, "strategy": "sharded"}
 
 
 @pytest.fixture
@@ -80,12 +82,26 @@ def test_loss_is_named(lost, launch, jax_environment, tmp_path):
     ],
 )
 def test_wrong_processes(given, message):
-    keys = {"dataset": "digits", "batch_size": 8, "total_steps": 1, "strategy": "sharded"}
-    config = schema.complete(keys | {"processes": given})
+    config = schema.complete(KEYS | {"processes": given})
     with pytest.raises(processes.UsageError, match=message):
         processes.join(config)
 
 
+def test_ports_are_bound_to_the_interface_that_the_job_uses(monkeypatch):
+    given = []
+    monkeypatch.setattr(processes.jax.distributed, "initialize", lambda **each: given.append(each))
+    # Another machine's address, as of a service that forwards the port, is none to bind.
+    for host, bound in (("localhost", "127.0.0.1"), ("127.0.0.1",) * 2, ("192.0.2.1", "[::]")):
+        config = schema.complete(KEYS | {"processes": {"coordinator": f"{host}:12", "count": 2}})
+        processes.join(config)
+        assert given.pop()["coordinator_bind_address"] == f"{bound}:12"
+    monkeypatch.setattr(processes.ctypes, "CDLL", mock.Mock())
+    for coordinator in ("localhost", ""):
+        job = processes.Job(1, coordinator)
+        assert job._server.getsockname()[0] == processes._own_host(coordinator) != "0.0.0.0"
+        assert job._server.getsockname()[0].startswith("127.") or not coordinator
+        job.leave(together=False)
+
+
 def test_one_process_joins_nobody():
-    config = schema.complete({"dataset": "digits", "batch_size": 8, "total_steps": 1})
-    assert processes.join(config) is None
+    assert processes.join(schema.complete(KEYS)) is None

@@ -5,11 +5,10 @@ import pytest
 
 import keras_vit
 from keras_vit.checkpoints import CheckpointError
-from keras_vit.checkpoints.resize import (
+from keras_vit.checkpoints.patch_embedding import resize_kernel
+from keras_vit.checkpoints.resize_positions import (
     grid_of_table,
     resize_grid,
-    resize_kernel,
-    resize_line,
     resize_table,
 )
 from keras_vit.interpolation import half_pixel_weights
@@ -43,13 +42,6 @@ def test_from_224_to_384_pixels():
     assert abs(result.astype("float64").sum() - 56160) < 1e-2
 
 
-@pytest.mark.parametrize("source", [16, 24, 28, 32])
-def test_no_edge_is_lost_to_rounding(source):
-    for target in range(1, 65):
-        result = resized(np.ones((source, source)), target, target)
-        np.testing.assert_array_equal(result, np.ones((target, target)))
-
-
 @pytest.mark.parametrize("source", [7, 12, 14])
 def test_scipys_zoom_where_that_is_right(source):
     from scipy.ndimage import zoom
@@ -58,21 +50,6 @@ def test_scipys_zoom_where_that_is_right(source):
     for target in (2, 7, 10, 24, 37):
         expected = zoom(grid, (target / source, target / source, 1), order=1)
         np.testing.assert_allclose(resize_grid(grid, target, target), expected, atol=5e-7)
-
-
-@pytest.mark.parametrize(("source", "target"), [((2, 5), (7, 3)), ((14, 14), (18, 32))])
-def test_a_plane_stays_a_plane(source, target):
-    """Bilinear interpolation with aligned corners reproduces a + b r + c k, any grid."""
-
-    def plane(rows, columns):
-        r, k = np.meshgrid(np.linspace(0, 1, rows), np.linspace(0, 1, columns), indexing="ij")
-        return (1 + 2 * r - 3 * k).astype("float32")
-
-    np.testing.assert_allclose(resized(plane(*source), *target), plane(*target), atol=1e-6)
-
-
-def test_line():
-    np.testing.assert_allclose(resize_line(np.array([0.0, 10.0]), 5), [0, 2.5, 5, 7.5, 10])
 
 
 @pytest.mark.parametrize("flexible", [False, True])
@@ -108,15 +85,16 @@ def test_grid_of_a_table(entries, class_token, grid_size, stated, expected):
     assert grid_of_table(entries, class_token, grid_size, stated) == expected
 
 
-@pytest.mark.parametrize("entries", [0, 13, 195])
-def test_a_table_without_grid(entries):
-    with pytest.raises(CheckpointError, match="position_grid"):
-        grid_of_table(entries, True, (14, 14))
-
-
-def test_a_table_of_another_grid_than_stated():
-    with pytest.raises(CheckpointError, match="3 rows and 3 columns"):
-        grid_of_table(197, True, (14, 14), (3, 3))
+@pytest.mark.parametrize(
+    ("entries", "stated", "message"),
+    [
+        *((entries, None, "position_grid") for entries in (0, 13, 195)),
+        (197, (3, 3), "3 rows and 3 columns"),
+    ],
+)
+def test_a_table_without_grid(entries, stated, message):
+    with pytest.raises(CheckpointError, match=message):
+        grid_of_table(entries, True, (14, 14), stated)
 
 
 def test_the_class_tokens_entry_stays_apart():
@@ -162,10 +140,6 @@ def test_shrunk_kernel_is_the_nearest(kernel):
     flat = kernel.reshape(48, -1)
     expected = np.linalg.lstsq(product.T, flat, rcond=None)[0]
     np.testing.assert_allclose(resize_kernel(kernel, 4, 5).reshape(20, -1), expected, atol=1e-10)
-
-
-def test_a_kernel_of_the_same_size_is_the_same(kernel):
-    np.testing.assert_allclose(resize_kernel(kernel, 8, 6), kernel, atol=1e-12)
 
 
 def test_another_patch_size_must_be_asked_for(make_vit, tmp_path):

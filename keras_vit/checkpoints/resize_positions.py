@@ -1,4 +1,4 @@
-"""Position embeddings and patch kernels of other sizes (section 3.2, and FlexiViT)."""
+"""Position embeddings for another grid of patches (section 3.2)."""
 
 import math
 import warnings
@@ -15,8 +15,7 @@ Grid = tuple[int, int]
 def resize_line(table: np.ndarray, target: int) -> np.ndarray:
     """Resamples a (source, ...) table along its first axis, linearly, with the ends aligned.
 
-    Returns:
-        (target, ...) array of the table's dtype; the arithmetic is float64.
+    Returns a (target, ...) array of the table's dtype; the arithmetic is float64.
     """
     if len(table) == target:
         return table
@@ -44,27 +43,6 @@ def resize_grid(grid: np.ndarray, rows: int, columns: int, flexible: bool = Fals
         for source, target in zip(grid.shape, (rows, columns), strict=False)
     )
     return np.einsum("rs,ct,std->rcd", by_row, by_column, grid, optimize=True).astype(grid.dtype)
-
-
-def resize_kernel(kernel: np.ndarray, rows: int, columns: int) -> np.ndarray:
-    """Resizes a patch kernel by the pseudo-inverse of resizing patches (FlexiViT, section 3.4).
-
-    Of all kernels of that size, it is the one whose embeddings of resized patches are nearest to
-    the given kernel's embeddings of the patches themselves. They are equal if patches grow.
-
-    Args:
-        kernel: (source rows, source columns, channels, width) float array.
-        rows: int, the new height in pixels.
-        columns: int, the new width in pixels.
-
-    Returns:
-        (rows, columns, channels, width) float64 array.
-    """
-    by_row, by_column = (
-        np.linalg.pinv(half_pixel_weights(source, target).T)
-        for source, target in zip(kernel.shape, (rows, columns), strict=False)
-    )
-    return np.einsum("rs,ct,stiw->rciw", by_row, by_column, kernel, optimize=True)
 
 
 def square_grid(entries: int, class_token: bool) -> tuple[int, int, int] | None:
@@ -134,9 +112,8 @@ def resize_table(
 
     Args:
         table: (1, entries, channels) float32 array.
-        class_token: bool, whether the model has a class token. Its entry is kept
-            apart; it is zero if the table has none, and dropped if the model has
-            none.
+        class_token: bool, whether the model has a class token. Its entry is kept apart; it is zero
+            if the table has none, and dropped if the model has none.
         grid_size: (rows, columns) of the model.
         stated: (rows, columns) of the table, or None: see `grid_of_table`.
         flexible: bool, as of `resize_grid`.
@@ -152,7 +129,6 @@ def resize_table(
     grid = table[0, first:].reshape(rows, columns, channels)
     if (rows, columns) != tuple(grid_size):
         grid = resize_grid(grid, *grid_size, flexible)
-    prefix = np.zeros((1, int(class_token), channels), table.dtype)
-    if class_token and first:
-        prefix = table[:, :1]
+    zeros = np.zeros((1, int(class_token), channels), table.dtype)
+    prefix = table[:, :1] if class_token and first else zeros
     return np.concatenate([prefix, grid.reshape(1, -1, channels)], axis=1)

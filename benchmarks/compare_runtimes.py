@@ -1,0 +1,249 @@
+"""`keras_vit.inference_function` against the runtimes of CPUs."""
+
+import contextlib
+import functools
+import importlib
+import itertools
+import pathlib
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from benchmarks.harness import interleaved
+from benchmarks.harness.process import Process, peak_memory
+from benchmarks.harness.report import machine, show
+from benchmarks.libraries import INSTALL, missing
+from keras_vit.photos import prepare_photo, read_photo
+from keras_vit.training.errors import UsageError
+from keras_vit.training.io import atomic
+from keras_vit.training.io.progress_bar import track
+
+OURS = "keras_vit.inference_function"
+IMAGE_SIZE = 224
+Precision = Literal["float32", "bfloat16", "int8"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+Run = Callable[[np.ndarray], np.ndarray]
+
+
+def _ours(file: str, precision: str, batch_size: int, threads: int, runtime: Any = None) -> Run:
+    import keras_vit
+
+    bfloat16 = precision == "bfloat16"
+    function = keras_vit.load_inference_function(
+        file, batch_size=batch_size, bfloat16=bfloat16, runtime=runtime, threads=threads
+    )
+    return lambda images: function(images * 2 - 1)
+
+
+def _model(file: str, precision: str, batch_size: int, threads: int) -> Run:
+    import keras
+    import tensorflow as tf
+
+    model = keras.saving.load_model(file)
+    infer = tf.function(lambda images: model(images, training=False), autograph=False)
+    return lambda images: infer(images * 2 - 1).numpy()
+
+
+def _openvino(file: str, precision: str, batch_size: int, threads: int) -> Run:
+    import openvino
+
+    core = openvino.Core()
+    model = core.read_model(file)
+    model.reshape([batch_size, IMAGE_SIZE, IMAGE_SIZE, 3])
+    hint = "bf16" if precision == "bfloat16" else "f32"
+    options = {"INFERENCE_PRECISION_HINT": hint, "INFERENCE_NUM_THREADS": threads}
+    compiled = core.compile_model(model, "CPU", options)
+    return lambda images: compiled(images)[0]
+
+
+def _onnx_runtime(file: str, precision: str, batch_size: int, threads: int) -> Run:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(file, options)
+    return lambda images: session.run(None, {"image": images})[0]
+
+
+class Way(NamedTuple):
+    """A way to run a model: the file that it reads, its module, and what opens the file."""
+
+    file: str
+    module: str
+    open: Callable[..., Run]
+
+
+_MODULE = "keras_vit.export.tflite.inference_function"
+_LITERT = functools.partial(_ours, runtime="litert")
+WAYS = {
+    "float32": {
+        OURS: Way("float32.tflite", _MODULE, _ours),
+        "model(images)": Way("model.keras", _MODULE, _model),
+        "LiteRT, our TFLite": Way("float32.tflite", _MODULE, _LITERT),
+        "OpenVINO, our TFLite": Way(
+            "float32.tflite", _MODULE, functools.partial(_ours, runtime="openvino")
+        ),
+        "OpenVINO, our ONNX": Way("float32.onnx", "openvino", _openvino),
+        "ONNX Runtime, our ONNX": Way("float32.onnx", "onnxruntime", _onnx_runtime),
+    },
+    "bfloat16": {
+        OURS: Way("float32.tflite", _MODULE, _ours),
+        "OpenVINO, our ONNX": Way("float32.onnx", "openvino", _openvino),
+    },
+    "int8": {
+        OURS: Way("int8.tflite", _MODULE, _ours),
+        "LiteRT, calibrated": Way("calibrated.tflite", _MODULE, _LITERT),
+        "OpenVINO, NNCF": Way("int8.xml", "openvino", _openvino),
+        "ONNX Runtime, our ONNX": Way("int8.onnx", "onnxruntime", _onnx_runtime),
+    },
+}
+
+
+def compare_runtimes(
+    models: Sequence[str] = ("ViT-Ti/16", "ViT-S/16", "ViT-B/16"),
+    batch_size: Sequence[int] = (1, 8),
+    precision: Sequence[Precision] = PRECISIONS,
+    images: str = "",
+    files: str = "",
+    rounds: int = 7,
+    seconds: float = 1.0,
+    threads: int = 2,
+) -> None:
+    """`keras_vit.inference_function`, against LiteRT, OpenVINO and ONNX Runtime.
+
+    Exports Vision Transformers of random weights, and runs each file in a process of its own, one
+    at a time, in interleaved rounds. Prints Markdown: ratios are medians over rounds, each against
+    the fastest rival.
+
+    Args:
+        precision: some of float32, bfloat16 and int8.
+        images: folder of JPEGs; its first 32 calibrate the ranges, and are predicted beside
+            float32. Noise without one.
+        files: folder to keep the exported files in; those already there are used again.
+    """
+    if absent := missing(("nncf", "onnxruntime", "openvino", "tf2onnx")):
+        raise UsageError(f"Expected {', '.join(absent)} to be installed. {INSTALL}")
+    print(machine(threads), "\n", flush=True)
+    with tempfile.TemporaryDirectory() as directory:
+        photos = pathlib.Path(directory, "photos.npy")
+        np.save(photos, _photos(images))
+        for model in models:
+            folder = pathlib.Path(files or directory, model.replace("/", "_"))
+            if not folder.exists():
+                task = {"model": model, "folder": str(folder), "photos": str(photos)}
+                Process(f"{__name__}:write_files", task).close()
+            expected: list[int] = []
+            ordered = [each for each in PRECISIONS if each in precision]
+            for each, size in itertools.product(ordered, batch_size):
+                settings = {"rounds": rounds, "seconds": seconds, "threads": threads}
+                measured = _measure(folder, each, batch_size=size, photos=str(photos), **settings)
+                if each == "float32":
+                    expected = expected or measured[OURS]["classes"]
+                rows = _rows(measured, size, expected)
+                show(rows, f"{model}, {each}, {size} image{'s' * (size > 1)} at once")
+
+
+def _photos(images):
+    """Returns (n, height, width, 3) float32 in [0, 1]."""
+    if not images:
+        noise = np.random.default_rng(0).uniform(0, 1, (8, IMAGE_SIZE, IMAGE_SIZE, 3))
+        return noise.astype("float32")
+    operations = f"decode|resize([{IMAGE_SIZE},{IMAGE_SIZE}])|value_range(0,1)"
+    paths = sorted(pathlib.Path(images).rglob("*.[jJ][pP]*"))[:32]
+    return np.stack([prepare_photo(read_photo(path), operations) for path in paths])
+
+
+def write_files(model: str, folder: str, photos: str) -> tuple[dict, None]:
+    """Writes the files that `WAYS` names."""
+    import keras
+    import nncf
+    import openvino
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    import keras_vit
+    from keras_vit import export
+
+    keras.utils.set_random_seed(0)
+    built = keras_vit.create_model(model, num_classes=1000, image_size=IMAGE_SIZE)
+    head = built.get_layer("head").kernel
+    head.assign(keras.random.normal(head.shape, 0, 0.02))
+    pixels = np.load(photos)
+    with atomic.atomic_directory(folder, marker="model.keras") as path:
+        built.save(path / "model.keras")
+        kinds = {"float32": "none", "int8": "dynamic", "calibrated": "int8"}
+        for name, kind in kinds.items():
+            file = path / f"{name}.tflite"
+            export.to_tflite(built, file, quantization=kind, calibration=pixels)
+        source, target = export.to_onnx(built, path / "float32.onnx"), path / "int8.onnx"
+        quantize_dynamic(source, target, weight_type=QuantType.QInt8, per_channel=True)
+        graph = openvino.Core().read_model(source)
+        data = nncf.Dataset([image[None] for image in pixels])
+        small = nncf.quantize(graph, data, model_type=nncf.ModelType.TRANSFORMER)
+        openvino.save_model(small, path / "int8.xml")
+    return {}, None
+
+
+def _measure(folder, precision, **task):
+    """Returns {way: its facts and the seconds of each round} of the ways whose file is there."""
+    rounds, seconds, threads = task.pop("rounds"), task.pop("seconds"), task["threads"]
+    ways = WAYS[precision]
+    task |= {"folder": str(folder), "precision": precision}
+    with contextlib.ExitStack() as stack:
+        processes = {
+            way: stack.enter_context(
+                Process(f"{__name__}:prepare", {"way": way, **task}, threads=threads)
+            )
+            for way in track(ways, f"starting, {precision}")
+        }
+        calls = {way: functools.partial(processes[way].ask, seconds=seconds) for way in ways}
+        turns = interleaved.measure(calls, rounds)
+        return {
+            way: {**processes[way].facts, "rounds": [turn["seconds"] for turn in turns[way]]}
+            for way in ways
+        }
+
+
+def prepare(
+    way: str, folder: str, precision: str, batch_size: int, photos: str, threads: int
+) -> tuple[dict[str, Any], Callable[[float], dict[str, float]]]:
+    """Opens a file in its runtime, in the process that will be asked."""
+    pixels = np.load(photos)
+    batch = np.resize(pixels, (batch_size, *pixels.shape[1:]))
+    chosen = WAYS[precision][way]
+    importlib.import_module(chosen.module)
+    start, before = time.process_time(), peak_memory()
+    run = chosen.open(str(pathlib.Path(folder, chosen.file)), precision, batch_size, threads)
+    run(batch)
+    facts = {"first": time.process_time() - start, "taken": peak_memory() - before}
+    starts = range(0, len(pixels) - batch_size + 1, batch_size)
+    outputs = [run(pixels[start : start + batch_size]) for start in starts]
+
+    def measure(seconds):
+        run(batch)
+        times, end = [], time.perf_counter() + seconds
+        while len(times) < 3 or time.perf_counter() < end:
+            times.append(interleaved.seconds(lambda: run(batch)))
+        return {"seconds": median(times)}
+
+    return {**facts, "classes": np.concatenate(outputs).argmax(-1).tolist()}, measure
+
+
+def _rows(measured, batch_size, expected):
+    others = [result["rounds"] for way, result in measured.items() if way != OURS]
+    fastest = min(others, key=median)
+    for way, result in measured.items():
+        ratio = interleaved.ratio(result["rounds"], fastest)
+        pairs = list(zip(result["classes"], expected, strict=False))
+        yield {
+            "runtime": way,
+            "ms per image": f"{1000 * median(result['rounds']) / batch_size:.2f}",
+            "× best rival": f"{ratio.median:.2f}",
+            "quartiles": ratio.quartiles(),
+            "first answer, s of processor": f"{result['first']:.2f}",
+            "MiB": f"{result['taken'] / 2**20:.0f}",
+            "same class as float32": f"{sum(a == b for a, b in pairs)} of {len(pairs)}",
+        }

@@ -1,0 +1,39 @@
+"""A TFLite file, run by MediaPipe's `ImageClassifier`."""
+
+import os
+
+import numpy as np
+
+from keras_vit.export.errors import damage_refused, imported
+from keras_vit.export.verification.litert_interpreter import TFLiteInterpreter
+
+
+class ImageClassifier(TFLiteInterpreter):
+    """The runtime of a .tflite file in MediaPipe, which takes photos; see `Runtime`.
+
+    Raises:
+        RuntimeMissing: if MediaPipe is not installed.
+        ExportError: if it cannot be run.
+    """
+
+    has_costs = False
+    takes_bytes = True
+
+    def run(self, images: np.ndarray) -> np.ndarray:
+        mediapipe = imported("mediapipe", "mediapipe")
+        tasks = imported("mediapipe.tasks.python", "mediapipe")
+        options = tasks.vision.ImageClassifierOptions(
+            base_options=tasks.BaseOptions(model_asset_path=os.fspath(self._path))
+        )
+        pixels = np.rint(255 * images).clip(0, 255).astype("uint8")
+        rows = []
+        with (
+            damage_refused(f"{self._path} cannot be run by MediaPipe"),
+            tasks.vision.ImageClassifier.create_from_options(options) as classifier,
+        ):
+            for each in pixels:
+                image = mediapipe.Image(image_format=mediapipe.ImageFormat.SRGB, data=each)
+                (found,) = classifier.classify(image).classifications
+                ordered = sorted(found.categories, key=lambda category: category.index)
+                rows.append([category.score for category in ordered])
+        return np.array(rows, "float32").reshape(len(images), *self._function.output_shape)

@@ -1,0 +1,28 @@
+"""Archives from elsewhere: `.keras` files, the texts behind a TFLite file, modules of TF-Hub."""
+
+import os
+import zipfile
+from typing import BinaryIO
+
+# Weights shrink a little when they are packed; a bomb, by 1000.
+_LARGEST_RATIO = 16
+_HARMLESS = 2**24
+
+
+def open_archive(file: BinaryIO) -> zipfile.ZipFile:
+    """Opens a zip archive, whose members may be read into memory.
+
+    Raises:
+        ValueError: if its members claim far more bytes than the file has.
+        zipfile.BadZipFile, OSError: if it cannot be read.
+    """
+    archive = zipfile.ZipFile(file)
+    file.seek(0, os.SEEK_END)
+    require_plausible(sum(member.file_size for member in archive.infolist()), file.tell())
+    return archive
+
+
+def require_plausible(claimed: int, size: int) -> None:
+    """Raises ValueError if an archive of `size` bytes claims to hold far more, `claimed`."""
+    if claimed > max(_HARMLESS, _LARGEST_RATIO * size):
+        raise ValueError(f"its members claim {claimed} bytes, and the file has {size}")

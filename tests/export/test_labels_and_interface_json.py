@@ -1,0 +1,54 @@
+"""Names, sizes and the preparation of photos inside of artifacts."""
+
+import pytest
+
+from keras_vit import export
+from keras_vit.training.evaluators.exported_files import interface_of, labels_of
+from tests.export.conftest import LABELS
+
+WRITERS = {"hub": export.to_hub, "tflite": export.to_tflite}
+
+
+@pytest.fixture(params=WRITERS)
+def write(request):
+    return WRITERS[request.param]
+
+
+def test_a_model_that_knows_its_classes_and_photos_hands_them_over(make_vit, write, tmp_path):
+    model = make_vit(num_layers=1)
+    model.class_names = LABELS
+    model.preprocessing = "decode|resize_small(40)|central_crop(32)|value_range(-1, 1)"
+    path = write(model, tmp_path / "m", activation="sigmoid")
+    assert labels_of(path) == LABELS
+    assert interface_of(path) == {
+        "image_size": [32, 32],
+        "image_range": [0, 1],
+        "preprocessing": "decode|resize_small(40)|central_crop(32)|value_range(0,1)",
+        "activation": "sigmoid",
+    }
+
+
+def test_without_a_head_there_are_no_names_and_no_activation(make_vit, write, tmp_path):
+    model = make_vit(num_layers=1, num_classes=None)
+    path = write(model, tmp_path / "m")
+    assert labels_of(path) is None and interface_of(path)["activation"] is None
+    with pytest.raises(ValueError, match="no labels"):
+        write(model, tmp_path / "n", labels=LABELS)
+    with pytest.raises(ValueError, match="`activation` must be one of"):
+        write(model, tmp_path / "n", activation="none")
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (LABELS[:4], "5 classes"),
+        *(
+            ([*LABELS[:4], label], "of one line")
+            for label in (None, "two\nlines", "a\0", "a\r", "", "\udce9", 5)
+        ),
+    ],
+)
+def test_labels_must_fit_the_head(make_vit, write, tmp_path, labels, message):
+    with pytest.raises(ValueError, match=message):
+        write(make_vit(num_layers=1), tmp_path / "m", labels=labels)
+    assert list(tmp_path.iterdir()) == []

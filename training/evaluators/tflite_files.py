@@ -68,19 +68,20 @@ class TFLiteFunction:
         self._path, self._idle = os.fspath(path), queue.SimpleQueue[Callable]()
         self._process = os.getpid()
         self._side_by_side = ThreadPoolExecutor(streams).map if streams > 1 else map
-        with _STARTING, quiet_start(), self._damage_named("LiteRT"):
-            interpreters = [
-                Interpreter(self._path, num_threads=threads // streams) for _ in range(streams)
-            ]
-            self._describe(interpreters[0])
-            self.runtime = runtime or _faster(interpreters[0])
-            if self.runtime == "litert":
-                for each in interpreters:
-                    each.allocate_tensors()
-                    self._idle.put(functools.partial(_litert, each, self.output))
-        if self.runtime == "openvino":
-            for request in self._requests(threads, streams, "bf16" if bfloat16 else "f32"):
-                self._idle.put(functools.partial(_openvino, request))
+        with _STARTING, quiet_start():
+            with self._damage_named("LiteRT"):
+                interpreters = [
+                    Interpreter(self._path, num_threads=threads // streams) for _ in range(streams)
+                ]
+                self._describe(interpreters[0])
+                self.runtime = runtime or _faster(interpreters[0])
+                if self.runtime == "litert":
+                    for each in interpreters:
+                        each.allocate_tensors()
+                        self._idle.put(functools.partial(_litert, each, self.output))
+            if self.runtime == "openvino":
+                for request in self._requests(threads, streams, "bf16" if bfloat16 else "f32"):
+                    self._idle.put(functools.partial(_openvino, request))
 
     def __call__(self, images: np.ndarray) -> np.ndarray:
         """Returns the outputs (n, …) of images (n, height, width, 3) float32 in [0, 1].
@@ -141,6 +142,8 @@ class TFLiteFunction:
             "INFERENCE_NUM_THREADS": threads,
             "NUM_STREAMS": streams,
         }
+        # The first array of a process that it takes would hang in two threads at once.
+        openvino.Tensor(np.zeros(1, np.float32))
         with self._damage_named("OpenVINO"):
             compiled = openvino.Core().compile_model(self._path, "CPU", options)
             return [compiled.create_infer_request() for _ in range(streams)]

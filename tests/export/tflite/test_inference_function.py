@@ -245,6 +245,23 @@ raise SystemExit(os.wait()[1])
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_the_first_call_may_come_from_several_threads(saved):
+    code = f"""
+import os, signal
+import numpy as np, keras_vit
+from keras_vit import load_inference_function
+images = np.zeros((2, 32, 32, 3), "float32")
+for _ in range(10):
+    if not os.fork():
+        signal.alarm(60)
+        load_inference_function({str(saved)!r}, threads=2, batch_size=2)(images)
+        os._exit(0)
+    if os.wait()[1]:
+        raise SystemExit(1)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_a_save_that_fails_leaves_the_old_file(saved, tmp_path, monkeypatch):
     infer = keras_vit.load_inference_function(saved)
     infer.save(tmp_path / "m.tflite")

@@ -4,7 +4,7 @@ import contextlib
 import os
 import shutil
 import weakref
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 import keras
 import numpy as np
@@ -89,6 +89,7 @@ def inference_function(
     model: keras.Model,
     precision: Precision = "float32",
     *,
+    calibration: Tensor | None = None,
     batch_size: int = 1,
     runtime: Runtime | None = None,
     threads: int | None = None,
@@ -103,13 +104,14 @@ def inference_function(
         precision:
             "float32": results differ from the model's by rounding.
             "bfloat16": OpenVINO rounds products to bfloat16, for processors that compute in it.
-            "int8": weights in int8, activations rounded as they come; `export.to_tflite` with
-                quantization="int8" calibrates them, for `load_inference_function`.
+            "int8": weights in int8, activations rounded by their range in each image, or by fixed
+                ranges: those of `calibration`.
+        calibration: some 100 images like those of calls, (n, height, width, 3) in [-1, 1].
         batch_size: how many images usually come at once. They are computed side by side on
             `threads` divided among them; one image alone has the threads of one. LiteRT copies the
             weights for each.
-        runtime: "litert", or "openvino", an extra of the installation. None takes OpenVINO for
-            floats where it is installed, else LiteRT.
+        runtime: "litert", or "openvino", an extra of the installation. None takes OpenVINO where it
+            is installed and faster, for floats of more than 64 MiB, else LiteRT.
         threads: of one call; None takes every core that the process may use.
 
     Returns:
@@ -130,6 +132,12 @@ def inference_function(
         raise ValueError(
             f"`precision` must be one of {tuple(_QUANTIZATIONS)}. Received: {precision!r}"
         )
+    options: dict[str, Any] = {"quantization": _QUANTIZATIONS[precision]}
+    if calibration is not None:
+        if precision != "int8":
+            raise ValueError(f'Expected precision="int8" for calibration. Received: {precision!r}')
+        images = (keras.ops.convert_to_numpy(calibration) + 1) / 2
+        options = {"quantization": "int8", "calibration": images}
     if not isinstance(model, CLASSIFIERS):
         raise ExportError(
             f"Expected a classifier of keras_vit. Received: {type(model).__name__} {model.name}."
@@ -138,7 +146,7 @@ def inference_function(
     stack = contextlib.ExitStack()
     try:
         file = stack.enter_context(scratch_folder()) / "model.tflite"
-        to_tflite(model, file, quantization=_QUANTIZATIONS[precision])
+        to_tflite(model, file, **options)
         function = load_inference_function(
             file,
             batch_size=batch_size,

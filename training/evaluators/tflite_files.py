@@ -1,13 +1,13 @@
 """TFLite files on the processor, in LiteRT or OpenVINO."""
 
 import functools
-import importlib.util
 import math
 import os
 import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from keras_vit.training.io.quiet_start import quiet_start
 
 RUNTIMES = ("litert", "openvino")
 _SIGNATURE = "serving_default"
+# Bytes of a file, from which OpenVINO is as fast as LiteRT or faster: ViT-S.
+_LARGE = 2**26
 # Upper limits for a tensor's size, against damaged shapes: a multiple of the next largest tensor
 # and the file, and bytes that are allowed in any case.
 _LARGEST_RATIO = 64
@@ -30,8 +32,8 @@ class TFLiteFunction:
 
     Args:
         path: the .tflite file; it is mapped, not copied.
-        runtime: one of `RUNTIMES`; None is OpenVINO for a file that is all in float32, where it is
-            installed, and otherwise LiteRT.
+        runtime: one of `RUNTIMES`; None is OpenVINO for a file that is all in float32 and larger
+            than 64 MiB, where it is installed, and otherwise LiteRT.
         threads: of the computation; None takes every core that the process may use.
         at_once: images that are computed side by side, as far as `threads` can be divided among
             them. LiteRT holds its own copy of the weights for each.
@@ -74,7 +76,7 @@ class TFLiteFunction:
                     Interpreter(self._path, num_threads=threads // streams) for _ in range(streams)
                 ]
                 self._describe(interpreters[0])
-                self.runtime = runtime or _faster(interpreters[0])
+                self.runtime = runtime or self._faster(interpreters[0])
                 if self.runtime == "litert":
                     for each in interpreters:
                         each.allocate_tensors()
@@ -128,6 +130,13 @@ class TFLiteFunction:
         self.image_shape, (self.output,) = shapes[0][1:], outputs
         self.output_shape = shapes[1][1:]
 
+    def _faster(self, interpreter):
+        """Returns the runtime that `benchmarks compare_runtimes` shows to be the faster one."""
+        floats = {np.float32, np.int32, np.bool_}
+        all_floats = {each["dtype"] for each in interpreter.get_tensor_details()} <= floats
+        large = os.path.getsize(self._path) > _LARGE
+        return "openvino" if large and all_floats and find_spec("openvino") else "litert"
+
     def _requests(self, threads, streams, precision):
         try:
             import openvino
@@ -159,13 +168,6 @@ def _litert(interpreter, output, image):
 def _openvino(request, image):
     # Its outputs are overwritten by the next call.
     return request.infer([image], share_inputs=True)[0].copy()
-
-
-def _faster(interpreter):
-    """Returns the runtime that `benchmarks compare_runtimes` shows to be the faster one."""
-    floats = {np.float32, np.int32, np.bool_}
-    all_floats = {each["dtype"] for each in interpreter.get_tensor_details()} <= floats
-    return "openvino" if all_floats and importlib.util.find_spec("openvino") else "litert"
 
 
 def _cores():

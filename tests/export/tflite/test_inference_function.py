@@ -19,6 +19,10 @@ from keras_vit import export
 from keras_vit.export.errors import ExportError
 from keras_vit.training.errors import UsageError
 
+# Forks and threads are tried in OpenVINO where it is installed: LiteRT minds them less.
+RUNTIME = "openvino" if importlib.util.find_spec("openvino") else "litert"
+SETTINGS = {"threads": 2, "batch_size": 2, "runtime": RUNTIME}
+
 
 def openvino():
     pytest.importorskip(
@@ -69,7 +73,7 @@ def test_outputs_are_the_models(make_vit, pixels, arguments):
         expected = outputs_of(exact, pixels[:number])
         np.testing.assert_allclose(infer(pixels[:number]), expected, atol=1e-5, rtol=1e-5)
     assert infer.image_shape == (32, 32, 3)
-    assert infer.runtime == ("openvino" if importlib.util.find_spec("openvino") else "litert")
+    assert infer.runtime == "litert"
 
 
 @pytest.mark.parametrize("kind", [keras_vit.ResNetV2, keras_vit.AxialResNet])
@@ -83,25 +87,33 @@ def test_convolutional_models_too(randomize, pixels, kind):
 @pytest.mark.parametrize(
     "arguments", [{}, {"batch_size": 8, "threads": 2}, {"precision": "bfloat16"}], ids=str
 )
-def test_openvino(model, pixels, arguments):
+def test_openvino(make_vit, model, pixels, arguments):
     openvino()
     expected = outputs_of(model, pixels)
     limit = 5e-2 if "precision" in arguments else 1e-5
-    infer = keras_vit.inference_function(model, **arguments)
+    infer = keras_vit.inference_function(model, **{"runtime": "openvino", **arguments})
     assert infer.runtime == "openvino"
     assert np.abs(infer(pixels) - expected).max() < limit * np.abs(expected).max()
-    assert keras_vit.inference_function(model, "int8").runtime == "litert"
+    large = make_vit(hidden_size=1024, num_heads=16, mlp_dim=4096)
+    chosen = [keras_vit.inference_function(large, kind).runtime for kind in ("float32", "int8")]
+    assert chosen == ["openvino", "litert"]
 
 
-def test_weights_in_int8_are_near_and_smaller(make_vit, pixels, saved, tmp_path):
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_weights_in_int8_are_near_and_smaller(make_vit, pixels, saved, tmp_path, calibrated):
     model = make_vit(hidden_size=64, mlp_dim=256)
-    infer = keras_vit.inference_function(model, "int8")
+    options = {"calibration": pixels} if calibrated else {}
+    infer = keras_vit.inference_function(model, "int8", **options)
     expected = outputs_of(model, pixels)
     assert 0 < np.abs(infer(pixels) - expected).max() < 0.1 * np.abs(expected).max()
     infer.save(tmp_path / "int8.tflite")
     export.to_tflite(model, tmp_path / "float32.tflite")
     sizes = [(tmp_path / f"{name}.tflite").stat().st_size for name in ("int8", "float32")]
     assert sizes[0] < 0.5 * sizes[1]
+    reference = {"quantization": "int8", "calibration": (pixels + 1) / 2} if calibrated else {}
+    export.to_tflite(model, tmp_path / "again", **{"quantization": "dynamic", **reference})
+    again = keras_vit.load_inference_function(tmp_path / "again")
+    np.testing.assert_array_equal(again(pixels), infer(pixels))
 
 
 def test_it_keeps_its_weights(make_vit, pixels):
@@ -157,6 +169,8 @@ def test_the_temporary_file_goes_with_the_function(model, pixels, tmp_path, monk
 def test_wrong_arguments_are_explained(make_vit, model, pixels, saved):
     for arguments, message in (
         ({"precision": "float16"}, "`precision` must be one of .*'float16'"),
+        ({"calibration": pixels}, "precision=.int8. for calibration. Received: 'float32'"),
+        ({"precision": "int8", "calibration": pixels * 9}, r"calibration images in \[0, 1\]|0.*1"),
         ({"threads": 0}, "`threads` must be a positive int. Received: 0"),
         ({"batch_size": True}, "`batch_size` must be a positive int. Received: True"),
         ({"runtime": "onnx"}, "litert or openvino.*'onnx'"),
@@ -231,7 +245,7 @@ def test_a_fork_is_refused(saved):
 import os, signal
 import numpy as np, keras_vit
 images = np.zeros((2, 32, 32, 3), "float32")
-infer = keras_vit.load_inference_function({str(saved)!r}, threads=2, batch_size=2)
+infer = keras_vit.load_inference_function({str(saved)!r}, **{SETTINGS})
 infer(images)
 if not os.fork():
     signal.alarm(60)
@@ -254,7 +268,7 @@ images = np.zeros((2, 32, 32, 3), "float32")
 for _ in range(10):
     if not os.fork():
         signal.alarm(60)
-        load_inference_function({str(saved)!r}, threads=2, batch_size=2)(images)
+        load_inference_function({str(saved)!r}, **{SETTINGS})(images)
         os._exit(0)
     if os.wait()[1]:
         raise SystemExit(1)

@@ -27,7 +27,7 @@ def matrix_product(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
     shape = PRODUCT_SIDE, PRODUCT_SIDE
     left, right = (keras.random.normal(shape, dtype=case.precision) for _ in range(2))
     step = functools.partial(keras.ops.matmul, left, right)
-    return lambda: keras.ops.convert_to_numpy(step()[0, 0]), PRODUCT_FACTS
+    return lambda: keras.ops.convert_to_numpy(step()[:1, :1]), PRODUCT_FACTS
 
 
 def step_of(model: keras.Model, case: Case, donate: bool = True) -> Callable[[], Any]:

@@ -21,6 +21,7 @@ import numpy as np
 from keras_vit.training.data import dataset_table, photo_sets, splits, tfds_folder
 from keras_vit.training.data.dataset_table import DatasetSpec
 from keras_vit.training.data.tfds_folder import NotPreparedError
+from keras_vit.training.io.paths import size_and_time
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -212,17 +213,29 @@ class Split:
             np.add.at(counts, each, 1)
         return counts
 
-    def train(self, preprocess: "Preprocess", **settings: Any) -> "tf.data.Dataset":
+    def train(self, preprocess: "Preprocess", *worker: int, **settings: Any) -> "tf.data.Dataset":
         """Returns the infinite training data; see `training.data.pipeline.train_dataset`."""
         from keras_vit.training.data import pipeline
 
-        return pipeline.train_dataset(self, preprocess, **settings)
+        return pipeline.train_dataset(self, preprocess, *worker, **settings)
 
-    def evaluate(self, preprocess: "Preprocess", **settings: Any) -> "tf.data.Dataset":
+    def evaluate(
+        self, preprocess: "Preprocess", *worker: int, **settings: Any
+    ) -> "tf.data.Dataset":
         """Returns one pass in batches; see `training.data.pipeline.eval_dataset`."""
         from keras_vit.training.data import pipeline
 
-        return pipeline.eval_dataset(self, preprocess, **settings)
+        return pipeline.eval_dataset(self, preprocess, *worker, **settings)
+
+
+def open_files(files: Sequence[str]) -> Split:
+    """Returns image files as a split; one that does not exist fails when it is read."""
+    photos = tuple(
+        splits.Photo(file, 0, *(size_and_time(file) if os.path.exists(file) else (0, 0)))
+        for file in files
+    )
+    spec = DatasetSpec("files", 1, {"files": len(photos)})
+    return Split(Dataset(spec, pathlib.Path()), "files", len(photos), photos)
 
 
 def load_dataset(

@@ -32,7 +32,8 @@ class RunData:
         dataset: the data set.
         train: the split that trains.
         description: of `Dataset.describe`.
-        preprocess, eval_preprocess: of the images that train, and that are evaluated.
+        preprocess: of the images that train.
+        eval_preprocess: of those that are evaluated.
         skip_counter: counts the images that cannot be read; None raises their errors.
 
     Raises:
@@ -50,8 +51,8 @@ class RunData:
         self.description = dataset.describe(config.train_split, config.eval_split)
         reduced = config.reduced_decoding
         self.preprocess = self.train.preprocess(config.train_preprocess, reduced.train)
-        self.preprocess.require_model_range("train_preprocess", self.train)
         self.eval_preprocess = self.train.preprocess(config.eval_preprocess, reduced.eval)
+        self.preprocess.require_model_range("train_preprocess", self.train)
         if config.eval_split:
             self.eval_preprocess.require_model_range("eval_preprocess", self.train)
         self.skip_counter = counter_for(config.on_error)

@@ -22,7 +22,7 @@ from keras_vit.training.loop import agreement
 from keras_vit.training.loop.progress import Progress
 from keras_vit.training.loop.run_directory import RunDirectory
 from keras_vit.training.loop.stopping import BestEvaluation, StopRequest
-from keras_vit.training.recipes.losses import MeanOutput, build_loss, class_weights
+from keras_vit.training.recipes.losses import MeanOutput, build_loss
 from keras_vit.training.recipes.models import build_model
 from keras_vit.training.recipes.optimizers import optimizer_of
 from keras_vit.training.reporting.run_report import report_run
@@ -98,7 +98,7 @@ class _Run:
         # Evaluation takes the labels as they are.
         loss, eval_loss = MeanOutput(), MeanOutput()
         if not config.masked.target:
-            weights = class_weights(config.class_weights, data.train)
+            weights = data.train.class_weights(config.class_weights)
             loss = build_loss(config.loss, config.label_smoothing, weights)
             eval_loss = build_loss(config.loss)
         engine.build(
@@ -121,8 +121,8 @@ class _Run:
         # The sums are of updates, losses and gradient norms since the last row of metrics.
         self.numbers = {**self.best.start(), "sums": np.zeros(3)} | (restored or {})
         self.numbers["data"] = digest
-        self.evaluators = create_evaluators(config, engine, eval_loss, data)
         self.batches = engine.make_batches(data.train_batches(engine.step))
+        self.evaluators = create_evaluators(config, engine, eval_loss, data)
 
     def train(self, stop_request: StopRequest) -> dict[str, float]:
         engine = self.engine

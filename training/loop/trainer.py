@@ -90,7 +90,7 @@ class _Run:
                 "This recipe fine-tunes, and the model starts from random weights. Name some with "
                 "--config.checkpoint=…, or train from scratch: --config=own_photos:FOLDER."
             )
-        self.profile = _profile_range(config.profile)
+        self.profile = [*map(int, filter(None, config.profile.split(":")))]
         self.profiling = contextlib.ExitStack()
         self._skipped = 0
 
@@ -286,12 +286,3 @@ class _Run:
             self.profiling.close()
         elif self.engine.step in self.profile and self.engine.is_chief:
             self.profiling.enter_context(self.engine.profile(self.directory.tensorboard))
-
-
-def _profile_range(text):
-    if not text:
-        return ()
-    first, _, last = text.partition(":")
-    if not (first.isdigit() and last.isdigit() and int(first) < int(last)):
-        raise UsageError(f'config.profile: expected "FIRST:LAST" steps. Received: {text!r}.')
-    return int(first), int(last)

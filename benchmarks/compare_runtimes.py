@@ -1,6 +1,5 @@
 """`keras_vit.inference_function` against the runtimes of CPUs."""
 
-import contextlib
 import functools
 import importlib
 import itertools
@@ -20,7 +19,6 @@ from benchmarks.libraries import INSTALL, missing
 from keras_vit.photos import prepare_photo, read_photo
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io import atomic
-from keras_vit.training.io.progress_bar import track
 
 OURS = "keras_vit.inference_function"
 IMAGE_SIZE = 224
@@ -140,10 +138,14 @@ def compare_runtimes(
             expected: list[int] = []
             ordered = [each for each in PRECISIONS if each in precision]
             for each, size in itertools.product(ordered, batch_size):
-                settings = {"rounds": rounds, "seconds": seconds, "threads": threads}
-                measured = _measure(folder, each, batch_size=size, photos=str(photos), **settings)
+                task = {"folder": str(folder), "precision": each, "batch_size": size}
+                task |= {"photos": str(photos), "threads": threads}
+                tasks = {way: {"way": way, **task} for way in WAYS[each]}
+                measured = interleaved.measure_processes(
+                    f"{__name__}:prepare", tasks, rounds, threads, length=seconds
+                )
                 if each == "float32":
-                    expected = expected or measured[OURS]["classes"]
+                    expected = expected or measured[OURS][0]["classes"]
                 rows = _rows(measured, size, expected)
                 show(rows, f"{model}, {each}, {size} image{'s' * (size > 1)} at once")
 
@@ -188,26 +190,6 @@ def write_files(model: str, folder: str, photos: str) -> tuple[dict, None]:
     return {}, None
 
 
-def _measure(folder, precision, **task):
-    """Returns {way: its facts and the seconds of each round} of the ways whose file is there."""
-    rounds, seconds, threads = task.pop("rounds"), task.pop("seconds"), task["threads"]
-    ways = WAYS[precision]
-    task |= {"folder": str(folder), "precision": precision}
-    with contextlib.ExitStack() as stack:
-        processes = {
-            way: stack.enter_context(
-                Process(f"{__name__}:prepare", {"way": way, **task}, threads=threads)
-            )
-            for way in track(ways, f"starting, {precision}")
-        }
-        calls = {way: functools.partial(processes[way].ask, seconds=seconds) for way in ways}
-        turns = interleaved.measure(calls, rounds)
-        return {
-            way: {**processes[way].facts, "rounds": [turn["seconds"] for turn in turns[way]]}
-            for way in ways
-        }
-
-
 def prepare(
     way: str, folder: str, precision: str, batch_size: int, photos: str, threads: int
 ) -> tuple[dict[str, Any], Callable[[float], dict[str, float]]]:
@@ -219,32 +201,27 @@ def prepare(
     start, before = time.process_time(), peak_memory()
     run = chosen.open(str(pathlib.Path(folder, chosen.file)), precision, batch_size, threads)
     run(batch)
-    facts = {"first": time.process_time() - start, "taken": peak_memory() - before}
+    facts: dict[str, Any] = {"first": time.process_time() - start, "taken": peak_memory() - before}
     starts = range(0, len(pixels) - batch_size + 1, batch_size)
     outputs = [run(pixels[start : start + batch_size]) for start in starts]
 
-    def measure(seconds):
-        run(batch)
-        times, end = [], time.perf_counter() + seconds
-        while len(times) < 3 or time.perf_counter() < end:
-            times.append(interleaved.seconds(lambda: run(batch)))
-        return {"seconds": median(times)}
-
-    return {**facts, "classes": np.concatenate(outputs).argmax(-1).tolist()}, measure
+    facts["classes"] = np.concatenate(outputs).argmax(-1).tolist()
+    run_batch = functools.partial(run, batch)
+    return facts, lambda length: {"median": median(interleaved.times(run_batch, length))}
 
 
 def _rows(measured, batch_size, expected):
-    others = [result["rounds"] for way, result in measured.items() if not way.startswith(OURS)]
-    fastest = min(others, key=median)
-    for way, result in measured.items():
-        ratio = interleaved.ratio(result["rounds"], fastest)
-        pairs = list(zip(result["classes"], expected, strict=False))
+    seconds = {way: [each["median"] for each in answers] for way, (_, answers) in measured.items()}
+    fastest = min((each for way, each in seconds.items() if not way.startswith(OURS)), key=median)
+    for way, (facts, _) in measured.items():
+        ratio = interleaved.ratio(seconds[way], fastest)
+        pairs = list(zip(facts["classes"], expected, strict=False))
         yield {
             "runtime": way,
-            "ms per image": f"{1000 * median(result['rounds']) / batch_size:.2f}",
+            "ms per image": f"{1000 * median(seconds[way]) / batch_size:.2f}",
             "× best rival": f"{ratio.median:.2f}",
             "quartiles": ratio.quartiles(),
-            "first answer, s of processor": f"{result['first']:.2f}",
-            "MiB": f"{result['taken'] / 2**20:.0f}",
+            "first answer, s of processor": f"{facts['first']:.2f}",
+            "MiB": f"{facts['taken'] / 2**20:.0f}",
             "same class as float32": f"{sum(a == b for a, b in pairs)} of {len(pairs)}",
         }

@@ -1,9 +1,10 @@
 """The errors of an export."""
 
-import contextlib
+import functools
 import importlib
 import types
-from collections.abc import Iterator
+
+from keras_vit.training.errors import damage_named
 
 
 class ExportError(ValueError):
@@ -29,20 +30,5 @@ def imported(module: str, extra: str) -> types.ModuleType:
         ) from error
 
 
-@contextlib.contextmanager
-def damage_refused(failure: str, advice: str = "Export the model again.") -> Iterator[None]:
-    """Turns the errors that a library raises for a damaged file into an `ExportError`.
-
-    Damage shows as any of a dozen errors, depending on which byte has it.
-
-    Args:
-        failure: the beginning of its message, which names the file.
-        advice: what to do next.
-    """
-    try:
-        yield
-    except ExportError:
-        raise
-    except Exception as error:
-        reason = " ".join(str(error).split())[:500]
-        raise ExportError(f"{failure}: {type(error).__name__}: {reason}. {advice}") from error
+# Damage shows as any of a dozen errors, depending on which byte has it.
+damage_refused = functools.partial(damage_named, kind=ExportError)

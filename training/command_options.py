@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ml_collections import ConfigDict
-
 from keras_vit.suggestions import did_you_mean
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io.paths import any_path
@@ -222,15 +220,3 @@ def own_split(options: argparse.Namespace) -> "Split":
     """Opens --split of the data of `own_data`; by default the split of the run's evaluation."""
     dataset, config = own_data(options)
     return dataset.split(options.split or config["eval_split"] or config["train_split"])
-
-
-def complete_config(config: ConfigDict, options: argparse.Namespace) -> ConfigDict:
-    """Returns a complete config with what the options of `add_run` change.
-
-    Raises:
-        UsageError: for an unknown key or a wrong value.
-    """
-    from keras_vit.training.config import overrides, schema
-
-    data_dir = [f"--config.data_dir={options.data_dir}"] if options.data_dir else []
-    return schema.complete(overrides.override(config, [*data_dir, *options.overrides]))

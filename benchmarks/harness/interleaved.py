@@ -1,15 +1,19 @@
 """The idea of all comparisons: ratios of what is measured in interleaved rounds, their medians."""
 
+import contextlib
+import functools
 import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from benchmarks.harness.process import Process
 from keras_vit.training.io.progress_bar import track
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
+LEAST_TIMES = 3
 
 
 class Ratio(NamedTuple):
@@ -35,6 +39,51 @@ def measure(calls: Mapping[Item, Callable[[], Value]], rounds: int) -> dict[Item
     for key in track(turns, f"measuring, {rounds} rounds"):
         values[key].append(calls[key]())
     return values
+
+
+def measure_processes(
+    function: str,
+    tasks: Mapping[Item, dict[str, Any]],
+    rounds: int,
+    threads: int = 0,
+    **request: Any,
+) -> dict[Item, tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Starts a `Process` for every task, and measures them in turns, one running at a time.
+
+    Args:
+        function: of the processes.
+        tasks: of the processes; all are held at once.
+        rounds: turns of each.
+        threads: processor cores of each; 0: all.
+        **request: what each is asked in its turn.
+
+    Returns:
+        The facts of each process, and its answers, round by round.
+
+    Raises:
+        ProcessError: if a process ends.
+    """
+    with contextlib.ExitStack() as stack:
+        processes = {
+            key: stack.enter_context(Process(function, task, threads=threads))
+            for key, task in track(tasks.items(), "starting")
+        }
+        calls = {
+            key: functools.partial(process.ask, **request) for key, process in processes.items()
+        }
+        answers = measure(calls, rounds)
+        return {key: (process.facts, answers[key]) for key, process in processes.items()}
+
+
+def times(call: Callable[[], object], length: float) -> list[float]:
+    """Returns how long each of the calls takes that fill so many seconds, three at least."""
+    # The first one only brings caches and sleeping threads back.
+    call()
+    found: list[float] = []
+    end = time.perf_counter() + length
+    while len(found) < LEAST_TIMES or time.perf_counter() < end:
+        found.append(seconds(call))
+    return found
 
 
 def seconds(call: Callable[[], object]) -> float:

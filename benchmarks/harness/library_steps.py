@@ -1,22 +1,17 @@
 """Steps of libraries, each in a process of its own, timed in rounds."""
 
-import contextlib
 import dataclasses
-import functools
 import importlib
 import statistics
 import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.harness import interleaved
-from benchmarks.harness.process import Process, ProcessError
+from benchmarks.harness.process import ProcessError
 from benchmarks.libraries import Case
-from keras_vit.training.io.progress_bar import track
 
 WARM_UP_STEPS = 2
-LEAST_STEPS = 3
 
 
 @dataclasses.dataclass
@@ -58,41 +53,22 @@ def measure(
     Raises:
         ProcessError: if a library's process ends.
     """
-    if not alone:
-        return _measure(cases, rounds, seconds, threads)
-    results = []
-    for case in cases:
+    results: list[Result] = []
+    for group in [[case] for case in cases] if alone else [cases]:
+        tasks = dict(enumerate(map(dataclasses.asdict, group)))
         try:
-            results += _measure([case], rounds, seconds, threads)
+            found = interleaved.measure_processes(
+                f"{__name__}:prepare", tasks, rounds, threads, length=seconds
+            )
         except ProcessError as error:
-            if not error.out_of_memory:
+            if not (alone and error.out_of_memory):
                 raise
-            print(f"{case}: out of memory", file=sys.stderr)
+            print(f"{group[0]}: out of memory", file=sys.stderr)
+            continue
+        for case, (facts, answers) in zip(group, found.values(), strict=True):
+            medians = [each["median"] for each in answers]
+            results.append(Result(case, facts, medians, answers[-1]["memory"]))
     return results
-
-
-def _measure(cases, rounds, seconds, threads):
-    with contextlib.ExitStack() as stack:
-        processes = [
-            stack.enter_context(
-                Process(f"{__name__}:prepare", dataclasses.asdict(case), threads=threads)
-            )
-            for case in track(cases, "starting")
-        ]
-        calls = {
-            number: functools.partial(process.ask, seconds=seconds)
-            for number, process in enumerate(processes)
-        }
-        turns = interleaved.measure(calls, rounds)
-        return [
-            Result(
-                case,
-                process.facts,
-                [statistics.median(turn["times"]) for turn in turns[number]],
-                turns[number][-1]["memory"],
-            )
-            for number, (case, process) in enumerate(zip(cases, processes, strict=True))
-        ]
 
 
 def prepare(**case: Any) -> tuple[dict, Callable[[float], dict]]:
@@ -103,12 +79,4 @@ def prepare(**case: Any) -> tuple[dict, Callable[[float], dict]]:
     for _ in range(WARM_UP_STEPS):
         step()
 
-    def measure(seconds):
-        # The first run only brings caches and sleeping threads back.
-        step()
-        times, end = [], time.perf_counter() + seconds
-        while len(times) < LEAST_STEPS or time.perf_counter() < end:
-            times.append(interleaved.seconds(step))
-        return {"times": times}
-
-    return facts, measure
+    return facts, lambda length: {"median": statistics.median(interleaved.times(step, length))}

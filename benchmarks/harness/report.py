@@ -17,16 +17,16 @@ PACKAGES = ("tensorflow", "keras", "keras-hub", "torch", "timm", "jax", "flax")
 EXTENSIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
-def table(rows: Iterable[Mapping[str, object]], title: str = "", missing: str = "") -> Table:
-    """Returns the table of rows of {column: cell}; `missing` stands where a row has no cell."""
+def table(rows: Iterable[Mapping[str, object]], title: str = "") -> Table:
+    """Returns the table of rows of {column: cell}; a cell that a row does not have is blank."""
     rows = list(rows)
     columns = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
-    return Table(columns, [[row.get(each, missing) for each in columns] for row in rows], title)
+    return Table(columns, [[row.get(each, "") for each in columns] for row in rows], title)
 
 
-def show(rows: Iterable[Mapping[str, object]], title: str = "", missing: str = "") -> None:
+def show(rows: Iterable[Mapping[str, object]], title: str = "") -> None:
     """Prints the `table` as Markdown."""
-    print(table(rows, title, missing).markdown())
+    print(table(rows, title).markdown())
 
 
 def machine(threads: int = 0) -> str:

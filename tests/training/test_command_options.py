@@ -2,9 +2,10 @@
 
 import pytest
 
-from keras_vit.training.command_options import CommandParser, complete_config
+from keras_vit.training.command_options import CommandParser
 from keras_vit.training.commands import data
 from keras_vit.training.config import default_config
+from keras_vit.training.config.overrides import config_of
 from keras_vit.training.errors import UsageError
 
 
@@ -53,9 +54,9 @@ def test_changes_of_the_config():
     changes = ["--config.train_preprocess=decode|value_range(-1, 1)", "--config.seed=3"]
     options = parser.parse_args(["--workdir=run", *changes, "head", "--data_dir=data"])
     assert options.study == "head" and options.overrides == changes
-    changed = complete_config(config, options)
+    changed = config_of(options, config)
     assert changed.train_preprocess == "decode|value_range(-1, 1)"
     assert (changed.seed, changed.data_dir, changed.eval_batch_size) == (3, "data", 8)
     options = parser.parse_args(["head", "--workdir=run", "--config.sead=3"])
     with pytest.raises(UsageError, match="Did you mean seed"):
-        complete_config(config, options)
+        config_of(options, config)

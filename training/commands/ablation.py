@@ -15,7 +15,7 @@ given again. The working directory gets results.csv, results.md, the figure, and
 for each cell and seed.
 """
 
-from keras_vit.training.command_options import complete_config, list_of
+from keras_vit.training.command_options import list_of
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.quiet_start import import_tensorflow
 
@@ -67,6 +67,8 @@ def _run(options):
 
 
 def _configs(study, options):
+    from keras_vit.training.config.overrides import config_of
+
     configs = study.cells(options.scale)
     unknown = sorted(set(options.cells or ()) - set(configs))
     if unknown:
@@ -74,7 +76,7 @@ def _configs(study, options):
             f"Expected cells among {', '.join(configs)}. Received: {', '.join(unknown)}."
         )
     return {
-        cell: complete_config(config, options)
+        cell: config_of(options, config)
         for cell, config in configs.items()
         if not options.cells or cell in options.cells
     }

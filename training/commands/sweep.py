@@ -12,7 +12,7 @@ The working directory gets sweep.md, sweep.csv and sweep.png, and a run director
 seed.
 """
 
-from keras_vit.training.command_options import complete_config, list_of, number
+from keras_vit.training.command_options import list_of, number
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.quiet_start import import_tensorflow
 
@@ -28,12 +28,12 @@ def _add_options(parser):
 
 
 def _sweep(options):
-    from keras_vit.training.config import overrides
+    from keras_vit.training.config.overrides import config_of
     from keras_vit.training.configs.finetune import row_of_table_4
     from keras_vit.training.data import open_dataset
     from keras_vit.training.protocols import learning_rate_sweep
 
-    config = complete_config(overrides.load_config(options.config), options)
+    config = config_of(options)
     if not config.eval_split:
         raise ValueError("Expected config.eval_split to name the test split. Received: ''.")
     dataset = open_dataset(config.dataset, config.data_dir or None)

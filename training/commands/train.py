@@ -12,7 +12,6 @@ The run directory gets config.json, metrics.csv, checkpoints/, model.keras, repo
 program that `pip install tensorboard` brings, tensorboard/.
 """
 
-from keras_vit.training.command_options import complete_config
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.quiet_start import import_tensorflow
 
@@ -22,10 +21,10 @@ def _add_options(parser):
 
 
 def _train(options):
-    from keras_vit.training.config import overrides
+    from keras_vit.training.config.overrides import config_of
     from keras_vit.training.data import open_dataset
 
-    config = complete_config(overrides.load_config(options.config), options)
+    config = config_of(options)
     import_tensorflow()
     dataset = open_dataset(config.dataset, config.data_dir)
     from keras_vit.training.loop import trainer

@@ -13,7 +13,7 @@ gets vtab.md, vtab.csv, vtab.png, and for each task its run directories and the 
 training examples.
 """
 
-from keras_vit.training.command_options import at_least_1, complete_config, list_of
+from keras_vit.training.command_options import at_least_1, list_of
 from keras_vit.training.data import open_dataset
 from keras_vit.training.data.tfds_folder import NotPreparedError
 from keras_vit.training.data.vtab_tasks import TASKS
@@ -90,6 +90,7 @@ def _choose_tasks(names):
 
 
 def _config(options, task):
+    from keras_vit.training.config.overrides import config_of
     from keras_vit.training.configs import finetune
 
     parts = [options.model or options.source, f"vtab/{task.name}"]
@@ -97,7 +98,7 @@ def _config(options, task):
     parts += [f"{key}={value}" for key, value in given.items() if value]
     config = finetune.get_config(",".join(parts))
     config.checkpoint = options.source
-    return complete_config(config, options)
+    return config_of(options, config)
 
 
 main = command_main("keras-vit vtab", __doc__, _add_options, _vtab)

@@ -5,13 +5,14 @@ FILE is a Python file, or the name of one of the package's own configs: `quickst
 them from any folder; a file of the user's at that path comes first.
 """
 
+import argparse
 import ast
 import inspect
 import pathlib
 import re
 import runpy
 import traceback
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, get_args
 
 from ml_collections import ConfigDict, config_dict
@@ -90,6 +91,21 @@ def _file_of(path):
     return str(found)
 
 
+def config_of(options: argparse.Namespace, config: ConfigDict | None = None) -> ConfigDict:
+    """Returns the complete config that the options of `CommandParser.add_run` describe.
+
+    Args:
+        options: of a command.
+        config: in place of the one that --config names.
+
+    Raises:
+        UsageError: for an unknown key or a wrong value; and as `load_config`.
+    """
+    config = load_config(options.config) if config is None else config
+    data_dir = [f"--config.data_dir={options.data_dir}"] if options.data_dir else []
+    return schema.complete(override(config, [*data_dir, *options.overrides]))
+
+
 def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:
     """Returns a copy of `config` with the values of `--config.KEY=VALUE` arguments.
 
@@ -112,7 +128,7 @@ def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:
             known |= found
         if name not in known:
             raise schema.unknown_key(name, known)
-        value = _parsed(argument, f"--config.{name}", known[name], name in optional)
+        value = parse_value(argument, f"--config.{name}", known[name], name in optional)
         outer, _, last = name.rpartition(".")
         if outer in known:
             name, value = outer, {**known[outer], last: value}
@@ -120,58 +136,18 @@ def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:
     return schema.nested(flat)
 
 
-def parse_argument(
-    text: str, file: str, defaults: Mapping[str, Any], datasets: Collection[str] = ()
-) -> tuple[str, str, dict[str, Any]]:
-    """Returns (MODEL, DATASET, {KEY: value}) of `--config=FILE:MODEL,DATASET[,KEY=VALUE…]`.
+def parse_value(argument: str, label: str, before: Any, optional: bool = False) -> Any:
+    """Returns the value of `…KEY=VALUE`, or `…KEY`, with the type of the value that it replaces.
 
     Args:
-        text: what follows the colon.
-        file: name of the config, for messages.
-        defaults: as in `parse_options`.
-        datasets: names that DATASET can be; empty for any.
+        argument: the text.
+        label: of the key, for messages.
+        before: the value that is replaced.
+        optional: whether it may be `None`.
 
     Raises:
-        UsageError: saying what was expected.
+        UsageError: for a value of another type.
     """
-    model, _, others = text.partition(",")
-    dataset, *rest = (part.strip() for part in others.split(","))
-    if not model.strip() or not dataset or (datasets and dataset not in datasets):
-        known = f" with DATASET one of {', '.join(datasets)}" if datasets else ""
-        example = next(iter(datasets), "cifar10")
-        raise UsageError(
-            f"Expected {file}:MODEL,DATASET{known}, for example {file}:ViT-B/16,{example}. "
-            f"Received: {text!r}."
-        )
-    return model.strip(), dataset, parse_options(rest, file, defaults)
-
-
-def parse_options(parts: Iterable[str], file: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns {KEY: value} of parts `KEY=VALUE`, which follow the rules of `--config.KEY=VALUE`.
-
-    Args:
-        parts: of the text.
-        file: name of the config, for messages.
-        defaults: {KEY: value} of all keys that there are; they fix the types.
-
-    Raises:
-        UsageError: for an unknown key or a value of another type.
-    """
-    options = dict(defaults)
-    for part in parts:
-        key = part.partition("=")[0]
-        if key not in options:
-            raise UsageError(
-                f"{did_you_mean(key, options)}Expected KEY=VALUE of {file} with KEY one of "
-                f"{', '.join(options)}. "
-                f"Received: {part!r}."
-            )
-        options[key] = _parsed(part, f"{key} of {file}", defaults[key])
-    return options
-
-
-def _parsed(argument, label, before, optional=False):
-    """Returns the value of `…KEY=VALUE`, or `…KEY`, with the type of the value that it replaces."""
     _, given, text = argument.partition("=")
     kind = type(before)
     try:

@@ -269,6 +269,11 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
             yield keys, f"{remedy}; multiworker reads TF_CONFIG"
         if c.mesh.data > 1 or c.mesh.fsdp != 1:
             yield "mesh mesh.data mesh.fsdp strategy", remedy
+    steps = c.profile.split(":")
+    if c.profile and not (
+        len(steps) == 2 and all(map(str.isdecimal, steps)) and int(steps[0]) < int(steps[1])
+    ):
+        yield "profile", '"FIRST:LAST" steps'
     if several and not processes.coordinator:
         keys = "processes.coordinator processes.count processes.index"
         yield keys, '"host:port" of process 0, or "auto": without it each would train alone'

@@ -16,7 +16,7 @@ Fine-tune what comes out like any checkpoint:
 from ml_collections import ConfigDict
 
 from keras_vit.training.config import default_config
-from keras_vit.training.config.overrides import parse_argument
+from keras_vit.training.configs import parse_argument
 
 STEPS = 1_000_000
 BATCH = 4096

@@ -21,7 +21,7 @@ from ml_collections import ConfigDict
 from keras_vit import variants
 from keras_vit.training import paper_tables
 from keras_vit.training.config import default_config
-from keras_vit.training.config.overrides import parse_argument
+from keras_vit.training.configs import parse_argument
 from keras_vit.training.data import augreg_strengths
 
 _SPLITS = {

@@ -21,6 +21,8 @@ import numpy as np
 from keras_vit.training.data import dataset_table, photo_sets, splits, tfds_folder
 from keras_vit.training.data.dataset_table import DatasetSpec
 from keras_vit.training.data.tfds_folder import NotPreparedError
+from keras_vit.training.errors import UsageError
+from keras_vit.training.io.paths import size_and_time
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -212,17 +214,60 @@ class Split:
             np.add.at(counts, each, 1)
         return counts
 
-    def train(self, preprocess: "Preprocess", **settings: Any) -> "tf.data.Dataset":
+    def class_weights(self, text: str) -> tuple[float, ...] | None:
+        """Returns the weight of each class in a loss, or None where all images count alike.
+
+        Balanced weights are n / (k n_c) of a class with n_c of the n labels, where k classes have
+        any: each of them adds as much to the loss, and the mean over the images is 1.
+
+        Args:
+            text: `config.class_weights`: "", "balanced", or numbers separated by commas.
+
+        Raises:
+            UsageError: if these are no numbers that are finite and not negative, one for each
+                class.
+        """
+        if not text:
+            return None
+        if text == "balanced":
+            counts = self.label_counts()
+            sizes, even = np.count_nonzero(counts) * counts, np.zeros(len(counts))
+            return tuple(np.divide(counts.sum(), sizes, where=counts > 0, out=even).tolist())
+        try:
+            weights = tuple(float(part) for part in text.split(","))
+        except ValueError:
+            weights = ()
+        expected = self.dataset.num_classes
+        if len(weights) != expected or not all(0 <= weight < float("inf") for weight in weights):
+            raise UsageError(
+                f"config.class_weights: expected 'balanced', or {expected} finite numbers, one for "
+                f"each class, separated by commas. Received: {text!r}."
+            )
+        return weights
+
+    def train(self, preprocess: "Preprocess", *worker: int, **settings: Any) -> "tf.data.Dataset":
         """Returns the infinite training data; see `training.data.pipeline.train_dataset`."""
         from keras_vit.training.data import pipeline
 
-        return pipeline.train_dataset(self, preprocess, **settings)
+        return pipeline.train_dataset(self, preprocess, *worker, **settings)
 
-    def evaluate(self, preprocess: "Preprocess", **settings: Any) -> "tf.data.Dataset":
+    def evaluate(
+        self, preprocess: "Preprocess", *worker: int, **settings: Any
+    ) -> "tf.data.Dataset":
         """Returns one pass in batches; see `training.data.pipeline.eval_dataset`."""
         from keras_vit.training.data import pipeline
 
-        return pipeline.eval_dataset(self, preprocess, **settings)
+        return pipeline.eval_dataset(self, preprocess, *worker, **settings)
+
+
+def open_files(files: Sequence[str]) -> Split:
+    """Returns image files as a split; one that does not exist fails when it is read."""
+    photos = tuple(
+        splits.Photo(file, 0, *(size_and_time(file) if os.path.exists(file) else (0, 0)))
+        for file in files
+    )
+    spec = DatasetSpec("files", 1, {"files": len(photos)})
+    return Split(Dataset(spec, pathlib.Path()), "files", len(photos), photos)
 
 
 def load_dataset(

@@ -36,12 +36,12 @@ _RUN = 256
 def train_dataset(
     split: "Split",
     preprocess: Preprocess,
+    num_input_pipelines: int = 1,
+    input_pipeline_id: int = 0,
     *,
     batch_size: int,
     seed: int,
     start_step: int = 0,
-    num_input_pipelines: int = 1,
-    input_pipeline_id: int = 0,
     mixup_p: float = 0.0,
     skip_counter: SkipCounter | None = None,
     cache: bool = False,
@@ -56,11 +56,11 @@ def train_dataset(
     Args:
         split: to train on.
         preprocess: of `split.preprocess`.
+        num_input_pipelines: number of workers that share a batch; divides `batch_size`.
+        input_pipeline_id: this worker, 0-based.
         batch_size: global batch size.
         seed: any integer; the same seed gives the same data.
         start_step: step to start at.
-        num_input_pipelines: number of workers that share a batch; divides `batch_size`.
-        input_pipeline_id: this worker, 0-based.
         mixup_p: parameter of mixup's Beta distribution, 0 for none.
         skip_counter: lets the next example stand in for an unreadable one, and counts that; None
             raises its error.
@@ -113,10 +113,10 @@ def train_dataset(
 def eval_dataset(
     split: "Split",
     preprocess: Preprocess,
-    *,
-    batch_size: int,
     num_input_pipelines: int = 1,
     input_pipeline_id: int = 0,
+    *,
+    batch_size: int,
     skip_counter: SkipCounter | None = None,
 ) -> tf.data.Dataset:
     """Returns one pass over a split in its stored order, in batches of one static shape.

@@ -78,7 +78,7 @@ def open_reader(split: "Split") -> Reader:
     """Returns the reader of a split; errors as `Split.reader`."""
     # A graph may be the first to ask; what is kept must not belong to it.
     with tf.init_scope():
-        return _photo_reader(split) if split.photos else _record_reader(split)
+        return _record_reader(split) if split.dataset.info else _photo_reader(split)
 
 
 def _photo_reader(split: "Split") -> Reader:

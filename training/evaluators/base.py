@@ -6,9 +6,8 @@ from typing import Protocol
 import keras
 from ml_collections import ConfigDict
 
-from keras_vit.training.data import Dataset, open_dataset
-from keras_vit.training.data.dataset_table import full_name
-from keras_vit.training.data.unreadable_examples import SkipCounter
+from keras_vit.training.data import open_dataset
+from keras_vit.training.data.run_data import RunData
 from keras_vit.training.engine.base import Engine
 from keras_vit.training.evaluators.classification import ClassificationEvaluator
 from keras_vit.training.evaluators.few_shot import FewShotEvaluator, open_task
@@ -39,11 +38,7 @@ class Evaluator(Protocol):
 
 
 def create_evaluators(
-    config: ConfigDict,
-    engine: Engine,
-    loss: keras.losses.Loss,
-    dataset: Dataset,
-    skip_counter: SkipCounter | None,
+    config: ConfigDict, engine: Engine, loss: keras.losses.Loss, data: RunData
 ) -> list[Evaluator]:
     """Returns the evaluators that a complete config asks for.
 
@@ -51,23 +46,21 @@ def create_evaluators(
         config: complete.
         engine: built.
         loss: that is evaluated along with the accuracies.
-        dataset: `config.dataset`, open.
-        skip_counter: counts the images that cannot be read; None raises their errors.
+        data: of the run.
 
     Raises:
         ValueError, UsageError: if one of them cannot work, such as without its data.
     """
     found: list[Evaluator] = []
     if config.eval_split:
-        split = dataset.split(config.eval_split)
-        found.append(ClassificationEvaluator(config, engine, loss, split, skip_counter))
+        found.append(ClassificationEvaluator(config.eval_every_steps, engine, loss, data))
     wanted = config.few_shot
     if wanted.datasets:
-        datasets = [
-            dataset if full_name(name) == dataset.name else open_dataset(name, config.data_dir)
+        own = data.dataset
+        tasks = [
+            open_task(own if name in own.spec.names else open_dataset(name, config.data_dir))
             for name in wanted.datasets.split(",")
         ]
-        tasks = list(map(open_task, datasets))
         every_steps, shots = wanted.every_steps, wanted.shots
         found.append(FewShotEvaluator(tasks, every_steps=every_steps, shots=shots))
     return found

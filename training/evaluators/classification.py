@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import keras
 import numpy as np
 from keras import ops
-from ml_collections import ConfigDict
 
-from keras_vit.training.data import Split
-from keras_vit.training.data.unreadable_examples import SkipCounter
+from keras_vit.training.data.run_data import RunData
 from keras_vit.training.engine.base import Engine
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators.evaluated_model import inference_function
@@ -80,40 +78,24 @@ class ClassificationEvaluator:
     Yields `eval_loss`, `eval_top1`, `eval_top5` and `eval_count`, as those of `means`.
 
     Args:
-        config: complete, with an `eval_split`.
+        every_steps: updates between evaluations; 0 evaluates after the last one only.
         engine: that trains, built.
         loss: of `training.recipes.losses`.
-        split: `config.eval_split`, open.
-        skip_counter: counts the images that cannot be read; None raises their errors.
+        data: of a run with a `config.eval_split`.
     """
 
     names: tuple[str, ...] = ("eval_loss", "eval_top1", "eval_top5", "eval_count")
     distributed = True
 
-    def __init__(
-        self,
-        config: ConfigDict,
-        engine: Engine,
-        loss: keras.losses.Loss,
-        split: Split,
-        skip_counter: SkipCounter | None,
-    ):
-        self.every_steps = config.eval_every_steps
-        preprocess = split.preprocess(config.eval_preprocess, config.reduced_decoding.eval)
-
-        def make_dataset(num_input_pipelines, input_pipeline_id):
-            return split.evaluate(
-                preprocess,
-                batch_size=config.eval_batch_size,
-                num_input_pipelines=num_input_pipelines,
-                input_pipeline_id=input_pipeline_id,
-                skip_counter=skip_counter,
-            )
+    def __init__(self, every_steps: int, engine: Engine, loss: keras.losses.Loss, data: RunData):
+        self.every_steps = every_steps
 
         def batch_sums(logits, batch):
             return counted_sums(logits, batch["label"], batch["mask"], loss)
 
-        self._split_sums = engine.make_split_sums(batch_sums, make_dataset, preprocess.on_device)
+        self._split_sums = engine.make_split_sums(
+            batch_sums, data.eval_batches, data.eval_preprocess.on_device
+        )
 
     def run(self, model: keras.Model) -> Iterator[tuple[str, float]]:
         """Yields the metrics of the engine's `model`, equal in all processes."""

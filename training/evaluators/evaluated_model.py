@@ -13,6 +13,7 @@ import keras
 import numpy as np
 
 from keras_vit.analysis.attention_rollout import rollout_function
+from keras_vit.training.errors import damage_named
 from keras_vit.training.evaluators import exported_files, model_from_source
 from keras_vit.training.evaluators.tflite_files import TFLiteFunction
 from keras_vit.type_hints import Tensor
@@ -22,7 +23,6 @@ TF_HUB_RANGE = (0.0, 1.0)
 PIXELS = 32
 # Copies of a TFLite file's weights in memory, at most.
 _AT_ONCE = 4
-_EXPORT_AGAIN = "Export the model again."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,7 +215,7 @@ def _freeze_module(path, layer):
     import tensorflow as tf
 
     failure = f"{path} cannot be loaded as a TF-Hub module"
-    with model_from_source.damage_named(failure, _EXPORT_AGAIN):
+    with damage_named(failure):
         module = tf.saved_model.load(str(path))
     if not callable(module):
         raise ValueError(

@@ -7,7 +7,7 @@ import zipfile
 from typing import Any
 
 from keras_vit.photo_predictions import ACTIVATIONS
-from keras_vit.training.evaluators.model_from_source import damage_named
+from keras_vit.training.errors import damage_named
 from keras_vit.training.io.paths import read_text
 from keras_vit.unpacking import open_archive
 
@@ -36,7 +36,7 @@ def interface_of(path: str | os.PathLike) -> dict[str, Any]:
 
 def _inside(path, name, parse):
     """Returns the text of that name inside of an exported file, parsed, or None without one."""
-    with damage_named(f"The texts inside of {path} are damaged", "Export the model again."):
+    with damage_named(f"The texts inside of {path} are damaged"):
         if path.is_dir():
             file = path / "assets" / name
             return parse(read_text(file)) if file.is_file() else None

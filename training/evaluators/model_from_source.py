@@ -1,18 +1,18 @@
 """Loads a Keras model from its source: a run directory, a `.keras` file, a checkpoint."""
 
-import contextlib
 import dataclasses
 import json
 import os
 import pathlib
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from keras_vit.training.config import schema
 from keras_vit.training.data import fingerprint
-from keras_vit.training.data.dataset_table import DATASETS, full_name
+from keras_vit.training.data.dataset_table import DATASETS, SHORT_NAMES
 from keras_vit.training.engine.checkpoints import steps
+from keras_vit.training.errors import damage_named
 from keras_vit.training.io.image_listing import EXTENSIONS
 from keras_vit.training.io.paths import any_path, read_path
 from keras_vit.unpacking import open_archive
@@ -127,7 +127,7 @@ def load_model(
 
 def _without_model(path):
     """Returns what a source is that holds no model, for a message."""
-    if full_name(str(path)) in DATASETS or str(path).startswith(("folder:", "csv:", "tfds:")):
+    if str(path) in {*DATASETS, *SHORT_NAMES} or str(path).startswith(("folder:", "csv:", "tfds:")):
         return "a data set, in the model's place: --dataset names it"
     if not path.exists():
         return "which does not exist"
@@ -159,22 +159,6 @@ def read_run_config(file: str | os.PathLike) -> dict[str, Any]:
             "directory."
         )
     return config
-
-
-@contextlib.contextmanager
-def damage_named(failure: str, advice: str) -> Iterator[None]:
-    """Turns what reading a damaged file raises, any error of any library, into a ValueError.
-
-    Args:
-        failure: the beginning of its message, which names the file.
-        advice: what to do next.
-    """
-    try:
-        yield
-    except Exception as error:
-        kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
-        reason = " ".join(str(error).split())[:500]
-        raise ValueError(f"{failure}: {kind}{reason}. {advice}") from error
 
 
 def _saved_model(path):

@@ -4,16 +4,14 @@ import contextlib
 import logging
 import os
 import time
-from typing import Any
 
 import keras
 import numpy as np
 from ml_collections import ConfigDict
 
 from keras_vit.training.config import schema
-from keras_vit.training.data import Dataset, fingerprint, open_dataset
-from keras_vit.training.data.dataset_table import full_name
-from keras_vit.training.data.unreadable_examples import ATTEMPTS, SkipCounter, counter_for
+from keras_vit.training.data import Dataset, fingerprint
+from keras_vit.training.data.run_data import RunData
 from keras_vit.training.engine import create_engine
 from keras_vit.training.engine.base import Engine
 from keras_vit.training.engine.step import Report
@@ -24,15 +22,12 @@ from keras_vit.training.loop import agreement
 from keras_vit.training.loop.progress import Progress
 from keras_vit.training.loop.run_directory import RunDirectory
 from keras_vit.training.loop.stopping import BestEvaluation, StopRequest
-from keras_vit.training.recipes.losses import MeanOutput, build_loss, class_weights
+from keras_vit.training.recipes.losses import MeanOutput, build_loss
 from keras_vit.training.recipes.models import build_model
 from keras_vit.training.recipes.optimizers import optimizer_of
 from keras_vit.training.reporting.run_report import report_run
 
 logger = logging.getLogger("keras_vit")
-
-# Images of a class below which its accuracy is not told apart from luck.
-FEW_HELD_OUT = 5
 
 
 def train(
@@ -86,49 +81,36 @@ class _Run:
         self, config: ConfigDict, directory: RunDirectory, engine: Engine, dataset: Dataset | None
     ):
         self.config, self.directory, self.engine = config, directory, engine
-        self.dataset = dataset = dataset or open_dataset(config.dataset, config.data_dir)
-        if dataset.name != full_name(config.dataset):
-            raise UsageError(f"Expected config.dataset={dataset.name}. Received: {config.dataset}.")
-        self.split = dataset.split(config.train_split)
-        schema.derive_steps(config, self.split.num_examples)
-        self.data = dataset.describe(config.train_split, config.eval_split)
-        agreement.check_data(engine, self.data)
-        directory.check(self.data)
-        _warn_of_small_classes(config.eval_split, self.data)
-        self.preprocess = self.split.preprocess(
-            config.train_preprocess, config.reduced_decoding.train
-        )
-        self.preprocess.require_model_range("train_preprocess", self.split)
-        if config.eval_split:
-            evaluated = self.split.preprocess(config.eval_preprocess)
-            evaluated.require_model_range("eval_preprocess", self.split)
+        self.data = data = RunData(config, dataset)
+        schema.derive_steps(config, data.train.num_examples)
+        agreement.check_data(engine, data.description)
+        directory.check(data.description)
         if config.expects_checkpoint and not config.checkpoint:
             logger.warning(
                 "This recipe fine-tunes, and the model starts from random weights. Name some with "
                 "--config.checkpoint=…, or train from scratch: --config=own_photos:FOLDER."
             )
-        self.profile = _profile_range(config.profile)
+        self.profile = [*map(int, filter(None, config.profile.split(":")))]
         self.profiling = contextlib.ExitStack()
-        self.skip_counter = counter_for(config.on_error)
         self._skipped = 0
 
         keras.utils.set_random_seed(config.seed)
         # Evaluation takes the labels as they are.
         loss, eval_loss = MeanOutput(), MeanOutput()
         if not config.masked.target:
-            weights = class_weights(config.class_weights, self.split)
+            weights = data.train.class_weights(config.class_weights)
             loss = build_loss(config.loss, config.label_smoothing, weights)
             eval_loss = build_loss(config.loss)
         engine.build(
-            lambda: build_model(config, dataset.num_classes, dataset.class_names),
+            lambda: build_model(config, data.dataset.num_classes, data.dataset.class_names),
             lambda model: optimizer_of(config, model),
             loss,
-            self.preprocess.on_device,
+            data.preprocess.on_device,
         )
         restored = engine.restore(directory.checkpoints)
         agreement.check_step(engine, directory.checkpoints)
-        data = fingerprint.as_numbers(self.data)
-        known = [data.tolist(), *self.data["accepted"]]
+        digest = fingerprint.as_numbers(data.description)
+        known = [digest.tolist(), *data.description["accepted"]]
         if restored and restored["data"].tolist() not in known:
             raise UsageError(
                 f"The checkpoints in {directory.checkpoints} are of a run on other data than "
@@ -138,58 +120,28 @@ class _Run:
         self.best = BestEvaluation(config.early_stopping.metric, config.early_stopping.patience)
         # The sums are of updates, losses and gradient norms since the last row of metrics.
         self.numbers = {**self.best.start(), "sums": np.zeros(3)} | (restored or {})
-        self.numbers["data"] = data
-        self.evaluators = create_evaluators(config, engine, eval_loss, dataset, self.skip_counter)
-        self.batches = engine.make_batches(self._train_dataset)
-
-    def _unreadable(self):
-        """Returns a sentence with the images of the next steps that cannot be decoded, or ""."""
-        counter = SkipCounter()
-        dataset = self._train_dataset(1, 0, skip_counter=counter)
-        try:
-            for _ in dataset.take(self.config.steps_per_call):
-                pass
-        except self.engine.runtime_errors:
-            return (
-                f"More than {ATTEMPTS} images in a row cannot be read: keras-vit data "
-                f"check {self.config.dataset} --all names each."
-            )
-        if self.skip_counter or not counter.examples:
-            return ""
-        return (
-            f"What cannot be decoded: {', '.join(sorted(counter.examples))}. Remove it, or set "
-            "config.on_error=skip."
-        )
-
-    def _train_dataset(self, num_input_pipelines: int, input_pipeline_id: int, **changes: Any):
-        config = self.config
-        return self.split.train(
-            self.preprocess,
-            batch_size=config.batch_size,
-            seed=config.seed,
-            start_step=self.engine.step,
-            num_input_pipelines=num_input_pipelines,
-            input_pipeline_id=input_pipeline_id,
-            mixup_p=config.mixup_p,
-            cache=config.cache,
-            **{"skip_counter": self.skip_counter} | changes,
-        )
+        self.numbers["data"] = digest
+        self.batches = engine.make_batches(data.train_batches(engine.step))
+        self.evaluators = create_evaluators(config, engine, eval_loss, data)
 
     def train(self, stop_request: StopRequest) -> dict[str, float]:
+        engine = self.engine
         try:
-            with self.engine.translated_errors(self._unreadable):
+            with engine.translated_errors(
+                lambda: self.data.unreadable(engine.step, engine.runtime_errors)
+            ):
                 return self._train(stop_request)
         except OSError as error:
             raise TrainingError(
-                f"A file of the run cannot be written after step {self.engine.step}: {error}. "
-                f"{self.engine.last_good()}"
+                f"A file of the run cannot be written after step {engine.step}: {error}. "
+                f"{engine.last_good()}"
             ) from error
 
     def _train(self, stop_request):
         config, engine, metrics = self.config, self.engine, {}
         if engine.is_chief:
             names = [name for evaluator in self.evaluators for name in evaluator.names]
-            self.directory.open(engine.step, names, self.data)
+            self.directory.open(engine.step, names, self.data.description)
             self.directory.upload()
             self._say_where_it_begins()
         last_save = time.monotonic()
@@ -270,7 +222,8 @@ class _Run:
         }
 
     def _report_skipped(self):
-        found = self.skip_counter.examples if self.skip_counter else {}
+        counter = self.data.skip_counter
+        found = counter.examples if counter else {}
         if len(found) > self._skipped:
             logger.warning(
                 "%d unreadable images are skipped, such as %s.", len(found), next(iter(found))
@@ -324,7 +277,7 @@ class _Run:
             )
         if self.engine.is_chief and self.config.report:
             logger.info("Drawing report.html")
-            report_run(folder, dataset=self.dataset)
+            report_run(folder, dataset=self.data.dataset)
         # Nobody leaves before the chief has written everything.
         self.engine.gather("")
 
@@ -333,26 +286,3 @@ class _Run:
             self.profiling.close()
         elif self.engine.step in self.profile and self.engine.is_chief:
             self.profiling.enter_context(self.engine.profile(self.directory.tensorboard))
-
-
-def _warn_of_small_classes(split, data):
-    classes = (data["eval"] or {}).get("classes", ())  # of photos alone
-    few = [
-        f"{name} ({count})"
-        for name, (count, _) in zip(data["class_names"] or (), classes, strict=False)
-        if count < FEW_HELD_OUT
-    ]
-    if few:
-        logger.warning(
-            "Few images of %s are evaluated: %s%s. Their accuracy says little below %d images.",
-            *(split, ", ".join(few[:5]), ", …" if len(few) > 5 else "", FEW_HELD_OUT),
-        )
-
-
-def _profile_range(text):
-    if not text:
-        return ()
-    first, _, last = text.partition(":")
-    if not (first.isdigit() and last.isdigit() and int(first) < int(last)):
-        raise UsageError(f'config.profile: expected "FIRST:LAST" steps. Received: {text!r}.')
-    return int(first), int(last)

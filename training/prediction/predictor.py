@@ -14,12 +14,11 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.photo_predictions import ACTIVATIONS, top_classes
-from keras_vit.training.data import Split, fingerprint, open_dataset
-from keras_vit.training.data.preprocessing.preprocess import Preprocess
+from keras_vit.training import data
 from keras_vit.training.data.traced_functions import as_it_stands
 from keras_vit.training.errors import first_line
 from keras_vit.training.evaluators.evaluated_model import load_frozen
-from keras_vit.training.io.paths import attempt, size_and_time
+from keras_vit.training.io.paths import attempt
 from keras_vit.training.io.stores import local_file
 
 BATCH = 64
@@ -128,34 +127,6 @@ def predict(
     yield from predictor.predict(range(predictor.count))
 
 
-class Photos:
-    """Image files, with what is used of a `Split`.
-
-    Args:
-        files: their paths.
-    """
-
-    preprocess = Preprocess
-
-    def __init__(self, files: Sequence[str]):
-        self._files = [os.fsencode(file) for file in files]
-        self._paths = tf.constant(self._files)
-        self.num_examples = len(files)
-        details = (
-            b"%d %d" % size_and_time(file) if os.path.exists(file) else b"" for file in files
-        )
-        described = zip(self._files, details, strict=True)
-        self.identity = fingerprint.digest_of(part for pair in described for part in pair)
-
-    def read(self, index: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns the encoded image, a string scalar, as `image`, in a TensorFlow graph."""
-        return {"image": tf.io.read_file(tf.gather(self._paths, index))}
-
-    def example_id(self, index: int) -> str:
-        """Returns a path; bytes of it that are not UTF-8 are escaped."""
-        return self._files[index].decode(errors="backslashreplace")
-
-
 class Predictor:
     """Predicts the images of a job.
 
@@ -187,9 +158,11 @@ class Predictor:
                 "predicts."
             )
         self._names = self._model.class_names if job.class_names is None else job.class_names
-        self._images: Split | Photos = Photos(job.photos)
-        if job.dataset:
-            self._images = open_dataset(job.dataset, job.data_dir).split(job.split)
+        self._images = (
+            data.open(job.dataset, job.split, job.data_dir)
+            if job.dataset
+            else data.open_files(job.photos)
+        )
         self._process = self._images.preprocess(self._model.preprocess)
         self.count = self._images.num_examples
         size, shards = job.shard_size, -(-self.count // job.shard_size)

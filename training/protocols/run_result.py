@@ -10,8 +10,7 @@ from collections.abc import Callable
 from ml_collections import ConfigDict
 
 from keras_vit.training.data import Dataset, fingerprint
-from keras_vit.training.errors import Diverged, UsageError
-from keras_vit.training.evaluators.model_from_source import damage_named
+from keras_vit.training.errors import Diverged, UsageError, damage_named
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.paths import read_path
 from keras_vit.training.reporting.metrics_csv import read_metrics

@@ -9,11 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
-from keras_vit.training.data import Split
-from keras_vit.training.errors import UsageError
 from keras_vit.type_hints import Tensor
 
 
@@ -95,7 +92,6 @@ class MeanOutput(keras.losses.Loss):
         return ops.mean(ops.cast(y_pred, "float32"), axis=-1)
 
 
-BALANCED = "balanced"
 LOSSES = {"softmax": SoftmaxCrossentropy, "sigmoid": SigmoidCrossentropy}
 
 
@@ -115,35 +111,3 @@ def build_loss(
     if name not in LOSSES:
         raise ValueError(f"Loss: expected one of {', '.join(LOSSES)}. Received: {name!r}.")
     return LOSSES[name](label_smoothing, class_weights)
-
-
-def class_weights(text: str, split: Split) -> tuple[float, ...] | None:
-    """Returns the weight of each class, or None where all images count alike.
-
-    Balanced weights are n / (k n_c) of a class with n_c of the n labels, where k classes have any:
-    each of them adds as much to the loss, and the mean over the images is 1.
-
-    Args:
-        text: `config.class_weights`: "", "balanced", or numbers separated by commas.
-        split: the training split, which `balanced` reads once.
-
-    Raises:
-        UsageError: if these are no numbers that are finite and not negative, one for each class.
-    """
-    if not text:
-        return None
-    if text == BALANCED:
-        counts = split.label_counts()
-        sizes, even = np.count_nonzero(counts) * counts, np.zeros(len(counts))
-        return tuple(np.divide(counts.sum(), sizes, where=counts > 0, out=even).tolist())
-    try:
-        weights = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        weights = ()
-    expected = split.dataset.num_classes
-    if len(weights) != expected or not all(0 <= weight < float("inf") for weight in weights):
-        raise UsageError(
-            f"config.class_weights: expected {BALANCED!r}, or {expected} finite numbers, one for "
-            f"each class, separated by commas. Received: {text!r}."
-        )
-    return weights

@@ -4,12 +4,8 @@ import pytest
 from ml_collections import ConfigDict, FrozenConfigDict, config_dict
 
 from keras_vit.training.config import schema
-from keras_vit.training.config.overrides import (
-    load_config,
-    override,
-    parse_argument,
-    parse_options,
-)
+from keras_vit.training.config.overrides import load_config, override
+from keras_vit.training.configs import parse_argument, parse_options
 from keras_vit.training.errors import UsageError
 
 OWN_FILE = """

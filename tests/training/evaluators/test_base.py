@@ -5,7 +5,7 @@ import pytest
 
 from keras_vit.training import data
 from keras_vit.training.config import schema
-from keras_vit.training.data.unreadable_examples import SkipCounter
+from keras_vit.training.data.run_data import RunData
 from keras_vit.training.evaluators.base import create_evaluators
 from keras_vit.training.recipes.losses import build_loss
 
@@ -24,8 +24,8 @@ def config(**changes):
     return schema.complete({"dataset": "digits", "batch_size": 8, "total_steps": 3, **changes})
 
 
-def created(config, batch, dataset):
-    return create_evaluators(config, Engine(batch), build_loss("softmax"), dataset, SkipCounter())
+def created(config, batch, run_data):
+    return create_evaluators(config, Engine(batch), build_loss("softmax"), run_data)
 
 
 def test_none_is_asked_for():
@@ -41,11 +41,13 @@ def test_each_names_what_it_yields(data_dir):
     wanted = config(
         eval_split="test",
         eval_every_steps=7,
+        train_preprocess="decode|value_range(-1,1)",
+        eval_preprocess="decode|value_range(-1,1)",
         data_dir=data_dir,
         few_shot={"datasets": "digits", "shots": (1, 5), "every_steps": 2},
     )
     dataset = data.open_dataset("digits", data_dir)
-    classification, few_shot = created(wanted, batch, dataset)
+    classification, few_shot = created(wanted, batch, RunData(wanted, dataset))
     assert few_shot.tasks[0].train is dataset.split("train")
     assert (classification.every_steps, few_shot.every_steps) == (7, 2)
     assert (classification.distributed, few_shot.distributed) == (True, False)

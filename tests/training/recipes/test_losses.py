@@ -1,16 +1,12 @@
-"""Losses against closed forms, and the weights of the classes."""
+"""Losses against closed forms."""
 
 import math
-import types
 
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
-from keras_vit.training import data
-from keras_vit.training.errors import UsageError
-from keras_vit.training.recipes.losses import build_loss, class_weights
+from keras_vit.training.recipes.losses import build_loss
 
 
 @pytest.mark.parametrize(
@@ -77,33 +73,3 @@ def test_a_configured_loss_is_saved_with_its_settings():
 def test_unknown_loss():
     with pytest.raises(ValueError, match="softmax, sigmoid"):
         build_loss("hinge")
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    """Six images of a, three of b."""
-    root = tmp_path_factory.mktemp("photos")
-    image = tf.io.encode_png(np.zeros((3, 4, 3), np.uint8)).numpy()
-    for name, count in (("a", 6), ("b", 3)):
-        (root / name).mkdir()
-        for number in range(count):
-            (root / name / f"{number}.png").write_bytes(image)
-    return data.open(f"folder:{root}", "train")
-
-
-def test_balanced_weights_make_classes_count_alike(source):
-    assert class_weights("balanced", source) == (0.75, 1.5)
-    # A class without images takes no part.
-    counted = types.SimpleNamespace(label_counts=lambda: np.array([6, 0, 3]))
-    assert class_weights("balanced", counted) == (0.75, 0.0, 1.5)
-
-
-def test_given_weights(source):
-    assert class_weights("1, 2.5", source) == (1.0, 2.5)
-    assert class_weights("", source) is None
-
-
-@pytest.mark.parametrize("text", ["1", "1,2,3", "1,-2", "1,nan", "1,inf", "even", "a=1,b=2"])
-def test_other_weights_are_refused(source, text):
-    with pytest.raises(UsageError, match=r"'balanced', or 2 finite numbers.*Received: "):
-        class_weights(text, source)

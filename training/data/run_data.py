@@ -1,0 +1,108 @@
+"""The data of a run, opened once: what trains, what is evaluated, and what became of their images.
+
+A config names them; from here on they travel as one object.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import tensorflow as tf
+from ml_collections import ConfigDict
+
+from keras_vit.training.data.opened_dataset import Dataset, open_dataset
+from keras_vit.training.data.unreadable_examples import ATTEMPTS, SkipCounter, counter_for
+from keras_vit.training.errors import UsageError
+
+logger = logging.getLogger("keras_vit")
+
+# Images of a class below which its accuracy is not told apart from luck.
+FEW_HELD_OUT = 5
+
+
+class RunData:
+    """The splits of a run and the preprocessing of their images.
+
+    Args:
+        config: a complete config.
+        dataset: `config.dataset`, if it is open already.
+
+    Attributes:
+        dataset: the data set.
+        train: the split that trains.
+        description: of `Dataset.describe`.
+        preprocess: of the images that train.
+        eval_preprocess: of those that are evaluated.
+        skip_counter: counts the images that cannot be read; None raises their errors.
+
+    Raises:
+        UsageError: if `dataset` is another than the config names.
+        NotPreparedError, ValueError: as `training.data.open`, or for preprocessing that leaves
+            pixels in another range than models take.
+    """
+
+    def __init__(self, config: ConfigDict, dataset: Dataset | None = None):
+        self._config = config
+        self.dataset = dataset = dataset or open_dataset(config.dataset, config.data_dir)
+        if config.dataset not in dataset.spec.names:
+            raise UsageError(f"Expected config.dataset={dataset.name}. Received: {config.dataset}.")
+        self.train = dataset.split(config.train_split)
+        self.description = dataset.describe(config.train_split, config.eval_split)
+        reduced = config.reduced_decoding
+        self.preprocess = self.train.preprocess(config.train_preprocess, reduced.train)
+        self.eval_preprocess = self.train.preprocess(config.eval_preprocess, reduced.eval)
+        self.preprocess.require_model_range("train_preprocess", self.train)
+        if config.eval_split:
+            self.eval_preprocess.require_model_range("eval_preprocess", self.train)
+        self.skip_counter = counter_for(config.on_error)
+        _warn_of_small_classes(config.eval_split, self.description)
+
+    def train_batches(self, start_step: int, **changes: Any) -> Callable[..., tf.data.Dataset]:
+        """Returns the function (number of workers, worker) -> its training data from a step on."""
+        config = self._config
+        settings = {name: config[name] for name in ("batch_size", "seed", "mixup_p", "cache")}
+        settings |= {"start_step": start_step, "skip_counter": self.skip_counter, **changes}
+        return partial(self.train.train, self.preprocess, **settings)
+
+    def eval_batches(self, workers: int, worker: int) -> tf.data.Dataset:
+        """Returns one pass of a worker over `config.eval_split`."""
+        split, batch_size = self._config.eval_split, self._config.eval_batch_size
+        settings = {"batch_size": batch_size, "skip_counter": self.skip_counter}
+        return self.dataset.split(split).evaluate(self.eval_preprocess, workers, worker, **settings)
+
+    def unreadable(self, step: int, errors: tuple[type[Exception], ...]) -> str:
+        """Returns a sentence with the images of the updates from `step` on that cannot be decoded.
+
+        "" if there are none, or they are skipped. `errors` are those that reading raises.
+        """
+        counter = SkipCounter()
+        dataset = self.train_batches(step, skip_counter=counter)(1, 0)
+        try:
+            for _ in dataset.take(self._config.steps_per_call):
+                pass
+        except errors:
+            return (
+                f"More than {ATTEMPTS} images in a row cannot be read: keras-vit data "
+                f"check {self._config.dataset} --all names each."
+            )
+        if self.skip_counter or not counter.examples:
+            return ""
+        return (
+            f"What cannot be decoded: {', '.join(sorted(counter.examples))}. Remove it, or set "
+            "config.on_error=skip."
+        )
+
+
+def _warn_of_small_classes(split: str, data: Mapping[str, Any]) -> None:
+    classes = (data["eval"] or {}).get("classes", ())  # of photos alone
+    few = [
+        f"{name} ({count})"
+        for name, (count, _) in zip(data["class_names"] or (), classes, strict=False)
+        if count < FEW_HELD_OUT
+    ]
+    if few:
+        logger.warning(
+            "Few images of %s are evaluated: %s%s. Their accuracy says little below %d images.",
+            *(split, ", ".join(few[:5]), ", …" if len(few) > 5 else "", FEW_HELD_OUT),
+        )

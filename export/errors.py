@@ -5,6 +5,8 @@ import importlib
 import types
 from collections.abc import Iterator
 
+from keras_vit.installation import missing_extra
+
 
 class ExportError(ValueError):
     """A model or artifact cannot be used; the message says what was expected and what to do."""
@@ -23,10 +25,7 @@ def imported(module: str, extra: str) -> types.ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise RuntimeMissing(
-            f"Expected the package {module.split('.')[0]}. Received: {error}. Install it: pip "
-            f"install 'keras-vit-16x16[{extra}]'"
-        ) from error
+        raise RuntimeMissing(missing_extra(module, extra, error)) from error
 
 
 @contextlib.contextmanager

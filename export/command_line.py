@@ -235,10 +235,12 @@ def load_images(
         ValueError: if there are no images, or they cannot be used.
     """
     import numpy as np
+    import tensorflow as tf
 
     from keras_vit.training.data import open_dataset
     from keras_vit.training.data.pipeline import plain_dataset
     from keras_vit.training.data.preprocessing.preprocess import read_images
+    from keras_vit.training.data.unreadable_examples import SkipCounter
     from keras_vit.training.evaluators.model_from_source import resizing
     from keras_vit.training.io.image_listing import list_images
 
@@ -257,7 +259,21 @@ def load_images(
     else:
         opened = open_dataset(str(data), data_dir).split(split)
         operations = opened.preprocess(preprocess)
-        examples = [*plain_dataset(opened, operations, one_hot=True).take(limit)]
+
+        def read(counter=None):
+            dataset = plain_dataset(opened, operations, one_hot=True, skip_counter=counter)
+            return [*dataset.take(limit)]
+
+        try:
+            examples = read()
+        except tf.errors.OpError as error:
+            read(counter := SkipCounter())
+            if not counter.examples:
+                raise
+            names = ", ".join(sorted(counter.examples))
+            raise ExportError(
+                f"Expected images in {data}. These cannot be decoded: {names}. Remove them."
+            ) from error
         images = operations.on_device(np.stack([each["image"] for each in examples]))
         labels = np.stack([each["label"] for each in examples]).argmax(-1)
     if images.shape[1:] != (*size, 3):

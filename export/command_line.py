@@ -32,6 +32,12 @@ def add_labels(parser: CommandParser) -> None:
     parser.add_argument("--labels", metavar="FILE", type=any_path, help=text)
 
 
+def add_module_output(parser: CommandParser) -> None:
+    """Adds --module_output."""
+    text = "what calling it returns; default: the logits, if there is a head"
+    parser.add_argument("--module_output", choices=("logits", "representation"), help=text)
+
+
 def add_calibration(parser: CommandParser) -> None:
     """Adds --calibration."""
     text = "images for int8, as --dataset; default: the run's training images, else --dataset"
@@ -134,7 +140,9 @@ class Export:
 
     @property
     def labels(self) -> list[str] | None:
-        """The class names of --labels, or else of the run."""
+        """The class names of --labels, or else of the run; a representation has none."""
+        if getattr(self.options, "module_output", None) == "representation":
+            return None
         named = self.options.labels
         return read_lines(named) if named else self.source.class_names
 

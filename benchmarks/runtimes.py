@@ -151,7 +151,8 @@ def _cells(
             try:
                 file = tflite
                 if RUNTIMES[name].format == ONNX:
-                    file = to_onnx(model, tflite.with_suffix(".onnx"))
+                    half = weights == "float16"
+                    file = to_onnx(model, tflite.with_suffix(".onnx"), float16=half)
                 report = verify(model, file, images, runtime=name, costs=False)
             except RuntimeMissing as error:
                 missing[name] = str(error)

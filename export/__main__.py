@@ -46,8 +46,6 @@ Each command answers --help.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns the exit status: 1 if an artifact misses a threshold."""
-    # So that a killed export removes its temporary files as an interrupted one does.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     lines = (f"  {name:<8}{meaning}" for name, meaning in COMMANDS.items())
     return run_command("export", COMMANDS, USAGE.format(commands="\n".join(lines)), arguments)
 
@@ -57,9 +55,15 @@ def script() -> NoReturn:
     warn_of_namesake()
     name, *options = command_line(None)
     if name == "export":
-        exit_process(lambda: main(options))
+        _exit_process(options)
     exit_process(training_command.main)
 
 
+def _exit_process(arguments: Sequence[str] | None = None) -> NoReturn:
+    # So that a killed export removes its temporary files as an interrupted one does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    exit_process(lambda: main(arguments))
+
+
 if __name__ == "__main__":
-    exit_process(main)
+    _exit_process()

@@ -32,6 +32,12 @@ def add_labels(parser: CommandParser) -> None:
     parser.add_argument("--labels", metavar="FILE", type=any_path, help=text)
 
 
+def add_module_output(parser: CommandParser) -> None:
+    """Adds --module_output."""
+    text = "what calling it returns; default: the logits, if there is a head"
+    parser.add_argument("--module_output", choices=("logits", "representation"), help=text)
+
+
 def add_calibration(parser: CommandParser) -> None:
     """Adds --calibration."""
     text = "images for int8, as --dataset; default: the run's training images, else --dataset"
@@ -134,7 +140,9 @@ class Export:
 
     @property
     def labels(self) -> list[str] | None:
-        """The class names of --labels, or else of the run."""
+        """The class names of --labels, or else of the run; a representation has none."""
+        if getattr(self.options, "module_output", None) == "representation":
+            return None
         named = self.options.labels
         return read_lines(named) if named else self.source.class_names
 
@@ -235,10 +243,12 @@ def load_images(
         ValueError: if there are no images, or they cannot be used.
     """
     import numpy as np
+    import tensorflow as tf
 
     from keras_vit.training.data import open_dataset
     from keras_vit.training.data.pipeline import plain_dataset
     from keras_vit.training.data.preprocessing.preprocess import read_images
+    from keras_vit.training.data.unreadable_examples import SkipCounter
     from keras_vit.training.evaluators.model_from_source import resizing
     from keras_vit.training.io.image_listing import list_images
 
@@ -257,7 +267,21 @@ def load_images(
     else:
         opened = open_dataset(str(data), data_dir).split(split)
         operations = opened.preprocess(preprocess)
-        examples = [*plain_dataset(opened, operations, one_hot=True).take(limit)]
+
+        def read(counter=None):
+            dataset = plain_dataset(opened, operations, one_hot=True, skip_counter=counter)
+            return [*dataset.take(limit)]
+
+        try:
+            examples = read()
+        except tf.errors.OpError as error:
+            read(counter := SkipCounter())
+            if not counter.examples:
+                raise
+            names = ", ".join(sorted(counter.examples))
+            raise ExportError(
+                f"Expected images in {data}. These cannot be decoded: {names}. Remove them."
+            ) from error
         images = operations.on_device(np.stack([each["image"] for each in examples]))
         labels = np.stack([each["label"] for each in examples]).argmax(-1)
     if images.shape[1:] != (*size, 3):

@@ -4,6 +4,7 @@ import functools
 import importlib
 import types
 
+from keras_vit.installation import missing_extra
 from keras_vit.training.errors import damage_named
 
 
@@ -24,10 +25,7 @@ def imported(module: str, extra: str) -> types.ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise RuntimeMissing(
-            f"Expected the package {module.split('.')[0]}. Received: {error}. Install it: pip "
-            f"install 'keras-vit-16x16[{extra}]'"
-        ) from error
+        raise RuntimeMissing(missing_extra(module, extra, error)) from error
 
 
 # Damage shows as any of a dozen errors, depending on which byte has it.

@@ -12,6 +12,7 @@ from keras_vit.type_hints import Tensor
 
 CLASSIFIERS = (keras_vit.VisionTransformer, keras_vit.ResNetV2, keras_vit.AxialResNet)
 MODELS = (*CLASSIFIERS, keras_vit.MaskedPatchPrediction)
+OUTPUTS = ("logits", "representation")
 # The largest flatbuffer, which a TFLite file is, and protocol buffer, which an ONNX file is.
 FILE_LIMIT = 2**31
 # A value as large as this is of pixels in [0, 255], not of rounding or augmentation in [0, 1].
@@ -22,10 +23,10 @@ _TOLERANCE = 1e-2
 _SLACK = 1e-3
 
 
-def portable(model: keras.Model) -> keras.Model:
+def portable(model: keras.Model, dtype: str = "float32") -> keras.Model:
     """Returns `model`, or a copy of it in the form that is handed over.
 
-    Whatever a model was trained in, its artifacts store and compute in float32:
+    Whatever a model was trained in, its artifacts store and compute in float32 by default:
     optimizers such as Adam do not move bfloat16 variables (1 - beta_2 rounds to
     zero), and phones and most CPUs have no bfloat16 arithmetic. Rematerialization
     is dropped, as its gradient does not survive in a SavedModel, and frozen weights
@@ -41,6 +42,7 @@ def portable(model: keras.Model) -> keras.Model:
 
     Args:
         model: one of `MODELS`, or a Sequential or functional model around one.
+        dtype: dtype policy of the copy; layers around one of `MODELS` keep theirs.
 
     Raises:
         ExportError: if it is another kind of model, if Keras runs on another backend than
@@ -54,7 +56,7 @@ def portable(model: keras.Model) -> keras.Model:
             f"{keras.backend.backend()!r}. Set KERAS_BACKEND=tensorflow."
         )
     if not isinstance(model, MODELS):
-        model = _model_around(model) or model
+        model = _model_around(model, dtype) or model
     if isinstance(model, ImageModel):
         require_finite(model)
         require_unquantized(model)
@@ -68,6 +70,7 @@ def portable(model: keras.Model) -> keras.Model:
         pooling = encoder.arguments["classifier"]
         return _copy(
             encoder,
+            dtype,
             num_classes=None,
             representation_size=None,
             classifier="gap" if pooling == "map" else pooling,
@@ -85,24 +88,24 @@ def portable(model: keras.Model) -> keras.Model:
     config = model.get_config()
     policy = keras.dtype_policies.deserialize(config["dtype"]).name
     all_trainable = len(model.trainable_weights) == len(model.weights)
-    if policy == "float32" and not config.get("remat") and all_trainable:
+    if policy == dtype and not config.get("remat") and all_trainable:
         return model
-    return _copy(model)
+    return _copy(model, dtype)
 
 
-def _copy(model, **changes):
-    """Returns a trainable float32 copy, with the weights that both have."""
+def _copy(model, dtype, **changes):
+    """Returns a trainable copy of another dtype policy, with the weights that both have."""
     arguments = {**model.arguments, **changes}
     if "remat" in arguments:
         arguments["remat"] = False
-    copy = type(model)(**arguments, name=model.name, dtype="float32")
+    copy = type(model)(**arguments, name=model.name, dtype=dtype)
     copy.preprocessing = model.preprocessing
     if copy.arguments["num_classes"] == model.arguments["num_classes"]:
         copy.class_names = model.class_names
     sources = {weight.path: weight for weight in model.weights}
     for target in copy.weights:
         source = sources[target.path]
-        target.assign(keras.ops.cast(source, "float32"))
+        target.assign(keras.ops.cast(source, target.dtype))
         target.regularizer = getattr(source, "regularizer", None)
     return copy
 
@@ -117,9 +120,21 @@ def image_size(model: keras.Model) -> tuple[int, int]:
     return tuple(model.input_shape[1:3])
 
 
-def output_name(model: keras.Model) -> str:
-    """Returns the endpoint that is exported: "logits", or without a head "representation"."""
-    return "representation" if num_classes(model) is None else "logits"
+def output_name(model: keras.Model, output: str | None = None) -> str:
+    """Returns the endpoint that is exported: "logits", or without a head "representation".
+
+    Args:
+        model: that is exported.
+        output: the endpoint that is asked for; None takes the first that the model has.
+
+    Raises:
+        ValueError: if the model does not have it.
+    """
+    known = OUTPUTS if num_classes(model) is not None else OUTPUTS[1:]
+    if output not in (None, *known):
+        received = "" if "logits" in known else ", of a model that has no head"
+        raise ValueError(f"`output` must be one of {known}. Received: output={output!r}{received}")
+    return output or known[0]
 
 
 def check_range(images: Tensor) -> None:
@@ -154,7 +169,7 @@ def require_single_file(model: keras.Model) -> None:
         )
 
 
-def _model_around(model):
+def _model_around(model, dtype):
     """Returns a model of images in [-1, 1] on the layers of `model`, or None if ours is not inside.
 
     The range of its images is the one of `RANGES` that reaches our model as [-1, 1].
@@ -177,7 +192,7 @@ def _model_around(model):
             f"{model.name}, which ends with {last.name}."
         )
     images = keras.Input(size, dtype="float32", name="images")
-    prepared, endpoints = _handed_over(graph, core, last, images)
+    prepared, endpoints = _handed_over(graph, core, last, images, dtype)
     low, high = _image_range(model.name, images, prepared)
     if (low, high) != (-1.0, 1.0):
         scale = keras.layers.Rescaling((high - low) / 2, (high + low) / 2, dtype="float32")
@@ -192,9 +207,9 @@ def _model_around(model):
     return around
 
 
-def _handed_over(graph, core, last, images):
+def _handed_over(graph, core, last, images, dtype):
     """Returns what reaches our model, and {name: tensor} of the representation and the logits."""
-    portable_core = portable(core)
+    portable_core = portable(core, dtype)
     prepared, endpoints = [], {}
     names = [name for name in ("representation", "logits") if name in portable_core.endpoints]
     outputs_of_core = keras.Model(

@@ -30,6 +30,14 @@ def warn_of_namesake() -> None:
         )
 
 
+def missing_extra(module: str, extra: str, error: ImportError) -> str:
+    """Returns the message of a package that an extra of this package's installation brings."""
+    return (
+        f"Expected the package {module.split('.')[0]}. Received: {error}. Install it: pip install "
+        f"'keras-vit-16x16[{extra}]'"
+    )
+
+
 def runs_command() -> bool:
     """Tells whether the process is `keras-vit COMMAND` or `python -m PACKAGE` of this project.
 

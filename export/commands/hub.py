@@ -7,7 +7,7 @@ Writes a model as a TF2 reusable SavedModel, which can be called, fine-tuned and
 
 import tempfile
 
-from keras_vit.export.command_line import Export, add_labels, export_command
+from keras_vit.export.command_line import Export, add_labels, add_module_output, export_command
 from keras_vit.export.errors import imported
 from keras_vit.training.io.quiet_start import quiet_start
 
@@ -15,10 +15,9 @@ from keras_vit.training.io.quiet_start import quiet_start
 def _options(parser):
     text = "any: position embeddings of every image size"
     parser.add_argument("--resolution", choices=("fixed", "any"), default="fixed", help=text)
-    outputs, activations = ("logits", "representation"), ("softmax", "sigmoid")
-    text = "what calling the module returns; default: the logits, if there is a head"
-    parser.add_argument("--module_output", choices=outputs, help=text)
+    activations = ("softmax", "sigmoid")
     parser.add_argument("--activation", choices=activations, help="of the probabilities")
+    add_module_output(parser)
     add_labels(parser)
 
 
@@ -30,9 +29,9 @@ def main(export: Export) -> int:
     from keras_vit.export.hub import archives
     from keras_vit.export.hub.to_hub import to_hub
 
-    options, source, labels = export.options, export.source, export.labels
+    options, source = export.options, export.source
     arguments = {
-        "labels": None if options.module_output == "representation" else labels,
+        "labels": export.labels,
         "resolution": options.resolution,
         "output": options.module_output,
         "activation": options.activation or source.activation,

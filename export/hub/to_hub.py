@@ -12,7 +12,6 @@ from keras_vit.export.labels_and_interface_json import exported_texts, model_ope
 from keras_vit.export.supported_models import (
     BYTES_FROM,
     image_size,
-    num_classes,
     output_name,
     portable,
 )
@@ -20,7 +19,6 @@ from keras_vit.photo_predictions import ACTIVATIONS
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from keras_vit.training.io.atomic import atomic_directory
 
-OUTPUTS = ("logits", "representation")
 RESOLUTIONS = ("fixed", "any")
 
 
@@ -74,10 +72,7 @@ def to_hub(
     """
     _check("resolution", resolution, RESOLUTIONS)
     model = portable(model)
-    output = output or output_name(model)
-    _check("output", output, OUTPUTS)
-    if output == "logits" and num_classes(model) is None:
-        raise ValueError('Expected output="representation": the model has no head.')
+    output = output_name(model, output)
     texts = exported_texts(model, labels, activation, output)
     directory = pathlib.Path(directory)
     with atomic_directory(directory, marker="saved_model.pb") as written:

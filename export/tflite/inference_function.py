@@ -14,12 +14,11 @@ from keras_vit.export.supported_models import CLASSIFIERS
 from keras_vit.export.tflite.to_tflite import to_tflite
 from keras_vit.hidden_folder import scratch_folder
 from keras_vit.models.image_model import model_inside
-from keras_vit.training.evaluators.tflite_files import TFLiteFunction
+from keras_vit.training.evaluators.tflite_files import Runtime, TFLiteFunction
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.type_hints import Tensor
 
 Precision = Literal["float32", "bfloat16", "int8"]
-Runtime = Literal["litert", "openvino"]
 # Resampling and rounding leave the range by as much.
 _SLACK = 1e-3
 _QUANTIZATIONS = {"float32": "none", "bfloat16": "none", "int8": "dynamic"}
@@ -70,6 +69,12 @@ class InferenceFunction:
                 "images / 127.5 - 1 for pixels of 0..255."
             )
         return self._function((array + 1) / 2)
+
+    def __reduce__(self):
+        raise TypeError(
+            "Expected a file to hand over: save(path) here, load_inference_function(path) in the "
+            "other process. Received: an InferenceFunction, which has threads of this process."
+        )
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the TFLite file, which `load_inference_function` opens without the model.

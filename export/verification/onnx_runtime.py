@@ -18,8 +18,6 @@ from keras_vit.export.verification.runtimes import (
 class OnnxRuntime(Runtime):
     """The runtime of an .onnx file, on the processor; see `Runtime`."""
 
-    kind = "onnx"
-
     def __init__(self, path: str | os.PathLike, model: keras.Model | None = None):
         onnxruntime = imported("onnxruntime", "onnx")
         self._path = path
@@ -33,6 +31,9 @@ class OnnxRuntime(Runtime):
             require_signature(path, [each.name for each in inputs], [each.name for each in outputs])
             self.output = outputs[0].name
             _, height, width, _ = inputs[0].shape
+            onnx = imported("onnx", "onnx")
+            types = {each.data_type for each in onnx.load(path).graph.initializer}
+        self.kind = "float16" if onnx.TensorProto.FLOAT16 in types else "onnx"
         self.image_size = (height, width)
 
     def run(self, images: np.ndarray) -> np.ndarray:

@@ -10,7 +10,8 @@ class Report:
 
     Attributes:
         artifact: its path.
-        kind: "hub", "npz", "onnx" or the quantization of a TFLite file; key of `THRESHOLDS`.
+        kind: "hub", "npz", "onnx", or the quantization of a TFLite file, of which an ONNX file may
+            have "float16"; key of `THRESHOLDS`.
         runtime: what ran it, key of `export.verification.runtimes.RUNTIMES`.
         output: which was compared, "logits", "probabilities" or "representation".
         images: how many.
@@ -150,7 +151,7 @@ class Thresholds:
         return failures
 
 
-# "hub", "npz", "onnx" and the quantizations of a TFLite file.
+# "hub", "npz", "onnx" and the quantizations of a TFLite file; "float16" of an ONNX file too.
 THRESHOLDS = {
     "hub": Thresholds(1e-5, 0.99999, 1.0, 0.0),
     "npz": Thresholds(1e-6, 0.99999, 1.0, 0.0),

@@ -245,7 +245,7 @@ class _ResNet:
 
     def add(self, num_layers, width_factor, pre_activation):
         """Adds the root and the stages of bottleneck units."""
-        root = 64 * width_factor
+        root = int(64 * width_factor)
         self.convolve(root, 7, 2)
         if not pre_activation:
             self.normalize(root)

@@ -15,6 +15,10 @@ if TYPE_CHECKING:  # Only who draws loads matplotlib.
 
     from keras_vit.analysis.reconstruction import Reconstruction
 
+# Of red, green and blue, and of the map over the image: those of `export/web/page/page.css`.
+_LUMINANCE = (0.2126, 0.7152, 0.0722)
+_OPACITY = 0.6
+
 
 def _grid_figure(rows, columns, cell, frames=True):
     from matplotlib.figure import Figure
@@ -42,7 +46,7 @@ def _enlarged(image_map, height, width, blur):
 
 
 def highlight(images: Tensor, maps: Tensor, blur: float = 0) -> np.ndarray:
-    """Darkens the parts of images that the rollout leaves out.
+    """Colors images by the rollout, as exported web pages do.
 
     Args:
         images: (batch, height, width, 3) in [-1, 1].
@@ -51,21 +55,25 @@ def highlight(images: Tensor, maps: Tensor, blur: float = 0) -> np.ndarray:
             which its minimum becomes 0; the original's figures use the patch size.
 
     Returns:
-        (batch, height, width, 3) float32 array in [0, 1]: the image times its map,
-        enlarged by Lanczos resampling and divided by its maximum.
+        (batch, height, width, 3) float32 array in [0, 1]: the image in gray under its map in
+        viridis, enlarged by Lanczos resampling and divided by its maximum.
     """
+    from matplotlib import colormaps
+
     results = []
     for image, image_map in zip(images, maps, strict=True):
         height, width = image.shape[:2]
         mask = _enlarged(image_map, height, width, blur)
-        results.append((np.asarray(image) + 1) / 2 * mask[..., None])
+        gray = (np.asarray(image) + 1) / 2 @ _LUMINANCE
+        colors = colormaps["viridis"](mask)[..., :3]
+        results.append((1 - _OPACITY) * gray[..., None] + _OPACITY * colors)
     return np.stack(results).astype("float32").clip(0, 1)
 
 
 def rollout_figure(
     images: Tensor, maps: Tensor, blur: float = 0, titles: Sequence[str] | None = None
 ) -> "Figure":
-    """Draws each image beside the parts that the output attends to (Figures 6 and 13).
+    """Draws each image beside itself colored by what the output attends to (Figures 6 and 13).
 
     Arguments as for `highlight`; `titles` are strings, one an image.
     """

@@ -56,7 +56,7 @@ class FileArray:
         return (self.name, *(weight.name for weight in self.weights))
 
     @property
-    def positions(self) -> PositionTable | str | None:
+    def positions(self) -> PositionTable | int | None:
         """The way to resize the array as position embeddings, or None."""
         return self.weights[0].positions if self.unpack is _reshape else None
 

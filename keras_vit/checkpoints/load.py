@@ -253,11 +253,17 @@ def _advice(file, names):
 def _can_resize(array, shape):
     if array.positions is None or (len(shape), shape[-1:]) != (len(array.shape), array.shape[-1:]):
         return False
-    return shape[0] > 0 if array.positions == "line" else shape[0] == 1
+    return shape[0] > 0 if isinstance(array.positions, int) else shape[0] == 1
 
 
 def _resizer(file, array, shape):
-    if array.positions == "line":
+    if isinstance(array.positions, int):
+        if file.grid and shape[0] != file.grid[array.positions]:
+            rows, columns = file.grid
+            raise CheckpointError(
+                f"{shape[0]} position embeddings do not fit the grid that is stated, {rows} rows "
+                f"and {columns} columns"
+            )
         return lambda table: resize_line(table, array.shape[0])
     class_token, grid_size = array.positions.class_token, array.positions.grid_size
     grid = file.grid

@@ -79,8 +79,8 @@ class Weight:
     name: str  # the published one
     variable: keras.Variable
     shape: tuple[int, ...]  # the published one, which may split or join the variable's axes
-    # Of position embeddings in raster order the table, of rows or of columns alone "line".
-    positions: PositionTable | str | None = None
+    # Of position embeddings in raster order the table, of rows alone 0, of columns alone 1.
+    positions: PositionTable | int | None = None
 
     def value(self) -> np.ndarray:
         """Returns the variable as a float32 array of the published shape."""
@@ -133,4 +133,4 @@ def _shape(name, shape, layer, outer):
 def _positions(name, layer):
     if name.endswith("/pos_embedding"):
         return PositionTable(layer.grid_size, layer.class_token)
-    return "line" if name.endswith(("posembed_input/columns", "posembed_input/rows")) else None
+    return {"rows": 0, "columns": 1}.get(name.rpartition("posembed_input/")[2])

@@ -264,10 +264,22 @@ def test_a_terminated_export_leaves_nothing(run_directory, tmp_path, monkeypatch
         os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr(tf.saved_model, "save", save_and_be_terminated)
-    with pytest.raises(SystemExit) as end:
-        run("hub", run_directory, f"--output={tmp_path / 'm'}")
+    command = ["keras-vit", "export", "hub", str(run_directory), f"--output={tmp_path / 'm'}"]
+    monkeypatch.setattr(sys, "argv", command)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as end:
+            program.script()
+    finally:
+        signal.signal(signal.SIGTERM, before)
     assert end.value.code == 143
     assert os.listdir(tmp_path) == []
+
+
+def test_in_a_process_of_others_signals_stay_theirs(capsys):
+    before = signal.getsignal(signal.SIGTERM)
+    assert run("--help") == 0
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_directories_of_images(tmp_path):
@@ -280,6 +292,11 @@ def test_directories_of_images(tmp_path):
     expected = tf.image.resize(pixels[:2] / np.float32(255), (16, 16))
     np.testing.assert_allclose(images, expected, atol=1e-6)
     assert labels is None
+    (tmp_path / "photos/bird").mkdir(parents=True)
+    os.link(tmp_path / "0.png", tmp_path / "photos/bird/whole.png")
+    (tmp_path / "photos/bird/nothing.png").write_bytes(b"")
+    with pytest.raises(ExportError, match=r"cannot be decoded: \S*bird/nothing\.png\. Remove"):
+        load_images(f"folder:{tmp_path / 'photos'}", (16, 16), split="train")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=r"Expected images \(.*\) in .*empty. Received: none"):
         load_images(tmp_path / "empty", (16, 16))

@@ -8,14 +8,16 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
+from typing import Literal, get_args
 
 import numpy as np
 
-from keras_vit.training.errors import UsageError
-from keras_vit.training.evaluators.model_from_source import damage_named
+from keras_vit.installation import missing_extra
+from keras_vit.training.errors import UsageError, damage_named
 from keras_vit.training.io.quiet_start import quiet_start
 
-RUNTIMES = ("litert", "openvino")
+Runtime = Literal["litert", "openvino"]
+RUNTIMES = get_args(Runtime)
 _SIGNATURE = "serving_default"
 # Bytes of a file, from which OpenVINO is as fast as LiteRT or faster: ViT-S.
 _LARGE = 2**26
@@ -72,15 +74,14 @@ class TFLiteFunction:
         self._side_by_side = ThreadPoolExecutor(streams).map if streams > 1 else map
         with _STARTING, quiet_start():
             with self._damage_named("LiteRT"):
-                interpreters = [
-                    Interpreter(self._path, num_threads=threads // streams) for _ in range(streams)
-                ]
-                self._describe(interpreters[0])
-                self.runtime = runtime or self._faster(interpreters[0])
-                if self.runtime == "litert":
-                    for each in interpreters:
-                        each.allocate_tensors()
-                        self._idle.put(functools.partial(_litert, each, self.output))
+                opened = Interpreter(self._path, num_threads=threads // streams)
+                self._describe(opened)
+                self.runtime = runtime or self._faster(opened)
+                for number in range(streams if self.runtime == "litert" else 0):
+                    if number:
+                        opened = Interpreter(self._path, num_threads=threads // streams)
+                    opened.allocate_tensors()
+                    self._idle.put(functools.partial(_litert, opened, self.output))
             if self.runtime == "openvino":
                 for request in self._requests(threads, streams, "bf16" if bfloat16 else "f32"):
                     self._idle.put(functools.partial(_openvino, request))
@@ -141,10 +142,7 @@ class TFLiteFunction:
         try:
             import openvino
         except ImportError as error:
-            raise UsageError(
-                f"Expected the package openvino. Received: {error}. Install it: pip install "
-                "'keras-vit-16x16[openvino]'"
-            ) from error
+            raise UsageError(missing_extra("openvino", "openvino", error)) from error
         options = {
             # By default it computes in bfloat16 on processors that have it.
             "INFERENCE_PRECISION_HINT": precision,

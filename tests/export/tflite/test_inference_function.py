@@ -3,6 +3,7 @@
 import gc
 import importlib.util
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from ai_edge_litert.interpreter import Interpreter
 
 import keras_vit
 from keras_vit import export
@@ -97,6 +99,21 @@ def test_openvino(make_vit, model, pixels, arguments):
     large = make_vit(hidden_size=1024, num_heads=16, mlp_dim=4096)
     chosen = [keras_vit.inference_function(large, kind).runtime for kind in ("float32", "int8")]
     assert chosen == ["openvino", "litert"]
+
+
+@pytest.mark.parametrize(("runtime", "interpreters"), [("litert", 4), ("openvino", 1)])
+def test_interpreters_are_opened_for_litert_alone(saved, monkeypatch, runtime, interpreters):
+    if runtime == "openvino":
+        openvino()
+    opened = []
+
+    def count(*arguments, **settings):
+        opened.append(arguments)
+        return Interpreter(*arguments, **settings)
+
+    monkeypatch.setattr("ai_edge_litert.interpreter.Interpreter", count)
+    keras_vit.load_inference_function(saved, batch_size=4, threads=4, runtime=runtime)
+    assert len(opened) == interpreters
 
 
 @pytest.mark.parametrize("calibrated", [False, True])
@@ -237,6 +254,11 @@ def test_what_is_dropped_is_gone_at_once(saved, pixels):
         assert inside() is None
     finally:
         gc.enable()
+
+
+def test_a_pickle_is_refused(saved):
+    with pytest.raises(TypeError, match=r"save\(path\) here, load_inference_function\(path\)"):
+        pickle.dumps(keras_vit.load_inference_function(saved))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from keras_vit import export
@@ -35,3 +36,11 @@ def test_every_precision_agrees(make_vit, images, tmp_path, family, runtime):
         settings = {"runtime": runtime, "thresholds": limits, "costs": False}
         report = export.verify(model, file, images, **settings)
         assert report.ok and (report.runtime, report.kind) == (runtime, name), report
+
+
+def test_another_answer_is_noticed(make_vit, images, tmp_path, runtime):
+    file = export.to_tflite(make_vit(), tmp_path / "m.tflite")
+    other = make_vit()
+    other.get_layer("head").kernel.assign(np.roll(other.get_layer("head").kernel, 1, axis=1))
+    report = export.verify(other, file, images, runtime=runtime, costs=False)
+    assert not report.ok and report.runtime == runtime, report

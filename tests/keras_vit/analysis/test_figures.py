@@ -6,17 +6,21 @@ import pytest
 from keras_vit.analysis import figures
 
 
-def test_a_uniform_map_leaves_the_image_as_it_is(images):
+def test_a_uniform_map_is_yellow_over_the_gray_image(images):
     shown = figures.highlight(images, np.ones((3, 4, 6)))
-    np.testing.assert_allclose(shown, (images + 1) / 2, atol=1e-6)
+    gray = (images + 1) / 2 @ np.array([0.2126, 0.7152, 0.0722])
+    yellow = np.array([253, 231, 37]) / 255
+    np.testing.assert_allclose(shown, 0.4 * gray[..., None] + 0.6 * yellow, atol=2e-3)
 
 
 @pytest.mark.parametrize("blur", [0, 4])
-def test_the_attended_corner_stays_bright(blur):
+def test_the_attended_corner_is_bright_and_the_rest_is_not_black(blur):
     maps = np.zeros((1, 4, 6))
     maps[0, 0, 5] = 1
-    shown = figures.highlight(np.ones((1, 16, 24, 3)), maps, blur)[0, ..., 0]
-    assert shown.max() == 1
+    white = figures.highlight(np.ones((1, 16, 24, 3)), maps, blur)[0]
+    assert white.min() > 0.4
+    shown = figures.highlight(-np.ones((1, 16, 24, 3)), maps, blur)[0, ..., 1]
+    np.testing.assert_allclose(shown.max(), 0.6 * 231 / 255, atol=2e-3)
     assert np.unravel_index(shown.argmax(), shown.shape)[0] < 8
     assert shown[:8, 12:].mean() > 4 * shown[8:, :12].mean()
 

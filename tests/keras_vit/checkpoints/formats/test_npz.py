@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints import Layout
+from keras_vit.checkpoints import CheckpointError, Layout
 from keras_vit.checkpoints.official_names import POSITION_TABLE
 
 LAYOUTS = {
@@ -122,6 +122,8 @@ def test_two_dimensional_tables_are_resized(make, to_numpy, tmp_path):
     before, after = (m.get_layer("position_embedding") for m in (model, other))
     np.testing.assert_array_equal(to_numpy(after.columns), to_numpy(before.columns))
     np.testing.assert_allclose(to_numpy(after.rows)[::2], to_numpy(before.rows), atol=1e-7)
+    with pytest.raises(CheckpointError, match=r"rows: 4 position embeddings do not fit .* 8 rows"):
+        keras_vit.load_checkpoint(other, tmp_path / "a.npz", position_grid=(8, 4))
 
 
 def test_state_beside_the_parameters_is_not_the_models(make, tmp_path):

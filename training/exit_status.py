@@ -1,9 +1,10 @@
 """Running a command: its log, and the status that its process exits with.
 
-0 after success, 1 after a failure, 2 for what the person at the keyboard has to change, 130 and
-143 after an interruption, 141 if the reader of the output has closed it.
+0 after success, 1 after a failure, 2 for what the person at the keyboard has to change, 130 after
+Ctrl-C, 143 after SIGTERM, 141 if the reader of the output has closed it.
 """
 
+import _thread
 import argparse
 import contextlib
 import importlib
@@ -11,6 +12,7 @@ import logging
 import os
 import re
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NoReturn
@@ -111,7 +113,7 @@ def command_main(
 def status_of(run: Callable[[], int | None], debug: bool = False) -> int:
     """Calls `run` and returns the exit status of the process.
 
-    An expected failure prints one line, "error: …", to standard error, and Ctrl-C "interrupted".
+    An expected failure prints one line, "error: …", to standard error.
 
     Args:
         run: may return a status; None is success.
@@ -122,7 +124,9 @@ def status_of(run: Callable[[], int | None], debug: bool = False) -> int:
             return run() or 0
     except BrokenPipeError:
         raise
-    except (Exception, KeyboardInterrupt) as error:
+    except Exception as error:
+        if _is_of_ctrl_c(error):
+            raise KeyboardInterrupt from error
         line, status = _line_and_status(error)
         if not line:
             raise
@@ -132,10 +136,15 @@ def status_of(run: Callable[[], int | None], debug: bool = False) -> int:
     return status
 
 
+def _is_of_ctrl_c(error):
+    """Tells whether a library turned Ctrl-C into an error of its own, as TFDS does."""
+    while error and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
 def _line_and_status(error):
     """Returns what to print of an expected failure and what to exit with; "" for other errors."""
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted", 130
     if isinstance(error, TrainingError):
         return f"error: {error}", error.exit_code
     if isinstance(error, (*_BAD_USE, OSError)):
@@ -156,19 +165,32 @@ def _one_line(error):
 def exit_process(main: Callable[[], int]) -> NoReturn:
     """Ends the process with the status of `main`.
 
-    Prints nothing if the reader of the output, such as `head`, has closed it.
+    Prints "interrupted" after Ctrl-C, and nothing if the reader of the output, such as `head`, has
+    closed it.
     """
+    sys.unraisablehook = _interrupt_again
     try:
         try:
             status = main()
         except SystemExit as stop:
             status = stop.code  # type: ignore[assignment]
         sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        status = 130
     except BrokenPipeError:
         # Python prints what is left when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 141
     sys.exit(status)
+
+
+def _interrupt_again(lost):
+    """Repeats a Ctrl-C that Python ignores in callbacks, such as JAX's of garbage collection."""
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        threading.Timer(0.1, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(lost)
 
 
 class _StderrHandler(logging.Handler):

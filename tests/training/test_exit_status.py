@@ -3,6 +3,7 @@
 import logging
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -35,13 +36,13 @@ OF_TENSORFLOW = tf.errors.ResourceExhaustedError(None, None, "OOM when allocatin
         (errors.UsageError("wrong"), 2, "error: wrong"),
         (errors.TrainingError("wrong"), 1, "error: wrong"),
         (errors.Interrupted("wrong"), 143, "error: wrong"),
+        (errors.Interrupted("wrong", signal.SIGINT), 130, "error: wrong"),
         (ValueError("wrong"), 2, "error: wrong"),
         (FileNotFoundError("wrong"), 2, "error: wrong"),
         (OSError("wrong"), 1, "error: wrong"),
         (ValueError(OF_KERAS), 2, "error: shape (8, 32) is not (8, 64)"),
         (ValueError(IN_USER_CODE + OF_KERAS), 2, "error: shape (8, 32) is not (8, 64)"),
         (OF_TENSORFLOW, 1, "error: OOM when allocating"),
-        (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
 def test_failures_are_one_line(error, status, line, capsys):
@@ -50,6 +51,17 @@ def test_failures_are_one_line(error, status, line, capsys):
 
     assert status_of(fail) == status
     assert capsys.readouterr().err == f"{line}\n"
+
+
+def test_an_error_that_ctrl_c_caused_is_ctrl_c():
+    def fail(options):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as error:
+            raise ValueError("a library's") from error
+
+    with pytest.raises(KeyboardInterrupt):
+        status_of(fail)
 
 
 def test_success_and_results():
@@ -69,6 +81,30 @@ def test_the_log_is_shown_once_and_only_meanwhile(capsys):
         output = capsys.readouterr().err
         assert output.count("task 3") == 1 and output.endswith(" task 3\n")
     assert (logger.handlers, logger.level, logger.propagate) == before
+
+
+# As the callback that JAX leaves with the garbage collector.
+LOST = """
+import gc, signal, time
+from keras_vit.training.exit_status import exit_process
+
+def callback(phase, info):
+    gc.callbacks.clear()
+    signal.raise_signal(signal.SIGINT)
+
+def main():
+    gc.callbacks.append(callback)
+    gc.collect()
+    time.sleep(60)
+
+exit_process(main)
+"""
+
+
+def test_ctrl_c_is_not_lost_in_a_callback(as_command):
+    command = [sys.executable, as_command(LOST)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (130, "interrupted\n")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import importlib
 import logging
 import os
 import re
+import signal
 import sys
 import threading
 import traceback
@@ -125,8 +126,6 @@ def status_of(run: Callable[[], int | None], debug: bool = False) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
-        if _is_of_ctrl_c(error):
-            raise KeyboardInterrupt from error
         line, status = _line_and_status(error)
         if not line:
             raise
@@ -134,13 +133,6 @@ def status_of(run: Callable[[], int | None], debug: bool = False) -> int:
             traceback.print_exc()
     print(line, file=sys.stderr)
     return status
-
-
-def _is_of_ctrl_c(error):
-    """Tells whether a library turned Ctrl-C into an error of its own, as TFDS does."""
-    while error and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
 
 
 def _line_and_status(error):
@@ -168,6 +160,15 @@ def exit_process(main: Callable[[], int]) -> NoReturn:
     Prints "interrupted" after Ctrl-C, and nothing if the reader of the output, such as `head`, has
     closed it.
     """
+    received = []
+
+    def interrupt(number, frame):
+        received.append(number)
+        raise KeyboardInterrupt
+
+    # A shell has its background jobs ignore Ctrl-C.
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, interrupt)
     sys.unraisablehook = _interrupt_again
     try:
         try:
@@ -175,13 +176,18 @@ def exit_process(main: Callable[[], int]) -> NoReturn:
         except SystemExit as stop:
             status = stop.code  # type: ignore[assignment]
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        status = 130
     except BrokenPipeError:
         # Python prints what is left when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 141
+    except BaseException:
+        # A library may turn Ctrl-C into an error of its own.
+        if not received:
+            raise
+        status = 1
+    if received and status:
+        print("interrupted", file=sys.stderr)
+        status = 130
     sys.exit(status)
 
 

@@ -53,17 +53,6 @@ def test_failures_are_one_line(error, status, line, capsys):
     assert capsys.readouterr().err == f"{line}\n"
 
 
-def test_an_error_that_ctrl_c_caused_is_ctrl_c():
-    def fail(options):
-        try:
-            raise KeyboardInterrupt
-        except KeyboardInterrupt as error:
-            raise ValueError("a library's") from error
-
-    with pytest.raises(KeyboardInterrupt):
-        status_of(fail)
-
-
 def test_success_and_results():
     assert status_of(lambda options: None) == 0
     assert status_of(lambda options: 1) == 1
@@ -83,8 +72,7 @@ def test_the_log_is_shown_once_and_only_meanwhile(capsys):
     assert (logger.handlers, logger.level, logger.propagate) == before
 
 
-# As the callback that JAX leaves with the garbage collector.
-LOST = """
+CTRL_C = """
 import gc, signal, time
 from keras_vit.training.exit_status import exit_process
 
@@ -92,17 +80,25 @@ def callback(phase, info):
     gc.callbacks.clear()
     signal.raise_signal(signal.SIGINT)
 
-def main():
+def lost():
     gc.callbacks.append(callback)
     gc.collect()
     time.sleep(60)
 
-exit_process(main)
+def translated():
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        raise SystemError("of a library") from None
+
+exit_process(FUNCTION)
 """
 
 
-def test_ctrl_c_is_not_lost_in_a_callback(as_command):
-    command = [sys.executable, as_command(LOST)]
+# By JAX's callback of the garbage collector; by TensorFlow and TFDS.
+@pytest.mark.parametrize("where", ["lost", "translated"])
+def test_ctrl_c_in_a_library_ends_the_command(where, as_command):
+    command = [sys.executable, as_command(CTRL_C.replace("FUNCTION", where))]
     result = subprocess.run(command, capture_output=True, text=True)
     assert (result.returncode, result.stderr) == (130, "interrupted\n")
 

@@ -45,10 +45,7 @@ def add_calibration(parser: CommandParser) -> None:
 
 
 def _add_model_and_images(parser, count):
-    text = "of a checkpoint, such as ViT-B/16"
-    parser.add_argument("--model", metavar="NAME", help=text)
-    text = "of a checkpoint's model; default 224"
-    parser.add_argument("--image_size", metavar="PIXELS", type=int, help=text)
+    parser.add_model()
     text = "size of a checkpoint's head, to keep it"
     parser.add_argument("--num_classes", metavar="N", type=int, help=text)
     text = "images to verify with: a data set's name, folder:PATH, a directory of images, or "

@@ -8,6 +8,7 @@ from keras_vit.checkpoints.save_npz import require_finite
 from keras_vit.export.errors import ExportError
 from keras_vit.models.find_and_replace_layers import require_unquantized
 from keras_vit.models.image_model import ImageModel
+from keras_vit.photos import outside
 from keras_vit.type_hints import Tensor
 
 CLASSIFIERS = (keras_vit.VisionTransformer, keras_vit.ResNetV2, keras_vit.AxialResNet)
@@ -19,8 +20,6 @@ FILE_LIMIT = 2**31
 BYTES_FROM = 2.0
 RANGES = {"[0, 1]": (0.0, 1.0), "[0, 255]": (0.0, 255.0), "[-1, 1]": (-1.0, 1.0)}
 _TOLERANCE = 1e-2
-# Resampling and rounding leave the range by as much.
-_SLACK = 1e-3
 
 
 def portable(model: keras.Model, dtype: str = "float32") -> keras.Model:
@@ -143,15 +142,13 @@ def check_range(images: Tensor) -> None:
     Raises:
         ExportError: otherwise; it names the range that they seem to be in.
     """
-    low, high = float(np.min(images)), float(np.max(images))
-    if low >= -_SLACK and high <= 1 + _SLACK:
-        return
-    hint = ""
-    if high >= BYTES_FROM:
-        hint = " They look like [0, 255]: divide by 255."
-    elif low < 0:
-        hint = " They look like [-1, 1]: take (images + 1) / 2."
-    raise ExportError(f"Expected images in [0, 1]. Received: values in [{low:g}, {high:g}].{hint}")
+    wrong = outside(images, 0, 1)
+    if wrong and np.max(images) >= BYTES_FROM:
+        wrong += " They look like [0, 255]: divide by 255."
+    elif wrong and np.min(images) < 0:
+        wrong += " They look like [-1, 1]: take (images + 1) / 2."
+    if wrong:
+        raise ExportError(wrong)
 
 
 def require_single_file(model: keras.Model) -> None:

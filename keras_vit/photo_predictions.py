@@ -10,12 +10,10 @@ import numpy as np
 from keras import ops
 
 from keras_vit.models.image_model import model_inside
-from keras_vit.photos import prepare_photo, read_photo
+from keras_vit.photos import outside, prepare_photo, read_photo
 from keras_vit.type_hints import Tensor
 
 ACTIVATIONS = {"softmax": ops.softmax, "sigmoid": ops.sigmoid}
-# Resampling and rounding leave the range by as much.
-_SLACK = 1e-3
 
 
 def predict(
@@ -129,10 +127,7 @@ def _checked(images, size):
             f"Expected images of {size[0]} x {size[1]} pixels. Received: {images.shape}. Photos "
             "of any size are resized if they are uint8 or paths of files."
         )
-    low, high = float(images.min()), float(images.max())
-    if not (low >= -1 - _SLACK and high <= 1 + _SLACK):
-        raise ValueError(
-            f"Expected images in [-1, 1]. Received: values in [{low:g}, {high:g}]. Pixels of "
-            "0..255 are rescaled if they are uint8; else pass images / 127.5 - 1."
-        )
+    if wrong := outside(images, -1, 1):
+        advice = "Pixels of 0..255 are rescaled if they are uint8; else pass images / 127.5 - 1."
+        raise ValueError(f"{wrong} {advice}")
     return images

@@ -21,6 +21,8 @@ from keras_vit.type_hints import Tensor
 # An image larger than this is an error of its file or of the operations, not a photograph: a few
 # kilobytes may claim gigabytes, and resizing the smaller side of 1×5000 pixels would ask for them.
 MAX_PIXELS = 1 << 27
+# Resampling and rounding leave the range by as much.
+_SLACK = 1e-3
 
 
 def read_photo(file: str | os.PathLike | BinaryIO, upright: bool = True) -> np.ndarray:
@@ -65,6 +67,14 @@ def read_photo(file: str | os.PathLike | BinaryIO, upright: bool = True) -> np.n
         reason = _unknown_format(file) if unknown else str(error)
         said = f"{file} cannot be read as an image" if named else "Pillow cannot read it"
         raise ValueError(f"{said}: {reason}") from error
+
+
+def outside(images: np.ndarray, low: float, high: float) -> str:
+    """Returns the beginning of an error's message if values are outside of [low, high], or ""."""
+    least, most = float(np.min(images)), float(np.max(images))
+    if low - _SLACK <= least and most <= high + _SLACK:
+        return ""
+    return f"Expected images in [{low}, {high}]. Received: values in [{least:g}, {most:g}]."
 
 
 @functools.cache

@@ -1,8 +1,10 @@
 """Archives from elsewhere: `.keras` files, the texts behind a TFLite file, modules of TF-Hub."""
 
+import json
 import os
+import pathlib
 import zipfile
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 # Weights shrink a little when they are packed; a bomb, by 1000.
 _LARGEST_RATIO = 16
@@ -20,6 +22,15 @@ def open_archive(file: BinaryIO) -> zipfile.ZipFile:
     file.seek(0, os.SEEK_END)
     require_plausible(sum(member.file_size for member in archive.infolist()), file.tell())
     return archive
+
+
+def saved_config(file: pathlib.Path) -> dict[str, Any]:
+    """Returns the config.json of a `.keras` file: class and arguments of a model, not built.
+
+    Raises any of several errors if the file is damaged.
+    """
+    with file.open("rb") as stream, open_archive(stream) as archive:
+        return json.loads(archive.read("config.json"))
 
 
 def require_plausible(claimed: int, size: int) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import os
 import re
+import signal
 
 
 class TrainingError(Exception):
@@ -32,9 +33,16 @@ class Disagreement(UsageError):
 
 
 class Interrupted(TrainingError):
-    """A run that was asked to stop, and stopped with its state saved."""
+    """A run that was asked to stop, and stopped with its state saved.
 
-    exit_code = 143
+    Args:
+        message: what happened and what to do next.
+        received: number of the signal; 0 if another process of the job received it.
+    """
+
+    def __init__(self, message: str, received: int = 0):
+        super().__init__(message)
+        self.exit_code = 128 + (received or signal.SIGTERM)
 
 
 # A file system's reasons, which may stand anywhere in a long message.

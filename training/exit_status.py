@@ -1,16 +1,19 @@
 """Running a command: its log, and the status that its process exits with.
 
-0 after success, 1 after a failure, 2 for what the person at the keyboard has to change, 130 and
-143 after an interruption, 141 if the reader of the output has closed it.
+0 after success, 1 after a failure, 2 for what the person at the keyboard has to change, 130 after
+Ctrl-C, 143 after SIGTERM, 141 if the reader of the output has closed it.
 """
 
+import _thread
 import argparse
 import contextlib
 import importlib
 import logging
 import os
 import re
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NoReturn
@@ -111,7 +114,7 @@ def command_main(
 def status_of(run: Callable[[], int | None], debug: bool = False) -> int:
     """Calls `run` and returns the exit status of the process.
 
-    An expected failure prints one line, "error: …", to standard error, and Ctrl-C "interrupted".
+    An expected failure prints one line, "error: …", to standard error.
 
     Args:
         run: may return a status; None is success.
@@ -122,7 +125,7 @@ def status_of(run: Callable[[], int | None], debug: bool = False) -> int:
             return run() or 0
     except BrokenPipeError:
         raise
-    except (Exception, KeyboardInterrupt) as error:
+    except Exception as error:
         line, status = _line_and_status(error)
         if not line:
             raise
@@ -134,8 +137,6 @@ def status_of(run: Callable[[], int | None], debug: bool = False) -> int:
 
 def _line_and_status(error):
     """Returns what to print of an expected failure and what to exit with; "" for other errors."""
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted", 130
     if isinstance(error, TrainingError):
         return f"error: {error}", error.exit_code
     if isinstance(error, (*_BAD_USE, OSError)):
@@ -156,8 +157,19 @@ def _one_line(error):
 def exit_process(main: Callable[[], int]) -> NoReturn:
     """Ends the process with the status of `main`.
 
-    Prints nothing if the reader of the output, such as `head`, has closed it.
+    Prints "interrupted" after Ctrl-C, and nothing if the reader of the output, such as `head`, has
+    closed it.
     """
+    received = []
+
+    def interrupt(number, frame):
+        received.append(number)
+        raise KeyboardInterrupt
+
+    # A shell has its background jobs ignore Ctrl-C.
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, interrupt)
+    sys.unraisablehook = _interrupt_again
     try:
         try:
             status = main()
@@ -168,7 +180,23 @@ def exit_process(main: Callable[[], int]) -> NoReturn:
         # Python prints what is left when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 141
+    except BaseException:
+        # A library may turn Ctrl-C into an error of its own.
+        if not received:
+            raise
+        status = 1
+    if received and status:
+        print("interrupted", file=sys.stderr)
+        status = 130
     sys.exit(status)
+
+
+def _interrupt_again(lost):
+    """Repeats a Ctrl-C that Python ignores in callbacks, such as JAX's of garbage collection."""
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        threading.Timer(0.1, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(lost)
 
 
 class _StderrHandler(logging.Handler):

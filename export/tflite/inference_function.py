@@ -14,13 +14,12 @@ from keras_vit.export.supported_models import CLASSIFIERS
 from keras_vit.export.tflite.to_tflite import to_tflite
 from keras_vit.hidden_folder import scratch_folder
 from keras_vit.models.image_model import model_inside
+from keras_vit.photos import outside
 from keras_vit.training.evaluators.tflite_files import Runtime, TFLiteFunction
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.type_hints import Tensor
 
 Precision = Literal["float32", "bfloat16", "int8"]
-# Resampling and rounding leave the range by as much.
-_SLACK = 1e-3
 _QUANTIZATIONS = {"float32": "none", "bfloat16": "none", "int8": "dynamic"}
 
 
@@ -62,12 +61,8 @@ class InferenceFunction:
             raise ValueError(f"{expected}, floats. Received: {received}. {advice}") from error
         if array.shape[1:] != self.image_shape or not len(array):
             raise ValueError(f"{expected}, at least one. Received: {array.shape}. {advice}")
-        low, high = float(array.min()), float(array.max())
-        if not (low >= -1 - _SLACK and high <= 1 + _SLACK):
-            raise ValueError(
-                f"Expected images in [-1, 1]. Received: values in [{low:g}, {high:g}]. Pass "
-                "images / 127.5 - 1 for pixels of 0..255."
-            )
+        if wrong := outside(array, -1, 1):
+            raise ValueError(f"{wrong} Pass images / 127.5 - 1 for pixels of 0..255.")
         return self._function((array + 1) / 2)
 
     def __reduce__(self):

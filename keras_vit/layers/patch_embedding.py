@@ -1,5 +1,6 @@
 """Images to patch embeddings (equation 1)."""
 
+import warnings
 from typing import Any
 
 import keras
@@ -29,7 +30,7 @@ class PatchEmbedding(Layer):
 
     The projection of flattened patches by E in equation 1 is a convolution
     whose kernel and stride are the patch size; rows and columns that do not
-    fill a patch are cropped.
+    fill a patch are cropped, which a warning says.
 
     Args:
         hidden_size: int, the width D of an embedding.
@@ -58,6 +59,14 @@ class PatchEmbedding(Layer):
 
     def build(self, input_shape: tuple) -> None:
         self.compute_output_shape(input_shape)  # checks the size
+        height, width = input_shape[1:3]
+        if any((side or 0) % self.patch_size for side in (height, width)):
+            warnings.warn(
+                f"Expected images, or feature maps of a hybrid, whose sides are multiples of "
+                f"patch_size={self.patch_size}. Received: {height} x {width}. The rows and columns "
+                "that do not fill a patch are cropped: change image_size to use all of the image.",
+                stacklevel=2,
+            )
         self.projection.build(input_shape)
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:

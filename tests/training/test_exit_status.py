@@ -3,6 +3,7 @@
 import logging
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -35,13 +36,13 @@ OF_TENSORFLOW = tf.errors.ResourceExhaustedError(None, None, "OOM when allocatin
         (errors.UsageError("wrong"), 2, "error: wrong"),
         (errors.TrainingError("wrong"), 1, "error: wrong"),
         (errors.Interrupted("wrong"), 143, "error: wrong"),
+        (errors.Interrupted("wrong", signal.SIGINT), 130, "error: wrong"),
         (ValueError("wrong"), 2, "error: wrong"),
         (FileNotFoundError("wrong"), 2, "error: wrong"),
         (OSError("wrong"), 1, "error: wrong"),
         (ValueError(OF_KERAS), 2, "error: shape (8, 32) is not (8, 64)"),
         (ValueError(IN_USER_CODE + OF_KERAS), 2, "error: shape (8, 32) is not (8, 64)"),
         (OF_TENSORFLOW, 1, "error: OOM when allocating"),
-        (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
 def test_failures_are_one_line(error, status, line, capsys):
@@ -69,6 +70,37 @@ def test_the_log_is_shown_once_and_only_meanwhile(capsys):
         output = capsys.readouterr().err
         assert output.count("task 3") == 1 and output.endswith(" task 3\n")
     assert (logger.handlers, logger.level, logger.propagate) == before
+
+
+CTRL_C = """
+import gc, signal, time
+from keras_vit.training.exit_status import exit_process
+
+def callback(phase, info):
+    gc.callbacks.clear()
+    signal.raise_signal(signal.SIGINT)
+
+def lost():
+    gc.callbacks.append(callback)
+    gc.collect()
+    time.sleep(60)
+
+def translated():
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        raise SystemError("of a library") from None
+
+exit_process(FUNCTION)
+"""
+
+
+# By JAX's callback of the garbage collector; by TensorFlow and TFDS.
+@pytest.mark.parametrize("where", ["lost", "translated"])
+def test_ctrl_c_in_a_library_ends_the_command(where, as_command):
+    command = [sys.executable, as_command(CTRL_C.replace("FUNCTION", where))]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (130, "interrupted\n")
 
 
 @pytest.mark.parametrize(

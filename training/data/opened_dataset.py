@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_vit.suggestions import did_you_mean
 from keras_vit.training.data import dataset_table, photo_sets, splits, tfds_folder
 from keras_vit.training.data.dataset_table import DatasetSpec
 from keras_vit.training.data.tfds_folder import NotPreparedError
@@ -313,12 +314,20 @@ def _of_tfds(name, data_dir):
     builder, _, version = name.removeprefix("tfds:").partition(":")
     place = tfds_folder.find(builder, version or "*", data_dir)
     if place is None:
+        import tensorflow_datasets as tfds
+
         configs = tfds_folder.configs(builder, data_dir)
-        hint = (
-            f"Its configurations there are {', '.join(configs)}: write tfds:{builder}/{configs[0]}."
-            if configs
-            else f"Prepare it with: keras-vit data prepare {name}"
-        )
+        known = tfds.list_builders(with_community_datasets=False)
+        if configs:
+            names = ", ".join(configs)
+            hint = f"Its configurations there are {names}: write tfds:{builder}/{configs[0]}."
+        elif builder.partition("/")[0] in known:
+            hint = f"Prepare it with: keras-vit data prepare {name}{_option(data_dir)}"
+        else:
+            hint = (
+                f"{did_you_mean(builder, known)}TFDS has none of that name: name the folder where "
+                "it was prepared with --data_dir."
+            )
         raise NotPreparedError(
             f"{builder} {version or ''} is not prepared in "
             f"{tfds_folder.resolve_data_dir(data_dir)}. {hint}"
@@ -346,5 +355,8 @@ def _how_to_get(spec, data_dir):
             f"It needs files got by hand: {spec.note}.\nThe manual folder is "
             f"{folder / 'downloads' / 'manual'} (or --manual_dir). Then write it with:"
         )
-    option = f" --data_dir={data_dir}" if data_dir else ""
-    return f"{first}\n{get}\n  keras-vit data prepare {spec.name}{option}"
+    return f"{first}\n{get}\n  keras-vit data prepare {spec.name}{_option(data_dir)}"
+
+
+def _option(data_dir):
+    return f" --data_dir={data_dir}" if data_dir else ""

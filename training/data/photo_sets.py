@@ -24,7 +24,7 @@ from typing import NamedTuple
 from keras_vit.imagenet_classes import require_class_name
 from keras_vit.training.data.splits import Photo
 from keras_vit.training.errors import UsageError
-from keras_vit.training.io.image_listing import EXTENSIONS, UNREADABLE, walk
+from keras_vit.training.io.image_listing import EXTENSIONS, left_out, walk
 from keras_vit.training.io.paths import (
     absolute_path,
     any_path,
@@ -77,7 +77,7 @@ def scan(root: str | os.PathLike) -> PhotoSet:
     # By the folder that holds them, written as "" and "train/crow/".
     folders: dict[str, list[str]] = collections.defaultdict(list)
     images: dict[str, list[tuple[str, tuple[int, int]]]] = collections.defaultdict(list)
-    unreadable: collections.Counter[str] = collections.Counter()
+    others: list[str] = []
     for path, details in read_path(root, lambda: list(walk(root, _LINKED_LEVELS, details=True))):
         parent, _, name = path.rpartition("/")
         folder, suffix = f"{parent}/" if parent else "", os.path.splitext(name)[1].lower()
@@ -85,11 +85,11 @@ def scan(root: str | os.PathLike) -> PhotoSet:
             folders[folder].append(name)
         elif suffix in EXTENSIONS:
             images[folder].append((name, details))
-        elif suffix in UNREADABLE:
-            unreadable[suffix] += 1
+        else:
+            others.append(path)
     for names in folders.values():
         names.sort()
-    others = ", ".join(f"{count} {suffix}" for suffix, count in sorted(unreadable.items()))
+    left = left_out(others)
     prefixes = _prefixes(root, folders[""])
     labels = _labels({name for prefix in prefixes.values() for name in folders[prefix]}, root)
     splits: dict[str, list[Photo]] = {}
@@ -108,10 +108,10 @@ def scan(root: str | os.PathLike) -> PhotoSet:
         raise ValueError(
             f"Expected images in one sub-folder for each class, such as {root}/crow/1.jpg, with an "
             f"extension among {', '.join(EXTENSIONS)}. Found none below {root}"
-            f"{', but ' + others if others else ''}."
+            f"{', but ' + left if left else ''}."
         )
     found = PhotoSet(root, tuple(labels), splits)
-    for doubt in _doubts(found, prefixes, folders, images, others):
+    for doubt in _doubts(found, prefixes, folders, images, left):
         logger.warning("%s", doubt)
     return found
 
@@ -153,14 +153,14 @@ def _labels(names, where):
     return {name: label for label, name in enumerate(names)}
 
 
-def _doubts(found, prefixes, folders, images, unreadable):
+def _doubts(found, prefixes, folders, images, left):
     """Yields what probably trains another model than the owner of the photos means."""
     root, like_splits = found.root, [name for name in folders[""] if name in SPLIT_NAMES]
     if like_splits and "" in prefixes.values():
         names = ", ".join(like_splits)
         yield f"{root}: {names}, beside other classes, is read as a class, not as a split."
-    if unreadable:
-        yield f"{root} holds {unreadable}, which are not read: convert them to .jpg or .png."
+    if left:
+        yield f"Left out of {root}: {left}"
     for prefix in prefixes.values():
         if images[prefix]:
             yield (
@@ -202,6 +202,11 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
         ValueError: if the name of a class is not a line of text.
     """
     file = absolute_path(file)
+    if not read_path(file, file.is_file):
+        raise UsageError(
+            f"Expected the CSV file of a table of photos. {file} is "
+            f"{'a folder: folder:PATH reads one' if file.is_dir() else 'not there'}."
+        )
     rows: list[tuple[str, str, str, tuple[int, ...]]] = []
     with io.StringIO(read_text(file), newline="") as stream:
         reader = csv.DictReader(stream)

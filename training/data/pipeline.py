@@ -18,7 +18,7 @@ from keras_vit.training.data.order import example_order
 from keras_vit.training.data.preprocessing.operation_language import parse
 from keras_vit.training.data.preprocessing.pixels_and_labels import one_hot
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
-from keras_vit.training.data.traced_functions import as_it_stands
+from keras_vit.training.data.traced_functions import as_it_stands, require
 from keras_vit.training.data.unreadable_examples import SkipCounter, load_or_blank, load_or_next
 
 if TYPE_CHECKING:
@@ -192,6 +192,10 @@ def plain_dataset(
         label = example["label"]
         if preprocess.label_operations or one_hot or label.shape.rank == 1:
             label = encode(label)
+        else:
+            # TFDS writes -1 where it knows no label.
+            num_classes = split.dataset.num_classes
+            require(label < num_classes, f"Expected labels below {num_classes}. Received:", label)
         out = {"image": preprocess(example["image"], _seed(0, index)), "label": label}
         return {**out, "id": example["id"]} if with_ids else out
 

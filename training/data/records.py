@@ -116,7 +116,17 @@ def _record_reader(split: "Split") -> Reader:
     ]
     files, lengths, skips, counts = zip(*parts, strict=True)
     shards = Shards(files, lengths, skips, counts, str(split.ranges))
-    of_files = array_record_reader if info.file_format.value == ARRAY_RECORD else tfrecord_reader
+    of_files, require_number = (
+        (array_record_reader, _open_array_record)
+        if info.file_format.value == ARRAY_RECORD
+        else (tfrecord_reader, _offsets)
+    )
+    # TFDS passes over files that are said to have no records.
+    for name in {part.split for part in split.ranges}:
+        native = info.splits[name]
+        for path, length in zip(native.filepaths, native.shard_lengths, strict=True):
+            if not length and path.exists():
+                require_number(os.fspath(path), 0)
 
     def parse(record, index):
         decoders = {"image": tfds.decode.SkipDecoding()}
@@ -128,7 +138,13 @@ def _record_reader(split: "Split") -> Reader:
             **{key: example[key] for key in extra},
         }
 
-    return of_files(shards, parse)
+    try:
+        return of_files(shards, parse)
+    except tf.errors.NotFoundError as error:
+        raise ValueError(
+            f"Expected the files that {split.dataset.place}/dataset_info.json names. Received: "
+            f"{first_line(error)}. Copy or prepare the data set again."
+        ) from error
 
 
 @dataclasses.dataclass(eq=False)

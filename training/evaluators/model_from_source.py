@@ -15,7 +15,7 @@ from keras_vit.training.engine.checkpoints import steps
 from keras_vit.training.errors import damage_named
 from keras_vit.training.io.image_listing import EXTENSIONS
 from keras_vit.training.io.paths import any_path, read_path
-from keras_vit.unpacking import open_archive
+from keras_vit.unpacking import saved_config
 
 if typing.TYPE_CHECKING:
     import keras
@@ -166,8 +166,7 @@ def _saved_model(path):
     expected = "Expected a .keras file, which is a zip archive with a config.json"
     failure = f"{expected}. {path} is damaged or of another kind"
     with damage_named(failure, "Save the model again, with model.save()."):
-        with path.open("rb") as stream, open_archive(stream) as archive:
-            saved = json.loads(archive.read("config.json"))
+        saved = saved_config(path)
         return saved.get("registered_name") or saved.get("class_name"), dict(saved["config"])
 
 

@@ -7,7 +7,7 @@ import importlib.util
 import logging
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from keras_vit.training.io.paths import any_path, is_remote, read_path, size_and_time
@@ -22,7 +22,9 @@ _HEIC = (".heic", ".heif")
 _READS_HEIC = importlib.util.find_spec("pillow_heif") is not None
 EXTENSIONS = (".avif", ".bmp", ".gif", *_JPEG, ".png", ".tif", ".tiff", ".webp")
 EXTENSIONS += _HEIC if _READS_HEIC else ()
-UNREADABLE = (".arw", ".cr2", ".cr3", ".dng", ".jxl", ".nef", *(() if _READS_HEIC else _HEIC))
+_UNREADABLE = (".arw", ".cr2", ".cr3", ".dng", ".jxl", ".nef", *(() if _READS_HEIC else _HEIC))
+# Files that a message names of each kind.
+_NAMED = 10
 SYSTEM_FOLDERS = ("__MACOSX", "__pycache__", "$RECYCLE.BIN", "System Volume Information")
 
 
@@ -68,7 +70,7 @@ def _in_store(folder):
     for child in folder.iterdir():
         if not is_hidden(child.name):
             # A store would be asked for each of a million photos, and once more for their sizes.
-            is_image = child.suffix.lower() in (*EXTENSIONS, *UNREADABLE)
+            is_image = child.suffix.lower() in (*EXTENSIONS, *_UNREADABLE)
             yield child.name, None if not is_image and child.is_dir() else (0, 0)
 
 
@@ -99,19 +101,25 @@ def _images_of(path):
         return [path] if path.is_file() else None
     files = sorted(path / name for name, details in walk(path) if details is not None)
     images = [file for file in files if file.suffix.lower() in EXTENSIONS]
-    left = collections.defaultdict(list)
-    for file in set(files).difference(images):
-        left[file.suffix.lower()].append(file.relative_to(path).as_posix())
-    reasons = []
-    for suffix, names in sorted(left.items()):
-        hint = ": pip install 'keras-vit-16x16[heic]'" if suffix in _HEIC else ""
-        reason = f"{suffix} is not read{hint}" if suffix else "no extension"
-        reasons.append(f"{', '.join(sorted(names))} ({reason})")
+    left = left_out(each.relative_to(path).as_posix() for each in set(files).difference(images))
     if not images:
         raise ValueError(
-            f"Expected images ({', '.join(EXTENSIONS)}) in {path}. Received: "
-            f"{'; '.join(reasons) or 'none'}"
+            f"Expected images ({', '.join(EXTENSIONS)}) in {path}. Received: {left or 'none'}"
         )
     if left:
-        logger.warning("Left out of %s: %s", path, "; ".join(reasons))
+        logger.warning("Left out of %s: %s", path, left)
     return images
+
+
+def left_out(names: Iterable[str]) -> str:
+    """Returns files that are not read as images, by extension, with the reason and a remedy."""
+    by_suffix = collections.defaultdict(list)
+    for name in sorted(names):
+        by_suffix[os.path.splitext(name)[1].lower()].append(name)
+    groups = []
+    for suffix, found in sorted(by_suffix.items()):
+        hint = ": pip install 'keras-vit-16x16[heic]'" if suffix in _HEIC else ""
+        reason = f"{suffix} is not read{hint}" if suffix else "no extension"
+        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        groups.append(f"{', '.join(found[:_NAMED])}{more} ({reason})")
+    return "; ".join(groups)

@@ -10,10 +10,14 @@ from keras_vit.training.evaluators.classification import sign_of
 
 
 class StopRequest:
-    """A context: SIGTERM and the first SIGINT set `received`, a second SIGINT interrupts."""
+    """A context: SIGTERM and the first SIGINT set `received`, a second SIGINT interrupts.
+
+    Attributes:
+        received: number of the signal; 0 before one.
+    """
 
     def __init__(self):
-        self.received = False
+        self.received = 0
         self._before = {}
 
     def __enter__(self):
@@ -28,7 +32,7 @@ class StopRequest:
             signal.signal(number, handler)
 
     def _handle(self, number, frame):
-        self.received = True
+        self.received = number
         if number == signal.SIGINT:
             signal.signal(signal.SIGINT, self._before[signal.SIGINT])
 

@@ -152,9 +152,8 @@ class _Run:
                 wants_save = time.monotonic() - last_save > 60 * config.checkpoint_every_minutes
                 self._profile()
                 start = time.monotonic()
-                report = engine.train(
-                    self.batches, count, save=wants_save, stop=stop_request.received
-                )
+                stop = bool(stop_request.received)
+                report = engine.train(self.batches, count, save=wants_save, stop=stop)
                 self._check(report)
                 self.numbers["sums"] += count * np.array([1, report.loss, report.gradient_norm])
                 progress.advance(engine.step, time.monotonic() - start, report.loss)
@@ -177,7 +176,8 @@ class _Run:
                 if report.stop:
                     raise Interrupted(
                         f"Stopped on request after step {engine.step} of {config.total_steps}, "
-                        "with the state saved. Run the same command again to resume."
+                        "with the state saved. Run the same command again to resume.",
+                        stop_request.received,
                     )
         if engine.step < config.total_steps:
             logger.info(
@@ -269,11 +269,13 @@ class _Run:
         if self.engine.is_chief and best:
             logger.info(
                 "Last evaluation, %s; best evaluation, at step %d, %s. model.keras has the weights "
-                "of the %s, best.keras those of the best evaluation.",
+                "of the %s.",
                 self.best.shown(self.numbers, "last"),
                 best,
                 self.best.shown(self.numbers, "best"),
-                "best evaluation" if hands_over_best else "last step",
+                "best evaluation"
+                if hands_over_best
+                else "last step, best.keras those of the best evaluation",
             )
         if self.engine.is_chief and self.config.report:
             logger.info("Drawing report.html")

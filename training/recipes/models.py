@@ -1,7 +1,6 @@
 """The model of a config, with the weights that it starts from."""
 
-import json
-import zipfile
+import pathlib
 from collections.abc import Sequence
 
 import keras
@@ -11,7 +10,7 @@ import keras_vit
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io.stores import local_file
 from keras_vit.training.recipes import fine_tuning
-from keras_vit.unpacking import open_archive
+from keras_vit.unpacking import saved_config
 
 
 def build_model(
@@ -45,9 +44,9 @@ def build_model(
         head = ("head",) if config.model.get("representation_size") else ("head", "pre_logits")
         skip = () if config.checkpoint_head == "keep" else head
         with local_file(config.checkpoint) as file:
-            if not skip:
-                _require_classes(file, class_names)
             keras_vit.load_checkpoint(model, file, skip=skip)
+            if not skip and class_names:
+                _require_classes(pathlib.Path(file), list(class_names))
     model.preprocessing = config.eval_preprocess or None
     if class_names and len(class_names) == model.arguments["num_classes"]:
         model.class_names = class_names
@@ -60,14 +59,12 @@ def build_model(
 
 
 def _require_classes(checkpoint, class_names):
-    """Refuses the head of a `.keras` file whose classes have other names, or another order."""
-    if not zipfile.is_zipfile(checkpoint):
+    """Refuses the head of a run or `.keras` file of classes with other names or another order."""
+    file = checkpoint / "model.keras" if checkpoint.is_dir() else checkpoint
+    if file.suffix != ".keras" or not file.exists():
         return
-    with open(checkpoint, "rb") as file, open_archive(file) as archive:
-        if "config.json" not in archive.namelist():
-            return
-        known = json.loads(archive.read("config.json"))["config"].get("class_names")
-    if known and class_names and list(known) != list(class_names):
+    known = saved_config(file)["config"].get("class_names")
+    if known and list(known) != class_names:
         raise UsageError(
             f"Expected the classes of the head of {checkpoint}, in its order: {', '.join(known)}. "
             f"Received: {', '.join(class_names)}. Train a new head with "

@@ -48,7 +48,8 @@ def test_an_unknown_name_lists_the_known(tmp_path):
         ("imagenet2012", ["ILSVRC2012_img_train.tar", "downloads/manual"]),
         ("vtab/resisc45", ["NWPU-RESISC45", "prepare vtab/resisc45"]),
         ("imagenet21k", ["builder", "imagenet21k"]),
-        ("tfds:my_set", ["prepare tfds:my_set"]),
+        ("tfds:mnist", ["prepare tfds:mnist --data_dir="]),
+        ("tfds:minst", ["Did you mean mnist?", "TFDS has none", "it was prepared with --data_dir"]),
     ],
 )
 def test_missing_data_says_at_once_how_to_get_it(name, words, tmp_path):

@@ -68,7 +68,7 @@ def test_folders_without_images_are_explained(tmp_path, ram):
     with pytest.raises(ValueError, match="one sub-folder for each class"):
         photo_sets.scan(tmp_path)
     write_photos(tmp_path, ["a/1.nef", "b/2.nef"])
-    with pytest.raises(ValueError, match=r"Found none below .*, but 2 \.nef\."):
+    with pytest.raises(ValueError, match=r"Found none below .*, but a/1\.nef, b/2\.nef \(\.nef is"):
         photo_sets.scan(tmp_path)
 
 
@@ -111,7 +111,8 @@ def test_folders_of_systems_are_neither_classes_nor_splits(tmp_path, caplog):
         (["a/1.png", "b/1.png", "c/x.txt"], "1 of 3 classes have no image in the split train: c"),
         (["train/a/1.png", "train/b/1.png", "test/a/1.png"], "no image in the split test: b"),
         (["Café/1.png", "cafe/1.png", "d/1.png"], "classes Café, cafe differ in case or accents"),
-        (["a/1.png", "b/1.png", "b/2.cr2", "b/3.NEF"], "1 .cr2, 1 .nef, which are not read"),
+        (["a/1.png", "b/1.png", "b/2.cr2", "b/3.NEF"], "b/2.cr2 (.cr2 is not read); b/3.NEF"),
+        (["a/1.png", "b/1.png", "b/2"], "Left out of {root}: b/2 (no extension)"),
         (["a/1.png", "b/1.png", "2.png"], "1 images beside the folders of classes, such as 2.png"),
         (["1/a/1.png", "1/b/1.png", "2/a/1.png", "2/b/1.png"], "every class, such as 1, holds the"),
     ],
@@ -119,7 +120,7 @@ def test_folders_of_systems_are_neither_classes_nor_splits(tmp_path, caplog):
 def test_what_trains_another_model_than_one_thinks_is_logged(tmp_path, caplog, names, message):
     write_photos(tmp_path, names)
     photo_sets.scan(tmp_path)
-    assert message in caplog.text
+    assert message.format(root=tmp_path) in caplog.text
 
 
 def test_labels_of_a_table_that_differ_in_case_are_said(tmp_path, caplog):
@@ -200,6 +201,15 @@ def test_a_table_may_lack_splits_and_name_photos_elsewhere(tmp_path, ram):
     assert split.reader.remote
     with pytest.raises(ValueError, match="Unknown split 'test'"):
         split.dataset.split("test")
+
+
+def test_a_table_is_a_file(tmp_path):
+    for name, message in (
+        ("", "is a folder: folder:PATH"),
+        ("none.csv", r"none\.csv is not there"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            data.open_dataset(f"csv:{tmp_path / name}")
 
 
 @pytest.mark.parametrize(

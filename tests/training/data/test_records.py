@@ -1,3 +1,5 @@
+import shutil
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -94,6 +96,34 @@ def test_files_that_are_not_whole_are_explained(file):
         file.write_bytes(file.read_bytes()[:-cut])
         with pytest.raises(ValueError, match="is cut short"):
             offsets(file)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("dataset_info.json", "175", "0", r"Expected 0 records in .* Found 175"),
+        ("dataset_info.json", "numbers", "other", r"Expected the files that .*: .*/other-train"),
+        ("features.json", "700", "600", r"Expected labels below 600\. Received:.*6\d\d"),
+    ],
+)
+def test_a_description_of_other_records_is_refused(file, old, new, message, numbers, tmp_path):
+    shutil.copytree(numbers, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "numbers" / "1.0.0" / file
+    path.write_text(path.read_text().replace(f'"{old}"', f'"{new}"', 1))
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=message):
+        list(data.load_dataset("tfds:numbers", "train", data_dir=tmp_path))
+
+
+def test_a_file_without_records_is_passed_over(numbers, tmp_path):
+    shutil.copytree(numbers, tmp_path, dirs_exist_ok=True)
+    info, file = next(tmp_path.rglob("dataset_info.json")), next(tmp_path.rglob("*00001-of*"))
+    info.write_text(info.read_text().replace('"175"', '"0"', 2).replace('"0"', '"175"', 1))
+    file.write_bytes(b"")
+    assert (
+        data.open("tfds:numbers", "train", tmp_path)
+        .reader.example_id(175)
+        .endswith("00002-of-00004__0")
+    )
 
 
 def test_offsets_of_large_files_are_kept(file, cache, monkeypatch):

@@ -87,7 +87,7 @@ def test_the_best_evaluation_is_handed_over_and_the_last_is_said_too(config, tmp
     step, (*_, last) = min(losses, key=losses.get), losses.values()
     assert (
         f"Last evaluation, eval_loss {last:.4g}; best evaluation, at step {step}, eval_loss "
-        f"{losses[step]:.4g}. model.keras has the weights of the best evaluation" in caplog.text
+        f"{losses[step]:.4g}. model.keras has the weights of the best evaluation.\n" in caplog.text
     )
     trainer.train(config, tmp_path)
     assert f"already finished, at step {max(losses)}. To train its model further" in caplog.text

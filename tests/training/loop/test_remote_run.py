@@ -42,9 +42,10 @@ def at_step(monkeypatch):
 @pytest.mark.long
 def test_stopped_and_resumed(ram, tiny, expected, at_step, monkeypatch, final_state, assert_same):
     address = epath.Path(ram()) / "run"
-    at_step(40, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    with pytest.raises(Interrupted):
+    at_step(40, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(Interrupted) as stopped:
         trainer.train(tiny(**OPTIONS), str(address))
+    assert stopped.value.exit_code == 130
     monkeypatch.undo()
     assert not (address / ".lock").exists()
     trainer.train(tiny(**OPTIONS), str(address))

@@ -83,9 +83,7 @@ def test_help_names_commands_as_they_are_called(keras_vit, words, usage):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ([], "error: Expected a command, one of train, .* See keras-vit --help"),
         (["export", "torch"], "error: Expected a command, one of hub, .* See keras-vit export -"),
-        (["--debug", "export", "torch"], "error: Expected a command, one of hub, "),
         (["--workdir=run"], "required: --config. See keras-vit train --help"),
     ],
 )

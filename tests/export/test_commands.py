@@ -1,8 +1,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -71,7 +69,7 @@ def data(pictures, model, tmp_path_factory):
     return file
 
 
-def test_help_is_quick_because_it_imports_nothing(as_command):
+def test_help_is_quick_because_it_imports_nothing(run_command):
     code = (
         "import sys; from keras_vit.export.__main__ import main\n"
         "for words in ([], ['tflite'], ['verify']):\n"
@@ -79,8 +77,7 @@ def test_help_is_quick_because_it_imports_nothing(as_command):
         "    except SystemExit as end: code = end.code\n"
         "    print(sorted({'tensorflow', 'keras', 'numpy'} & set(sys.modules)), code)"
     )
-    command = [sys.executable, as_command(code)]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    result = run_command(code, check=True)
     assert result.stdout.count("usage: keras-vit export") == 3
     assert result.stdout.splitlines().count("[] 0") == 3
 

@@ -6,11 +6,11 @@ import types
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from keras_vit.training import data
 from keras_vit.training.errors import UsageError
 from keras_vit.training.recipes.losses import build_loss, class_weights
+from tests.training.data.helpers import write_photos
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,7 @@ def test_unknown_loss():
 def source(tmp_path_factory):
     """Six images of a, three of b."""
     root = tmp_path_factory.mktemp("photos")
-    image = tf.io.encode_png(np.zeros((3, 4, 3), np.uint8)).numpy()
-    for name, count in (("a", 6), ("b", 3)):
-        (root / name).mkdir()
-        for number in range(count):
-            (root / name / f"{number}.png").write_bytes(image)
+    write_photos(root, [f"{name}/{k}.png" for k, name in enumerate("aaaaaabbb")])
     return data.open(f"folder:{root}", "train")
 
 

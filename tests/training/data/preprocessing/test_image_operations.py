@@ -45,11 +45,16 @@ CROPS = ("inception_crop(96)", "inception_crop(20)", "inception_crop(96, resize=
 
 
 @pytest.mark.parametrize("crop", [*CROPS, "random_resized_crop(64)"])
-@pytest.mark.parametrize("arguments", ["-1, 1", "0, 1", "1, -1", "0, 1, 10, 200"])
-@pytest.mark.parametrize("format_of", [jpeg, tf.io.encode_png])
+@pytest.mark.parametrize(
+    ("arguments", "format_of"),
+    [
+        *((arguments, jpeg) for arguments in ("-1, 1", "0, 1", "1, -1", "0, 1, 10, 200")),
+        ("-1, 1", tf.io.encode_png),
+    ],
+)
 def test_a_fused_range_is_the_range_of_what_was_resized(crop, arguments, format_of):
     encoded = format_of(NOISE)
-    for number in range(4):
+    for number in range(2):
         fused = run(f"decode|{crop}|flip_lr|value_range({arguments})", encoded, number)
         resized = run(f"decode|{crop}|flip_lr", encoded, number)
         expected = run(f"value_range({arguments})", resized)

@@ -49,6 +49,19 @@ def as_command(tmp_path_factory):
     return write
 
 
+@pytest.fixture
+def run_command(as_command):
+    """Returns a function that runs such a file with arguments, in a process of its own."""
+
+    def run(code, *arguments, **options):
+        environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+        command = [sys.executable, as_command(code), *arguments]
+        options = {"env": environment, **options}
+        return subprocess.run(command, capture_output=True, text=True, **options)
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory):
     """A folder with what pip installs: the package, and the script `keras-vit` in `bin/`."""

@@ -1,7 +1,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 
 import keras
@@ -39,15 +38,9 @@ def run_directory(model, tmp_path_factory):
     directory = tmp_path_factory.mktemp("runs") / "digits"
     directory.mkdir()
     model.save(directory / "model.keras")
-    config = {
-        "dataset": "digits",
-        "data_dir": "",
-        "train_split": "train",
-        "eval_split": "test",
-        "eval_preprocess": "decode|resize(16)|value_range(-1,1)",
-        "loss": "sigmoid",
-    }
-    write_run_config(directory, **config)
+    data = {"dataset": "digits", "data_dir": "", "train_split": "train", "eval_split": "test"}
+    preprocess = "decode|resize(16)|value_range(-1,1)"
+    write_run_config(directory, **data, eval_preprocess=preprocess, loss="sigmoid")
     return directory
 
 
@@ -71,7 +64,7 @@ def data(pictures, model, tmp_path_factory):
     return file
 
 
-def test_help_is_quick_because_it_imports_nothing(as_command):
+def test_help_is_quick_because_it_imports_nothing(run_command):
     code = (
         "import sys; from keras_vit.export.__main__ import main\n"
         "for words in ([], ['tflite'], ['verify']):\n"
@@ -79,8 +72,7 @@ def test_help_is_quick_because_it_imports_nothing(as_command):
         "    except SystemExit as end: code = end.code\n"
         "    print(sorted({'tensorflow', 'keras', 'numpy'} & set(sys.modules)), code)"
     )
-    command = [sys.executable, as_command(code)]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    result = run_command(code, check=True)
     assert result.stdout.count("usage: keras-vit export") == 3
     assert result.stdout.splitlines().count("[] 0") == 3
 
@@ -108,20 +100,10 @@ def test_tflite_from_a_keras_file(run_directory, pictures, data, tmp_path):
     labels = tmp_path / "labels.txt"
     labels.write_text("\n".join("abcdefghij"))
     file = tmp_path / "m.tflite"
-    assert (
-        run(
-            "tflite",
-            run_directory / "model.keras",
-            f"--output={file}",
-            "--quantization=int8",
-            "--batch_sizes=2,4",
-            "--feature_vector",
-            "--probabilities",
-            f"--labels={labels}",
-            f"--data={data}",
-        )
-        in (0, 1)  # how well random weights quantize is not the point
-    )
+    options = ["--quantization=int8", "--batch_sizes=2,4", "--feature_vector", "--probabilities"]
+    options += [f"--output={file}", f"--labels={labels}", f"--data={data}"]
+    # How well random weights quantize is not the point.
+    assert run("tflite", run_directory / "model.keras", *options) in (0, 1)
     assert labels_of(file) == list("abcdefghij")
     from ai_edge_litert.interpreter import Interpreter
 
@@ -180,14 +162,8 @@ def test_verify_fails_on_another_model(run_directory, make_vit, data, tmp_path, 
     assert run("verify", file, f"--against={run_directory}", f"--data={data}", "--runtime=hub") == 2
     assert "interpreter, compiled, gpu" in capsys.readouterr().err
     report = tmp_path / "report.json"
-    status = run(
-        "verify",
-        file,
-        f"--against={tmp_path / 'other.keras'}",
-        f"--data={data}",
-        f"--json={report}",
-    )
-    assert status == 1
+    options = [f"--against={tmp_path / 'other.keras'}", f"--data={data}", f"--json={report}"]
+    assert run("verify", file, *options) == 1
     assert not json.loads(report.read_text())["ok"]
     assert "above 0.0001" in capsys.readouterr().out
 

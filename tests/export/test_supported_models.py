@@ -1,12 +1,10 @@
 """What is handed over can be used."""
 
-import keras
 import numpy as np
 import pytest
 
 import keras_vit
 from keras_vit.export import supported_models
-from keras_vit.export.commands import npz
 from keras_vit.export.errors import ExportError
 from keras_vit.export.hub.to_hub import to_hub
 from keras_vit.export.supported_models import portable
@@ -27,15 +25,6 @@ def test_no_export_of_a_diverged_model(diverged, tmp_path):
             with pytest.raises(ValueError, match=r"finite weights.*embedding/projection/kernel"):
                 export(model, tmp_path / "out" / "artifact")
     assert not list(tmp_path.iterdir())
-
-
-def test_the_command_says_so(diverged, tmp_path, capsys):
-    diverged.save(tmp_path / "model.keras")
-    keras.backend.clear_session()
-    output = tmp_path / "out" / "model.npz"
-    assert npz.main([str(tmp_path / "model.keras"), f"--output={output}"]) == 2
-    assert "error: Expected finite weights" in capsys.readouterr().err
-    assert not output.parent.exists()
 
 
 def test_other_channels_than_colors_are_refused(make_vit):

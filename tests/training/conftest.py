@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from keras_vit.training.config import overrides
+from keras_vit.variants import SIZES
 from tests.training.runs import new_addresses
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -161,6 +162,12 @@ def no_room():
 
     yield limit
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture
+def shallow(monkeypatch):
+    """Leaves one block to the models named ViT-Ti."""
+    monkeypatch.setitem(SIZES["Ti"], "num_layers", 1)
 
 
 @pytest.fixture

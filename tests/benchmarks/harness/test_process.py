@@ -44,6 +44,7 @@ def test_a_process_that_fails_otherwise_says_why(task):
     assert not error.value.out_of_memory
 
 
+@pytest.mark.long
 def test_a_step_is_timed_once_per_round():
     arguments = {**SIZES["Ti"], "patch_size": 16, "image_size": 32, "num_classes": 10}
     case = Case("keras_vit", {**arguments, "num_layers": 1}, batch_size=2)

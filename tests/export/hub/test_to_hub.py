@@ -157,7 +157,7 @@ def test_any_resolution_is_refused_where_the_weights_know_the_grid(make_vit, tmp
 
 
 def test_a_model_without_head_gives_its_representation(make_vit, images, tmp_path):
-    model = make_vit(num_classes=None, classifier="map")
+    model = make_vit(num_classes=None, classifier="map", num_layers=1)
     module = hub.load(str(export.to_hub(model, tmp_path / "m")))
     np.testing.assert_allclose(module(images), answer(model, images), atol=1e-5)
     answers = module.signatures["serving_default"](images=tf.constant(images))
@@ -177,7 +177,7 @@ def test_a_feature_vector_module_has_no_head(model, images, tmp_path):
 def test_frozen_low_precision_and_rematerialized_models_can_be_trained(
     make_vit, images, tmp_path, arguments
 ):
-    model, same = make_vit(**arguments), make_vit()
+    model, same = make_vit(num_layers=1, **arguments), make_vit(num_layers=1)
     for layer in model.layers:
         layer.trainable = layer.name == "head"
     module = hub.load(str(export.to_hub(model, tmp_path / "m")))

@@ -35,6 +35,7 @@ def test_wasm_agrees(model, images, tmp_path):
     assert "WebAssembly" in report.device and "Chromium" in str(report)
 
 
+@pytest.mark.long
 def test_webgpu_agrees_in_float32_and_float16(model, images, tmp_path):
     file = export.to_tflite(model, tmp_path / "m.tflite")
     try:
@@ -46,6 +47,7 @@ def test_webgpu_agrees_in_float32_and_float16(model, images, tmp_path):
     assert "WebGPU" in report.device
 
 
+@pytest.mark.long
 def test_pages_are_verified_by_the_file_inside(model, images, tmp_path):
     page = export.to_web(model, tmp_path / "page.html", quantization="none", single_file=True)
     assert verify(model, page, images).ok

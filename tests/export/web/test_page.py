@@ -77,6 +77,7 @@ TRANSPARENT = ["alpha", "palette with transparency"]
 OTHERS = [name for name in CASES if name not in (*TIFFS, *TURNED_WEBPS, *TRANSPARENT)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "names",
     [
@@ -102,7 +103,10 @@ def test_photos_are_read_as_ours(open_page, address, site, tmp_path, names):
         np.testing.assert_allclose(logits, expected, atol=ROUNDING, err_msg=name)
 
 
-@pytest.mark.parametrize("size", [(2600, 3700), (400, 37)], ids=["in several strips", "wide"])
+@pytest.mark.parametrize(
+    "size",
+    [pytest.param((2600, 3700), id="in several strips", marks=pytest.mark.long), (400, 37)],
+)
 def test_photos_of_any_size_are_prepared_as_ours(open_page, address, site, photo, tmp_path, size):
     file = tmp_path / "photo.png"
     Image.open(photo).resize(size).save(file)
@@ -146,6 +150,7 @@ def test_where_the_model_looks(open_page, address, model, site, photo):
     assert np.corrcoef(centers.ravel(), expected.ravel())[0, 1] > 0.95
 
 
+@pytest.mark.long
 def test_threads_and_gpu_give_the_same(open_page, address, site, photo):
     page = open_page(address)
     assert page.get_by_role("radio", name="threads").is_disabled()
@@ -320,6 +325,7 @@ def test_keyboard_alone(open_page, address):
     page.get_by_text("Version 2.0, January 2004").wait_for()
 
 
+@pytest.mark.long
 def test_light_and_dark_and_narrow(open_page, address, photo):
     backgrounds = set()
     for scheme in ("light", "dark"):

@@ -8,11 +8,8 @@ import keras_vit
 from keras_vit import variants
 from keras_vit.training import paper_tables
 
-# Has a ResNet's stages and a Transformer's blocks: traced on every run, the rest in longer ones.
-QUICK = ("R50+ViT-B/16",)
-LONG = ("ViT-B/16", "BiT-R50x1", "Axial-ViT-B/32", "R+ViT-Ti/16", "R26+ViT-S/32")
-
-
+# Small models of every option are traced on every run, these in longer ones.
+LONG = ("R50+ViT-B/16", "ViT-B/16", "BiT-R50x1", "Axial-ViT-B/32", "R+ViT-Ti/16", "R26+ViT-S/32")
 JFT_IMAGES = paper_tables.UPSTREAM_IMAGES["jft"]
 
 
@@ -83,14 +80,15 @@ def check_against_trace(make):
 
 
 @traced
-@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(n, marks=pytest.mark.long) for n in LONG)])
+@pytest.mark.long
+@pytest.mark.parametrize("name", LONG)
 def test_named_model_equals_its_traced_graph(name):
     check_against_trace(lambda: keras_vit.create_model(name))
 
 
 @traced
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(variants.NAMES) - {*QUICK, *LONG}))
+@pytest.mark.parametrize("name", sorted(set(variants.NAMES) - {*LONG}))
 def test_every_other_named_model_equals_its_traced_graph(name):
     check_against_trace(lambda: keras_vit.create_model(name))
 

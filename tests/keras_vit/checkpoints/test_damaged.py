@@ -15,7 +15,7 @@ import keras_vit
 from keras_vit.checkpoints import CheckpointError
 
 SETTINGS = settings(
-    max_examples=60,
+    max_examples=30,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

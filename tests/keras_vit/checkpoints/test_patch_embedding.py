@@ -54,13 +54,6 @@ def test_normalization_beside_the_file(name, content, folder, case, build_case, 
     assert_logits(model, case)
 
 
-def test_arguments_come_first(folder, case, build_case, assert_logits):
-    (folder / "config.json").write_text(json.dumps({"mean": [0, 0, 0], "std": [1, 1, 1]}))
-    model = build_case(case)
-    keras_vit.load_checkpoint(model, folder, mean=MEAN, std=STD)
-    assert_logits(model, case)
-
-
 def test_without_normalization_is_refused(folder, case, build_case, to_numpy):
     model = build_case(case)
     before = [to_numpy(v).tobytes() for v in model.variables]

@@ -71,7 +71,9 @@ def test_keras_file(family, random_images, forward, tmp_path):
 
 
 @unlike_families
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "policy", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.long)]
+)
 def test_half_precision(policy, family, random_images, forward):
     make, arguments = family
     half, single = make(**arguments, dtype=policy), make(**arguments)

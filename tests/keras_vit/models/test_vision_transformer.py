@@ -30,9 +30,9 @@ def test_gradients_through_the_class_token_alone(make_vit, random_images, gradie
     [
         (0.0, {}),
         (0.3, {}),
-        (0.3, {"position_embedding": "relative"}),
+        pytest.param(0.3, {"position_embedding": "relative"}, marks=pytest.mark.long),
         (0.3, {"attention": "axial", "classifier": "gap"}),
-        (0.3, {"classifier": "map"}),
+        pytest.param(0.3, {"classifier": "map"}, marks=pytest.mark.long),
         (0.3, {"resnet": {"num_layers": (1,), "width_factor": 0.5}, "patch_size": 1}),
     ],
     ids=["plain", "dropout", "relative", "axial", "map", "hybrid"],

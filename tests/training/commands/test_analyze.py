@@ -9,6 +9,7 @@ import pytest
 import keras_vit
 from keras_vit.training.commands import analyze
 from tests.tiny_vit import tiny_vit
+from tests.training.data.helpers import write_photos
 
 
 def read(path):
@@ -22,12 +23,7 @@ def small(**arguments):
 
 @pytest.fixture
 def photos(tmp_path):
-    folder = tmp_path / "photos" / "inner"
-    folder.mkdir(parents=True)
-    rng = np.random.default_rng(0)
-    for index in range(3):
-        pixels = rng.integers(0, 256, (20, 30, 3))
-        keras.utils.save_img(folder / f"{index}.png", pixels, scale=False)
+    write_photos(tmp_path / "photos" / "inner", [f"{index}.png" for index in range(3)])
     return tmp_path / "photos"
 
 
@@ -60,11 +56,11 @@ def test_numbers_are_those_of_the_functions(tmp_path, photos, capsys):
     np.testing.assert_allclose(explained, expected, rtol=1e-5)
 
 
-def test_images_of_a_data_set_and_what_a_model_lacks(tmp_path, capsys):
-    model = small(attention="axial", classifier="gap", position_embedding="none")
+def test_images_of_a_data_set_and_what_a_model_lacks(data_dir, tmp_path, capsys):
+    model = small(attention="axial", classifier="gap", position_embedding="none", num_layers=1)
     model.save(tmp_path / "axial.keras")
     arguments = [str(tmp_path / "axial.keras"), "--dataset=digits", "--count=2"]
-    arguments += [f"--data_dir={tmp_path / 'data'}", f"--output={tmp_path / 'analysis'}"]
+    arguments += [f"--data_dir={data_dir}", f"--output={tmp_path / 'analysis'}"]
     assert analyze.main(arguments) == 0
     said = capsys.readouterr().out
     assert "Without rollout: axial attention" in said
@@ -86,7 +82,7 @@ def test_a_masked_model_shows_its_predictions(tmp_path, photos):
     np.testing.assert_allclose([float(row["loss"]) for row in rows], np.log(512), rtol=1e-5)
 
 
-def test_a_checkpoint_with_its_models_name(tmp_path):
+def test_a_checkpoint_with_its_models_name(shallow, tmp_path):
     model = keras_vit.create_model("ViT-Ti/16", num_classes=2, image_size=32)
     keras_vit.save_checkpoint(model, tmp_path / "tiny.npz")
     output = tmp_path / "analysis"

@@ -24,7 +24,7 @@ PREPROCESS = "decode|resize_small(20)|central_crop(16)|value_range(-1,1)"
 @pytest.fixture(scope="module")
 def model():
     keras.utils.set_random_seed(0)
-    model = tiny_vit(patch_size=8, num_classes=2)
+    model = tiny_vit(patch_size=8, num_classes=2, num_layers=1)
     model.get_layer("head").kernel.assign(keras.random.normal((16, 2), seed=1))
     model.class_names, model.preprocessing = NAMES, PREPROCESS
     return model
@@ -144,7 +144,7 @@ def test_unreadable_photos_are_named_and_left_out(sources, photos, tmp_path, cap
 
 
 def test_a_model_without_a_head_is_refused(photos, tmp_path, capsys):
-    features = tiny_vit(patch_size=8, num_classes=None)
+    features = tiny_vit(patch_size=8, num_classes=None, num_layers=1)
     features.save(tmp_path / "features.keras")
     export.to_hub(features, tmp_path / "module")
     export.to_tflite(features, tmp_path / "features.tflite")

@@ -11,7 +11,9 @@ import pytest
 from etils import epath
 
 from keras_vit.training.commands import vtab as command
+from keras_vit.training.data import dataset_table
 from keras_vit.training.io.atomic import atomic_file
+from tests.training.data.helpers import write_set
 
 TASKS = ("dtd", "oxford_flowers102")
 
@@ -116,8 +118,20 @@ def test_model_and_runs_in_a_store(arguments, vit, ram, capsys):
     assert (bucket / "vtab" / "vtab.md").read_text() == table
 
 
-def test_missing_data_is_listed_before_anything_runs(checkpoint, vtab_dir, tmp_path, capsys):
-    options = [str(checkpoint), f"--data_dir={vtab_dir}", f"--workdir={tmp_path / 'run'}"]
+@pytest.fixture
+def small_tasks(tmp_path, monkeypatch):
+    """A folder with one example in each split of both tasks."""
+    black = [(np.zeros((4, 4, 3)), 0)]
+    for name, version, classes in (("dtd", "3.0.1", 47), ("oxford_flowers102", "2.1.1", 102)):
+        row = dataset_table.row(f"vtab/{name}")
+        write_set(name, tmp_path, classes, dict.fromkeys(row.sizes, black), version=version)
+        small = row.with_sizes(dict.fromkeys(row.sizes, 1))
+        monkeypatch.setitem(dataset_table.DATASETS, f"vtab/{name}", small)
+    return tmp_path
+
+
+def test_missing_data_is_listed_before_anything_runs(checkpoint, small_tasks, tmp_path, capsys):
+    options = [str(checkpoint), f"--data_dir={small_tasks}", f"--workdir={tmp_path / 'run'}"]
     assert command.main(options) == 2
     error = capsys.readouterr().err
     assert "The data of 17 of 19 tasks is missing" in error

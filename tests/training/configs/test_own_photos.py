@@ -2,10 +2,8 @@
 
 import logging
 
-import numpy as np
 import pytest
 from etils import epath
-from PIL import Image
 
 from keras_vit.training.commands import train
 from keras_vit.training.config.schema import complete
@@ -13,13 +11,11 @@ from keras_vit.training.configs import finetune, own_photos
 from keras_vit.training.errors import UsageError
 from keras_vit.training.loop import trainer
 from tests.tiny_vit import tiny_vit
+from tests.training.data.helpers import write_photos
 
 
 def fill(root, folders):
-    for number, folder in enumerate(folders):
-        (root / folder).mkdir(parents=True)
-        pixels = np.full((20, 30, 3), 60 * number, np.uint8)
-        Image.fromarray(pixels).save(root / folder / "1.png")
+    write_photos(root, [f"{folder}/1.png" for folder in folders])
 
 
 def test_a_fifth_is_held_out_unless_there_are_splits(tmp_path):
@@ -50,13 +46,9 @@ def test_the_folder_is_found_from_any_place(tmp_path, monkeypatch):
         own_photos.get_config(f"{tmp_path},epochs=3")
 
 
-def test_the_folder_may_be_in_a_store(ram, tmp_path):
-    fill(tmp_path, ["train/crow", "val/crow", "train/finch", "val/finch"])
+def test_the_folder_may_be_in_a_store(ram):
     address = epath.Path(ram()) / "photos"
-    for file in tmp_path.rglob("*.png"):
-        sent = address / file.relative_to(tmp_path)
-        sent.parent.mkdir(parents=True, exist_ok=True)
-        sent.write_bytes(file.read_bytes())
+    fill(address, ["train/crow", "val/crow", "train/finch", "val/finch"])
     config = own_photos.get_config(f"{address},steps=50")
     assert config.dataset == f"folder:{address}" and config.total_steps == 50
     assert (config.train_split, config.eval_split) == ("train", "val")

@@ -1,8 +1,3 @@
-import os
-import pathlib
-import subprocess
-import sys
-
 import pytest
 import tensorflow as tf
 
@@ -37,12 +32,9 @@ assert "tensorflow" not in sys.modules
 """
 
 
-def test_opening_data_and_missing_data_need_no_tensorflow(digits_dir, tmp_path):
+def test_opening_data_and_missing_data_need_no_tensorflow(run_command, digits_dir, tmp_path):
     write_photos(tmp_path, ["photos/crow/1.png"])
-    script = tmp_path / "keras-vit"
-    script.write_text(COMMAND)
-    command = [sys.executable, script, f"folder:{tmp_path}/photos", digits_dir, tmp_path]
-    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    result = run_command(COMMAND, f"folder:{tmp_path}/photos", digits_dir, tmp_path, check=True)
     assert f"prepare vtab/dtd --data_dir={tmp_path}" in result.stderr
 
 
@@ -79,21 +71,19 @@ def test_bad_use_is_one_line_and_status_2(arguments, capsys):
     error_line(capsys)
 
 
-@pytest.mark.parametrize("name", ["digits", "folder"])
-def test_check_prints_nothing_of_tensorflow(name, digits_dir, tmp_path):
-    if name == "folder":
-        write_photos(tmp_path, ["a/1.png", "b/1.png"])
-        name = f"folder:{tmp_path}"
-    options = ["data", "check", name, f"--data_dir={digits_dir}"]
-    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
-    result = subprocess.run(
-        [sys.executable, "-m", "training", *options],
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=pathlib.Path(__file__).parents[3],
-    )
-    assert "all well" in result.stdout and result.stderr == ""
+CHECK = """
+import sys
+from keras_vit.training.__main__ import main
+
+for name in sys.argv[2:]:
+    assert main(["data", "check", name, f"--data_dir={sys.argv[1]}"]) == 0
+"""
+
+
+def test_check_prints_nothing_of_tensorflow(run_command, digits_dir, tmp_path):
+    write_photos(tmp_path, ["a/1.png", "b/1.png"])
+    result = run_command(CHECK, digits_dir, f"folder:{tmp_path}", "digits")
+    assert result.stdout.count("all well") == 2 and result.stderr == ""
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,9 @@ def test_neighbors_are_any_two_examples(num_examples):
 def run(num_examples, count, seed=3, start=0, batch_size=8, slots=None):
     """Returns (position, index) of the first positions that a worker reads."""
     slots = range(batch_size) if slots is None else slots
-    order = example_order(num_examples, seed, start, batch_size, slots)
-    return [(int(g), int(index)) for g, index in order.take(count)]
+    order = example_order(num_examples, seed, start, batch_size, slots).take(count)
+    (columns,) = order.batch(count).as_numpy_iterator()
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 @pytest.mark.parametrize("num_examples", [1, 3, 50, 1000])

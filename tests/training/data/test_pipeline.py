@@ -67,7 +67,7 @@ def counted(digits_split):
 
 
 @pytest.mark.parametrize("remote", [False, True])
-@pytest.mark.parametrize("start_step", [0, 30, 10_000])
+@pytest.mark.parametrize("start_step", [30, 10_000])
 @pytest.mark.parametrize(
     ("workers", "mixup_p", "slots"),
     # With mixup, the one before a share's first as well.
@@ -86,19 +86,16 @@ def test_any_step_reads_its_share_and_no_more(counted, workers, mixup_p, slots, 
     assert len(first) == count and first <= {int(index) for _, index in order}
 
 
-@pytest.mark.parametrize("cache", [False, True])
-@pytest.mark.parametrize(("workers", "mixup_p"), [(1, 0.0), (2, 0.3)])
-def test_a_store_gives_the_same_batches(digits_split, cache, workers, mixup_p):
+@pytest.mark.parametrize(
+    "settings", [{}, {"mixup_p": 0.3, "num_input_pipelines": 2, "input_pipeline_id": 1}], ids=str
+)
+def test_a_store_gives_the_same_batches(digits_split, settings):
     # Two epochs and a half, from within the first.
-    split = digits_split("train[:200]")
-    for worker in range(workers):
-        settings = {"num_input_pipelines": workers, "input_pipeline_id": worker}
-        settings |= {"mixup_p": mixup_p, "start_step": 2}
-        expected = take(helpers.train(split, **settings), 14)
-        for on_error in ("raise", "skip"):
-            options = {"on_error": on_error, "cache": cache}
-            found = helpers.train(in_store(split), **settings, **options)
-            assert_equal(take(found, 14), expected)
+    split, settings = digits_split("train[:200]"), {"start_step": 2, **settings}
+    expected = take(helpers.train(split, **settings), 14)
+    for on_error, cache in (("raise", False), ("skip", not settings.get("mixup_p"))):
+        found = helpers.train(in_store(split), **settings, on_error=on_error, cache=cache)
+        assert_equal(take(found, 14), expected)
 
 
 def test_what_is_kept_is_not_asked_for_again(counted):
@@ -132,7 +129,7 @@ def test_a_store_is_sent_many_requests_at_a_time(digits_split):
     assert state["most"] > 8
 
 
-@pytest.mark.parametrize(("workers", "mixup_p"), [(2, 0.0), (8, 0.3), long(2, 0.3), long(8, 0.0)])
+@pytest.mark.parametrize(("workers", "mixup_p"), [(2, 0.0), (4, 0.3), long(2, 0.3), long(8, 0.0)])
 def test_shares_of_any_number_of_workers_make_up_the_batch(train, workers, mixup_p):
     settings = {"mixup_p": mixup_p, "start_step": 2}
     whole = take(train(**settings), 3)
@@ -144,9 +141,9 @@ def test_shares_of_any_number_of_workers_make_up_the_batch(train, workers, mixup
 
 
 def test_seeds_and_only_seeds_change_the_data(train):
-    assert_equal(take(train(), 3), take(train(), 3))
-    other = take(train(seed=6), 3)
-    assert not np.array_equal(take(train(), 3)[0]["image"], other[0]["image"])
+    one, same, other = (take(train(seed=seed), 3) for seed in (5, 5, 6))
+    assert_equal(one, same)
+    assert not np.array_equal(one[0]["image"], other[0]["image"])
 
 
 def test_an_example_is_augmented_anew_in_every_epoch(train):
@@ -199,7 +196,7 @@ def test_arguments_that_do_not_fit_are_explained(train, digits_split, changes, m
 
 @pytest.mark.parametrize(
     ("batch_size", "workers"),
-    [(64, 1), (200, 4), (400, 1), long(64, 4), long(200, 1), long(400, 4)],
+    [(64, 1), (200, 2), (400, 1), long(64, 4), long(200, 1), long(400, 4)],
 )
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 def test_evaluation_pads_and_never_drops(digits_split, digits_dir, batch_size, workers, on_error):
@@ -235,7 +232,8 @@ def test_a_split_may_be_used_in_any_order(digits_dir):
     }
     for first in uses.values():
         split = data.open("digits", "test[:40]", digits_dir)
-        for use in (first, *uses.values()):
+        # What the first keeps serves a graph and what calls the reader outside of one.
+        for use in (first, uses["train"], uses["counts"]):
             use(split)
 
 

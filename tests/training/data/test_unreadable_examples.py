@@ -68,11 +68,16 @@ def test_skipping_keeps_the_order_of_all_others(folder):
     assert_equal(take(train(folder, start_step=2), 2), take(train(folder), 4)[2:])
 
 
+@pytest.fixture(scope="module")
+def whole(digits_split):
+    """An epoch of digits of which none is damaged."""
+    return take(train(digits_split("train"), batch_size=100), 15)
+
+
 @pytest.mark.parametrize("cache", [False, True])
 @pytest.mark.parametrize("store", [False, True])
-def test_a_damaged_record_gives_its_place_to_the_next(digits_split, damaged_digits, store, cache):
+def test_a_damaged_record_gives_its_place_to_the_next(whole, damaged_digits, store, cache):
     split = in_store(damaged_digits) if store else damaged_digits
-    whole = take(train(digits_split("train"), batch_size=100), 15)
     counter = SkipCounter()
     options = {"batch_size": 100, "cache": cache}
     skipping = take(train(split, **options, skip_counter=counter), 15)

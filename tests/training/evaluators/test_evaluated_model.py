@@ -61,7 +61,7 @@ def test_untrained_has_the_architecture_and_other_weights(vit, tmp_path):
     assert fresh.identity == again.identity != trained.identity
 
 
-def test_a_checkpoint_is_loaded_with_or_without_its_head(tmp_path):
+def test_a_checkpoint_is_loaded_with_or_without_its_head(shallow, tmp_path):
     whole = keras_vit.create_model("ViT-Ti/32", num_classes=5, image_size=32)
     keras_vit.save_checkpoint(whole, tmp_path / "whole.npz")
     for num_classes, shape in ((5, (2, 5)), (None, (2, 192))):

@@ -54,7 +54,7 @@ def test_a_file_knows_its_model_alone(tmp_path):
     assert resizing((4, 5), (0.0, 1.0)) == "decode|resize([4,5])|value_range(0,1)"
 
 
-def test_a_checkpoint_needs_its_models_name(tmp_path):
+def test_a_checkpoint_needs_its_models_name(shallow, tmp_path):
     whole = keras_vit.create_model("ViT-Ti/32", num_classes=5, image_size=32)
     file = tmp_path / "whole.npz"
     keras_vit.save_checkpoint(whole, file)
@@ -105,7 +105,7 @@ def test_arguments_of_a_saved_model_build_its_like(tmp_path):
         saved_arguments(tmp_path / "foreign.keras")
 
 
-def test_a_published_classifier_needs_its_name_alone(tmp_path, monkeypatch):
+def test_a_published_classifier_needs_its_name_alone(shallow, tmp_path, monkeypatch):
     whole = keras_vit.create_model("ViT-Ti/16", image_size=32)
     keras_vit.save_checkpoint(whole, tmp_path / "whole.npz")
     files = {"augreg/Ti_16-imagenet2012": tmp_path / "whole.npz"}

@@ -1,7 +1,6 @@
 """Starting is quiet and quick, and afterwards everything is as ever."""
 
 import gc
-import subprocess
 import sys
 import types
 
@@ -31,27 +30,16 @@ os.write(2, b"afterwards\\n")
 """
 
 
-@pytest.fixture
-def run(as_command):
-    """Runs a script with an argument, as the command `keras-vit` runs."""
-
-    def run(script, argument):
-        command = [sys.executable, as_command(script), argument]
-        return subprocess.run(command, capture_output=True, text=True)
-
-    return run
-
-
-def test_drops_chatter_and_keeps_the_rest(run):
-    assert run(CHATTER, "pass").stderr == "a real problem\nafterwards\n"
-    failed = run(CHATTER, "raise ImportError('missing library')")
+def test_drops_chatter_and_keeps_the_rest(run_command):
+    assert run_command(CHATTER, "pass").stderr == "a real problem\nafterwards\n"
+    failed = run_command(CHATTER, "raise ImportError('missing library')")
     assert failed.returncode == 1
     assert failed.stderr.startswith("a real problem\nTraceback")
     assert "missing library" in failed.stderr
 
 
-def test_a_command_starts_without_what_it_may_need_later(run, data_dir):
-    result = run(START, data_dir)
+def test_a_command_starts_without_what_it_may_need_later(run_command, data_dir):
+    result = run_command(START, data_dir)
     assert result.stdout == "[]\nTrue True\n", result.stderr
 
 

@@ -193,9 +193,12 @@ def test_files_and_folders_are_sent_and_fetched(ram):
         pass
 
 
-def test_the_next_copy_removes_a_killed_process_s(launch, tmp_path, monkeypatch, address):
+def test_the_next_copy_removes_a_killed_process_s(
+    launch, as_command, tmp_path, monkeypatch, address
+):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    processes = [launch("-c", HOLD, environment={"TMPDIR": str(tmp_path)}) for _ in "ab"]
+    script = as_command(HOLD)
+    processes = [launch(script, environment={"TMPDIR": str(tmp_path)}) for _ in "ab"]
     held = []
     for process in processes:
         line = next(line for line in process.stdout if line.startswith("holds "))

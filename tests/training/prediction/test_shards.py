@@ -109,16 +109,10 @@ def test_another_job_is_refused(bird_model, photos, tmp_path, capsys):
     manifest = json.loads((tmp_path / "out" / "_predictions.json").read_text())
     assert manifest["model"] == load_frozen(bird_model).identity
     (tmp_path / "labels.txt").write_text("one\ntwo\nthree\n")
-    for change, name in (
-        ("--top=1", "top"),
-        ("--shard_size=7", "shard_size"),
-        ("--representation", "representation"),
-        (str(photos / "1.png"), "count, images"),
-        (f"--labels={tmp_path / 'labels.txt'}", "class_names"),
-    ):
-        arguments = [*options[:-1], change, options[-1]]
-        assert predict.main(arguments) == 2
-        assert f"predictions with another {name}. Name" in capsys.readouterr().err
+    changes = ["--top=1", "--shard_size=7", "--representation", f"--labels={tmp_path}/labels.txt"]
+    assert predict.main([*options[:2], str(photos / "1.png"), options[2], *changes]) == 2
+    names = "class_names, count, images, representation, shard_size, top"
+    assert f"predictions with another {names}. Name" in capsys.readouterr().err
     (tmp_path / "out" / "_predictions.json").write_text("[")
     assert predict.main(options) == 2
     assert "_predictions.json is damaged" in capsys.readouterr().err

@@ -1,5 +1,4 @@
 import json
-import pathlib
 
 import keras
 import numpy as np
@@ -7,8 +6,8 @@ import pytest
 from ml_collections import ConfigDict
 
 from keras_vit.training.recipes.optimizers import AdamW, Momentum, build_optimizer
-
-FIT = pathlib.Path(__file__).parents[1] / "processes" / "fit_averages.py"
+from tests.training.processes import fit_averages
+from tests.training.runs import finish
 
 
 def scalar(value=1.0, name="kernel"):
@@ -184,11 +183,17 @@ def test_bad_arguments(options, error, message):
         AdamW(0.1, **options)
 
 
-def test_fit_ends_with_the_averages_that_start_from_the_weights(launch):
-    process = launch(FIT)
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output
-    errors = json.loads(output.strip().splitlines()[-1])
+@pytest.mark.parametrize("build", [False, True])
+def test_fit_ends_with_the_averages_that_start_from_the_weights(build):
+    assert fit_averages.error(0.5, fits=2, build=build) < 1e-5
+    kept = fit_averages.fit(0.0, fits=1, build=build).get_weights()
+    assert all(map(np.array_equal, kept, fit_averages.START))
+
+
+@pytest.mark.long
+def test_averages_of_compiled_steps_and_of_two_devices(launch):
+    output = finish(launch(fit_averages.__file__))
+    errors = json.loads(output)
     assert errors.keys() == {"plain", "built", "compiled", "mirrored"}
     assert max(errors.values()) < 1e-5
 

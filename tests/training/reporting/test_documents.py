@@ -31,8 +31,3 @@ def test_configs_are_complete(config):
     text = f"{path}:{argument}" if argument else path
     loaded = schema.complete(overrides.load_config(text))
     assert loaded.dataset and (loaded.total_steps > 0 or loaded.epochs > 0)
-
-
-@pytest.mark.parametrize("link", found(r"\]\(([\w./-]+\.md)(?:#[\w-]+)?\)"))
-def test_links_lead_somewhere(link):
-    assert (ROOT / "docs" / link).exists()

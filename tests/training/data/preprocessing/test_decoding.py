@@ -1,5 +1,6 @@
 """One set of rules for photos: TensorFlow's decoders, Pillow's, and both in `decode`."""
 
+import functools
 import io
 import struct
 
@@ -18,9 +19,15 @@ from tests.odd_photos import CASES, PHOTO, PIXELS, TURNED, encode, oriented
 NO_IMAGE = (tf.errors.InvalidArgumentError, ValueError)
 
 
-def decoded(content, text="decode", **settings):
+@functools.cache
+def processes(text, **settings):
+    """Returns what prepares a photo outside of a graph, and within one that is traced once."""
     process = Preprocess(text, **settings)
-    function = tf.function(lambda data: process(data, (0, 0)), autograph=False)
+    return process, tf.function(lambda data: process(data, (0, 0)), autograph=False)
+
+
+def decoded(content, text="decode", **settings):
+    process, function = processes(text, **settings)
     eager = process(tf.constant(content), (0, 0)).numpy()
     np.testing.assert_array_equal(function(tf.constant(content)), eager)
     return eager
@@ -130,9 +137,16 @@ def test_pillows_errors_are_pythons_outside_of_a_graph(content):
         tf.function(process)(tf.constant(content), seed)
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "turned"])
-@pytest.mark.parametrize("text", ["decode|resize(8)", "decode|inception_crop(8)"])
-def test_the_size_is_looked_up_before_decoding(kind, text, monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "operation"),
+    [
+        *((kind, "resize") for kind in ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "turned")),
+        # Of which JPEGs alone are cropped while they are decoded.
+        *((kind, "inception_crop") for kind in ("JPEG", "PNG", "turned")),
+    ],
+)
+def test_the_size_is_looked_up_before_decoding(kind, operation, monkeypatch):
+    text = f"decode|{operation}(8)"
     assert photos.MAX_PIXELS == decoding.MAX_PIXELS == 1 << 27
     monkeypatch.setattr(decoding, "MAX_PIXELS", 1200)
     monkeypatch.setattr(photos, "MAX_PIXELS", 1200)

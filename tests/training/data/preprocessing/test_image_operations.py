@@ -45,11 +45,16 @@ CROPS = ("inception_crop(96)", "inception_crop(20)", "inception_crop(96, resize=
 
 
 @pytest.mark.parametrize("crop", [*CROPS, "random_resized_crop(64)"])
-@pytest.mark.parametrize("arguments", ["-1, 1", "0, 1", "1, -1", "0, 1, 10, 200"])
-@pytest.mark.parametrize("format_of", [jpeg, tf.io.encode_png])
+@pytest.mark.parametrize(
+    ("arguments", "format_of"),
+    [
+        *((arguments, jpeg) for arguments in ("-1, 1", "0, 1", "1, -1", "0, 1, 10, 200")),
+        ("-1, 1", tf.io.encode_png),
+    ],
+)
 def test_a_fused_range_is_the_range_of_what_was_resized(crop, arguments, format_of):
     encoded = format_of(NOISE)
-    for number in range(4):
+    for number in range(2):
         fused = run(f"decode|{crop}|flip_lr|value_range({arguments})", encoded, number)
         resized = run(f"decode|{crop}|flip_lr", encoded, number)
         expected = run(f"value_range({arguments})", resized)
@@ -105,8 +110,9 @@ def test_random_resized_crops_area_is_uniform():
 )
 def test_random_resized_crops_are_of_whole_pixels(shape, scale, boxes):
     ratio = (3 / 4, 4 / 3) if scale == 0.901 else (1.0, 1.0)
-    box = random_resized_crop(4, (scale, scale), ratio).box
-    assert {tuple(box(tf.constant((*shape, 3)), (0, k)).numpy()) for k in range(200)} == boxes
+    box, whole = random_resized_crop(4, (scale, scale), ratio).box, tf.constant((*shape, 3))
+    found = tf.data.Dataset.range(200).map(lambda k: box(whole, tf.stack([0, k])))
+    assert set(map(tuple, found.as_numpy_iterator())) == boxes
 
 
 def row(*values):
@@ -151,7 +157,9 @@ def test_resize_small_keeps_the_aspect(shape, size, expected):
 def test_crops_and_flips_take_the_pixels_they_name():
     np.testing.assert_array_equal(run("central_crop((80, 100))", NOISE), NOISE[5:85, 15:115])
     image = np.stack(np.mgrid[:20, :30], 2)
-    corners = {tuple(run("random_crop(18)", image, k)[0, 0]) for k in range(400)}
+    crop = Preprocess("random_crop(18)")
+    crops = tf.data.Dataset.range(400).map(lambda k: crop(tf.constant(image), tf.stack([0, k])))
+    corners = {tuple(each[0, 0]) for each in crops.as_numpy_iterator()}
     assert corners == {(row, column) for row in range(3) for column in range(13)}
     np.testing.assert_array_equal(run("flip_lr(1.0)", NOISE), NOISE[:, ::-1])
     np.testing.assert_array_equal(run("flip_lr(0.0)", NOISE), NOISE)

@@ -29,7 +29,7 @@ def test_eagerly_and_inside_tf_data_alike_following_the_seed(text):
     dataset = tf.data.Dataset.from_tensor_slices((photos, seeds)).map(process)
     for photo, seed, image in zip(photos, seeds, dataset, strict=True):
         np.testing.assert_array_equal(process(photo, seed), image)
-    images = [process(PNG, (0, k)).numpy().tobytes() for k in (1, 1, *range(2, 20))]
+    images = [process(PNG, (0, k)).numpy().tobytes() for k in (1, 1, *range(2, 10))]
     assert images[0] == images[1]
     random = any(op.random for op in parse(text))
     assert (len(set(images)) > 1) == random

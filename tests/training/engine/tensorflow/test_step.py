@@ -47,21 +47,6 @@ def losses():
     return losses_of(make())
 
 
-def test_equals_fit():
-    steps = make()
-    ours = losses_of(steps)
-    reference = make()
-    reference.model.compile(reference.optimizer, reference.loss)
-    images = DATA["image"].reshape(-1, 16, 16, 3)
-    labels = DATA["label"].reshape(-1, CLASSES)
-    history = reference.model.fit(
-        images, labels, batch_size=BATCH, epochs=1, shuffle=False, verbose=0
-    )
-    assert np.mean(ours) == pytest.approx(history.history["loss"][0], abs=1e-6)
-    for mine, its in zip(steps.model.get_weights(), reference.model.get_weights(), strict=True):
-        np.testing.assert_allclose(mine, its, atol=1e-6)
-
-
 def test_number_of_steps_per_call_changes_nothing():
     together, apart = make(dropout=0.2), make(dropout=0.2)
     together(batches(), 6)

@@ -4,8 +4,10 @@ import functools
 import importlib
 import itertools
 import pathlib
+import re
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any, Literal, NamedTuple, get_args
@@ -24,29 +26,30 @@ OURS = "keras_vit.inference_function"
 IMAGE_SIZE = 224
 Precision = Literal["float32", "bfloat16", "int8"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-Run = Callable[[np.ndarray], np.ndarray]
+# What runs a model, and returns who computes: the runtime, or the kernels that it names.
+Opened = tuple[Callable[[np.ndarray], np.ndarray], Callable[[], str]]
 
 
-def _ours(file: str, precision: str, batch_size: int, threads: int, runtime: Any = None) -> Run:
+def _ours(file: str, precision: str, batch_size: int, threads: int, runtime: Any = None) -> Opened:
     import keras_vit
 
     bfloat16 = precision == "bfloat16"
     function = keras_vit.load_inference_function(
         file, batch_size=batch_size, bfloat16=bfloat16, runtime=runtime, threads=threads
     )
-    return function
+    return function, lambda: function.runtime
 
 
-def _model(file: str, precision: str, batch_size: int, threads: int) -> Run:
+def _model(file: str, precision: str, batch_size: int, threads: int) -> Opened:
     import keras
     import tensorflow as tf
 
     model = keras.saving.load_model(file)
     infer = tf.function(lambda images: model(images, training=False), autograph=False)
-    return lambda images: infer(images).numpy()
+    return lambda images: infer(images).numpy(), lambda: "tensorflow"
 
 
-def _openvino(file: str, precision: str, batch_size: int, threads: int) -> Run:
+def _openvino(file: str, precision: str, batch_size: int, threads: int) -> Opened:
     import openvino
 
     core = openvino.Core()
@@ -55,16 +58,25 @@ def _openvino(file: str, precision: str, batch_size: int, threads: int) -> Run:
     hint = "bf16" if precision == "bfloat16" else "f32"
     options = {"INFERENCE_PRECISION_HINT": hint, "INFERENCE_NUM_THREADS": threads}
     compiled = core.compile_model(model, "CPU", options)
-    return lambda images: compiled(images)[0]
+
+    def kernels():
+        operations = compiled.get_runtime_model().get_ops()
+        names = [each.get_rt_info()["primitiveType"].astype(str) for each in operations]
+        named = Counter(name for name in names if re.search("sse|avx|amx", name))
+        return named.most_common(1)[0][0] if named else "openvino"
+
+    return lambda images: compiled(images)[0], kernels
 
 
-def _onnx_runtime(file: str, precision: str, batch_size: int, threads: int) -> Run:
+def _onnx_runtime(file: str, precision: str, batch_size: int, threads: int) -> Opened:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(file, options)
-    return lambda images: session.run(None, {"image": images})[0]
+    return lambda images: session.run(None, {"image": images})[0], lambda: session.get_providers()[
+        0
+    ]
 
 
 class Way(NamedTuple):
@@ -72,7 +84,7 @@ class Way(NamedTuple):
 
     file: str
     module: str
-    open: Callable[..., Run]
+    open: Callable[..., Opened]
     least: int = -1
 
 
@@ -199,12 +211,14 @@ def prepare(
     batch = np.resize(pixels, (batch_size, *pixels.shape[1:]))
     importlib.import_module(chosen.module)
     start, before = time.process_time(), peak_memory()
-    run = chosen.open(str(pathlib.Path(folder, chosen.file)), precision, batch_size, threads)
+    file = str(pathlib.Path(folder, chosen.file))
+    run, kernels = chosen.open(file, precision, batch_size, threads)
     run(batch)
     facts: dict[str, Any] = {"first": time.process_time() - start, "taken": peak_memory() - before}
     starts = range(0, len(pixels) - batch_size + 1, batch_size)
     outputs = [run(pixels[start : start + batch_size]) for start in starts]
 
+    facts["kernels"] = kernels()
     facts["classes"] = np.concatenate(outputs).argmax(-1).tolist()
     run_batch = functools.partial(run, batch)
     return facts, lambda length: {"median": median(interleaved.times(run_batch, length))}
@@ -218,6 +232,7 @@ def _rows(measured, batch_size, expected):
         pairs = list(zip(facts["classes"], expected, strict=False))
         yield {
             "runtime": way,
+            "kernels": facts["kernels"],
             "ms per image": f"{1000 * median(seconds[way]) / batch_size:.2f}",
             "× best rival": f"{ratio.median:.2f}",
             "quartiles": ratio.quartiles(),

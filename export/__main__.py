@@ -4,7 +4,6 @@ And `keras-vit COMMAND`, as pip installs it, which is this or a command of train
 """
 
 import signal
-import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -43,6 +42,9 @@ path or published name of a checkpoint. Images in everything exported are RGB in
 Each command answers --help.
 """
 
+# A terminated export removes its temporary files as an interrupted one does.
+_INTERRUPTING = (signal.SIGINT, signal.SIGTERM)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns the exit status: 1 if an artifact misses a threshold."""
@@ -55,15 +57,9 @@ def script() -> NoReturn:
     warn_of_namesake()
     name, *options = command_line(None)
     if name == "export":
-        _exit_process(options)
+        exit_process(lambda: main(options), _INTERRUPTING)
     exit_process(training_command.main)
 
 
-def _exit_process(arguments: Sequence[str] | None = None) -> NoReturn:
-    # So that a killed export removes its temporary files as an interrupted one does.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    exit_process(lambda: main(arguments))
-
-
 if __name__ == "__main__":
-    _exit_process()
+    exit_process(main, _INTERRUPTING)

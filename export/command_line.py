@@ -246,6 +246,7 @@ def load_images(
     from keras_vit.training.data.pipeline import plain_dataset
     from keras_vit.training.data.preprocessing.preprocess import read_images
     from keras_vit.training.data.unreadable_examples import SkipCounter
+    from keras_vit.training.errors import first_line
     from keras_vit.training.evaluators.model_from_source import resizing
     from keras_vit.training.io.image_listing import list_images
 
@@ -273,11 +274,12 @@ def load_images(
             examples = read()
         except tf.errors.OpError as error:
             read(counter := SkipCounter())
-            if not counter.examples:
+            if not (names := sorted(counter.examples)):
                 raise
-            names = ", ".join(sorted(counter.examples))
+            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             raise ExportError(
-                f"Expected images in {data}. These cannot be decoded: {names}. Remove them."
+                f"Expected images and labels in {data}. These cannot be read: "
+                f"{', '.join(names[:5])}{more} ({first_line(error)}). Remove them."
             ) from error
         images = operations.on_device(np.stack([each["image"] for each in examples]))
         labels = np.stack([each["label"] for each in examples]).argmax(-1)

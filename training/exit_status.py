@@ -154,22 +154,30 @@ def _one_line(error):
     return " ".join(re.split(r"(?m)^\s*\w+(?:Error|Exception): ", text)[-1].split())
 
 
-def exit_process(main: Callable[[], int]) -> NoReturn:
+def exit_process(main: Callable[[], int], signals: Sequence[int] = (signal.SIGINT,)) -> NoReturn:
     """Ends the process with the status of `main`.
 
-    Prints "interrupted" after Ctrl-C, and nothing if the reader of the output, such as `head`, has
-    closed it.
+    Prints "interrupted" after one of `signals`, and nothing if the reader of the output, such as
+    `head`, has closed it.
     """
-    received = []
+    received: list[int] = []
 
     def interrupt(number, frame):
         received.append(number)
         raise KeyboardInterrupt
 
-    # A shell has its background jobs ignore Ctrl-C.
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, interrupt)
-    sys.unraisablehook = _interrupt_again
+    def interrupt_again(lost):
+        # Python ignores it in callbacks, such as JAX's of garbage collection.
+        if issubclass(lost.exc_type, KeyboardInterrupt) and received:
+            threading.Timer(0.1, _thread.interrupt_main, received[-1:]).start()
+        else:
+            sys.__unraisablehook__(lost)
+
+    for number in signals:
+        # A shell has its background jobs ignore Ctrl-C.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+    sys.unraisablehook = interrupt_again
     try:
         try:
             status = main()
@@ -180,23 +188,19 @@ def exit_process(main: Callable[[], int]) -> NoReturn:
         # Python prints what is left when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 141
-    except BaseException:
-        # A library may turn Ctrl-C into an error of its own.
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and not received:
+            received.append(signal.SIGINT)
+        # A library may turn an interruption into an error of its own.
         if not received:
             raise
         status = 1
+    # What is called at the end of the process ends in peace.
+    sys.unraisablehook = sys.__unraisablehook__
     if received and status:
         print("interrupted", file=sys.stderr)
-        status = 130
+        status = 128 + received[-1]
     sys.exit(status)
-
-
-def _interrupt_again(lost):
-    """Repeats a Ctrl-C that Python ignores in callbacks, such as JAX's of garbage collection."""
-    if issubclass(lost.exc_type, KeyboardInterrupt):
-        threading.Timer(0.1, _thread.interrupt_main).start()
-    else:
-        sys.__unraisablehook__(lost)
 
 
 class _StderrHandler(logging.Handler):

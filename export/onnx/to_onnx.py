@@ -5,6 +5,7 @@ import io
 import logging
 import os
 import pathlib
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 
@@ -19,6 +20,8 @@ from keras_vit.training.io.atomic import atomic_file
 
 # GELU becomes Erf or Tanh and LayerNorm its parts, which every runtime of the last years has.
 OPSET = 17
+# The log and standard output are of the whole process.
+_CONVERTING = threading.Lock()
 # Operations that change the layout of an array and no number in it.
 _LAYOUTS = ("Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
@@ -155,13 +158,14 @@ def _name_output(graph, name):
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Keeps the converter's progress off the terminal."""
-    disabled, handler = logging.root.manager.disable, logging.NullHandler()
-    logging.root.addHandler(handler)  # or the converter adds one that stays
-    logging.disable(logging.WARNING)
-    try:
-        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(disabled)
-        logging.root.removeHandler(handler)
+    with _CONVERTING:
+        disabled, handler = logging.root.manager.disable, logging.NullHandler()
+        logging.root.addHandler(handler)  # or the converter adds one that stays
+        logging.disable(max(disabled, logging.WARNING))
+        try:
+            with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield
+        finally:
+            logging.disable(disabled)
+            logging.root.removeHandler(handler)

@@ -136,8 +136,10 @@ def inference_function(
     if calibration is not None:
         if precision != "int8":
             raise ValueError(f'Expected precision="int8" for calibration. Received: {precision!r}')
-        images = (keras.ops.convert_to_numpy(calibration) + 1) / 2
-        options = {"quantization": "int8", "calibration": images}
+        images = keras.ops.convert_to_numpy(calibration)
+        if len(images) and (wrong := outside(images, -1, 1)):
+            raise ValueError(f"`calibration`: {wrong} Pass images / 127.5 - 1 for pixels of 0..255")
+        options = {"quantization": "int8", "calibration": (images + 1) / 2}
     if not isinstance(model, CLASSIFIERS):
         raise ExportError(
             f"Expected a classifier of keras_vit. Received: {type(model).__name__} {model.name}."

@@ -73,12 +73,12 @@ def test_the_log_is_shown_once_and_only_meanwhile(capsys):
 
 
 CTRL_C = """
-import gc, signal, time
+import atexit, gc, signal, time
 from keras_vit.training.exit_status import exit_process
 
 def callback(phase, info):
     gc.callbacks.clear()
-    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(NUMBER)
 
 def lost():
     gc.callbacks.append(callback)
@@ -87,20 +87,35 @@ def lost():
 
 def translated():
     try:
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(NUMBER)
     except KeyboardInterrupt:
         raise SystemError("of a library") from None
 
-exit_process(FUNCTION)
+def clean():
+    time.sleep(0.5)
+    print("cleaned")
+
+def at_the_end():
+    atexit.register(clean)
+    atexit.register(signal.raise_signal, NUMBER)
+
+exit_process(FUNCTION, [NUMBER])
 """
 
 
 # By JAX's callback of the garbage collector; by TensorFlow and TFDS.
 @pytest.mark.parametrize("where", ["lost", "translated"])
-def test_ctrl_c_in_a_library_ends_the_command(where, as_command):
-    command = [sys.executable, as_command(CTRL_C.replace("FUNCTION", where))]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert (result.returncode, result.stderr) == (130, "interrupted\n")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_in_a_library_ends_the_command(where, number, as_command):
+    code = CTRL_C.replace("FUNCTION", where).replace("NUMBER", str(int(number)))
+    result = subprocess.run([sys.executable, as_command(code)], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (128 + number, "interrupted\n")
+
+
+def test_ctrl_c_while_a_process_ends_leaves_its_cleaning_alone(as_command):
+    code = CTRL_C.replace("FUNCTION", "at_the_end").replace("NUMBER", str(int(signal.SIGINT)))
+    result = subprocess.run([sys.executable, as_command(code)], capture_output=True, text=True)
+    assert result.stdout == "cleaned\n"
 
 
 @pytest.mark.parametrize(

@@ -52,11 +52,6 @@ class DatasetSpec:
     obtain: str = "download"
     note: str = ""
 
-    @property
-    def names(self) -> list[str]:
-        """The full name and the short ones."""
-        return [self.name, *(short for short, name in SHORT_NAMES.items() if name == self.name)]
-
     def ranges(self, split: str) -> list[splits.Range]:
         """Returns the ranges of native splits that the text `split` names."""
         return splits.resolve(split, self.sizes, self.aliases)

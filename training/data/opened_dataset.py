@@ -263,12 +263,16 @@ class Split:
 
 def open_files(files: Sequence[str]) -> Split:
     """Returns image files as a split; one that does not exist fails when it is read."""
-    photos = tuple(
-        splits.Photo(file, 0, *(size_and_time(file) if os.path.exists(file) else (0, 0)))
-        for file in files
-    )
+    photos = tuple(splits.Photo(file, 0, *_size_and_time(file)) for file in files)
     spec = DatasetSpec("files", 1, {"files": len(photos)})
     return Split(Dataset(spec, pathlib.Path()), "files", len(photos), photos)
+
+
+def _size_and_time(file):
+    try:
+        return size_and_time(file)
+    except OSError:
+        return 0, 0
 
 
 def load_dataset(

@@ -183,6 +183,8 @@ def plain_dataset(
 
     Raises:
         ValueError: for operations on batches.
+        tf.errors.InvalidArgumentError: while it is read, for an image that cannot be decoded or a
+            label outside of the classes, which counts as one.
     """
     _refuse_mixup(preprocess, "outside training")
     encode = _encoder(split, preprocess)

@@ -5,12 +5,13 @@ A config names them; from here on they travel as one object.
 
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import tensorflow as tf
 from ml_collections import ConfigDict
 
+from keras_vit.training.data.dataset_table import full_name
 from keras_vit.training.data.opened_dataset import Dataset, open_dataset
 from keras_vit.training.data.unreadable_examples import ATTEMPTS, SkipCounter, counter_for
 from keras_vit.training.errors import UsageError
@@ -31,32 +32,41 @@ class RunData:
     Attributes:
         dataset: the data set.
         train: the split that trains.
-        description: of `Dataset.describe`.
         preprocess: of the images that train.
         eval_preprocess: of those that are evaluated.
         skip_counter: counts the images that cannot be read; None raises their errors.
 
     Raises:
         UsageError: if `dataset` is another than the config names.
-        NotPreparedError, ValueError: as `training.data.open`, or for preprocessing that leaves
-            pixels in another range than models take.
+        NotPreparedError, ValueError: as `training.data.open`.
     """
 
     def __init__(self, config: ConfigDict, dataset: Dataset | None = None):
         self._config = config
         self.dataset = dataset = dataset or open_dataset(config.dataset, config.data_dir)
-        if config.dataset not in dataset.spec.names:
+        if full_name(config.dataset) != dataset.name:
             raise UsageError(f"Expected config.dataset={dataset.name}. Received: {config.dataset}.")
         self.train = dataset.split(config.train_split)
-        self.description = dataset.describe(config.train_split, config.eval_split)
         reduced = config.reduced_decoding
         self.preprocess = self.train.preprocess(config.train_preprocess, reduced.train)
         self.eval_preprocess = self.train.preprocess(config.eval_preprocess, reduced.eval)
-        self.preprocess.require_model_range("train_preprocess", self.train)
-        if config.eval_split:
-            self.eval_preprocess.require_model_range("eval_preprocess", self.train)
         self.skip_counter = counter_for(config.on_error)
-        _warn_of_small_classes(config.eval_split, self.description)
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """What `Dataset.describe` says of both splits, all of which it reads."""
+        return self.dataset.describe(self._config.train_split, self._config.eval_split)
+
+    def check(self) -> None:
+        """Warns of small classes, and reads an image where that shows the range of its pixels.
+
+        Raises:
+            ValueError: for preprocessing that leaves pixels in another range than models take.
+        """
+        _warn_of_small_classes(self._config.eval_split, self.description)
+        self.preprocess.require_model_range("train_preprocess", self.train)
+        if self._config.eval_split:
+            self.eval_preprocess.require_model_range("eval_preprocess", self.train)
 
     def train_batches(self, start_step: int, **changes: Any) -> Callable[..., tf.data.Dataset]:
         """Returns the function (number of workers, worker) -> its training data from a step on."""

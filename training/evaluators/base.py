@@ -7,6 +7,7 @@ import keras
 from ml_collections import ConfigDict
 
 from keras_vit.training.data import open_dataset
+from keras_vit.training.data.dataset_table import full_name
 from keras_vit.training.data.run_data import RunData
 from keras_vit.training.engine.base import Engine
 from keras_vit.training.evaluators.classification import ClassificationEvaluator
@@ -58,7 +59,7 @@ def create_evaluators(
     if wanted.datasets:
         own = data.dataset
         tasks = [
-            open_task(own if name in own.spec.names else open_dataset(name, config.data_dir))
+            open_task(own if full_name(name) == own.name else open_dataset(name, config.data_dir))
             for name in wanted.datasets.split(",")
         ]
         every_steps, shots = wanted.every_steps, wanted.shots

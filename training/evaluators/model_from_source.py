@@ -10,7 +10,7 @@ from typing import Any
 
 from keras_vit.training.config import schema
 from keras_vit.training.data import fingerprint
-from keras_vit.training.data.dataset_table import DATASETS, SHORT_NAMES
+from keras_vit.training.data.dataset_table import DATASETS, full_name
 from keras_vit.training.engine.checkpoints import steps
 from keras_vit.training.errors import damage_named
 from keras_vit.training.io.image_listing import EXTENSIONS
@@ -127,7 +127,7 @@ def load_model(
 
 def _without_model(path):
     """Returns what a source is that holds no model, for a message."""
-    if str(path) in {*DATASETS, *SHORT_NAMES} or str(path).startswith(("folder:", "csv:", "tfds:")):
+    if full_name(str(path)) in DATASETS or str(path).startswith(("folder:", "csv:", "tfds:")):
         return "a data set, in the model's place: --dataset names it"
     if not path.exists():
         return "which does not exist"

@@ -156,7 +156,7 @@ class TFLiteFunction:
             return [compiled.create_infer_request() for _ in range(streams)]
 
     def _damage_named(self, runtime):
-        return damage_named(f"{self._path} cannot be run by {runtime}", "Export the model again.")
+        return damage_named(f"{self._path} cannot be run by {runtime}")
 
 
 def _litert(interpreter, output, image):

@@ -118,7 +118,8 @@ def left_out(names: Iterable[str]) -> str:
         by_suffix[os.path.splitext(name)[1].lower()].append(name)
     groups = []
     for suffix, found in sorted(by_suffix.items()):
-        hint = ": pip install 'keras-vit-16x16[heic]'" if suffix in _HEIC else ""
+        hint = ": convert it to .jpg or .png" if suffix in _UNREADABLE else ""
+        hint = ": pip install 'keras-vit-16x16[heic]'" if suffix in _HEIC else hint
         reason = f"{suffix} is not read{hint}" if suffix else "no extension"
         more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
         groups.append(f"{', '.join(found[:_NAMED])}{more} ({reason})")

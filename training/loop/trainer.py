@@ -85,6 +85,7 @@ class _Run:
         schema.derive_steps(config, data.train.num_examples)
         agreement.check_data(engine, data.description)
         directory.check(data.description)
+        data.check()
         if config.expects_checkpoint and not config.checkpoint:
             logger.warning(
                 "This recipe fine-tunes, and the model starts from random weights. Name some with "

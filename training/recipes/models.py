@@ -7,7 +7,7 @@ import keras
 from ml_collections import ConfigDict
 
 import keras_vit
-from keras_vit.training.errors import UsageError
+from keras_vit.training.errors import UsageError, damage_named
 from keras_vit.training.io.stores import local_file
 from keras_vit.training.recipes import fine_tuning
 from keras_vit.unpacking import saved_config
@@ -44,9 +44,9 @@ def build_model(
         head = ("head",) if config.model.get("representation_size") else ("head", "pre_logits")
         skip = () if config.checkpoint_head == "keep" else head
         with local_file(config.checkpoint) as file:
-            keras_vit.load_checkpoint(model, file, skip=skip)
             if not skip and class_names:
                 _require_classes(pathlib.Path(file), list(class_names))
+            keras_vit.load_checkpoint(model, file, skip=skip)
     model.preprocessing = config.eval_preprocess or None
     if class_names and len(class_names) == model.arguments["num_classes"]:
         model.class_names = class_names
@@ -63,7 +63,8 @@ def _require_classes(checkpoint, class_names):
     file = checkpoint / "model.keras" if checkpoint.is_dir() else checkpoint
     if file.suffix != ".keras" or not file.exists():
         return
-    known = saved_config(file)["config"].get("class_names")
+    with damage_named(f"{file} is damaged", "Save the model again, with model.save()."):
+        known = saved_config(file)["config"].get("class_names")
     if known and list(known) != class_names:
         raise UsageError(
             f"Expected the classes of the head of {checkpoint}, in its order: {', '.join(known)}. "

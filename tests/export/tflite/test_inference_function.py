@@ -188,7 +188,7 @@ def test_wrong_arguments_are_explained(make_vit, model, pixels, saved):
     for arguments, message in (
         ({"precision": "float16"}, "`precision` must be one of .*'float16'"),
         ({"calibration": pixels}, "precision=.int8. for calibration. Received: 'float32'"),
-        ({"precision": "int8", "calibration": pixels * 9}, r"calibration images in \[0, 1\]|0.*1"),
+        ({"precision": "int8", "calibration": pixels * 9}, r"`calibration`: Expected.*\[-1, 1\]"),
         ({"threads": 0}, "`threads` must be a positive int. Received: 0"),
         ({"batch_size": True}, "`batch_size` must be a positive int. Received: True"),
         ({"runtime": "onnx"}, "litert or openvino.*'onnx'"),

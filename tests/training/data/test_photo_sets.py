@@ -111,7 +111,7 @@ def test_folders_of_systems_are_neither_classes_nor_splits(tmp_path, caplog):
         (["a/1.png", "b/1.png", "c/x.txt"], "1 of 3 classes have no image in the split train: c"),
         (["train/a/1.png", "train/b/1.png", "test/a/1.png"], "no image in the split test: b"),
         (["Café/1.png", "cafe/1.png", "d/1.png"], "classes Café, cafe differ in case or accents"),
-        (["a/1.png", "b/1.png", "b/2.cr2", "b/3.NEF"], "b/2.cr2 (.cr2 is not read); b/3.NEF"),
+        (["a/1.png", "b/1.png", "b/2.cr2", "b/3.NEF"], "b/2.cr2 (.cr2 is not read: convert it to"),
         (["a/1.png", "b/1.png", "b/2"], "Left out of {root}: b/2 (no extension)"),
         (["a/1.png", "b/1.png", "2.png"], "1 images beside the folders of classes, such as 2.png"),
         (["1/a/1.png", "1/b/1.png", "2/a/1.png", "2/b/1.png"], "every class, such as 1, holds the"),

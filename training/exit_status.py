@@ -198,6 +198,8 @@ def exit_process(main: Callable[[], int], signals: Sequence[int] = (signal.SIGIN
     # What is called at the end of the process ends in peace.
     sys.unraisablehook = sys.__unraisablehook__
     if received and status:
+        for number in signals:
+            signal.signal(number, signal.SIG_IGN)
         print("interrupted", file=sys.stderr)
         status = 128 + received[-1]
     sys.exit(status)

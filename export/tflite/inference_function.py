@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from keras_vit.export.errors import ExportError
-from keras_vit.export.supported_models import CLASSIFIERS
+from keras_vit.export.supported_models import CLASSIFIERS, image_size
 from keras_vit.export.tflite.to_tflite import to_tflite
 from keras_vit.hidden_folder import scratch_folder
 from keras_vit.models.image_model import model_inside
@@ -49,21 +49,8 @@ class InferenceFunction:
             ValueError: if the images are no array of numbers, or have another shape or range.
             RuntimeError: in a fork of the process that made the function.
         """
-        expected = f"Expected images of shape (n, {', '.join(map(str, self.image_shape))})"
         advice = "keras_vit.predict takes photos of any size and paths."
-        try:
-            array = keras.ops.convert_to_numpy(images)
-            if array.dtype.kind in "biucOSU":
-                raise TypeError(array.dtype)
-            array = array.astype("float32")
-        except (TypeError, ValueError) as error:
-            received = f"{type(images).__name__} ({error})"
-            raise ValueError(f"{expected}, floats. Received: {received}. {advice}") from error
-        if array.shape[1:] != self.image_shape or not len(array):
-            raise ValueError(f"{expected}, at least one. Received: {array.shape}. {advice}")
-        if wrong := outside(array, -1, 1):
-            raise ValueError(f"{wrong} Pass images / 127.5 - 1 for pixels of 0..255.")
-        return self._function((array + 1) / 2)
+        return self._function(_in_0_to_1(images, self.image_shape, advice))
 
     def __reduce__(self):
         raise TypeError(
@@ -83,6 +70,23 @@ class InferenceFunction:
         with atomic_file(path) as temporary, temporary.open("wb") as target:
             self._file.seek(0)
             shutil.copyfileobj(self._file, target)
+
+
+def _in_0_to_1(images, shape, advice):
+    expected = f"Expected images of shape (n, {', '.join(map(str, shape))})"
+    try:
+        array = keras.ops.convert_to_numpy(images)
+        if array.dtype.kind in "biucOSU":
+            raise TypeError(array.dtype)
+        array = array.astype("float32")
+    except (TypeError, ValueError) as error:
+        received = f"{type(images).__name__} ({error})"
+        raise ValueError(f"{expected}, floats. Received: {received}. {advice}") from error
+    if array.shape[1:] != shape or not len(array):
+        raise ValueError(f"{expected}, at least one. Received: {array.shape}. {advice}")
+    if wrong := outside(array, -1, 1):
+        raise ValueError(f"{wrong} Pass images / 127.5 - 1 for pixels of 0..255.")
+    return (array + 1) / 2
 
 
 def inference_function(
@@ -132,19 +136,17 @@ def inference_function(
         raise ValueError(
             f"`precision` must be one of {tuple(_QUANTIZATIONS)}. Received: {precision!r}"
         )
-    options: dict[str, Any] = {"quantization": _QUANTIZATIONS[precision]}
-    if calibration is not None:
-        if precision != "int8":
-            raise ValueError(f'Expected precision="int8" for calibration. Received: {precision!r}')
-        images = keras.ops.convert_to_numpy(calibration)
-        if len(images) and (wrong := outside(images, -1, 1)):
-            raise ValueError(f"`calibration`: {wrong} Pass images / 127.5 - 1 for pixels of 0..255")
-        options = {"quantization": "int8", "calibration": (images + 1) / 2}
     if not isinstance(model, CLASSIFIERS):
         raise ExportError(
             f"Expected a classifier of keras_vit. Received: {type(model).__name__} {model.name}."
             f"{model_inside(model)}"
         )
+    options: dict[str, Any] = {"quantization": _QUANTIZATIONS[precision]}
+    if calibration is not None:
+        if precision != "int8":
+            raise ValueError(f'Expected precision="int8" for calibration. Received: {precision!r}')
+        images = _in_0_to_1(calibration, (*image_size(model), 3), "They calibrate int8.")
+        options = {"quantization": "int8", "calibration": images}
     stack = contextlib.ExitStack()
     try:
         file = stack.enter_context(scratch_folder()) / "model.tflite"

@@ -124,6 +124,7 @@ def test_ctrl_c_while_a_process_ends_leaves_its_cleaning_alone(as_command):
         ["-m", "training", "--help"],
         ["-m", "export", "--help"],
         ["-m", "benchmarks", "--help"],
+        ["-m", "training", "data", "list"],
     ],
     ids=" ".join,
 )

@@ -50,8 +50,8 @@ def _evaluate(options):
             checkpoint["image_size"] = options.image_size or named.image_size
             if not options.model:
                 checkpoint |= {"name": named.model, **named.arguments}
-    splits, missing = _splits(options)
     import_tensorflow()
+    splits, missing = _splits(options)
     from keras_vit.training.evaluators.evaluated_model import load_frozen
     from keras_vit.training.io.printed_table import Table
 

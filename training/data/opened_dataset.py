@@ -205,14 +205,21 @@ class Split:
         )
 
     def label_counts(self) -> np.ndarray:
-        """Returns how many labels each class has, int64 (num_classes,); reads every record."""
+        """Returns how many labels each class has, int64 (num_classes,); reads every record.
+
+        Raises:
+            UsageError: for a label that is not below the number of classes.
+        """
         import tensorflow as tf
 
         counts = np.zeros(self.dataset.num_classes, np.int64)
         indices = tf.data.Dataset.range(self.num_examples)
         labels = indices.map(lambda index: self.read(index)["label"], tf.data.AUTOTUNE)
         for each in labels.as_numpy_iterator():
-            np.add.at(counts, each, 1)
+            if np.max(each, initial=0) >= len(counts):
+                raise UsageError(f"Expected labels below {len(counts)}. Received: {each}")
+            # TFDS writes -1 where it knows no label.
+            np.add.at(counts, each[each >= 0], 1)
         return counts
 
     def class_weights(self, text: str) -> tuple[float, ...] | None:
@@ -239,10 +246,10 @@ class Split:
         except ValueError:
             weights = ()
         expected = self.dataset.num_classes
-        if len(weights) != expected or not all(0 <= weight < float("inf") for weight in weights):
+        if len(weights) != expected or not 0 < sum(weights) < float("inf") or min(weights) < 0:
             raise UsageError(
                 f"config.class_weights: expected 'balanced', or {expected} finite numbers, one for "
-                f"each class, separated by commas. Received: {text!r}."
+                f"each class and not all 0, separated by commas. Received: {text!r}."
             )
         return weights
 

@@ -155,7 +155,7 @@ def _labels(names, where):
 
 def _doubts(found, prefixes, folders, images, left):
     """Yields what probably trains another model than the owner of the photos means."""
-    root, like_splits = found.root, [name for name in folders[""] if name in SPLIT_NAMES]
+    root, like_splits = found.root, [name for name in folders[""] if name.lower() in _LIKE_SPLITS]
     if like_splits and "" in prefixes.values():
         names = ", ".join(like_splits)
         yield f"{root}: {names}, beside other classes, is read as a class, not as a split."
@@ -216,7 +216,8 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
                 f"Expected the columns path and label, and perhaps split. {file} has no "
                 f"{' and no '.join(sorted(missing))}."
             )
-        for row in reader:
+        for cells in reader:
+            row = {name: (cell or "").strip() for name, cell in cells.items() if name}
             photo = photo_path(file.parent, row["path"] or ".")
             if not (row["label"] and photo.is_file()):
                 raise UsageError(

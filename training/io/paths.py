@@ -112,7 +112,7 @@ def cache_folder(name: str) -> pathlib.Path:
 def read_text(path: str | os.PathLike) -> str:
     """Returns the text of a file; raises `ValueError`, naming it, if it is not in UTF-8."""
     try:
-        return read_path(path, lambda: any_path(path).read_text(encoding="utf-8"))
+        return read_path(path, lambda: any_path(path).read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ValueError(f"Expected a text in UTF-8. Received: {path} ({error})") from error
 

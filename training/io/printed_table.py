@@ -40,7 +40,10 @@ class Table(NamedTuple):
         if not console.is_terminal:
             # A file or pipe has no width to keep to.
             console.width = 240
-        console.print(table)
+        with console.capture() as text:
+            console.print(table)
+        # Rich would end the process where the reader of a pipe has left.
+        print(text.get(), end="")
 
     def markdown(self) -> str:
         """Returns a table of GitHub's Markdown, its title above it."""

@@ -24,7 +24,9 @@ class StopRequest:
         # Python allows handlers in its main thread only.
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
-                self._before[number] = signal.signal(number, self._handle)
+                # A shell has its background jobs ignore Ctrl-C.
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *exception):
@@ -38,7 +40,7 @@ class StopRequest:
 
 
 class BestEvaluation:
-    """Compares the evaluations of a run by one metric.
+    """Compares the evaluations of a run by one metric, and by the loss where it is equal.
 
     Args:
         metric: `"eval_loss"`, of which less is better, or an accuracy.
@@ -52,7 +54,8 @@ class BestEvaluation:
     @staticmethod
     def start() -> dict[str, np.ndarray]:
         """Returns the numbers of a run without evaluations, which are saved with its state."""
-        names = {"best": -np.inf, "best_step": 0.0, "last": np.nan, "stale": 0.0}
+        names = {"best": -np.inf, "best_loss": np.inf, "best_step": 0.0}
+        names |= {"last": np.nan, "stale": 0.0}
         return {name: np.array(value) for name, value in names.items()}
 
     def update(
@@ -62,16 +65,17 @@ class BestEvaluation:
 
         Args:
             numbers: of `start`, changed in place: `best` and `last`, the metric where more is
-                better, `best_step`, and `stale`, the evaluations since.
+                better, `best_loss`, `best_step`, and `stale`, the evaluations since.
             values: {name of a metric: value}; nothing is counted without `metric` among them.
         """
         if self.metric not in values:
             return False
-        score = self._sign * values[self.metric]
-        better = bool(score > numbers["best"])
+        score, loss = self._sign * values[self.metric], values["eval_loss"]
+        better = (score, -loss) > (float(numbers["best"]), -float(numbers["best_loss"]))
         numbers["last"] = np.array(score)
         if better:
-            numbers["best"], numbers["best_step"] = np.array(score), np.array(float(step))
+            found = {"best": score, "best_loss": loss, "best_step": float(step)}
+            numbers |= {name: np.array(value) for name, value in found.items()}
         numbers["stale"] = np.array(0.0 if better else numbers["stale"] + 1.0)
         return better
 

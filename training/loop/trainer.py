@@ -108,6 +108,7 @@ class _Run:
             loss,
             data.preprocess.on_device,
         )
+        self.best = BestEvaluation(config.early_stopping.metric, config.early_stopping.patience)
         restored = engine.restore(directory.checkpoints)
         agreement.check_step(engine, directory.checkpoints)
         digest = fingerprint.as_numbers(data.description)
@@ -118,7 +119,9 @@ class _Run:
                 "the config.json beside them says. Put those back that belong together, or use "
                 "another --workdir."
             )
-        self.best = BestEvaluation(config.early_stopping.metric, config.early_stopping.patience)
+        if restored and restored["data"].tolist() != digest.tolist():
+            # Evaluations before the data changed are of other images or labels.
+            restored |= self.best.start()
         # The sums are of updates, losses and gradient norms since the last row of metrics.
         self.numbers = {**self.best.start(), "sums": np.zeros(3)} | (restored or {})
         self.numbers["data"] = digest

@@ -188,7 +188,8 @@ def test_wrong_arguments_are_explained(make_vit, model, pixels, saved):
     for arguments, message in (
         ({"precision": "float16"}, "`precision` must be one of .*'float16'"),
         ({"calibration": pixels}, "precision=.int8. for calibration. Received: 'float32'"),
-        ({"precision": "int8", "calibration": pixels * 9}, r"`calibration`: Expected.*\[-1, 1\]"),
+        ({"precision": "int8", "calibration": pixels * 9}, r"Expected images in \[-1, 1\]"),
+        ({"precision": "int8", "calibration": pixels > 0}, "floats.*bool"),
         ({"threads": 0}, "`threads` must be a positive int. Received: 0"),
         ({"batch_size": True}, "`batch_size` must be a positive int. Received: True"),
         ({"runtime": "onnx"}, "litert or openvino.*'onnx'"),

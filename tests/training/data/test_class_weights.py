@@ -1,5 +1,6 @@
 """The weights of classes in a loss: balanced, or given."""
 
+import dataclasses
 import types
 
 import numpy as np
@@ -29,12 +30,22 @@ def test_balanced_weights_make_classes_count_alike(source):
     assert data.Split.class_weights(counted, "balanced") == (0.75, 0.0, 1.5)
 
 
+def test_only_labels_of_classes_are_counted(source, monkeypatch):
+    labels = [0, 1, -1]
+    source = dataclasses.replace(source, num_examples=3)
+    monkeypatch.setattr(data.Split, "read", lambda _, index: {"label": tf.gather(labels, index)})
+    assert source.label_counts().tolist() == [1, 1]
+    labels[2] = 2
+    with pytest.raises(UsageError, match=r"labels below 2\. Received: 2"):
+        source.label_counts()
+
+
 def test_given_weights(source):
     assert source.class_weights("1, 2.5") == (1.0, 2.5)
     assert source.class_weights("") is None
 
 
-@pytest.mark.parametrize("text", ["1", "1,2,3", "1,-2", "1,nan", "1,inf", "even", "a=1,b=2"])
+@pytest.mark.parametrize("text", ["1", "1,2,3", "1,-2", "1,nan", "1,inf", "0,0", "even", "a=1,b=2"])
 def test_other_weights_are_refused(source, text):
     with pytest.raises(UsageError, match=r"'balanced', or 2 finite numbers.*Received: "):
         source.class_weights(text)

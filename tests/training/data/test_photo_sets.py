@@ -107,6 +107,7 @@ def test_folders_of_systems_are_neither_classes_nor_splits(tmp_path, caplog):
     "names, message",
     [
         (["a/1.png", "test/1.png"], "test, beside other classes, is read as a class"),
+        (["a/1.png", "Train/1.png"], "Train, beside other classes, is read as a class"),
         (["a/1.png"], "has one class, a: expected two or more"),
         (["a/1.png", "b/1.png", "c/x.txt"], "1 of 3 classes have no image in the split train: c"),
         (["train/a/1.png", "train/b/1.png", "test/a/1.png"], "no image in the split test: b"),
@@ -201,6 +202,12 @@ def test_a_table_may_lack_splits_and_name_photos_elsewhere(tmp_path, ram):
     assert split.reader.remote
     with pytest.raises(ValueError, match="Unknown split 'test'"):
         split.dataset.split("test")
+
+
+def test_spaces_and_the_mark_of_excel_are_no_part_of_a_table(tmp_path):
+    write_photos(tmp_path, ["1.png", "2.png"])
+    name = write_table(tmp_path, ["1.png, u ,train", "2.png,u, train"], "\ufeffpath,label,split")
+    assert data.open_dataset(name).class_names == ("u",) and len(ids(name)) == 2
 
 
 def test_a_table_is_a_file(tmp_path):

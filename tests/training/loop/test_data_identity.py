@@ -16,6 +16,7 @@ from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import evaluated_model, few_shot
 from keras_vit.training.io import progress_bar
 from keras_vit.training.loop import trainer
+from keras_vit.training.loop.stopping import BestEvaluation
 from tests.training.data.helpers import write_photos
 
 CHANNELS = {"crow": 0, "finch": 1, "owl": 2}
@@ -81,6 +82,21 @@ def test_a_class_that_keeps_its_label_is_accepted(photos, run):
     assert keras.saving.load_model(run / "model.keras").class_names == ("coot", "finch", "owl")
     # From now on these are the run's own.
     trainer.train(config_of(photos), run)
+
+
+def test_evaluations_before_a_change_are_never_the_best(photos, run, monkeypatch):
+    (photos / "crow").rename(photos / "coot")
+    shutil.rmtree(max((run / "checkpoints").iterdir()))
+    known = []
+    update = BestEvaluation.update
+
+    def watched(best, numbers, *arguments):
+        known.append(float(numbers["best"]))
+        return update(best, numbers, *arguments)
+
+    monkeypatch.setattr(BestEvaluation, "update", watched)
+    trainer.train(config_of(photos, data_changed="accept"), run)
+    assert known == [-np.inf]
 
 
 def test_labels_that_moved_are_never_taken(photos, run):

@@ -1,11 +1,13 @@
 """A run ends when its evaluations get no better, also if it was stopped meanwhile."""
 
+import signal
+
 import keras
 import numpy as np
 import pytest
 
 from keras_vit.training.loop import trainer
-from keras_vit.training.loop.stopping import BestEvaluation
+from keras_vit.training.loop.stopping import BestEvaluation, StopRequest
 from tests.training.runs import rows
 
 
@@ -27,6 +29,24 @@ def test_less_loss_is_better_and_no_patience_never_ends():
     values = (2.0, 1.0, 3.0, float("nan"))
     assert [best.update(numbers, {"eval_loss": v}, 1) for v in values] == [True, True, False, False]
     assert not best.is_over(numbers)
+
+
+def test_of_equal_accuracies_the_one_of_less_loss_is_better():
+    best = BestEvaluation("eval_top1")
+    numbers = best.start()
+    found = [best.update(numbers, {"eval_top1": 1.0, "eval_loss": v}, 1) for v in (2.0, 2.0, 1.0)]
+    assert found == [True, False, True]
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_ctrl_c_that_a_shell_ignores_stops_no_run(ignored):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
+    try:
+        with StopRequest() as request:
+            signal.raise_signal(signal.SIGINT)
+            assert request.received == (0 if ignored else signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class AtTheEnd:

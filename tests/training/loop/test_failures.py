@@ -62,6 +62,7 @@ def test_an_open_data_set_that_the_config_does_not_name(tiny, data_dir, tmp_path
         (["--config.dataset=cifar10"], "keras-vit data prepare cifar10"),
         (["--config.train_preprocess=decode|shrink"], "Received: 'shrink'"),
         (["--config.train_preprocess=decode|resize(16)"], "which maps them to [0, 255]"),
+        (["--config.eval_preprocess=decode|value_range(0, 1)"], "which maps them to [0, 1]"),
         (
             ["--config.eval_preprocess=decode|resize(16)|value_range|value_range"],
             "Expected config.eval_preprocess to map pixels to [-1, 1], by one value_range(-1, 1).",

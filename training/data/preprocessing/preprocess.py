@@ -92,7 +92,7 @@ class Preprocess:
         return self._decode(image)
 
     def require_model_range(self, key: str, split: Any) -> None:
-        """Raises `ValueError` unless pixels are mapped to [-1, 1], or to [0, 1], once.
+        """Raises `ValueError` unless pixels are mapped to [-1, 1], once.
 
         With an operation of the user's own, the values of the first image of `split` are checked
         instead. `key` is that of the config, whose text this is.
@@ -105,7 +105,7 @@ class Preprocess:
             ends = np.asarray(self.on_device(self(first, tf.constant([0, 0]))))
         low, high = float(np.min(ends)), float(np.max(ends))
         within = low >= -1.001 and high <= 1.001
-        if not (within if self._own else (round(low, 6), round(high, 6)) in ((-1, 1), (0, 1))):
+        if not (within if self._own else (round(low, 6), round(high, 6)) == (-1, 1)):
             raise ValueError(
                 f"Expected config.{key} to map pixels to [-1, 1], by one value_range(-1, 1). "
                 f"Received: {self.text!r}, which maps them to [{low:g}, {high:g}]."

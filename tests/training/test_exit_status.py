@@ -99,6 +99,7 @@ def at_the_end():
     atexit.register(clean)
     atexit.register(signal.raise_signal, NUMBER)
 
+signal.signal(NUMBER, signal.SIG_DFL)  # a background job ignores Ctrl-C
 exit_process(FUNCTION, [NUMBER])
 """
 

@@ -26,7 +26,7 @@ OURS = "keras_vit.inference_function"
 IMAGE_SIZE = 224
 Precision = Literal["float32", "bfloat16", "int8"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-# What runs a model, and returns who computes: the runtime, or the kernels that it names.
+# A model's function, and one that names the runtime or its kernels.
 Opened = tuple[Callable[[np.ndarray], np.ndarray], Callable[[], str]]
 
 
@@ -74,9 +74,8 @@ def _onnx_runtime(file: str, precision: str, batch_size: int, threads: int) -> O
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(file, options)
-    return lambda images: session.run(None, {"image": images})[0], lambda: session.get_providers()[
-        0
-    ]
+    (provider, *_) = session.get_providers()
+    return lambda images: session.run(None, {"image": images})[0], lambda: provider
 
 
 class Way(NamedTuple):
@@ -217,7 +216,6 @@ def prepare(
     facts: dict[str, Any] = {"first": time.process_time() - start, "taken": peak_memory() - before}
     starts = range(0, len(pixels) - batch_size + 1, batch_size)
     outputs = [run(pixels[start : start + batch_size]) for start in starts]
-
     facts["kernels"] = kernels()
     facts["classes"] = np.concatenate(outputs).argmax(-1).tolist()
     run_batch = functools.partial(run, batch)

@@ -195,7 +195,7 @@ def exit_process(main: Callable[[], int], signals: Sequence[int] = (signal.SIGIN
         if not received:
             raise
         status = 1
-    # What is called at the end of the process ends in peace.
+    # So that callbacks of atexit finish after Ctrl-C.
     sys.unraisablehook = sys.__unraisablehook__
     if received and status:
         for number in signals:

@@ -107,7 +107,8 @@ def inference_function(
         model: of this package, on Keras's TensorFlow backend.
         precision:
             "float32": results differ from the model's by rounding.
-            "bfloat16": OpenVINO rounds products to bfloat16, for processors that compute in it.
+            "bfloat16": OpenVINO rounds products to bfloat16; float32 on a processor without
+                instructions for it.
             "int8": weights in int8, activations rounded by their range in each image, or by fixed
                 ranges: those of `calibration`.
         calibration: some 100 images like those of calls, (n, height, width, 3) in [-1, 1].
@@ -115,7 +116,8 @@ def inference_function(
             `threads` divided among them; one image alone has the threads of one. LiteRT copies the
             weights for each.
         runtime: "litert", or "openvino", an extra of the installation. None takes OpenVINO where it
-            is installed and faster, for floats of more than 64 MiB, else LiteRT.
+            is installed and faster, for floats of more than 64 MiB and bfloat16 on a processor with
+            instructions for bfloat16, else LiteRT.
         threads: of one call; None takes every core that the process may use.
 
     Returns:
@@ -180,7 +182,7 @@ def load_inference_function(
     Args:
         path: a file that `InferenceFunction.save` or `export.to_tflite` wrote.
         batch_size: as in `inference_function`.
-        bfloat16: whether OpenVINO computes a float32 file in bfloat16.
+        bfloat16: whether OpenVINO computes a float32 file in bfloat16, where the processor can.
         runtime: as in `inference_function`.
         threads: as in `inference_function`.
 
@@ -196,10 +198,8 @@ def load_inference_function(
     for name, value in (("batch_size", batch_size), ("threads", threads)):
         if value is not None and (type(value) is not int or value < 1):
             raise ValueError(f"`{name}` must be a positive int. Received: {value!r}")
-    if bfloat16:
-        if runtime not in (None, "openvino"):
-            raise ValueError(f'Expected runtime="openvino" for bfloat16. Received: {runtime!r}')
-        runtime = "openvino"
+    if bfloat16 and runtime not in (None, "openvino"):
+        raise ValueError(f'Expected runtime="openvino" for bfloat16. Received: {runtime!r}')
     with contextlib.ExitStack() as until_made:
         # The same file is saved, whatever takes its name meanwhile.
         file = until_made.enter_context(open(path, "rb"))

@@ -325,20 +325,11 @@ def _of_tfds(name, data_dir):
     builder, _, version = name.removeprefix("tfds:").partition(":")
     place = tfds_folder.find(builder, version or "*", data_dir)
     if place is None:
-        import tensorflow_datasets as tfds
-
-        configs = tfds_folder.configs(builder, data_dir)
-        known = tfds.list_builders(with_community_datasets=False)
-        if configs:
+        if configs := tfds_folder.configs(builder, data_dir):
             names = ", ".join(configs)
             hint = f"Its configurations there are {names}: write tfds:{builder}/{configs[0]}."
-        elif builder.partition("/")[0] in known:
-            hint = f"Prepare it with: keras-vit data prepare {name}{_option(data_dir)}"
         else:
-            hint = (
-                f"{did_you_mean(builder, known)}TFDS has none of that name: name the folder where "
-                "it was prepared with --data_dir."
-            )
+            hint = _known_to_tfds(name, builder, data_dir)
         raise NotPreparedError(
             f"{builder} {version or ''} is not prepared in "
             f"{tfds_folder.resolve_data_dir(data_dir)}. {hint}"
@@ -347,6 +338,18 @@ def _of_tfds(name, data_dir):
     num_classes, names = tfds_folder.label_facts(info)
     spec = DatasetSpec(name, num_classes, _sizes(info), builder, class_names=names)
     return Dataset(spec, place, info=info)
+
+
+def _known_to_tfds(name, builder, data_dir):
+    import tensorflow_datasets as tfds
+
+    known = tfds.list_builders(with_community_datasets=False)
+    if builder.partition("/")[0] in known:
+        return f"Prepare it with: keras-vit data prepare {name}{_option(data_dir)}"
+    return (
+        f"{did_you_mean(builder, known)}TFDS has none of that name: name the folder where it was "
+        "prepared with --data_dir."
+    )
 
 
 def _sizes(info):

@@ -19,7 +19,7 @@ from keras_vit.training.io.quiet_start import quiet_start
 Runtime = Literal["litert", "openvino"]
 RUNTIMES = get_args(Runtime)
 _SIGNATURE = "serving_default"
-# Bytes of a file, from which OpenVINO is as fast as LiteRT or faster: ViT-S.
+# Bytes of a file, from which OpenVINO is as fast as LiteRT or faster, given bfloat16: ViT-S.
 _LARGE = 2**26
 # Upper limits for a tensor's size, against damaged shapes: a multiple of the next largest tensor
 # and the file, and bytes that are allowed in any case.
@@ -34,12 +34,13 @@ class TFLiteFunction:
 
     Args:
         path: the .tflite file; it is mapped, not copied.
-        runtime: one of `RUNTIMES`; None is OpenVINO for a file that is all in float32 and larger
-            than 64 MiB, where it is installed, and otherwise LiteRT.
+        runtime: one of `RUNTIMES`; None is OpenVINO on a processor with instructions for bfloat16,
+            for a file that is all in float32 and larger than 64 MiB, where it is installed, or
+            computed in bfloat16, and otherwise LiteRT.
         threads: of the computation; None takes every core that the process may use.
         at_once: images that are computed side by side, as far as `threads` can be divided among
             them. LiteRT holds its own copy of the weights for each.
-        bfloat16: whether OpenVINO computes in bfloat16.
+        bfloat16: whether OpenVINO computes in bfloat16, where the processor can.
 
     Attributes:
         image_shape: (height, width, channels).
@@ -74,14 +75,17 @@ class TFLiteFunction:
         self._side_by_side = ThreadPoolExecutor(streams).map if streams > 1 else map
         with _STARTING, quiet_start():
             with self._damage_named("LiteRT"):
-                opened = Interpreter(self._path, num_threads=threads // streams)
-                self._describe(opened)
-                self.runtime = runtime or self._faster(opened)
-                for number in range(streams if self.runtime == "litert" else 0):
-                    if number:
-                        opened = Interpreter(self._path, num_threads=threads // streams)
-                    opened.allocate_tensors()
-                    self._idle.put(functools.partial(_litert, opened, self.output))
+                first = Interpreter(self._path, num_threads=threads // streams)
+                self._describe(first)
+                self.runtime = runtime or self._faster(first, bfloat16)
+                if self.runtime == "litert":
+                    others = (
+                        Interpreter(self._path, num_threads=threads // streams)
+                        for _ in range(streams - 1)
+                    )
+                    for each in (first, *others):
+                        each.allocate_tensors()
+                        self._idle.put(functools.partial(_litert, each, self.output))
             if self.runtime == "openvino":
                 for request in self._requests(threads, streams, "bf16" if bfloat16 else "f32"):
                     self._idle.put(functools.partial(_openvino, request))
@@ -131,18 +135,16 @@ class TFLiteFunction:
         self.image_shape, (self.output,) = shapes[0][1:], outputs
         self.output_shape = shapes[1][1:]
 
-    def _faster(self, interpreter):
+    def _faster(self, interpreter, bfloat16):
         """Returns the runtime that `benchmarks compare_runtimes` shows to be the faster one."""
         floats = {np.float32, np.int32, np.bool_}
         all_floats = {each["dtype"] for each in interpreter.get_tensor_details()} <= floats
-        large = os.path.getsize(self._path) > _LARGE
-        return "openvino" if large and all_floats and find_spec("openvino") else "litert"
+        large = os.path.getsize(self._path) > _LARGE and all_floats
+        wanted = bfloat16 or (large and find_spec("openvino"))
+        return "openvino" if wanted and _has_bfloat16() else "litert"
 
     def _requests(self, threads, streams, precision):
-        try:
-            import openvino
-        except ImportError as error:
-            raise UsageError(missing_extra("openvino", "openvino", error)) from error
+        openvino = _import_openvino()
         options = {
             # By default it computes in bfloat16 on processors that have it.
             "INFERENCE_PRECISION_HINT": precision,
@@ -166,6 +168,18 @@ def _litert(interpreter, output, image):
 def _openvino(request, image):
     # Its outputs are overwritten by the next call.
     return request.infer([image], share_inputs=True)[0].copy()
+
+
+def _import_openvino():
+    try:
+        import openvino
+    except ImportError as error:
+        raise UsageError(missing_extra("openvino", "openvino", error)) from error
+    return openvino
+
+
+def _has_bfloat16():
+    return "BF16" in _import_openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 
 def _cores():

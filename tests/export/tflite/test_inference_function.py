@@ -90,16 +90,26 @@ def test_convolutional_models_too(randomize, pixels, kind):
 @pytest.mark.parametrize(
     "arguments", [{}, {"batch_size": 8, "threads": 2}, {"precision": "bfloat16"}], ids=str
 )
-def test_openvino(make_vit, model, pixels, arguments):
+def test_openvino(model, pixels, arguments):
     openvino()
     expected = outputs_of(model, pixels)
     limit = 5e-2 if "precision" in arguments else 1e-5
     infer = keras_vit.inference_function(model, **{"runtime": "openvino", **arguments})
     assert infer.runtime == "openvino"
     assert np.abs(infer(pixels) - expected).max() < limit * np.abs(expected).max()
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [(["FP32", "BF16"], ["openvino", "openvino", "litert"]), (["FP32"], ["litert"] * 3)],
+    ids=str,
+)
+def test_the_processor_chooses(make_vit, monkeypatch, capabilities, expected):
+    openvino()
+    monkeypatch.setattr("openvino.Core.get_property", lambda *_: capabilities)
     large = make_vit(hidden_size=1024, num_heads=16, mlp_dim=4096)
-    chosen = [keras_vit.inference_function(large, kind).runtime for kind in ("float32", "int8")]
-    assert chosen == ["openvino", "litert"]
+    kinds = ("float32", "bfloat16", "int8")
+    assert [keras_vit.inference_function(large, kind).runtime for kind in kinds] == expected
 
 
 @pytest.mark.parametrize(("runtime", "interpreters"), [("litert", 4), ("openvino", 1)])

@@ -106,7 +106,7 @@ def _watch(data_dir, batch_size, epoch, run, steps, *more, kill_after=0):
         "train_preprocess": f"{crop}|flip_lr|value_range(-1, 1)",
         "eval_preprocess": f"{crop}|value_range(-1, 1)",
         "precision": "float32",
-        "jit_compile": "False",
+        "jit_compile": "off",
         "steps_per_call": 10,
         "log_every_steps": every,
         "checkpoint_every_steps": every,

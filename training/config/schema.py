@@ -181,7 +181,11 @@ KEYS = (
     _Free("steps_per_call", 1, "updates per call from the host", least=1),
     Key("precision", "float32", "of computations, not of weights", ("float32", "mixed_bfloat16")),
     _Free(
-        "jit_compile", False, "whether XLA compiles the step; on TPU and with JAX it always does"
+        "jit_compile",
+        "auto",
+        "whether XLA compiles the step; on TPU and with JAX it always does; auto: on GPUs, and "
+        "1,000 updates or more on processors with AMX",
+        ("auto", "on", "off"),
     ),
     _Free(
         "checkpoint_every_steps", 1000, "updates between saved states; 0 goes by the minutes only"

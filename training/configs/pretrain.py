@@ -66,7 +66,6 @@ def get_config(arg: str) -> ConfigDict:
     config.epochs = float(epochs)
     config.loss = "sigmoid"
     config.precision = "mixed_bfloat16"
-    config.jit_compile = True
     config.steps_per_call = 50
     config.log_every_steps = 100
     config.eval_every_steps = 5000

@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import logging
 import os
+import pathlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,8 +22,12 @@ from keras_vit.training.engine.worker_watch import Watch
 from keras_vit.training.errors import UsageError, first_line
 from keras_vit.type_hints import Tensor
 
+logger = logging.getLogger("keras_vit")
+
 # Compute capability. https://github.com/tensorflow/tensorflow/issues/111958
 BLACKWELL = (10, 0)
+# Updates from which a CPU makes up for the seconds that XLA compiles a small step.
+_LONG_RUN = 1000
 _EXAMPLE = (
     '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
 )
@@ -135,7 +141,9 @@ class TensorFlowEngine(Engine):
         return self.strategy.scope()
 
     def _make_step(self, *arguments: Any, **options: Any) -> Step:
-        options["jit_compile"] = self.config.jit_compile
+        options["jit_compile"] = compiles(self.config)
+        if options["jit_compile"] and self.is_chief:
+            logger.info("XLA compiles the step: config.jit_compile=%s", self.config.jit_compile)
         return TensorFlowStep(self.strategy, *arguments, **options)
 
     def _assign(self, variable: keras.Variable, read: Callable[[Any], np.ndarray]) -> None:
@@ -217,10 +225,8 @@ def create_strategy(config: ConfigDict) -> tf.distribute.Strategy:
         config: a complete config.
 
     Raises:
-        UsageError: if the TPU cannot be reached, or for XLA on a GPU on which TensorFlow's crashes.
+        UsageError: if the TPU cannot be reached.
     """
-    if config.jit_compile:
-        _check_xla_runs()
     if config.strategy == "one":
         return tf.distribute.get_strategy()
     if config.strategy == "mirrored":
@@ -231,15 +237,42 @@ def create_strategy(config: ConfigDict) -> tf.distribute.Strategy:
     return _tpu_strategy(config)
 
 
-def _check_xla_runs():
-    for gpu in tf.config.list_physical_devices("GPU"):
-        details = tf.config.experimental.get_device_details(gpu)
-        if details.get("compute_capability", (0, 0)) >= BLACKWELL:
-            raise UsageError(
-                f"config.jit_compile: TensorFlow's XLA crashes in training on this GPU, "
-                f"{details.get('device_name', gpu.name)}. Train with KERAS_BACKEND=jax, or with "
-                "--config.jit_compile=False (docs/gpu.md)."
-            )
+def compiles(config: ConfigDict) -> bool:
+    """Returns whether XLA compiles the step, by `config.jit_compile`.
+
+    On TPUs it always does. "auto" takes XLA on GPUs, as Keras does, unless it crashes there. On a
+    CPU it takes XLA for long runs where `benchmarks compare_libraries` finds it faster in float32
+    and bfloat16: with matrix units (AMX).
+
+    Raises:
+        UsageError: for "on" with a GPU on which TensorFlow's XLA crashes.
+    """
+    if config.strategy == "tpu":
+        return True
+    gpus = [
+        tf.config.experimental.get_device_details(gpu)
+        for gpu in tf.config.list_physical_devices("GPU")
+    ]
+    crashing = [gpu for gpu in gpus if gpu.get("compute_capability", (0, 0)) >= BLACKWELL]
+    if crashing and config.jit_compile == "on":
+        raise UsageError(
+            f"config.jit_compile: TensorFlow's XLA crashes in training on this GPU, "
+            f"{crashing[0].get('device_name')}. Train with KERAS_BACKEND=jax, or with "
+            "--config.jit_compile=off (docs/gpu.md)."
+        )
+    if config.jit_compile != "auto":
+        return config.jit_compile == "on"
+    if gpus:
+        return not crashing
+    return config.total_steps >= _LONG_RUN and "amx_bf16" in _processor()
+
+
+def _processor():
+    """Returns what Linux says of the processor, "" elsewhere."""
+    try:
+        return pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return ""
 
 
 def _tpu_strategy(config):

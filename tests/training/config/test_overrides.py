@@ -137,7 +137,7 @@ def test_any_argument_of_a_model_by_name(model, name, value):
         ("finetune:BiT-R50x1,cifar10", "model.remat=1", "Known keys: model.dtype, model.head_bi"),
         ("quickstart", "model.remat=perhaps", "true or false, such as False. Received: perhaps"),
         ("quickstart", "model.num_heads=few", "expected a whole number, such as 4. Received: few"),
-        ("quickstart", "jit_compile=", "expected true or false, such as False. Received: nothing"),
+        ("quickstart", "cache=", "expected true or false, such as True. Received: nothing"),
         ("quickstart", "model.representation_size=True", "a whole number, .* Received: True"),
         ("quickstart", "model.resnet=x", "model.resnet: expected a dict, such as {}"),
         ("finetune:BiT-R50x1,cifar10", "model.num_layers=True", r"whole numbers, .*\(3, 4, 6, 3\)"),

@@ -60,7 +60,7 @@ def test_a_run_learns_reproducibly_and_is_fine_tuned(tmp_path):
 
 @pytest.mark.slow
 def test_xla_and_several_micro_batches(tmp_path):
-    config = tiny(tmp_path / "data", steps=8, jit_compile=True, accumulation_steps=2)
+    config = tiny(tmp_path / "data", steps=8, jit_compile="on", accumulation_steps=2)
     trainer.train(config, tmp_path / "run")
     assert losses(tmp_path / "run")[-1] < losses(tmp_path / "run")[0]
 

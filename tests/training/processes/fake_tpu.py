@@ -90,7 +90,6 @@ def main(output):
             batch_size=BATCH,
             strategy="tpu",
             accumulation_steps=2,
-            jit_compile=True,
             ema_decay=0.9,
             optimizer=recipe | {"warmup_steps": 2},
         )

@@ -236,5 +236,7 @@ def _rows(measured, batch_size, expected):
             "quartiles": ratio.quartiles(),
             "first answer, s of processor": f"{facts['first']:.2f}",
             "MiB": f"{facts['taken'] / 2**20:.0f}",
-            "same class as float32": f"{sum(a == b for a, b in pairs)} of {len(pairs)}",
+            "same class as float32": f"{sum(a == b for a, b in pairs)} of {len(pairs)}"
+            if pairs
+            else "float32 was not run",
         }

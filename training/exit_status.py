@@ -154,6 +154,10 @@ def _one_line(error):
     return " ".join(re.split(r"(?m)^\s*\w+(?:Error|Exception): ", text)[-1].split())
 
 
+# Wakes a thread that sleeps; what Windows has instead waits until it is awake.
+_SEND = getattr(signal, "pthread_kill", lambda _, number: _thread.interrupt_main(number))
+
+
 def exit_process(main: Callable[[], int], signals: Sequence[int] = (signal.SIGINT,)) -> NoReturn:
     """Ends the process with the status of `main`.
 
@@ -169,7 +173,8 @@ def exit_process(main: Callable[[], int], signals: Sequence[int] = (signal.SIGIN
     def interrupt_again(lost):
         # Python ignores it in callbacks, such as JAX's of garbage collection.
         if issubclass(lost.exc_type, KeyboardInterrupt) and received:
-            threading.Timer(0.1, _thread.interrupt_main, received[-1:]).start()
+            sleeper = threading.main_thread().ident
+            threading.Timer(0.1, _SEND, (sleeper, received[-1])).start()
         else:
             sys.__unraisablehook__(lost)
 

@@ -109,7 +109,9 @@ exit_process(FUNCTION, [NUMBER])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_in_a_library_ends_the_command(where, number, as_command):
     code = CTRL_C.replace("FUNCTION", where).replace("NUMBER", str(int(number)))
-    result = subprocess.run([sys.executable, as_command(code)], capture_output=True, text=True)
+    command = [sys.executable, as_command(code)]
+    # Less than it would sleep.
+    result = subprocess.run(command, capture_output=True, text=True, timeout=50)
     assert (result.returncode, result.stderr) == (128 + number, "interrupted\n")
 
 

@@ -349,7 +349,8 @@ def derive_steps(config: ConfigDict, examples: int) -> None:
         examples: size of the training split.
 
     Raises:
-        UsageError: if they are more updates than can be counted, or no more than the warm-up's.
+        UsageError: if they are more updates than can be counted, no more than the warm-up's, or
+            end before the first that is profiled.
     """
     if config.total_steps < 1:
         steps = max(1, round(config.epochs * examples / config.batch_size))
@@ -365,6 +366,11 @@ def derive_steps(config: ConfigDict, examples: int) -> None:
             f"config.optimizer.warmup_steps: expected fewer than the {steps} updates of the "
             f"schedule. Received: {config.optimizer.warmup_steps}. Train for more steps, or set "
             f"--config.optimizer.warmup_steps={steps // 10}."
+        )
+    if config.profile and int(config.profile.partition(":")[0]) >= config.total_steps:
+        raise UsageError(
+            f"config.profile: expected a first step below {config.total_steps}, the last. "
+            f"Received: {config.profile}."
         )
 
 

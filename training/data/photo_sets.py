@@ -198,7 +198,8 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
     A path is relative to the table, or in a store; a label is the name of a class.
 
     Raises:
-        UsageError: if columns or rows are missing, or a file is not there.
+        UsageError: if columns or rows are missing, a file is not there, or a photo is in two
+            splits or classes.
         ValueError: if the name of a class is not a line of text.
     """
     file = absolute_path(file)
@@ -210,12 +211,16 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
     rows: list[tuple[str, str, str, tuple[int, ...]]] = []
     with io.StringIO(read_text(file), newline="") as stream:
         reader = csv.DictReader(stream)
-        missing = {"path", "label"} - set(reader.fieldnames or ())
-        if missing:
-            raise UsageError(
-                f"Expected the columns path and label, and perhaps split. {file} has no "
-                f"{' and no '.join(sorted(missing))}."
-            )
+        columns = collections.Counter(reader.fieldnames)
+        for wrong in ("path", "label", "split"):
+            if columns[wrong] > 1 or (wrong != "split" and not columns[wrong]):
+                count = "more than one" if columns[wrong] else "no"
+                hint = " Separate them by commas." if ";" in "".join(columns) else ""
+                raise UsageError(
+                    f"Expected the columns path and label, and perhaps split. {file} has {count} "
+                    f"{wrong}.{hint}"
+                )
+        lines: dict[str, tuple[int, str, str]] = {}
         for cells in reader:
             row = {name: (cell or "").strip() for name, cell in cells.items() if name}
             photo = photo_path(file.parent, row["path"] or ".")
@@ -225,6 +230,14 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
                     f"{file} has {row['path']!r} and {row['label']!r}."
                 )
             split = row.get("split") or "train"
+            first = lines.setdefault(
+                os.path.normpath(photo), (reader.line_num, split, row["label"])
+            )
+            if first[1:] != (split, row["label"]):
+                raise UsageError(
+                    f"Expected each photo in one split and one class. Lines {first[0]} and "
+                    f"{reader.line_num} of {file} differ in those of {row['path']!r}."
+                )
             rows.append((split, row["path"], row["label"], size_and_time(photo)))
     if not rows:
         raise UsageError(f"Expected rows of photos. {file} has none.")

@@ -4,7 +4,7 @@ A config names them; from here on they travel as one object.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -57,16 +57,17 @@ class RunData:
         """What `Dataset.describe` says of both splits, all of which it reads."""
         return self.dataset.describe(self._config.train_split, self._config.eval_split)
 
-    def check(self) -> None:
+    def check(self, shape: Sequence[int | None]) -> None:
         """Warns of small classes, and reads an image where that shows the range of its pixels.
 
         Raises:
-            ValueError: for preprocessing that leaves pixels in another range than models take.
+            ValueError: for preprocessing to another shape than the model's (height, width,
+                channels), or another range of pixels than models take.
         """
         _warn_of_small_classes(self._config.eval_split, self.description)
-        self.preprocess.require_model_range("train_preprocess", self.train)
+        self.preprocess.require_fit("train_preprocess", self.train, shape)
         if self._config.eval_split:
-            self.eval_preprocess.require_model_range("eval_preprocess", self.train)
+            self.eval_preprocess.require_fit("eval_preprocess", self.train, shape)
 
     def train_batches(self, start_step: int, **changes: Any) -> Callable[..., tf.data.Dataset]:
         """Returns the function (number of workers, worker) -> its training data from a step on."""

@@ -57,7 +57,7 @@ def resolve(
 
     Raises:
         ValueError: for an unknown name, a malformed text, a slice beyond the end, with one end in
-            percent and one in examples, or without an example.
+            percent and one in examples, or a term without an example.
     """
     aliases, ranges = aliases or {}, []
     for term in _terms(split, sizes.keys() | aliases.keys()):
@@ -65,12 +65,14 @@ def resolve(
         whole = resolve(aliases[name], sizes) if name in aliases else [Range(name, 0, sizes[name])]
         total = sum(part.size for part in whole)
         first, last = _ends(term, total, lambda percent, of=total: round(percent * of / 100.0))
+        found = []
         for part in whole:
             low, high = max(first, 0), min(last, part.size)
             if low < high:
-                ranges.append(Range(part.split, part.start + low, part.start + high))
+                found.append(Range(part.split, part.start + low, part.start + high))
             first, last = first - part.size, last - part.size
-    return _nonempty(ranges, split, sizes)
+        ranges += _nonempty(found, term, split, sizes)
+    return ranges
 
 
 def select(split: str, photos: Mapping[str, Sequence[Photo]]) -> list[Photo]:
@@ -89,17 +91,19 @@ def select(split: str, photos: Mapping[str, Sequence[Photo]]) -> list[Photo]:
         if "%" in term[0]:
             first, last = (_below(members, end / 100) for end in _ends(term, 100, float))
             kept = last - first
-            chosen += [photo for place, photo in enumerate(members) if place in kept]
+            found = [photo for place, photo in enumerate(members) if place in kept]
         else:
-            chosen += members[slice(*_ends(term, len(members), float))]
-    return _nonempty(chosen, split, {name: len(members) for name, members in photos.items()})
+            found = list(members[slice(*_ends(term, len(members), float))])
+        chosen += _nonempty(found, term, split, {name: len(photos[name]) for name in photos})
+    return chosen
 
 
-def _nonempty(found, split, sizes):
+def _nonempty(found, term, split, sizes):
     if not found:
+        part = "" if term[0] == split else f", of which {term[0]}"
         raise ValueError(
-            f"The split {split!r} is empty: expected at least one image in it, of {dict(sizes)}. "
-            "Add images, or name another part."
+            f"The split {split!r}{part} is empty: expected at least one image in it, of "
+            f"{dict(sizes)}. Add images, or name another part."
         )
     return found
 

@@ -85,7 +85,6 @@ class _Run:
         schema.derive_steps(config, data.train.num_examples)
         agreement.check_data(engine, data.description)
         directory.check(data.description)
-        data.check()
         if config.expects_checkpoint and not config.checkpoint:
             logger.warning(
                 "This recipe fine-tunes, and the model starts from random weights. Name some with "
@@ -108,6 +107,7 @@ class _Run:
             loss,
             data.preprocess.on_device,
         )
+        data.check(engine.model.input_shape[1:])
         self.best = BestEvaluation(config.early_stopping.metric, config.early_stopping.patience)
         restored = engine.restore(directory.checkpoints)
         agreement.check_step(engine, directory.checkpoints)

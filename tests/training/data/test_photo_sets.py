@@ -193,9 +193,9 @@ def test_a_table_may_lack_splits_and_name_photos_elsewhere(tmp_path, ram):
     write_photos(epath.Path(bucket), ["1.png"])
     write_photos(tmp_path, ["2.png"])
     (tmp_path / "set").mkdir()
-    rows = [f"{bucket}/1.png,crow", f"{tmp_path}/2.png,owl", "../2.png,crow"]
+    rows = [f"{bucket}/1.png,crow", f"{tmp_path}/2.png,owl", "../2.png,owl"]
     split = data.open(write_table(tmp_path / "set", rows, "path,label"), "train")
-    assert [photo.label for photo in split.photos] == [0, 1, 0]
+    assert [photo.label for photo in split.photos] == [0, 1, 1]
     pictures = [split.read(index)["image"].numpy() for index in range(3)]
     assert pictures[1] == pictures[2] == (tmp_path / "2.png").read_bytes()
     assert pictures[0] == epath.Path(f"{bucket}/1.png").read_bytes()
@@ -223,6 +223,10 @@ def test_a_table_is_a_file(tmp_path):
     ("columns", "row", "message"),
     [
         ("path,class", "a.jpg,b", "has no label"),
+        ("path;label", "a.jpg;b", "has no path. Separate them by commas"),
+        ("path,label,label", "a.jpg,b,c", "has more than one label"),
+        ("path,label", "photos.csv,b\n./photos.csv,c", "Lines 2 and 3 of"),
+        ("path,label,split", "photos.csv,b,train\nphotos.csv,b,test", "Lines 2 and 3 of"),
         ("path,label", "", "has none"),
         ("path,label", "none.jpg,crow", "Line 2 of"),
         ("path,label", ",crow", "Line 2 of"),

@@ -63,6 +63,7 @@ def test_slices_name_what_tfds_names(digits_dir, ends):
         ("train[5]", "Expected a split such as"),
         ("train[7:7]", "is empty"),
         ("train[50%:50%]", "is empty"),
+        ("test+train[:0]", r"of which train\[:0\] is empty"),
     ],
 )
 def test_wrong_texts_are_explained(text, message):

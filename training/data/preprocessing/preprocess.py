@@ -91,12 +91,19 @@ class Preprocess:
             raise ValueError(f"Expected operations that begin with decode. {received}")
         return self._decode(image)
 
-    def require_model_range(self, key: str, split: Any) -> None:
-        """Raises `ValueError` unless pixels are mapped to [-1, 1], once.
+    def require_fit(self, key: str, split: Any, shape: Sequence[int | None]) -> None:
+        """Raises `ValueError` unless images get the shape of a model's, and pixels [-1, 1], once.
 
         With an operation of the user's own, the values of the first image of `split` are checked
         instead. `key` is that of the config, whose text this is.
         """
+        encoded = tf.data.Dataset.from_tensors("")
+        found = encoded.map(lambda each: self(each, tf.constant([0, 0]))).element_spec.shape
+        if not found.is_compatible_with(shape):
+            raise ValueError(
+                f"Expected config.{key} to end with images of {tuple(shape)}, as the model takes. "
+                f"Received: {self.text!r}, which makes {tuple(found)}."
+            )
         ends = np.array([0, 255], "float32")
         for map_range in self._ranges:
             ends = map_range(ends)

@@ -102,10 +102,10 @@ def test_with_an_operation_of_ones_own_the_first_image_has_the_range(monkeypatch
         make.__module__ = "my_operations"
         monkeypatch.setitem(REGISTRY, name, (make, "image"))
     split = SimpleNamespace(read=lambda index: {"image": PNG})
-    Preprocess("decode|to_range").require_model_range("train_preprocess", split)
+    Preprocess("decode|to_range").require_fit("train_preprocess", split, (8, None, 3))
     for text in ("decode|standardize", "decode|resize(8)"):
         with pytest.raises(ValueError, match=r"Expected config\.train_preprocess to map"):
-            Preprocess(text).require_model_range("train_preprocess", split)
+            Preprocess(text).require_fit("train_preprocess", split, (8, None, 3))
 
 
 def test_pixel_scale_comes_right_after_decoding():

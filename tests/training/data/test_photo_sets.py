@@ -141,6 +141,16 @@ def test_links_are_followed_down_to_the_classes(tmp_path):
     assert paths(photo_sets.scan(tmp_path / "set")) == [("a/1.png", 0), ("b/1.png", 1)]
 
 
+@pytest.mark.parametrize(
+    ("link", "target"), [("b/back", "b"), ("b/up", "."), ("b/other", "a"), ("c", "a")]
+)
+def test_photos_that_a_link_would_count_twice_are_refused(tmp_path, link, target):
+    write_photos(tmp_path, ["a/1.png", "b/1.png"])
+    (tmp_path / link).symlink_to(tmp_path / target)
+    with pytest.raises(ValueError, match=r"each folder of photos once\. .* Remove the link"):
+        photo_sets.scan(tmp_path)
+
+
 def test_a_folder_in_a_store_is_that_of_a_disk(tmp_path, ram, monkeypatch):
     names = ["train/b/1.png", "train/a/deep/1.png", "train/a/2.JPG", "test/b/1.png"]
     passed_over = ["train/a/.hidden.png", "train/__MACOSX/1.png", "train/b/notes.txt"]
@@ -193,9 +203,9 @@ def test_a_table_may_lack_splits_and_name_photos_elsewhere(tmp_path, ram):
     write_photos(epath.Path(bucket), ["1.png"])
     write_photos(tmp_path, ["2.png"])
     (tmp_path / "set").mkdir()
-    rows = [f"{bucket}/1.png,crow", f"{tmp_path}/2.png,owl", "../2.png,crow"]
+    rows = [f"{bucket}/1.png,crow", f"{tmp_path}/2.png,owl", "../2.png,owl"]
     split = data.open(write_table(tmp_path / "set", rows, "path,label"), "train")
-    assert [photo.label for photo in split.photos] == [0, 1, 0]
+    assert [photo.label for photo in split.photos] == [0, 1, 1]
     pictures = [split.read(index)["image"].numpy() for index in range(3)]
     assert pictures[1] == pictures[2] == (tmp_path / "2.png").read_bytes()
     assert pictures[0] == epath.Path(f"{bucket}/1.png").read_bytes()
@@ -223,6 +233,10 @@ def test_a_table_is_a_file(tmp_path):
     ("columns", "row", "message"),
     [
         ("path,class", "a.jpg,b", "has no label"),
+        ("path;label", "a.jpg;b", "no label and no path: path;label. Separate them by commas"),
+        ("path,label,label", "photos.csv,crow,owl", "has one of them twice: path,label,label"),
+        ("path,label", "photos.csv,a\n./photos.csv,b", "Line 3 of .* in b and train, .*in a and"),
+        ("path,label,split", "photos.csv,a,train\nphotos.csv,a,test", "a and test, .*a and train"),
         ("path,label", "", "has none"),
         ("path,label", "none.jpg,crow", "Line 2 of"),
         ("path,label", ",crow", "Line 2 of"),

@@ -70,7 +70,8 @@ def resolve(
             if low < high:
                 ranges.append(Range(part.split, part.start + low, part.start + high))
             first, last = first - part.size, last - part.size
-    return _nonempty(ranges, split, sizes)
+        _require_images(last > first, term[0], sizes)
+    return ranges
 
 
 def select(split: str, photos: Mapping[str, Sequence[Photo]]) -> list[Photo]:
@@ -84,24 +85,26 @@ def select(split: str, photos: Mapping[str, Sequence[Photo]]) -> list[Photo]:
         ValueError: as `resolve`.
     """
     chosen: list[Photo] = []
+    sizes = {name: len(members) for name, members in photos.items()}
     for term in _terms(split, photos.keys()):
         members = photos[term["name"]]
         if "%" in term[0]:
             first, last = (_below(members, end / 100) for end in _ends(term, 100, float))
             kept = last - first
-            chosen += [photo for place, photo in enumerate(members) if place in kept]
+            part = [photo for place, photo in enumerate(members) if place in kept]
         else:
-            chosen += members[slice(*_ends(term, len(members), float))]
-    return _nonempty(chosen, split, {name: len(members) for name, members in photos.items()})
+            part = members[slice(*_ends(term, len(members), float))]
+        _require_images(part, term[0], sizes)
+        chosen += part
+    return chosen
 
 
-def _nonempty(found, split, sizes):
+def _require_images(found, part, sizes):
     if not found:
         raise ValueError(
-            f"The split {split!r} is empty: expected at least one image in it, of {dict(sizes)}. "
+            f"The split {part!r} is empty: expected at least one image in it, of {dict(sizes)}. "
             "Add images, or name another part."
         )
-    return found
 
 
 def _terms(split, known):

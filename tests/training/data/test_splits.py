@@ -63,6 +63,8 @@ def test_slices_name_what_tfds_names(digits_dir, ends):
         ("train[5]", "Expected a split such as"),
         ("train[7:7]", "is empty"),
         ("train[50%:50%]", "is empty"),
+        ("train[:0]+test", r"train\[:0\]' is empty"),
+        ("train+", "Received: ''"),
     ],
 )
 def test_wrong_texts_are_explained(text, message):

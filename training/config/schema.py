@@ -355,6 +355,11 @@ def derive_steps(config: ConfigDict, examples: int) -> None:
                 f"epochs, {steps} updates."
             )
         config.total_steps = steps
+    if config.profile and int(config.profile.split(":")[1]) > config.total_steps:
+        raise UsageError(
+            f"config.profile: expected steps up to {config.total_steps}, the last of the run. "
+            f"Received: {config.profile}."
+        )
     steps = config.optimizer.total_steps = config.optimizer.total_steps or config.total_steps
     if config.optimizer.warmup_steps >= steps:
         raise UsageError(

@@ -127,6 +127,12 @@ def test_a_warm_up_as_long_as_the_schedule_is_refused_by_its_flag(steps):
         schema.derive_steps(config, 100)
 
 
+def test_a_profile_beyond_the_end_of_the_run_is_refused():
+    config = schema.complete(minimal(total_steps=20, profile="10:21"))
+    with pytest.raises(UsageError, match=r"config\.profile: expected steps up to 20, .*: 10:21\."):
+        schema.derive_steps(config, 100)
+
+
 def test_a_run_has_a_step_at_least():
     config = schema.complete(minimal(total_steps=0, epochs=1, batch_size=4096))
     schema.derive_steps(config, 10)

@@ -89,6 +89,12 @@ class ClassificationEvaluator:
 
     def __init__(self, every_steps: int, engine: Engine, loss: keras.losses.Loss, data: RunData):
         self.every_steps = every_steps
+        size = engine.model.input_shape[1:]
+        if size != (shape := tuple(data.eval_batches(1, 0).element_spec["image"].shape[1:])):
+            raise ValueError(
+                f"Expected config.eval_preprocess to end with images of the model's shape, {size}. "
+                f"Received: {data.eval_preprocess.text!r}, which gives {shape}."
+            )
 
         def batch_sums(logits, batch):
             return counted_sums(logits, batch["label"], batch["mask"], loss)

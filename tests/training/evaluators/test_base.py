@@ -1,5 +1,7 @@
 """Which evaluators a config asks for, and what the trainer sees of them."""
 
+import types
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,8 @@ from keras_vit.training.recipes.losses import build_loss
 
 class Engine:
     """Sums over a split of one batch, with the identity as the model."""
+
+    model = types.SimpleNamespace(input_shape=(None, 8, 8, 3))
 
     def __init__(self, batch):
         self.batch = batch
@@ -42,7 +46,7 @@ def test_each_names_what_it_yields(data_dir):
         eval_split="test",
         eval_every_steps=7,
         train_preprocess="decode|value_range(-1,1)",
-        eval_preprocess="decode|value_range(-1,1)",
+        eval_preprocess="decode|resize(8)|value_range(-1,1)",
         data_dir=data_dir,
         few_shot={"datasets": "digits", "shots": (1, 5), "every_steps": 2},
     )

@@ -62,6 +62,10 @@ def test_an_open_data_set_that_the_config_does_not_name(tiny, data_dir, tmp_path
         (["--config.dataset=cifar10"], "keras-vit data prepare cifar10"),
         (["--config.train_preprocess=decode|shrink"], "Received: 'shrink'"),
         (["--config.train_preprocess=decode|resize(16)"], "which maps them to [0, 255]"),
+        (
+            ["--config.eval_preprocess=decode|resize(8)|value_range"],
+            "to end with images of the model's shape, (16, 16, 3). Received: 'decode|resize(8)|",
+        ),
         (["--config.eval_preprocess=decode|value_range(0, 1)"], "which maps them to [0, 1]"),
         (
             ["--config.eval_preprocess=decode|resize(16)|value_range|value_range"],

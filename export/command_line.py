@@ -1,6 +1,7 @@
 """The options that several commands take, spelled as those of `keras-vit`, and what they name."""
 
 import argparse
+import contextlib
 import dataclasses
 import functools
 import json
@@ -273,9 +274,13 @@ def load_images(
         try:
             examples = read()
         except tf.errors.OpError as error:
-            read(counter := SkipCounter())
+            counter = SkipCounter()
+            with contextlib.suppress(tf.errors.OpError):
+                read(counter)
             if not (names := sorted(counter.examples)):
-                raise
+                raise ExportError(
+                    f"Images of {data} cannot be read: {first_line(error)}"
+                ) from error
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             raise ExportError(
                 f"Expected images and labels in {data}. These cannot be read: "

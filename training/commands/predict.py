@@ -169,7 +169,9 @@ def _show(options, predictor):
     predictions = list(found)
     unreadable = [each for each in predictions if each.error is not None]
     if len(unreadable) == len(predictions):
-        raise ValueError(f"{unreadable[0].id} cannot be read as an image: {unreadable[0].error}")
+        names, more = ", ".join(each.id for each in unreadable[:5]), len(unreadable) - 5
+        names += f" and {more} more" if more > 0 else ""
+        raise ValueError(f"{names} cannot be read as an image: {unreadable[0].error}")
     for each in unreadable:
         logger.warning("Left out: %s cannot be read as an image: %s", each.id, each.error)
     readable = [each for each in predictions if each.error is None]

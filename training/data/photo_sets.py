@@ -64,7 +64,8 @@ def scan(root: str | os.PathLike) -> PhotoSet:
     Raises:
         FileNotFoundError: if it does not exist.
         ValueError: if `root` is empty, if splits and other folders lie side by side, if there
-            are no class sub-folders with images, or if the name of a class is not a line of text.
+            are no class sub-folders with images, if the name of a class is not a line of text,
+            or if a link leads to a folder of photos that is there already.
     """
     if not os.fspath(root).strip():
         raise ValueError(
@@ -90,6 +91,14 @@ def scan(root: str | os.PathLike) -> PhotoSet:
     for names in folders.values():
         names.sort()
     left = left_out(others)
+    real: dict[str, str] = {}
+    for folder in images:
+        first = real.setdefault(os.path.realpath(root / folder), folder)
+        if first != folder:
+            raise ValueError(
+                f"Expected each folder of photos once. {root / folder} and {root / first} are the "
+                "same, by a link. Remove the link."
+            )
     prefixes = _prefixes(root, folders[""])
     labels = _labels({name for prefix in prefixes.values() for name in folders[prefix]}, root)
     splits: dict[str, list[Photo]] = {}
@@ -199,7 +208,7 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
 
     Raises:
         UsageError: if columns or rows are missing, a file is not there, or a photo is in two
-            splits or classes.
+            classes or splits.
         ValueError: if the name of a class is not a line of text.
     """
     file = absolute_path(file)
@@ -209,18 +218,18 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
             f"{'a folder: folder:PATH reads one' if file.is_dir() else 'not there'}."
         )
     rows: list[tuple[str, str, str, tuple[int, ...]]] = []
+    places: dict[str, tuple[str, str]] = {}
     with io.StringIO(read_text(file), newline="") as stream:
         reader = csv.DictReader(stream)
-        columns = collections.Counter(reader.fieldnames)
-        for wrong in ("path", "label", "split"):
-            if columns[wrong] > 1 or (wrong != "split" and not columns[wrong]):
-                count = "more than one" if columns[wrong] else "no"
-                hint = " Separate them by commas." if ";" in "".join(columns) else ""
-                raise UsageError(
-                    f"Expected the columns path and label, and perhaps split. {file} has {count} "
-                    f"{wrong}.{hint}"
-                )
-        lines: dict[str, tuple[int, str, str]] = {}
+        columns = list(filter(None, reader.fieldnames or ()))
+        missing = {"path", "label"}.difference(columns)
+        if missing or len(columns) > len(set(columns)):
+            found = f"no {' and no '.join(sorted(missing))}" if missing else "one of them twice"
+            semicolons = any(";" in name for name in columns)
+            raise UsageError(
+                f"Expected the columns path and label, and perhaps split. {file} has {found}: "
+                f"{','.join(columns)}.{' Separate them by commas.' if semicolons else ''}"
+            )
         for cells in reader:
             row = {name: (cell or "").strip() for name, cell in cells.items() if name}
             photo = photo_path(file.parent, row["path"] or ".")
@@ -230,13 +239,13 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
                     f"{file} has {row['path']!r} and {row['label']!r}."
                 )
             split = row.get("split") or "train"
-            first = lines.setdefault(
-                os.path.normpath(photo), (reader.line_num, split, row["label"])
-            )
-            if first[1:] != (split, row["label"]):
+            place = (row["label"], split)
+            first = places.setdefault(os.path.normpath(photo), place)
+            if first != place:
                 raise UsageError(
-                    f"Expected each photo in one split and one class. Lines {first[0]} and "
-                    f"{reader.line_num} of {file} differ in those of {row['path']!r}."
+                    "Expected each photo in one class and one split. Line "
+                    f"{reader.line_num} of {file} has {row['path']} in {' and '.join(place)}, a "
+                    f"line before it in {' and '.join(first)}. Remove one of them."
                 )
             rows.append((split, row["path"], row["label"], size_and_time(photo)))
     if not rows:

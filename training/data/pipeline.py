@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
 from keras_vit.training.data.decoded_images import keep_decoded
@@ -90,8 +91,8 @@ def train_dataset(
             return {"image": preprocess(image, _seed(seed, position)), "label": labels["label"]}
 
         if skip_counter:
-            return load_or_next(prepare, index, split, skip_counter)
-        return prepare(index)
+            return _labeled(split, load_or_next(prepare, index, split, skip_counter))
+        return _labeled(split, prepare(index))
 
     # With mixup, each image is blended with the one before it in the global batch. That of a
     # share's first image belongs to another worker, so this worker reads it as well.
@@ -152,6 +153,7 @@ def eval_dataset(
         )
 
     def masked(batch):
+        batch = _labeled(split, batch)
         # Padding and what cannot be read have no label either.
         labeled = tf.reduce_any(batch["label"] > 0, axis=-1)
         return {**batch, "mask": tf.cast(labeled, tf.float32)}
@@ -184,7 +186,7 @@ def plain_dataset(
     Raises:
         ValueError: for operations on batches.
         tf.errors.InvalidArgumentError: while it is read, for an image that cannot be decoded or a
-            label outside of the classes, which counts as one.
+            label outside of the classes.
     """
     _refuse_mixup(preprocess, "outside training")
     encode = _encoder(split, preprocess)
@@ -194,10 +196,6 @@ def plain_dataset(
         label = example["label"]
         if preprocess.label_operations or one_hot or label.shape.rank == 1:
             label = encode(label)
-        else:
-            # TFDS writes -1 where it knows no label.
-            num_classes = split.dataset.num_classes
-            require(label < num_classes, f"Expected labels below {num_classes}. Received:", label)
         out = {"image": preprocess(example["image"], _seed(0, index)), "label": label}
         return {**out, "id": example["id"]} if with_ids else out
 
@@ -209,6 +207,7 @@ def plain_dataset(
             indices, lambda index: load_or_blank(load, index, blank, split, skip_counter)
         )
         dataset = dataset.filter(lambda is_read, _: is_read).map(lambda _, example: example)
+    dataset = dataset.map(as_it_stands(functools.partial(_labeled, split)))
     if batch_size:
         dataset = dataset.batch(batch_size)
     return dataset.prefetch(tf.data.AUTOTUNE)
@@ -246,6 +245,21 @@ def _encoder(split, preprocess):
     encoders = [op.apply for op in preprocess.label_operations]
     encoders = encoders or [one_hot(split.dataset.num_classes)]
     return lambda label: functools.reduce(lambda value, encode: encode(value), encoders, label)
+
+
+def _labeled(split, example):
+    """Returns `example`; refuses labels outside of the classes, of which none is ever skipped."""
+    dataset = split.dataset
+    for key in example.keys() - {"image", "id"}:
+        label, expected = example[key], f"Expected labels below {dataset.num_classes}"
+        if label.dtype.is_integer:
+            # TFDS writes -1 where it knows no label.
+            known, received = label < dataset.num_classes, label
+        else:
+            known, received = tf.reduce_all(label < np.inf), "another"  # NaN is below nothing
+            expected += f": keras-vit data check {dataset.name} --all names others"
+        require(known, f"{expected}. Received:", received)
+    return example
 
 
 def _loader(split, preprocess):

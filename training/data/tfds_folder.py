@@ -4,6 +4,7 @@ TFDS itself looks only for the newest version it knows and starts a download whe
 there. Listing the folders shows every version that is there, at once.
 """
 
+import collections
 import contextlib
 import fnmatch
 import io
@@ -126,6 +127,11 @@ def label_facts(info: Any) -> tuple[int, tuple[str, ...] | None]:
         raise ValueError(
             f"Expected {num_classes} names of classes in {file}. Received: {len(names)}. Prepare "
             "the data set again."
+        )
+    if twice := [name for name, count in collections.Counter(names).items() if count > 1]:
+        raise ValueError(
+            f"Expected a name of its own for each class in {file}. Found twice: "
+            f"{', '.join(twice)}. Rename one of them."
         )
     return num_classes, names
 

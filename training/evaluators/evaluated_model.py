@@ -84,6 +84,11 @@ def load_frozen(
     path = pathlib.Path(source)
     if path.suffix == ".tflite":
         return _freeze_tflite(path, runtime)
+    if path.suffix == ".onnx":
+        raise ValueError(
+            "Expected a run directory, a .keras or .tflite file, a TF-Hub module or a published "
+            f"name. Received: {source}, an ONNX file, which keras-vit export verify runs."
+        )
     if runtime is not None:
         raise ValueError(f"Expected a .tflite file for runtime={runtime!r}. Received: {source}")
     if (path / "saved_model.pb").exists():

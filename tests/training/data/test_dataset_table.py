@@ -73,6 +73,7 @@ def test_an_interrupted_preparation_is_explained(tmp_path):
         ("features.json", b"{", b"\xff", r"1\.0\.0 is damaged .* Prepare the data set"),
         ("label.labels.txt", b"", b"\xff", r"in UTF-8\. Received: .*label\.labels\.txt"),
         ("label.labels.txt", b"", b"crow\nowl\n", r"10 names of classes in .* Received: 2\."),
+        ("label.labels.txt", b"", b"crow\n" * 10, r"Found twice: crow\. Rename"),
         ("dataset_info.json", b'"1438"', b'"-1"', r"1\.0\.0 is damaged: a file of less than no"),
         ("features.json", b'"label"', b'"x"', r"sklearn_digits/1.* and `label` .* Found: .*x"),
     ],

@@ -141,6 +141,16 @@ def test_links_are_followed_down_to_the_classes(tmp_path):
     assert paths(photo_sets.scan(tmp_path / "set")) == [("a/1.png", 0), ("b/1.png", 1)]
 
 
+@pytest.mark.parametrize(
+    ("link", "target"), [("b/back", "b"), ("b/up", "."), ("b/other", "a"), ("c", "a")]
+)
+def test_photos_that_a_link_would_count_twice_are_refused(tmp_path, link, target):
+    write_photos(tmp_path, ["a/1.png", "b/1.png"])
+    (tmp_path / link).symlink_to(tmp_path / target)
+    with pytest.raises(ValueError, match=r"each folder of photos once\. .* Remove the link"):
+        photo_sets.scan(tmp_path)
+
+
 def test_a_folder_in_a_store_is_that_of_a_disk(tmp_path, ram, monkeypatch):
     names = ["train/b/1.png", "train/a/deep/1.png", "train/a/2.JPG", "test/b/1.png"]
     passed_over = ["train/a/.hidden.png", "train/__MACOSX/1.png", "train/b/notes.txt"]
@@ -223,10 +233,10 @@ def test_a_table_is_a_file(tmp_path):
     ("columns", "row", "message"),
     [
         ("path,class", "a.jpg,b", "has no label"),
-        ("path;label", "a.jpg;b", "has no path. Separate them by commas"),
-        ("path,label,label", "a.jpg,b,c", "has more than one label"),
-        ("path,label", "photos.csv,b\n./photos.csv,c", "Lines 2 and 3 of"),
-        ("path,label,split", "photos.csv,b,train\nphotos.csv,b,test", "Lines 2 and 3 of"),
+        ("path;label", "a.jpg;b", "no label and no path: path;label. Separate them by commas"),
+        ("path,label,label", "photos.csv,crow,owl", "has one of them twice: path,label,label"),
+        ("path,label", "photos.csv,a\n./photos.csv,b", "Line 3 of .* in b and train, .*in a and"),
+        ("path,label,split", "photos.csv,a,train\nphotos.csv,a,test", "a and test, .*a and train"),
         ("path,label", "", "has none"),
         ("path,label", "none.jpg,crow", "Line 2 of"),
         ("path,label", ",crow", "Line 2 of"),

@@ -9,7 +9,7 @@ from keras_vit.training import data
 from keras_vit.training.data import pipeline, records
 from keras_vit.training.data.records import Shards
 from keras_vit.training.data.unreadable_examples import SkipCounter
-from tests.training.data.helpers import evaluate, in_store, joined, read_by
+from tests.training.data.helpers import evaluate, in_store, joined, read_by, take, train
 
 LENGTHS = [0, 1, 5, 70_000, 3]
 
@@ -127,6 +127,25 @@ def test_a_description_of_other_records_is_refused(file, old, new, message, numb
     path.write_text(path.read_text().replace(f'"{old}"', f'"{new}"', 1))
     with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=message):
         list(data.load_dataset("tfds:numbers", "train", data_dir=tmp_path))
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_labels_beyond_the_classes_are_never_skipped(on_error, numbers, tmp_path):
+    shutil.copytree(numbers, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "numbers" / "1.0.0" / "features.json"
+    path.write_text(path.read_text().replace('"700"', '"600"', 1))
+    split = data.open("tfds:numbers", "train", tmp_path)
+    text = "decode|resize(8)|value_range(-1,1)"
+    counter = SkipCounter()
+    settings = {"on_error": on_error, "skip_counter": counter}
+    for read in (
+        lambda: evaluate(split, text, **settings),
+        lambda: take(train(split, text, **settings), 50),
+        lambda: list(data.load_dataset("tfds:numbers", "train", data_dir=tmp_path, **settings)),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="Expected labels below 600"):
+            read()
+    assert not counter.examples
 
 
 def test_a_file_without_records_is_passed_over(numbers, tmp_path):

@@ -61,6 +61,7 @@ def test_slices_name_what_tfds_names(digits_dir, ends):
         ("train[:2000]", "beyond the 1438 examples"),
         ("train[:200%]", "up to 100%"),
         ("train[5]", "Expected a split such as"),
+        ("train+", "Expected a split such as"),
         ("train[7:7]", "is empty"),
         ("train[50%:50%]", "is empty"),
         ("test+train[:0]", r"of which train\[:0\] is empty"),

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import tensorflow as tf
 from keras import ops
 
 from keras_vit.training.data.preprocessing.operation_language import operation
-from keras_vit.training.data.traced_functions import require
 
 
 @operation("flip_lr")
@@ -79,21 +79,17 @@ def one_hot(num_classes: int) -> Callable[[tf.Tensor], tf.Tensor]:
 
     One-hot of a scalar class, multi-hot of a list of them. An empty list gives zeros; evaluation
     leaves such images out of its count.
-
-    Raises:
-        InvalidArgumentError: when applied to a class outside 0..num_classes-1, which a one-hot
-            encoding would turn into zeros without a word.
+    A class outside 0..num_classes-1 gives NaN, which every pipeline refuses.
     """
 
     def apply(label):
         label = tf.convert_to_tensor(label)
         valid = tf.reduce_all((label >= 0) & (label < num_classes))
-        require(valid, f"Expected labels in 0..{num_classes - 1}. Received:", label)
         encoded = tf.one_hot(label, num_classes, dtype=tf.float32)
         if label.shape.rank == 1:
             # A maximum over no rows would be -inf.
             encoded = tf.minimum(tf.reduce_sum(encoded, axis=0), 1.0)
-        return tf.ensure_shape(encoded, (num_classes,))
+        return tf.ensure_shape(tf.where(valid, encoded, np.nan), (num_classes,))
 
     return apply
 

@@ -111,6 +111,9 @@ def test_what_cannot_be_handed_over_is_said(core, make_vit, tmp_path):
     wrong_range = sequential(
         keras.layers.Rescaling(1 / 255), core, keras.layers.Dense(3), size=(32, 32, 3)
     )
+    nearly = sequential(
+        keras.layers.Rescaling(2.0, offset=-0.9), core, keras.layers.Dense(3), size=(32, 32, 3)
+    )
     any_size = keras.Sequential(
         [keras.Input((None, None, 3)), keras.layers.Resizing(32, 32), core, keras.layers.Dense(3)]
     )
@@ -121,6 +124,7 @@ def test_what_cannot_be_handed_over_is_said(core, make_vit, tmp_path):
     foreign = sequential(keras.layers.Flatten(), keras.layers.Dense(3), size=(32, 32, 3))
     for model, message in (
         (wrong_range, r"bring images of .* to \[-1, 1\]"),
+        (nearly, r"bring images of .* to \[-1, 1\]"),
         (any_size, "Expected images of one size"),
         (no_head, "ends with a Dense layer"),
         (relu, "with softmax or with sigmoid"),

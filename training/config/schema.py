@@ -248,10 +248,8 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
         yield "eval_split masked.target", "'': masked patch prediction has no accuracy to evaluate"
     if c.early_stopping.patience and not (c.eval_split and c.eval_every_steps):
         keys = "early_stopping.patience eval_split eval_every_steps"
-        yield (
-            keys,
-            "evaluations to compare. Set config.eval_split and config.eval_every_steps, or 0",
-        )
+        remedy = "Set config.eval_split and config.eval_every_steps, or 0"
+        yield keys, f"evaluations to compare. {remedy}"
     if c.freeze.until_step and not frozen:
         yield f"freeze.until_step {freeze}", "another key of config.freeze to say what is frozen"
     if c.lora.rank and frozen:

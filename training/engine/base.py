@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import keras
@@ -124,11 +124,10 @@ class Engine(abc.ABC):
         options = {name: self.config[name] for name in names} | {"prepare_images": prepare_images}
         self._steps = self._make_step(self.model, self.optimizer, loss, **options)
         paths = [each.path for each in self._steps.weights]
-        if len(set(paths)) < len(paths):
-            twice = next(path for path in paths if paths.count(path) > 1)
+        if twice := [path for path in paths if paths.count(path) > 1]:
             raise ValueError(
-                f"Expected every weight to have a path of its own. Received two of {twice}: give "
-                "the layers names."
+                f"Expected every weight to have a path of its own. Received two of {twice[0]}: "
+                "give the layers names."
             )
 
     @abc.abstractmethod
@@ -374,14 +373,14 @@ class Engine(abc.ABC):
         return checkpoints.last_good(self.saved_step)
 
 
-def gather_text(text: str, gather: Callable[[Sequence[int]], np.ndarray]) -> list[str]:
+def gather_text(text: str, gather: Callable[[np.ndarray], np.ndarray]) -> list[str]:
     """Returns the text of each process.
 
     Args:
         text: of this process.
-        gather: returns the numbers that each process passes it, equally many, as integer rows.
+        gather: returns the int32 numbers that each process passes it, equally many, as rows.
     """
     encoded = text.encode()
-    lengths = gather([len(encoded)])[:, 0]
-    rows = gather([*encoded.ljust(max(1, lengths.max()), b"\0")])
+    lengths = gather(np.array([len(encoded)], np.int32))[:, 0]
+    rows = gather(np.array([*encoded.ljust(max(1, lengths.max()), b"\0")], np.int32))
     return [bytes([*row][:length]).decode() for row, length in zip(rows, lengths, strict=True)]

@@ -51,20 +51,16 @@ class Shards(NamedTuple):
         """
         index = [slice(None)] * len(self.shape) if index is None else index
         bounds = [each.indices(size)[:2] for each, size in zip(index, self.shape, strict=True)]
-        result = np.empty([stop - start for start, stop in bounds], self.dtype)
-        found = 0
+        first, end = np.array(bounds, int).reshape(-1, 2).T
+        result, found = np.empty(end - first, self.dtype), 0
         for starts, stored in self.pieces:
-            sizes = stored.get_shape()
-            # The part that piece and slice share, as indices of either.
-            of_piece, of_result = [], []
-            for (start, stop), offset, size in zip(bounds, starts, sizes, strict=True):
-                low, high = max(start, offset), min(stop, offset + size)
-                of_piece.append(slice(low - offset, max(low, high) - offset))
-                of_result.append(slice(low - start, max(low, high) - start))
-            target = result[tuple(of_result)]
-            if target.size:
-                result[tuple(of_result)] = stored[tuple(of_piece)].view(self.dtype)
-                found += target.size
+            # The part that piece and slice share.
+            low = np.maximum(first, starts)
+            high = np.minimum(end, np.add(starts, stored.get_shape()))
+            if (low < high).all():
+                values = stored[tuple(map(slice, low - starts, high - starts))]
+                result[tuple(map(slice, low - first, high - first))] = values.view(self.dtype)
+                found += values.size
         if found != result.size:
             raise ValueError("pieces of an array are missing")
         return result
@@ -92,11 +88,7 @@ class Checkpoints:
     """
 
     def __init__(
-        self,
-        directory: str | os.PathLike,
-        keep: int = 2,
-        part: int | None = 0,
-        parts: int = 1,
+        self, directory: str | os.PathLike, keep: int = 2, part: int | None = 0, parts: int = 1
     ):
         self.directory = pathlib.Path(directory).absolute()
         self.saved_step: int | None = None

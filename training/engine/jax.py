@@ -242,12 +242,11 @@ class JaxEngine(Engine):
         return step
 
     def _assign(self, variable: keras.Variable, read: Callable[[Any], np.ndarray]) -> None:
+        def values(index):
+            return np.asarray(read(index), variable.dtype)
+
         shape, sharding = tuple(variable.shape), state_sharding(self.mesh, variable.shape)
-        variable.assign(
-            jax.make_array_from_callback(
-                shape, sharding, lambda index: np.asarray(read(index), variable.dtype)
-            )
-        )
+        variable.assign(jax.make_array_from_callback(shape, sharding, values))
 
     def _take(self) -> list[Shards]:
         arrays = [each.value for each in self._variables().values()]
@@ -318,7 +317,6 @@ def _shards(array):
 
 def compiled(model: keras.Model) -> Callable[[Tensor], jax.Array]:
     """Returns a function from images to what the model returns with its weights of the moment."""
-
     infer = jax.jit(lambda *state: model.stateless_call(*state, training=False)[0])
 
     def call(images):

@@ -108,7 +108,6 @@ class ActivationLayout:
 
     def get_variable_layout(self, variable: keras.Variable) -> None:
         """Leaves variables as they are laid out already."""
-        return None
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:

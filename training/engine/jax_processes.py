@@ -9,7 +9,6 @@ import threading
 import time
 
 import jax
-import numpy as np
 from jax.experimental import multihost_utils
 from ml_collections import ConfigDict
 
@@ -123,11 +122,7 @@ def join(config: ConfigDict) -> Job | None:
 
 def gather(text: str) -> list[str]:
     """Waits for all processes and returns the text of each, in the order of their indices."""
-    if jax.process_count() == 1:
-        return [text]
-    return gather_text(
-        text, lambda row: multihost_utils.process_allgather(np.asarray(row, np.int32))
-    )
+    return gather_text(text, multihost_utils.process_allgather)
 
 
 def _interface(host):

@@ -89,7 +89,7 @@ class Step(abc.ABC):
 
     def __post_init__(self) -> None:
         model = self.model
-        self.weights = [*model.trainable_variables, *frozen_weights(model)]
+        self.weights = [*model.trainable_variables, *_frozen_weights(model)]
         self.generators = [each for each in model.non_trainable_variables if is_seed(each)]
 
     @abc.abstractmethod
@@ -133,9 +133,8 @@ class Step(abc.ABC):
         states = generator_states(self.seed, update, len(self.generators))
 
         def part(index):
-            if count == 1:
-                own_images, own_labels = images, labels
-            else:
+            own_images, own_labels = images, labels
+            if count > 1:
                 own_images, own_labels = (self.micro_batch(a, index) for a in (images, labels))
 
             def loss():
@@ -181,8 +180,6 @@ def generator_states(seed: int, update: Tensor, count: int) -> list[Tensor]:
 
     They are hashes of (seed, update, generator), the same on every backend.
     """
-    if not count:
-        return []
     states = _hash(ops.cast(ops.arange(2 * count), "uint32"))
     for word in (ops.cast(update, "uint32"), seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF):
         states = _hash(ops.bitwise_xor(states, ops.cast(word, "uint32")))
@@ -202,12 +199,8 @@ def is_seed(variable: keras.Variable) -> bool:
     return variable.name == "seed_generator_state"
 
 
-def frozen_weights(model: keras.Model) -> list[keras.Variable]:
-    """Returns the weights that do not train, in the order of `model.non_trainable_variables`.
-
-    Raises:
-        ValueError: if the model keeps running statistics, which no engine updates.
-    """
+def _frozen_weights(model: keras.Model) -> list[keras.Variable]:
+    """Returns the weights that do not train, in the order of `model.non_trainable_variables`."""
     trained_once = {
         id(variable) for layer in model._flatten_layers() for variable in layer._trainable_variables
     }

@@ -177,13 +177,11 @@ class TensorFlowEngine(Engine):
 
     @contextlib.contextmanager
     def averaged_weights(self) -> Iterator[keras.Model]:
-        # Twice, they are as before.
-        swap = self.optimizer.swap_averages if self.optimizer.averages else lambda: None
-        swap()
+        self.optimizer.swap_averages()
         try:
             yield self.model
         finally:
-            swap()
+            self.optimizer.swap_averages()
 
     def gather(self, text: str) -> list[str]:
         if not self._cluster:

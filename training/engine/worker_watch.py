@@ -82,9 +82,8 @@ class Watch:
             what = f"Lost {name}: it no longer answers. Workers of a job live and end together."
         else:
             what = f"No answer from {name} within {self.timeout} s."
-        return (
-            f"{what} {self.resume_hint}Start all workers again with the same command and workdir."
-        )
+        advice = "Start all workers again with the same command and workdir."
+        return f"{what} {self.resume_hint}{advice}"
 
 
 def _answers(address):

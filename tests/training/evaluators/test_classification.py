@@ -58,6 +58,13 @@ def test_real_counts_any_label_and_leaves_out_images_without():
     np.testing.assert_array_equal(result["confusion"], [[0, 0, 0], [1, 0, 0], [0, 0, 0]])
 
 
+def test_every_label_counts_however_little_of_it_an_image_has():
+    logits = np.array([[3, 2, 1], [3, 2, 1]], np.float32)
+    labels = np.array([[0.4, 0.3, 0.3], [0.0, 0.4, 0.4]], np.float32)
+    sums = counted_sums(logits, labels, np.ones(2, np.float32), build_loss("softmax"))
+    np.testing.assert_array_equal(np.asarray(sums)[1:], [1, 2, 2])
+
+
 @pytest.mark.parametrize("loss", ACTIVATIONS)
 def test_probabilities_have_the_loss_of_their_logits(loss):
     logits = np.random.default_rng(0).normal(0, 3, (6, 5)).astype("float32")

@@ -13,7 +13,6 @@ import numpy as np
 import tensorflow as tf
 
 import keras_vit
-from keras_vit.training.engine.step import frozen_weights
 from keras_vit.training.recipes.fine_tuning import depths
 from keras_vit.training.recipes.models import build_model
 from tests.tiny_vit import tiny_vit
@@ -49,8 +48,7 @@ class Run:
     @property
     def weights(self):
         with self.engine.averaged_weights() as model:
-            variables = model.trainable_variables + frozen_weights(model)
-            return {each.path: keras.ops.convert_to_numpy(each) for each in variables}
+            return {each.path: keras.ops.convert_to_numpy(each) for each in model.weights}
 
     @property
     def trained(self):

@@ -28,6 +28,7 @@ logger = logging.getLogger("keras_vit")
 BLACKWELL = (10, 0)
 # Updates from which a CPU makes up for the seconds that XLA compiles a small step.
 _LONG_RUN = 1000
+_CPU_INFO = pathlib.Path("/proc/cpuinfo")  # of Linux
 _EXAMPLE = (
     '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
 )
@@ -247,10 +248,8 @@ def compiles(config: ConfigDict) -> bool:
     """
     if config.strategy == "tpu":
         return True
-    gpus = [
-        tf.config.experimental.get_device_details(gpu)
-        for gpu in tf.config.list_physical_devices("GPU")
-    ]
+    details = tf.config.experimental.get_device_details
+    gpus = [details(gpu) for gpu in tf.config.list_physical_devices("GPU")]
     crashing = [gpu for gpu in gpus if gpu.get("compute_capability", (0, 0)) >= BLACKWELL]
     if crashing and config.jit_compile == "on":
         raise UsageError(
@@ -262,15 +261,8 @@ def compiles(config: ConfigDict) -> bool:
         return config.jit_compile == "on"
     if gpus:
         return not crashing
-    return config.total_steps >= _LONG_RUN and "amx_bf16" in _processor()
-
-
-def _processor():
-    """Returns what Linux says of the processor, "" elsewhere."""
-    try:
-        return pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return ""
+    flags = _CPU_INFO.read_text(encoding="utf-8") if _CPU_INFO.exists() else ""
+    return config.total_steps >= _LONG_RUN and "amx_bf16" in flags
 
 
 def _tpu_strategy(config):

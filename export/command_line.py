@@ -1,7 +1,6 @@
 """The options that several commands take, spelled as those of `keras-vit`, and what they name."""
 
 import argparse
-import contextlib
 import dataclasses
 import functools
 import json
@@ -238,16 +237,15 @@ def load_images(
         images, (n, height, width, 3) float32 in [0, 1], and labels, (n,) ints or None.
 
     Raises:
-        ValueError: if there are no images, or they cannot be used.
+        ValueError: if there are no images, or they cannot be used. What cannot be read of a data
+            set is left out, and named in a warning.
     """
     import numpy as np
-    import tensorflow as tf
 
     from keras_vit.training.data import open_dataset
     from keras_vit.training.data.pipeline import plain_dataset
     from keras_vit.training.data.preprocessing.preprocess import read_images
     from keras_vit.training.data.unreadable_examples import SkipCounter
-    from keras_vit.training.errors import first_line
     from keras_vit.training.evaluators.model_from_source import resizing
     from keras_vit.training.io.image_listing import list_images
 
@@ -267,25 +265,11 @@ def load_images(
         opened = open_dataset(str(data), data_dir).split(split)
         operations = opened.preprocess(preprocess)
 
-        def read(counter=None):
-            dataset = plain_dataset(opened, operations, one_hot=True, skip_counter=counter)
-            return [*dataset.take(limit)]
-
-        try:
-            examples = read()
-        except tf.errors.OpError as error:
-            counter = SkipCounter()
-            with contextlib.suppress(tf.errors.OpError):
-                read(counter)
-            if not (names := sorted(counter.examples)):
-                raise ExportError(
-                    f"Images of {data} cannot be read: {first_line(error)}"
-                ) from error
-            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            raise ExportError(
-                f"Expected images and labels in {data}. These cannot be read: "
-                f"{', '.join(names[:5])}{more} ({first_line(error)}). Remove them."
-            ) from error
+        skipped = SkipCounter(named=True)
+        dataset = plain_dataset(opened, operations, one_hot=True, skip_counter=skipped)
+        examples = [*dataset.take(limit)]
+        if not examples:
+            raise ExportError(f"Expected images in {data}. Received: none that can be read.")
         images = operations.on_device(np.stack([each["image"] for each in examples]))
         labels = np.stack([each["label"] for each in examples]).argmax(-1)
     if images.shape[1:] != (*size, 3):

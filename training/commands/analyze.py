@@ -66,7 +66,8 @@ def _images(options, preprocess):
 def _images_of(split, preprocess, options):
     from keras_vit.training.data.pipeline import plain_dataset
 
-    batches = plain_dataset(split, split.preprocess(preprocess), batch_size=options.count)
+    settings = {"batch_size": options.count, "skip_counter": split.left_out}
+    batches = plain_dataset(split, split.preprocess(preprocess), **settings)
     return next(batches.as_numpy_iterator())["image"]
 
 

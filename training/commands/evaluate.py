@@ -30,7 +30,7 @@ def _add_options(parser):
     parser.add_argument("--weights", metavar="NAME", help=text)
     text = "AugReg's index.csv, with all its scores; default ~/.keras/keras_vit/augreg/index.csv"
     parser.add_argument("--index", metavar="FILE", help=text)
-    text = "of a .tflite file: litert, or openvino, the default for float32 where it is installed"
+    text = "of a .tflite file: litert or openvino; default: what is installed and faster"
     parser.add_argument("--runtime", metavar="NAME", help=text)
     parser.add_argument("--split", help="default test, or what the run held out of its own data")
     parser.add_argument("--loss", choices=("softmax", "sigmoid"), default="softmax")
@@ -117,7 +117,8 @@ def _measure(model, split, options):
 
     preprocess = options.preprocess or model.preprocess
     name, class_names = split.dataset.name, split.dataset.class_names
-    batches = split.evaluate(split.preprocess(preprocess), batch_size=options.batch_size)
+    settings = {"batch_size": options.batch_size, "skip_counter": split.left_out}
+    batches = split.evaluate(split.preprocess(preprocess), **settings)
     shown = track(batches, f"evaluating {name}")
     order = classification.class_order(model.class_names, class_names, name)
     logits = model.logits

@@ -177,6 +177,16 @@ class Split:
         """A text that changes with its examples, and when photos are written again, for caches."""
         return self.fingerprint["digest"] + self.fingerprint.get("modified", "")
 
+    @functools.cached_property
+    def left_out(self) -> "SkipCounter | None":
+        """Counts the photos that cannot be read, and names each in a warning.
+
+        None for what TFDS prepared, of which every example has to be read.
+        """
+        from keras_vit.training.data.unreadable_examples import SkipCounter
+
+        return SkipCounter(named=True) if self.photos else None
+
     def read(self, index: "tf.Tensor") -> "dict[str, tf.Tensor]":
         """Returns the example at an int64 index, in a TensorFlow graph or eagerly.
 

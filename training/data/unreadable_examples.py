@@ -1,6 +1,7 @@
 """Unreadable examples: the next readable one takes their place, and they are counted."""
 
 import collections
+import logging
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ import tensorflow as tf
 if TYPE_CHECKING:
     from keras_vit.training.data.opened_dataset import Split
 
+logger = logging.getLogger("keras_vit")
+
 # More damaged neighbors than this are no accident: the pipeline itself is wrong.
 ATTEMPTS = 16
 
@@ -19,9 +22,13 @@ class SkipCounter:
     """Counts the examples of a run that were replaced or masked, by their id.
 
     Pipelines read ahead, so the count runs ahead of the step by what is prefetched.
+
+    Args:
+        named: whether a warning names each.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, named: bool = False) -> None:
+        self._named = named
         self._lock = threading.Lock()
         self._counts: collections.Counter[str] = collections.Counter()
 
@@ -29,6 +36,8 @@ class SkipCounter:
         """Counts an example."""
         with self._lock:
             self._counts[example_id] += 1
+            if self._named and self._counts[example_id] == 1:
+                logger.warning("Left out: %s cannot be read as an image.", example_id)
 
     @property
     def examples(self) -> dict[str, int]:

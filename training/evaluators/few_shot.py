@@ -140,7 +140,8 @@ def evaluate(
         operations = split.preprocess(text)
 
         def compute():
-            dataset = split.evaluate(operations, batch_size=batch_size)
+            skipped = split.left_out
+            dataset = split.evaluate(operations, batch_size=batch_size, skip_counter=skipped)
             if progress:
                 dataset = track(dataset, f"{model.name} on {of.name} {split.text}")
             return extract_features(model.features, dataset)

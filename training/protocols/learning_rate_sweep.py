@@ -229,7 +229,8 @@ def _score(config, dataset, run):
         split = dataset.split("test")
         preprocess = split.preprocess(config.eval_preprocess)
         batch_size = config.eval_batch_size or config.batch_size
-        batches = split.evaluate(preprocess, batch_size=batch_size)
+        settings = {"batch_size": batch_size, "skip_counter": split.left_out}
+        batches = split.evaluate(preprocess, **settings)
         shown = track(batches, f"{run.name} on {dataset.name}")
         with local_file(run) as copy:
             result = classification.evaluate(load_frozen(copy).logits, shown)

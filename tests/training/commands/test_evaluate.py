@@ -11,6 +11,7 @@ from PIL import Image
 from keras_vit import export
 from keras_vit.training import data
 from keras_vit.training.commands import evaluate as command
+from keras_vit.training.commands import few_shot
 from tests.run_config import write_run_config
 from tests.tiny_vit import tiny_vit
 
@@ -76,3 +77,23 @@ def test_swapped_arguments_and_other_classes_are_said(run, data_dir, tmp_path, c
     ):
         assert command.main(arguments) == 2
         assert message in capsys.readouterr().err
+
+
+def test_photos_that_cannot_be_read_are_left_out_and_named(run, tmp_path, capsys):
+    path, _ = run
+    for number in range(10):
+        (tmp_path / "photos" / str(number)).mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / "photos" / str(number) / "good.png")
+    (tmp_path / "photos" / "3" / "bad.png").write_bytes(b"")
+    options = [f"--dataset=folder:{tmp_path / 'photos'}", "--split=train"]
+    assert command.main([str(path), *options, f"--output={tmp_path}"]) == 0
+    (result,) = json.loads((tmp_path / "metrics.json").read_text()).values()
+    assert result["count"] == 10
+    assert capsys.readouterr().err.count("Left out: 3/bad.png cannot be read as an image.") == 1
+    splits = ["--train_split=train", "--test_split=train"]
+    assert few_shot.main([str(path), *options[:1], *splits, "--shots=1"]) == 0
+    assert "Left out: 3/bad.png" in capsys.readouterr().err
+
+
+def test_every_record_that_was_prepared_has_to_be_read(data_dir):
+    assert data.open("digits", "test", data_dir).left_out is None

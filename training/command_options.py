@@ -132,7 +132,8 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raises a `UsageError`."""
         places = [each.dest.upper() for each in self._actions if not each.option_strings]
-        others = f"expected {' '.join(places)} and options. Received besides: "
+        known = f"{' '.join(places)} and options" if places else "options alone"
+        others = f"expected {known}. Received besides: "
         message = re.sub("unrecognized arguments: (?!-)", others, message)
         message = re.sub(r"invalid (int|float) value: '(.*)'", _expected, message)
         end = "" if message.endswith(("?", ".")) else "."

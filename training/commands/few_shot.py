@@ -10,7 +10,7 @@ computed once for each model, data set and preprocessing, and kept on disk.
 Without --dataset, a run is scored on its own data: its training split and what it held out.
 """
 
-from keras_vit.training.command_options import list_of, own_data
+from keras_vit.training.command_options import at_least_1, list_of, number, own_data
 from keras_vit.training.evaluators import least_squares
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.quiet_start import import_tensorflow
@@ -22,7 +22,7 @@ def _add_options(parser):
     text = "where examples are chosen; default train, or the run's"
     parser.add_argument("--train_split", help=text)
     parser.add_argument("--test_split", help="what is classified; default test, or the run's")
-    parser.add_argument("--shots", type=list_of(int), default=least_squares.SHOTS)
+    parser.add_argument("--shots", type=list_of(at_least_1), default=least_squares.SHOTS)
     parser.add_argument("--seeds", type=list_of(int), default=least_squares.SEEDS)
     text = "penalty, several, or `list` for 2^-10 to 2^19; default 2^10, as the authors' code"
     parser.add_argument("--l2", type=_penalties, default=least_squares.L2, help=text)
@@ -33,10 +33,13 @@ def _add_options(parser):
     parser.add_path("--output", "for few_shot.md and few_shot.csv")
 
 
+_penalty = number(float, lambda value: 0 <= value < float("inf"), "finite numbers, at least 0")
+
+
 def _penalties(text):
     if text == "list":
         return list(least_squares.L2_LIST)
-    values = list_of(float)(text)
+    values = list_of(_penalty)(text)
     return values if len(values) > 1 else values[0]
 
 

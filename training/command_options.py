@@ -69,7 +69,7 @@ class CommandParser(argparse.ArgumentParser):
         text = "on the images, separated by |"
         self.add_argument("--preprocess", metavar="OPERATIONS", help=text)
         if several:
-            self.add_argument("--batch_size", metavar="IMAGES", type=int, default=128)
+            self.add_argument("--batch_size", metavar="IMAGES", type=at_least_1, default=128)
 
     def add_data_dir(self) -> None:
         """Adds --data_dir."""
@@ -177,6 +177,7 @@ def number(
 
 
 at_least_1 = number(int, lambda value: value >= 1, "at least 1")
+at_least_0 = number(float, lambda value: 0 <= value < float("inf"), "finite, at least 0")
 
 
 def list_of(make: Callable[[str], Any]) -> Callable[[str], list]:

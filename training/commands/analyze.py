@@ -14,7 +14,7 @@ Draws the paper's pictures of a model, and writes the numbers behind each as CSV
   keras-vit analyze ViT-B_16.npz --model=ViT-B/16 --images cat.jpg --output=analysis
 """
 
-from keras_vit.training.command_options import at_least_1, own_split
+from keras_vit.training.command_options import at_least_0, at_least_1, own_split
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.paths import any_path
 from keras_vit.training.io.quiet_start import import_tensorflow
@@ -27,7 +27,7 @@ def _add_options(parser):
     parser.add_argument("--split", help="default test, or what the run held out")
     parser.add_argument("--count", type=at_least_1, default=128, help="images; default 128")
     parser.add_argument("--shown", type=at_least_1, default=16, help="images in the pictures")
-    parser.add_argument("--blur", type=float, default=0.0, help="radius that smooths rollouts")
+    parser.add_argument("--blur", type=at_least_0, default=0.0, help="radius that smooths rollouts")
     parser.add_path("--output", "for pictures and tables", required=True)
 
 

@@ -10,7 +10,7 @@ computed once for each model, data set and preprocessing, and kept on disk.
 Without --dataset, a run is scored on its own data: its training split and what it held out.
 """
 
-from keras_vit.training.command_options import at_least_1, list_of, number, own_data
+from keras_vit.training.command_options import at_least_0, at_least_1, list_of, own_data
 from keras_vit.training.evaluators import least_squares
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.quiet_start import import_tensorflow
@@ -33,13 +33,10 @@ def _add_options(parser):
     parser.add_path("--output", "for few_shot.md and few_shot.csv")
 
 
-_penalty = number(float, lambda value: 0 <= value < float("inf"), "finite numbers, at least 0")
-
-
 def _penalties(text):
     if text == "list":
         return list(least_squares.L2_LIST)
-    values = list_of(_penalty)(text)
+    values = list_of(at_least_0)(text)
     return values if len(values) > 1 else values[0]
 
 

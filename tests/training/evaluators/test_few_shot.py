@@ -165,7 +165,9 @@ def test_command_writes_every_accuracy(model, data_dir, tmp_path, capsys):
     assert (tmp_path / "out" / "few_shot.md").read_text().count("| digits |") == 3
 
 
-@pytest.mark.parametrize("option", ["--shots=0", "--shots=5,-1", "--l2=-1", "--l2=nan"])
+@pytest.mark.parametrize(
+    "option", ["--shots=0", "--shots=5,-1", "--l2=-1", "--l2=nan", "--batch_size=0"]
+)
 def test_numbers_that_mean_nothing_are_refused(option, capsys):
     assert command.main(["m.keras", "--dataset=digits", option]) == 2
     assert "at least" in capsys.readouterr().err

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("keras_vit")
 
 _OVERRIDE = re.compile(r"--?config\.")
-_IMAGE_SIZE = "of a checkpoint's model; default 224"
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -40,21 +39,18 @@ class CommandParser(argparse.ArgumentParser):
         text = "show the full traceback of an error; VIT_DEBUG=1 in the environment does too"
         self.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=text)
 
-    def add_source(self, image_size: str = _IMAGE_SIZE) -> None:
-        """Adds SOURCE, and the options of `add_model`.
-
-        Args:
-            image_size: help of --image_size.
-        """
+    def add_source(self) -> None:
+        """Adds SOURCE, and the options of `add_model`."""
         text = "run directory, .keras file, directory of a TF-Hub module, .tflite file, "
         text += "published name, or with --model the file or published name of a checkpoint"
         self.add_argument("source", metavar="SOURCE", help=text)
-        self.add_model(image_size)
+        self.add_model()
 
-    def add_model(self, image_size: str = _IMAGE_SIZE) -> None:
-        """Adds --model and --image_size, of a checkpoint; argument as `add_source`."""
+    def add_model(self) -> None:
+        """Adds --model and --image_size, of a checkpoint."""
         self.add_argument("--model", metavar="NAME", help="of a checkpoint, such as ViT-B/16")
-        self.add_argument("--image_size", metavar="PIXELS", type=int, help=image_size)
+        text = "of a checkpoint's model; default 224, of vtab 384"
+        self.add_argument("--image_size", metavar="PIXELS", type=int, help=text)
 
     def add_dataset(self, several: bool = True) -> None:
         """Adds the options of which images are read.

@@ -82,13 +82,12 @@ def _file_of(path):
         if re.search("^(def )?get_config", file.read_text(encoding="utf-8"), re.MULTILINE)
     }
     name = path.removeprefix("training/configs/").removesuffix(".py")
-    found = own.get(name)
-    if not found or path not in (found.stem, f"training/configs/{found.name}"):
+    if path not in (name, f"training/configs/{name}.py") or name not in own:
         raise UsageError(
             f"{did_you_mean(name, own)}Expected a Python file with get_config(ARGUMENT), or one of "
             f"{', '.join(sorted(own))}. Received: {path}, no such file."
         )
-    return str(found)
+    return str(own[name])
 
 
 def config_of(options: argparse.Namespace, config: ConfigDict | None = None) -> ConfigDict:

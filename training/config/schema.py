@@ -3,6 +3,7 @@
 import functools
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -137,12 +138,7 @@ KEYS = (
     Key("epochs", 0.0, "passes over the training split; 0 is total_steps", greatest=INT32),
     Key("loss", "softmax", "of a classifier", ("softmax", "sigmoid")),
     Key("label_smoothing", 0.0, "part of a training label spread over all classes", below=1),
-    Key(
-        "class_weights",
-        "",
-        "of the training loss: `balanced`, or a number for each class, separated by commas; empty "
-        "counts all images alike",
-    ),
+    Key("class_weights", "", "`balanced`, or one number for each class, separated by commas"),
     Key("masked.target", "", "mean_color, downsized or pixels of masked patches; empty classifies"),
     Key("masked.corruption_rate", 0.5, "fraction of the patches that is corrupted", greatest=1),
     Key("mixup_p", 0.0, "parameter of MixUp's beta distribution; 0 is off"),
@@ -201,13 +197,7 @@ KEYS = (
         "that says which evaluation is better, and best.keras",
         ("eval_top1", "eval_top5", "eval_loss"),
     ),
-    Key(
-        "hand_over",
-        "last",
-        "evaluation whose weights model.keras has; without any, the last step's",
-        ("last", "best"),
-        resumable=True,
-    ),
+    _Free("hand_over", "last", "evaluation whose weights model.keras has", ("last", "best")),
     Key("few_shot.datasets", "", "names, separated by commas, for few-shot accuracy; empty is off"),
     Key("few_shot.shots", (1, 5, 10, 25), "images per class", least=1),
     _Free("few_shot.every_steps", 0, "updates between few-shot evaluations; 0 is one at the end"),
@@ -276,9 +266,13 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
         len(steps) == 2 and all(map(str.isdecimal, steps)) and int(steps[0]) < int(steps[1])
     ):
         yield "profile", '"FIRST:LAST" steps'
-    if several and not processes.coordinator:
-        keys = "processes.coordinator processes.count processes.index"
+    where, keys = processes.coordinator, "processes.coordinator processes.count processes.index"
+    if several and not where:
         yield keys, '"host:port" of process 0, or "auto": without it each would train alone'
+    if where not in ("", "auto") and not re.fullmatch(r".+:\d+", where):
+        yield keys, '"host:port" of process 0, or "auto"'
+    if processes.index >= processes.count:
+        yield "processes.index processes.count", "less than config.processes.count"
 
 
 def default_config() -> ConfigDict:

@@ -153,8 +153,6 @@ class Engine(abc.ABC):
         Raises:
             TrainingError: if there are states and none can be read, or it is of another model.
         """
-        if self.watch:
-            self.watch.resume_hint = "Training resumes from the last checkpoint that was saved. "
         self._checkpoints = Checkpoints(
             directory, self.config.keep_checkpoints, self.part, self.parts
         )

@@ -34,8 +34,6 @@ def create_mesh(data: int, fsdp: int, devices: Sequence[jax.Device] | None = Non
     devices = jax.devices() if devices is None else devices
     ordered = sorted(devices, key=lambda device: (device.process_index, device.id))
     try:
-        if min(data, fsdp) < -1:
-            raise ValueError("NumPy takes any negative size for -1")
         return Mesh(np.array(ordered).reshape(data, fsdp), AXES)
     except ValueError as error:
         raise UsageError(

@@ -40,7 +40,6 @@ class Job(Watch):
         super().__init__(peers, timeout)
         # Python's handlers run in its main thread, which may be waiting inside JAX.
         ctypes.CDLL(None).signal(signal.SIGABRT, _wait_for_the_watch)
-        self.start()
 
     def _answer(self):
         # Ends when the server does.
@@ -83,28 +82,17 @@ def join(config: ConfigDict) -> Job | None:
         UsageError: if the processes cannot be joined as described.
     """
     processes = config.processes
-    on_slice = "," in os.environ.get("TPU_WORKER_HOSTNAMES", "")
-    host, arguments = "", {}
-    if processes.coordinator not in ("", "auto"):
-        host, _, port = processes.coordinator.rpartition(":")
-        if not host or not port.isdigit():
-            raise UsageError(
-                'config.processes.coordinator: expected "host:port" of process 0, or "auto". '
-                f"Received: {processes.coordinator!r}."
-            )
-        if not 0 <= processes.index < processes.count:
-            raise UsageError(
-                "config.processes: expected 0 <= index < count. "
-                f"Received: index={processes.index}, count={processes.count}."
-            )
+    if not processes.coordinator and "," not in os.environ.get("TPU_WORKER_HOSTNAMES", ""):
+        return None
+    host, _, port = processes.coordinator.rpartition(":")
+    arguments = {}
+    if host:
         arguments = {
             "coordinator_address": processes.coordinator,
             "num_processes": processes.count,
             "process_id": processes.index,
             "coordinator_bind_address": f"{_interface(host)}:{port}",
         }
-    elif not processes.coordinator and not on_slice:
-        return None
     try:
         jax.distributed.initialize(
             **arguments,

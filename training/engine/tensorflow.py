@@ -134,7 +134,7 @@ class TensorFlowEngine(Engine):
         self._cluster = read_cluster() if config.strategy == "multiworker" else None
         if self._cluster:
             self.part = 0 if self._cluster.task == self._cluster.tasks[0] else None
-            self.watch = Watch(self._cluster.others, config.peer_timeout).start()
+            self.watch = Watch(self._cluster.others, config.peer_timeout)
         self.strategy = create_strategy(config)
         self.check_batch_sizes(self.strategy.num_replicas_in_sync)
 
@@ -317,29 +317,23 @@ def read_cluster(environment: Mapping[str, str] = os.environ) -> Cluster:
         raise _wrong("it is not set")
     try:
         content = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise _wrong(f"it is not JSON ({error})") from error
-    if not isinstance(content, dict) or not isinstance(content.get("cluster"), dict):
-        raise _wrong('it has no "cluster"')
-    addresses = {}
-    for kind, tasks in content["cluster"].items():
+        addresses = {
+            (kind, index): str(address)
+            for kind, tasks in content["cluster"].items()
+            for index, address in enumerate(tasks)
+        }
+        own = str(content["task"]["type"]), int(content["task"]["index"])
+    except KeyError as error:
+        raise _wrong(f"it has no {error}") from error
+    except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
+        raise _wrong(f"it is not such JSON ({error})") from error
+    for (kind, _), address in addresses.items():
         if kind not in ("chief", "worker"):
             raise _wrong(f'the cluster has a job {kind!r}, expected "worker" and perhaps "chief"')
-        if not isinstance(tasks, list):
-            raise _wrong(f"cluster.{kind} is not a list of addresses")
-        for index, address in enumerate(tasks):
-            if not re.fullmatch(r".+:\d+", str(address)):
-                raise _wrong(f"{address!r} is not host:port")
-            addresses[kind, index] = address
+        if not re.fullmatch(r".+:\d+", address):
+            raise _wrong(f"{address!r} is not host:port")
     if len(set(addresses.values())) < len(addresses):
         raise _wrong("two tasks have the same address")
-    task = content.get("task")
-    if not isinstance(task, dict) or "type" not in task or "index" not in task:
-        raise _wrong('it has no "task" with "type" and "index"')
-    try:
-        own = (task["type"], int(task["index"]))
-    except (TypeError, ValueError):
-        raise _wrong(f"task index {task['index']!r} is not a number") from None
     if own not in addresses:
         raise _wrong(f"the cluster has no {own[0]} {own[1]}, which it says this process is")
     return Cluster(addresses, own)

@@ -23,7 +23,6 @@ class Watch:
         on_loss: called with the message; by default prints it and exits with status 1.
 
     Attributes:
-        resume_hint: sentence of the message that says where training will resume.
         came: names of the peers that have answered.
     """
 
@@ -39,15 +38,10 @@ class Watch:
             host, _, port = address.rpartition(":")
             self.peers[f"{name} ({address})"] = host, int(port)
         self.on_loss = on_loss or _leave
-        self.resume_hint = ""
         self.came: set[str] = set()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def start(self) -> "Watch":
-        """Starts to watch, in a thread."""
         self._thread.start()
-        return self
 
     def stop(self) -> None:
         """Stops watching: from now on peers may leave."""
@@ -83,7 +77,7 @@ class Watch:
         else:
             what = f"No answer from {name} within {self.timeout} s."
         advice = "Start all workers again with the same command and workdir."
-        return f"{what} {self.resume_hint}{advice}"
+        return f"{what} Training resumes from its last checkpoint, if there is one. {advice}"
 
 
 def _answers(address):

@@ -39,6 +39,14 @@ def minimal(**values):
             r"coordinator: expected .host:port. .*coordinator='', .*count=2, processes\.index=1",
         ),
         ({"strategy": "sharded", "processes": {"index": 1}}, "processes.coordinator: expected"),
+        (
+            {"strategy": "sharded", "processes": {"coordinator": "somewhere"}},
+            "coordinator: expected .host:port. of process 0",
+        ),
+        (
+            {"strategy": "sharded", "processes": {"coordinator": "h:1", "count": 2, "index": 2}},
+            r"processes\.index: expected less than .*index=2, processes\.count=2",
+        ),
         ({"processes": {"count": 2}}, r"config\.processes: expected config\.strategy=.sharded"),
         ({"processes": {"coordinator": "auto"}}, "coordinator='auto', strategy='one'"),
         (

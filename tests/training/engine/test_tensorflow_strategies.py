@@ -13,6 +13,7 @@ def run_of(steps):
 
 
 WORKERS = {"worker": ["host1:2222", "host2:2222"]}
+TASK = {"type": "worker", "index": 0}
 
 
 @pytest.mark.parametrize(
@@ -64,14 +65,15 @@ def test_cluster():
     "content, message",
     [
         ("", "it is not set"),
-        ("{cluster", "it is not JSON"),
-        ({"task": {"type": "worker", "index": 0}}, 'it has no "cluster"'),
-        ({"cluster": WORKERS}, 'it has no "task"'),
+        ("{cluster", "not such JSON"),
+        ({"task": {"type": "worker", "index": 0}}, "it has no 'cluster'"),
+        ({"cluster": WORKERS}, "it has no 'task'"),
         ({"cluster": WORKERS, "task": {"type": "worker", "index": 2}}, "has no worker 2"),
-        ({"cluster": WORKERS, "task": {"type": "worker", "index": "x"}}, "'x' is not a number"),
+        ({"cluster": WORKERS, "task": {"type": "worker", "index": "x"}}, "not such JSON .*'x'"),
+        ({"cluster": {"worker": 3}, "task": {}}, "not such JSON"),
         ({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0}}, "a job 'ps'"),
-        ({"cluster": {"worker": ["host1"]}, "task": {}}, "'host1' is not host:port"),
-        ({"cluster": {"worker": ["a:1", "a:1"]}, "task": {}}, "the same address"),
+        ({"cluster": {"worker": ["host1"]}, "task": TASK}, "'host1' is not host:port"),
+        ({"cluster": {"worker": ["a:1", "a:1"]}, "task": TASK}, "the same address"),
     ],
 )
 def test_wrong_cluster(content, message):

@@ -6,24 +6,23 @@ import pytest
 from keras_vit.training.engine.worker_watch import Watch
 
 
-def watched(timeout):
+def watched(timeout, came=True):
     """Returns a peer, its address, the watch over it, and the messages of that."""
     server, messages = socket.create_server(("localhost", 0)), queue.Queue()
     address = f"localhost:{server.getsockname()[1]}"
+    if not came:
+        server.close()
     return server, address, Watch({"worker 1": address}, timeout, messages.put), messages
 
 
 def test_peer_that_never_comes():
-    server, address, watch, messages = watched(timeout=1)
-    server.close()
-    watch.start()
+    _, address, _, messages = watched(timeout=1, came=False)
     message = messages.get(timeout=30)
     assert message.startswith(f"No answer from worker 1 ({address}) within 1 s.")
 
 
 def test_peer_that_dies():
-    server, address, watch, messages = watched(timeout=60)
-    watch.start()
+    server, address, _, messages = watched(timeout=60)
     server.accept()
     with pytest.raises(queue.Empty):
         messages.get(timeout=1.5)
@@ -33,7 +32,6 @@ def test_peer_that_dies():
 
 def test_peer_that_leaves_after_the_end():
     server, _, watch, messages = watched(timeout=1)
-    watch.start()
     server.accept()
     watch.stop()
     server.close()

@@ -31,7 +31,7 @@ def test_each_process_holds_consecutive_devices():
     assert [device.process_index for device in grid.devices.flat] == [0] * 4 + [1] * 4
 
 
-@pytest.mark.parametrize("asked", [(-1, -1), (0, 1), (3, 1), (-1, 3), (-2, 8), (16, 1)])
+@pytest.mark.parametrize("asked", [(-1, -1), (0, 1), (3, 1), (-1, 3), (16, 1)])
 def test_wrong_shape(asked):
     with pytest.raises(UsageError, match=rf"Received: config.mesh.data={asked[0]}, "):
         mesh.create_mesh(*asked, devices(8))

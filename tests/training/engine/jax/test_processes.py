@@ -74,19 +74,6 @@ def test_loss_is_named(lost, launch, jax_environment, tmp_path):
     assert output.strip().splitlines()[-1].startswith(f"error: Lost worker {lost} (")
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"coordinator": "somewhere"}, 'expected "host:port" of process 0'),
-        ({"coordinator": "host:1", "count": 2, "index": 2}, "index=2, count=2"),
-    ],
-)
-def test_wrong_processes(given, message):
-    config = schema.complete(KEYS | {"processes": given})
-    with pytest.raises(processes.UsageError, match=message):
-        processes.join(config)
-
-
 def test_ports_are_bound_to_the_interface_that_the_job_uses(monkeypatch):
     given = []
     monkeypatch.setattr(processes.jax.distributed, "initialize", lambda **each: given.append(each))

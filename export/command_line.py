@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from keras_vit.export.errors import ExportError, damage_refused
-from keras_vit.training.command_options import CommandParser
+from keras_vit.training.command_options import CommandParser, at_least_1
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.paths import any_path, read_lines
@@ -47,7 +47,7 @@ def add_calibration(parser: CommandParser) -> None:
 def _add_model_and_images(parser, count):
     parser.add_model()
     text = "size of a checkpoint's head, to keep it"
-    parser.add_argument("--num_classes", metavar="N", type=int, help=text)
+    parser.add_argument("--num_classes", metavar="N", type=at_least_1, help=text)
     text = "images to verify with: a data set's name, folder:PATH, a directory of images, or "
     text += ".npz; default: the run's"
     parser.add_argument("--dataset", "--data", metavar="NAME", help=text)
@@ -55,7 +55,9 @@ def _add_model_and_images(parser, count):
     parser.add_argument("--split", help=text)
     parser.add_data_dir()
     text = f"images to verify with; default {count}"
-    parser.add_argument("--count", "--images", metavar="N", type=int, default=count, help=text)
+    parser.add_argument(
+        "--count", "--images", metavar="N", type=at_least_1, default=count, help=text
+    )
     text = "also write the report to this file"
     parser.add_argument("--json", metavar="FILE", type=any_path, help=text)
 

@@ -50,7 +50,7 @@ class CommandParser(argparse.ArgumentParser):
         """Adds --model and --image_size, of a checkpoint."""
         self.add_argument("--model", metavar="NAME", help="of a checkpoint, such as ViT-B/16")
         text = "of a checkpoint's model; default 224, of vtab 384"
-        self.add_argument("--image_size", metavar="PIXELS", type=int, help=text)
+        self.add_argument("--image_size", metavar="PIXELS", type=at_least_1, help=text)
 
     def add_dataset(self, several: bool = True) -> None:
         """Adds the options of which images are read.
@@ -173,7 +173,9 @@ def number(
 
 
 at_least_1 = number(int, lambda value: value >= 1, "at least 1")
+whole = number(int, lambda value: value >= 0, "at least 0")
 at_least_0 = number(float, lambda value: 0 <= value < float("inf"), "finite, at least 0")
+above_0 = number(float, lambda value: 0 < value < float("inf"), "finite, above 0")
 
 
 def list_of(make: Callable[[str], Any]) -> Callable[[str], list]:

@@ -8,13 +8,13 @@ Writes a model as a TFLite (LiteRT) file, all of whose operations XNNPACK runs.
 
 from keras_vit.export.command_line import Export, add_calibration, add_labels, export_command
 from keras_vit.export.tflite.quantization import CALIBRATED, QUANTIZATIONS
-from keras_vit.training.command_options import list_of
+from keras_vit.training.command_options import at_least_1, list_of
 
 
 def _options(parser):
     parser.add_argument("--quantization", choices=QUANTIZATIONS, default="dynamic")
     parser.add_argument("--all", action="store_true", help="every quantization, and a table")
-    ints = {"type": list_of(int), "default": ()}
+    ints = {"type": list_of(at_least_1), "default": ()}
     text = "further signatures, such as 4,8"
     parser.add_argument("--batch_sizes", metavar="N,N", **ints, help=text)
     text = "further signatures for other square images, such as 288,384"

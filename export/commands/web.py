@@ -9,6 +9,7 @@ server that computes: images stay on the device.
 
 from keras_vit.export.command_line import Export, add_calibration, add_labels, export_command
 from keras_vit.export.tflite.quantization import CALIBRATED, QUANTIZATIONS
+from keras_vit.training.command_options import whole
 from keras_vit.training.io.paths import local_path
 
 
@@ -19,7 +20,7 @@ def _options(parser):
     parser.add_argument("--quantization", choices=QUANTIZATIONS, default="dynamic")
     add_calibration(parser)
     text = "images of --dataset, or of the run's, to try; they are published with the page"
-    parser.add_argument("--examples", metavar="N", type=int, default=0, help=text)
+    parser.add_argument("--examples", metavar="N", type=whole, default=0, help=text)
     text = "where its archives lie, as `npm pack` names them; default: fetched from npm once"
     parser.add_argument("--litert_js", metavar="DIR", type=local_path, help=text)
     add_labels(parser)

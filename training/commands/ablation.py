@@ -15,7 +15,7 @@ given again. The working directory gets results.csv, results.md, the figure, and
 for each cell and seed.
 """
 
-from keras_vit.training.command_options import list_of
+from keras_vit.training.command_options import list_of, whole
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.quiet_start import import_tensorflow
 
@@ -28,7 +28,7 @@ def _add_options(parser):
     text = "small: CIFAR-10 on a CPU; paper: the paper's models on ImageNet-21k"
     parser.add_argument("--scale", default="small", choices=("small", "paper"), help=text)
     parser.add_argument("--cells", type=list_of(str), help="only these; default all")
-    parser.add_argument("--seeds", type=list_of(int), default=[0])
+    parser.add_argument("--seeds", type=list_of(whole), default=[0])
     parser.add_argument("--few_shot_dataset", help="default CIFAR-10, or ImageNet at paper's scale")
     parser.add_argument("--few_shot_train_split", help="where examples are chosen")
     parser.add_argument("--few_shot_test_split", help="what is classified")

@@ -7,17 +7,14 @@ they take at a rate that you know your hardware to sustain.
   keras-vit budget --teraflops=100
 """
 
-import math
-
-from keras_vit.training.command_options import list_of, number
+from keras_vit.training.command_options import above_0, list_of
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.quiet_start import import_tensorflow
 
 
 def _add_options(parser):
-    rate = number(float, lambda rate: 0 < rate < math.inf, "a number above 0")
     text = "10^12 operations per second that training sustains, on all devices together"
-    parser.add_argument("--teraflops", type=rate, default=100.0, help=text)
+    parser.add_argument("--teraflops", type=above_0, default=100.0, help=text)
     models = ["ViT-B/32", "ViT-B/16", "ViT-L/32", "ViT-L/16", "ViT-H/14"]
     text = "names, separated by commas"
     parser.add_argument("--models", type=list_of(str), default=models, help=text)

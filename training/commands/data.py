@@ -3,6 +3,7 @@
 import contextlib
 from collections import Counter
 
+from keras_vit.training.command_options import at_least_1
 from keras_vit.training.data import check_dataset, open_dataset, tfds_folder
 from keras_vit.training.data.dataset_table import DATASETS
 from keras_vit.training.data.prepare import prepare, prepare_photos
@@ -133,7 +134,7 @@ def _add_options(parser):
             text = "write folder:/path or csv:/file.csv (path,label,split) as tfds:NAME"
             sub.add_argument("--as", metavar="NAME", dest="as_name", default="", help=text)
             text = "files of each split, with --as"
-            sub.add_argument("--num_shards", metavar="N", type=int, help=text)
+            sub.add_argument("--num_shards", metavar="N", type=at_least_1, help=text)
 
 
 def _run(options):

@@ -10,7 +10,7 @@ computed once for each model, data set and preprocessing, and kept on disk.
 Without --dataset, a run is scored on its own data: its training split and what it held out.
 """
 
-from keras_vit.training.command_options import at_least_0, at_least_1, list_of, own_data
+from keras_vit.training.command_options import at_least_0, at_least_1, list_of, own_data, whole
 from keras_vit.training.evaluators import least_squares
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.quiet_start import import_tensorflow
@@ -23,7 +23,7 @@ def _add_options(parser):
     parser.add_argument("--train_split", help=text)
     parser.add_argument("--test_split", help="what is classified; default test, or the run's")
     parser.add_argument("--shots", type=list_of(at_least_1), default=least_squares.SHOTS)
-    parser.add_argument("--seeds", type=list_of(int), default=least_squares.SEEDS)
+    parser.add_argument("--seeds", type=list_of(whole), default=least_squares.SEEDS)
     text = "penalty, several, or `list` for 2^-10 to 2^19; default 2^10, as the authors' code"
     parser.add_argument("--l2", type=_penalties, default=least_squares.L2, help=text)
     parser.add_argument("--layer", help="output of the model; default its representation")

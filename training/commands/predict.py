@@ -25,7 +25,7 @@ import os
 import pathlib
 from collections.abc import Iterable
 
-from keras_vit.training.command_options import at_least_1, number, own_data, own_split
+from keras_vit.training.command_options import at_least_0, at_least_1, own_data, own_split
 from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.image_listing import EXTENSIONS
@@ -43,7 +43,9 @@ def _add_options(parser):
     photos = parser.add_argument("photos", metavar="PHOTO", nargs="+", type=any_path, help=text)
     # A data set may stand in their place; without any, "*" would have them before all options.
     photos.required = False
-    parser.add_argument("--num_classes", metavar="N", type=int, help="of a checkpoint's head")
+    parser.add_argument(
+        "--num_classes", metavar="N", type=at_least_1, help="of a checkpoint's head"
+    )
     parser.add_argument("--top", metavar="N", type=at_least_1, default=5, help="classes of a photo")
     parser.add_argument("--labels", metavar="FILE", type=any_path, help="class names, one a line")
     shown = parser.add_mutually_exclusive_group()
@@ -66,8 +68,8 @@ def _add_options(parser):
     clustered.add_argument("--cluster", metavar="ADDRESS", help=text)
     text = "at once; default one a machine, or a GPU"
     clustered.add_argument("--workers", metavar="N", type=at_least_1, help=text)
-    count = number(float, lambda count: count >= 0, "at least 0")
-    clustered.add_argument("--num_gpus", metavar="N", type=count, default=0, help="of each worker")
+    text = "of each worker"
+    clustered.add_argument("--num_gpus", metavar="N", type=at_least_0, default=0, help=text)
 
 
 def _check(options):

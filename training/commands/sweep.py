@@ -12,7 +12,7 @@ The working directory gets sweep.md, sweep.csv and sweep.png, and a run director
 seed.
 """
 
-from keras_vit.training.command_options import list_of, number
+from keras_vit.training.command_options import above_0, list_of, number, whole
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.quiet_start import import_tensorflow
 
@@ -20,8 +20,8 @@ from keras_vit.training.io.quiet_start import import_tensorflow
 def _add_options(parser):
     parser.add_run()
     text = "learning rates; default those of Table 4 for the data set, or for CIFAR"
-    parser.add_argument("--rates", type=list_of(float), help=text)
-    parser.add_argument("--seeds", type=list_of(int), default=[0, 1, 2])
+    parser.add_argument("--rates", type=list_of(above_0), help=text)
+    parser.add_argument("--seeds", type=list_of(whole), default=[0, 1, 2])
     share = number(float, lambda share: 0 < share < 1, "a share above 0 and below 1")
     text = "share of the training split to score rates on, where the paper gives none"
     parser.add_argument("--development", type=share, default=0.1, help=text)

@@ -13,7 +13,7 @@ gets vtab.md, vtab.csv, vtab.png, and for each task its run directories and the 
 training examples.
 """
 
-from keras_vit.training.command_options import at_least_1, list_of
+from keras_vit.training.command_options import above_0, at_least_1, list_of, whole
 from keras_vit.training.data import open_dataset
 from keras_vit.training.data.tfds_folder import NotPreparedError
 from keras_vit.training.data.vtab_tasks import TASKS
@@ -28,10 +28,10 @@ def _add_options(parser):
     text = "names, separated by commas; default all 19"
     parser.add_argument("--tasks", type=list_of(str), help=text)
     text = "learning rates, selected after training on 800 images by accuracy on the other 200"
-    parser.add_argument("--rates", type=list_of(float), help=text)
+    parser.add_argument("--rates", type=list_of(above_0), help=text)
     text = "whether every task gets its best rate, or all the one of highest mean (the paper's)"
     parser.add_argument("--select", choices=("task", "suite"), default="task", help=text)
-    parser.add_argument("--seeds", type=list_of(int), default=[0, 1, 2])
+    parser.add_argument("--seeds", type=list_of(whole), default=[0, 1, 2])
     parser.add_argument("--steps", type=at_least_1, help="number of updates, default 2500")
     text = "go on with the tasks whose data is there"
     parser.add_argument("--skip_missing", action="store_true", help=text)

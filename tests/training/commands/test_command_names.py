@@ -61,13 +61,20 @@ def test_debug_shows_the_traceback_before_the_line(main, name, capsys, monkeypat
         ("sweep", "--development=nan", "a share above 0 and below 1. Received: nan."),
         ("vtab", "--steps=0", "at least 1. Received: 0."),
         ("predict", "--top=0", "at least 1. Received: 0."),
-        ("predict", "--num_gpus=-1", "at least 0. Received: -1."),
-        ("budget", "--teraflops=nan", "a number above 0. Received: nan."),
-        ("budget", "--teraflops=inf", "a number above 0. Received: inf."),
+        ("predict", "--num_gpus=-1", "finite, at least 0. Received: -1."),
+        ("few_shot", "--seeds=-1", "at least 0. Received: -1."),
+        ("sweep", "--rates=0.1,0", "finite, above 0. Received: 0."),
+        ("data prepare", "--num_shards=0", "at least 1. Received: 0."),
+        ("evaluate", "--image_size=0", "at least 1. Received: 0."),
+        ("hub", "--count=-3", "at least 1. Received: -3."),
+        ("web", "--examples=-3", "at least 0. Received: -3."),
+        ("budget", "--teraflops=nan", "finite, above 0. Received: nan."),
+        ("budget", "--teraflops=inf", "finite, above 0. Received: inf."),
     ],
 )
 def test_senseless_numbers_are_refused(name, option, expected, capsys):
-    assert main([name, option]) == 2
+    run = export_main if name in EXPORTS else main
+    assert run([*name.split(), option]) == 2
     message = f"error: argument {option.partition('=')[0]}: expected {expected} See "
     assert capsys.readouterr().err.startswith(message)
 

@@ -66,7 +66,7 @@ def test_debug_shows_the_traceback_before_the_line(main, name, capsys, monkeypat
         ("sweep", "--rates=0.1,0", "finite, above 0. Received: 0."),
         ("data prepare", "--num_shards=0", "at least 1. Received: 0."),
         ("evaluate", "--image_size=0", "at least 1. Received: 0."),
-        ("hub", "--count=-3", "at least 1. Received: -3."),
+        ("hub", "--num_classes=0", "at least 1. Received: 0."),
         ("web", "--examples=-3", "at least 0. Received: -3."),
         ("budget", "--teraflops=nan", "finite, above 0. Received: nan."),
         ("budget", "--teraflops=inf", "finite, above 0. Received: inf."),

@@ -77,8 +77,9 @@ class TFLiteFunction:
             with self._damage_named("LiteRT"):
                 first = Interpreter(self._path, num_threads=threads // streams)
                 self._describe(first)
-                self.runtime = runtime or self._faster(first, bfloat16)
-                if self.runtime == "litert":
+            self.runtime = runtime or self._faster(first, bfloat16)
+            if self.runtime == "litert":
+                with self._damage_named("LiteRT"):
                     others = (
                         Interpreter(self._path, num_threads=threads // streams)
                         for _ in range(streams - 1)
@@ -86,7 +87,7 @@ class TFLiteFunction:
                     for each in (first, *others):
                         each.allocate_tensors()
                         self._idle.put(functools.partial(_litert, each, self.output))
-            if self.runtime == "openvino":
+            else:
                 for request in self._requests(threads, streams, "bf16" if bfloat16 else "f32"):
                     self._idle.put(functools.partial(_openvino, request))
 

@@ -112,6 +112,12 @@ def test_the_processor_chooses(make_vit, monkeypatch, capabilities, expected):
     assert [keras_vit.inference_function(large, kind).runtime for kind in kinds] == expected
 
 
+def test_what_computes_in_bfloat16_is_named(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    with pytest.raises(UsageError, match="^Expected the package openvino"):
+        keras_vit.inference_function(model, "bfloat16")
+
+
 @pytest.mark.parametrize(("runtime", "interpreters"), [("litert", 4), ("openvino", 1)])
 def test_interpreters_are_opened_for_litert_alone(saved, monkeypatch, runtime, interpreters):
     if runtime == "openvino":

@@ -114,7 +114,7 @@ def test_the_processor_chooses(make_vit, monkeypatch, capabilities, expected):
 
 def test_what_computes_in_bfloat16_is_named(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "openvino", None)
-    with pytest.raises(UsageError, match="^Expected the package openvino"):
+    with pytest.raises(UsageError, match=r"^Expected the package openvino"):
         keras_vit.inference_function(model, "bfloat16")
 
 

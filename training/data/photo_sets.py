@@ -207,8 +207,8 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
     A path is relative to the table, or in a store; a label is the name of a class.
 
     Raises:
-        UsageError: if columns or rows are missing, a file is not there, or a photo is in two
-            classes or splits.
+        UsageError: if columns or rows are missing, a row has more cells, a file is not there, a
+            photo is listed twice, or splits differ in case alone.
         ValueError: if the name of a class is not a line of text.
     """
     file = absolute_path(file)
@@ -218,7 +218,7 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
             f"{'a folder: folder:PATH reads one' if file.is_dir() else 'not there'}."
         )
     rows: list[tuple[str, str, str, tuple[int, ...]]] = []
-    places: dict[str, tuple[str, str]] = {}
+    lines: dict[str, int] = {}
     with io.StringIO(read_text(file), newline="") as stream:
         reader = csv.DictReader(stream)
         columns = list(filter(None, reader.fieldnames or ()))
@@ -233,20 +233,25 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
         for cells in reader:
             row = {name: (cell or "").strip() for name, cell in cells.items() if name}
             photo = photo_path(file.parent, row["path"] or ".")
+            here = f"Line {reader.line_num} of {file}"
             if not (row["label"] and photo.is_file()):
                 raise UsageError(
-                    f"Expected the path of a photo and its label. Line {reader.line_num} of "
-                    f"{file} has {row['path']!r} and {row['label']!r}."
+                    f"Expected the path of a photo and its label. {here} has {row['path']!r} and "
+                    f"{row['label']!r}."
+                )
+            if any(cells.get(None) or ()):
+                raise UsageError(
+                    f"Expected {len(columns)} cells, {','.join(columns)}. {here} has more: quote a "
+                    "cell that holds a comma."
+                )
+            real = photo if is_remote(photo) else os.path.realpath(photo)
+            first = lines.setdefault(os.fspath(real), reader.line_num)
+            if first != reader.line_num:
+                raise UsageError(
+                    f"Expected each photo once. {here} has {row['path']}, which line {first} has "
+                    "too. Remove one of them."
                 )
             split = row.get("split") or "train"
-            place = (row["label"], split)
-            first = places.setdefault(os.path.normpath(photo), place)
-            if first != place:
-                raise UsageError(
-                    "Expected each photo in one class and one split. Line "
-                    f"{reader.line_num} of {file} has {row['path']} in {' and '.join(place)}, a "
-                    f"line before it in {' and '.join(first)}. Remove one of them."
-                )
             rows.append((split, row["path"], row["label"], size_and_time(photo)))
     if not rows:
         raise UsageError(f"Expected rows of photos. {file} has none.")
@@ -254,6 +259,8 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
     splits: dict[str, list[Photo]] = collections.defaultdict(list)
     for split, path, label, details in rows:
         splits[split].append(Photo(path, labels[label], *details))
+    if len({name.casefold() for name in splits}) < len(splits):
+        raise UsageError(f"Expected splits in one spelling. {file} has {', '.join(splits)}.")
     return PhotoSet(file.parent, tuple(labels), dict(splits))
 
 

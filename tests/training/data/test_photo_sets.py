@@ -201,13 +201,13 @@ def test_a_table_is_a_data_set(tmp_path):
 def test_a_table_may_lack_splits_and_name_photos_elsewhere(tmp_path, ram):
     bucket = ram()
     write_photos(epath.Path(bucket), ["1.png"])
-    write_photos(tmp_path, ["2.png"])
+    write_photos(tmp_path, ["2.png", "3.png"])
     (tmp_path / "set").mkdir()
-    rows = [f"{bucket}/1.png,crow", f"{tmp_path}/2.png,owl", "../2.png,owl"]
+    rows = [f"{bucket}/1.png,crow", f"{tmp_path}/2.png,owl", "../3.png,owl"]
     split = data.open(write_table(tmp_path / "set", rows, "path,label"), "train")
     assert [photo.label for photo in split.photos] == [0, 1, 1]
     pictures = [split.read(index)["image"].numpy() for index in range(3)]
-    assert pictures[1] == pictures[2] == (tmp_path / "2.png").read_bytes()
+    assert pictures[1:] == [(tmp_path / f"{name}.png").read_bytes() for name in "23"]
     assert pictures[0] == epath.Path(f"{bucket}/1.png").read_bytes()
     assert split.reader.remote
     with pytest.raises(ValueError, match="Unknown split 'test'"):
@@ -235,8 +235,12 @@ def test_a_table_is_a_file(tmp_path):
         ("path,class", "a.jpg,b", "has no label"),
         ("path;label", "a.jpg;b", "no label and no path: path;label. Separate them by commas"),
         ("path,label,label", "photos.csv,crow,owl", "has one of them twice: path,label,label"),
-        ("path,label", "photos.csv,a\n./photos.csv,b", "Line 3 of .* in b and train, .*in a and"),
-        ("path,label,split", "photos.csv,a,train\nphotos.csv,a,test", "a and test, .*a and train"),
+        ("path,label", "photos.csv,a\n./photos.csv,b", r"Line 3 of .* \./photos.csv, which line 2"),
+        ("path,label,split", "photos.csv,a,train\nphotos.csv,a,test", "each photo once"),
+        ("path,label", "photos.csv,a\nphotos.csv,a", "each photo once"),
+        ("path,label", "photos.csv,a\nlink.csv,b", "link.csv, which line 2 has too"),
+        ("path,label", "photos.csv,crow, black", "Line 2 of .* has more: quote a cell"),
+        ("path,label,split", "photos.csv,a,test\nother.csv,a,Test", "one spelling. .* test, Test"),
         ("path,label", "", "has none"),
         ("path,label", "none.jpg,crow", "Line 2 of"),
         ("path,label", ",crow", "Line 2 of"),
@@ -246,6 +250,9 @@ def test_a_table_is_a_file(tmp_path):
     ],
 )
 def test_tables_that_cannot_be_read_are_explained(columns, row, message, tmp_path):
+    name = write_table(tmp_path, [row] if row else [], columns)
+    (tmp_path / "other.csv").touch()
+    (tmp_path / "link.csv").symlink_to("photos.csv")
     with pytest.raises((UsageError, ValueError), match=message) as error:
-        data.open_dataset(write_table(tmp_path, [row] if row else [], columns))
+        data.open_dataset(name)
     assert "\n" not in str(error.value)

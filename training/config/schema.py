@@ -333,17 +333,22 @@ def unknown_key(name: str, known: Iterable[str]) -> UsageError:
     return UsageError(f"{hint}Unknown config key {name}.{keys} --helpfull explains all.")
 
 
-def derive_steps(config: ConfigDict, examples: int) -> None:
+def derive_steps(
+    config: ConfigDict, examples: int, before: Mapping[str, Any] | None = None
+) -> None:
     """Fills in `total_steps` from `epochs`, and the length of the schedule from `total_steps`.
 
     Args:
         config: a complete config, changed in place.
         examples: size of the training split.
+        before: the config of the run that is resumed, whose steps stay when its data has changed.
 
     Raises:
         UsageError: if they are more updates than can be counted, no more than the warm-up's, or
             end before the first that is profiled.
     """
+    if config.total_steps < 1 and before and before.get("epochs") == config.epochs:
+        config.total_steps = before.get("total_steps", 0)
     if config.total_steps < 1:
         steps = max(1, round(config.epochs * examples / config.batch_size))
         if steps > INT32:

@@ -91,7 +91,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[list[str
     """
     old, new = ([*(each["class_names"] or ())] for each in (before, now))
     found, moved = [], False
-    if old and new and old != new:
+    if old and new:
         found, moved = _changed_names(old, new, before["train"], now["train"])
     for split in () if moved else ("train", "eval"):
         if before[split] and now[split] and before[split]["digest"] != now[split]["digest"]:
@@ -117,15 +117,25 @@ def _changed_names(old, new, before, now):
         if was in photos and photos[was] == others.get(name)
     }
     in_place = {was: name for was, name in zip(old, new, strict=False) if was != name}
+    # Without photos to compare, another name in its place is taken for the same class.
     moved = len(old) != len(new) or any(
-        was in new or name in old or renamed.get(was, name) != name
+        was in new or name in old or renamed.get(was, "" if photos else name) != name
         for was, name in in_place.items()
     )
     renamed = renamed if moved else in_place
     found = [f"the class {was} is called {name}" for was, name in renamed.items()]
     found += [f"the class {name} was added" for name in come if name not in renamed.values()]
     found += [f"the class {name} was removed" for name in gone if name not in renamed]
-    return found or ["the classes stand in another order"], moved
+    if old != new:
+        return found or ["the classes stand in another order"], moved
+    places = {digest: name for name, (count, digest) in others.items() if count}
+    found = [
+        f"the photos of {was} are in {places[row[1]]}"
+        for was, row in photos.items()
+        if row != others[was] and row[1] in places and places[row[1]] != was
+        if photos[places[row[1]]] != others[places[row[1]]]
+    ]
+    return found, bool(found)
 
 
 def _changed_split(before, now, names, split):

@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import csv
+import functools
 import json
 import logging
 import os
@@ -129,6 +130,12 @@ class RunDirectory:
                 "it resumes from the last checkpoint."
             )
 
+    @functools.cached_property
+    def before(self) -> dict[str, Any] | None:
+        """The config of the run that is there, with its data; None of a new one."""
+        file = self.path / "config.json"
+        return read_run_config(file) if file.exists() else None
+
     def check(self, data: dict[str, Any]) -> None:
         """Raises `UsageError` unless the directory is new or of a run of the same config and data.
 
@@ -139,10 +146,9 @@ class RunDirectory:
         if self.tensorboard.exists() and not self.tensorboard.is_dir():
             raise UsageError(f"Expected {self.tensorboard} to be a folder: it is a file. Move it.")
         self._metric_rows()
-        file = self.path / "config.json"
-        if not file.exists():
+        if not self.before:
             return
-        before = read_run_config(file)
+        before = {**self.before}
         data_before = before.pop("data")
         changes = schema.differences(before, json.loads(schema.to_json(self.config)))
         if changes:

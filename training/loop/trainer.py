@@ -82,7 +82,7 @@ class _Run:
     ):
         self.config, self.directory, self.engine = config, directory, engine
         self.data = data = RunData(config, dataset)
-        schema.derive_steps(config, data.train.num_examples)
+        schema.derive_steps(config, data.train.num_examples, directory.before)
         agreement.check_data(engine, data.description)
         directory.check(data.description)
         if config.expects_checkpoint and not config.checkpoint:

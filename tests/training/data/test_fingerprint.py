@@ -85,6 +85,25 @@ def test_labels_that_stand_for_other_classes_are_refused(birds, was, now, words)
         assert "accept" not in message
 
 
+def test_a_class_of_other_photos_in_the_place_of_one_is_another_class(birds):
+    before = described(birds)
+    (birds / "finch").rename(birds / ".hidden")
+    write_photos(birds, [f"gull/other{number}.jpg" for number in range(12)])
+    words = ["the class gull was added", "the class finch was removed"]
+    assert fingerprint.changes(before, described(birds)) == (words, True)
+
+
+def test_folders_that_change_places_are_refused(birds):
+    for name in ("crow", "finch", "owl"):
+        write_photos(birds, [f"{name}/{name}.jpg"])
+    before = described(birds)
+    for was, now in (("crow", ".aside"), ("finch", "crow"), (".aside", "finch")):
+        (birds / was).rename(birds / now)
+    found, moved = fingerprint.changes(before, described(birds))
+    assert moved and found == ["the photos of crow are in finch", "the photos of finch are in crow"]
+    assert "accept" not in refusal(before, described(birds), accept=True)
+
+
 def test_classes_in_another_order_are_refused(birds):
     before = described(birds)
     now = {**before, "class_names": ["finch", "crow", "owl"]}

@@ -84,6 +84,18 @@ def test_a_class_that_keeps_its_label_is_accepted(photos, run):
     trainer.train(config_of(photos), run)
 
 
+def test_a_run_by_epochs_keeps_its_steps(photos, run, tmp_path):
+    epochs = {"epochs": 1.0, "total_steps": 0, "batch_size": 6, "eval_every_steps": 2}
+    trainer.train(config_of(photos, **epochs), tmp_path / "run")
+    steps = json.loads((tmp_path / "run" / "config.json").read_text())["total_steps"]
+    paint(photos, "crow", 40, 0)
+    assert "photos of crow were added" in refusal(photos, tmp_path / "run", **epochs)
+    for choice in ("accept", "refuse"):
+        trainer.train(config_of(photos, data_changed=choice, **epochs), tmp_path / "run")
+        assert json.loads((tmp_path / "run" / "config.json").read_text())["total_steps"] == steps
+    assert "epochs: 1.0 -> 2.0" in refusal(photos, tmp_path / "run", **{**epochs, "epochs": 2.0})
+
+
 def test_evaluations_before_a_change_are_never_the_best(photos, run, monkeypatch):
     (photos / "crow").rename(photos / "coot")
     shutil.rmtree(max((run / "checkpoints").iterdir()))

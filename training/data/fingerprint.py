@@ -91,7 +91,11 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[list[str
     """
     old, new = ([*(each["class_names"] or ())] for each in (before, now))
     found, moved = [], False
-    if old and new:
+    if old and not new:
+        found, moved = ["the names of the classes are gone"], True
+    elif new and not old:
+        found = ["the classes have names now"]
+    elif old:
         found, moved = _changed_names(old, new, before["train"], now["train"])
     for split in () if moved else ("train", "eval"):
         if before[split] and now[split] and before[split]["digest"] != now[split]["digest"]:

@@ -298,7 +298,7 @@ def _read_index(path, size):
     with tf.io.gfile.GFile(path + _INDEX, "rb") as file:
         content = file.read()
     try:
-        found = np.load(io.BytesIO(content)).astype(np.int64)
+        found = _increasing(np.load(io.BytesIO(content)).astype(np.int64))
         end = int(found[-1])
     # A damaged array fails in many ways, depending on which byte it is.
     except Exception as error:
@@ -314,11 +314,18 @@ def _read_index(path, size):
     return found
 
 
+def _increasing(found):
+    """Returns the offsets of an index, of which none may stand twice."""
+    if found[0] != 0 or (np.diff(found) < _FRAME_BYTES).any():
+        raise ValueError("these are no offsets of records")
+    return found
+
+
 def _cached_scan(path, stat, length):
     key = hashlib.sha256(f"{path}\0{stat.length}\0{stat.mtime_nsec}".encode()).hexdigest()
     cache = cache_folder("record_offsets") / f"{key}.npy"
     with contextlib.suppress(Exception):
-        found = np.load(cache)
+        found = _increasing(np.load(cache))
         if found.shape == (length + 1,) and found.dtype == np.int64:
             return found
     found = _scan(path, stat.length)

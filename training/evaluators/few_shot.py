@@ -88,10 +88,10 @@ def extract_features(function: Callable, dataset: Iterable[Mapping]) -> Features
     return np.concatenate(features), np.concatenate(labels)
 
 
-def _cached(key, compute, directory):
+def _cached(key, compute, directory, skipped):
     """Returns what `compute` returned the first time that it was called with this key.
 
-    A damaged file is computed again.
+    A damaged file is computed again, and so is what left out an image, which may be read next time.
     """
     text = json.dumps(key, sort_keys=True)
     path = pathlib.Path(directory, f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.npz")
@@ -99,8 +99,9 @@ def _cached(key, compute, directory):
     if stored is not None:
         return stored
     features, labels = compute()
-    with atomic_file(path) as temporary:
-        np.savez(temporary, features=features, labels=labels, key=np.array(text))
+    if not (skipped and skipped.examples):
+        with atomic_file(path) as temporary:
+            np.savez(temporary, features=features, labels=labels, key=np.array(text))
     return features, labels
 
 
@@ -140,8 +141,8 @@ def evaluate(
         operations = split.preprocess(text)
 
         def compute():
-            skipped = split.left_out
-            dataset = split.evaluate(operations, batch_size=batch_size, skip_counter=skipped)
+            settings = {"batch_size": batch_size, "skip_counter": split.left_out}
+            dataset = split.evaluate(operations, **settings)
             if progress:
                 dataset = track(dataset, f"{model.name} on {of.name} {split.text}")
             return extract_features(model.features, dataset)
@@ -154,7 +155,7 @@ def evaluate(
             "label": split.dataset.spec.label,
             "preprocess": text,
         }
-        return _cached(key, compute, cache)
+        return _cached(key, compute, cache, split.left_out)
 
     return least_squares.evaluate(
         features_of(of.train), features_of(of.test), of.train.dataset.num_classes, **settings

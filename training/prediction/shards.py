@@ -47,14 +47,21 @@ def missing_shards(predictor: Predictor) -> Iterator[list[str]]:
     """Locks the directory of a job and yields the names of the shards that are not in it yet.
 
     Raises:
-        UsageError: if another process works in it, or it holds predictions of another job.
+        UsageError: if another process works in it, or it holds predictions of another job, or of
+            an unknown one.
     """
     folder = any_path(predictor.job.directory)
     with lock(folder):
         if not is_remote(folder):
             remove_unfinished(folder)
         file, wanted = folder / MANIFEST, predictor.manifest
+        left = missing(predictor.job, predictor.shards)
         if not attempt(file.exists, f"{folder} cannot be read"):
+            if len(left) < len(predictor.shards):
+                raise UsageError(
+                    f"Expected {MANIFEST} beside the predictions in {folder}, which says what they "
+                    "are of. It is gone. Name another directory."
+                )
             write_text(file, json.dumps(wanted, indent=2, sort_keys=True) + "\n")
         text = attempt(file.read_text, f"{file} cannot be read")
         try:
@@ -68,9 +75,9 @@ def missing_shards(predictor: Predictor) -> Iterator[list[str]]:
         if differing:
             raise UsageError(
                 f"{folder} holds predictions with another {', '.join(differing)}. Name another "
-                "directory, or use the same options to go on."
+                "directory, or go on with the options and images of before."
             )
-        yield missing(predictor.job, predictor.shards)
+        yield left
         if not is_remote(folder):
             # Of workers that died.
             remove_unfinished(folder)

@@ -167,6 +167,9 @@ def test_shards_that_are_others_are_noticed(digits_split, damaged_digits, number
     # Names of classes are not always known.
     names = of(data.open("tfds:numbers", "train", numbers))
     assert names["class_names"] is None and fingerprint.is_description(names)
+    named = {**names, "class_names": list("9876543210")}
+    assert fingerprint.changes(names, named) == (["the classes have names now"], False)
+    assert fingerprint.changes(named, names) == (["the names of the classes are gone"], True)
     # Shards that are written again: records are known by their sizes.
     damaged = of(damaged_digits)["train"]
     assert damaged == before["train"]

@@ -1,4 +1,5 @@
 import functools
+import io
 import shutil
 
 import numpy as np
@@ -204,7 +205,9 @@ def test_the_index_beside_a_file_spares_its_reading(file, monkeypatch):
         offsets(file)
 
     (index,) = file.parent.glob("*.offsets.npy")
-    for content in DAMAGED:
+    twice = io.BytesIO()
+    np.save(twice, [0, *expected[2:3], *expected[2:]])
+    for content in (*DAMAGED, twice.getvalue()):
         index.write_bytes(content)
         with pytest.raises(ValueError, match=r"offsets\.npy, which is damaged. Write it again"):
             offsets(file)

@@ -116,6 +116,9 @@ def test_another_job_is_refused(bird_model, photos, tmp_path, capsys):
     (tmp_path / "out" / "_predictions.json").write_text("[")
     assert predict.main(options) == 2
     assert "_predictions.json is damaged" in capsys.readouterr().err
+    (tmp_path / "out" / "_predictions.json").unlink()
+    assert predict.main(options) == 2
+    assert "which says what they are of. It is gone" in capsys.readouterr().err
     with lock(tmp_path / "out"):
         assert predict.main(options) == 2
     assert "is in use by process" in capsys.readouterr().err

@@ -210,8 +210,8 @@ def last_good(saved_step: int | None) -> str:
 
 def steps(directory: str | os.PathLike) -> list[int]:
     """Returns the steps of the states in a folder, in order."""
-    names = [path.name for path in pathlib.Path(directory).glob(f"{_PREFIX}*") if path.is_dir()]
-    numbers = [name.removeprefix(_PREFIX) for name in names]
+    folders = (path for path in pathlib.Path(directory).glob(f"{_PREFIX}*") if path.is_dir())
+    numbers = (path.name.removeprefix(_PREFIX) for path in folders)
     return sorted(int(number) for number in numbers if number.isdecimal())
 
 

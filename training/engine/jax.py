@@ -16,17 +16,9 @@ from jax.sharding import Mesh, NamedSharding
 from ml_collections import ConfigDict
 
 from keras_vit.backends.jax.batch_part import part_of_batch
-from keras_vit.training.engine import jax_processes
+from keras_vit.training.engine import jax_mesh, jax_processes
 from keras_vit.training.engine.base import Engine, MakeDataset
 from keras_vit.training.engine.checkpoints import Shards
-from keras_vit.training.engine.jax_mesh import (
-    ActivationLayout,
-    batch_sharding,
-    create_mesh,
-    gather_on,
-    replicated,
-    state_sharding,
-)
 from keras_vit.training.engine.step import Report, Step, Totals, is_seed
 from keras_vit.training.errors import Disagreement, Diverged, Interrupted, UsageError
 from keras_vit.type_hints import Tensor
@@ -59,9 +51,9 @@ class JaxStep(Step):
         count = len(self.model.trainable_variables)
         self.trained = [*self.weights[:count], *self.optimizer.variables]
         self.fixed = self.weights[count:]
-        self._layout, self._gather = ActivationLayout(mesh), gather_on(mesh)
-        whole = replicated(mesh)
-        shardings = [state_sharding(mesh, each.shape) for each in self.trained]
+        self._layout, self._gather = jax_mesh.ActivationLayout(mesh), jax_mesh.gather_on(mesh)
+        whole = jax_mesh.replicated(mesh)
+        shardings = [jax_mesh.state_sharding(mesh, each.shape) for each in self.trained]
         self._of_weights = shardings[:count]
         # Summed over the devices, these tell whether any process asked.
         self._begin = jax.jit(
@@ -86,7 +78,7 @@ class JaxStep(Step):
         count = self.accumulation_steps
         array = array.reshape(-1, count, *array.shape[1:])
         part = jax.lax.dynamic_index_in_dim(array, index, axis=1, keepdims=False)
-        return jax.lax.with_sharding_constraint(part, batch_sharding(self.mesh))
+        return jax.lax.with_sharding_constraint(part, jax_mesh.batch_sharding(self.mesh))
 
     def differentiate(
         self, loss: Callable[[], Tensor], states: Sequence[Tensor], replica: Tensor, index: Tensor
@@ -131,7 +123,7 @@ class JaxStep(Step):
         self, batches: Any, count: int, *, save: bool = False, stop: bool = False
     ) -> Report:
         asked = np.tile(np.array([save, stop], np.float32), (self.mesh.local_mesh.size, 1))
-        asked = jax.make_array_from_process_local_data(batch_sharding(self.mesh), asked)
+        asked = jax.make_array_from_process_local_data(jax_mesh.batch_sharding(self.mesh), asked)
         requests, totals = self._begin(asked)
         running = collections.deque([totals], maxlen=_AHEAD)
         state = [variable.value for variable in self.trained]
@@ -216,9 +208,9 @@ class JaxEngine(Engine):
                 tf.config.set_visible_devices([], kind)
         if config.strategy == "sharded":
             self.watch = jax_processes.join(config)
-            self.mesh = create_mesh(config.mesh.data, config.mesh.fsdp)
+            self.mesh = jax_mesh.create_mesh(config.mesh.data, config.mesh.fsdp)
         else:
-            self.mesh = create_mesh(1, 1, jax.local_devices()[:1])
+            self.mesh = jax_mesh.create_mesh(1, 1, jax.local_devices()[:1])
         self.part, self.parts = jax.process_index(), jax.process_count()
         self._evaluated: list[jax.Array] = []
         self.check_batch_sizes(self.mesh.size)
@@ -235,7 +227,7 @@ class JaxEngine(Engine):
         return jax.default_device(host)
 
     def _make_step(self, *arguments: Any, **options: Any) -> Step:
-        self._whole = jax.jit(lambda arrays: arrays, out_shardings=replicated(self.mesh))
+        self._whole = jax.jit(lambda arrays: arrays, out_shardings=jax_mesh.replicated(self.mesh))
         step = JaxStep(self.mesh, *arguments, **options)
         for variable in (*step.weights, *self.optimizer.variables):
             self._assign(variable, np.asarray(variable.value).__getitem__)
@@ -245,7 +237,7 @@ class JaxEngine(Engine):
         def values(index):
             return np.asarray(read(index), variable.dtype)
 
-        shape, sharding = tuple(variable.shape), state_sharding(self.mesh, variable.shape)
+        shape, sharding = tuple(variable.shape), jax_mesh.state_sharding(self.mesh, variable.shape)
         variable.assign(jax.make_array_from_callback(shape, sharding, values))
 
     def _take(self) -> list[Shards]:
@@ -258,7 +250,7 @@ class JaxEngine(Engine):
         return make_dataset(self.parts, jax.process_index())
 
     def _batches(self, dataset: Any) -> DeviceBatches:
-        return DeviceBatches(dataset, batch_sharding(self.mesh))
+        return DeviceBatches(dataset, jax_mesh.batch_sharding(self.mesh))
 
     def _compile_sums(self, of_batch: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
         step = self._steps
@@ -269,7 +261,7 @@ class JaxEngine(Engine):
             with step.whole_weights([*zip(step.weights, weights, strict=True), *seeds]):
                 return of_batch(batch)
 
-        function = jax.jit(of_arrays, out_shardings=replicated(self.mesh))
+        function = jax.jit(of_arrays, out_shardings=jax_mesh.replicated(self.mesh))
         return lambda batch: function(
             self._evaluated or [each.value for each in step.weights], batch
         )

@@ -26,12 +26,7 @@ class Watch:
         came: names of the peers that have answered.
     """
 
-    def __init__(
-        self,
-        peers: Mapping[str, str],
-        timeout: float,
-        on_loss: Callable[[str], object] | None = None,
-    ):
+    def __init__(self, peers: Mapping[str, str], timeout: float, on_loss: Callable | None = None):
         self.timeout = timeout
         self.peers = {}
         for name, address in peers.items():

@@ -154,8 +154,8 @@ def test_what_protocols_keep(attack, reads, tmp_path):
     read = reads("features.npz", kept_features)
     attack("cached features", 100, buffer.getvalue(), read)
     buffer = io.BytesIO()
-    np.save(buffer, np.arange(50))
-    read = reads("some.tfrecord.offsets.npy", lambda _: records._read_index(table, 49))
+    np.save(buffer, 20 * np.arange(50))
+    read = reads("some.tfrecord.offsets.npy", lambda _: records._read_index(table, 980))
     attack("the index of records", 200, buffer.getvalue(), read)
 
 

@@ -1,7 +1,6 @@
 """Photos to names: the most probable classes of each."""
 
 import os
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.models.image_model import model_inside
-from keras_vit.photos import outside, prepare_photo, read_photo
+from keras_vit.photos import outside, prepare_photo, read_photo, warn_of_0_to_1
 from keras_vit.type_hints import Tensor
 
 ACTIVATIONS = {"softmax": ops.softmax, "sigmoid": ops.sigmoid}
@@ -101,12 +100,7 @@ def _prepared(model, images_or_paths) -> np.ndarray:
             )
         if not np.issubdtype(photos.dtype, np.integer):
             images = _checked(photos.astype("float32"), (height, width))
-            if images.min() >= 0 and images.any():
-                warnings.warn(
-                    "Expected images in [-1, 1]. Received: no value below 0. If they are pixels "
-                    "of [0, 1], pass images * 2 - 1.",
-                    stacklevel=3,
-                )
+            warn_of_0_to_1(images)
             return images
         if photos.min() < 0 or photos.max() > 255:
             raise ValueError(

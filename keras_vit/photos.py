@@ -10,6 +10,7 @@ import functools
 import inspect
 import os
 import stat
+import warnings
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
@@ -75,6 +76,16 @@ def outside(images: np.ndarray, low: float, high: float) -> str:
     if low - _SLACK <= least and most <= high + _SLACK:
         return ""
     return f"Expected images in [{low}, {high}]. Received: values in [{least:g}, {most:g}]."
+
+
+def warn_of_0_to_1(images: np.ndarray) -> None:
+    """Warns the caller's caller if images, expected in [-1, 1], look like [0, 1]."""
+    if images.min() >= 0 and images.any():
+        warnings.warn(
+            "Expected images in [-1, 1]. Received: no value below 0. If they are pixels of [0, 1], "
+            "pass images * 2 - 1.",
+            stacklevel=4,
+        )
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from keras_vit.export.supported_models import CLASSIFIERS, image_size
 from keras_vit.export.tflite.to_tflite import to_tflite
 from keras_vit.hidden_folder import scratch_folder
 from keras_vit.models.image_model import model_inside
-from keras_vit.photos import outside
+from keras_vit.photos import outside, warn_of_0_to_1
 from keras_vit.training.evaluators.tflite_files import Runtime, TFLiteFunction
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.type_hints import Tensor
@@ -86,6 +86,7 @@ def _in_0_to_1(images, shape, advice):
         raise ValueError(f"{expected}, at least one. Received: {array.shape}. {advice}")
     if wrong := outside(array, -1, 1):
         raise ValueError(f"{wrong} Pass images / 127.5 - 1 for pixels of 0..255.")
+    warn_of_0_to_1(array)
     return (array + 1) / 2
 
 
@@ -195,8 +196,9 @@ def load_inference_function(
         >>> predict = keras_vit.load_inference_function("classifier.tflite")
         >>> logits = predict(images)
     """
-    for name, value in (("batch_size", batch_size), ("threads", threads)):
-        if value is not None and (type(value) is not int or value < 1):
+    every_core = threads is None
+    for name, value in (("batch_size", batch_size), ("threads", 1 if every_core else threads)):
+        if type(value) is not int or value < 1:
             raise ValueError(f"`{name}` must be a positive int. Received: {value!r}")
     if bfloat16 and runtime not in (None, "openvino"):
         raise ValueError(f'Expected runtime="openvino" for bfloat16. Received: {runtime!r}')

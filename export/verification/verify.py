@@ -1,6 +1,7 @@
 """Does an artifact give what its model gives? Measured on real images, with the real consumer."""
 
 import dataclasses
+import logging
 import os
 import pathlib
 from collections.abc import Sequence
@@ -10,13 +11,16 @@ import numpy as np
 
 from keras_vit.export.errors import ExportError
 from keras_vit.export.hub.archives import unpacked
+from keras_vit.export.labels_and_interface_json import exported_operations
 from keras_vit.export.supported_models import RANGES, check_range, image_size, portable
 from keras_vit.export.verification.report import THRESHOLDS, Report, Thresholds
 from keras_vit.export.verification.runtimes import in_batches, open_artifact
 from keras_vit.export.verification.subprocesses import measure
 from keras_vit.export.web.page_files import tflite_of_page
 from keras_vit.photo_predictions import ACTIVATIONS
+from keras_vit.training.evaluators.exported_files import interface_of, labels_of
 
+logger = logging.getLogger("keras_vit")
 THREADS = (1, 2)
 
 
@@ -48,7 +52,8 @@ def verify(
             their own.
 
     Returns:
-        A `Report`; `report.ok` says whether the artifact is good.
+        A `Report`; `report.ok` says whether the artifact is good. Outputs that are the same for
+        all images, as a new head's, show nothing: a warning says so.
 
     Raises:
         FileNotFoundError: if there is no artifact.
@@ -69,6 +74,12 @@ def verify(
                 f"Expected outputs of shape {reference.shape[1:]} for an image. Received: "
                 f"{path}, which gives {result.shape[1:]}. It came from another model."
             )
+        if not (np.ptp(reference, axis=0) if len(images) > 1 else reference).any():
+            logger.warning(
+                "The model gives the same %s for every image, as a new head does: nothing is "
+                "shown of the other weights. Verify it when it is trained.",
+                artifact.output,
+            )
         report = Report(
             artifact=str(path),
             kind=artifact.kind,
@@ -84,6 +95,7 @@ def verify(
         failures = (thresholds or THRESHOLDS[artifact.kind]).missed(report)
         if failures:
             failures.extend(_range_hint(artifact, reference, images))
+        failures.extend(_other_texts(usable, model))
     return dataclasses.replace(report, failures=tuple(failures))
 
 
@@ -174,6 +186,19 @@ def _range_hint(artifact, reference, images):
         if error < 0.01 * before:
             return [f"the artifact takes pixels in {name}, not in [0, 1]"]
     return []
+
+
+def _other_texts(path, model):
+    """Says which of the texts inside of an artifact are not the model's."""
+    if pathlib.Path(path).suffix in (".npz", ".onnx"):
+        return []
+    wrong, names, labels = [], list(model.class_names or ()), labels_of(path) or []
+    if labels != names and sorted(labels) == sorted(names):
+        wrong.append("its labels.txt has the model's classes in another order")
+    expected = exported_operations(model)
+    if (found := interface_of(path).get("preprocessing", expected)) != expected:
+        wrong.append(f"it prepares photos by {found!r}, the model by {expected!r}")
+    return wrong
 
 
 def _size(path):

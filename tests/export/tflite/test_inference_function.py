@@ -208,6 +208,7 @@ def test_wrong_arguments_are_explained(make_vit, model, pixels, saved):
         ({"precision": "int8", "calibration": pixels > 0}, "floats.*bool"),
         ({"threads": 0}, "`threads` must be a positive int. Received: 0"),
         ({"batch_size": True}, "`batch_size` must be a positive int. Received: True"),
+        ({"batch_size": None}, "`batch_size` must be a positive int. Received: None"),
         ({"runtime": "onnx"}, "litert or openvino.*'onnx'"),
     ):
         with pytest.raises((ValueError, UsageError), match=message):
@@ -223,6 +224,15 @@ def test_wrong_arguments_are_explained(make_vit, model, pixels, saved):
     for images in (pixels * 255, np.where(pixels > 0, pixels, np.nan)):
         with pytest.raises(ValueError, match=r"Expected images in \[-1, 1\]. Received: values in"):
             infer(images)
+
+
+def test_pixels_between_0_and_1_are_warned_of(model, pixels, saved):
+    infer, unit = keras_vit.load_inference_function(saved), np.abs(pixels)
+    make = keras_vit.inference_function
+    for use in (lambda: infer(unit), lambda: make(model, "int8", calibration=unit)):
+        with pytest.warns(UserWarning, match=r"pass images \* 2 - 1") as warned:
+            use()
+        assert {each.filename for each in warned} == {__file__}
 
 
 def test_a_damaged_file_is_refused(saved, tmp_path):

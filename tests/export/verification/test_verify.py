@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -57,13 +58,39 @@ def test_a_good_artifact_has_no_errors_to_speak_of(model, module, tflite, images
     assert verify(model, tflite, images).model_accuracy is None
 
 
-def test_the_zeros_of_a_new_head_agree(images, tmp_path):
+def test_the_zeros_of_a_new_head_agree_and_show_nothing(images, tmp_path, caplog):
     model = keras_vit.VisionTransformer(
         image_size=32, patch_size=16, hidden_size=8, mlp_dim=8, num_heads=1, num_layers=1,
         num_classes=5,
     )  # fmt: skip
-    report = verify(model, export.to_tflite(model, tmp_path / "m.tflite"), images)
-    assert report.ok and report.cosine == 1
+    file = export.to_tflite(model, tmp_path / "m.tflite")
+    for some in (images, images[:1]):
+        caplog.clear()
+        report = verify(model, file, some)
+        assert report.ok and report.cosine == 1
+        assert "nothing is shown of the other weights" in caplog.text
+
+
+def test_texts_inside_are_compared(make_vit, images, tmp_path, caplog):
+    model = make_vit(num_layers=1)
+    names = ["ant", "bee", "cow", "dog", "elk"]
+    file = tmp_path / "m.tflite"
+    for module, texts in ((export.to_hub, None), (export.to_tflite, names[::-1])):
+        shutil.rmtree(file, ignore_errors=True)
+        model.class_names, model.preprocessing = names[::-1], "decode|resize(32)|value_range(-1,1)"
+        module(model, file, labels=texts)
+        assert verify(model, file, images[:1]).ok
+        assert not caplog.text
+        model.class_names, model.preprocessing = names, "decode|resize([32,32])|value_range(-1,1)"
+        order, photos = verify(model, file, images[:1]).failures
+        assert order == "its labels.txt has the model's classes in another order"
+        assert photos == (
+            "it prepares photos by 'decode|resize(32)|value_range(0,1)', the model by "
+            "'decode|resize([32,32])|value_range(0,1)'"
+        )
+        model.class_names = ["Ameise", *names[1:]]
+        model.preprocessing = "decode|resize(32)|value_range(-1,1)"
+        assert verify(model, file, images[:1]).ok
 
 
 def test_figures_are_those_of_the_outputs(model, tflite, images):

@@ -58,6 +58,7 @@ def verify(
     Raises:
         FileNotFoundError: if there is no artifact.
         ExportError: if it is damaged, or the images are not what the model takes.
+        ValueError: if the texts inside of it are damaged.
         RuntimeMissing: if the runtime is not on this machine.
     """
     model = portable(model)

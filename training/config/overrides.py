@@ -24,6 +24,7 @@ from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.io.quiet_start import import_tensorflow, quiet_start
 
 _OWN = pathlib.Path(__file__).parents[1] / "configs"
+_HAS = re.compile("^(def )?get_config", re.MULTILINE)
 _BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -76,11 +77,7 @@ def _file_of(path):
     """Returns the user's file of that path, else the package's config of that path or name."""
     if pathlib.Path(path).is_file():
         return path
-    own = {
-        file.stem: file
-        for file in _OWN.glob("*.py")
-        if re.search("^(def )?get_config", file.read_text(encoding="utf-8"), re.MULTILINE)
-    }
+    own = {each.stem: each for each in _OWN.glob("*.py") if _HAS.search(each.read_text("utf-8"))}
     name = path.removeprefix("training/configs/").removesuffix(".py")
     if path not in (name, f"training/configs/{name}.py") or name not in own:
         raise UsageError(
@@ -109,10 +106,10 @@ def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:
     """Returns a copy of `config` with the values of `--config.KEY=VALUE` arguments.
 
     A value has the type of the key's default, or for an argument of the model's constructor of
-    the value it replaces; a flag without `=VALUE` is true.
+    the value it replaces; a flag alone is true; `epochs` and `total_steps` replace each other.
 
     Raises:
-        UsageError: for an unknown key or a value of another type.
+        UsageError: for an unknown key or a value of another type, or for both of those lengths.
     """
     try:
         flat = schema.flatten(config.to_dict())
@@ -132,6 +129,12 @@ def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:
         if outer in known:
             name, value = outer, {**known[outer], last: value}
         flat[name] = value
+    lengths = {key for key in ("epochs", "total_steps") if flat.get(key)}
+    given = lengths & {each.partition("=")[0].partition(".")[2] for each in arguments}
+    if len(given) > 1:
+        raise UsageError("Expected config.epochs or config.total_steps. Received: both.")
+    if given:
+        flat |= {key: DEFAULTS[key] for key in lengths - given}
     return schema.nested(flat)
 
 

@@ -183,9 +183,7 @@ KEYS = (
         "1,000 updates or more on processors with AMX",
         ("auto", "on", "off"),
     ),
-    _Free(
-        "checkpoint_every_steps", 1000, "updates between saved states; 0 goes by the minutes only"
-    ),
+    _Free("checkpoint_every_steps", 1000, "updates between saved states; 0 goes by minutes only"),
     _Free("checkpoint_every_minutes", 10.0, "longest time between saved states", greatest=math.inf),
     _Free("keep_checkpoints", 2, "saved states kept", least=1),
     _Free("log_every_steps", 50, "updates between rows of metrics.csv", least=1),
@@ -234,6 +232,8 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
             yield f"reduced_decoding.{split}", "0, or 1 or more times the pixels wanted"
     if c.cache and c.reduced_decoding.train:
         yield "reduced_decoding.train cache", "0, as config.cache keeps images as large as they are"
+    if c.checkpoint_head == "keep" and not c.checkpoint:
+        yield "checkpoint checkpoint_head", "the weights whose head is kept"
     if masked and c.eval_split:
         yield "eval_split masked.target", "'': masked patch prediction has no accuracy to evaluate"
     if c.early_stopping.patience and not (c.eval_split and c.eval_every_steps):
@@ -261,16 +261,16 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
             yield keys, f"{remedy}; multiworker reads TF_CONFIG"
         if c.mesh.data > 1 or c.mesh.fsdp != 1:
             yield "mesh mesh.data mesh.fsdp strategy", remedy
+    if (c.tpu or c.tpu_zone or c.tpu_project) and c.strategy != "tpu":
+        yield "tpu tpu_zone tpu_project strategy", 'config.strategy="tpu" beside it'
     steps = c.profile.split(":")
     if c.profile and not (
         len(steps) == 2 and all(map(str.isdecimal, steps)) and int(steps[0]) < int(steps[1])
     ):
         yield "profile", '"FIRST:LAST" steps'
-    where, keys = processes.coordinator, "processes.coordinator processes.count processes.index"
-    if several and not where:
+    if not re.fullmatch(r"auto|.+:\d+" if several else r"|auto|.+:\d+", processes.coordinator):
+        keys = "processes.coordinator processes.count processes.index"
         yield keys, '"host:port" of process 0, or "auto": without it each would train alone'
-    if where not in ("", "auto") and not re.fullmatch(r".+:\d+", where):
-        yield keys, '"host:port" of process 0, or "auto"'
     if processes.index >= processes.count:
         yield "processes.index processes.count", "less than config.processes.count"
 

@@ -1,4 +1,5 @@
 import pathlib
+import zipfile
 
 import numpy as np
 import pytest
@@ -50,6 +51,9 @@ def test_what_an_accelerator_refuses_is_named_with_its_reason(gpu, model, tflite
     )
     shrink.shrinkAxisMask = 2
     (tmp_path / "m.tflite").write_bytes(pack(tree))
+    with zipfile.ZipFile(tflite) as texts, zipfile.ZipFile(tmp_path / "m.tflite", "a") as copy:
+        for name in texts.namelist():
+            copy.writestr(name, texts.read(name))
     report = export.verify(model, tmp_path / "m.tflite", images, runtime="gpu", costs=False)
     assert not report.fully_delegated
     assert any("STRIDED_SLICE" in each and "shrink" in each for each in report.fallbacks)

@@ -201,6 +201,19 @@ def test_an_argument_within_an_argument_of_the_model(model):
     assert changed.model.resnet.num_layers == (2, 2)
 
 
+def test_a_length_that_is_given_replaces_the_other():
+    recipe = ConfigDict({"total_steps": 1000})
+    found = override(recipe, ["--config.epochs=3"])
+    assert (found.epochs, found.total_steps) == (3.0, 0)
+    found = override(ConfigDict({"epochs": 300.0}), ["--config.total_steps=7"])
+    assert (found.epochs, found.total_steps) == (0.0, 7)
+    assert override(recipe, ["--config.epochs=0"]).total_steps == 1000
+    twice = ["--config.total_steps=7", "--config.epochs=3", "--config.total_steps=0"]
+    assert override(recipe, twice).epochs == 3
+    with pytest.raises(UsageError, match=r"Expected config.epochs or config.total_steps"):
+        override(recipe, twice[:2])
+
+
 def test_an_open_placeholder_is_one_line():
     with pytest.raises(UsageError, match="required_placeholder"):
         override(ConfigDict({"seed": config_dict.required_placeholder(int)}), [])

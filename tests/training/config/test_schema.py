@@ -53,6 +53,11 @@ def minimal(**values):
             {"strategy": "mirrored", "mesh": {"data": 2}},
             "data=2, mesh.fsdp=1, strategy='mirrored'",
         ),
+        (
+            {"tpu": "local"},
+            r"config\.tpu: expected config.strategy=.tpu. beside it.*strategy='one'",
+        ),
+        ({"checkpoint_head": "keep"}, "config.checkpoint: expected the weights whose head is kept"),
         ({"mesh": {"fsdp": -1}}, "config.mesh: expected .*fsdp=-1, strategy='one'"),
     ],
 )

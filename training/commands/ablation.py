@@ -39,7 +39,9 @@ def _run(options):
     from keras_vit.training.data import open_dataset
     from keras_vit.training.io.atomic import write_text
     from keras_vit.training.protocols.ablation import find_study, run_study
+    from keras_vit.training.protocols.run_result import refuse_chosen
 
+    refuse_chosen(options.overrides, "seed")
     study = find_study(options.study)
     configs = _configs(study, options)
     given = (options.few_shot_dataset, options.few_shot_train_split, options.few_shot_test_split)

@@ -32,7 +32,9 @@ def _sweep(options):
     from keras_vit.training.configs.finetune import row_of_table_4
     from keras_vit.training.data import open_dataset
     from keras_vit.training.protocols import learning_rate_sweep
+    from keras_vit.training.protocols.run_result import refuse_chosen
 
+    refuse_chosen(options.overrides, "optimizer.base_lr", "seed")
     config = config_of(options)
     if not config.eval_split:
         raise ValueError("Expected config.eval_split to name the test split. Received: ''.")

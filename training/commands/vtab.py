@@ -39,7 +39,9 @@ def _add_options(parser):
 
 def _vtab(options):
     from keras_vit.training.paper_tables import TABLE_4
+    from keras_vit.training.protocols.run_result import refuse_chosen
 
+    refuse_chosen(options.overrides, "optimizer.base_lr", "seed")
     # Every config is made before any run, so that a wrong option ends the command at once.
     configs = [(task, _config(options, task)) for task in _choose_tasks(options.tasks)]
     opened, missing = [], []

@@ -5,7 +5,7 @@ import json
 import logging
 import math
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ml_collections import ConfigDict
 
@@ -48,6 +48,21 @@ class RunResult:
 
     def __str__(self) -> str:
         return f"diverged ({self.diverged})" if self.diverged else f"{self.percent:.2f} %"
+
+
+def refuse_chosen(overrides: Sequence[str], *keys: str) -> None:
+    """Refuses overrides of keys that a protocol sets in each run.
+
+    Raises:
+        UsageError: with the option that takes their values.
+    """
+    options = {"optimizer.base_lr": "--rates", "seed": "--seeds"}
+    for name in {each.partition("=")[0].removeprefix("--config.") for each in overrides}:
+        if name in keys:
+            raise UsageError(
+                f"Expected {options[name]}: this protocol sets config.{name} in each run. "
+                f"Received: --config.{name}."
+            )
 
 
 def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> RunResult:

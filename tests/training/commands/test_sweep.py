@@ -1,5 +1,6 @@
 """The sweep from the command line."""
 
+import importlib
 import pathlib
 
 import pytest
@@ -43,6 +44,22 @@ def test_command_takes_rates_from_table_4(monkeypatch, tmp_path, capsys):
 
     assert command.main([*arguments, "--config.eval_split="]) == 2
     assert "eval_split" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "option", "key"),
+    [
+        ("sweep", [f"--config={TINY}"], "--rates", "optimizer.base_lr"),
+        ("sweep", [f"--config={TINY}"], "--seeds", "seed"),
+        ("vtab", ["ViT-Ti_16.npz"], "--rates", "optimizer.base_lr"),
+        ("ablation", ["head"], "--seeds", "seed"),
+    ],
+)
+def test_what_a_protocol_chooses_has_its_option(name, arguments, option, key, tmp_path, capsys):
+    protocol = importlib.import_module(f"keras_vit.training.commands.{name}")
+    assert protocol.main([*arguments, f"--workdir={tmp_path}", f"--config.{key}=0.5"]) == 2
+    assert f"Expected {option}: this protocol sets config.{key}" in capsys.readouterr().err
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.long

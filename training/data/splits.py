@@ -120,8 +120,8 @@ def _terms(split, known):
         if term["name"] not in known:
             raise ValueError(
                 f"Unknown split {term['name']!r}. Expected one of {', '.join(sorted(known))}, or a "
-                "part of one, such as train[80%:]: name it with --split, or in a config with "
-                "train_split and eval_split."
+                "part of one, such as train[80%:]. Commands take it as --split, or few_shot as "
+                "--train_split and --test_split; configs as train_split and eval_split."
             )
         if len({end[-1] == "%" for end in term.group("start", "stop") if end}) > 1:
             raise ValueError(

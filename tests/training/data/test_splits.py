@@ -57,7 +57,7 @@ def test_slices_name_what_tfds_names(digits_dir, ends):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("trian", "Unknown split 'trian'. Expected one of test, train.*with --split"),
+        ("trian", "Unknown split 'trian'. Expected one of test, train.*take it as --split"),
         ("train[:2000]", "beyond the 1438 examples"),
         ("train[:200%]", "up to 100%"),
         ("train[5]", "Expected a split such as"),

@@ -1,6 +1,5 @@
 """Axial attention: Axial-ViT's block (appendix D.5) and AxialResNet's (Wang et al., 2020)."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -53,18 +52,10 @@ class AxialEncoderBlock(Layer):
         self.column.build((None, rows, input_shape[-1]))
 
     def call(self, tokens: Tensor, training: bool = False) -> Tensor:
-        return self.along_axes(
-            tokens,
-            lambda lines: self.row(lines, training=training),
-            lambda lines: self.column(lines, training=training),
-        )
-
-    def along_axes(self, tokens: Tensor, row: Callable, column: Callable) -> Tensor:
-        """Applies `row` to every row of patches, a sequence of tokens, then `column` likewise."""
         rows, columns = self.grid_size
         channels = tokens.shape[-1]
-        x = row(ops.reshape(tokens, (-1, columns, channels)))
-        x = column(self._transpose(x, rows, columns, channels))
+        x = self.row(ops.reshape(tokens, (-1, columns, channels)), training=training)
+        x = self.column(self._transpose(x, rows, columns, channels), training=training)
         x = self._transpose(x, columns, rows, channels)
         return ops.reshape(x, (-1, rows * columns, channels))
 
@@ -177,10 +168,7 @@ class AxialAttention(Layer):
         logits = content + from_query + from_key
         weights = ops.cast(ops.softmax(logits, axis=-1), self.compute_dtype)
 
-        heads = [
-            ops.matmul(weights, value),
-            ops.einsum("bgij,ijc->bgic", weights, value_table),
-        ]
+        heads = ops.matmul(weights, value), ops.einsum("bgij,ijc->bgic", weights, value_table)
         outputs = ops.concatenate([self._combine_heads(each) for each in heads], axis=-1)
         outputs = self.output_norm(outputs, training=training)
         outputs = outputs[..., :channels] + outputs[..., channels:]

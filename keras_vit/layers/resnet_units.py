@@ -11,7 +11,8 @@ from keras_vit.layers.normalization import GroupNormalization
 from keras_vit.type_hints import Tensor
 
 STANDARDIZATIONS = ("hybrid", "bit")
-POOL_PADDINGS = ("edge", "zero")
+# {name: mode of `ops.pad`}
+POOL_PADDINGS = {"edge": "symmetric", "zero": "constant"}
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -91,13 +92,12 @@ class RootPooling(Layer):
         super().__init__(**kwargs)
         if padding not in POOL_PADDINGS:
             raise ValueError(
-                f"`padding` must be one of {POOL_PADDINGS}. Received: padding={padding!r}"
+                f"`padding` must be one of {tuple(POOL_PADDINGS)}. Received: padding={padding!r}"
             )
         self.padding = padding
 
     def call(self, inputs: Tensor) -> Tensor:
-        mode = {"edge": "symmetric", "zero": "constant"}[self.padding]
-        padded = ops.pad(inputs, ((0, 0), (1, 1), (1, 1), (0, 0)), mode=mode)
+        padded = ops.pad(inputs, ((0, 0), (1, 1), (1, 1), (0, 0)), POOL_PADDINGS[self.padding])
         return ops.max_pool(padded, 3, 2, "valid", data_format="channels_last")
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:

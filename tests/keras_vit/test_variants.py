@@ -9,8 +9,6 @@ import pytest
 
 import keras_vit
 from keras_vit import variants
-from keras_vit.checkpoints import BiTLayout, Layout
-from keras_vit.checkpoints.official_names import weights_of
 
 # With a head of 1000 classes, for images of 224 pixels.
 COUNTS = {
@@ -123,23 +121,6 @@ def test_parameter_count_without_head(name, arguments, expected):
     assert count(shapes_of(name, num_classes=None, **arguments)) == expected
     if "/" in name:
         assert keras_vit.costs(name, num_classes=None, **arguments).parameters == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "layout", "arrays", "parameters"),
-    [
-        ("ViT-B/16", {"num_classes": 21843, "representation_size": 768}, Layout(), 202, 103186515),
-        ("ViT-B/16", {"image_size": 384}, Layout(), 200, COUNTS_384["ViT-B/16"]),
-        ("R50+ViT-B/16", {}, Layout(group_norm_rank=4), 356, COUNTS["R50+ViT-B/16"]),
-        ("BiT-R50x1", {"num_classes": 21843}, BiTLayout(), 153, 68_256_659),
-    ],
-)
-def test_published_file(name, arguments, layout, arrays, parameters):
-    with keras.StatelessScope(initialize_variables=False):
-        model = keras_vit.create_model(name, **arguments)
-        shapes = {array.name: array.shape for array in layout.file_arrays(weights_of(model))}
-    assert len(shapes) == arrays
-    assert count(shapes) == parameters
 
 
 @pytest.mark.parametrize(

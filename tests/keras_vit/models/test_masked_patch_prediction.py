@@ -97,15 +97,6 @@ def test_a_patch_is_replaced_by_any_other_but_never_by_itself():
     assert pairs == set(itertools.permutations(range(10), 2))
 
 
-def test_every_patch_is_corrupted_equally_often_and_anew():
-    layer = PatchCorruption(rate=0.25, seed=0)
-    stem = np.zeros((500, 2, 4, 1), "float32")
-    positions = np.concatenate([to_numpy(layer(stem)[1]) for _ in range(4)])
-    assert positions.shape == (2000, 2)
-    shares = np.bincount(positions.ravel(), minlength=8) / 2000
-    np.testing.assert_allclose(shares, 0.25, atol=0.05)
-
-
 def test_targets_are_the_colors_of_cells():
     colors = np.random.default_rng(0).integers(0, 512, (4, 4))
     pixels = (np.kron(color_of_class(colors), np.ones((2, 2, 1))) * 2 - 1).astype("float32")

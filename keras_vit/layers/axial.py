@@ -10,9 +10,8 @@ from keras import ops
 from keras_vit.initializers import RandomNormal, he_normal_fan_out
 from keras_vit.layers.base import Layer
 from keras_vit.layers.encoder_block import EncoderBlock
+from keras_vit.suggestions import require_one_of
 from keras_vit.type_hints import Tensor
-
-AXES = ("height", "width")
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -102,8 +101,7 @@ class AxialAttention(Layer):
 
     def __init__(self, axis: str, num_groups: int = 8, **kwargs: Any):
         super().__init__(**kwargs)
-        if axis not in AXES:
-            raise ValueError(f"`axis` must be one of {AXES}. Received: axis={axis!r}")
+        require_one_of("axis", axis, ("height", "width"))
         self.axis = axis
         self.num_groups = num_groups
 

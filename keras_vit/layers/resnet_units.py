@@ -8,9 +8,9 @@ from keras import ops
 from keras_vit.initializers import VarianceScaling
 from keras_vit.layers.base import Layer
 from keras_vit.layers.normalization import GroupNormalization
+from keras_vit.suggestions import require_one_of
 from keras_vit.type_hints import Tensor
 
-STANDARDIZATIONS = ("hybrid", "bit")
 # {name: mode of `ops.pad`}
 POOL_PADDINGS = {"edge": "symmetric", "zero": "constant"}
 
@@ -41,11 +41,7 @@ class StandardizedConv2D(keras.layers.Conv2D):
         standardization: str = "hybrid",
         **kwargs: Any,
     ):
-        if standardization not in STANDARDIZATIONS:
-            raise ValueError(
-                f"`standardization` must be one of {STANDARDIZATIONS}. "
-                f"Received: standardization={standardization!r}"
-            )
+        require_one_of("standardization", standardization, ("hybrid", "bit"))
         kwargs = {"kernel_initializer": VarianceScaling(), **kwargs}
         kwargs |= {"use_bias": False, "data_format": "channels_last"}
         super().__init__(filters, kernel_size, strides=strides, padding=padding, **kwargs)
@@ -90,10 +86,7 @@ class RootPooling(Layer):
 
     def __init__(self, padding: str = "edge", **kwargs: Any):
         super().__init__(**kwargs)
-        if padding not in POOL_PADDINGS:
-            raise ValueError(
-                f"`padding` must be one of {tuple(POOL_PADDINGS)}. Received: padding={padding!r}"
-            )
+        require_one_of("padding", padding, POOL_PADDINGS)
         self.padding = padding
 
     def call(self, inputs: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import keras_vit
 from keras_vit import variants
 from keras_vit.training import paper_tables
 
-# Small models of every option are traced on every run, these in longer ones.
+# Small models of every option are traced on every run, these in longer ones, others in the longest.
 LONG = ("R50+ViT-B/16", "ViT-B/16", "BiT-R50x1", "Axial-ViT-B/32", "R+ViT-Ti/16", "R26+ViT-S/32")
 JFT_IMAGES = paper_tables.UPSTREAM_IMAGES["jft"]
 
@@ -77,19 +77,18 @@ def check_against_trace(make):
     assert counted.executed_macs == macs_of(graph)
     assert counted.parameters == model.count_params()
     assert {type(each) for each in counted.total} == {int}
+    return counted, graph
 
 
 @traced
-@pytest.mark.long
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.long if n in LONG else pytest.mark.slow)
+        for n in variants.NAMES
+    ],
+)
 def test_named_model_equals_its_traced_graph(name):
-    check_against_trace(lambda: keras_vit.create_model(name))
-
-
-@traced
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(variants.NAMES) - {*LONG}))
-def test_every_other_named_model_equals_its_traced_graph(name):
     check_against_trace(lambda: keras_vit.create_model(name))
 
 
@@ -127,11 +126,6 @@ def test_every_option_equals_its_traced_graph(overrides):
 
 
 @traced
-def test_an_odd_resnet_equals_its_traced_graph():
-    check_against_trace(lambda: keras_vit.ResNetV2((1, 2), 1, 7, image_size=(45, 70)))
-
-
-@traced
 @pytest.mark.parametrize(
     "make",
     [
@@ -142,8 +136,7 @@ def test_an_odd_resnet_equals_its_traced_graph():
     ],
 )
 def test_the_papers_convention_does_not_read_padding(make):
-    model, graph = graph_of(make)
-    counted = keras_vit.costs(model)
+    counted, graph = check_against_trace(make)
     assert counted.macs == macs_of(graph, padding_counts=False)
     assert counted.macs < counted.executed_macs
 

@@ -141,9 +141,10 @@ class AxialAttention(Layer):
         return x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
-        _, height, width, channels = inputs.shape
-        lines = ops.transpose(inputs, (0, 2, 1, 3)) if self.axis == "height" else inputs
-        lines = ops.reshape(lines, (-1, self.length, channels))
+        upright = self.axis == "height"
+        grid = ops.transpose(inputs, (0, 2, 1, 3)) if upright else inputs
+        _, rows, columns, channels = grid.shape
+        lines = ops.reshape(grid, (-1, columns, channels))
         x = self.projection_norm(self.projection(lines), training=training)
         x = ops.reshape(x, (-1, self.length, self.num_groups, 2 * self.size))
         query, key, value = self._three(ops.transpose(x, (0, 2, 1, 3)))
@@ -170,10 +171,8 @@ class AxialAttention(Layer):
         outputs = ops.concatenate([self._combine_heads(each) for each in heads], axis=-1)
         outputs = self.output_norm(outputs, training=training)
         outputs = outputs[..., :channels] + outputs[..., channels:]
-        if self.axis == "height":
-            outputs = ops.reshape(outputs, (-1, width, height, channels))
-            return ops.transpose(outputs, (0, 2, 1, 3))
-        return ops.reshape(outputs, (-1, height, width, channels))
+        outputs = ops.reshape(outputs, (-1, rows, columns, channels))
+        return ops.transpose(outputs, (0, 2, 1, 3)) if upright else outputs
 
     def _combine_heads(self, heads):
         """Puts the heads' channels side by side: (lines, length, channels)."""

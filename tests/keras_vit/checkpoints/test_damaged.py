@@ -111,7 +111,7 @@ def test_truncated_npz(fraction, arrays, attempt):
 
 @SETTINGS
 @given(data=st.data())
-def test_flipped_bits(data, arrays, attempt, model):
+def test_flipped_bits(data, arrays, attempt):
     """A changed bit is found, unless it lies where the archive holds nothing of use."""
     content = bytearray(npz(arrays))
     position = data.draw(st.integers(0, len(content) - 1))

@@ -222,7 +222,7 @@ def hub_row(bucket, cases, golden, monkeypatch, tmp_path):
     return add
 
 
-def test_the_hubs_weights_by_name(hub_row, bucket, cases, build_case, assert_logits):
+def test_the_hubs_weights_by_name(hub_row, cases, build_case, assert_logits):
     """Normalization comes from the table: the file is alone in the cache."""
     hub_row()
     case = cases["deit"]

@@ -109,7 +109,7 @@ def test_files_for_minus_one_to_one_take_no_normalization(saved, make_vit):
 
 
 @pytest.fixture
-def load(cases, golden, build_case, load_case, write_case, tmp_path):
+def load(cases, build_case, load_case, write_case, tmp_path):
     """Returns a function of a case and channels to the model."""
 
     def load(name, channels):

@@ -134,9 +134,7 @@ def test_another_patch_size_must_be_asked_for(make_vit, tmp_path):
     keras_vit.load_checkpoint(model, tmp_path / "a.npz", flexible=True)
 
 
-def test_a_pytorch_file_is_resized_as_an_npz(
-    cases, golden, build_case, write_case, to_numpy, tmp_path
-):
+def test_a_pytorch_file_is_resized_as_an_npz(cases, build_case, write_case, to_numpy, tmp_path):
     """As FlexiViT of timm: positions without class token, images in [-1, 1]."""
     case, half = cases["deit3"], (0.5, 0.5, 0.5)
     path = write_case(case, tmp_path)

@@ -177,7 +177,7 @@ def test_fit_learns_images_of_one_color(target, overrides):
     assert losses[-1] < 0.8 * losses[0]
 
 
-def test_sample_weights_choose_images(images):
+def test_sample_weights_choose_images():
     masked = keras_vit.MaskedPatchPrediction(encoder(), "pixels")
     losses = np.random.default_rng(0).uniform(size=(4, 12)).astype("float32")
     assert to_numpy(masked.compute_loss(y_pred=losses)) == pytest.approx(losses.mean())
@@ -186,13 +186,10 @@ def test_sample_weights_choose_images(images):
     assert to_numpy(weighted) == pytest.approx(expected)
 
 
-def test_saved_model_comes_back_with_its_encoder(tmp_path, images, few_steps):
-    keras.utils.set_random_seed(0)
+def test_saved_model_comes_back_with_its_encoder(tmp_path, images):
     masked = keras_vit.MaskedPatchPrediction(
         encoder(classifier="gap"), "downsized", corruption_rate=0.25, seed=3
     )
-    masked.compile(keras.optimizers.Adam(1e-2), **few_steps)
-    masked.fit(images, verbose=0)
     masked.save(tmp_path / "masked.keras")
     with zipfile.ZipFile(tmp_path / "masked.keras") as archive:
         assert b"shared_object_id" not in archive.read("config.json")  # an address in memory

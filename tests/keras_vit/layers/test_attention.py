@@ -1,4 +1,4 @@
-"""Precision of attention and its blocks, and the order of axial ones; golden cases have the rest."""
+"""Precision of attention, and axial blocks; golden cases have the rest."""
 
 import keras
 import numpy as np

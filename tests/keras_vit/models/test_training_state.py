@@ -17,7 +17,7 @@ def make(request, make_vit, make_resnet, make_axial_resnet):
         "vit": lambda **overrides: make_vit(num_layers=1, **overrides),
         "resnet": lambda **overrides: make_resnet(**small, **overrides),
         "axial_resnet": lambda **overrides: make_axial_resnet(**small, **overrides),
-        "masked": lambda **overrides: keras_vit.MaskedPatchPrediction(make_vit(**overrides)),
+        "masked": lambda **more: keras_vit.MaskedPatchPrediction(make_vit(num_layers=1, **more)),
     }[request.param]
 
 

@@ -8,7 +8,8 @@ import keras
 
 from keras_vit.export.supported_models import image_size, num_classes
 from keras_vit.imagenet_classes import require_class_name
-from keras_vit.photo_predictions import ACTIVATIONS
+from keras_vit.models.image_model import ACTIVATIONS
+from keras_vit.suggestions import require_one_of
 from keras_vit.training.evaluators.exported_files import INTERFACE_FILE, LABELS_FILE
 from keras_vit.training.evaluators.model_from_source import resizing
 
@@ -35,10 +36,7 @@ def exported_texts(
         ValueError: if the activation is another, or the labels do not fit.
     """
     labels = labels_of_model(labels, model, output)
-    if activation not in ACTIVATIONS:
-        raise ValueError(
-            f"`activation` must be one of {tuple(ACTIVATIONS)}. Received: {activation!r}"
-        )
+    require_one_of("activation", activation, ACTIVATIONS)
     interface = {
         "image_size": list(image_size(model)),
         "image_range": [0, 1],

@@ -112,7 +112,7 @@ class _Card:
         self.publisher, name = require_handle(handle).groups()
         self.slug = re.sub(r"[/_]+", "-", name)  # as Kaggle spells it
         self.license, self.dataset = license, _published_name(config.get("dataset"))
-        self.activation = config.get("loss", "softmax")
+        self.activation = model.activation
         self.is_lite = report.kind not in ("hub", "npz")
         self.classifies = report.output != "representation"
         self.classes = num_classes(model)

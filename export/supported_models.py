@@ -99,6 +99,7 @@ def _copy(model, dtype, **changes):
         arguments["remat"] = False
     copy = type(model)(**arguments, name=model.name, dtype=dtype)
     copy.preprocessing = model.preprocessing
+    copy.activation = model.activation
     if copy.arguments["num_classes"] == model.arguments["num_classes"]:
         copy.class_names = model.class_names
     sources = {weight.path: weight for weight in model.weights}
@@ -200,7 +201,9 @@ def _model_around(model, dtype):
     policy = keras.DTypePolicy("float32")
     around = ImageModel(images, endpoints, {"num_classes": units}, policy, model.name)
     if last is core:
-        around.class_names = core.class_names
+        around.class_names, around.activation = core.class_names, core.activation
+    elif last.activation is not keras.activations.linear:
+        around.activation = last.activation.__name__
     return around
 
 

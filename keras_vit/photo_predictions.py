@@ -8,12 +8,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.models.image_model import model_inside
+from keras_vit.models.image_model import ACTIVATIONS, model_inside
 from keras_vit.photos import outside, prepare_photo, read_photo, warn_of_0_to_1
 from keras_vit.suggestions import require_one_of
 from keras_vit.type_hints import Tensor
-
-ACTIVATIONS = {"softmax": ops.softmax, "sigmoid": ops.sigmoid}
 
 
 def predict(
@@ -21,7 +19,7 @@ def predict(
     images_or_paths: Tensor | str | os.PathLike | Sequence[str | os.PathLike],
     top: int = 5,
     *,
-    activation: str = "softmax",
+    activation: str | None = None,
     batch_size: int = 8,
 ) -> list[list[tuple[str, float]]]:
     """Returns the most probable classes of each image, the best first.
@@ -33,10 +31,11 @@ def predict(
 
     Args:
         model: a `VisionTransformer`, `ResNetV2` or `AxialResNet` with a head.
-        images_or_paths: paths of image files, one or several; (batch, height, width, 3) or
-            (height, width, 3) of uint8, photos in 0..255; or the same of floats.
+        images_or_paths: paths of image files or images of Pillow, one or several, read as
+            `photos.read_photo` does; (batch, height, width, 3) or (height, width, 3) of uint8,
+            photos in 0..255, or a list of such of several sizes; or images of floats.
         top: int, how many classes of each.
-        activation: "softmax", or "sigmoid" for a model trained with that loss.
+        activation: "softmax" or "sigmoid"; None takes `model.activation`.
         batch_size: int, images computed at once.
 
     Returns:
@@ -52,7 +51,8 @@ def predict(
         >>> keras_vit.predict(model, ["cat.jpg", "dog.jpg"], top=1)
         [[('cat', 0.93)], [('dog', 0.88)]]
     """
-    require_one_of("activation", activation, ACTIVATIONS)
+    if activation is not None:
+        require_one_of("activation", activation, ACTIVATIONS)
     if not isinstance(top, int) or top < 1:
         raise ValueError(f"`top` must be a positive int. Received: {top!r}")
     if getattr(model, "arguments", {}).get("num_classes") is None:
@@ -61,7 +61,7 @@ def predict(
             f"{model.name}, which gives {tuple(model.output_shape)}.{model_inside(model)}"
         )
     logits = model.predict(_prepared(model, images_or_paths), batch_size=batch_size, verbose=0)
-    probabilities = ops.convert_to_numpy(ACTIVATIONS[activation](logits))
+    probabilities = ops.convert_to_numpy(ACTIVATIONS[activation or model.activation](logits))
     return top_classes(probabilities, model.class_names, top)
 
 
@@ -83,11 +83,11 @@ def _prepared(model, images_or_paths) -> np.ndarray:
     """Returns (batch, height, width, 3) float32 in [-1, 1]."""
     height, width, channels = model.input_shape[1:]
     operations = model.preprocessing or f"resize([{height},{width}])|value_range(-1,1)"
-    if isinstance(images_or_paths, str | os.PathLike):
-        images_or_paths = [images_or_paths]
-    photos: Any = images_or_paths
-    if isinstance(photos, list | tuple) and photos and isinstance(photos[0], str | os.PathLike):
-        photos = (read_photo(path) for path in photos)
+    photos: Any = [images_or_paths] if _is_read(images_or_paths) else images_or_paths
+    if isinstance(photos, list | tuple) and (
+        any(map(_is_read, photos)) or len(set(map(np.shape, photos))) > 1
+    ):
+        photos = (read_photo(each) if _is_read(each) else _pixels(each) for each in photos)
     else:
         array = ops.convert_to_numpy(photos)
         photos = array[None] if array.ndim == 3 else array
@@ -100,10 +100,7 @@ def _prepared(model, images_or_paths) -> np.ndarray:
             images = _checked(photos.astype("float32"), (height, width))
             warn_of_0_to_1(images)
             return images
-        if photos.min() < 0 or photos.max() > 255:
-            raise ValueError(
-                f"Expected photos in 0..255. Received: integers in {photos.min()}..{photos.max()}."
-            )
+        photos = map(_pixels, photos)
     if channels != 3:
         raise ValueError(
             f"Expected images that are prepared, floats in [-1, 1], for a model of {channels} "
@@ -111,6 +108,26 @@ def _prepared(model, images_or_paths) -> np.ndarray:
         )
     images = np.stack([prepare_photo(photo, operations) for photo in photos])
     return _checked(images, (height, width))
+
+
+def _is_read(image):
+    from PIL import Image
+
+    return isinstance(image, str | os.PathLike | Image.Image)
+
+
+def _pixels(photo) -> np.ndarray:
+    array = ops.convert_to_numpy(photo)
+    if array.ndim != 3 or not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(
+            "Expected each photo as (height, width, 3) uint8, and images of floats of one size. "
+            f"Received: {array.shape} of {array.dtype}."
+        )
+    if array.min() < 0 or array.max() > 255:
+        raise ValueError(
+            f"Expected photos in 0..255. Received: integers in {array.min()}..{array.max()}."
+        )
+    return array
 
 
 def _checked(images, size):

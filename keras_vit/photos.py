@@ -10,6 +10,7 @@ import functools
 import inspect
 import os
 import stat
+import typing
 import warnings
 from collections.abc import Callable
 from typing import Any, BinaryIO
@@ -19,6 +20,9 @@ import numpy as np
 from keras_vit.interpolation import area_weights, half_pixel_weights
 from keras_vit.type_hints import Tensor
 
+if typing.TYPE_CHECKING:
+    import PIL.Image
+
 # An image larger than this is an error of its file or of the operations, not a photograph: a few
 # kilobytes may claim gigabytes, and resizing the smaller side of 1×5000 pixels would ask for them.
 MAX_PIXELS = 1 << 27
@@ -26,7 +30,9 @@ MAX_PIXELS = 1 << 27
 _SLACK = 1e-3
 
 
-def read_photo(file: str | os.PathLike | BinaryIO, upright: bool = True) -> np.ndarray:
+def read_photo(
+    file: "str | os.PathLike | BinaryIO | PIL.Image.Image", upright: bool = True
+) -> np.ndarray:
     """Returns a photo as people see it.
 
     Gray, palette and CMYK become RGB; of 16 bits the upper 8 are kept; transparency is dropped,
@@ -34,7 +40,7 @@ def read_photo(file: str | os.PathLike | BinaryIO, upright: bool = True) -> np.n
 
     Args:
         file: JPEG, PNG, WebP, AVIF, TIFF, BMP, GIF or whatever else Pillow reads but EPS, which
-            is a program; HEIC with `pip install 'keras-vit-16x16[heic]'`.
+            is a program; HEIC with `pip install 'keras-vit-16x16[heic]'`. Or an image of Pillow.
         upright: whether to turn it as its EXIF orientation says.
 
     Returns:
@@ -50,7 +56,7 @@ def read_photo(file: str | os.PathLike | BinaryIO, upright: bool = True) -> np.n
     try:
         if isinstance(file, str | os.PathLike) and not stat.S_ISREG(os.stat(file).st_mode):
             raise ValueError("it is no regular file")
-        with Image.open(file, formats=_formats()) as photo:
+        with _opened(file) as photo:
             if photo.width * photo.height > MAX_PIXELS:
                 raise ValueError(
                     f"expected at most {MAX_PIXELS} pixels, received {photo.width} x {photo.height}"
@@ -86,6 +92,14 @@ def warn_of_0_to_1(images: np.ndarray) -> None:
             "pass images * 2 - 1.",
             stacklevel=4,
         )
+
+
+def _opened(file):
+    from PIL import Image
+
+    if isinstance(file, Image.Image):
+        return contextlib.nullcontext(file)
+    return Image.open(file, formats=_formats())
 
 
 @functools.cache

@@ -217,7 +217,11 @@ def own_data(options: argparse.Namespace) -> "tuple[Dataset, dict[str, Any]]":
     now = dataset.describe(config["train_split"], config["eval_split"])
     changed, _ = fingerprint.changes(config["data"], now)
     if changed:
-        logger.warning("The data of %s has changed: %s.", options.source, "; ".join(changed[:5]))
+        said = "; ".join(changed[:5]) + ". "
+        splits = {(config[f"{use}_split"] or "").partition("[")[0] for use in ("train", "eval")}
+        if now["train"].get("classes") and len(splits) == 1:
+            said += "Photos may have changed sides: some held out now may have trained the run."
+        logger.warning("The data of %s has changed: %s", options.source, said.strip())
     return dataset, config
 
 

@@ -15,7 +15,7 @@ from keras_vit.export.supported_models import (
     output_name,
     portable,
 )
-from keras_vit.photo_predictions import ACTIVATIONS
+from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from keras_vit.training.io.atomic import atomic_directory
 
@@ -29,7 +29,7 @@ def to_hub(
     labels: Sequence[str] | None = None,
     resolution: str = "fixed",
     output: str | None = None,
-    activation: str = "softmax",
+    activation: str | None = None,
 ) -> pathlib.Path:
     """Writes a model as a TF2 reusable SavedModel, the format of TF-Hub.
 
@@ -59,7 +59,8 @@ def to_hub(
             are interpolated in the graph, corners aligned; sines and cosines are computed).
         output: "logits" or "representation": what calling the module returns.
             None takes the logits where the model has a head.
-        activation: "softmax" or "sigmoid", from logits to probabilities.
+        activation: "softmax" or "sigmoid", from logits to probabilities; None takes
+            `model.activation`, or that of the head around our model.
 
     Returns:
         The directory.
@@ -72,7 +73,7 @@ def to_hub(
     """
     _check("resolution", resolution, RESOLUTIONS)
     model = portable(model)
-    output = output_name(model, output)
+    output, activation = output_name(model, output), activation or model.activation
     texts = exported_texts(model, labels, activation, output)
     directory = pathlib.Path(directory)
     with atomic_directory(directory, marker="saved_model.pb") as written:

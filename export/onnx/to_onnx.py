@@ -33,7 +33,7 @@ def to_onnx(
     labels: Sequence[str] | None = None,
     output: str | None = None,
     float16: bool = False,
-    activation: str = "softmax",
+    activation: str | None = None,
 ) -> pathlib.Path:
     """Writes a model as an ONNX file.
 
@@ -50,7 +50,8 @@ def to_onnx(
         float16: whether to store weights and compute in float16, apart from the head and the
             statistics of normalizations. Half the size, for GPUs; on x86, ONNX Runtime computes
             such a file in float32.
-        activation: "softmax" or "sigmoid", which the file says that its logits want.
+        activation: "softmax" or "sigmoid", which the file says that its logits want; None takes
+            the model's.
 
     Returns:
         The file.
@@ -67,7 +68,7 @@ def to_onnx(
     model = portable(model, "float16" if float16 else "float32")
     require_single_file(model)
     output = output_name(model, output)
-    texts = exported_texts(model, labels, activation, output)
+    texts = exported_texts(model, labels, activation or model.activation, output)
     if LABELS_FILE in texts:
         texts["labels"] = texts.pop(LABELS_FILE)
     image = keras.Input((*image_size(model), 3), dtype="float32", name="image")

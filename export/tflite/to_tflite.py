@@ -26,8 +26,7 @@ from keras_vit.export.tflite.layers_for_delegates import for_delegates
 from keras_vit.export.tflite.mediapipe_metadata import add_metadata, append_texts
 from keras_vit.export.tflite.quantization import CALIBRATED, FOR_NPUS, QUANTIZATIONS, quantize
 from keras_vit.export.tflite.signatures import MAIN, ROLLOUT, calibration_samples, signatures
-from keras_vit.models.image_model import ImageModel
-from keras_vit.photo_predictions import ACTIVATIONS
+from keras_vit.models.image_model import ACTIVATIONS, ImageModel
 from keras_vit.training.evaluators.exported_files import LABELS_FILE
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.type_hints import ImageSize, Tensor
@@ -46,7 +45,7 @@ def to_tflite(
     image_sizes: Sequence[ImageSize] = (),
     feature_vector: bool = False,
     attention_rollout: bool = False,
-    activation: str = "softmax",
+    activation: str | None = None,
     probabilities: bool = False,
 ) -> pathlib.Path:
     """Writes a model as a TFLite file.
@@ -85,7 +84,8 @@ def to_tflite(
         attention_rollout: whether to add a signature "attention_rollout" that gives
             `rollout`, (1, rows, columns) in [0, 1]: how much the output draws from
             each patch, see `keras_vit.analysis.attention_rollout`.
-        activation: "softmax" or "sigmoid", which the file says that its logits want.
+        activation: "softmax" or "sigmoid", which the file says that its logits want; None takes
+            the model's.
         probabilities: whether the file computes the activation itself and gives `probabilities`
             in place of `logits`, as thresholds of MediaPipe want. It then says that there is
             no activation to apply.
@@ -121,7 +121,7 @@ def to_tflite_files(
     *,
     calibration: Iterable[Tensor] | None = None,
     labels: Sequence[str] | None = None,
-    activation: str = "softmax",
+    activation: str | None = None,
     probabilities: bool = False,
     **added: Any,
 ) -> list[pathlib.Path]:
@@ -140,7 +140,7 @@ def to_tflite_files(
         _check_quantization(quantization, calibration)
     model = portable(model)
     require_single_file(model)
-    output = output_name(model)
+    output, activation = output_name(model), activation or model.activation
     if probabilities and output != "logits":
         raise ValueError("Expected probabilities=False: the model has no head.")
     texts = exported_texts(model, labels, activation, "probabilities" if probabilities else output)

@@ -17,7 +17,7 @@ from keras_vit.export.verification.report import THRESHOLDS, Report, Thresholds
 from keras_vit.export.verification.runtimes import in_batches, open_artifact
 from keras_vit.export.verification.subprocesses import measure
 from keras_vit.export.web.page_files import tflite_of_page
-from keras_vit.photo_predictions import ACTIVATIONS
+from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training.evaluators.exported_files import interface_of, labels_of
 
 logger = logging.getLogger("keras_vit")

@@ -30,7 +30,7 @@ def to_web(
     quantization: str = "dynamic",
     calibration: Iterable[Tensor] | None = None,
     examples: Sequence[Tensor] = (),
-    activation: str = "softmax",
+    activation: str | None = None,
     single_file: bool = False,
     litert_folder: str | os.PathLike | None = None,
 ) -> pathlib.Path:
@@ -49,7 +49,7 @@ def to_web(
         calibration: images, as in `export.to_tflite`.
         examples: images (height, width, 3), uint8 or float in [0, 1], which the page offers to
             try. They become public with it.
-        activation: "softmax" or "sigmoid", from logits to probabilities.
+        activation: "softmax" or "sigmoid", from logits to probabilities; None takes the model's.
         single_file: whether to write one file that opens without a server: larger, without
             threads.
         litert_folder: where LiteRT.js lies, in archives as `npm pack` names them; None fetches it
@@ -82,7 +82,7 @@ def to_web(
         "operations": _operations(exported_operations(model), (height, width)),
         "image_size": [height, width],
         "labels": labels,
-        "activation": activation,
+        "activation": activation or model.activation,
         "without_gpu": None if quantization in ("none", "float16") else _WITHOUT_GPU,
         "rollout": list(model.grid_size) if global_attention else None,
         "examples": [_png(example) for example in examples],

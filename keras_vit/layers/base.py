@@ -17,11 +17,12 @@ class Layer(keras.layers.Layer):
     def inner(
         self, make: Callable, name: str, *args: Any, shape: tuple | None = None, **kwargs: Any
     ) -> keras.layers.Layer:
-        """Returns a layer for use inside this one, with the same dtype policy.
+        """Returns a layer for use inside this one, of the same dtype policy, frozen if this one is.
 
         `make` makes it of the other arguments. It is built if the `shape` of its input is given.
         """
-        layer = make(*args, name=name, dtype=self.dtype_policy, **kwargs)
+        common = {"dtype": self.dtype_policy, "trainable": self.trainable}
+        layer = make(*args, name=name, **common, **kwargs)
         if shape is not None:
             layer.build(shape)
         return layer

@@ -20,8 +20,10 @@ from keras_vit.models.find_and_replace_layers import (
     quantized_layers,
     trainability,
 )
-from keras_vit.suggestions import refuse_unknown
+from keras_vit.suggestions import refuse_unknown, require_one_of
 from keras_vit.type_hints import Tensor
+
+ACTIVATIONS = {"softmax": keras.ops.softmax, "sigmoid": keras.ops.sigmoid}
 
 
 def classification_head(
@@ -63,7 +65,7 @@ class ImageModel(keras.Model):
     """A functional model of images that names its intermediate results.
 
     Its configuration is its constructor's arguments, which layers inside are frozen or quantized,
-    and, where they are known, `class_names` and `preprocessing`.
+    and, where they are known, `class_names`, `preprocessing` and `activation`.
 
     Attributes:
         preprocessing: how a photo becomes an image of the model, or None if that is not known.
@@ -94,13 +96,19 @@ class ImageModel(keras.Model):
         trainable: bool = True,
     ):
         output = list(endpoints.values())[-1]
-        super().__init__(inputs=images, outputs=output, name=name, trainable=trainable)
+        super().__init__(inputs=images, outputs=output, name=name)
+        # The constructor's would not reach the layers inside, which a model around this one asks.
+        self.trainable = trainable
         # Set on a model, a policy that quantizes would quantize its layers again.
         if policy.quantization_mode is None:
             self.dtype_policy = policy
         # A namespace, so that Keras does not track these as sublayers.
         self._record = SimpleNamespace(
-            endpoints=endpoints, arguments=arguments, policy=policy, class_names=None
+            endpoints=endpoints,
+            arguments=arguments,
+            policy=policy,
+            class_names=None,
+            activation=None,
         )
         self.preprocessing: str | None = None
 
@@ -140,6 +148,22 @@ class ImageModel(keras.Model):
                 )
         self._record.class_names = names
 
+    @property
+    def activation(self) -> str:
+        """`"softmax"` or `"sigmoid"`: what makes probabilities of the logits, as the loss does.
+
+        Until it is set, `"softmax"`, or of a single logit `"sigmoid"`. It is saved with the model.
+        """
+        default = "sigmoid" if self.arguments.get("num_classes") == 1 else "softmax"
+        return self._record.activation or default
+
+    @activation.setter
+    def activation(self, name: str | None) -> None:
+        """Takes one of `ACTIVATIONS`, or None for the default; raises ValueError otherwise."""
+        if name is not None:
+            require_one_of("activation", name, ACTIVATIONS)
+        self._record.activation = name
+
     def predict(self, *args: Any, **kwargs: Any) -> Any:
         """Does what `keras.Model.predict` does; several threads may call it at once."""
         with predicting(self):
@@ -159,6 +183,7 @@ class ImageModel(keras.Model):
             "quantized_layers": quantized_layers(self),
             "class_names": self.class_names,
             "preprocessing": self.preprocessing,
+            "activation": self._record.activation,
         }
         constructor = {"name": self.name, "trainable": self.trainable, "dtype": dtype}
         known = {name: value for name, value in known.items() if value}
@@ -171,8 +196,10 @@ class ImageModel(keras.Model):
         modes = arguments.pop("quantized_layers", {})
         class_names = arguments.pop("class_names", None)
         preprocessing = arguments.pop("preprocessing", None)
+        activation = arguments.pop("activation", None)
         model = cls(**arguments)
         apply_trainability(model, changes)
         quantize_layers(model, modes)
         model.class_names, model.preprocessing = class_names, preprocessing
+        model.activation = activation
         return model

@@ -8,6 +8,8 @@ import tensorflow_hub as hub
 from keras_vit import export
 from keras_vit.export.__main__ import main
 from keras_vit.export.errors import ExportError
+from keras_vit.training.evaluators.exported_files import interface_of
+from tests.export.conftest import run
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +71,21 @@ def test_the_range_of_images_is_found(core, photos, tmp_path, rescaling, low, hi
     expected = keras.ops.convert_to_numpy(model(images * (high - low) + low, training=False))
     module = hub.load(str(export.to_hub(model, tmp_path / "m")))
     np.testing.assert_allclose(module(images), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("units", [1, 3])
+def test_probabilities_are_those_of_the_head(core, photos, tmp_path, units):
+    head = keras.layers.Dense(units, activation="sigmoid")
+    model = sequential(keras.layers.Rescaling(2.0, -1.0), core, head, size=(32, 32, 3))
+    images = photos[:, :32, :32]
+    expected = keras.ops.convert_to_numpy(model(images, training=False))
+    module = hub.load(str(export.to_hub(model, tmp_path / "m")))
+    answer = module.signatures["serving_default"](images=keras.ops.convert_to_tensor(images))
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
+    file = export.to_tflite(model, tmp_path / "m.tflite", probabilities=True)
+    np.testing.assert_allclose(run(file, images), expected, atol=1e-5)
+    softmax = export.to_hub(model, tmp_path / "s", activation="softmax")
+    assert interface_of(softmax)["activation"] == "softmax"
 
 
 def test_a_saved_one_on_the_command_line(core, photos, tmp_path, capsys):

@@ -53,12 +53,38 @@ def test_the_most_probable_come_first_under_their_names(model):
     assert {name for name, _ in keras_vit.predict(model, images)[0]} == {"0", "1", "2"}
 
 
+def test_the_activation_is_the_models_and_is_saved_with_it(make_vit, tmp_path):
+    for num_classes, activation in ((1, None), (3, "sigmoid")):
+        model = make_vit(num_classes=num_classes)
+        for weight in model.get_layer("head").weights:
+            weight.assign(keras.random.normal(weight.shape, seed=1))
+        model.activation = activation
+        model.save(tmp_path / "m.keras")
+        loaded = keras.saving.load_model(tmp_path / "m.keras")
+        assert loaded.activation == model.activation == "sigmoid"
+        probabilities = keras.ops.sigmoid(model(STRIPE, training=False))
+        for row, classes in zip(probabilities, keras_vit.predict(loaded, STRIPE), strict=True):
+            expected = sorted(keras.ops.convert_to_numpy(row), reverse=True)
+            np.testing.assert_allclose([p for _, p in classes], expected, atol=1e-6)
+        with pytest.raises(ValueError, match="`activation` must be one of"):
+            model.activation = "relu"
+
+
 def test_files_and_bytes_are_photos(model, photos, tmp_path):
     files = [tmp_path / f"{number}.png" for number in range(3)]
     for file, photo in zip(files, photos, strict=True):
         Image.fromarray(photo).save(file)
     of_bytes = keras_vit.predict(model, photos, top=3)
     assert keras_vit.predict(model, files, top=3) == of_bytes
+    turned = [Image.open(file).transpose(Image.Transpose.ROTATE_90) for file in files]
+    for image in turned:
+        image.getexif()[0x0112] = 6  # turns it back
+    mixed = [files[0], turned[1], photos[2], photos[2, :10]]
+    *of_mixed, _ = keras_vit.predict(model, mixed, top=3)
+    for row, same in zip(of_mixed, of_bytes, strict=True):
+        assert dict(row) == pytest.approx(dict(same), abs=1e-6)
+    with pytest.raises(ValueError, match=r"floats of one size.*Received: \(20, 30, 3\) of"):
+        keras_vit.predict(model, [files[0], photos[1].astype("float32")])
     (alone,) = keras_vit.predict(model, str(files[1]), top=3)
     assert alone == [(name, pytest.approx(value, abs=1e-6)) for name, value in of_bytes[1]]
     height, width = model.input_shape[1:3]

@@ -33,11 +33,12 @@ def _add_options(parser):
 
 def _analyze(options):
     import_tensorflow()
-    from keras_vit.training.evaluators.model_from_source import load_model, resizing
+    from keras_vit.training.evaluators.model_from_source import load_model, require_ours
     from keras_vit.training.reporting.figures import write_analysis
 
     source = load_model(options.source, name=options.model, image_size=options.image_size)
-    images = _images(options, options.preprocess or resizing(source.image_size))
+    require_ours(source)
+    images = _images(options, options.preprocess or source.preprocess)
     written, left_out = write_analysis(
         source.model, images, options.output, shown=options.shown, blur=options.blur
     )

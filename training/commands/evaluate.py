@@ -33,7 +33,7 @@ def _add_options(parser):
     text = "of a .tflite file: litert or openvino; default: what is installed and faster"
     parser.add_argument("--runtime", metavar="NAME", help=text)
     parser.add_argument("--split", help="default test, or what the run held out of its own data")
-    parser.add_argument("--loss", choices=("softmax", "sigmoid"), default="softmax")
+    parser.add_argument("--loss", choices=("softmax", "sigmoid"), help="default: the model's")
     parser.add_argument("--per_class", action="store_true", help="also print a row for each class")
     parser.add_path("--output", "for metrics.json, and per_class.csv and confusion.csv by data set")
 
@@ -112,6 +112,7 @@ def _percent(score):
 
 def _measure(model, split, options):
     """Returns the metrics of a model on a split, and prints those of classes if asked to."""
+    from keras_vit.models.image_model import ACTIVATIONS
     from keras_vit.training.evaluators import classification
     from keras_vit.training.io.progress_bar import track
 
@@ -121,10 +122,11 @@ def _measure(model, split, options):
     batches = split.evaluate(split.preprocess(preprocess), **settings)
     shown = track(batches, f"evaluating {name}")
     order = classification.class_order(model.class_names, class_names, name)
+    loss = options.loss or (model.activation if model.activation in ACTIVATIONS else "softmax")
     logits = model.logits
     if model.activation == "none":
-        logits = classification.logits_of(model.logits, options.loss)
-    result = classification.evaluate(logits, shown, loss=options.loss, classes=order)
+        logits = classification.logits_of(model.logits, loss)
+    result = classification.evaluate(logits, shown, loss=loss, classes=order)
     names = class_names or model.class_names
     classes = classification.per_class(result["confusion"], names)
     if options.per_class:

@@ -22,8 +22,10 @@ def _add_options(parser):
     text = "where examples are chosen; default train, or the run's"
     parser.add_argument("--train_split", help=text)
     parser.add_argument("--test_split", help="what is classified; default test, or the run's")
-    parser.add_argument("--shots", type=list_of(at_least_1), default=least_squares.SHOTS)
-    parser.add_argument("--seeds", type=list_of(whole), default=least_squares.SEEDS)
+    text = "examples of each class, 5,10 for example; a class with fewer gives all"
+    parser.add_argument("--shots", type=list_of(at_least_1), default=least_squares.SHOTS, help=text)
+    text = "one choice of examples for each number; default 0,1,2"
+    parser.add_argument("--seeds", type=list_of(whole), default=least_squares.SEEDS, help=text)
     text = "penalty, several, or `list` for 2^-10 to 2^19; default 2^10, as the authors' code"
     parser.add_argument("--l2", type=_penalties, default=least_squares.L2, help=text)
     parser.add_argument("--layer", help="output of the model; default its representation")

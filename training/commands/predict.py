@@ -197,14 +197,17 @@ def _show(options, predictor):
 
 
 def _trained_on(options, predictions):
-    """Returns the ids of {file: prediction} that the run was trained on, if its data is there."""
+    """Returns the ids of {file: prediction} it was trained on, if its data is as it was."""
     if not (any_path(options.source) / "config.json").is_file():
         return set()
     from keras_vit.training.data.photo_sets import photo_path
 
     try:
         dataset, config = own_data(options)
-        photos = dataset.split(config["train_split"]).photos
+        train = dataset.split(config["train_split"])
+        if train.fingerprint["digest"] != config["data"]["train"]["digest"]:
+            return set()  # `own_data` said that they are others now
+        photos = train.photos
     except (OSError, ValueError, TrainingError):
         return set()
     trained = {os.path.realpath(photo_path(dataset.place, photo.path)) for photo in photos}

@@ -44,7 +44,8 @@ def get_config(arg: str = "") -> ConfigDict:
     if not folder.strip() or not _is_folder(path):
         raise ValueError(
             "Expected own_photos:FOLDER, with FOLDER holding one sub-folder of photos for each "
-            f"class. Received: {arg!r}."
+            f"class. Received: {arg!r}. A table of photos trains by --config=finetune:MODEL,"
+            "csv:FILE."
         )
     config = default_config()
     config.dataset = f"folder:{path}"

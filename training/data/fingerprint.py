@@ -86,8 +86,8 @@ def as_numbers(data: Mapping[str, Any]) -> np.ndarray:
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[list[str], bool]:
     """Returns what changed between two descriptions of data, and whether labels moved.
 
-    Sentences without an end, such as "3 photos of crow were added to train"; and whether a label
-    stands for another class now, so that a model of `before` cannot go on.
+    Sentences without an end, such as "train has 20 photos of crow instead of 17"; and whether a
+    label stands for another class now, so that a model of `before` cannot go on.
     """
     old, new = ([*(each["class_names"] or ())] for each in (before, now))
     found, moved = [], False
@@ -149,11 +149,8 @@ def _changed_split(before, now, names, split):
         return [f"the files of {split} are others"]
     found = []
     for was, is_now, name in zip(before["classes"], now["classes"], names, strict=True):
-        count = is_now[0] - was[0]
-        if count:
-            verb, photos = ("added to" if count > 0 else "removed from"), f"photos of {name} were"
-            photos = photos if abs(count) > 1 else f"photo of {name} was"
-            found.append(f"{abs(count)} {photos} {verb} {split}")
+        if was[0] != is_now[0]:
+            found.append(f"{split} has {is_now[0]} photos of {name} instead of {was[0]}")
         elif is_now != was:
             found.append(f"photos of {name} in {split} are others")
     return found

@@ -41,6 +41,7 @@ SPLIT_NAMES = ("train", "validation", "valid", "val", "dev", "test")
 _LIKE_SPLITS = (*SPLIT_NAMES, "training", "testing", "eval", "evaluation")
 # Root, split and class may be links; deeper ones could lead back to where they stand.
 _LINKED_LEVELS = 2
+_COLUMNS = ("path", "label", "split")
 
 
 class PhotoSet(NamedTuple):
@@ -207,8 +208,8 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
     A path is relative to the table, or in a store; a label is the name of a class.
 
     Raises:
-        UsageError: if columns or rows are missing, a row has more cells, a file is not there, a
-            photo is listed twice, or splits differ in case alone.
+        UsageError: if columns, rows or cells are missing, a row has more cells, a file is not
+            there, a photo is listed twice, or splits differ from others or usual ones in case.
         ValueError: if the name of a class is not a line of text.
     """
     file = absolute_path(file)
@@ -234,10 +235,12 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
             row = {name: (cell or "").strip() for name, cell in cells.items() if name}
             photo = photo_path(file.parent, row["path"] or ".")
             here = f"Line {reader.line_num} of {file}"
-            if not (row["label"] and photo.is_file()):
+            empty = [name for name, cell in row.items() if name in _COLUMNS and not cell]
+            if empty or not photo.is_file():
+                wrong = f"has no {empty[0]}" if empty else f"names {photo}, which is not there"
                 raise UsageError(
-                    f"Expected the path of a photo and its label. {here} has {row['path']!r} and "
-                    f"{row['label']!r}."
+                    f"Expected the path of a photo, its label and, if there is such a column, its "
+                    f"split. {here} {wrong}."
                 )
             if any(cells.get(None) or ()):
                 raise UsageError(
@@ -259,8 +262,11 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
     splits: dict[str, list[Photo]] = collections.defaultdict(list)
     for split, path, label, details in rows:
         splits[split].append(Photo(path, labels[label], *details))
-    if len({name.casefold() for name in splits}) < len(splits):
-        raise UsageError(f"Expected splits in one spelling. {file} has {', '.join(splits)}.")
+    alike = len({name.casefold() for name in splits}) < len(splits)
+    if alike or any(name.lower() in SPLIT_NAMES and not name.islower() for name in splits):
+        raise UsageError(
+            f"Expected splits in one spelling, in small letters. {file} has {', '.join(splits)}."
+        )
     return PhotoSet(file.parent, tuple(labels), dict(splits))
 
 

@@ -94,12 +94,12 @@ def load_frozen(
     if (path / "saved_model.pb").exists():
         return _freeze_module(path, layer)
     loaded = model_from_source.load_model(source, **checkpoint)
+    model_from_source.require_ours(loaded)
     frozen = freeze(loaded.model, loaded.name, layer=layer)
     return dataclasses.replace(
         frozen,
         preprocess=loaded.preprocess,
         class_names=loaded.class_names,
-        activation=loaded.activation if frozen.activation else None,
     )
 
 
@@ -154,7 +154,7 @@ def freeze(
         image_size=image_size,
         image_range=model_from_source.KERAS_RANGE,
         preprocess=model_from_source.resizing(image_size),
-        activation="softmax" if getattr(model, "arguments", {}).get("num_classes") else None,
+        activation=model.activation if getattr(model, "arguments", {}).get("num_classes") else None,
         rollout=rollout_of(model),
     )
 

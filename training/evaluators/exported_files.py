@@ -6,7 +6,7 @@ import pathlib
 import zipfile
 from typing import Any
 
-from keras_vit.photo_predictions import ACTIVATIONS
+from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training.errors import damage_named
 from keras_vit.training.io.paths import read_text
 from keras_vit.unpacking import open_archive

@@ -12,6 +12,7 @@ float32, where the large constant costs three digits; here it is float64.
 """
 
 import dataclasses
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -116,13 +117,20 @@ def evaluate(
         train: (features, labels) the examples are chosen from: (n, dimensions) and (n,).
         test: (features, labels) that are classified, all of them.
         num_classes: number of classes; labels are integers below it.
-        shots: examples per class. A class that has fewer gives all it has.
+        shots: examples per class. A class that has fewer gives all it has, and is warned of.
         seeds: choices of examples.
         l2: penalty, or several.
     """
     (x, y), (x_test, y_test) = train, test
     if not (np.isfinite(x).all() and np.isfinite(x_test).all()):
         raise ValueError("Expected finite features. Received: infinite or undefined values")
+    fewest = np.bincount(y, minlength=num_classes).min()
+    if fewest < max(shots):
+        warnings.warn(
+            f"Expected {max(shots)} examples of each class for {max(shots)} shots. Some class has "
+            f"{fewest}, and gives all it has.",
+            stacklevel=2,
+        )
     penalties = [float(penalty) for penalty in np.atleast_1d(l2)]
     results = []
     for seed in seeds:

@@ -24,7 +24,7 @@ if typing.TYPE_CHECKING:
 KERAS_RANGE = (-1.0, 1.0)
 # Keras adds these to the arguments of a saved model.
 _KERAS_KEYS = {"name", "trainable", "trainable_layers", "quantized_layers", "dtype"}
-_KERAS_KEYS |= {"class_names", "preprocessing"}
+_KERAS_KEYS |= {"class_names", "preprocessing", "activation"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,9 +42,9 @@ class SourceModel:
     run: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
-    def activation(self) -> str:
-        """`"softmax"` or `"sigmoid"`: from logits to probabilities, as the training's loss."""
-        return self.run.get("loss", "softmax")
+    def activation(self) -> str | None:
+        """`"softmax"` or `"sigmoid"`: from logits to probabilities; None if it is not known."""
+        return getattr(self.model, "activation", None)
 
     @property
     def class_names(self) -> list[str] | None:
@@ -123,6 +123,24 @@ def load_model(
     with damage_named(f"{file} cannot be loaded as a Keras model", advice):
         model = keras.saving.load_model(file, compile=False, safe_mode=True)
     return SourceModel(str(source), model, run)
+
+
+def require_ours(source: SourceModel) -> None:
+    """Raises ValueError if a model of this package is only a part of the model.
+
+    The layers around it may take images of another range, and give probabilities.
+    """
+    from keras_vit.models.image_model import ImageModel, model_inside
+
+    model = source.model
+    ours = isinstance(model, ImageModel) or hasattr(model, "encoder")
+    inside = any(isinstance(layer, ImageModel) for layer in getattr(model, "layers", ()))
+    if inside and not ours:
+        raise ValueError(
+            f"Expected a model of keras_vit. Received: {source.name}, a model of Keras around one. "
+            "Export it with keras-vit export hub: `predict`, `evaluate` and `few_shot` take the "
+            f"module. For `analyze`, save the model inside it.{model_inside(model)}"
+        )
 
 
 def _without_model(path):

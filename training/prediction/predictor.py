@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.photo_predictions import ACTIVATIONS, top_classes
+from keras_vit.models.image_model import ACTIVATIONS
+from keras_vit.photo_predictions import top_classes
 from keras_vit.training import data
 from keras_vit.training.data.traced_functions import as_it_stands
 from keras_vit.training.errors import first_line
@@ -153,9 +154,7 @@ class Predictor:
         self.name = self._model.name
         if self._model.activation is None:
             raise ValueError(
-                f"Expected a model with a head. Received: {self.name}, which gives features. A "
-                "model of Keras around one is exported first, by keras-vit export hub: its module "
-                "predicts."
+                f"Expected a model with a head. Received: {self.name}, which gives features."
             )
         self._names = self._model.class_names if job.class_names is None else job.class_names
         self._images = (

@@ -47,7 +47,7 @@ def build_model(
             if not skip and class_names:
                 _require_classes(pathlib.Path(file), list(class_names))
             keras_vit.load_checkpoint(model, file, skip=skip)
-    model.preprocessing = config.eval_preprocess or None
+    model.preprocessing, model.activation = config.eval_preprocess or None, config.loss
     if class_names and len(class_names) == model.arguments["num_classes"]:
         model.class_names = class_names
     if config.masked.target:

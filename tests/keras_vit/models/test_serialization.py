@@ -105,6 +105,23 @@ def test_training_continues_from_a_file(make_vit, random_images, few_steps, tmp_
     assert [int(np.asarray(v)[1]) for v in streams] == [3] * 4
 
 
+@unlike_families
+def test_what_is_frozen_stays_frozen_inside_of_another_model(family, tmp_path):
+    make, arguments = family
+    frozen, in_part = make(**arguments), make(**arguments)
+    frozen.trainable = False
+    for layer in in_part.layers[:-1]:
+        layer.trainable = False
+    for model in (frozen, in_part):
+        around = keras.Sequential([keras.Input(model.input_shape[1:]), model])
+        around.save(tmp_path / "around.keras")
+        copies = [keras.saving.load_model(tmp_path / "around.keras")]
+        copies += [keras.models.clone_model(each) for each in (around, model)]
+        for copy in copies:
+            assert len(copy.trainable_weights) == len(model.trainable_weights)
+    assert len(frozen.trainable_weights) == 0 < len(in_part.trainable_weights)
+
+
 def test_global_policy_is_followed():
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")

@@ -17,6 +17,10 @@ def read(path):
         return list(csv.DictReader(file))
 
 
+def noise(seed, shape):
+    return np.random.default_rng(seed).integers(0, 256, shape)
+
+
 def small(**arguments):
     return tiny_vit(image_size=(16, 24), **arguments)
 
@@ -54,6 +58,24 @@ def test_numbers_are_those_of_the_functions(tmp_path, photos, capsys):
     explained = [float(row["explained"]) for row in read(output / "filters.csv")]
     expected = keras_vit.analysis.embedding_filters(model).explained
     np.testing.assert_allclose(explained, expected, rtol=1e-5)
+
+
+def test_images_are_prepared_as_the_model_wants_them(tmp_path):
+    photos = tmp_path / "photos"
+    write_photos(photos, ["a.png", "b.png"], lambda number: noise(number, (40, 60, 3)))
+    maps = []
+    for name, preprocessing in (
+        ("whole", None),
+        ("crop", "decode|resize_small(32)|central_crop([16,24])|value_range(-1,1)"),
+    ):
+        keras.utils.set_random_seed(0)
+        model = small()
+        model.preprocessing = preprocessing
+        model.save(tmp_path / f"{name}.keras")
+        arguments = [str(tmp_path / f"{name}.keras"), "--images", str(photos)]
+        assert analyze.main([*arguments, f"--output={tmp_path / name}"]) == 0
+        maps.append((tmp_path / name / "rollout.csv").read_text())
+    assert maps[0] != maps[1]
 
 
 def test_images_of_a_data_set_and_what_a_model_lacks(data_dir, tmp_path, capsys):

@@ -42,6 +42,17 @@ def test_a_file_of_probabilities_has_the_models_loss(data_dir, tmp_path, capsys)
     assert "Expected the runtime litert or openvino" in capsys.readouterr().err
 
 
+def test_the_loss_is_the_models_unless_named(data_dir, tmp_path):
+    model, losses = tiny_vit(image_size=8, num_classes=10), []
+    options = ["--dataset=digits", f"--data_dir={data_dir}", f"--output={tmp_path}"]
+    for activation, named in (("sigmoid", []), (None, ["--loss=sigmoid"]), (None, [])):
+        model.activation = activation
+        model.save(tmp_path / "m.keras")
+        assert command.main([str(tmp_path / "m.keras"), *options, *named]) == 0
+        losses.append(json.loads((tmp_path / "metrics.json").read_text())["digits"]["loss"])
+    assert losses[0] == losses[1] == pytest.approx(10 * np.log(2)) != losses[2]
+
+
 def test_files_and_table_agree_with_predictions_by_hand(run, data_dir, tmp_path, capsys):
     path, model = run
     arguments = [str(path), "--dataset=digits", f"--data_dir={data_dir}", "--batch_size=100"]

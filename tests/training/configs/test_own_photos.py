@@ -40,7 +40,7 @@ def test_the_folder_is_found_from_any_place(tmp_path, monkeypatch):
     config = own_photos.get_config("a, b,steps=7")
     assert config.dataset == f"folder:{tmp_path.parent / 'a, b'}" and config.total_steps == 7
     for wrong in ("", "nowhere", "nowhere,size=3"):
-        with pytest.raises(ValueError, match="Expected own_photos:FOLDER"):
+        with pytest.raises(ValueError, match=r"Expected own_photos:FOLDER.*csv:FILE"):
             own_photos.get_config(wrong)
     with pytest.raises(UsageError, match="KEY one of model, size, steps"):
         own_photos.get_config(f"{tmp_path},epochs=3")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vit.photo_predictions import ACTIVATIONS
+from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training.evaluators import classification
 from keras_vit.training.evaluators.classification import counted_sums
 from keras_vit.training.recipes.losses import build_loss

@@ -61,6 +61,13 @@ def test_untrained_has_the_architecture_and_other_weights(vit, tmp_path):
     assert fresh.identity == again.identity != trained.identity
 
 
+def test_a_model_around_ours_is_exported_first(vit, tmp_path):
+    layers = [keras.layers.Rescaling(1 / 127.5, -1), vit, keras.layers.Dense(4, "softmax")]
+    keras.Sequential([keras.Input((16, 16, 3)), *layers]).save(tmp_path / "around.keras")
+    with pytest.raises(ValueError, match=r"around\.keras, a model of Keras around one\. Export it"):
+        evaluated_model.load_frozen(tmp_path / "around.keras")
+
+
 def test_a_checkpoint_is_loaded_with_or_without_its_head(shallow, tmp_path):
     whole = keras_vit.create_model("ViT-Ti/32", num_classes=5, image_size=32)
     keras_vit.save_checkpoint(whole, tmp_path / "whole.npz")

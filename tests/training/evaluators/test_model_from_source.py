@@ -36,6 +36,7 @@ def assert_same_weights(model, other):
 def test_a_run_knows_its_classes_loss_and_preprocessing(tmp_path):
     model = tiny_vit(patch_size=8, num_classes=2)
     model.class_names, model.preprocessing = ("crow", "finch"), "decode|resize(16)"
+    model.activation = "sigmoid"
     model.save(tmp_path / "model.keras")
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     source = load_model(tmp_path)

@@ -89,7 +89,7 @@ def test_a_run_by_epochs_keeps_its_steps(photos, run, tmp_path):
     trainer.train(config_of(photos, **epochs), tmp_path / "run")
     steps = json.loads((tmp_path / "run" / "config.json").read_text())["total_steps"]
     paint(photos, "crow", 40, 0)
-    assert "photos of crow were added" in refusal(photos, tmp_path / "run", **epochs)
+    assert "photos of crow instead of" in refusal(photos, tmp_path / "run", **epochs)
     for choice in ("accept", "refuse"):
         trainer.train(config_of(photos, data_changed=choice, **epochs), tmp_path / "run")
         assert json.loads((tmp_path / "run" / "config.json").read_text())["total_steps"] == steps
@@ -192,7 +192,7 @@ def test_a_run_is_evaluated_on_what_it_held_out(photos, run, tmp_path, capsys):
     assert files == {str(photos / photo.path) for photo in held_out}
 
 
-def test_the_page_marks_photos_that_were_trained_on(photos, run, tmp_path, monkeypatch):
+def test_the_page_marks_photos_that_were_trained_on(photos, run, tmp_path, monkeypatch, capsys):
     page = tmp_path / "page.html"
     monkeypatch.chdir(photos)
     assert predict.main([str(run), ".", f"--output={page}"]) == 0
@@ -201,6 +201,10 @@ def test_the_page_marks_photos_that_were_trained_on(photos, run, tmp_path, monke
     assert sorted(marked) == sorted(photo.path.split("/")[1] for photo in trained)
     assert predict.main([str(run), f"--output={page}"]) == 0
     assert "trained on" not in page.read_text()
+    paint(photos, "crow", 40, 0)
+    assert predict.main([str(run), ".", f"--output={page}"]) == 0
+    assert "trained on" not in page.read_text()
+    assert "may have changed sides" in capsys.readouterr().err
 
 
 def test_classes_are_matched_by_name_or_refused(photos, run, tmp_path, capsys):

@@ -1,24 +1,19 @@
 """Measures reading, decoding and augmenting images, and counts what a training needs of it."""
 
-import contextlib
 import dataclasses
 import functools
 import gc
-import os
 import pathlib
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 from unittest import mock
 
 from benchmarks.harness import interleaved
-from benchmarks.harness.compiled_program import CHIPS
-from benchmarks.harness.process import Process
 from benchmarks.harness.report import machine, show
 from keras_vit.export.verification.subprocesses import peak_memory
-from keras_vit.training import paper_tables
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io.quiet_start import import_tensorflow
 
@@ -133,168 +128,6 @@ def _moved_by_reduced_decoding(kind, makers, folder, images):
         "mean difference of 255": f"{moved.mean():.2f}",
         "root mean square": f"{(moved**2).mean() ** 0.5:.2f}",
     }
-
-
-PIXELS = ("float32", "uint8")
-_COPY = 0
-
-
-def input_cores(images: str, batch_size: int = 50, batches: int = 10, rounds: int = 7) -> None:
-    """Images per second of a host against its cores.
-
-    Our training pipeline runs in processes that may use 1, 2, … cores of this machine, in turns.
-    For hosts of more cores than it has, a model:
-
-        images a second = cores x images a CPU-second, at most
-                          batches at once x images a thread copies
-
-    The first is linear, with the CPU time of the most cores that were measured. The second is what
-    threads put into batches, measured with images that cost nothing. The model knows nothing of
-    what cores share: the bandwidth of memory, caches, two hyperthreads on a core.
-    """
-    import_tensorflow()
-    from benchmarks.libraries import image_pipelines
-
-    files, start = _jpegs_below(images), machine()
-    counts = range(1, len(os.sched_getaffinity(0)) + 1)
-    with contextlib.ExitStack() as stack:
-        directory = stack.enter_context(tempfile.TemporaryDirectory())
-        image_pipelines.prepare(files, pathlib.Path(directory))
-        task = {"folder": directory, "batch_size": batch_size, "batches": batches}
-        processes = {
-            cores: stack.enter_context(Process(f"{__name__}:feed", {**task, "cores": cores}))
-            for cores in counts
-        }
-        # Copies alone are measured with all cores.
-        processes[_COPY] = processes[max(counts)]
-        calls = {
-            (cores, pixels): functools.partial(process.ask, pixels=pixels, copy=cores == _COPY)
-            for cores, process in processes.items()
-            for pixels in PIXELS
-        }
-        answers = interleaved.measure(calls, rounds)
-    show(rates_of_hosts({key: [Turn(*each["turn"]) for each in answers[key]] for key in answers}))
-    print(f"{len(files)} images, batches of {batch_size}, {rounds} rounds. {start}")
-
-
-def feed(
-    folder: str, batch_size: int, batches: int, cores: int
-) -> tuple[dict[str, Any], Callable[..., dict[str, Turn]]]:
-    """Prepares our training pipeline in a process of so many cores."""
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-    import tensorflow as tf
-
-    from benchmarks.libraries import image_pipelines
-
-    makers, datasets = image_pipelines.pipelines()["training"], {}
-    for pixels, name in zip(PIXELS, (image_pipelines.OURS, image_pipelines.BYTES), strict=True):
-        ours = makers[name](pathlib.Path(folder), batch_size)
-        spec = ours.element_spec["image"]
-        blank = tf.data.Dataset.from_tensors(tf.zeros(spec.shape[1:], spec.dtype)).repeat()
-        datasets[pixels, False] = ours
-        datasets[pixels, True] = blank.batch(batch_size, drop_remainder=True)
-
-    def measure(pixels: str, copy: bool) -> dict[str, Turn]:
-        return {"turn": _turn(datasets[pixels, copy], batches, batch_size)}
-
-    return {}, measure
-
-
-def rates_of_hosts(
-    turns: Mapping[tuple[int, str], Sequence[Turn]], hosts: Sequence[int] = (112, 224)
-) -> list[dict[str, object]]:
-    """Returns rows: images a second of the cores that were measured, and of hosts by the model.
-
-    Args:
-        turns: of every number of cores, 0 for batches alone, and kind of pixels.
-        hosts: numbers of cores; by default those of hosts of TPU slices.
-    """
-    from keras_vit.training.data.pipeline import batches_at_once
-
-    most = max(cores for cores, _ in turns)
-    rows: list[dict[str, object]] = []
-    for by, counts in (("measured", range(1, most + 1)), ("model", hosts)):
-        for cores in counts:
-            row: dict[str, object] = {"cores": cores, "by": by}
-            for pixels in PIXELS:
-                if by == "measured":
-                    rate, bound = _rate(turns[cores, pixels], "wall"), "–"
-                else:
-                    decoded = cores * _rate(turns[most, pixels], "cpu")
-                    copied = batches_at_once(cores) * _rate(turns[_COPY, pixels], "wall")
-                    rate, bound = min((decoded, "cores"), (copied, "copies"))
-                row |= {f"{pixels}, images/s": f"{rate:,.0f}", f"{pixels}, bound by": bound}
-            rows.append(row)
-    return rows
-
-
-def table_3_input(
-    chip: Literal["v4", "v5e", "v5p", "v6e"] = "v5e",
-    chips: int = 256,
-    hosts: int = 64,
-    cores: int = 112,
-    images_per_core: float = 760.0,
-    kilobytes: float = 110.0,
-    latency: float = 50.0,
-    bandwidth: float = 100.0,
-) -> None:
-    """Table 3: what the paper's runs need of storage and of the hosts' cores.
-
-    For each model of Table 3: the least time that the chips take for a step of 4,096 images, the
-    operations of its layers at the chip's peak, and what has to arrive in that time; and how much
-    of that the reads of one host bring, a request for each image. A request waits for the store,
-    then streams:
-
-        images a second of a host = parallel requests / (latency + bytes / bandwidth)
-
-    Args:
-        chip: generation of the TPU: v4, v5e, v5p or v6e.
-        chips: that train together.
-        hosts: that feed them.
-        cores: of a host.
-        images_per_core: a second, decoded and augmented: compare_pipelines.
-        kilobytes: of an encoded image.
-        latency: milliseconds until a request's first byte.
-        bandwidth: megabytes a second of one request's stream.
-    """
-    import_tensorflow()
-    import keras_vit
-    from keras_vit.training.data.pipeline import requests_at_once
-
-    rows: list[dict] = []
-    for model in dict.fromkeys(name for row in paper_tables.TABLE_3 for name in row.models):
-        costs = keras_vit.costs(model, num_classes=None)
-        operations = 1e18 * costs.exaflops(paper_tables.TABLE_3_BATCH_SIZE)
-        seconds = operations / (chips * CHIPS[chip].flops)
-        images = paper_tables.TABLE_3_BATCH_SIZE / seconds
-        rows.append(
-            {
-                "model": model,
-                "ms a step": f"{1e3 * seconds:.0f}",
-                "images/s": f"{images:,.0f}",
-                "GB/s": f"{images * kilobytes / 1e6:.2f}",
-                "cores that decode": f"{images / images_per_core:.0f}",
-                "images/s a host": f"{images / hosts:,.0f}",
-            }
-        )
-    show(rows)
-    # On a disk, tf.data makes as many calls at a time as there are cores.
-    reads = {"one a core": cores, "many, as from a store": requests_at_once(cores)}
-    seconds = latency / 1e3 + kilobytes / 1e3 / bandwidth
-    show(
-        {
-            "reads of a host": name,
-            "requests at a time": requests,
-            "images/s read": f"{requests / seconds:,.0f}",
-            "images/s decoded": f"{cores * images_per_core:,.0f}",
-        }
-        for name, requests in reads.items()
-    )
-    print(
-        f"{chip}, chips {chips}, hosts {hosts}, cores {cores}, images_per_core "
-        f"{images_per_core:g}, kilobytes {kilobytes:g}, latency {latency:g}, bandwidth "
-        f"{bandwidth:g}"
-    )
 
 
 def slow_store(latency: float = 50.0, batch_size: int = 64, seconds: float = 20.0) -> None:

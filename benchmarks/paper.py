@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import keras_vit
-from benchmarks.harness.largest_size import largest_size
 from benchmarks.harness.process import Process, ProcessError
 from benchmarks.harness.report import show, table
 from keras_vit.training import paper_tables
@@ -159,22 +158,20 @@ def search(start: Callable[[], Process], max_batch: int) -> tuple[dict[int, floa
     """
     found: dict[int, float] = {}
     process: Process | None = None
-
-    def fits(batch):
-        nonlocal process
-        process = process or start()
-        try:
-            found[batch] = process.ask(batch_size=batch)["images_per_second"]
-        except ProcessError as error:
-            if not error.out_of_memory:
-                raise
-            # The process has ended, and a new one has no memory in pieces.
-            process.close()
-            process = None
-        return batch in found
-
+    batch, largest, refused = 1, 0, math.inf
     try:
-        _, refused = largest_size(fits, most=max_batch, tolerance=1 / 8)
+        while batch <= max_batch and refused - largest > max(1, largest / 8):
+            process = process or start()
+            try:
+                found[batch] = process.ask(batch_size=batch)["images_per_second"]
+                largest = batch
+            except ProcessError as error:
+                if not error.out_of_memory:
+                    raise
+                # The process has ended, and a new one has no memory in pieces.
+                process.close()
+                process, refused = None, batch
+            batch = 2 * batch if refused == math.inf else int(largest + refused) // 2
     finally:
         if process:
             process.close()

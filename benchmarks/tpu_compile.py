@@ -6,11 +6,10 @@ import math
 import pathlib
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from benchmarks.harness.compiled_program import OPTIMIZER, chip_of, rematerialized
-from benchmarks.harness.largest_size import largest_size
 from benchmarks.harness.process import Process, ProcessError
 from benchmarks.harness.report import show
 from keras_vit.training.errors import TrainingError
@@ -41,7 +40,6 @@ def tpu_compile(
     remat: bool = False,
     accumulation_steps: int = 1,
     against: Literal["none", "vit_jax"] = "none",
-    largest_batch: int = 0,
     python: str = sys.executable,
 ) -> None:
     """The training step, compiled ahead of time for TPUs.
@@ -70,9 +68,6 @@ def tpu_compile(
         remat: of jax: recompute activations.
         accumulation_steps: of jax: micro-batches per step.
         against: vit_jax: the original's step beside ours.
-        largest_batch: look for the most images that just fit a chip, from --batch_size on in steps
-            of so many, for the step with and without remat, and with --against for the original's,
-            which has no remat.
         python: interpreter with jax and libtpu.
     """
     axes = parse_mesh(mesh)
@@ -82,23 +77,19 @@ def tpu_compile(
         "keras_vit",
         mesh=[axes["data"], axes["fsdp"]],
         accumulation_steps=accumulation_steps,
-        remat=remat and not largest_batch,
+        remat=remat,
         dropout_rate=0.0 if against != "none" else 0.1,
     )
     programs = {"keras_vit": ours}
     if against != "none":
         programs[against] = functools.partial(compiler, against)
-    if largest_batch:
-        programs["keras_vit, remat"] = functools.partial(ours, remat=True)
-    elif against == "none" and engine == "tensorflow":
+    elif engine == "tensorflow":
         programs = {"keras_vit": functools.partial(_compile_tensorflow, python)}
     images = str(batch_size)
     if accumulation_steps > 1:
         images = f"{accumulation_steps} × {batch_size // accumulation_steps}"
 
     def cells(topology, program, compile_for):
-        if largest_batch:
-            return {"program": program} | _largest(*search(compile_for, batch_size, largest_batch))
         if against != "none":
             chip = chip_of(topology)
             shown = {"images per chip": batch_size, "program": program}
@@ -227,44 +218,3 @@ def _roofline(chip, found):
         "arithmetic": f"{found['flops'] / chip.flops * 1e3:.1f} ms",
         "traffic": f"{found['hbm_bytes'] / chip.bandwidth * 1e3:.1f} ms",
     }
-
-
-def _largest(images, found):
-    """Returns the cells of the largest batch that fits."""
-    if not images:
-        return {"images per chip": 0}
-    return {
-        "images per chip": images,
-        "TFLOP per image": f"{found['flops'] / images / 1e12:.4f}",
-        "arguments": f"{found['arguments'] / 1e9:.2f} GB",
-        "temporaries": f"{found['temporaries'] / 1e9:.2f} GB",
-    }
-
-
-def search(
-    compile_for: Callable[..., Mapping[str, Any]], start: int, step: int
-) -> tuple[int, Mapping[str, Any]]:
-    """Returns the largest multiple of `step` that fits, 0 if none does, and what was found of it.
-
-    It was compiled, and the compiler refused `step` images more.
-
-    Args:
-        compile_for: from a number of `images` to what the compiler finds, or its `error`.
-        start: about how many images are compiled first.
-        step: images between two sizes.
-
-    Raises:
-        TrainingError: if the compiler fails for another reason than memory.
-    """
-    found: dict[int, Mapping[str, Any]] = {0: {}}
-
-    def fits(images):
-        found[images] = answer = compile_for(images=images)
-        print(images, answer, sep=", ", file=sys.stderr)
-        error = answer.get("error", "")
-        if error and not error.startswith("out of memory"):
-            raise TrainingError(f"Expected a program or a lack of memory. Received: {error}")
-        return not error
-
-    largest, _ = largest_size(fits, start, step)
-    return largest, found[largest]

@@ -47,7 +47,10 @@ def runs_command() -> bool:
     words = iter(sys.orig_argv[1:])
     for word in words:
         if word == "-m":
-            return _is_ours(next(words).split(".")[0])
+            package = next(words).split(".")[0]
+            if package in ("training", "export", "benchmarks"):  # a folder beside it in a clone
+                return pathlib.Path.cwd() == pathlib.Path(__file__).resolve().parents[1]
+            return package == "keras_vit"
         if word in ("-W", "-X"):
             next(words)
         elif not word.startswith("-"):
@@ -67,10 +70,3 @@ def import_when_used(package: str, modules: Mapping[str, str]) -> Callable[[str]
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return getattr_of_package
-
-
-def _is_ours(package: str) -> bool:
-    """Tells whether the package of `python -m` is this one or a folder beside it in a clone."""
-    if package in ("training", "export", "benchmarks"):
-        return pathlib.Path.cwd() == pathlib.Path(__file__).resolve().parents[1]
-    return package == "keras_vit"

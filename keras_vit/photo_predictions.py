@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_vit.models.image_model import model_inside
 from keras_vit.photos import outside, prepare_photo, read_photo, warn_of_0_to_1
+from keras_vit.suggestions import require_one_of
 from keras_vit.type_hints import Tensor
 
 ACTIVATIONS = {"softmax": ops.softmax, "sigmoid": ops.sigmoid}
@@ -51,10 +52,7 @@ def predict(
         >>> keras_vit.predict(model, ["cat.jpg", "dog.jpg"], top=1)
         [[('cat', 0.93)], [('dog', 0.88)]]
     """
-    if activation not in ACTIVATIONS:
-        raise ValueError(
-            f"`activation` must be one of {tuple(ACTIVATIONS)}. Received: {activation!r}"
-        )
+    require_one_of("activation", activation, ACTIVATIONS)
     if not isinstance(top, int) or top < 1:
         raise ValueError(f"`top` must be a positive int. Received: {top!r}")
     if getattr(model, "arguments", {}).get("num_classes") is None:

@@ -25,6 +25,13 @@ OURS = {
 }
 
 
+def require_one_of(name: str, value: Any, choices: Collection[str]) -> None:
+    """Raises ValueError unless an argument is among its choices."""
+    if value not in choices:
+        received = f"Received: {name}={value!r}"
+        raise ValueError(f"`{name}` must be one of {tuple(choices)}. {received}")
+
+
 def refuse_unknown(arguments: Mapping[str, Any], known: Collection[str]) -> None:
     """Raises TypeError if an argument is not known, with the name that is probably meant."""
     foreign = [name for name in arguments if name in OURS]

@@ -3,9 +3,6 @@
 `step()` runs one batch, or one update, and returns when its result has arrived. `facts` is a dict:
 `parameters`, the number of trained values, must agree between libraries. `matrix_product` of some
 modules is the same for a large product: the peak that models are held against, with its `flops`.
-
-Functions named `to_…` take a case and a folder, and write the library's own files of the model:
-`float32` and, where the library quantizes by itself, `int8`, with the suffix of their format.
 """
 
 import dataclasses

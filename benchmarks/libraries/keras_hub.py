@@ -1,6 +1,5 @@
 """keras-hub's ViT, on Keras's backend."""
 
-import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -29,15 +28,3 @@ def prepare(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
     """The model."""
     model = _build(case)
     return keras_step.step_of(model, case), {"parameters": keras_step.parameters(model)}
-
-
-def to_tflite(case: Case, folder: pathlib.Path, **options: Any) -> None:
-    """keras-hub's `export`, as it is called without further arguments."""
-    file = str(folder / "float32.tflite")
-    _build(case).export(file, format="litert", verbose=False, **options)
-
-
-def to_one_image_tflite(case: Case, folder: pathlib.Path) -> None:
-    """keras-hub's `export` for one image."""
-    signature = [keras.InputSpec(shape=(1, *case.image_shape), dtype="float32")]
-    to_tflite(case, folder, input_signature=signature)

@@ -1,12 +1,10 @@
 """This package."""
 
 import functools
-import pathlib
 from collections.abc import Callable
 from typing import Any
 
 import keras
-import numpy as np
 
 import keras_vit
 from benchmarks.libraries import Case, keras_step
@@ -47,28 +45,3 @@ def inference_function(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
     infer = keras_vit.inference_function(model, case.precision, batch_size=case.batch_size)
     images = case.images()
     return lambda: infer(images), facts
-
-
-def to_tflite(case: Case, folder: pathlib.Path) -> None:
-    """`export.to_tflite`, in int8 with dynamic quantization."""
-    from keras_vit import export
-
-    model, _ = _build(case)
-    export.to_tflite(model, folder / "float32.tflite", quantization="none")
-    export.to_tflite(model, folder / "int8.tflite", quantization="dynamic")
-
-
-def to_calibrated_tflite(case: Case, folder: pathlib.Path) -> None:
-    """`export.to_tflite`, its activations calibrated on noise, which times like any images."""
-    from keras_vit import export
-
-    noise = np.random.default_rng(0).uniform(0, 1, (4, *case.image_shape)).astype("float32")
-    file = folder / "int8.tflite"
-    export.to_tflite(_build(case)[0], file, quantization="int8", calibration=noise)
-
-
-def to_onnx(case: Case, folder: pathlib.Path) -> None:
-    """`export.to_onnx`."""
-    from keras_vit import export
-
-    export.to_onnx(_build(case)[0], folder / "float32.onnx")

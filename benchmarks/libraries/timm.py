@@ -1,7 +1,6 @@
 """timm's ViT on PyTorch."""
 
 import contextlib
-import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -79,22 +78,3 @@ def matrix_product(case: Case) -> tuple[Callable[[], float], dict[str, int]]:
     shape, dtype = (PRODUCT_SIDE, PRODUCT_SIDE), getattr(torch, case.precision)
     left, right = (torch.randn(shape, device=DEVICE).to(dtype) for _ in range(2))
     return lambda: (left @ right)[0, 0].item(), PRODUCT_FACTS
-
-
-def _model_and_image(case):
-    height, width, channels = case.image_shape
-    return _build(case).eval(), (torch.zeros(1, channels, height, width),)
-
-
-def to_onnx(case: Case, folder: pathlib.Path) -> None:
-    """The model through torch.onnx."""
-    file = str(folder / "float32.onnx")
-    names = {"input_names": ["image"], "output_names": ["logits"]}
-    torch.onnx.export(*_model_and_image(case), file, dynamo=False, opset_version=17, **names)
-
-
-def to_litert(case: Case, folder: pathlib.Path) -> None:
-    """The model through litert-torch."""
-    import litert_torch
-
-    litert_torch.convert(*_model_and_image(case)).export(str(folder / "float32.tflite"))

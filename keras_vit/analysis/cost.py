@@ -116,10 +116,9 @@ def _dense(inputs, outputs, rows=1, executed=None):
 
 
 def _attention(width, heads, length, sequences=1, queries=None, relative=False):
-    """Returns the `Cost` of multi-head self-attention (equations 5 to 8).
+    """Returns the `Cost` of attention within `sequences` of `length` tokens (equations 5 to 8).
 
-    An image has `sequences` of `length` tokens, as rows or columns. Of each, the graph computes
-    `queries` outputs; None means all.
+    Of each, the graph computes `queries` outputs; None means all.
     """
     tokens, executed = sequences * length, sequences * (queries or length)
     query_and_out = _dense(width, width, tokens, executed) * 2
@@ -214,10 +213,7 @@ def _vision_transformer(**arguments):
 
 
 def _taps(size, kernel_size, strides, output_size, padding_before):
-    """Returns how many inputs a convolution reads along one axis, over all its outputs.
-
-    Positions in the zero padding are not read.
-    """
+    """Returns how many inputs, not padding, a convolution reads along an axis for all outputs."""
     firsts = (output * strides - padding_before for output in range(output_size))
     return sum(max(min(first + kernel_size, size) - max(first, 0), 0) for first in firsts)
 

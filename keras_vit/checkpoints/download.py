@@ -12,10 +12,7 @@ from pathlib import Path
 
 import keras
 
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks
-    fcntl = None  # type: ignore[assignment]
+from keras_vit.hidden_folder import fcntl
 
 CHUNK = 1 << 20
 

@@ -1,6 +1,5 @@
 """Axial attention: Axial-ViT's block (appendix D.5) and AxialResNet's (Wang et al., 2020)."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,9 +10,8 @@ from keras import ops
 from keras_vit.initializers import RandomNormal, he_normal_fan_out
 from keras_vit.layers.base import Layer
 from keras_vit.layers.encoder_block import EncoderBlock
+from keras_vit.suggestions import require_one_of
 from keras_vit.type_hints import Tensor
-
-AXES = ("height", "width")
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -53,18 +51,10 @@ class AxialEncoderBlock(Layer):
         self.column.build((None, rows, input_shape[-1]))
 
     def call(self, tokens: Tensor, training: bool = False) -> Tensor:
-        return self.along_axes(
-            tokens,
-            lambda lines: self.row(lines, training=training),
-            lambda lines: self.column(lines, training=training),
-        )
-
-    def along_axes(self, tokens: Tensor, row: Callable, column: Callable) -> Tensor:
-        """Applies `row` to every row of patches, a sequence of tokens, then `column` likewise."""
         rows, columns = self.grid_size
         channels = tokens.shape[-1]
-        x = row(ops.reshape(tokens, (-1, columns, channels)))
-        x = column(self._transpose(x, rows, columns, channels))
+        x = self.row(ops.reshape(tokens, (-1, columns, channels)), training=training)
+        x = self.column(self._transpose(x, rows, columns, channels), training=training)
         x = self._transpose(x, columns, rows, channels)
         return ops.reshape(x, (-1, rows * columns, channels))
 
@@ -111,8 +101,7 @@ class AxialAttention(Layer):
 
     def __init__(self, axis: str, num_groups: int = 8, **kwargs: Any):
         super().__init__(**kwargs)
-        if axis not in AXES:
-            raise ValueError(f"`axis` must be one of {AXES}. Received: axis={axis!r}")
+        require_one_of("axis", axis, ("height", "width"))
         self.axis = axis
         self.num_groups = num_groups
 
@@ -152,9 +141,10 @@ class AxialAttention(Layer):
         return x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
-        _, height, width, channels = inputs.shape
-        lines = ops.transpose(inputs, (0, 2, 1, 3)) if self.axis == "height" else inputs
-        lines = ops.reshape(lines, (-1, self.length, channels))
+        upright = self.axis == "height"
+        grid = ops.transpose(inputs, (0, 2, 1, 3)) if upright else inputs
+        _, rows, columns, channels = grid.shape
+        lines = ops.reshape(grid, (-1, columns, channels))
         x = self.projection_norm(self.projection(lines), training=training)
         x = ops.reshape(x, (-1, self.length, self.num_groups, 2 * self.size))
         query, key, value = self._three(ops.transpose(x, (0, 2, 1, 3)))
@@ -177,17 +167,12 @@ class AxialAttention(Layer):
         logits = content + from_query + from_key
         weights = ops.cast(ops.softmax(logits, axis=-1), self.compute_dtype)
 
-        heads = [
-            ops.matmul(weights, value),
-            ops.einsum("bgij,ijc->bgic", weights, value_table),
-        ]
+        heads = ops.matmul(weights, value), ops.einsum("bgij,ijc->bgic", weights, value_table)
         outputs = ops.concatenate([self._combine_heads(each) for each in heads], axis=-1)
         outputs = self.output_norm(outputs, training=training)
         outputs = outputs[..., :channels] + outputs[..., channels:]
-        if self.axis == "height":
-            outputs = ops.reshape(outputs, (-1, width, height, channels))
-            return ops.transpose(outputs, (0, 2, 1, 3))
-        return ops.reshape(outputs, (-1, height, width, channels))
+        outputs = ops.reshape(outputs, (-1, rows, columns, channels))
+        return ops.transpose(outputs, (0, 2, 1, 3)) if upright else outputs
 
     def _combine_heads(self, heads):
         """Puts the heads' channels side by side: (lines, length, channels)."""

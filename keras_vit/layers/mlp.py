@@ -10,6 +10,7 @@ from keras_vit.backends.gelu import GELU_FLAVORS, TRAINED_GELU_FLAVORS
 from keras_vit.initializers import RandomNormal, glorot_uniform
 from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout
+from keras_vit.suggestions import require_one_of
 from keras_vit.type_hints import Tensor
 
 
@@ -34,10 +35,7 @@ class MLP(Layer):
 
     def __init__(self, mlp_dim: int, dropout_rate: float = 0.0, gelu: str = "tanh", **kwargs: Any):
         super().__init__(**kwargs)
-        if gelu not in GELU_FLAVORS:
-            raise ValueError(
-                f"`gelu` must be one of {tuple(GELU_FLAVORS)}. Received: gelu={gelu!r}"
-            )
+        require_one_of("gelu", gelu, GELU_FLAVORS)
         self.mlp_dim = mlp_dim
         self.dropout_rate = dropout_rate
         self.gelu = gelu

@@ -8,10 +8,11 @@ from keras import ops
 from keras_vit.initializers import VarianceScaling
 from keras_vit.layers.base import Layer
 from keras_vit.layers.normalization import GroupNormalization
+from keras_vit.suggestions import require_one_of
 from keras_vit.type_hints import Tensor
 
-STANDARDIZATIONS = ("hybrid", "bit")
-POOL_PADDINGS = ("edge", "zero")
+# {name: mode of `ops.pad`}
+POOL_PADDINGS = {"edge": "symmetric", "zero": "constant"}
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -40,11 +41,7 @@ class StandardizedConv2D(keras.layers.Conv2D):
         standardization: str = "hybrid",
         **kwargs: Any,
     ):
-        if standardization not in STANDARDIZATIONS:
-            raise ValueError(
-                f"`standardization` must be one of {STANDARDIZATIONS}. "
-                f"Received: standardization={standardization!r}"
-            )
+        require_one_of("standardization", standardization, ("hybrid", "bit"))
         kwargs = {"kernel_initializer": VarianceScaling(), **kwargs}
         kwargs |= {"use_bias": False, "data_format": "channels_last"}
         super().__init__(filters, kernel_size, strides=strides, padding=padding, **kwargs)
@@ -89,15 +86,11 @@ class RootPooling(Layer):
 
     def __init__(self, padding: str = "edge", **kwargs: Any):
         super().__init__(**kwargs)
-        if padding not in POOL_PADDINGS:
-            raise ValueError(
-                f"`padding` must be one of {POOL_PADDINGS}. Received: padding={padding!r}"
-            )
+        require_one_of("padding", padding, POOL_PADDINGS)
         self.padding = padding
 
     def call(self, inputs: Tensor) -> Tensor:
-        mode = {"edge": "symmetric", "zero": "constant"}[self.padding]
-        padded = ops.pad(inputs, ((0, 0), (1, 1), (1, 1), (0, 0)), mode=mode)
+        padded = ops.pad(inputs, ((0, 0), (1, 1), (1, 1), (0, 0)), POOL_PADDINGS[self.padding])
         return ops.max_pool(padded, 3, 2, "valid", data_format="channels_last")
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:

@@ -11,6 +11,7 @@ from keras_vit.layers.base import Layer
 from keras_vit.models.image_model import ImageModel
 from keras_vit.models.patch_targets import TARGETS, PatchLoss, units_of
 from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.suggestions import require_one_of
 from keras_vit.type_hints import Tensor
 
 
@@ -135,8 +136,7 @@ class MaskedPatchPrediction(ImageModel):
         name: str = "masked_patch_prediction",
         trainable: bool = True,
     ):
-        if target not in TARGETS:
-            raise ValueError(f"`target` must be one of {tuple(TARGETS)}. Received: {target!r}")
+        require_one_of("target", target, TARGETS)
         if not isinstance(model, VisionTransformer):
             raise ValueError(
                 f"`model` must be a keras_vit.VisionTransformer. Received: a {type(model).__name__}"

@@ -148,3 +148,15 @@ def gradients():
         }
 
     return compute
+
+
+@pytest.fixture(scope="session")
+def assert_logits(golden, forward):
+    """Returns a function that compares a model's logits with those of a golden case."""
+
+    def check(model, case):
+        expected = np.array(case["logits"])
+        difference = forward(model, golden.images_of(case)) - expected
+        assert np.abs(difference).max() < 2e-5 * expected.std()
+
+    return check

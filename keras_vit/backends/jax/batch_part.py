@@ -31,10 +31,7 @@ def part_of_batch(part: Tensor, count: int) -> Iterator[None]:
 
 
 def dropout(
-    inputs: Tensor,
-    rate: float,
-    noise_shape: Sequence[int] | None = None,
-    seed: keras.random.SeedGenerator | None = None,
+    inputs: Tensor, rate: float, noise_shape: Sequence[int] | None, seed: keras.random.SeedGenerator
 ) -> Tensor:
     """Does what `keras.random.dropout` does, on a part of a batch, (examples, ...)."""
     shape = inputs.shape if noise_shape is None else noise_shape
@@ -42,17 +39,13 @@ def dropout(
     return jnp.where(kept, inputs / (1 - rate), jnp.zeros([], inputs.dtype))
 
 
-def uniform(
-    shape: Sequence[int],
-    dtype: str = "float32",
-    seed: keras.random.SeedGenerator | None = None,
-) -> Tensor:
+def uniform(shape: Sequence[int], seed: keras.random.SeedGenerator) -> Tensor:
     """Returns uniform numbers from 0 to 1 for a part of a batch, (examples, ...)."""
-    return _drawn(lambda key, shape: jax.random.uniform(key, shape, dtype), shape, seed)
+    return _drawn(lambda key, shape: jax.random.uniform(key, shape, "float32"), shape, seed)
 
 
 def randint(
-    shape: Sequence[int], minval: int, maxval: int, seed: keras.random.SeedGenerator | None = None
+    shape: Sequence[int], minval: int, maxval: int, seed: keras.random.SeedGenerator
 ) -> Tensor:
     """Returns int32 numbers from `minval` to below `maxval` for a part of a batch."""
     return _drawn(lambda key, shape: jax.random.randint(key, shape, minval, maxval), shape, seed)
@@ -62,10 +55,6 @@ def _drawn(draw, shape, seed):
     """Returns what `draw(key, shape)` gives for each of the part's examples, (examples, ...)."""
     part, count = _PART.get()
     examples, *others = shape
-    key = jnp.asarray((seed or keras.random.SeedGenerator()).next(), jnp.uint32)
+    key = jnp.asarray(seed.next(), jnp.uint32)
     places = part + count * jnp.arange(examples, dtype=jnp.uint32)
-
-    def draw_one(place):
-        return draw(jax.random.fold_in(key, place), tuple(others))
-
-    return jax.vmap(draw_one)(places)
+    return jax.vmap(lambda place: draw(jax.random.fold_in(key, place), tuple(others)))(places)

@@ -8,12 +8,10 @@ import jax.numpy as jnp
 
 from keras_vit.type_hints import Tensor
 
-GREATEST_HEAD = 128
-
 
 def attention_of(head_size: int) -> Callable[[Tensor, Tensor, Tensor], Tensor] | None:
     """Returns `attention`, or None if JAX runs elsewhere, or the kernel has no such head size."""
-    fits = head_size % 8 == 0 and head_size <= GREATEST_HEAD
+    fits = head_size % 8 == 0 and head_size <= 128
     return attention if fits and _on_nvidia() else None
 
 

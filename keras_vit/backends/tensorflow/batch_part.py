@@ -28,10 +28,7 @@ def seeds_of_part(seeds: Tensor, part: Tensor) -> Tensor:
 
 
 def dropout(
-    inputs: Tensor,
-    rate: float,
-    noise_shape: Sequence | None = None,
-    seed: keras.random.SeedGenerator | None = None,
+    inputs: Tensor, rate: float, noise_shape: Sequence | None, seed: keras.random.SeedGenerator
 ) -> Tensor:
     """Does as `keras.random.dropout`, on a part of a batch, (examples, ...), drawn in float32."""
     inputs = tf.convert_to_tensor(inputs)
@@ -41,18 +38,12 @@ def dropout(
     return tf.where(kept, inputs * (1 / (1 - rate)), tf.zeros([], inputs.dtype))
 
 
-def uniform(
-    shape: Sequence,
-    dtype: str | tf.DType = "float32",
-    seed: keras.random.SeedGenerator | None = None,
-) -> Tensor:
+def uniform(shape: Sequence, seed: keras.random.SeedGenerator) -> Tensor:
     """Does as `keras.random.uniform` from 0 to 1, for a part of a batch, (examples, ...)."""
-    return _drawn(partial(tf.raw_ops.StatelessRandomUniformV2, dtype=dtype), shape, seed)
+    return _drawn(partial(tf.raw_ops.StatelessRandomUniformV2, dtype="float32"), shape, seed)
 
 
-def randint(
-    shape: Sequence, minval: int, maxval: int, seed: keras.random.SeedGenerator | None = None
-) -> Tensor:
+def randint(shape: Sequence, minval: int, maxval: int, seed: keras.random.SeedGenerator) -> Tensor:
     """Does as `keras.random.randint`, int32, for a part of a batch, (examples, ...)."""
     draw = partial(tf.raw_ops.StatelessRandomUniformIntV2, minval=minval, maxval=maxval)
     return _drawn(draw, shape, seed)

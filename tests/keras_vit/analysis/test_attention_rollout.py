@@ -22,14 +22,6 @@ def test_two_layers_multiply_with_the_deeper_on_the_left():
     np.testing.assert_allclose(reversed_order[0], [0.505, 0.275, 0.22], atol=1e-12)
 
 
-def test_rows_of_a_batch_stay_distributions():
-    attention = np.random.default_rng(0).dirichlet(np.ones(7), (4, 2, 7))
-    result = rollout(attention)
-    assert result.shape == (2, 7, 7)
-    np.testing.assert_allclose(result.sum(-1), 1, atol=1e-12)
-    np.testing.assert_allclose(result[1], rollout(attention[:, 1]), atol=1e-12)
-
-
 @pytest.mark.parametrize(
     "overrides",
     [

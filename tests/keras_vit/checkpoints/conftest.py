@@ -1,22 +1,9 @@
-"""Comparisons of models, and a small checkpoint that tests change."""
+"""A comparison of models, and a small checkpoint that tests change."""
 
 import numpy as np
 import pytest
 
 import keras_vit
-
-
-@pytest.fixture(scope="session")
-def assert_logits(golden, forward):
-    """Returns a function that compares a model's logits with those of a golden case."""
-
-    def check(model, case):
-        expected = np.array(case["logits"])
-        assert np.abs(forward(model, golden.images_of(case)) - expected).max() < (
-            2e-5 * expected.std()
-        )
-
-    return check
 
 
 @pytest.fixture(scope="session")

@@ -103,14 +103,6 @@ def test_damaged_arrays(data, arrays, attempt):
 
 
 @SETTINGS
-@given(name=st.text(st.characters(codec="ascii", exclude_characters="\0"), min_size=1, max_size=20))
-def test_left_over_arrays(name, arrays, attempt):
-    if name in arrays or name == "file":
-        return
-    assert not attempt(npz({**arrays, name: np.zeros(3, "float32")}))
-
-
-@SETTINGS
 @given(fraction=st.floats(0, 1, exclude_max=True))
 def test_truncated_npz(fraction, arrays, attempt):
     data = npz(arrays)
@@ -119,7 +111,7 @@ def test_truncated_npz(fraction, arrays, attempt):
 
 @SETTINGS
 @given(data=st.data())
-def test_flipped_bits(data, arrays, attempt, model):
+def test_flipped_bits(data, arrays, attempt):
     """A changed bit is found, unless it lies where the archive holds nothing of use."""
     content = bytearray(npz(arrays))
     position = data.draw(st.integers(0, len(content) - 1))
@@ -130,22 +122,10 @@ def test_flipped_bits(data, arrays, attempt, model):
 
 
 @SETTINGS
-@given(data=st.binary(max_size=400), start=st.sampled_from([b"", b"PK\x03\x04", b"\x93NUMPY"]))
-def test_noise(data, start, attempt):
-    assert not attempt(start + data)
-
-
-@SETTINGS
 @given(fraction=st.floats(0, 1, exclude_max=True))
 def test_truncated_safetensors(fraction, cases, golden, attempt):
     data = save(golden.checkpoint(cases["timm"]))
     assert not attempt(data[: int(fraction * len(data))])
-
-
-@SETTINGS
-@given(header=st.binary(max_size=60))
-def test_noise_in_the_header_of_safetensors(header, attempt):
-    assert not attempt((len(header) + 1).to_bytes(8, "little") + b"{" + header + bytes(32))
 
 
 def test_truncated_keras_file(model, attempt, tmp_path):
@@ -194,12 +174,6 @@ def with_member(arrays, name, content):
             np.save(member, array)
             archive.writestr(f"{each}.npy", content if each == name else member.getvalue())
     return file.getvalue()
-
-
-@pytest.mark.parametrize("descr", ["{'descr': '<f4', 'shape': (1, ", "{'shape': (1,"])
-def test_header_that_ends_too_soon(arrays, attempt, descr):
-    content = b"\x93NUMPY\x01\x00" + (len(descr) + 1).to_bytes(2, "little") + descr.encode() + b"\n"
-    assert not attempt(with_member(arrays, "cls", content))
 
 
 @pytest.mark.parametrize("shape", [(1, 4500**2 + 1, 8), (1, 1, 2**62 - 1), (1, -5, 8)])

@@ -15,33 +15,22 @@ def reference(layer, line, to_numpy):
     """The attention of one line, (length, channels), one query and key at a time."""
     length, channels = line.shape
     groups, size = layer.num_groups, channels // layer.num_groups
-    projected = normalized(
-        layer.projection_norm, line @ to_numpy(layer.projection.kernel), to_numpy
-    )
-    projected = projected.reshape(length, groups, 2 * size)
-    table = to_numpy(layer.relative)
-    half = size // 2
-    gathered = np.zeros((length, 2, groups, size))
-    for g in range(groups):
-        query, key, value = np.split(projected[:, g], [half, size], axis=-1)
-        logits = np.zeros((length, length))
-        for i in range(length):
-            for j in range(length):
-                there, back = table[i - j + length - 1], table[j - i + length - 1]
-                parts = np.zeros((3, groups))
-                parts[:, g] = (
-                    query[i] @ key[j],
-                    query[i] @ there[:half],
-                    key[j] @ back[half:size],
-                )
-                parts = normalized(layer.similarity_norm, parts.reshape(-1), to_numpy)
-                logits[i, j] = parts.reshape(3, groups)[:, g].sum()
-        weights = np.exp(logits - logits.max(-1, keepdims=True))
-        weights /= weights.sum(-1, keepdims=True)
-        for i in range(length):
-            for j in range(length):
-                gathered[i, 0, g] += weights[i, j] * value[j]
-                gathered[i, 1, g] += weights[i, j] * table[i - j + length - 1, size:]
+    projected = line @ to_numpy(layer.projection.kernel)
+    projected = normalized(layer.projection_norm, projected, to_numpy)
+    query, key, value = np.split(projected.reshape(length, groups, -1), [size // 2, size], axis=-1)
+    distances = np.arange(length)[:, None] - np.arange(length) + length - 1
+    of_query, of_key, of_value = np.split(to_numpy(layer.relative), [size // 2, size], axis=-1)
+    logits = np.zeros((length, length, groups))
+    for i, j in np.ndindex(length, length):
+        parts = query[i] * key[j], query[i] * of_query[distances[i, j]]
+        parts = np.sum([*parts, key[j] * of_key[distances[j, i]]], axis=-1).ravel()
+        parts = normalized(layer.similarity_norm, parts, to_numpy)
+        logits[i, j] = parts.reshape(3, groups).sum(0)
+    weights = np.exp(logits - logits.max(1, keepdims=True))
+    weights /= weights.sum(1, keepdims=True)
+    values = np.einsum("ijg,jgc->igc", weights, value)
+    values = values, np.einsum("ijg,ijc->igc", weights, of_value[distances])
+    gathered = np.stack(values, axis=1)
     gathered = normalized(layer.output_norm, gathered.reshape(length, -1), to_numpy)
     return gathered.reshape(length, 2, channels).sum(1)
 

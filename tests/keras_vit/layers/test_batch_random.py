@@ -117,7 +117,7 @@ def test_an_undivided_batch_draws_what_keras_draws(shape):
             )
             x = np.ones(shape, "float32")
             np.testing.assert_array_equal(
-                batch_part.dropout(x, 0.3, seed=ours), keras.random.dropout(x, 0.3, seed=its)
+                batch_part.dropout(x, 0.3, None, seed=ours), keras.random.dropout(x, 0.3, seed=its)
             )
 
 

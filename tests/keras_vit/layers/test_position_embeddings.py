@@ -1,25 +1,12 @@
 import numpy as np
 import pytest
 
-from keras_vit.checkpoints.resize_positions import resize_table
 from keras_vit.layers import (
-    LearnedPosition1D,
     LearnedPosition2D,
     RelativePosition,
     SinCosPosition2D,
 )
 from keras_vit.layers.position_variants import sincos_2d
-
-
-def test_sines_and_cosines():
-    expected = [0.841471, 1e-4, 0.540302, 1, 0, 0, 1, 1]
-    np.testing.assert_allclose(sincos_2d(2, 2, 8)[1], expected, atol=1e-6)
-
-
-def test_sines_and_cosines_swap_with_the_axes():
-    table = sincos_2d(3, 5, 16).reshape(3, 5, 16)
-    swapped = sincos_2d(5, 3, 16).reshape(5, 3, 16).transpose(1, 0, 2)
-    np.testing.assert_array_equal(table[..., :8], swapped[..., 8:])
 
 
 def test_sines_leave_the_class_token_alone(to_numpy):
@@ -44,17 +31,6 @@ def test_two_dimensional_table(to_numpy):
         for column in range(3):
             expected = np.concatenate([columns[column], rows[row]])
             np.testing.assert_array_equal(table[0, 1 + 3 * row + column], expected)
-
-
-@pytest.mark.parametrize("size", [(3, 7), (4, 5), (1, 1), (9, 2), (28, 24)])
-@pytest.mark.parametrize("class_token", [True, False])
-def test_resizing_in_the_graph_is_the_loaders(size, class_token, to_numpy):
-    layer = LearnedPosition1D((4, 5), class_token)
-    layer.build((None, 20 + class_token, 6))
-    table = np.random.default_rng(0).standard_normal(layer.embedding.shape).astype("float32")
-    layer.set_weights([table])
-    expected = resize_table(table, class_token, size, stated=(4, 5))
-    np.testing.assert_allclose(to_numpy(layer.resized_table(*size)), expected, atol=2e-6)
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 5])

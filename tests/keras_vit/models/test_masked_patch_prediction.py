@@ -97,15 +97,6 @@ def test_a_patch_is_replaced_by_any_other_but_never_by_itself():
     assert pairs == set(itertools.permutations(range(10), 2))
 
 
-def test_every_patch_is_corrupted_equally_often_and_anew():
-    layer = PatchCorruption(rate=0.25, seed=0)
-    stem = np.zeros((500, 2, 4, 1), "float32")
-    positions = np.concatenate([to_numpy(layer(stem)[1]) for _ in range(4)])
-    assert positions.shape == (2000, 2)
-    shares = np.bincount(positions.ravel(), minlength=8) / 2000
-    np.testing.assert_allclose(shares, 0.25, atol=0.05)
-
-
 def test_targets_are_the_colors_of_cells():
     colors = np.random.default_rng(0).integers(0, 512, (4, 4))
     pixels = (np.kron(color_of_class(colors), np.ones((2, 2, 1))) * 2 - 1).astype("float32")
@@ -186,7 +177,7 @@ def test_fit_learns_images_of_one_color(target, overrides):
     assert losses[-1] < 0.8 * losses[0]
 
 
-def test_sample_weights_choose_images(images):
+def test_sample_weights_choose_images():
     masked = keras_vit.MaskedPatchPrediction(encoder(), "pixels")
     losses = np.random.default_rng(0).uniform(size=(4, 12)).astype("float32")
     assert to_numpy(masked.compute_loss(y_pred=losses)) == pytest.approx(losses.mean())
@@ -195,13 +186,10 @@ def test_sample_weights_choose_images(images):
     assert to_numpy(weighted) == pytest.approx(expected)
 
 
-def test_saved_model_comes_back_with_its_encoder(tmp_path, images, few_steps):
-    keras.utils.set_random_seed(0)
+def test_saved_model_comes_back_with_its_encoder(tmp_path, images):
     masked = keras_vit.MaskedPatchPrediction(
         encoder(classifier="gap"), "downsized", corruption_rate=0.25, seed=3
     )
-    masked.compile(keras.optimizers.Adam(1e-2), **few_steps)
-    masked.fit(images, verbose=0)
     masked.save(tmp_path / "masked.keras")
     with zipfile.ZipFile(tmp_path / "masked.keras") as archive:
         assert b"shared_object_id" not in archive.read("config.json")  # an address in memory

@@ -105,7 +105,7 @@ def test_training_continues_from_a_file(make_vit, random_images, few_steps, tmp_
     assert [int(np.asarray(v)[1]) for v in streams] == [3] * 4
 
 
-def test_global_policy_is_followed(make_vit):
+def test_global_policy_is_followed():
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:

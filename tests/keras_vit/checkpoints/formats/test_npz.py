@@ -126,13 +126,6 @@ def test_two_dimensional_tables_are_resized(make, to_numpy, tmp_path):
         keras_vit.load_checkpoint(other, tmp_path / "a.npz", position_grid=(8, 4))
 
 
-def test_state_beside_the_parameters_is_not_the_models(make, tmp_path):
-    keras_vit.save_checkpoint(make(pure=True), tmp_path / "a.npz", Layout(prefix="opt/target/"))
-    arrays = {**arrays_of(tmp_path / "a.npz"), "opt/state/step": np.zeros((), "int64")}
-    np.savez(tmp_path / "b.npz", **arrays)
-    keras_vit.load_checkpoint(make(seed=1, pure=True), tmp_path / "b.npz")
-
-
 def test_bfloat16_arrays(make, to_numpy, tmp_path):
     """NumPy stores bfloat16 as two opaque bytes."""
     keras_vit.save_checkpoint(make(pure=True), tmp_path / "a.npz")

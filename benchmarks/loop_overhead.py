@@ -1,104 +1,13 @@
-"""Measures a step against the image size, depth and batch, and what the training loop adds."""
+"""The time that the training loop adds to its steps, against `model.fit`."""
 
 import functools
-import itertools
-import math
 import statistics
 import time
-from collections.abc import Sequence
-from typing import Literal
 
-from benchmarks.harness import interleaved, library_steps
+from benchmarks.harness import interleaved
 from benchmarks.harness.report import machine, show
-from benchmarks.libraries import Case
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io.quiet_start import import_tensorflow
-from keras_vit.variants import arguments_of
-
-THREADS = 2
-
-
-def growth(
-    model: str = "ViT-Ti/16",
-    image_sizes: Sequence[int] = (64, 128, 224, 320, 384, 512),
-    depths: Sequence[int] = (3, 6, 12, 24),
-    rounds: int = 7,
-    seconds: float = 0.5,
-) -> None:
-    """Time and memory of inference against image size and depth.
-
-    Each is measured in a process of its own, in interleaved rounds. Prints Markdown.
-
-    Args:
-        depths: numbers of layers.
-    """
-    arguments = {**arguments_of(model)[1], "image_size": 224, "num_classes": 1000}
-    changes = [{"image_size": size} for size in image_sizes]
-    changes += [{"num_layers": depth} for depth in depths]
-    cases = [Case("keras_vit", {**arguments, **change}) for change in changes]
-    print(f"{model}, infer, {cases[0]}; medians of {rounds} interleaved rounds.")
-    print(machine(THREADS), "\n", flush=True)
-    results = library_steps.measure(cases, rounds, seconds, THREADS)
-    sizes, layers = results[: len(image_sizes)], results[len(image_sizes) :]
-    show(_growth_row("image size", result.case.arguments["image_size"], result) for result in sizes)
-    show(_growth_row("layers", result.case.arguments["num_layers"], result) for result in layers)
-
-
-def _growth_row(name, value, result):
-    arguments = result.case.arguments
-    tokens = (arguments["image_size"] // arguments["patch_size"]) ** 2 + 1
-    width, hidden = arguments["hidden_size"], arguments["mlp_dim"]
-    # The multiplications of the encoder whose number is quadratic in the tokens, and the others.
-    quadratic, linear = 2 * tokens**2 * width, tokens * (4 * width**2 + 2 * width * hidden)
-    flops = 2 * result.facts["executed_macs"] * result.case.batch_size
-    rate = statistics.median(flops / seconds for seconds in result.rounds)
-    return {
-        name: value,
-        "tokens": tokens,
-        "ms per image": f"{1000 * statistics.median(result.per_image):.2f}",
-        "forward GFLOP/s": f"{rate / 1e9:.0f}",
-        "quadratic part": f"{100 * quadratic / (quadratic + linear):.0f} %",
-        "peak MiB": f"{result.memory / 2**20:.0f}",
-    }
-
-
-def memory(
-    model: str = "ViT-B/16",
-    image_size: int = 224,
-    batches: Sequence[int] = (1, 4, 8, 16, 32),
-    precision: Literal["float32", "bfloat16"] = "float32",
-) -> None:
-    """Peak memory of a training step against the batch, with and without remat.
-
-    Each is the peak of a process of its own. Prints Markdown.
-
-    Args:
-        batches: images per step.
-        precision: what the step computes in.
-    """
-    arguments = {**arguments_of(model)[1], "image_size": image_size, "num_classes": 1000}
-    print(f"{model}, {image_size} px, {precision}, training step.")
-    print(machine(THREADS), "\n", flush=True)
-    ways = ("keras_vit", "keras_vit.remat")
-    cases = [
-        Case(way, arguments, "train", batch, precision)
-        for batch, way in itertools.product(batches, ways)
-    ]
-    results = library_steps.measure(cases, rounds=1, seconds=0, threads=THREADS, alone=True)
-    peaks = {(each.case.batch_size, each.case.library): each.memory / 2**20 for each in results}
-    rows = []
-    for batch in batches:
-        whole, remat = (peaks.get((batch, way), math.nan) for way in ways)
-        rows.append(
-            {
-                "batch": batch,
-                "peak MiB": f"{whole:.0f}",
-                "with remat": f"{remat:.0f}",
-                "ratio": f"{remat / whole:.2f}",
-            }
-        )
-    show(rows)
-
 
 _BATCH, _CLASSES, _SIZE = 8, 10, 8
 STEPS_PER_CALL = (1, 20)

@@ -6,13 +6,8 @@ import pathlib
 import keras
 import numpy as np
 
-from keras_vit.export.errors import damage_refused, imported
-from keras_vit.export.verification.runtimes import (
-    Delegation,
-    Runtime,
-    in_batches,
-    require_signature,
-)
+from keras_vit.export.errors import ExportError, damage_refused, imported
+from keras_vit.export.verification.runtimes import Delegation, Runtime, in_batches
 
 
 class OnnxRuntime(Runtime):
@@ -28,8 +23,14 @@ class OnnxRuntime(Runtime):
                 pathlib.Path(path).read_bytes(), options, providers=["CPUExecutionProvider"]
             )
             inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
-            require_signature(path, [each.name for each in inputs], [each.name for each in outputs])
-            self.output = outputs[0].name
+            given, made = ([each.name for each in ends] for ends in (inputs, outputs))
+            if given != ["image"] or len(made) != 1:
+                raise ExportError(
+                    f"Expected a file from `image` to one output. Received: {path}, from "
+                    f"{', '.join(given)} to {', '.join(made)}. Write it with `keras-vit export "
+                    "onnx`."
+                )
+            self.output = made[0]
             _, height, width, _ = inputs[0].shape
             onnx = imported("onnx", "onnx")
             types = {each.data_type for each in onnx.load(path).graph.initializer}

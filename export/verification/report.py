@@ -72,8 +72,7 @@ class Report:
 
     def rows(self) -> list[tuple[str, str]]:
         """Returns (name, text) of every value that is known, for a table."""
-        seconds = "{:.0f} ms"
-        percent = "{:.2f} %"
+        seconds, percent = "{:.0f} ms", "{:.2f} %"
         latencies = (self.latency_ms or {}).items()
         outside = self.operations_outside_delegate
         fallbacks = "; ".join(self.fallbacks or ()) or "unknown operations"
@@ -132,23 +131,21 @@ class Thresholds:
 
     def missed(self, report: Report) -> list[str]:
         """Returns in words which limits a report misses."""
-        failures = []
-        relative = report.max_error / report.scale
-        if not relative <= self.max_error:
-            failures.append(f"largest error {relative:.2e} above {self.max_error:g}")
-        if not report.cosine >= self.cosine:
-            failures.append(f"cosine {report.cosine:.6f} below {self.cosine:g}")
-        if report.agreement is not None and not report.agreement >= self.agreement:
-            failures.append(f"agreement {report.agreement:.4f} below {self.agreement:g}")
+        error, half = report.max_error / report.scale, (report.float16_error or 0) / report.scale
+        agreement = self.agreement if report.agreement is None else report.agreement
         drop = (report.model_accuracy or 0) - (report.artifact_accuracy or 0)
-        if drop > self.accuracy_drop + 1e-12:
-            failures.append(f"accuracy drops by {drop:.4f}, more than {self.accuracy_drop:g}")
-        half, limit = (report.float16_error or 0) / report.scale, THRESHOLDS["float16"].max_error
-        if not half <= limit:
-            failures.append(f"largest error in float16 {half:.2e} above {limit:g}")
-        if report.flex_operations:
-            failures.append(f"needs Flex: {', '.join(report.flex_operations)}")
-        return failures
+        limit, flex = THRESHOLDS["float16"].max_error, report.flex_operations or []
+        met = {
+            f"largest error {error:.2e} above {self.max_error:g}": error <= self.max_error,
+            f"cosine {report.cosine:.6f} below {self.cosine:g}": report.cosine >= self.cosine,
+            f"agreement {agreement:.4f} below {self.agreement:g}": agreement >= self.agreement,
+            f"accuracy drops by {drop:.4f}, more than {self.accuracy_drop:g}": (
+                drop <= self.accuracy_drop + 1e-12
+            ),
+            f"largest error in float16 {half:.2e} above {limit:g}": half <= limit,
+            f"needs Flex: {', '.join(flex)}": not flex,
+        }
+        return [failure for failure, is_met in met.items() if not is_met]
 
 
 # "hub", "npz", "onnx" and the quantizations of a TFLite file; "float16" of an ONNX file too.

@@ -1,7 +1,6 @@
 """Runtimes of exported files: what they have in common, which there are, and opening a file.
 
-A new runtime is a class with the members of `Runtime`, in a file of its own, and a row in
-`RUNTIMES`.
+A new runtime is a class with the members of `Runtime`, and a row in `RUNTIMES`.
 """
 
 import dataclasses
@@ -39,11 +38,7 @@ class Delegation:
 
 
 class Runtime:
-    """An exported file, opened by what will run it in the end.
-
-    Args:
-        path: the file or directory.
-        model: the model that it came from.
+    """An exported file, opened by what will run it in the end; called (path, model).
 
     Attributes:
         kind: key of `export.verification.report.THRESHOLDS`.
@@ -84,20 +79,6 @@ def in_batches(function: "Callable[[np.ndarray], Tensor]", images: "np.ndarray")
     return np.concatenate([keras.ops.convert_to_numpy(function(batch)) for batch in batches])
 
 
-def require_signature(path: str | os.PathLike, inputs: list[str], outputs: list[str]) -> None:
-    """Checks that a file's inputs are `image` alone, and that it has one output.
-
-    Raises:
-        ExportError: if they are not.
-    """
-    if inputs != ["image"] or len(outputs) != 1:
-        kind = pathlib.Path(path).suffix[1:]
-        raise ExportError(
-            f"Expected a file from `image` to one output. Received: {path}, from "
-            f"{', '.join(inputs)} to {', '.join(outputs)}. Write it with `keras-vit export {kind}`."
-        )
-
-
 class Row(NamedTuple):
     """Of a runtime: the format that it opens, the file of its class, and the class."""
 
@@ -117,8 +98,8 @@ RUNTIMES = {
     "interpreter": Row(TFLITE, "litert_interpreter", "TFLiteInterpreter"),
     "compiled": Row(TFLITE, "litert_compiled_model", "CompiledOnCPU"),
     "gpu": Row(TFLITE, "litert_compiled_model", "CompiledOnGPU"),
-    "openvino": Row(TFLITE, "openvino_runtime", "OpenVINO"),
-    "mediapipe": Row(TFLITE, "mediapipe_classifier", "ImageClassifier"),
+    "openvino": Row(TFLITE, "openvino_and_mediapipe", "OpenVINO"),
+    "mediapipe": Row(TFLITE, "openvino_and_mediapipe", "ImageClassifier"),
     "browser": Row(TFLITE, "browser", "BrowserOnCPU"),
     "browser-gpu": Row(TFLITE, "browser", "BrowserOnGPU"),
     "onnx": Row(ONNX, "onnx_runtime", "OnnxRuntime"),
@@ -128,20 +109,16 @@ RUNTIMES = {
 def open_artifact(
     path: str | os.PathLike, model: "keras.Model", runtime: str | None = None
 ) -> tuple[str, Runtime]:
-    """Opens an exported file or directory in a runtime.
+    """Opens an exported file or directory in a runtime, and returns the runtime's name and it.
 
     Args:
         path: a file or directory that one of `RUNTIMES` opens.
         model: the model that it came from.
         runtime: key of `RUNTIMES`; None takes the default of the file's format.
 
-    Returns:
-        (the runtime's name, the runtime).
-
     Raises:
         FileNotFoundError: if there is nothing.
-        ExportError: if it is damaged or of another kind, or the runtime opens other files.
-        RuntimeMissing: if the runtime is not on this machine.
+        ExportError: if it is of another kind, or the runtime opens other files; see `Runtime`.
     """
     path = pathlib.Path(path)
     if not path.exists():

@@ -35,17 +35,13 @@ _MODULE = "keras_vit.export.verification.subprocesses"
 def measure(
     path: str | os.PathLike, threads: int, image_size: tuple[int, int], rounds: int = ROUNDS
 ) -> dict[str, Any]:
-    """Runs an artifact on one image at a time in a new process.
+    """Returns what a TFLite file or SavedModel costs, as attributes of a `Report`, in one process.
 
     Args:
-        path: a TFLite file or the directory of a SavedModel.
+        path: of the artifact, which is run on one image at a time.
         threads: of the runtime.
         image_size: (height, width) of the image if the artifact takes any.
         rounds: calls to take the median of, fewer if they last over 10 s.
-
-    Returns:
-        dict of "load_seconds", "first_call_seconds", "latency_ms", "peak_memory_bytes",
-        and for TFLite "partitions" and "operations_outside_delegate".
 
     Raises:
         ExportError: if the artifact does not run.
@@ -64,10 +60,10 @@ def run_compiled(
     gpu: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> "tuple[dict[str, np.ndarray], bool, str]":
-    """Runs images through LiteRT's `CompiledModel` in a new process.
+    """Runs images through a TFLite file in LiteRT's `CompiledModel` in a new process.
 
     Args:
-        path: a TFLite file.
+        path: the file.
         images: (n, height, width, 3) float32 in [0, 1].
         gpu: whether on the GPU, in float32 and then in its float16, or on the processor.
         environment: variables beside those of this process.
@@ -166,11 +162,8 @@ def _open_file(path, threads, image_size):
 
     interpreter = Interpreter(path, num_threads=threads)
     runner = interpreter.get_signature_runner("serving_default")
-    inputs = {
-        name: np.full(detail["shape"], 0.5, detail["dtype"])
-        for name, detail in runner.get_input_details().items()
-    }
-    return (lambda: runner(**inputs)), (lambda: delegation(interpreter))
+    image = np.full(runner.get_input_details()["image"]["shape"], 0.5, "float32")
+    return (lambda: runner(image=image)), (lambda: delegation(interpreter))
 
 
 def _open_module(path, threads, image_size):
@@ -180,39 +173,32 @@ def _open_module(path, threads, image_size):
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     signature = tf.saved_model.load(path).signatures["serving_default"]
-    inputs = {
-        name: tf.fill([1, *image_size, 3], 0.5) for name in signature.structured_input_signature[1]
-    }
-    return (lambda: [value.numpy() for value in signature(**inputs).values()]), dict
+    (name,) = signature.structured_input_signature[1]
+    images = {name: tf.fill([1, *image_size, 3], 0.5)}
+    return (lambda: [value.numpy() for value in signature(**images).values()]), dict
 
 
 def delegation(interpreter: Any) -> dict[str, Any]:
-    """Counts the delegate's partitions and the operations that it left to the interpreter.
+    """Returns "partitions" and "operations_outside_delegate" of a `Report`.
 
     Args:
         interpreter: a LiteRT `Interpreter` whose tensors are allocated.
-
-    Returns:
-        dict of "partitions", an int, and "operations_outside_delegate", of names to counts.
     """
     # LiteRT documents no way to ask which operations a delegate took. A delegate's node stays in
     # this list beside the operations that it replaces: those between its outputs and its inputs.
     nodes = interpreter._get_ops_details()
     partitions = [node for node in nodes if node["op_name"] == "DELEGATE"]
     plain = [node for node in nodes if node["op_name"] != "DELEGATE"]
-    producer = {int(t): i for i, node in enumerate(plain) for t in node["outputs"]}
+    producer = {t: i for i, node in enumerate(plain) for t in node["outputs"]}
     replaced = set()
     for partition in partitions:
-        known = {int(t) for t in partition["inputs"]}
-        pending = [int(t) for t in partition["outputs"]]
+        known, pending = {*partition["inputs"]}, [*partition["outputs"]]
         while pending:
             tensor = pending.pop()
-            index = producer.get(tensor)
-            if tensor in known or index is None:
-                continue
-            known.add(tensor)
-            replaced.add(index)
-            pending.extend(int(t) for t in plain[index]["inputs"])
+            if tensor in producer and tensor not in known:
+                known.add(tensor)
+                replaced.add(producer[tensor])
+                pending.extend(plain[producer[tensor]]["inputs"])
     outside = [node["op_name"] for i, node in enumerate(plain) if i not in replaced]
     return {
         "partitions": len(partitions),
@@ -230,7 +216,7 @@ def _compiled(path: str, images: str, outputs: str, gpu: bool) -> bool:
     if gpu:
         accelerators |= HardwareAccelerator.GPU
     results: dict[str, Any] = {}
-    complete: list[bool] = []
+    complete = []
     for precision in ("float32", "float16") if gpu else ("float32",):
         settings = Options(
             hardware_accelerators=accelerators,

@@ -65,7 +65,12 @@ def verify(
     images = _checked_images(images, image_size(model))
     with unpacked(path) as module, tflite_of_page(module) as usable:
         name, artifact = open_artifact(usable, model, runtime)
-        _check_size(path, artifact.image_size, image_size(model))
+        taken, size = artifact.image_size, image_size(model)
+        if taken and taken != size:
+            raise ExportError(
+                f"Expected an artifact for images of {size[0]} x {size[1]} pixels, as the model "
+                f"takes. Received: {path}, for {taken[0]} x {taken[1]}. It came from another model."
+            )
         if artifact.takes_bytes:
             images = np.rint(255 * images).astype("float32") / 255
         result = artifact.run(images)
@@ -91,7 +96,7 @@ def verify(
             flex_operations=artifact.flex_operations,
             **_compare(artifact.output, reference, result, labels),
             **_accelerator(artifact, reference),
-            **(_costs(usable, image_size(model)) if costs and artifact.has_costs else {}),
+            **(_costs(usable, size) if costs and artifact.has_costs else {}),
         )
         failures = (thresholds or THRESHOLDS[artifact.kind]).missed(report)
         if failures:
@@ -108,14 +113,6 @@ def _checked_images(images, size):
         )
     check_range(images)
     return images
-
-
-def _check_size(path, size, expected):
-    if size and size != expected:
-        raise ExportError(
-            f"Expected an artifact for images of {expected[0]} x {expected[1]} pixels, as the "
-            f"model takes. Received: {path}, for {size[0]} x {size[1]}. It came from another model."
-        )
 
 
 def _reference(model, artifact, images):

@@ -34,7 +34,7 @@ def main(export: Export) -> int:
         "labels": export.labels,
         "resolution": options.resolution,
         "output": options.module_output,
-        "activation": options.activation or source.activation,
+        "activation": options.activation,
     }
     if options.output.name.endswith(archives.SUFFIXES):
         with tempfile.TemporaryDirectory() as directory:

@@ -27,6 +27,5 @@ def main(export: Export) -> int:
         labels=export.labels,
         output=export.options.module_output,
         float16=export.options.float16,
-        activation=export.source.activation,
     )
     return export.verify_written(file)

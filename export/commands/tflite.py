@@ -46,7 +46,6 @@ def main(export: Export) -> int:
         batch_sizes=options.batch_sizes,
         image_sizes=options.image_sizes,
         feature_vector=options.feature_vector,
-        activation=source.activation,
         probabilities=options.probabilities,
     )
     if not options.all:

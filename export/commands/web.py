@@ -40,7 +40,6 @@ def main(export: Export) -> int:
         quantization=options.quantization,
         calibration=export.calibration() if options.quantization in CALIBRATED else None,
         examples=[*export.samples[0][: options.examples]] if options.examples else [],
-        activation=source.activation,
         single_file=options.single_file,
         litert_folder=options.litert_js,
     )

@@ -16,6 +16,7 @@ from keras_vit.export.supported_models import (
     portable,
 )
 from keras_vit.models.image_model import ACTIVATIONS
+from keras_vit.suggestions import require_one_of
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from keras_vit.training.io.atomic import atomic_directory
 
@@ -71,7 +72,7 @@ def to_hub(
             what is asked for.
         OSError: if the directory cannot be written.
     """
-    _check("resolution", resolution, RESOLUTIONS)
+    require_one_of("resolution", resolution, RESOLUTIONS)
     model = portable(model)
     output, activation = output_name(model, output), activation or model.activation
     texts = exported_texts(model, labels, activation, output)
@@ -84,11 +85,6 @@ def to_hub(
             setattr(root, file.stem, tf.saved_model.Asset(str(file)))
         write_saved_model(root, written, signatures=signatures)
     return directory
-
-
-def _check(name, value, allowed):
-    if value not in allowed:
-        raise ValueError(f"`{name}` must be one of {allowed}. Received: {name}={value!r}")
 
 
 def _module(model, output, resolution, activation):

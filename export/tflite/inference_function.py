@@ -15,6 +15,7 @@ from keras_vit.export.tflite.to_tflite import to_tflite
 from keras_vit.hidden_folder import scratch_folder
 from keras_vit.models.image_model import model_inside
 from keras_vit.photos import outside, warn_of_0_to_1
+from keras_vit.suggestions import require_one_of
 from keras_vit.training.evaluators.tflite_files import Runtime, TFLiteFunction
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.type_hints import Tensor
@@ -135,10 +136,7 @@ def inference_function(
         >>> logits = predict(images)
         >>> predict.save("classifier.tflite")
     """
-    if precision not in _QUANTIZATIONS:
-        raise ValueError(
-            f"`precision` must be one of {tuple(_QUANTIZATIONS)}. Received: {precision!r}"
-        )
+    require_one_of("precision", precision, _QUANTIZATIONS)
     if not isinstance(model, CLASSIFIERS):
         raise ExportError(
             f"Expected a classifier of keras_vit. Received: {type(model).__name__} {model.name}."

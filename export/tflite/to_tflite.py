@@ -27,6 +27,7 @@ from keras_vit.export.tflite.mediapipe_metadata import add_metadata, append_text
 from keras_vit.export.tflite.quantization import CALIBRATED, FOR_NPUS, QUANTIZATIONS, quantize
 from keras_vit.export.tflite.signatures import MAIN, ROLLOUT, calibration_samples, signatures
 from keras_vit.models.image_model import ACTIVATIONS, ImageModel
+from keras_vit.suggestions import require_one_of
 from keras_vit.training.evaluators.exported_files import LABELS_FILE
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.type_hints import ImageSize, Tensor
@@ -163,10 +164,7 @@ def to_tflite_files(
 
 
 def _check_quantization(quantization, calibration):
-    if quantization not in QUANTIZATIONS:
-        raise ValueError(
-            f"`quantization` must be one of {QUANTIZATIONS}. Received: {quantization!r}"
-        )
+    require_one_of("quantization", quantization, QUANTIZATIONS)
     if quantization in CALIBRATED and calibration is None:
         raise ValueError(
             f'quantization="{quantization}" needs calibration=images, some 100 images like those '

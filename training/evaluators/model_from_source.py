@@ -42,11 +42,6 @@ class SourceModel:
     run: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
-    def activation(self) -> str | None:
-        """`"softmax"` or `"sigmoid"`: from logits to probabilities; None if it is not known."""
-        return getattr(self.model, "activation", None)
-
-    @property
     def class_names(self) -> list[str] | None:
         """The names of the classes in the order of the logits, where they are known."""
         names = getattr(self.model, "class_names", None)

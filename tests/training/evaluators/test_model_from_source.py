@@ -41,7 +41,7 @@ def test_a_run_knows_its_classes_loss_and_preprocessing(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     source = load_model(tmp_path)
     assert source.class_names == ["crow", "finch"]
-    assert (source.name, source.run, source.activation) == (str(tmp_path), CONFIG, "sigmoid")
+    assert (source.name, source.run, source.model.activation) == (str(tmp_path), CONFIG, "sigmoid")
     assert source.image_size == (16, 16) and source.preprocess == CONFIG["eval_preprocess"]
     assert load_model(tmp_path / "model.keras").preprocess == "decode|resize(16)"
     assert_same_weights(source.model, model)
@@ -50,7 +50,7 @@ def test_a_run_knows_its_classes_loss_and_preprocessing(tmp_path):
 def test_a_file_knows_its_model_alone(tmp_path):
     tiny_vit(image_size=(16, 24), patch_size=8, num_classes=10).save(tmp_path / "m.keras")
     source = load_model(tmp_path / "m.keras")
-    assert source.run == {} and source.class_names is None and source.activation == "softmax"
+    assert source.run == {} and source.class_names is None and source.model.activation == "softmax"
     assert source.preprocess == "decode|resize([16,24])|value_range(-1,1)"
     assert resizing((4, 5), (0.0, 1.0)) == "decode|resize([4,5])|value_range(0,1)"
 

@@ -53,11 +53,7 @@ class CommandParser(argparse.ArgumentParser):
         self.add_argument("--image_size", metavar="PIXELS", type=at_least_1, help=text)
 
     def add_dataset(self, several: bool = True) -> None:
-        """Adds the options of which images are read.
-
-        Args:
-            several: whether there may be several data sets.
-        """
+        """Adds the options of which images are read: of `several` data sets, or of one."""
         text = "data sets, separated by commas" if several else "data set to take images from"
         kind = list_of(str) if several else str
         self.add_argument("--dataset", metavar="NAME", type=kind, help=text)
@@ -72,11 +68,7 @@ class CommandParser(argparse.ArgumentParser):
         self.add_argument("--data_dir", metavar="DIR", help="folder of prepared data sets")
 
     def add_run(self, config: bool = True) -> None:
-        """Adds the options of training.
-
-        Args:
-            config: whether --config names the config; some commands make their own.
-        """
+        """Adds the options of training; without `config` for a command that makes its own."""
         self._takes_overrides = True
         if config:
             text = "Python file with get_config(ARGUMENT), or the name of one, such as quickstart"
@@ -154,13 +146,7 @@ class _ShowKeys(argparse.Action):
 def number(
     make: Callable[[str], float], accepts: Callable[[Any], bool], expected: str
 ) -> Callable[[str], float]:
-    """Returns the type of an option that takes some numbers.
-
-    Args:
-        make: int or float.
-        accepts: whether a number is one of them.
-        expected: which they are, for messages.
-    """
+    """Returns the type of an option: what `make` makes and `accepts` takes, said by `expected`."""
 
     def convert(text: str) -> float:
         value = make(text)

@@ -209,6 +209,17 @@ DEFAULTS = {key.name: key.default for key in KEYS}
 _OWN = {key.name for key in KEYS if key.own}
 _SECTIONS = {key.name.partition(".")[0] for key in KEYS if "." in key.name}
 COLUMNS = ("key", "default", "meaning", "may change on resumption")
+# {a key, with its value where not any will do: the keys that mean nothing without it}
+_BESIDE = {
+    "checkpoint": "checkpoint_head",
+    "eval_split": "early_stopping.metric",
+    "few_shot.datasets": "few_shot.every_steps few_shot.shots",
+    "lora.rank": "lora.alpha",
+    "masked.target": "masked.corruption_rate",
+    "optimizer.name=adamw": "optimizer.beta_1 optimizer.beta_2",
+    "optimizer.name=sgd": "optimizer.momentum",
+    "strategy=tpu": "tpu tpu_project tpu_zone",
+}
 
 
 def freezes(freeze: ConfigDict) -> bool:
@@ -220,7 +231,12 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
     """Yields (keys, what is expected of the first) of rules between keys that a config breaks."""
     masked, frozen = c.masked.target, freezes(c.freeze)
     freeze, processes = "freeze.layers freeze.blocks freeze.head_only", c.processes
-    several = processes.count > 1 or processes.index
+    several, flat = processes.count > 1 or processes.index, flatten(c)
+    for beside, keys in _BESIDE.items():
+        other, _, value = beside.partition("=")
+        changed = [key for key in keys.split() if flat[key] != DEFAULTS[key]]
+        if changed and not (flat[other] == value if value else flat[other]):
+            yield f"{changed[0]} {other}", f"config.{beside} beside it"
     if not c.dataset:
         yield "dataset", "the name of a data set"
     if not (c.total_steps or c.epochs):
@@ -232,8 +248,6 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
             yield f"reduced_decoding.{split}", "0, or 1 or more times the pixels wanted"
     if c.cache and c.reduced_decoding.train:
         yield "reduced_decoding.train cache", "0, as config.cache keeps images as large as they are"
-    if c.checkpoint_head == "keep" and not c.checkpoint:
-        yield "checkpoint checkpoint_head", "the weights whose head is kept"
     if masked and c.eval_split:
         yield "eval_split masked.target", "'': masked patch prediction has no accuracy to evaluate"
     if c.early_stopping.patience and not (c.eval_split and c.eval_every_steps):
@@ -244,8 +258,6 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
         yield f"freeze.until_step {freeze}", "another key of config.freeze to say what is frozen"
     if c.lora.rank and frozen:
         yield f"lora.rank {freeze}", "no config.freeze.* beside it: LoRA freezes all but the head"
-    if c.lora.alpha and not c.lora.rank:
-        yield "lora.alpha lora.rank", "config.lora.rank beside it"
     if (c.lora.rank or c.freeze.head_only) and not c.checkpoint:
         keys = "checkpoint lora.rank freeze.head_only"
         yield keys, "the weights that LoRA and freeze.head_only leave as they are"
@@ -261,8 +273,6 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
             yield keys, f"{remedy}; multiworker reads TF_CONFIG"
         if c.mesh.data > 1 or c.mesh.fsdp != 1:
             yield "mesh mesh.data mesh.fsdp strategy", remedy
-    if (c.tpu or c.tpu_zone or c.tpu_project) and c.strategy != "tpu":
-        yield "tpu tpu_zone tpu_project strategy", 'config.strategy="tpu" beside it'
     steps = c.profile.split(":")
     if c.profile and not (
         len(steps) == 2 and all(map(str.isdecimal, steps)) and int(steps[0]) < int(steps[1])

@@ -11,6 +11,8 @@ Opening imports no TensorFlow, so that missing data is reported at once.
 
 import dataclasses
 import functools
+import itertools
+import logging
 import os
 import pathlib
 from collections.abc import Sequence
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from keras_vit.training.data.preprocessing.preprocess import Preprocess
     from keras_vit.training.data.records import Reader
     from keras_vit.training.data.unreadable_examples import SkipCounter
+
+
+logger = logging.getLogger("keras_vit")
 
 
 def open(name: str, split: str, data_dir: str | os.PathLike | None = None) -> "Split":
@@ -186,6 +191,19 @@ class Split:
         from keras_vit.training.data.unreadable_examples import SkipCounter
 
         return SkipCounter(named=True) if self.photos else None
+
+    def warn_of_shared(self, trained: "Split") -> None:
+        """Warns where images of it, on which a model is scored, are among those that train it."""
+        shared = len({each.path for each in self.photos} & {each.path for each in trained.photos})
+        for one, other in itertools.product(self.ranges, trained.ranges):
+            if one.split == other.split:
+                shared += len(range(max(one.start, other.start), min(one.stop, other.stop)))
+        if shared:
+            logger.warning(
+                "%d of the %d images of %s, which is scored, are in %s too, which trains: the "
+                "score says little of other images.",
+                *(shared, self.num_examples, self.text, trained.text),
+            )
 
     def read(self, index: "tf.Tensor") -> "dict[str, tf.Tensor]":
         """Returns the example at an int64 index, in a TensorFlow graph or eagerly.

@@ -58,7 +58,7 @@ class RunData:
         return self.dataset.describe(self._config.train_split, self._config.eval_split)
 
     def check(self, shape: Sequence[int | None]) -> None:
-        """Warns of small classes, and reads an image where that shows the range of its pixels.
+        """Warns of small classes and shared images, and reads one where that shows its range.
 
         Raises:
             ValueError: for preprocessing to another shape than the model's (height, width,
@@ -68,6 +68,7 @@ class RunData:
         self.preprocess.require_fit("train_preprocess", self.train, shape)
         if self._config.eval_split:
             self.eval_preprocess.require_fit("eval_preprocess", self.train, shape)
+            self.dataset.split(self._config.eval_split).warn_of_shared(self.train)
 
     def train_batches(self, start_step: int, **changes: Any) -> Callable[..., tf.data.Dataset]:
         """Returns the function (number of workers, worker) -> its training data from a step on."""

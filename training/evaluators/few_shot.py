@@ -49,7 +49,9 @@ def open_task(
         ValueError: for unknown splits.
     """
     train, test = SPLITS.get(dataset.name, ("train", "test"))
-    return Task(dataset.split(train_split or train), dataset.split(test_split or test))
+    task = Task(dataset.split(train_split or train), dataset.split(test_split or test))
+    task.test.warn_of_shared(task.train)
+    return task
 
 
 def preprocessing(model: FrozenModel) -> str:

@@ -127,11 +127,7 @@ class Worker:
         self._predictor: Predictor | None = None
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Returns how many images of a shard cannot be read, or why it is not written.
-
-        Args:
-            row: `name` of the shard.
-        """
+        """Returns how many images of the shard `name` cannot be read, or why it is not written."""
         unreadable, text, bad_use = 0, "", False
         try:
             self._predictor = self._predictor or self._open()

@@ -26,6 +26,10 @@ def minimal(**values):
         ({"freeze": {"until_step": 5}}, "to say what is frozen. Received: freeze.until_step=5, "),
         ({"freeze": {"blocks": 1}, "lora": {"rank": 4}}, "no config.freeze.* beside it"),
         ({"lora": {"alpha": 4.0}}, "expected config.lora.rank beside it"),
+        ({"optimizer": {"momentum": 0.5}}, "expected config.optimizer.name=sgd beside it"),
+        ({"optimizer": {"name": "sgd", "beta_2": 0.9}}, "name=adamw beside it"),
+        ({"masked": {"corruption_rate": 0.4}}, "expected config.masked.target beside it"),
+        ({"few_shot": {"shots": (3,)}}, "expected config.few_shot.datasets beside it"),
         ({"lora": {"rank": 4}}, "config.checkpoint: expected the weights"),
         ({"freeze": {"head_only": True}}, "config.checkpoint: expected the weights"),
         ({"masked": {"target": "pixels"}, "label_smoothing": 0.1}, "no lora.rank, label_smo"),
@@ -55,9 +59,9 @@ def minimal(**values):
         ),
         (
             {"tpu": "local"},
-            r"config\.tpu: expected config.strategy=.tpu. beside it.*strategy='one'",
+            r"config\.tpu: expected config.strategy=tpu beside it.*strategy='one'",
         ),
-        ({"checkpoint_head": "keep"}, "config.checkpoint: expected the weights whose head is kept"),
+        ({"checkpoint_head": "keep"}, "checkpoint_head: expected config.checkpoint beside it"),
         ({"mesh": {"fsdp": -1}}, "config.mesh: expected .*fsdp=-1, strategy='one'"),
     ],
 )

@@ -7,7 +7,7 @@ import tensorflow_datasets as tfds
 from keras_vit import training
 from keras_vit.training import data
 from keras_vit.training.data import dataset_table, vtab_labels
-from tests.training.data.helpers import ids
+from tests.training.data.helpers import ids, write_photos
 
 NAMES = [name for name in dataset_table.DATASETS if name not in ("digits", "imagenet21k")]
 
@@ -107,3 +107,18 @@ def test_wrong_arguments_are_explained(digits_dir):
         training.load_dataset("digits", "test", data_dir=digits_dir, on_error="quiet")
     with pytest.raises(ValueError, match="no mixup outside training"):
         training.load_dataset("digits", "test", data_dir=digits_dir, preprocess="decode|mixup(0.1)")
+
+
+@pytest.mark.parametrize(
+    ("split", "shared"), [("test[:20]+test[50:70]", 15), ("train", 0), ("test[30:50]", 0)]
+)
+def test_images_that_train_and_are_scored_are_said(split, shared, digits_dir, tmp_path, caplog):
+    digits = data.open_dataset("digits", digits_dir)
+    digits.split("test[10:30]+test[55:60]").warn_of_shared(digits.split(split))
+    write_photos(
+        tmp_path, [f"{name}/a/{number}.png" for name in ("train", "test") for number in "12"]
+    )
+    photos = data.open_dataset(f"folder:{tmp_path}")
+    photos.split("test[1:]").warn_of_shared(photos.split(split.partition("[")[0]))
+    counts = [each.args[:2] for each in caplog.records if each.module == "opened_dataset"]
+    assert counts == ([(shared, 25)] if shared else []) + [(1, 1)] * (split != "train")

@@ -100,17 +100,18 @@ def test_features_are_computed_once_and_again_if_damaged(model, digits, tmp_path
     assert sum(few_shot.kept_features(path) is not None for path in tmp_path.iterdir()) == 2
 
 
-def test_evaluator_during_training_sees_the_weights_of_the_moment(digits):
+def test_evaluator_during_training_sees_the_weights_of_the_moment(digits, caplog):
     model = keras.Sequential(
         [keras.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(10, use_bias=False)],
         name="linear",
     )
     evaluator = few_shot.FewShotEvaluator(
-        [few_shot.open_task(digits)],
+        [few_shot.open_task(digits, None, "test+train[:3]")],
         shots=[5, 25],
         seeds=[0, 1],
         preprocess="decode|resize(8)|value_range",
     )
+    assert "3 of the 362 images of test+train[:3], which is scored, are in train" in caplog.text
     before = dict(evaluator.run(model))
     assert set(before) == {"few_shot/digits_5", "few_shot/digits_25"}
     assert before["few_shot/digits_25"] > 0.3

@@ -99,7 +99,9 @@ def test_the_best_evaluation_is_handed_over_and_the_last_is_said_too(config, tmp
     caplog.set_level("INFO", logger="keras_vit")
     config = config.copy_and_resolve_references()
     config.hand_over, config.early_stopping.patience = "best", 1
+    config.train_split += f"+{config.eval_split}"
     trainer.train(config, tmp_path)
+    assert f"images of {config.eval_split}, which is scored, are in train" in caplog.text
     found, best = (keras.saving.load_model(tmp_path / f"{n}.keras") for n in ("model", "best"))
     for value, expected in zip(found.get_weights(), best.get_weights(), strict=True):
         np.testing.assert_array_equal(value, expected)

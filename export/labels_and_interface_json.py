@@ -1,7 +1,8 @@
 """Writes class names and the preparation of images into exported models, as text."""
 
+import contextlib
 import json
-import re
+import logging
 from collections.abc import Iterable
 
 import keras
@@ -9,11 +10,13 @@ import keras
 from keras_vit.export.supported_models import image_size, num_classes
 from keras_vit.imagenet_classes import require_class_name
 from keras_vit.models.image_model import ACTIVATIONS
+from keras_vit.photos import maps_to_model_range
 from keras_vit.suggestions import require_one_of
 from keras_vit.training.evaluators.exported_files import INTERFACE_FILE, LABELS_FILE
 from keras_vit.training.evaluators.model_from_source import resizing
 
-_MODEL_RANGE = re.compile(r"value_range\(\s*-1(\.0)?\s*,\s*1(\.0)?\s*\)\s*$")
+_MODEL_RANGE, _EXPORTED_RANGE = "value_range(-1,1)", "value_range(0,1)"
+logger = logging.getLogger("keras_vit")
 
 
 def exported_texts(
@@ -37,6 +40,12 @@ def exported_texts(
     """
     labels = labels_of_model(labels, model, output)
     require_one_of("activation", activation, ACTIVATIONS)
+    if model.preprocessing and not _known_operations(model):
+        logger.warning(
+            "%s prepares photos by %r, which does not end with value_range(-1, 1): what is "
+            "exported resizes them instead.",
+            *(model.name, model.preprocessing),
+        )
     interface = {
         "image_size": list(image_size(model)),
         "image_range": [0, 1],
@@ -54,13 +63,21 @@ def model_operations(model: keras.Model) -> str:
 
     Those of `model.preprocessing`, or else a resize to the model's size.
     """
-    known = model.preprocessing
-    return known if known and _MODEL_RANGE.search(known) else resizing(image_size(model))
+    return _known_operations(model) or resizing(image_size(model))
+
+
+def _known_operations(model):
+    """Returns `model.preprocessing`, its range in one spelling, or "" if it has another."""
+    known = model.preprocessing or ""
+    with contextlib.suppress(ValueError, TypeError, SyntaxError):  # operations of the user's own
+        if maps_to_model_range(known):
+            return known.removesuffix(known.rpartition("|")[2]) + _MODEL_RANGE
+    return ""
 
 
 def exported_operations(model: keras.Model) -> str:
     """Returns the operations that make a photo into an image of what is exported, in [0, 1]."""
-    return _MODEL_RANGE.sub("value_range(0,1)", model_operations(model))
+    return model_operations(model).removesuffix(_MODEL_RANGE) + _EXPORTED_RANGE
 
 
 def labels_of_model(

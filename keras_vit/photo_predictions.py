@@ -9,7 +9,13 @@ import numpy as np
 from keras import ops
 
 from keras_vit.models.image_model import ACTIVATIONS, model_inside
-from keras_vit.photos import outside, prepare_photo, read_photo, warn_of_0_to_1
+from keras_vit.photos import (
+    maps_to_model_range,
+    outside,
+    prepare_photo,
+    read_photo,
+    warn_of_0_to_1,
+)
 from keras_vit.suggestions import require_one_of
 from keras_vit.type_hints import Tensor
 
@@ -105,6 +111,11 @@ def _prepared(model, images_or_paths) -> np.ndarray:
         raise ValueError(
             f"Expected images that are prepared, floats in [-1, 1], for a model of {channels} "
             "channels. Received: photos, which have three."
+        )
+    if not maps_to_model_range(operations):
+        raise ValueError(
+            "Expected `model.preprocessing` to end with value_range(-1, 1), the range of every "
+            f"model. Received: {operations!r}."
         )
     images = np.stack([prepare_photo(photo, operations) for photo in photos])
     return _checked(images, (height, width))

@@ -171,6 +171,12 @@ def parsed_operations(operations: str) -> list[tuple[str, dict[str, Any]]]:
     return parsed
 
 
+def maps_to_model_range(operations: str) -> bool:
+    """Whether operations end with `value_range(-1, 1)` in any spelling; raises as the above."""
+    ((name, arguments),) = parsed_operations(operations.rpartition("|")[2])
+    return name == "value_range" and [*arguments.values()] == [-1, 1, 0, 255]
+
+
 def _resize(image, size, method="bilinear", antialias=False):
     height, width = (size, size) if isinstance(size, int) else size
     if antialias or method not in _WEIGHTS:

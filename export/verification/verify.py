@@ -117,7 +117,7 @@ def _checked_images(images, size):
 
 def _reference(model, artifact, images):
     output, endpoints = artifact.output, dict(model.endpoints)
-    if "logits" in endpoints:
+    if output == "probabilities" and "logits" in endpoints:
         endpoints["probabilities"] = ACTIVATIONS[artifact.activation](endpoints["logits"])
     if output not in endpoints:
         raise ExportError(

@@ -14,10 +14,15 @@ def write(request):
     return WRITERS[request.param]
 
 
-def test_a_model_that_knows_its_classes_and_photos_hands_them_over(make_vit, write, tmp_path):
+@pytest.mark.parametrize(
+    "model_range", ["value_range(-1, 1)", "value_range", "value_range(high=1)"]
+)
+def test_a_model_that_knows_its_classes_and_photos_hands_them_over(
+    make_vit, write, model_range, tmp_path
+):
     model = make_vit(num_layers=1)
     model.class_names = LABELS
-    model.preprocessing = "decode|resize_small(40)|central_crop(32)|value_range(-1, 1)"
+    model.preprocessing = f"decode|resize_small(40)|central_crop(32)|{model_range}"
     path = write(model, tmp_path / "m", activation="sigmoid")
     assert labels_of(path) == LABELS
     assert interface_of(path) == {
@@ -26,6 +31,17 @@ def test_a_model_that_knows_its_classes_and_photos_hands_them_over(make_vit, wri
         "preprocessing": "decode|resize_small(40)|central_crop(32)|value_range(0,1)",
         "activation": "sigmoid",
     }
+
+
+@pytest.mark.parametrize(
+    "other", ["value_range(0,1)", "resize(32)", "own_operation", "value_range("]
+)
+def test_photos_of_another_range_are_resized_and_it_is_said(make_vit, tmp_path, caplog, other):
+    model = make_vit(num_layers=1)
+    model.preprocessing = f"decode|resize(32)|{other}"
+    found = interface_of(export.to_hub(model, tmp_path / "m"))
+    assert found["preprocessing"] == "decode|resize([32,32])|value_range(0,1)"
+    assert "exported resizes them instead" in caplog.text
 
 
 def test_without_a_head_there_are_no_names_and_no_activation(make_vit, write, tmp_path):

@@ -94,6 +94,9 @@ def test_files_and_bytes_are_photos(model, photos, tmp_path):
         f"decode|resize_small(18)|central_crop([{height},{width}])|value_range(-1,1)"
     )
     assert keras_vit.predict(model, photos, top=3) != of_bytes
+    model.preprocessing = f"decode|resize([{height},{width}])|value_range(0, 1)"
+    with pytest.raises(ValueError, match=r"to end with value_range\(-1, 1\).*Received: 'decode"):
+        keras_vit.predict(model, photos)
 
 
 @pytest.mark.parametrize(

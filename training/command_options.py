@@ -165,10 +165,13 @@ above_0 = number(float, lambda value: 0 < value < float("inf"), "finite, above 0
 
 
 def list_of(make: Callable[[str], Any]) -> Callable[[str], list]:
-    """Returns the type of an option that takes values separated by commas."""
+    """Returns the type of an option that takes values, each once, separated by commas."""
 
     def convert(text: str) -> list:
-        return [make(part) for part in text.split(",")]
+        values = [make(part) for part in text.split(",")]
+        if len(set(values)) < len(values):
+            raise argparse.ArgumentTypeError(f"expected each once. Received: {text}")
+        return values
 
     convert.__name__ = f"list of {make.__name__}"
     return convert

@@ -16,7 +16,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from keras_vit.training.data import Dataset
-from keras_vit.training.errors import TrainingError
+from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.io.progress_bar import track
 from keras_vit.training.io.stores import local_file
 from keras_vit.training.protocols.run_result import RunResult, computed_once, train_run
@@ -122,8 +122,15 @@ def transfer(
         development: the splits that rates are trained on and scored on.
 
     Raises:
+        UsageError: if runs would end or be handed over by what they score on the test split.
         TrainingError: if every rate diverged, or the chosen one did on the whole training set.
     """
+    if config.early_stopping.patience or config.hand_over == "best":
+        raise UsageError(
+            "Expected --config.early_stopping.patience=0 --config.hand_over=last: the last update "
+            f"is scored, as none is chosen on {config.eval_split}. Received: "
+            f"patience={config.early_stopping.patience}, hand_over={config.hand_over}."
+        )
     scores = {}
     (rate, *others) = rates
     if others:

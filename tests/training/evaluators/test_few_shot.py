@@ -167,8 +167,9 @@ def test_command_writes_every_accuracy(model, data_dir, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "option", ["--shots=0", "--shots=5,-1", "--l2=-1", "--l2=nan", "--batch_size=0"]
+    "option", ["--shots=0", "--shots=5,-1", "--l2=-1", "--l2=nan", "--batch_size=0", "--seeds=1,1"]
 )
 def test_numbers_that_mean_nothing_are_refused(option, capsys):
     assert command.main(["m.keras", "--dataset=digits", option]) == 2
-    assert "at least" in capsys.readouterr().err
+    expected = "expected each once" if "seeds" in option else "at least"
+    assert expected in capsys.readouterr().err

@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from keras_vit.training import data
 from keras_vit.training.configs import finetune
 from keras_vit.training.data import dataset_table
-from keras_vit.training.errors import TrainingError
+from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.evaluators import classification
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.training.protocols import learning_rate_sweep as sweep
@@ -31,6 +31,8 @@ def config():
             "seed": 0,
             "train_split": "train",
             "eval_split": "test",
+            "early_stopping": {"patience": 0},
+            "hand_over": "last",
             "optimizer": {"base_lr": 0.5},
         }
     )
@@ -103,6 +105,9 @@ def test_one_rate_needs_no_development(config, runs, tmp_path):
     )
     assert [call[1:] for call in calls] == [("train", "test", 5, 0.01)]
     assert found.development == {} and found.accuracies == pytest.approx([75.0])
+    config.early_stopping.patience = 5
+    with pytest.raises(UsageError, match=r"none is chosen on test\. Received: patience=5"):
+        sweep.transfer(config, tmp_path, DATASET, rates=[1], seeds=[5], development=("a", "b"))
 
 
 def test_the_rate_is_the_best_on_average_and_of_equal_ones_the_smallest():

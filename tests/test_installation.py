@@ -25,6 +25,7 @@ def test_one_package_is_installed_with_all_its_files(installed):
         assert (installed / "keras_vit" / name).is_file()
 
 
+@pytest.mark.long
 def test_models_load_as_soon_as_the_package_is_imported(run_installed, users_folder):
     code = """
 import keras_vit, keras

@@ -180,6 +180,7 @@ def test_checkpoints_need_their_architecture(tmp_path, data, capsys):
         assert all(np.array_equal(a[name], b[name]) for name in a.files)
 
 
+@pytest.mark.long
 def test_all_quantizations_and_their_table(run_directory, data, tmp_path, capsys):
     report = tmp_path / "report.json"
     run("tflite", run_directory, "--all", f"--output={tmp_path}", "--count=40", f"--json={report}")

@@ -98,6 +98,7 @@ def make_classifier(directory):
     return make
 
 
+@pytest.mark.long
 def test_hub_layer_trains_with_adamw(model, make_classifier, images, logits, targets, tmp_path):
     layer, classifier = make_classifier()
     np.testing.assert_allclose(classifier(images), logits, atol=1e-5)

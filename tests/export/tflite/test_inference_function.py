@@ -306,6 +306,7 @@ def test_a_fork_is_refused(saved):
     assert os.waitpid(child, 0)[1] == 0
 
 
+@pytest.mark.long
 def test_the_first_call_may_come_from_several_threads(saved):
     code = f"""
 import os, signal

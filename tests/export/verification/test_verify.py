@@ -141,6 +141,7 @@ def test_costs_are_measured_apart(model, tflite, images):
     assert "top-1 agreement" in str(report)
 
 
+@pytest.mark.long
 def test_costs_of_a_module(model, module, images, monkeypatch):
     monkeypatch.setattr("keras_vit.export.verification.verify.THREADS", (2,))
     report = export.verify(model, module, images)

@@ -222,6 +222,7 @@ def test_evaluation_pads_and_never_drops(digits_split, digits_dir, batch_size, w
         np.testing.assert_array_equal(found[key][:200], [one[key].numpy() for one in stored])
 
 
+@pytest.mark.long
 def test_a_split_may_be_used_in_any_order(digits_dir):
     uses = {
         "counts": lambda split: split.label_counts(),

@@ -74,6 +74,7 @@ def whole(digits_split):
     return take(train(digits_split("train"), batch_size=100), 15)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cache", [False, True])
 @pytest.mark.parametrize("store", [False, True])
 def test_a_damaged_record_gives_its_place_to_the_next(whole, damaged_digits, store, cache):

@@ -21,6 +21,7 @@ def test_peer_that_never_comes():
     assert message.startswith(f"No answer from worker 1 ({address}) within 1 s.")
 
 
+@pytest.mark.long
 def test_peer_that_dies():
     server, address, _, messages = watched(timeout=60)
     server.accept()

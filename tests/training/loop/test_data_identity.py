@@ -84,6 +84,7 @@ def test_a_class_that_keeps_its_label_is_accepted(photos, run):
     trainer.train(config_of(photos), run)
 
 
+@pytest.mark.long
 def test_a_run_by_epochs_keeps_its_steps(photos, run, tmp_path):
     epochs = {"epochs": 1.0, "total_steps": 0, "batch_size": 6, "eval_every_steps": 2}
     trainer.train(config_of(photos, **epochs), tmp_path / "run")
@@ -96,6 +97,7 @@ def test_a_run_by_epochs_keeps_its_steps(photos, run, tmp_path):
     assert "epochs: 1.0 -> 2.0" in refusal(photos, tmp_path / "run", **{**epochs, "epochs": 2.0})
 
 
+@pytest.mark.long
 def test_evaluations_before_a_change_are_never_the_best(photos, run, monkeypatch):
     (photos / "crow").rename(photos / "coot")
     shutil.rmtree(max((run / "checkpoints").iterdir()))
@@ -118,6 +120,7 @@ def test_labels_that_moved_are_never_taken(photos, run):
         assert "the class crow is called raven" in message and "accept" not in message
 
 
+@pytest.mark.long
 def test_a_state_of_other_data_is_not_resumed(photos, run, tmp_path):
     other = tmp_path / "other"
     paint(photos, "owl", 11, 2)

@@ -21,6 +21,7 @@ def test_full_disk_ends_the_command(no_room, train_command, tmp_path, capsys):
     assert "error: The checkpoint of step 10 cannot be written" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_clock_far_ahead(tiny, tmp_path, monkeypatch):
     later = time.struct_time((2126, 3, 1, 0, 0, 0, 4, 60, 0))
     with monkeypatch.context() as patch:
@@ -110,6 +111,7 @@ def test_a_folder_that_is_renamed_ends_the_run_and_stays_as_it_is(tiny, tmp_path
     assert (tmp_path / "moved" / "checkpoints" / "checkpoint-10").exists()
 
 
+@pytest.mark.long
 def test_damaged_photos_are_named_or_skipped_and_where_all_are_it_is_said(tiny, tmp_path, caplog):
     for name in "ab":
         (tmp_path / "photos" / name).mkdir(parents=True)

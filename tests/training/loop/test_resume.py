@@ -26,6 +26,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.long
 def test_killed_once(tiny, launch, train_command, tmp_path, final_state, assert_same):
     short = {
         "total_steps": 24,

@@ -190,6 +190,7 @@ def test_fit_ends_with_the_averages_that_start_from_the_weights(build):
     assert all(map(np.array_equal, kept, fit_averages.START))
 
 
+@pytest.mark.long
 def test_averages_of_compiled_steps_and_of_two_devices(launch):
     output = finish(launch(fit_averages.__file__))
     errors = json.loads(output)

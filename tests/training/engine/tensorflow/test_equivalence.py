@@ -29,6 +29,7 @@ def test_which_weights_move_and_how_far_in_fine_tuning(launch, tmp_path):
     finish(launch(PROCESSES / "transfer.py", tmp_path))
 
 
+@pytest.mark.long
 def test_the_step_traces_under_a_real_tpu_strategy_over_fake_devices(launch, tmp_path):
     finish(launch(PROCESSES / "fake_tpu.py", tmp_path / "operations.json"))
     traced = json.loads((tmp_path / "operations.json").read_text())

@@ -265,14 +265,13 @@ def load_images(
         images = read_images(list_images([path])[:limit], preprocess)
     else:
         opened = open_dataset(str(data), data_dir).split(split)
-        operations = opened.preprocess(preprocess)
-
+        operations = opened.preprocess(preprocess).require_range("the preprocessing", opened)
         skipped = SkipCounter(named=True)
         dataset = plain_dataset(opened, operations, one_hot=True, skip_counter=skipped)
         examples = [*dataset.take(limit)]
         if not examples:
             raise ExportError(f"Expected images in {data}. Received: none that can be read.")
-        images = operations.on_device(np.stack([each["image"] for each in examples]))
+        images = np.stack([each["image"] for each in examples])
         labels = np.stack([each["label"] for each in examples]).argmax(-1)
     if images.shape[1:] != (*size, 3):
         raise ExportError(

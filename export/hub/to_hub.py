@@ -185,7 +185,7 @@ def _signatures(call, output, shape, operations, activation):
 
     @tf.autograph.experimental.do_not_convert
     def decode(encoded):
-        return (prepare.on_device(prepare(encoded, (0, 0))) + 1) / 2
+        return (prepare(encoded, (0, 0)) + 1) / 2
 
     @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name="image_bytes")])
     def from_bytes(image_bytes):

@@ -68,7 +68,8 @@ def _images_of(split, preprocess, options):
     from keras_vit.training.data.pipeline import plain_dataset
 
     settings = {"batch_size": options.count, "skip_counter": split.left_out}
-    batches = plain_dataset(split, split.preprocess(preprocess), **settings)
+    operations = split.preprocess(preprocess).require_range("the preprocessing", split)
+    batches = plain_dataset(split, operations, **settings)
     return next(batches.as_numpy_iterator())["image"]
 
 

@@ -119,7 +119,7 @@ def _measure(model, split, options):
     preprocess = options.preprocess or model.preprocess
     name, class_names = split.dataset.name, split.dataset.class_names
     settings = {"batch_size": options.batch_size, "skip_counter": split.left_out}
-    batches = split.evaluate(split.preprocess(preprocess), **settings)
+    batches = split.evaluate(model.operations(split, preprocess), **settings)
     shown = track(batches, f"evaluating {name}")
     order = classification.class_order(model.class_names, class_names, name)
     loss = options.loss or (model.activation if model.activation in ACTIVATIONS else "softmax")

@@ -218,8 +218,13 @@ class Split:
         """Returns the id of an example: TFDS's, or the path of a photo."""
         return self.reader.example_id(index)
 
-    def preprocess(self, text: str, reduced_decoding: float = 0.0) -> "Preprocess":
-        """Returns the operations of `text`, with what the data set's images need."""
+    def preprocess(
+        self, text: str, reduced_decoding: float = 0.0, divided: bool = False
+    ) -> "Preprocess":
+        """Returns the operations of `text`, with what the data set's images need.
+
+        `divided` leaves what follows `on_device` to the training step.
+        """
         from keras_vit.training.data.preprocessing.preprocess import Preprocess
 
         info = self.dataset.info
@@ -230,6 +235,7 @@ class Split:
             pixel_scale=self.dataset.spec.pixel_scale,
             upright=upright,
             reduced_decoding=reduced_decoding,
+            divided=divided,
         )
 
     def label_counts(self) -> np.ndarray:

@@ -48,8 +48,8 @@ class RunData:
             raise UsageError(f"Expected config.dataset={dataset.name}. Received: {config.dataset}.")
         self.train = dataset.split(config.train_split)
         reduced = config.reduced_decoding
-        self.preprocess = self.train.preprocess(config.train_preprocess, reduced.train)
-        self.eval_preprocess = self.train.preprocess(config.eval_preprocess, reduced.eval)
+        self.preprocess = self.train.preprocess(config.train_preprocess, reduced.train, True)
+        self.eval_preprocess = self.train.preprocess(config.eval_preprocess, reduced.eval, True)
         self.skip_counter = counter_for(config.on_error)
 
     @cached_property

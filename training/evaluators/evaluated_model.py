@@ -7,7 +7,7 @@ import json
 import os
 import pathlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -17,6 +17,10 @@ from keras_vit.training.errors import damage_named
 from keras_vit.training.evaluators import exported_files, model_from_source
 from keras_vit.training.evaluators.tflite_files import TFLiteFunction
 from keras_vit.type_hints import Tensor
+
+if TYPE_CHECKING:
+    from keras_vit.training.data import Split
+    from keras_vit.training.data.preprocessing.preprocess import Preprocess
 
 TF_HUB_RANGE = (0.0, 1.0)
 # Side of the images whose pixels are compared with features.
@@ -57,6 +61,13 @@ class FrozenModel:
     class_names: list[str] | None = None
     activation: str | None = "softmax"
     rollout: Callable[[Tensor], np.ndarray] | None = None
+
+    def operations(self, split: "Split", text: str) -> "Preprocess":
+        """Returns the operations of `text` on images of a split.
+
+        Raises `ValueError` unless they make images in `image_range`.
+        """
+        return split.preprocess(text).require_range("the preprocessing", split, self.image_range)
 
 
 def load_frozen(

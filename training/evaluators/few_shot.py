@@ -139,7 +139,7 @@ def evaluate(
     text = preprocess or preprocessing(model)
 
     def features_of(split):
-        operations = split.preprocess(text)
+        operations = model.operations(split, text)
 
         def compute():
             settings = {"batch_size": batch_size, "skip_counter": split.left_out}

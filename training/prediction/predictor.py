@@ -162,7 +162,9 @@ class Predictor:
             if job.dataset
             else data.open_files(job.photos)
         )
-        self._process = self._images.preprocess(self._model.preprocess)
+        self._process = self._images.preprocess(self._model.preprocess).require_range(
+            "the preprocessing", self._images, self._model.image_range
+        )
         self.count = self._images.num_examples
         size, shards = job.shard_size, -(-self.count // job.shard_size)
         self.shards = {
@@ -236,7 +238,7 @@ class Predictor:
 
     def _rows(self, numbers, images, pictures) -> Iterator[Prediction]:
         model, nothing = self._model, [None] * len(numbers)
-        images = np.asarray(self._process.on_device(images))
+        images = np.asarray(images)
         probabilities = model.logits(images)
         if model.activation != "none":
             activation = ACTIVATIONS[model.activation or "softmax"]

@@ -153,7 +153,7 @@ def _batches(model, config, dataset):
     count = -(-min(MAX_IMAGES, split.num_examples) // batch_size)
     for batch in track(batches.take(count), "drawing report.html", count):
         real = np.asarray(batch["mask"]) > 0
-        images = np.asarray(preprocess.on_device(batch["image"]))
+        images = np.asarray(batch["image"])
         labels = np.asarray(batch["label"]).argmax(axis=-1)
         yield images[real], labels[real], model.predict_on_batch(images)[real]
 

@@ -23,7 +23,7 @@ def run(tmp_path):
     layers = [keras.layers.Flatten(), keras.layers.Dense(10)]
     model = keras.Sequential([keras.Input((8, 8, 3)), *layers])
     model.save(tmp_path / "model.keras")
-    write_run_config(tmp_path, eval_preprocess="decode|resize(8)|value_range(0,1)")
+    write_run_config(tmp_path, eval_preprocess="decode|resize(8)|value_range(-1,1)")
     return tmp_path, model
 
 
@@ -58,7 +58,7 @@ def test_files_and_table_agree_with_predictions_by_hand(run, data_dir, tmp_path,
     arguments = [str(path), "--dataset=digits", f"--data_dir={data_dir}", "--batch_size=100"]
     assert command.main([*arguments, "--per_class", f"--output={tmp_path / 'out'}"]) == 0
     split = data.open("digits", "test", data_dir)
-    preprocess = split.preprocess("decode|resize(8)|value_range(0,1)")
+    preprocess = split.preprocess("decode|resize(8)|value_range(-1,1)")
     (batch,) = split.evaluate(preprocess, batch_size=359)
     labels = batch["label"].numpy().argmax(1)
     predicted = model.predict_on_batch(batch["image"]).argmax(1)
@@ -73,6 +73,21 @@ def test_files_and_table_agree_with_predictions_by_hand(run, data_dir, tmp_path,
     np.testing.assert_array_equal(counts, expected)
     printed = capsys.readouterr().out
     assert f"{100 * metrics['top1']:.2f}" in printed and "mostly mistaken for" in printed
+
+
+def test_images_get_the_range_of_the_model_all_of_it_on_the_host(run, data_dir, tmp_path, capsys):
+    file = export.to_tflite(tiny_vit(image_size=8, num_classes=10), tmp_path / "m.tflite")
+    options = ["--dataset=digits", f"--data_dir={data_dir}", f"--output={tmp_path}"]
+    for source, wrong in ((file, "-1,1"), (run[0], "0,1")):
+        for main in (command.main, few_shot.main):
+            preprocess = f"--preprocess=decode|resize(8)|value_range({wrong})"
+            assert main([str(source), *options, preprocess]) == 2
+            assert f"which maps them to [{wrong.replace(',', ', ')}]" in capsys.readouterr().err
+    losses = []
+    for text in ("resize(8)", "resize(8)|to_uint8|on_device"):
+        assert command.main([str(run[0]), *options, f"--preprocess=decode|{text}|value_range"]) == 0
+        losses.append(json.loads((tmp_path / "metrics.json").read_text())["digits"]["loss"])
+    assert losses[0] == losses[1]
 
 
 def test_swapped_arguments_and_other_classes_are_said(run, data_dir, tmp_path, capsys):

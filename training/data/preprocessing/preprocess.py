@@ -25,7 +25,7 @@ class Preprocess:
         text: the text.
         label_operations: operations on labels, in order.
         batch_operations: operations on whole batches (such as mixup), in order.
-        device_operations: operations after `on_device`, for the training step to apply.
+        device_operations: operations that are left to the training step.
     """
 
     def __init__(
@@ -36,11 +36,13 @@ class Preprocess:
         upright: bool = True,
         graph_only: bool = False,
         reduced_decoding: float = 0.0,
+        divided: bool = False,
     ):
         """Parses `text`, see `training.data.preprocessing.operation_language`; errors as `parse`.
 
         `pixel_scale` is a factor on the pixels as they are stored. `upright`, `graph_only` and
-        `reduced_decoding` are those of `Decode`.
+        `reduced_decoding` are those of `Decode`. `divided` leaves what follows `on_device` to the
+        training step, which applies `on_device` to its batches; else it is part of the call.
         """
         self.text = text
         parsed = parse(text)
@@ -49,7 +51,9 @@ class Preprocess:
         self._own = any(not REGISTRY[name][0].__module__.startswith(__package__) for name in names)
         self._ranges = [op.apply for op in parsed if op.name == "value_range"]
         cut = names.index("on_device") if "on_device" in names else len(parsed)
-        host, self.device_operations = parsed[:cut], parsed[cut + 1 :]
+        after = parsed[cut + 1 :]
+        host = parsed[:cut] + ([] if divided else after)
+        self.device_operations = after if divided else []
         self.batch_operations = [op for op in host if op.stage == "batch"]
         self.label_operations = [op for op in host if op.stage == "label"]
         operations = [op for op in host if op.stage == "image"]
@@ -62,7 +66,7 @@ class Preprocess:
             scale = Operation("pixel_scale", lambda image: image * pixel_scale)
             operations.insert(1 if begins else 0, scale)
         received = f"Received: {text!r}."
-        if any(op.name != "value_range" for op in self.device_operations):
+        if any(op.name != "value_range" for op in after):
             raise ValueError(f"Expected only value_range after on_device. {received}")
         if len(operations) > MAX_OPERATIONS:
             raise ValueError(f"Expected at most {MAX_OPERATIONS} operations. {received}")
@@ -92,10 +96,9 @@ class Preprocess:
         return self._decode(image)
 
     def require_fit(self, key: str, split: Any, shape: Sequence[int | None]) -> None:
-        """Raises `ValueError` unless images get the shape of a model's, and pixels [-1, 1], once.
+        """Raises `ValueError` unless images of `config.<key>` get the shape and range of a model's.
 
-        With an operation of the user's own, the values of the first image of `split` are checked
-        instead. `key` is that of the config, whose text this is.
+        Other arguments as `require_range`.
         """
         encoded = tf.data.Dataset.from_tensors("")
         found = encoded.map(lambda each: self(each, tf.constant([0, 0]))).element_spec.shape
@@ -104,19 +107,33 @@ class Preprocess:
                 f"Expected config.{key} to end with images of {tuple(shape)}, as the model takes. "
                 f"Received: {self.text!r}, which makes {tuple(found)}."
             )
+        self.require_range(f"config.{key}", split)
+
+    def require_range(
+        self, what: str, split: Any = None, image_range: tuple[float, float] = (-1.0, 1.0)
+    ) -> "Preprocess":
+        """Returns itself; raises `ValueError` unless it maps pixels to a model's range, once.
+
+        Of a user's own operations, the values of the first image of `split` are checked instead.
+        """
         ends = np.array([0, 255], "float32")
         for map_range in self._ranges:
             ends = map_range(ends)
+        if self._own and split is None:
+            return self
         if self._own:
             first = split.read(tf.constant(0, tf.int64))["image"]
             ends = np.asarray(self.on_device(self(first, tf.constant([0, 0]))))
         low, high = float(np.min(ends)), float(np.max(ends))
-        within = low >= -1.001 and high <= 1.001
-        if not (within if self._own else (round(low, 6), round(high, 6)) == (-1, 1)):
+        least, most = image_range
+        within = low >= least - 0.001 and high <= most + 0.001
+        if not (within if self._own else (round(low, 6), round(high, 6)) == (least, most)):
             raise ValueError(
-                f"Expected config.{key} to map pixels to [-1, 1], by one value_range(-1, 1). "
-                f"Received: {self.text!r}, which maps them to [{low:g}, {high:g}]."
+                f"Expected {what} to map pixels to [{least:g}, {most:g}], by one value_range("
+                f"{least:g}, {most:g}). Received: {self.text!r}, which maps them to [{low:g}, "
+                f"{high:g}]."
             )
+        return self
 
     def on_device(self, images: tf.Tensor) -> tf.Tensor:
         """Applies the operations after `on_device` to a batch; the identity if there are none."""
@@ -128,17 +145,17 @@ class Preprocess:
 def read_images(files: Sequence[pathlib.Path], preprocess: str) -> np.ndarray:
     """Returns the images of files, (images, height, width, channels), photos turned upright.
 
-    `preprocess` is a text of operations that ends with images of one size. Raises `ValueError` for
-    a file that cannot be read as an image, naming it.
+    `preprocess` is a text of operations that ends with images of one size in [-1, 1]. Raises
+    `ValueError` for another, and for a file that cannot be read as an image, naming it.
     """
-    process = Preprocess(preprocess)
+    process = Preprocess(preprocess).require_range("the preprocessing")
     images = []
     for file in files:
         try:
             images.append(process(tf.constant(file.read_bytes()), tf.constant([0, 0])))
         except (tf.errors.InvalidArgumentError, ValueError) as error:
             raise ValueError(f"{file} cannot be read as an image: {first_line(error)}") from error
-    return process.on_device(tf.stack(images)).numpy()
+    return tf.stack(images).numpy()
 
 
 def _fused(operations):

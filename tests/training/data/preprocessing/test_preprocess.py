@@ -86,12 +86,14 @@ def test_bits_resolution_by_area(width, resized, crop):
 
 def test_what_follows_on_device_is_left_to_the_training_step():
     text = "decode|resize(8)|to_uint8"
-    split = Preprocess(f"{text}|on_device|value_range(-1, 1)")
+    split = Preprocess(f"{text}|on_device|value_range(-1, 1)", divided=True)
     on_host = split(PNG, (0, 0))
     assert on_host.dtype == tf.uint8
     whole = Preprocess(f"{text}|value_range(-1, 1)")(PNG, (0, 0))
     np.testing.assert_array_equal(split.on_device(on_host[None])[0], whole)
-    np.testing.assert_array_equal(whole, Preprocess(f"{text}|value_range(-1, 1)").on_device(whole))
+    undivided = Preprocess(split.text)
+    np.testing.assert_array_equal(undivided(PNG, (0, 0)), whole)
+    np.testing.assert_array_equal(undivided.on_device(whole), whole)
 
 
 def test_with_an_operation_of_ones_own_the_first_image_has_the_range(monkeypatch):
@@ -118,12 +120,15 @@ def test_files_are_read_in_order_and_named_where_they_cannot_be(tmp_path):
     for number in range(3):
         png = tf.io.encode_png(np.full((4, 6, 3), number, np.uint8)).numpy()
         (tmp_path / f"{number}.png").write_bytes(png)
-    images = read_images([tmp_path / f"{k}.png" for k in (1, 0, 2)], "decode|resize([2, 3])")
+    images = read_images(
+        [tmp_path / f"{k}.png" for k in (1, 0, 2)], "decode|resize([2, 3])|value_range"
+    )
     assert images.dtype == np.float32
-    np.testing.assert_array_equal(images, np.ones((3, 2, 3, 3)) * [[[[1]]], [[[0]]], [[[2]]]])
+    gray = np.ones((3, 2, 3, 3)) * [[[[1]]], [[[0]]], [[[2]]]]
+    np.testing.assert_allclose(images, gray / 127.5 - 1, atol=1e-6)
     (tmp_path / "notes.txt").write_text("no image")
     many_pixels = png[:16] + struct.pack(">II", 20_000, 20_000) + png[24:]
     (tmp_path / "b.png").write_bytes(many_pixels)
     for name, reason in (("notes.txt", ""), ("b.png", ".* pixels")):
         with pytest.raises(ValueError, match=f"{name} cannot be read as an image: {reason}"):
-            read_images([tmp_path / name], "decode|resize(2)")
+            read_images([tmp_path / name], "decode|resize(2)|value_range")

@@ -15,6 +15,7 @@ Draws the paper's pictures of a model, and writes the numbers behind each as CSV
 """
 
 from keras_vit.training.command_options import at_least_0, at_least_1, own_split
+from keras_vit.training.errors import UsageError
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.paths import any_path
 from keras_vit.training.io.quiet_start import import_tensorflow
@@ -51,6 +52,8 @@ def _images(options, preprocess):
     """Returns (images, height, width, 3) of --dataset, --images or the run's data, or None."""
     from keras_vit.training import data
 
+    if options.images and (options.dataset or options.split):
+        raise UsageError("Expected either --images=PHOTO…, or --dataset=NAME and --split.")
     if options.dataset:
         split = data.open(options.dataset, options.split or "test", options.data_dir)
         return _images_of(split, preprocess, options)

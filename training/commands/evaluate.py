@@ -19,6 +19,7 @@ also stands for its ReaL labels and for ImageNet-V2, where they are prepared.
 import json
 
 from keras_vit.training.command_options import own_split
+from keras_vit.training.errors import UsageError
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.quiet_start import import_tensorflow
 
@@ -40,6 +41,8 @@ def _add_options(parser):
 
 def _evaluate(options):
     checkpoint, scores = {"name": options.model, "image_size": options.image_size}, None
+    if options.index and not options.weights:
+        raise UsageError("Expected --weights=NAME with --index.")
     if options.weights:
         import_tensorflow()
         from keras_vit.training.evaluators.published_scores import architecture_of, published_scores
@@ -55,7 +58,8 @@ def _evaluate(options):
     from keras_vit.training.evaluators.evaluated_model import load_frozen
     from keras_vit.training.io.printed_table import Table
 
-    checkpoint["num_classes"] = splits[0].dataset.num_classes
+    if checkpoint["name"]:
+        checkpoint["num_classes"] = splits[0].dataset.num_classes
     source = options.weights or options.source
     model = load_frozen(source, runtime=options.runtime, **checkpoint)
     results = {split.dataset.name: _measure(model, split, options) for split in splits}

@@ -86,6 +86,8 @@ def _check(options):
             "Expected the model before the photos: keras-vit predict SOURCE PHOTO…. Received: "
             f"{received}."
         )
+    if options.photos and options.split:
+        raise UsageError("Expected --dataset=NAME with --split, or a run alone.")
     if not (options.photos or options.dataset):
         _choose_own_data(options)
     shards, machines = options.shards, options.workers is not None or options.num_gpus

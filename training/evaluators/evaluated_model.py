@@ -94,6 +94,9 @@ def load_frozen(
     """
     path = pathlib.Path(source)
     if path.suffix == ".tflite":
+        model_from_source.refuse_facts(source, **checkpoint)
+        if layer is not None:
+            raise ValueError(f"Expected a Keras model or module for layer={layer!r}. It is {path}.")
         return _freeze_tflite(path, runtime)
     if path.suffix == ".onnx":
         raise ValueError(
@@ -103,6 +106,7 @@ def load_frozen(
     if runtime is not None:
         raise ValueError(f"Expected a .tflite file for runtime={runtime!r}. Received: {source}")
     if (path / "saved_model.pb").exists():
+        model_from_source.refuse_facts(source, **checkpoint)
         return _freeze_module(path, layer)
     loaded = model_from_source.load_model(source, **checkpoint)
     model_from_source.require_ours(loaded)

@@ -82,7 +82,7 @@ def load_model(
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is damaged, or of another kind.
+        ValueError: if it is damaged, or of another kind, or says itself what is given.
     """
     import keras_vit
     from keras_vit.checkpoints.published_weights import published_classifier
@@ -109,6 +109,7 @@ def load_model(
             f"Received: {source}, {_without_model(path)}. A checkpoint needs the name of its model "
             "as well, such as --model=ViT-B/16."
         )
+    refuse_facts(source, num_classes=num_classes, image_size=image_size, **arguments)
     config = path / "config.json"
     run = read_run_config(config) if config.is_file() else {}
     _saved_model(file)
@@ -118,6 +119,15 @@ def load_model(
     with damage_named(f"{file} cannot be loaded as a Keras model", advice):
         model = keras.saving.load_model(file, compile=False, safe_mode=True)
     return SourceModel(str(source), model, run)
+
+
+def refuse_facts(source: str | os.PathLike, **facts: Any) -> None:
+    """Raises ValueError if facts of a checkpoint's model are given for a file that says them."""
+    if any(value is not None for value in facts.values()):
+        raise ValueError(
+            "Expected --model, --image_size and --num_classes for a checkpoint alone, which does "
+            f"not say them. Received: {source}."
+        )
 
 
 def require_ours(source: SourceModel) -> None:

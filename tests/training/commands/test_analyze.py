@@ -123,6 +123,8 @@ def test_a_checkpoint_with_its_models_name(shallow, tmp_path):
         (["MODEL", "--images", "EMPTY"], "Received: none"),
         (["MODEL", "--images", "BROKEN"], "cannot be read as an image"),
         (["MODEL", "--count=0"], "--count"),
+        (["MODEL", "--images", "BROKEN", "--split=test"], "either --images"),
+        (["MODEL", "--image_size=9"], "for a checkpoint alone"),
     ],
 )
 def test_mistakes_are_named_and_leave_nothing(tmp_path, capsys, arguments, message):

@@ -83,6 +83,9 @@ def test_images_get_the_range_of_the_model_all_of_it_on_the_host(run, data_dir, 
             preprocess = f"--preprocess=decode|resize(8)|value_range({wrong})"
             assert main([str(source), *options, preprocess]) == 2
             assert f"which maps them to [{wrong.replace(',', ', ')}]" in capsys.readouterr().err
+    for source, option in ((file, "--image_size=9"), (run[0], "--model=Ti"), (run[0], "--layer=x")):
+        main = few_shot.main if "layer" in option else command.main
+        assert main([str(source), *options, option]) == 2
     losses = []
     for text in ("resize(8)", "resize(8)|to_uint8|on_device"):
         assert command.main([str(run[0]), *options, f"--preprocess=decode|{text}|value_range"]) == 0

@@ -128,6 +128,8 @@ def test_bad_use_is_one_line(sources, photos, tmp_path, capsys):
         ([tmp_path / "end.tflite", photos], "the end of the file is missing"),
         (["x.npz", photos, "--model=ViT-B/16"], "--num_classes"),
         ([run, photos, "--json", "--csv"], "not allowed"),
+        ([run, photos, "--split=train"], "--dataset=NAME with --split"),
+        ([run, photos, "--num_classes=7"], "for a checkpoint alone"),
     ):
         assert predict.main(list(map(str, arguments))) == 2, arguments
         error = capsys.readouterr().err

@@ -6,10 +6,11 @@ import functools
 import json
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from keras_vit.export.errors import ExportError, damage_refused
+from keras_vit.export.tflite.quantization import CALIBRATED
 from keras_vit.training.command_options import CommandParser, at_least_1
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.atomic import write_text
@@ -150,8 +151,16 @@ class Export:
         """(images, labels) of --dataset, or of the data set that the run was evaluated on."""
         return self._images()
 
-    def calibration(self) -> "np.ndarray":
-        """Returns images to determine ranges with: the run's training images, if it has any."""
+    def calibration(self, quantizations: Iterable[str]) -> "np.ndarray | None":
+        """Returns images to determine ranges with: the run's training images, if it has any.
+
+        None where no quantization needs them.
+        """
+        if CALIBRATED.isdisjoint(quantizations):
+            if self.options.calibration:
+                expected = f"--quantization of {', '.join(sorted(CALIBRATED))}"
+                raise ExportError(f"Expected {expected} with --calibration.")
+            return None
         split = self.source.run.get("train_split")
         if self.options.calibration or self.options.dataset or not split:
             return self._images(dataset=self.options.calibration)[0]

@@ -7,7 +7,7 @@ Writes a model as a TFLite (LiteRT) file, all of whose operations XNNPACK runs.
 """
 
 from keras_vit.export.command_line import Export, add_calibration, add_labels, export_command
-from keras_vit.export.tflite.quantization import CALIBRATED, QUANTIZATIONS
+from keras_vit.export.tflite.quantization import QUANTIZATIONS
 from keras_vit.training.command_options import at_least_1, list_of
 
 
@@ -41,7 +41,7 @@ def main(export: Export) -> int:
     to_tflite_files(
         source.model,
         files,
-        calibration=None if CALIBRATED.isdisjoint(files) else export.calibration(),
+        calibration=export.calibration(files),
         labels=export.labels,
         batch_sizes=options.batch_sizes,
         image_sizes=options.image_sizes,

@@ -8,7 +8,7 @@ server that computes: images stay on the device.
 """
 
 from keras_vit.export.command_line import Export, add_calibration, add_labels, export_command
-from keras_vit.export.tflite.quantization import CALIBRATED, QUANTIZATIONS
+from keras_vit.export.tflite.quantization import QUANTIZATIONS
 from keras_vit.training.command_options import whole
 from keras_vit.training.io.paths import local_path
 
@@ -38,7 +38,7 @@ def main(export: Export) -> int:
         labels=export.labels,
         title=options.title,
         quantization=options.quantization,
-        calibration=export.calibration() if options.quantization in CALIBRATED else None,
+        calibration=export.calibration([options.quantization]),
         examples=[*export.samples[0][: options.examples]] if options.examples else [],
         single_file=options.single_file,
         litert_folder=options.litert_js,

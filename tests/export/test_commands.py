@@ -143,6 +143,8 @@ def test_without_images_nothing_is_verified(run_directory, tmp_path, capsys):
     assert "not verified" in capsys.readouterr().out
     assert run("verify", file, f"--against={source}") == 2
     assert "--data" in capsys.readouterr().err
+    assert run("tflite", source, f"--output={file}", "--calibration=digits") == 2
+    assert "int8, int8-full" in capsys.readouterr().err
 
 
 def test_npz_goes_back_into_a_model(run_directory, model, tmp_path, capsys):

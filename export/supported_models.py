@@ -6,7 +6,7 @@ import numpy as np
 import keras_vit
 from keras_vit.checkpoints.save_npz import require_finite
 from keras_vit.export.errors import ExportError
-from keras_vit.models.find_and_replace_layers import require_unquantized
+from keras_vit.models.find_and_replace_layers import inner_layers, require_unquantized
 from keras_vit.models.image_model import ImageModel
 from keras_vit.photos import outside
 from keras_vit.type_hints import Tensor
@@ -103,9 +103,15 @@ def _copy(model, dtype, **changes):
     if copy.arguments["num_classes"] == model.arguments["num_classes"]:
         copy.class_names = model.class_names
     sources = {weight.path: weight for weight in model.weights}
+    # With the product of LoRA's factors, which their variables are without.
+    kernels = {
+        f"{layer.path}/kernel": layer.kernel
+        for _, layer, _ in inner_layers(model)
+        if getattr(layer, "lora_enabled", False)
+    }
     for target in copy.weights:
         source = sources[target.path]
-        target.assign(keras.ops.cast(source, target.dtype))
+        target.assign(keras.ops.cast(kernels.get(target.path, source), target.dtype))
         target.regularizer = getattr(source, "regularizer", None)
     return copy
 

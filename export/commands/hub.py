@@ -34,8 +34,8 @@ def main(export: Export) -> int:
         "labels": export.labels,
         "resolution": options.resolution,
         "output": options.module_output,
-        "activation": options.activation,
     }
+    source.model.activation = options.activation or source.model.activation
     if options.output.name.endswith(archives.SUFFIXES):
         with tempfile.TemporaryDirectory() as directory:
             module = to_hub(source.model, f"{directory}/module", **arguments)

@@ -12,7 +12,13 @@ import numpy as np
 from keras_vit.export.errors import ExportError
 from keras_vit.export.hub.archives import unpacked
 from keras_vit.export.labels_and_interface_json import exported_operations
-from keras_vit.export.supported_models import RANGES, check_range, image_size, portable
+from keras_vit.export.supported_models import (
+    CLASSIFIERS,
+    RANGES,
+    check_range,
+    image_size,
+    portable,
+)
 from keras_vit.export.verification.report import THRESHOLDS, Report, Thresholds
 from keras_vit.export.verification.runtimes import in_batches, open_artifact
 from keras_vit.export.verification.subprocesses import measure
@@ -61,7 +67,7 @@ def verify(
         ValueError: if the texts inside of it are damaged.
         RuntimeMissing: if the runtime is not on this machine.
     """
-    model = portable(model)
+    original, model = model, portable(model)
     images = _checked_images(images, image_size(model))
     with unpacked(path) as module, tflite_of_page(module) as usable:
         name, artifact = open_artifact(usable, model, runtime)
@@ -74,7 +80,8 @@ def verify(
         if artifact.takes_bytes:
             images = np.rint(255 * images).astype("float32") / 255
         result = artifact.run(images)
-        reference = _reference(model, artifact, images)
+        whole = isinstance(original, CLASSIFIERS) and original.compute_dtype == "float32"
+        reference = _reference(original if whole else model, artifact, images)
         if result.shape != reference.shape:
             raise ExportError(
                 f"Expected outputs of shape {reference.shape[1:]} for an image. Received: "
@@ -101,7 +108,7 @@ def verify(
         failures = (thresholds or THRESHOLDS[artifact.kind]).missed(report)
         if failures:
             failures.extend(_range_hint(artifact, reference, images))
-        failures.extend(_other_texts(usable, model))
+        failures.extend(_other_texts(usable, model, isinstance(original, CLASSIFIERS)))
     return dataclasses.replace(report, failures=tuple(failures))
 
 
@@ -186,16 +193,19 @@ def _range_hint(artifact, reference, images):
     return []
 
 
-def _other_texts(path, model):
+def _other_texts(path, model, knows_activation):
     """Says which of the texts inside of an artifact are not the model's."""
     if pathlib.Path(path).suffix in (".npz", ".onnx"):
         return []
     wrong, names, labels = [], list(model.class_names or ()), labels_of(path) or []
     if labels != names and sorted(labels) == sorted(names):
         wrong.append("its labels.txt has the model's classes in another order")
-    expected = exported_operations(model)
-    if (found := interface_of(path).get("preprocessing", expected)) != expected:
+    expected, interface = exported_operations(model), interface_of(path)
+    if (found := interface.get("preprocessing", expected)) != expected:
         wrong.append(f"it prepares photos by {found!r}, the model by {expected!r}")
+    activation = interface.get("activation")
+    if knows_activation and activation in ACTIVATIONS and activation != model.activation:
+        wrong.append(f"it makes probabilities by {activation}, the model by {model.activation}")
     return wrong
 
 

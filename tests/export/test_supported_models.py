@@ -1,7 +1,9 @@
 """What is handed over can be used."""
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import keras_vit
 from keras_vit.export import supported_models
@@ -9,6 +11,8 @@ from keras_vit.export.errors import ExportError
 from keras_vit.export.hub.to_hub import to_hub
 from keras_vit.export.supported_models import portable
 from keras_vit.export.tflite.to_tflite import to_tflite
+from keras_vit.export.verification.verify import verify
+from keras_vit.models.find_and_replace_layers import inner_layers
 
 
 @pytest.fixture
@@ -30,6 +34,18 @@ def test_no_export_of_a_diverged_model(diverged, tmp_path):
 def test_other_channels_than_colors_are_refused(make_vit):
     with pytest.raises(ExportError, match="in_channels=1"):
         portable(make_vit(in_channels=1, num_layers=1))
+
+
+def test_lora_of_keras_is_handed_over(make_vit, images, tmp_path):
+    model = make_vit(num_layers=1)
+    for _, layer, _ in inner_layers(model):
+        if isinstance(layer, keras.layers.Dense):
+            layer.enable_lora(2)
+            layer.lora_kernel_b.assign(keras.random.normal(layer.lora_kernel_b.shape, seed=1))
+    module = to_hub(model, tmp_path / "module")
+    logits = tf.saved_model.load(str(module))(images)
+    np.testing.assert_allclose(logits, model(2 * images - 1), atol=1e-5)
+    assert verify(model, module, images, costs=False).ok
 
 
 @pytest.mark.parametrize("mode", ["int8", "float8"])

@@ -91,6 +91,10 @@ def test_texts_inside_are_compared(make_vit, images, tmp_path, caplog):
         model.class_names = ["Ameise", *names[1:]]
         model.preprocessing = "decode|resize(32)|value_range(-1,1)"
         assert verify(model, file, images[:1]).ok
+        model.activation = "sigmoid"
+        (activation,) = verify(model, file, images[:1]).failures
+        assert activation == "it makes probabilities by softmax, the model by sigmoid"
+        model.activation = None
 
 
 def test_figures_are_those_of_the_outputs(model, tflite, images):

@@ -22,6 +22,7 @@ LICENSES = {"apache-2.0": "Apache 2.0", "mit": "MIT", "cc-by-4.0": "Attribution 
 CLASSES_SHOWN = 20
 OVERVIEW = {
     "logits": "Classifies images into {classes} classes.",
+    "logit": "Tells whether images are of a class.",
     "representation": "Turns images into feature vectors of {width} numbers.",
 }
 
@@ -117,7 +118,8 @@ class _Card:
         self.classifies = report.output != "representation"
         self.classes = num_classes(model)
         self.width = model.endpoints["representation"].shape[-1]
-        overview = OVERVIEW["logits" if self.classifies else "representation"]
+        kind = "logit" if self.classes == 1 else "logits"
+        overview = OVERVIEW[kind if self.classifies else "representation"]
         self.overview = overview.format(classes=self.classes, width=self.width)
 
     def page(self):

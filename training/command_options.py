@@ -204,13 +204,8 @@ def own_data(options: argparse.Namespace) -> "tuple[Dataset, dict[str, Any]]":
     options.data_dir = options.data_dir or config["data_dir"]
     dataset = open_dataset(config["dataset"], options.data_dir)
     now = dataset.describe(config["train_split"], config["eval_split"])
-    changed, _ = fingerprint.changes(config["data"], now)
-    if changed:
-        said = "; ".join(changed[:5]) + ". "
-        splits = {(config[f"{use}_split"] or "").partition("[")[0] for use in ("train", "eval")}
-        if now["train"].get("classes") and len(splits) == 1:
-            said += "Photos may have changed sides: some held out now may have trained the run."
-        logger.warning("The data of %s has changed: %s", options.source, said.strip())
+    if said := fingerprint.changes_since(config, now):
+        logger.warning("The data of %s has changed: %s", options.source, said)
     return dataset, config
 
 

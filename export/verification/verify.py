@@ -150,7 +150,7 @@ def _compare(output, reference, result, labels):
         "cosine": float(cosines.mean()),
     }
     if output != "representation":
-        ours, theirs = reference.argmax(-1), result.argmax(-1)
+        ours, theirs = (_classes(output, each) for each in (reference, result))
         values["agreement"] = float((ours == theirs).mean())
         if labels is not None:
             labels = np.asarray(labels)
@@ -161,6 +161,13 @@ def _compare(output, reference, result, labels):
             values["model_accuracy"] = float((ours == labels).mean())
             values["artifact_accuracy"] = float((theirs == labels).mean())
     return values
+
+
+def _classes(output, rows):
+    """Returns the class of each row; of a single logit, whether it is of the class."""
+    if rows.shape[-1] == 1:
+        return (rows[:, 0] > (0.5 if output == "probabilities" else 0)).astype(int)
+    return rows.argmax(-1)
 
 
 def _costs(path, size):

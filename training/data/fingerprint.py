@@ -5,6 +5,7 @@ It stands in `config.json` beside the names of the classes, and as numbers in ev
 """
 
 import hashlib
+import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,10 @@ import numpy as np
 
 from keras_vit.training.data.splits import Photo
 from keras_vit.training.errors import UsageError
+
+logger = logging.getLogger("keras_vit")
+
+SPLITS = ("train", "eval")
 
 
 def is_description(data: Any) -> bool:
@@ -32,20 +37,51 @@ def is_description(data: Any) -> bool:
 
 
 def require_same(
-    before: Mapping[str, Any], now: Mapping[str, Any], where: str, accept: bool = False
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    where: str,
+    accept: bool = False,
+    finished: bool = False,
 ) -> None:
     """Raises `UsageError` if the data of the run `where` is not what it was.
 
-    With `accept` its owner takes other data, as long as no label stands for another class.
+    With `accept` its owner takes other data, as long as no label stands for another class, and the
+    run has not `finished`: other photos would not train it.
     """
     changed, moved = changes(before, now)
-    if not changed or (accept and not moved):
-        return
+    finished = finished and any(_photos(before[split]) != _photos(now[split]) for split in SPLITS)
+    shown = "; ".join(changed[:5]) + ("; …" if len(changed) > 5 else "")
     remedy = "Put it back, set --config.data_changed=accept to go on with it, or"
+    if finished:
+        remedy = "It trains no longer: put it back, or"
     if moved:
         remedy = "Labels stand for other classes now: put it back, or"
-    shown = "; ".join(changed[:5]) + ("; …" if len(changed) > 5 else "")
-    raise UsageError(f"The data of {where} has changed: {shown}. {remedy} use another --workdir.")
+    if changed and not (accept and not moved and not finished):
+        raise UsageError(
+            f"The data of {where} has changed: {shown}. {remedy} use another --workdir."
+        )
+    if changed:
+        logger.warning("The data of %s has changed: %s. It is accepted.", where, shown)
+
+
+def _photos(split):
+    """Returns what identifies the examples of a split, whatever the folders are called."""
+    return split and split.get("classes", split["digest"])
+
+
+def changes_since(config: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Returns in sentences what has changed in the data of a run, "" if nothing has.
+
+    `config` is that of the run, with its data; `now` is of `Dataset.describe`.
+    """
+    found, _ = changes(config["data"], now)
+    said = ["; ".join(found[:5]) + "."] if found else []
+    if config["data"].get("accepted"):
+        said.append("Other data was accepted while it trained.")
+    pools = {(config[f"{use}_split"] or "").partition("[")[0] for use in SPLITS}
+    if said and now["train"].get("classes") and len(pools) == 1:
+        said.append("Photos may have changed sides: some held out now may have trained the run.")
+    return " ".join(said)
 
 
 def of_photos(photos: Sequence[Photo], num_classes: int) -> dict[str, Any]:
@@ -78,7 +114,7 @@ def digest_of(parts: Iterable[bytes]) -> str:
 def as_numbers(data: Mapping[str, Any]) -> np.ndarray:
     """Returns the digest of a run's data as float64 (8,), for checkpoints."""
     found = [*(data["class_names"] or ())]
-    found += [(data[key] or {}).get("digest", "") for key in ("train", "eval")]
+    found += [(data[key] or {}).get("digest", "") for key in SPLITS]
     digest = digest_of(text.encode() for text in found)
     return np.frombuffer(bytes.fromhex(digest)[:8], np.uint8).astype(np.float64)
 
@@ -97,7 +133,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[list[str
         found = ["the classes have names now"]
     elif old:
         found, moved = _changed_names(old, new, before["train"], now["train"])
-    for split in () if moved else ("train", "eval"):
+    for split in () if moved else SPLITS:
         if before[split] and now[split] and before[split]["digest"] != now[split]["digest"]:
             found += _changed_split(before[split], now[split], new, split) or (
                 [f"the photos of {split} stand in other folders"] if old == new else []

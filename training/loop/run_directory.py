@@ -162,8 +162,11 @@ class RunDirectory:
                     f"{self.address} and --config.checkpoint_head=keep."
                 )
             raise UsageError(message)
-        accept = self.config.data_changed == "accept"
-        fingerprint.require_same(data_before, data, str(self.path), accept)
+        accept, finished = (
+            self.config.data_changed == "accept",
+            (self.path / "model.keras").exists(),
+        )
+        fingerprint.require_same(data_before, data, str(self.path), accept, finished)
         data["accepted"] = list(data_before.get("accepted", ()))
         was, now = (fingerprint.as_numbers(each).tolist() for each in (data_before, data))
         if was != now:

@@ -97,6 +97,19 @@ def test_texts_inside_are_compared(make_vit, images, tmp_path, caplog):
         model.activation = None
 
 
+def test_a_single_logit_is_of_the_class_or_not(make_vit, images, tmp_path):
+    model = make_vit(num_layers=1, num_classes=1)
+    logits = answer(model, images)[:, 0]
+    bias = model.get_layer("head").bias
+    bias.assign(bias - float(np.median(logits)))
+    labels = (answer(model, images)[:, 0] > 0).astype(int)
+    assert 0 < labels.sum() < len(labels)
+    for probabilities in (False, True):
+        file = export.to_tflite(model, tmp_path / "m.tflite", probabilities=probabilities)
+        report = verify(model, file, images, labels)
+        assert (report.ok, report.model_accuracy, report.artifact_accuracy) == (True, 1, 1)
+
+
 def test_figures_are_those_of_the_outputs(model, tflite, images):
     wrong = other(model)
     report = verify(wrong, tflite, images, np.zeros(8, int))

@@ -85,15 +85,24 @@ def test_a_class_that_keeps_its_label_is_accepted(photos, run):
 
 
 @pytest.mark.long
-def test_a_run_by_epochs_keeps_its_steps(photos, run, tmp_path):
+def test_a_run_by_epochs_keeps_its_steps(photos, run, tmp_path, caplog, capsys):
     epochs = {"epochs": 1.0, "total_steps": 0, "batch_size": 6, "eval_every_steps": 2}
     trainer.train(config_of(photos, **epochs), tmp_path / "run")
     steps = json.loads((tmp_path / "run" / "config.json").read_text())["total_steps"]
     paint(photos, "crow", 40, 0)
     assert "photos of crow instead of" in refusal(photos, tmp_path / "run", **epochs)
+    message = refusal(photos, tmp_path / "run", **epochs, data_changed="accept")
+    assert "It trains no longer: put it back, or use another --workdir." in message
+    # Unfinished.
+    (tmp_path / "run" / "model.keras").unlink()
+    shutil.rmtree(max((tmp_path / "run" / "checkpoints").iterdir()))
     for choice in ("accept", "refuse"):
         trainer.train(config_of(photos, data_changed=choice, **epochs), tmp_path / "run")
         assert json.loads((tmp_path / "run" / "config.json").read_text())["total_steps"] == steps
+    assert caplog.text.count("It is accepted.") == 1
+    assert evaluate.main([str(tmp_path / "run")]) == 0
+    said = capsys.readouterr().err
+    assert "Other data was accepted while it trained. Photos may have changed sides" in said
     assert "epochs: 1.0 -> 2.0" in refusal(photos, tmp_path / "run", **{**epochs, "epochs": 2.0})
 
 

@@ -44,7 +44,8 @@ class HubLayer(keras.layers.Layer):
     """
 
     def __init__(self, handle: str | os.PathLike, trainable: bool = True, **kwargs: Any):
-        super().__init__(trainable=trainable, **kwargs)
+        # A module computes in float32, whatever the policy of the layers around it.
+        super().__init__(trainable=trainable, autocast=False, **kwargs)
         if keras.backend.backend() != "tensorflow":
             raise ExportError(
                 "A TF-Hub module needs Keras on TensorFlow. Received: backend "
@@ -67,6 +68,8 @@ class HubLayer(keras.layers.Layer):
         self._module = _Untracked(module, list(getattr(module, "regularization_losses", ())))
 
     def call(self, images: Tensor, training: bool = False) -> Tensor:
+        if keras.backend.is_float_dtype(images.dtype):
+            images = keras.ops.cast(images, "float32")
         result = self._module.module(images, training=bool(training) and self.trainable)
         if self.trainable:
             for loss in self._module.regularization_losses:

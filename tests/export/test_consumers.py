@@ -127,6 +127,20 @@ def test_hub_layer_frozen_trains_nothing_and_drops_nothing(make_classifier, imag
     assert classifier.trainable_variables == [] and classifier.losses == []
 
 
+def test_hub_layer_computes_in_float32_beside_layers_of_mixed_precision(
+    directory, images, logits, tmp_path
+):
+    layers = [keras.layers.Rescaling(1.0, dtype="mixed_bfloat16")]
+    layers += [export.HubLayer(directory, dtype="mixed_bfloat16")]
+    for of_layers in (layers[1:], layers):
+        model = keras.Sequential([keras.Input((32, 32, 3)), *of_layers])
+        exact = len(of_layers) == 1
+        np.testing.assert_allclose(model(images), logits, atol=1e-5 if exact else 0.1)
+        model.save(tmp_path / "m.keras")
+        loaded = keras.saving.load_model(tmp_path / "m.keras")
+        np.testing.assert_array_equal(loaded(images), model(images))
+
+
 def test_hub_layer_refuses_what_cannot_be_called(tmp_path):
     tf.saved_model.save(tf.train.Checkpoint(variables=[tf.Variable(1.0)]), str(tmp_path / "m"))
     with pytest.raises(ValueError, match="reusable SavedModel"):

@@ -175,6 +175,15 @@ class ImageModel(keras.Model):
             return super().evaluate(*args, **kwargs)
 
     def get_config(self) -> dict[str, Any]:
+        for layer in self.layers:
+            activation = getattr(layer, "activation", keras.activations.linear)
+            if layer.name == "head" and activation is not keras.activations.linear:
+                raise ValueError(
+                    "Expected a head without activation: a saved model gives logits. Received: "
+                    f"{activation.__name__}, set on the head of {self.name}. Put it after the "
+                    "model, keras.Sequential([model, keras.layers.Activation(…)]), or set "
+                    "`model.activation`, which keras_vit.predict and exports apply."
+                )
         serialized = keras.dtype_policies.serialize(self._record.policy)
         # Keras's mark of an object that it saw before is its address, which no other process has.
         dtype = {name: serialized[name] for name in serialized if name != "shared_object_id"}

@@ -239,7 +239,7 @@ def test_images(kind, attack, reads):
     pixels = np.random.default_rng(0).integers(0, 256, (24, 20, 3)).astype(np.uint8)
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, kind)
-    read = reads("image", lambda file: read_images([file], "decode|resize(8)"))
+    read = reads("image", lambda file: read_images([file], "decode|resize(8)|value_range"))
     attack(kind, 60, buffer.getvalue(), read, size=2**29)
     photo = reads("photo", read_photo)
     attack(f"{kind}, by Pillow", 60, buffer.getvalue(), photo, size=2**29)

@@ -54,6 +54,13 @@ def size_of(arguments):
     return size if isinstance(size, tuple) else (size, size)
 
 
+def test_an_activation_that_would_be_lost_is_refused(make_vit, tmp_path):
+    model = make_vit(num_classes=3)
+    model.get_layer("head").activation = keras.activations.softmax
+    with pytest.raises(ValueError, match="Received: softmax, set on the head"):
+        model.save(tmp_path / "m.keras")
+
+
 @pytest.mark.parametrize("family", FAMILIES, indirect=True)
 def test_keras_file(family, random_images, forward, tmp_path):
     make, arguments = family

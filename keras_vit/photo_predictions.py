@@ -66,6 +66,7 @@ def predict(
             "Expected a model of keras_vit with a head, built with num_classes. Received: "
             f"{model.name}, which gives {tuple(model.output_shape)}.{model_inside(model)}"
         )
+    model.require_logits()
     logits = model.predict(_prepared(model, images_or_paths), batch_size=batch_size, verbose=0)
     probabilities = ops.convert_to_numpy(ACTIVATIONS[activation or model.activation](logits))
     return top_classes(probabilities, model.class_names, top)

@@ -6,7 +6,7 @@ attention, the representation, the head and the losses.
 """
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -136,6 +136,8 @@ class ImageModel(keras.Model):
     @class_names.setter
     def class_names(self, names: Sequence[str] | None) -> None:
         """Takes one name for each class; raises ValueError for another number, or no line."""
+        if isinstance(names, str | Mapping):
+            raise ValueError(f"Expected a list of names. Received: {names!r}")
         if names is not None:
             names = tuple(map(str, names))
             for name in names:
@@ -174,7 +176,8 @@ class ImageModel(keras.Model):
         with predicting(self):
             return super().evaluate(*args, **kwargs)
 
-    def get_config(self) -> dict[str, Any]:
+    def require_logits(self) -> None:
+        """Raises ValueError if the head was given an activation, which saving would lose."""
         for layer in self.layers:
             activation = getattr(layer, "activation", keras.activations.linear)
             if layer.name == "head" and activation is not keras.activations.linear:
@@ -184,6 +187,9 @@ class ImageModel(keras.Model):
                     "model, keras.Sequential([model, keras.layers.Activation(…)]), or set "
                     "`model.activation`, which keras_vit.predict and exports apply."
                 )
+
+    def get_config(self) -> dict[str, Any]:
+        self.require_logits()
         serialized = keras.dtype_policies.serialize(self._record.policy)
         # Keras's mark of an object that it saw before is its address, which no other process has.
         dtype = {name: serialized[name] for name in serialized if name != "shared_object_id"}

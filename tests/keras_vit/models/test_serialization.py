@@ -59,6 +59,10 @@ def test_an_activation_that_would_be_lost_is_refused(make_vit, tmp_path):
     model.get_layer("head").activation = keras.activations.softmax
     with pytest.raises(ValueError, match="Received: softmax, set on the head"):
         model.save(tmp_path / "m.keras")
+    with pytest.raises(ValueError, match="Received: softmax, set on the head"):
+        keras_vit.predict(model, np.zeros((16, 16, 3), "uint8"))
+    with pytest.raises(ValueError, match="Expected a list of names"):
+        model.class_names = {0: "ant", 1: "bee", 2: "cow"}
 
 
 @pytest.mark.parametrize("family", FAMILIES, indirect=True)

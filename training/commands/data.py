@@ -24,7 +24,7 @@ def _list(data_dir):
     print(f"Data sets, looked up in {tfds_folder.resolve_data_dir(data_dir)}")
     Table(("name", "classes", "splits", "prepared", "source"), rows).show(wrapped=["splits"])
     print("`keras-vit data check NAME` says how to get what is missing.")
-    print("Also: tfds:name/config:version (anything TFDS prepared there), folder:/path")
+    print("Also: tfds:name/config:version (anything TFDS prepared there), folder:/path, csv:/file")
     return 0
 
 

@@ -135,7 +135,7 @@ def require_ours(source: SourceModel) -> None:
 
     The layers around it may take images of another range, and give probabilities.
     """
-    from keras_vit.models.image_model import ImageModel, model_inside
+    from keras_vit.models.image_model import ImageModel
 
     model = source.model
     ours = isinstance(model, ImageModel) or hasattr(model, "encoder")
@@ -144,7 +144,7 @@ def require_ours(source: SourceModel) -> None:
         raise ValueError(
             f"Expected a model of keras_vit. Received: {source.name}, a model of Keras around one. "
             "Export it with keras-vit export hub: `predict`, `evaluate` and `few_shot` take the "
-            f"module. For `analyze`, save the model inside it.{model_inside(model)}"
+            "module. For `analyze`, save the model inside it."
         )
 
 

@@ -1,49 +1,51 @@
 """This package's Vision Transformer against those of other libraries."""
 
+import dataclasses
+import importlib
 import itertools
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from statistics import median
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
-from benchmarks.harness import interleaved, library_steps
-from benchmarks.harness.library_steps import Result
+from benchmarks.harness import interleaved
+from benchmarks.harness.process import ProcessError
 from benchmarks.harness.report import machine, table
-from benchmarks.libraries import (
-    INSTALL,
-    PACKAGES,
-    PRECISIONS,
-    Case,
-    Mode,
-    Precision,
-    missing,
-)
+from benchmarks.libraries import INSTALL, PACKAGES, PRECISIONS, Case, Mode, Precision, missing
 from keras_vit.training.errors import UsageError
 
-# The ways to run our model, by backend and mode.
-OURS = {
-    ("tensorflow", "infer"): ("keras_vit", "keras_vit.inference_function"),
-    ("tensorflow", "train"): ("keras_vit",),
-    ("jax", "infer"): ("keras_vit", "keras_vit.flash_attention"),
-    ("jax", "train"): tuple(
-        f"keras_vit{way}" for way in ("", ".flash_attention", ".remat", ".undonated")
-    ),
-}
-Competitor = Literal["keras_hub", "timm", "jax", "none"]
-# An update runs the model forward and, at twice that cost, backward.
-PASSES = {"infer": 1, "train": 3}
+Library = Literal[
+    "keras_vit", "keras_vit.flash_attention", "keras_vit.remat", "keras_hub", "timm", "jax"
+]
 SIZES = {"patch_size", "hidden_size", "mlp_dim", "num_heads", "num_layers"}
+WARM_UP_STEPS = 2
+
+
+class Result(NamedTuple):
+    """The measurements of one case.
+
+    Attributes:
+        case: its `Case`.
+        parameters: the number of trained values.
+        per_image: the median seconds per image of each round.
+        memory: the peak memory of its process, in bytes.
+    """
+
+    case: Case
+    parameters: int
+    per_image: list[float]
+    memory: int
 
 
 def compare_libraries(
     model: str = "ViT-B/16",
     mode: Mode = "infer",
     image_size: int = 224,
-    libraries: Sequence[Competitor] = ("keras_hub", "timm", "jax"),
-    ours: Sequence[str] = (),
+    libraries: Sequence[Library] = ("keras_vit", "keras_hub", "timm", "jax"),
     batch_size: Sequence[int] = (8,),
     precision: Sequence[Precision] = PRECISIONS,
-    compile: Literal["both", "on", "off"] = "both",
+    compile: Sequence[Literal["off", "on"]] = ("off", "on"),
     alone: bool = False,
     rounds: int = 7,
     seconds: float = 1.0,
@@ -55,11 +57,10 @@ def compare_libraries(
     at a time, in interleaved rounds. Prints Markdown.
 
     Args:
-        libraries: to compare with, of keras_hub, timm and jax; or none.
-        ours: of keras_vit, keras_vit.inference_function, keras_vit.flash_attention,
-            keras_vit.remat and keras_vit.undonated; by default those of the backend and mode.
+        libraries: keras_vit and others: keras_hub, timm, jax, the original's model in flax,
+            keras_vit.remat, and on JAX keras_vit.flash_attention.
         batch_size: images per step; of several, each library is shown at its best.
-        compile: on, off or both: whether XLA (PyTorch: inductor) compiles; JAX always does.
+        compile: off, on: whether XLA (PyTorch: inductor) compiles; JAX always does.
         alone: hold one model in memory at a time, for GPUs; what takes too much is left out.
     """
     from keras_vit.variants import arguments_of
@@ -69,46 +70,75 @@ def compare_libraries(
         raise UsageError(f"Expected a ViT that the other libraries have. Received: {model}")
     arguments = {**arguments, "image_size": image_size, "num_classes": 1000}
     backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
-    competitors = [name for name in libraries if name != "none"]
-    ways = OURS[backend, mode]
-    if unknown := sorted({*ours} - {*ways}):
-        expected = f"Expected --ours to name some of {', '.join(ways)}"
-        raise UsageError(f"{expected}. Received: {', '.join(unknown)}")
-    models = [*(ours or ways), *competitors]
-    packages = [package for name in models for package in PACKAGES[name.partition(".")[0]]]
+    if "keras_vit" not in libraries:
+        raise UsageError("Expected --libraries to name keras_vit, which others are compared with")
+    packages = [package for name in libraries for package in PACKAGES[name.partition(".")[0]]]
     if absent := missing(packages):
         raise UsageError(
             f"Expected {', '.join(absent)} to be installed. {INSTALL}, or choose others with "
             "--libraries"
         )
-    products = [f"{module}.matrix_product" for module in ("keras_step", "timm")]
-    products = products[: 2 if "timm" in competitors else 1]
-    compiled = {"both": (False, True), "on": (True,), "off": (False,)}[compile]
-
-    def choices(name):
-        # XLA compiles no TFLite file, and always what JAX runs.
-        if name in [*products, "keras_vit.inference_function"]:
-            return (False,)
-        return (True,) if name == "jax" or (backend == "jax" and name != "timm") else compiled
-
-    cases = [
-        Case(name, arguments, mode, size, each, choice)
-        for size, each in itertools.product(batch_size, precision)
-        for name in [*models, *(products if size == batch_size[0] else [])]
-        for choice in choices(name)
-    ]
+    cases = []
+    for size, each, name in itertools.product(batch_size, precision, libraries):
+        # XLA always compiles what JAX runs.
+        by_jax = name == "jax" or (backend == "jax" and name != "timm")
+        cases += [
+            Case(name, arguments, mode, size, each, choice == "on")
+            for choice in (["on"] if by_jax else compile)
+        ]
     print(
         f"{model}, {mode}, batch {' or '.join(map(str, batch_size))}, {image_size} px; medians of "
         f"{rounds} {'rounds' if alone else 'interleaved rounds'} of {seconds:g} s.\n"
         f"{machine(threads)}\n",
         flush=True,
     )
-    print(report(at_best_batch(library_steps.measure(cases, rounds, seconds, threads, alone))))
+    print(report(at_best_batch(measure(cases, rounds, seconds, threads, alone))))
 
 
-def is_ours(case: Case) -> bool:
-    """Whether a case runs this package's model."""
-    return case.library.partition(".")[0] == "keras_vit"
+def measure(
+    cases: Sequence[Case], rounds: int, seconds: float, threads: int, alone: bool = False
+) -> list[Result]:
+    """Measures the cases against each other, in interleaved rounds, one running at a time.
+
+    Args:
+        cases: what to measure; all their processes are held at once.
+        rounds: turns of each.
+        seconds: length of a turn.
+        threads: processor cores of each.
+        alone: end each process before the next one starts. A case that takes more memory than
+            there is is named on standard error and left out.
+
+    Raises:
+        ProcessError: if a library's process ends.
+    """
+    results: list[Result] = []
+    for group in [[case] for case in cases] if alone else [cases]:
+        tasks = dict(enumerate(map(dataclasses.asdict, group)))
+        try:
+            found = interleaved.measure_processes(
+                f"{__name__}:prepare", tasks, rounds, threads, length=seconds
+            )
+        except ProcessError as error:
+            if not (alone and error.out_of_memory):
+                raise
+            print(f"{group[0]}: out of memory", file=sys.stderr)
+            continue
+        for case, (facts, answers) in zip(group, found.values(), strict=True):
+            per_image = [each["median"] / case.batch_size for each in answers]
+            results.append(Result(case, facts["parameters"], per_image, answers[-1]["memory"]))
+    return results
+
+
+def prepare(**case: Any) -> tuple[dict[str, int], Callable[[float], dict[str, float]]]:
+    """Builds a library's step and warms it up, in the process that will be asked."""
+    module, _, function = case["library"].partition(".")
+    library = importlib.import_module(f"benchmarks.libraries.{module}")
+    step, parameters = getattr(library, function or "prepare")(Case(**case))
+    for _ in range(WARM_UP_STEPS):
+        step()
+
+    facts = {"parameters": parameters}
+    return facts, lambda length: {"median": median(interleaved.times(step, length))}
 
 
 def at_best_batch(results: Sequence[Result]) -> list[Result]:
@@ -121,55 +151,37 @@ def at_best_batch(results: Sequence[Result]) -> list[Result]:
 
 
 def report(results: Sequence[Result]) -> str:
-    """Returns the table of all precisions and their peaks, in Markdown.
+    """Returns the table of all precisions, in Markdown.
 
     Raises:
         ValueError: if the models differ in their number of parameters.
     """
-    counts = {r.case.library: r.facts["parameters"] for r in results if "parameters" in r.facts}
+    counts = {result.case.library: result.parameters for result in results}
     if len(set(counts.values())) > 1:
         raise ValueError(f"Expected models of one size. Received parameters: {counts}")
-    rows: list[dict] = []
-    lines = []
-    for precision in dict.fromkeys(r.case.precision for r in results):
-        group = [r for r in results if r.case.precision == precision]
-        products = [
-            [r.facts["flops"] / seconds for seconds in r.rounds]
-            for r in group
-            if "flops" in r.facts
-        ]
-        # The operations per second of the best matrix product, round by round.
-        peaks = list(map(max, zip(*products, strict=True)))
-        rows += _rows([r for r in group if "flops" not in r.facts], peaks)
-        peak = median(peaks) / 1e9
-        lines.append(f"Peak of a {precision} matrix product: {peak:.0f} GFLOP/s (median).")
+    rows = []
+    for precision in dict.fromkeys(result.case.precision for result in results):
+        rows += _rows([each for each in results if each.case.precision == precision])
     if len({row["batch"] for row in rows}) == 1:
         for row in rows:
             del row["batch"]
-    return "\n".join([table(rows).markdown(), *lines])
+    return table(rows).markdown()
 
 
-def _rows(results, peaks):
+def _rows(results):
     """Returns the rows of one precision."""
-    ours = min((r for r in results if is_ours(r.case)), key=lambda r: median(r.per_image))
-    for result in results:
-        case = result.case
-        # Ours computes only the class token in its last block: fewer operations, counted as such.
-        macs = ours.facts["executed_macs" if is_ours(case) else "macs"]
-        flops = 2 * macs * case.batch_size * PASSES[case.mode]
-        share = median(
-            flops / seconds / peak for seconds, peak in zip(result.rounds, peaks, strict=True)
-        )
-        ratio = interleaved.ratio(result.per_image, ours.per_image)
+    ours = [each for each in results if each.case.library.partition(".")[0] == "keras_vit"]
+    fastest = min(ours, key=lambda each: median(each.per_image))
+    for case, _, per_image, memory in results:
+        ratio = interleaved.ratio(per_image, fastest.per_image)
         compiler = "inductor" if case.library == "timm" else "XLA"
         yield {
             "library": case.library,
             "precision": case.precision,
             "compiled": compiler if case.compiled else "no",
-            "ms per image": f"{1000 * median(result.per_image):.2f}",
+            "batch": case.batch_size,
+            "ms per image": f"{1000 * median(per_image):.2f}",
             "× keras_vit": f"{ratio.median:.2f}",
             "quartiles": ratio.quartiles(),
-            "of peak": f"{100 * share:.0f} %",
-            "peak MiB": f"{result.memory / 2**20:.0f}",
-            "batch": case.batch_size,
+            "peak MiB": f"{memory / 2**20:.0f}",
         }

@@ -1,14 +1,12 @@
 """`keras_vit.inference_function` against the runtimes of CPUs."""
 
-import functools
 import importlib
 import itertools
 import pathlib
-import re
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -20,36 +18,37 @@ from benchmarks.harness.report import machine, show
 from benchmarks.libraries import INSTALL, missing
 from keras_vit.photos import prepare_photo, read_photo
 from keras_vit.training.errors import UsageError
-from keras_vit.training.io import atomic
 
 OURS = "keras_vit.inference_function"
 IMAGE_SIZE = 224
+PREPROCESSING = f"decode|resize([{IMAGE_SIZE},{IMAGE_SIZE}])|value_range(0,1)"
 Precision = Literal["float32", "bfloat16", "int8"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-# A model's function, and one that names the runtime or its kernels.
-Opened = tuple[Callable[[np.ndarray], np.ndarray], Callable[[], str]]
+# From images (n, height, width, 3) to logits (n, classes).
+Function = Callable[[np.ndarray], np.ndarray]
 
 
-def _ours(file: str, precision: str, batch_size: int, threads: int, runtime: Any = None) -> Opened:
+def _ours(
+    file: str, precision: str, batch_size: int, threads: int, runtime: Any = None
+) -> Function:
     import keras_vit
 
     bfloat16 = precision == "bfloat16"
-    function = keras_vit.load_inference_function(
+    return keras_vit.load_inference_function(
         file, batch_size=batch_size, bfloat16=bfloat16, runtime=runtime, threads=threads
     )
-    return function, lambda: function.runtime
 
 
-def _model(file: str, precision: str, batch_size: int, threads: int) -> Opened:
+def _model(file: str, precision: str, batch_size: int, threads: int) -> Function:
     import keras
     import tensorflow as tf
 
     model = keras.saving.load_model(file)
     infer = tf.function(lambda images: model(images, training=False), autograph=False)
-    return lambda images: infer(images).numpy(), lambda: "tensorflow"
+    return lambda images: infer(images).numpy()
 
 
-def _openvino(file: str, precision: str, batch_size: int, threads: int) -> Opened:
+def _openvino(file: str, precision: str, batch_size: int, threads: int) -> Function:
     import openvino
 
     core = openvino.Core()
@@ -58,24 +57,16 @@ def _openvino(file: str, precision: str, batch_size: int, threads: int) -> Opene
     hint = "bf16" if precision == "bfloat16" else "f32"
     options = {"INFERENCE_PRECISION_HINT": hint, "INFERENCE_NUM_THREADS": threads}
     compiled = core.compile_model(model, "CPU", options)
-
-    def kernels():
-        operations = compiled.get_runtime_model().get_ops()
-        names = [each.get_rt_info()["primitiveType"].astype(str) for each in operations]
-        named = Counter(name for name in names if re.search("sse|avx|amx", name))
-        return named.most_common(1)[0][0] if named else "openvino"
-
-    return lambda images: compiled(images)[0], kernels
+    return lambda images: compiled(images)[0]
 
 
-def _onnx_runtime(file: str, precision: str, batch_size: int, threads: int) -> Opened:
+def _onnx_runtime(file: str, precision: str, batch_size: int, threads: int) -> Function:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(file, options)
-    (provider, *_) = session.get_providers()
-    return lambda images: session.run(None, {"image": images})[0], lambda: provider
+    return lambda images: session.run(None, {"image": images})[0]
 
 
 class Way(NamedTuple):
@@ -83,20 +74,18 @@ class Way(NamedTuple):
 
     file: str
     module: str
-    open: Callable[..., Opened]
+    open: Callable[..., Function]
     least: int = -1
 
 
 _MODULE = "keras_vit.export.tflite.inference_function"
-_LITERT = functools.partial(_ours, runtime="litert")
+_LITERT, _OPENVINO = (partial(_ours, runtime=name) for name in ("litert", "openvino"))
 WAYS = {
     "float32": {
         OURS: Way("float32.tflite", _MODULE, _ours),
         "model(images)": Way("model.keras", _MODULE, _model),
         "LiteRT, our TFLite": Way("float32.tflite", _MODULE, _LITERT),
-        "OpenVINO, our TFLite": Way(
-            "float32.tflite", _MODULE, functools.partial(_ours, runtime="openvino")
-        ),
+        "OpenVINO, our TFLite": Way("float32.tflite", _MODULE, _OPENVINO),
         "OpenVINO, our ONNX": Way("float32.onnx", "openvino", _openvino, 0),
         "ONNX Runtime, our ONNX": Way("float32.onnx", "onnxruntime", _onnx_runtime, 0),
     },
@@ -114,11 +103,10 @@ WAYS = {
 
 
 def compare_runtimes(
+    images: str,
     models: Sequence[str] = ("ViT-Ti/16", "ViT-S/16", "ViT-B/16"),
     batch_size: Sequence[int] = (1, 8),
     precision: Sequence[Precision] = PRECISIONS,
-    images: str = "",
-    files: str = "",
     rounds: int = 7,
     seconds: float = 1.0,
     threads: int = 2,
@@ -131,48 +119,35 @@ def compare_runtimes(
 
     Args:
         precision: some of float32, bfloat16 and int8.
-        images: folder of JPEGs; its first 32 calibrate the ranges, and are predicted beside
-            float32. Noise without one.
-        files: folder to keep the exported files in; those already there are used again.
+        images: folder of JPEGs; its first 32 calibrate the ranges, and are classified beside the
+            Keras model.
     """
     if absent := missing(("nncf", "onnxruntime", "openvino", "tf2onnx")):
         raise UsageError(f"Expected {', '.join(absent)} to be installed. {INSTALL}")
     print(machine(threads), "\n", flush=True)
     with tempfile.TemporaryDirectory() as directory:
         photos = pathlib.Path(directory, "photos.npy")
-        np.save(photos, _photos(images))
+        paths = sorted(pathlib.Path(images).rglob("*.[jJ][pP]*"))[:32]
+        pixels = [prepare_photo(read_photo(path), PREPROCESSING) for path in paths]
+        np.save(photos, np.stack(pixels))
         for model in models:
-            folder = pathlib.Path(files or directory, model.replace("/", "_"))
-            if not folder.exists():
-                task = {"model": model, "folder": str(folder), "photos": str(photos)}
-                Process(f"{__name__}:write_files", task).close()
-            expected: list[int] = []
-            ordered = [each for each in PRECISIONS if each in precision]
-            for each, size in itertools.product(ordered, batch_size):
+            folder = pathlib.Path(directory, model.replace("/", "_"))
+            task = {"model": model, "folder": str(folder), "photos": str(photos)}
+            with Process(f"{__name__}:write_files", task) as process:
+                expected = process.facts["classes"]
+            for each, size in itertools.product(precision, batch_size):
                 task = {"folder": str(folder), "precision": each, "batch_size": size}
                 task |= {"photos": str(photos), "threads": threads}
                 tasks = {way: {"way": way, **task} for way in WAYS[each]}
                 measured = interleaved.measure_processes(
                     f"{__name__}:prepare", tasks, rounds, threads, length=seconds
                 )
-                if each == "float32":
-                    expected = expected or measured[OURS][0]["classes"]
                 rows = _rows(measured, size, expected)
                 show(rows, f"{model}, {each}, {size} image{'s' * (size > 1)} at once")
 
 
-def _photos(images):
-    """Returns (n, height, width, 3) float32 in [0, 1]."""
-    if not images:
-        noise = np.random.default_rng(0).uniform(0, 1, (8, IMAGE_SIZE, IMAGE_SIZE, 3))
-        return noise.astype("float32")
-    operations = f"decode|resize([{IMAGE_SIZE},{IMAGE_SIZE}])|value_range(0,1)"
-    paths = sorted(pathlib.Path(images).rglob("*.[jJ][pP]*"))[:32]
-    return np.stack([prepare_photo(read_photo(path), operations) for path in paths])
-
-
-def write_files(model: str, folder: str, photos: str) -> tuple[dict, None]:
-    """Writes the files that `WAYS` names."""
+def write_files(model: str, folder: str, photos: str) -> tuple[dict[str, list[int]], None]:
+    """Writes the files that `WAYS` names, and returns the `classes` of the Keras model."""
     import keras
     import nncf
     import openvino
@@ -186,19 +161,18 @@ def write_files(model: str, folder: str, photos: str) -> tuple[dict, None]:
     head = built.get_layer("head").kernel
     head.assign(keras.random.normal(head.shape, 0, 0.02))
     pixels = np.load(photos)
-    with atomic.atomic_directory(folder, marker="model.keras") as path:
-        built.save(path / "model.keras")
-        kinds = {"float32": "none", "int8": "dynamic", "calibrated": "int8"}
-        for name, kind in kinds.items():
-            file = path / f"{name}.tflite"
-            export.to_tflite(built, file, quantization=kind, calibration=pixels)
-        source, target = export.to_onnx(built, path / "float32.onnx"), path / "int8.onnx"
-        quantize_dynamic(source, target, weight_type=QuantType.QInt8, per_channel=True)
-        graph = openvino.Core().read_model(source)
-        data = nncf.Dataset([image[None] for image in pixels])
-        small = nncf.quantize(graph, data, model_type=nncf.ModelType.TRANSFORMER)
-        openvino.save_model(small, path / "int8.xml")
-    return {}, None
+    path = pathlib.Path(folder)
+    path.mkdir()
+    built.save(path / "model.keras")
+    for name, kind in {"float32": "none", "int8": "dynamic", "calibrated": "int8"}.items():
+        export.to_tflite(built, path / f"{name}.tflite", quantization=kind, calibration=pixels)
+    source, target = export.to_onnx(built, path / "float32.onnx"), path / "int8.onnx"
+    quantize_dynamic(source, target, weight_type=QuantType.QInt8, per_channel=True)
+    graph = openvino.Core().read_model(source)
+    data = nncf.Dataset([image[None] for image in pixels])
+    small = nncf.quantize(graph, data, model_type=nncf.ModelType.TRANSFORMER)
+    openvino.save_model(small, path / "int8.xml")
+    return {"classes": built.predict(2 * pixels - 1, verbose=0).argmax(-1).tolist()}, None
 
 
 def prepare(
@@ -211,14 +185,13 @@ def prepare(
     importlib.import_module(chosen.module)
     start, before = time.process_time(), peak_memory()
     file = str(pathlib.Path(folder, chosen.file))
-    run, kernels = chosen.open(file, precision, batch_size, threads)
+    run = chosen.open(file, precision, batch_size, threads)
     run(batch)
     facts: dict[str, Any] = {"first": time.process_time() - start, "taken": peak_memory() - before}
     starts = range(0, len(pixels) - batch_size + 1, batch_size)
     outputs = [run(pixels[start : start + batch_size]) for start in starts]
-    facts["kernels"] = kernels()
     facts["classes"] = np.concatenate(outputs).argmax(-1).tolist()
-    run_batch = functools.partial(run, batch)
+    run_batch = partial(run, batch)
     return facts, lambda length: {"median": median(interleaved.times(run_batch, length))}
 
 
@@ -230,13 +203,10 @@ def _rows(measured, batch_size, expected):
         pairs = list(zip(facts["classes"], expected, strict=False))
         yield {
             "runtime": way,
-            "kernels": facts["kernels"],
             "ms per image": f"{1000 * median(seconds[way]) / batch_size:.2f}",
             "× best rival": f"{ratio.median:.2f}",
             "quartiles": ratio.quartiles(),
             "first answer, s of processor": f"{facts['first']:.2f}",
             "MiB": f"{facts['taken'] / 2**20:.0f}",
-            "same class as float32": f"{sum(a == b for a, b in pairs)} of {len(pairs)}"
-            if pairs
-            else "float32 was not run",
+            "same class as float32": f"{sum(a == b for a, b in pairs)} of {len(pairs)}",
         }

@@ -2,27 +2,27 @@
 
 import functools
 import io
-import os
 import pathlib
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
 
 import numpy as np
-import psutil
 
 from benchmarks.harness.report import machine
 from keras_vit.export.verification.subprocesses import peak_memory
+from keras_vit.training.data import tfds_folder
 from keras_vit.training.errors import TrainingError
 from keras_vit.training.io.quiet_start import import_tensorflow
 from keras_vit.training.reporting.metrics_csv import metric_rows
 
 TRAIN, VALIDATION, CLASSES, SHARDS = 1_281_167, 50_000, 1000, 1024
-NAME, VERSION, SIDE = "planted_classes", "1.0.0", 32
+NAME, SIDE = "planted_classes", 32
 # Few enough that the system holds them in memory.
 _CACHED = 20_000
-# Different pictures of a class: its images take turns, so that writing a million costs minutes.
+# Different pictures of a class: its images take turns, so that making a million costs minutes.
 _PICTURES = 16
 
 
@@ -56,7 +56,7 @@ def rehearse(
     train, validation = TRAIN // part, VALIDATION // part
     shards = max(2, SHARDS // part)
     start = time.monotonic()
-    _write(root / "data" / NAME / VERSION, train, validation, max(10, CLASSES // part), shards)
+    _write(root / "data", train, validation, max(10, CLASSES // part), shards)
     yield "images written", f"{train + validation:,} in {time.monotonic() - start:.0f} s"
     size = sum(file.stat().st_size for file in (root / "data").rglob("*") if file.is_file())
     yield "size of the set", f"{size / 1e9:.2f} GB in {2 * shards:,} files"
@@ -89,7 +89,7 @@ def _watch(data_dir, batch_size, epoch, run, steps, *more, kill_after=0):
     every, crop = max(1, epoch // 10), f"decode|central_crop({SIDE})"
     command = [
         *(sys.executable, "-m", "training", f"--workdir={run}"),
-        f"--config=pretrain:ViT-B/16,imagenet2012,data=tfds:{NAME}:{VERSION}",
+        f"--config=pretrain:ViT-B/16,imagenet2012,data=tfds:{NAME}",
     ]
     changes = {
         "data_dir": data_dir,
@@ -117,7 +117,7 @@ def _watch(data_dir, batch_size, epoch, run, steps, *more, kill_after=0):
     found = len(_rows(run))
     start = time.monotonic()
     seen, peak = [], 0
-    with psutil.Popen([*command, *more]) as process:
+    with subprocess.Popen([*command, *more]) as process:
         while process.poll() is None:
             peak = max(peak, peak_memory(process.pid))
             written = _rows(run)
@@ -125,9 +125,8 @@ def _watch(data_dir, batch_size, epoch, run, steps, *more, kill_after=0):
             found = min(found, len(written))
             if len(written) > found:
                 found = len(written)
-                used = process.cpu_times()
                 step = int(written[-1]["step"])
-                seen.append((time.monotonic(), used.user + used.system, step))
+                seen.append((time.monotonic(), step))
                 if 0 < kill_after <= step:
                     process.kill()
             time.sleep(0.05)
@@ -137,12 +136,11 @@ def _watch(data_dir, batch_size, epoch, run, steps, *more, kill_after=0):
             f"Expected rows of metrics in {run} and exit status {expected}. Received: {len(seen)} "
             f"rows and {process.returncode}."
         )
-    clock, cpu, count = (last - first for first, last in zip(seen[0], seen[-1], strict=True))
-    images = count * batch_size
+    clock, count = (last - first for first, last in zip(seen[0], seen[-1], strict=True))
     return {
         "first row": f"after {seen[0][0] - start:.1f} s",
         "peak": f"{peak / 2**30:.2f} GiB",
-        "speed": f"{images / clock:,.0f} images/s, {1000 * cpu / images:.2f} CPU-s per 1,000",
+        "speed": f"{count * batch_size / clock:,.0f} images/s",
     }
 
 
@@ -165,49 +163,30 @@ def planted_image(label: int, number: int) -> np.ndarray:
     return np.clip(pattern + noise, 0, 255).astype(np.uint8)
 
 
-def _write(folder, train, validation, classes, shards):
-    """Writes the set in TFDS's format, in a random order as TFDS does, unless it is there."""
-    tf = import_tensorflow()
+def _write(data_dir, train, validation, classes, shards):
+    """Writes the set as `keras-vit data prepare` writes photos, unless it is there."""
+    import_tensorflow()
     import tensorflow_datasets as tfds
     from PIL import Image
 
-    if (folder / "dataset_info.json").exists():
+    if tfds_folder.find(NAME, tfds_folder.VERSION, data_dir):
         return
-    folder.mkdir(parents=True, exist_ok=True)
-    image = tfds.features.Image(shape=(SIDE, SIDE, 3), encoding_format="jpeg")
-    label = tfds.features.ClassLabel(num_classes=classes)
-    features = tfds.features.FeaturesDict({"image": image, "label": label})
+    features = {
+        "image": tfds.features.Image(shape=(SIDE, SIDE, 3), encoding_format="jpeg"),
+        "label": tfds.features.ClassLabel(num_classes=classes),
+    }
 
     @functools.cache
-    def record(label, number):
+    def encoded(label, number):
         stream = io.BytesIO()
         Image.fromarray(planted_image(label, number)).save(stream, "jpeg", quality=90)
-        stream.seek(0)
-        return features.serialize_example(
-            features.encode_example({"image": stream, "label": label})
-        )
+        return stream.getvalue()
 
-    splits = []
+    def examples(count, first):
+        for number in range(count):
+            label, picture = number % classes, first + number // classes % _PICTURES
+            yield number, {"image": io.BytesIO(encoded(label, picture)), "label": label}
+
     # The pictures of the validation images are their own.
-    for split, count, first in (("train", train, 0), ("validation", validation, _PICTURES)):
-        template = tfds.core.ShardedFileTemplate(
-            data_dir=folder, dataset_name=NAME, split=split, filetype_suffix="tfrecord"
-        )
-        parts = np.array_split(np.random.default_rng(first).permutation(count), shards)
-        written = 0
-        for shard, part in enumerate(parts):
-            file = os.fspath(template.sharded_filepath(shard_index=shard, num_shards=shards))
-            with tf.io.TFRecordWriter(file) as writer:
-                for number in part.tolist():
-                    picture = first + number // classes % _PICTURES
-                    writer.write(record(number % classes, picture))
-            written += os.path.getsize(file)
-        splits.append(
-            tfds.core.SplitInfo(
-                name=split,
-                shard_lengths=list(map(len, parts)),
-                num_bytes=written,
-                filename_template=template,
-            )
-        )
-    tfds.folder_dataset.write_metadata(data_dir=folder, features=features, split_infos=splits)
+    splits = {"train": examples(train, 0), "validation": examples(validation, _PICTURES)}
+    tfds_folder.write(NAME, data_dir, features, splits, "Planted classes.", shards)

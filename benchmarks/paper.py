@@ -1,16 +1,12 @@
 """Figure 11 and Table 6 of the paper: speed, memory and compute of its models."""
 
-import functools
 import itertools
-import math
-import os
-import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import keras_vit
 from benchmarks.harness.process import Process, ProcessError
-from benchmarks.harness.report import show, table
+from benchmarks.harness.report import show
 from keras_vit.training import paper_tables
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io import atomic
@@ -50,7 +46,7 @@ class Measurement(NamedTuple):
 
 
 def figure_11_throughput(
-    output: str = "throughput",
+    output: str = "throughput.png",
     models: Sequence[str] = _MODELS,
     image_sizes: Sequence[int] = _SIZES,
     train: bool = False,
@@ -62,11 +58,11 @@ def figure_11_throughput(
     """Figure 11: images per second and largest batch against the image size.
 
     For every model and image size: the images per second at the best batch size, and the largest
-    batch that fits. Each is measured in a process of its own; on a CPU a batch "fits" if that
+    power of 2 that fits. Each is measured in a process of its own; on a CPU a batch "fits" if that
     process stays below --memory.
 
     Args:
-        output: folder for throughput.md, .png, and .csv with the rate of every batch size.
+        output: file of the figure.
         train: time training steps instead of inference.
         precision: the models' dtype policy.
         jit_compile: compile with XLA.
@@ -78,20 +74,13 @@ def figure_11_throughput(
         raise UsageError("Expected --max_batch and --image_sizes to be at least 1")
     for model in models:
         arguments_of(model)
-    devices = set()
-
-    def start(model, image_size):
-        task = {"model": model, "image_size": image_size, "train": train}
+    devices, measurements = set(), []
+    for model, size in track(list(itertools.product(models, image_sizes)), "measuring"):
+        task = {"model": model, "image_size": size, "train": train}
         task |= {"precision": precision, "jit_compile": jit_compile}
-        process = Process(f"{__name__}:rates", task, memory=int(memory * 2**30))
-        devices.add(process.facts["device"])
-        return process
-
-    cells = list(itertools.product(models, image_sizes))
-    measurements = [
-        Measurement(*cell, *search(functools.partial(start, *cell), max_batch))
-        for cell in track(cells, "measuring")
-    ]
+        with Process(f"{__name__}:rates", task, memory=int(memory * 2**30)) as process:
+            devices.add(process.facts["device"])
+            measurements.append(Measurement(model, size, *search(process.ask, max_batch)))
     limit = f", {memory:g} GiB" if memory and "CPU" in devices else ""
     work = f"{'Training step' if train else 'Inference'} in {precision}"
     title = f"{work} on {', '.join(sorted(devices))}{limit}"
@@ -105,23 +94,8 @@ def figure_11_throughput(
         }
         for each in measurements
     ]
-    folder = pathlib.Path(output)
-    text = f"{title}\n\n{table(rows).markdown()}"
-    print(text, end="")
-    atomic.write_text(folder / "throughput.md", text)
-    rates = [
-        {
-            "model": each.model,
-            "image_size": each.image_size,
-            "batch_size": batch,
-            "images_per_second": rate,
-            "is_limit": each.limited and batch == each.largest_batch,
-        }
-        for each in measurements
-        for batch, rate in sorted(each.rates.items())
-    ]
-    atomic.write_text(folder / "throughput.csv", table(rates).csv())
-    with atomic.atomic_file(folder / "throughput.png") as temporary:
+    show(rows, title)
+    with atomic.atomic_file(output) as temporary:
         draw(measurements, title).savefig(temporary, format="png")
 
 
@@ -136,46 +110,30 @@ def rates(
     built = keras_vit.create_model(model, image_size=image_size, dtype=precision)
 
     def measure(batch_size):
-        try:
-            rate = images_per_second(
-                built, batch_size, train=train, repeats=3, jit_compile=jit_compile
-            )
-        except (tf.errors.ResourceExhaustedError, MemoryError):
-            # End as malloc would, so that the caller meets every lack of memory alike.
-            os.abort()
-        return {"images_per_second": rate}
+        options = {"train": train, "repeats": 3, "jit_compile": jit_compile}
+        return {"images_per_second": images_per_second(built, batch_size, **options)}
 
     return {"device": tf.config.list_logical_devices()[-1].device_type}, measure
 
 
-def search(start: Callable[[], Process], max_batch: int) -> tuple[dict[int, float], bool]:
+def search(ask: Callable[..., dict], max_batch: int) -> tuple[dict[int, float], bool]:
     """Returns the rate at every batch size that fits, and whether a larger one did not.
 
     Args:
-        start: returns a new process of `rates`; a batch that does not fit ends it.
-        max_batch: powers of 2 up to here are tried. After the first that does not fit, the gap to
-            the one before is halved until it is an eighth.
+        ask: `Process.ask` of `rates`; a batch that does not fit ends the process.
+        max_batch: powers of 2 up to here are tried.
     """
     found: dict[int, float] = {}
-    process: Process | None = None
-    batch, largest, refused = 1, 0, math.inf
-    try:
-        while batch <= max_batch and refused - largest > max(1, largest / 8):
-            process = process or start()
-            try:
-                found[batch] = process.ask(batch_size=batch)["images_per_second"]
-                largest = batch
-            except ProcessError as error:
-                if not error.out_of_memory:
-                    raise
-                # The process has ended, and a new one has no memory in pieces.
-                process.close()
-                process, refused = None, batch
-            batch = 2 * batch if refused == math.inf else int(largest + refused) // 2
-    finally:
-        if process:
-            process.close()
-    return found, refused < math.inf
+    batch = 1
+    while batch <= max_batch:
+        try:
+            found[batch] = ask(batch_size=batch)["images_per_second"]
+        except ProcessError as error:
+            if not error.out_of_memory:
+                raise
+            return found, True
+        batch *= 2
+    return found, False
 
 
 def draw(measurements: Sequence[Measurement], title: str) -> Any:
@@ -202,24 +160,9 @@ def draw(measurements: Sequence[Measurement], title: str) -> Any:
     return figure
 
 
-_NOTES = """\
-GMACs: per image at 224 pixels, every token in every block, padding not read.
-executed: what the graph multiplies; its last block serves the class token alone.
-exaFLOPs: 2 per MAC, 3 passes per step, epochs x 303 million images."""
-
-
-def table_6_exaflops(*models: str, image_size: int = 224) -> None:
-    """Table 6: the compute of the paper's training runs beside ours, or that of one model.
-
-    Args:
-        *models: names, for their cost by type of layer instead of the table.
-        image_size: of these models, in pixels.
-    """
+def table_6_exaflops() -> None:
+    """Table 6: the compute of the paper's training runs beside ours."""
     import_tensorflow()
-    for model in models:
-        print(keras_vit.costs(model, image_size=image_size))
-    if models:
-        return
     rows = []
     for (model, epochs), published in paper_tables.TABLE_6_EXAFLOPS.items():
         counted = keras_vit.costs(model, num_classes=None)
@@ -238,4 +181,3 @@ def table_6_exaflops(*models: str, image_size: int = 224) -> None:
             }
         )
     show(rows)
-    print(_NOTES)

@@ -2,10 +2,9 @@
 
 import contextlib
 import fnmatch
-import itertools
-import json
 import pathlib
 import statistics
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
@@ -22,7 +21,6 @@ from keras_vit.export.verification.browser import chromium, served
 from keras_vit.export.verification.runtimes import ONNX, RUNTIMES, TFLITE
 from keras_vit.export.verification.verify import verify
 from keras_vit.training.errors import TrainingError, UsageError
-from keras_vit.training.io.atomic import write_text
 
 IMAGES = 3
 IMAGE_SIZE = 32
@@ -91,7 +89,6 @@ def runtimes(
     family: str = "*",
     runtime: Sequence[str] = COMPARED,
     weights: Literal["none", "float16"] = "none",
-    cells: str = "",
 ) -> None:
     """Every family of models in every runtime of exported files.
 
@@ -103,51 +100,35 @@ def runtimes(
         family: pattern of the names in the table, such as "BiT*".
         runtime: names in the table.
         weights: of the files: none (as they are) or float16.
-        cells: JSON file of what was found already, to go on from and with.
     """
     families = fnmatch.filter(FAMILIES, family)
     if not families or not {*runtime} <= {*COMPARED}:
         known = f"--family of {'; '.join(FAMILIES)} and --runtime of {'; '.join(COMPARED)}"
         raise UsageError(f"Expected {known}. Received: {family}; {', '.join(runtime)}")
-    file = pathlib.Path(cells) if cells else None
-    found = json.loads(file.read_text()) if file and file.exists() else {}
     missing: dict[str, str] = {}
+    rows = []
     for name in families:
-        row = found.setdefault(name, {})
-        pending = [each for each in runtime if each not in {*row, *missing}]
-        for column, cell in _cells(name, pending, weights, missing):
-            row[column] = cell
-            if file:
-                write_text(file, json.dumps(found, indent=1))
-    known = itertools.chain.from_iterable((name, _half(name)) for name in COMPARED)
-    columns = [each for each in known if any(each in row for row in found.values())]
-    shown = {name: found[name] for name in FAMILIES if found.get(name)}
-    show(
-        {"family": name} | {column: row.get(column, "–") for column in columns}
-        for name, row in shown.items()
-    )
+        rows.append({"family": name, **dict(_cells(name, runtime, weights, missing))})
+        print(*rows[-1].values(), sep=", ", file=sys.stderr)
+    show(rows)
     for name, reason in missing.items():
         print(f"{name} is not here: {reason}")
-    if any(WRONG in cell for row in shown.values() for cell in row.values()):
+    if any(WRONG in cell for row in rows for cell in row.values()):
         raise TrainingError(f"Expected no cell with {WRONG}.")
-
-
-def _half(name):
-    return f"{name}, in float16"
 
 
 def _cells(
     family: str, names: Sequence[str], weights: str, missing: dict[str, str]
 ) -> Iterator[tuple[str, str]]:
     """Yields (column, cell) of a family; adds to `missing` which runtimes are not here, and why."""
-    if not names:
-        return
     model = small_model(family)
     size = (IMAGES, IMAGE_SIZE, IMAGE_SIZE, 3)
     images = np.random.default_rng(1).uniform(0, 1, size).astype("float32")
     with tempfile.TemporaryDirectory() as directory:
         tflite = to_tflite(model, pathlib.Path(directory) / "m.tflite", quantization=weights)
         for name in names:
+            if name in missing:
+                continue
             try:
                 file = tflite
                 if RUNTIMES[name].format == ONNX:
@@ -157,14 +138,15 @@ def _cells(
             except RuntimeMissing as error:
                 missing[name] = str(error)
                 continue
-            if name in GPUS:
-                half = report.float16_error
-                yield _half(name), "–" if half is None else f"{half / report.scale:.0e}"
             text = f"{report.max_error / report.scale:.0e}"
             if report.fully_delegated is False:
                 outside = {each.split(":")[0] for each in report.fallbacks or ()}
                 text += f"; not delegated: {', '.join(sorted(outside)) or 'a part'}"
             yield name, text if report.ok else f"{WRONG}: {text}"
+            if name in GPUS:
+                half = report.float16_error
+                column = f"{name}, in float16"
+                yield column, "–" if half is None else f"{half / report.scale:.0e}"
 
 
 BACKENDS = {"wasm": "CPU", "threads": "CPU, threads", "webgpu": "GPU"}
@@ -187,18 +169,16 @@ _TIMED = """async ([backend, rounds]) => {
 }"""
 
 
-def web_page(*pages: str, rounds: int = 25) -> None:
+def web_page(pages: Sequence[str], rounds: int = 25) -> None:
     """Loading and answers of pages of `keras-vit export web`, in a real Chromium.
 
     Opens pages in a headless Chromium and prints Markdown: their size, what a first visit loads,
     how long until it can answer, and the median time of one image.
 
     Args:
-        *pages: folders and .html files.
+        pages: folders and .html files.
         rounds: images that are timed.
     """
-    if not pages:
-        raise UsageError("Expected folders and .html files, the pages to open. Received none")
     print(machine(1), "\n", flush=True)
     with chromium() as browser:
         rows = [_page_row(browser, pathlib.Path(page), rounds) for page in pages]

@@ -6,11 +6,9 @@ import pathlib
 import statistics
 import tempfile
 import time
-from typing import Any
 from unittest import mock
 
 from benchmarks.harness.process import Process
-from keras_vit.export.verification.subprocesses import peak_memory
 
 LABELS = {
     "keras": "`import keras`",
@@ -18,15 +16,14 @@ LABELS = {
     "build": "build the model",
     "load": "load an official checkpoint",
     "imported": "`keras-vit`: imports",
-    "tracing": "`keras-vit`: until the trace of the first step begins",
+    "first_step": "`keras-vit`: until the trace of the first step begins",
 }
 
 
 def startup(model: str = "ViT-B/16", rounds: int = 7) -> None:
     """Time to import, build a model, load a checkpoint and begin a run.
 
-    Prints Markdown: seconds, and the memory that loading an official checkpoint takes beside its
-    size.
+    Prints Markdown.
 
     Args:
         rounds: new processes; medians over them are printed.
@@ -44,23 +41,17 @@ def startup(model: str = "ViT-B/16", rounds: int = 7) -> None:
                 facts = process.facts
             with Process(f"{__name__}:train", {"workdir": f"{directory}/{turn}"}) as process:
                 turns.append(facts | process.facts)
-        size = file.stat().st_size
     # The first process has written the checkpoint.
     median = {key: statistics.median(turn[key] for turn in turns[1:]) for key in turns[1]}
     show({"": label, "seconds": f"{median[key]:.2f}"} for key, label in LABELS.items())
-    print(
-        f"The checkpoint has {size / 2**20:.0f} MiB; the loaded model and what loading held "
-        f"beside it, {median['held'] / 2**20:.0f} MiB: {median['held'] / size:.2f} times as much."
-    )
 
 
-def load(model: str, file: str) -> tuple[dict[str, Any], None]:
+def load(model: str, file: str) -> tuple[dict[str, float], None]:
     """Times the imports, building a model, and loading `file`, or writes it where there is none.
 
-    Returns the seconds of `keras`, `keras_vit`, `build` and `load`, and in `held` the bytes of the
-    model and of what loading it took beside.
+    Returns the seconds of `keras`, `keras_vit`, `build` and `load`.
     """
-    facts: dict[str, Any] = {}
+    facts: dict[str, float] = {}
     with _timed(facts, "keras"):
         import keras
     with _timed(facts, "keras_vit"):
@@ -72,20 +63,15 @@ def load(model: str, file: str) -> tuple[dict[str, Any], None]:
         built = keras_vit.create_model(model, num_classes=1000)
     if not os.path.exists(file):
         keras_vit.save_checkpoint(built, file)
-        return facts, None
-    page = os.sysconf("SC_PAGE_SIZE")
-    resident = int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * page
     with _timed(facts, "load"):
         keras_vit.load_checkpoint(built, file)
-    # The model was built before: its variables count as memory of the loaded model.
-    weights = sum(int(keras.ops.size(weight)) * 4 for weight in built.weights)
-    return {**facts, "held": peak_memory() - resident + weights}, None
+    return facts, None
 
 
-def train(workdir: str) -> tuple[dict[str, Any], None]:
-    """Returns the seconds until TensorFlow is `imported` and the first step's `tracing` begins."""
+def train(workdir: str) -> tuple[dict[str, float], None]:
+    """Returns the seconds until TensorFlow is `imported` and the `first_step` begins."""
     start = time.perf_counter()
-    facts: dict[str, Any] = {}
+    facts: dict[str, float] = {}
     with _timed(facts, "imported"):
         from keras_vit.training.config import overrides
         from keras_vit.training.errors import Interrupted
@@ -96,11 +82,14 @@ def train(workdir: str) -> tuple[dict[str, Any], None]:
     from keras_vit.training.engine.tensorflow import TensorFlowStep
     from keras_vit.training.loop import trainer
 
-    def trace(*_):
-        facts["tracing"] = time.perf_counter() - start
-        raise Interrupted("The first step's trace has begun.")
+    def first_step(*_, **__):
+        facts["first_step"] = time.perf_counter() - start
+        raise Interrupted("The first step has begun.")
 
-    with mock.patch.object(TensorFlowStep, "_run", trace), contextlib.suppress(Interrupted):
+    with (
+        mock.patch.object(TensorFlowStep, "__call__", first_step),
+        contextlib.suppress(Interrupted),
+    ):
         trainer.train(config, workdir)
     return facts, None
 

@@ -1,6 +1,5 @@
 """The training step, compiled ahead of time for TPUs."""
 
-import functools
 import itertools
 import math
 import pathlib
@@ -9,14 +8,14 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from benchmarks.harness.compiled_program import OPTIMIZER, chip_of, rematerialized
+from benchmarks.harness.compiled_program import OPTIMIZER, PRECISION, rematerialized
 from benchmarks.harness.process import Process, ProcessError
 from benchmarks.harness.report import show
 from keras_vit.training.errors import TrainingError
 from keras_vit.training.io.progress_bar import track
 from keras_vit.training.io.quiet_start import import_tensorflow
 
-PRECISION = "mixed_bfloat16"
+DROPOUT_RATE = 0.1
 _ENVIRONMENT = {
     "KERAS_BACKEND": "jax",
     "JAX_PLATFORMS": "cpu",
@@ -36,11 +35,11 @@ def tpu_compile(
     model: Sequence[str] = ("ViT-Ti/16",),
     topology: Sequence[str] = ("v5e:2x2",),
     batch_size: int = 128,
-    mesh: str = "",
+    data: int = -1,
+    fsdp: int = 1,
     remat: bool = False,
     accumulation_steps: int = 1,
     against: Literal["none", "vit_jax"] = "none",
-    python: str = sys.executable,
 ) -> None:
     """The training step, compiled ahead of time for TPUs.
 
@@ -53,74 +52,63 @@ def tpu_compile(
     TensorFlow for one replica, with the all-reduces put in.
 
     `--against vit_jax` compiles the JAX engine's step without dropout, and that of the original's
-    model in Flax beside it, data parallel, with the least time of each at the chip's peaks: of its
-    arithmetic, and of what it moves to and from main memory.
+    model in Flax beside it, data parallel.
 
-    Needs `pip install jax==0.10.2 libtpu==0.0.52` (half a gigabyte), here or, with `--python`, in
-    an environment of its own, which for `--engine jax` has keras and ml_collections as well, and
-    for `--against` flax and optax.
+    Needs `pip install jax==0.10.2 libtpu==0.0.52` (half a gigabyte), and for `--against` flax and
+    optax.
 
     Args:
         engine: whose step: tensorflow or jax.
         topology: such as v5e:2x2 or v4:2x2x1.
         batch_size: images per chip.
-        mesh: of jax: data=NUMBER,fsdp=NUMBER; an axis that is left out takes what is left.
+        data: of jax: chips along this axis of the mesh; -1 takes what is left.
+        fsdp: of jax: the same of the other axis.
         remat: of jax: recompute activations.
         accumulation_steps: of jax: micro-batches per step.
         against: vit_jax: the original's step beside ours.
-        python: interpreter with jax and libtpu.
     """
-    axes = parse_mesh(mesh)
-    compiler = functools.partial(run_compiler, python, precision=PRECISION)
-    ours = functools.partial(
-        compiler,
-        "keras_vit",
-        mesh=[axes["data"], axes["fsdp"]],
-        accumulation_steps=accumulation_steps,
-        remat=remat,
-        dropout_rate=0.0 if against != "none" else 0.1,
-    )
-    programs = {"keras_vit": ours}
+    programs = ["keras_vit"]
+    dropout_rate = DROPOUT_RATE
     if against != "none":
-        programs[against] = functools.partial(compiler, against)
-    elif engine == "tensorflow":
-        programs = {"keras_vit": functools.partial(_compile_tensorflow, python)}
+        engine, dropout_rate = "jax", 0.0
+        programs.append(against)
     images = str(batch_size)
     if accumulation_steps > 1:
         images = f"{accumulation_steps} × {batch_size // accumulation_steps}"
-
-    def cells(topology, program, compile_for):
-        if against != "none":
-            chip = chip_of(topology)
-            shown = {"images per chip": batch_size, "program": program}
-            return shown | _roofline(chip, compile_for(images=batch_size))
-        shown = {"mesh": _mesh(axes, topology), "images per chip": images + ", remat" * remat}
-        return shown | _program(compile_for(images=batch_size))
-
     rows = []
-    for name, slice_, program in track(
-        list(itertools.product(model, topology, programs)), "compiling"
-    ):
-        compile_for = functools.partial(programs[program], model=name, topology=slice_)
-        rows.append({"model": name, "topology": slice_} | cells(slice_, program, compile_for))
-        print(*rows[-1].values(), sep=", ", file=sys.stderr)
+    cells = list(itertools.product(model, topology, programs))
+    for name, slice_, program in track(cells, "compiling"):
+        task = {"model": name, "topology": slice_, "images": batch_size}
+        if program == against:
+            found = run_compiler(program, **task)
+        elif engine == "tensorflow":
+            found = _compile_tensorflow(**task)
+        else:
+            found = run_compiler(
+                program,
+                **task,
+                mesh=[data, fsdp],
+                accumulation_steps=accumulation_steps,
+                remat=remat,
+                dropout_rate=dropout_rate,
+            )
+        row = {
+            "model": name,
+            "topology": slice_,
+            "program": program,
+            "mesh": _mesh(data, fsdp, slice_),
+            "images per chip": images + ", remat" * remat,
+            **_cells(found),
+        }
+        rows.append(row)
+        print(*row.values(), sep=", ", file=sys.stderr)
     show(rows)
 
 
-def parse_mesh(text: str) -> dict[str, int]:
-    """Returns the axes that "data=…,fsdp=…" names; one that is left out takes what is left."""
-    axes = dict(part.split("=") for part in text.split(",")) if text else {"fsdp": "1"}
-    if not set(axes) <= {"data", "fsdp"}:
-        raise ValueError(f"Expected data=NUMBER,fsdp=NUMBER. Received: {text}")
-    return {"data": -1, "fsdp": 1 if "data" not in axes else -1} | {
-        name: int(size) for name, size in axes.items()
-    }
-
-
-def _mesh(axes, topology):
+def _mesh(data, fsdp, topology):
     """Returns the axes of more than one chip, each with its chips."""
-    rest = _chips(topology) // abs(math.prod(axes.values()))
-    sizes = {axis: rest if size == -1 else size for axis, size in axes.items()}
+    rest = _chips(topology) // abs(data * fsdp)
+    sizes = {"data": rest if data == -1 else data, "fsdp": rest if fsdp == -1 else fsdp}
     return ",".join(f"{axis}={size}" for axis, size in sizes.items() if size != 1) or "data=1"
 
 
@@ -128,13 +116,12 @@ def _chips(topology):
     return math.prod(map(int, topology.partition(":")[2].split("x")))
 
 
-def run_compiler(python: str, program: str, **task: Any) -> dict[str, Any]:
+def run_compiler(program: str, **task: Any) -> dict[str, Any]:
     """Returns what a function of `benchmarks.harness.library_compilers` finds.
 
     `rematerialized` is how often the partitioner logged an involuntary rematerialization.
 
     Args:
-        python: interpreter that has jax and libtpu.
         program: name of the function.
         **task: its arguments.
 
@@ -143,16 +130,16 @@ def run_compiler(python: str, program: str, **task: Any) -> dict[str, Any]:
     """
     function = f"benchmarks.harness.library_compilers:{program}"
     try:
-        with Process(function, task, python=python, environment=_ENVIRONMENT) as process:
+        with Process(function, task, environment=_ENVIRONMENT) as process:
             return process.facts | {"rematerialized": rematerialized("".join(process.messages()))}
-    except (ProcessError, OSError) as error:
+    except ProcessError as error:
         raise TrainingError(
-            f"The TPU compiler did not start with {python}: {str(error).splitlines()[-1]}. "
-            "Install it with: pip install jax==0.10.2 libtpu==0.0.52"
+            f"The TPU compiler did not start: {str(error).splitlines()[-1]}. Install it with: "
+            "pip install jax==0.10.2 libtpu==0.0.52"
         ) from error
 
 
-def _compile_tensorflow(python, model, topology, images):
+def _compile_tensorflow(model, topology, images):
     """Returns what the compiler finds of a replica's training step, lowered by TensorFlow."""
     tf = import_tensorflow()
     import keras
@@ -176,7 +163,7 @@ def _compile_tensorflow(python, model, topology, images):
             ]
 
     keras.config.set_dtype_policy(PRECISION)
-    built = keras_vit.create_model(model, num_classes=1000, dropout_rate=0.1)
+    built = keras_vit.create_model(model, num_classes=1000, dropout_rate=DROPOUT_RATE)
     optimizer = build_optimizer(OPTIMIZER)
     optimizer.build(built.trainable_variables)
     loss, strategy = build_loss("softmax"), tf.distribute.get_strategy()
@@ -187,12 +174,11 @@ def _compile_tensorflow(python, model, topology, images):
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "step.stablehlo"
         file.write_bytes(compiler_ir(stage="stablehlo_serialized"))
-        task = {"file": str(file), "topology": topology, "replicas": replicas}
-        return run_compiler(python, "stablehlo", **task)
+        return run_compiler("stablehlo", file=str(file), topology=topology, replicas=replicas)
 
 
-def _program(found):
-    """Returns the cells of a program by itself."""
+def _cells(found):
+    """Returns the cells of a program."""
     cells = {"compiled in": f"{found['seconds']:.0f} s"}
     if "error" in found:
         return cells | {"TFLOP": found["error"]}
@@ -203,18 +189,4 @@ def _program(found):
         "arguments": f"{found['arguments'] / 1e9:.2f} GB",
         "temporaries": f"{found['temporaries'] / 1e9:.2f} GB",
         "collectives": ", ".join(f"{count} {name}" for name, count in exchanged.items() if count),
-    }
-
-
-def _roofline(chip, found):
-    """Returns the cells of a program beside another, with the least times of the chip."""
-    if "error" in found:
-        return {"TFLOP": found["error"]}
-    return {
-        "TFLOP": f"{found['flops'] / 1e12:.2f}",
-        "counted": f"{found['bytes'] / 1e9:.1f} GB",
-        "HBM": f"{found['hbm_bytes'] / 1e9:.1f} GB",
-        "temporaries": f"{found['temporaries'] / 1e9:.2f} GB",
-        "arithmetic": f"{found['flops'] / chip.flops * 1e3:.1f} ms",
-        "traffic": f"{found['hbm_bytes'] / chip.bandwidth * 1e3:.1f} ms",
     }

@@ -59,16 +59,12 @@ def test_commands_run(run, installed, tmp_path):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page):
-    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text())
-    missing = [link for link in links if not (page.parent / link).exists()]
-    assert not missing
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_files_that_are_named_exist(page):
+def test_links_and_files_that_are_named_exist(page):
+    text = page.read_text()
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", text)
+    assert not [link for link in links if not (page.parent / link).exists()]
     folders = "keras_vit|training|export|benchmarks|tests"
-    named = re.findall(rf"`((?:{folders})/[\w/.]*)`", page.read_text())
+    named = re.findall(rf"`((?:{folders})/[\w/.]*)`", text)
     assert not [name for name in named if not (ROOT / name).exists()]
 
 

@@ -13,7 +13,6 @@ from keras_vit.training.io.progress_bar import track
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
-LEAST_TIMES = 3
 
 
 class Ratio(NamedTuple):
@@ -81,16 +80,11 @@ def times(call: Callable[[], object], length: float) -> list[float]:
     call()
     found: list[float] = []
     end = time.perf_counter() + length
-    while len(found) < LEAST_TIMES or time.perf_counter() < end:
-        found.append(seconds(call))
+    while len(found) < 3 or time.perf_counter() < end:
+        start = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - start)
     return found
-
-
-def seconds(call: Callable[[], object]) -> float:
-    """Returns how long a call takes."""
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
 
 
 def ratio(values: Sequence[float], reference: Sequence[float]) -> Ratio:

@@ -3,7 +3,7 @@
 Each of `keras_vit`, `vit_jax` and `stablehlo` runs in a `Process` of its own, with
 KERAS_BACKEND=jax, because TensorFlow and libtpu do not share one well. It returns the `seconds` of
 compiling, and an `error` or what is found of the program: `flops`, `bytes` that the compiler
-counts, `hbm_bytes`, the bytes of its `arguments` and `temporaries`, and its `collectives`.
+counts, those of its `arguments` and `temporaries`, and its `collectives`.
 """
 
 import time
@@ -17,7 +17,7 @@ import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from benchmarks.harness.compiled_program import OPTIMIZER, collectives, hbm_bytes, reason
+from benchmarks.harness.compiled_program import OPTIMIZER, PRECISION, collectives, reason
 from keras_vit import create_model
 from keras_vit.training.engine.jax import JaxStep
 from keras_vit.training.engine.jax_mesh import (
@@ -91,12 +91,11 @@ def keras_vit(
     images: int,
     mesh: tuple[int, int],
     accumulation_steps: int,
-    precision: str,
     remat: bool,
     dropout_rate: float,
 ) -> tuple[dict[str, Any], None]:
     """Compiles the JAX engine's own step; `images` are of a chip."""
-    keras.config.set_dtype_policy(precision)
+    keras.config.set_dtype_policy(PRECISION)
     optimizer, devices = build_optimizer(OPTIMIZER), _devices(topology)
     # Within the scope Keras makes no values for variables, which a large model has no room for.
     # Leaving it would make them: the process ends within.
@@ -105,7 +104,7 @@ def keras_vit(
     return _compiled(lower(built, optimizer, devices, mesh, images, accumulation_steps))
 
 
-def vit_jax(model: str, topology: str, images: int, precision: str) -> tuple[dict[str, Any], None]:
+def vit_jax(model: str, topology: str, images: int) -> tuple[dict[str, Any], None]:
     """Compiles a step of the original's model in Flax, data parallel.
 
     Without dropout, with AdamW and clipping by optax: what `keras_vit` compiles of ours with a
@@ -119,9 +118,8 @@ def vit_jax(model: str, topology: str, images: int, precision: str) -> tuple[dic
     mesh = Mesh(np.array(devices), ("data",))
     everywhere = NamedSharding(mesh, PartitionSpec())
     divided = NamedSharding(mesh, PartitionSpec("data"))
-    dtype = jnp.bfloat16 if precision == "mixed_bfloat16" else jnp.dtype(precision)
     arguments = {"num_classes": 1000, "image_size": 224} | arguments_of(model)[1]
-    built = VisionTransformer(**{size: arguments[size] for size in SIZES}, dtype=dtype)
+    built = VisionTransformer(**{size: arguments[size] for size in SIZES}, dtype=jnp.bfloat16)
     optimizer = optax.chain(
         optax.clip_by_global_norm(1.0), optax.adamw(1e-3, b1=0.9, b2=0.999, weight_decay=0.1)
     )
@@ -167,24 +165,15 @@ def stablehlo(file: str, topology: str, replicas: int) -> tuple[dict[str, Any], 
         for copy in copies:
             copy.result.replace_all_uses_with(copy.operands[0])
             copy.erase()
-        return _found(
-            lambda: devices[0].client.compile(
-                module, xla_client.DeviceList(tuple(devices)), options
-            ),
-            lambda program: program.get_compiled_memory_stats(),
-            lambda program: program.hlo_modules()[0].to_string(),
-        )
+        chips = xla_client.DeviceList(tuple(devices))
+        return _found(lambda: devices[0].client.compile(module, chips, options))
 
 
 def _compiled(lowered):
-    return _found(
-        lowered.compile,
-        lambda program: program.memory_analysis(),
-        lambda program: program.as_text(),
-    )
+    return _found(lambda: lowered.compile().runtime_executable())
 
 
-def _found(compile, memory_of, text_of):
+def _found(compile):
     """Compiles, and returns what is found of the program, and None."""
     start = time.monotonic()
     try:
@@ -192,14 +181,13 @@ def _found(compile, memory_of, text_of):
     except jax.errors.JaxRuntimeError as error:
         return {"seconds": time.monotonic() - start, "error": reason(error)}, None
     seconds = time.monotonic() - start
-    cost, memory, text = program.cost_analysis(), memory_of(program), text_of(program)
+    cost, memory = program.cost_analysis(), program.get_compiled_memory_stats()
     cost = cost[0] if isinstance(cost, list) else cost
     return {
         "seconds": seconds,
         "flops": cost["flops"],
         "bytes": cost["bytes accessed"],
-        "hbm_bytes": hbm_bytes(text),
         "arguments": memory.argument_size_in_bytes,
         "temporaries": memory.temp_size_in_bytes,
-        "collectives": collectives(text),
+        "collectives": collectives(program.hlo_modules()[0].to_string()),
     }, None

@@ -30,20 +30,14 @@ def run(function: Callable[..., None], arguments: Sequence[str]) -> None:
 
     Args:
         function: a command.
-        arguments: of the command line, after the name of the command. Options are spelled with
-            underscores, as everywhere; hyphens work too.
+        arguments: of the command line, after the name of the command.
 
     Raises:
         UsageError: saying which option is wrong.
     """
-    words = [
-        re.sub(r"^--[\w-]+", lambda option: f"--{option[0][2:].replace('-', '_')}", word)
-        for word in arguments
-    ]
-    bound = inspect.signature(function).bind_partial()
-    bound.arguments.update(vars(parser(function).parse_args(words)))
-    bound.arguments.pop("debug", None)
-    function(*bound.args, **bound.kwargs)
+    options = vars(parser(function).parse_args(arguments))
+    options.pop("debug", None)
+    function(**options)
 
 
 def parser(function: Callable[..., None]) -> CommandParser:
@@ -51,23 +45,20 @@ def parser(function: Callable[..., None]) -> CommandParser:
 
     Its description is the docstring, whose "Args:" explain the options that no other command has.
     The hint of an argument gives the type of its option: `Literal` is one of these values,
-    `Sequence` values separated by commas, `bool` a flag. An argument without a default is required;
-    `*names` takes words.
+    `Sequence` values separated by commas, `bool` a flag. An argument without a default is required.
     """
     description, _, explained = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
-    helps = _SHARED | dict(re.findall(r"^    \*?(\w+): (.+(?:\n {8}.+)*)", explained, re.MULTILINE))
+    helps = _SHARED | dict(re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", explained, re.MULTILINE))
     result = CommandParser(f"python -m benchmarks {function.__name__}", description)
     for name, argument in inspect.signature(function).parameters.items():
         text = " ".join(helps[name].split()).rstrip(".").replace("%", "%%")
-        kind, default = _type(argument.annotation), argument.default
-        if argument.kind is argument.VAR_POSITIONAL:
-            result.add_argument(name, nargs="*", help=text)
-        elif argument.annotation is bool:
+        kind, default = argument.annotation, argument.default
+        if kind is bool:
             result.add_argument(f"--{name}", action="store_true", help=text)
         elif default is argument.empty:
-            result.add_argument(f"--{name}", type=kind, required=True, help=text)
+            result.add_argument(f"--{name}", type=_type(kind), required=True, help=text)
         else:
-            result.add_argument(f"--{name}", type=kind, default=default, help=text)
+            result.add_argument(f"--{name}", type=_type(kind), default=default, help=text)
     return result
 
 

@@ -26,8 +26,8 @@ from keras_vit.training.errors import TrainingError
 
 # A process that asks for too much is killed, by us or the system, or aborted by malloc.
 _OUT_OF_MEMORY = (-signal.SIGKILL, -signal.SIGABRT)
-# The messages of JAX and PyTorch when the memory of a GPU ends.
-_MESSAGES = ("RESOURCE_EXHAUSTED", "OutOfMemoryError")
+# The messages of JAX, TensorFlow, PyTorch and NumPy when memory ends.
+_MESSAGES = ("RESOURCE_EXHAUSTED", "ResourceExhaustedError", "OutOfMemoryError", "MemoryError")
 _ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
@@ -60,7 +60,6 @@ class Process(contextlib.AbstractContextManager):
         task: keyword arguments that JSON can hold.
         threads: processor cores that the process may use; 0: all.
         memory: bytes that the process may hold before it is killed; 0: no limit.
-        python: its interpreter.
         environment: variables beside those of this process.
 
     Attributes:
@@ -77,14 +76,13 @@ class Process(contextlib.AbstractContextManager):
         *,
         threads: int = 0,
         memory: int = 0,
-        python: str = sys.executable,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         # Closed with the process.
         self._messages = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
         self._task = [function, json.dumps(task), str(threads)]
         self._process = subprocess.Popen(
-            [python, "-m", "benchmarks.harness.process", *self._task],
+            [sys.executable, "-m", "benchmarks.harness.process", *self._task],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._messages,
@@ -97,10 +95,6 @@ class Process(contextlib.AbstractContextManager):
         self.facts = self._answer()
 
     def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Ends the process."""
         self._process.kill()
         self._process.communicate()
         self._messages.close()
@@ -124,11 +118,13 @@ class Process(contextlib.AbstractContextManager):
             self._process.send_signal(signal.SIGSTOP)
             return json.loads(line)
         status = self._process.wait()
-        end = "".join(self.messages()[-20:]).strip()
+        messages = self.messages()
+        end = "".join(messages[-20:]).strip()
         raise ProcessError(
             f"Expected {' '.join(self._task)} to answer; its process ended with "
             f"status {status}. The end of its messages:\n{end or '(none)'}",
-            status in _OUT_OF_MEMORY or any(message in end for message in _MESSAGES),
+            status in _OUT_OF_MEMORY
+            or any(each in line for each in _MESSAGES for line in messages),
         )
 
     def messages(self) -> list[str]:
@@ -154,9 +150,8 @@ def _main(name, task, threads):
         # Before the libraries are imported, so that it holds for every pool of threads.
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(threads)])
-        for pool in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
-            os.environ[pool] = threads
-        os.environ["TF_NUM_INTEROP_THREADS"] = "1"
+        pools = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
+        os.environ |= dict.fromkeys(pools, threads) | {"TF_NUM_INTEROP_THREADS": "1"}
     module, _, function = name.partition(":")
     facts, measure = getattr(importlib.import_module(module), function)(**json.loads(task))
     print(json.dumps({**facts, "memory": peak_memory()}), file=answers)

@@ -6,11 +6,10 @@ import itertools
 import os
 import pathlib
 import platform
+import subprocess
 from collections.abc import Iterable, Mapping
 from importlib import metadata
-from typing import Any
 
-from benchmarks.harness.process import Process
 from keras_vit.training.io.printed_table import Table
 
 PACKAGES = ("tensorflow", "keras", "keras-hub", "torch", "timm", "jax", "flax")
@@ -32,7 +31,7 @@ def show(rows: Iterable[Mapping[str, object]], title: str = "") -> None:
 def machine(threads: int = 0) -> str:
     """Returns a line on the machine, the cores that are used (0: all), and the packages."""
     load, cores = os.getloadavg()[0], os.cpu_count()
-    devices = "".join(f", {count} × {kind}" for kind, count in accelerators().items())
+    devices = "".join(f", {count} × {kind}" for kind, count in _gpus().items())
     versions = [f"Python {platform.python_version()}"]
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -54,18 +53,11 @@ def _processor():
     return f"{fields.get('model name', platform.machine())} ({', '.join(found) or 'no AVX2'})"
 
 
-def accelerators() -> dict[str, int]:
-    """Returns how many devices of each kind Keras computes on under JAX, without the CPUs."""
-    if os.environ.get("KERAS_BACKEND") != "jax":
+def _gpus():
+    """Returns {name: number} of NVIDIA's GPUs on this machine."""
+    try:
+        query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        names = subprocess.run(query, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
         return {}
-    # A process that looks for devices keeps them, or some of their memory.
-    with Process(f"{__name__}:count_devices", {}) as process:
-        return process.facts["devices"]
-
-
-def count_devices() -> tuple[dict[str, Any], None]:
-    """Counts this process's `devices` of JAX by their kind, without the CPUs."""
-    import jax
-
-    found = [each.device_kind for each in jax.local_devices() if each.platform != "cpu"]
-    return {"devices": collections.Counter(found)}, None
+    return collections.Counter(names.splitlines())

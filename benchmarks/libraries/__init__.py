@@ -1,8 +1,7 @@
-"""The libraries: one module each, `prepare(case)` -> (step, facts).
+"""The libraries: one module each, `prepare(case)` -> (step, parameters).
 
-`step()` runs one batch, or one update, and returns when its result has arrived. `facts` is a dict:
-`parameters`, the number of trained values, must agree between libraries. `matrix_product` of some
-modules is the same for a large product: the peak that models are held against, with its `flops`.
+`step()` runs one batch, or one update, and returns when its result has arrived. `parameters`, the
+number of trained values, must agree between libraries.
 """
 
 import dataclasses
@@ -26,8 +25,6 @@ INSTALL = "Install the other libraries with: pip install 'keras-vit-16x16[bench]
 # Every library trains with the same optimizer, SGD with momentum.
 LEARNING_RATE = 1e-3
 MOMENTUM = 0.9
-PRODUCT_SIDE = 2048
-PRODUCT_FACTS = {"flops": 2 * PRODUCT_SIDE**3}
 
 
 def missing(packages: Iterable[str]) -> list[str]:

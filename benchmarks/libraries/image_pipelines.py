@@ -1,4 +1,4 @@
-"""The pipelines of images: ours, those of TensorFlow's and TFDS's guides, and Keras's.
+"""The pipelines of images: ours, and those of TensorFlow's and TFDS's guides.
 
 Each maker's last arguments are a folder that `prepare` made and a batch size. It returns an
 infinite `tf.data.Dataset` of batches.
@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import keras
 import tensorflow as tf
 
 from keras_vit.training.data import open_dataset
@@ -73,10 +72,15 @@ def _box(shape, number):
     return begin, size
 
 
+# Their shapes alone are made into batches.
+def _decode_whole(number, encoded):
+    return tf.shape(tf.io.decode_jpeg(encoded, channels=3))
+
+
 def _decode_crop(number, encoded):
     begin, size = _box(tf.io.extract_jpeg_shape(encoded), number)
     window = tf.concat([begin[:2], size[:2]], axis=0)
-    return tf.io.decode_and_crop_jpeg(encoded, window, channels=3)
+    return tf.shape(tf.io.decode_and_crop_jpeg(encoded, window, channels=3))
 
 
 def _tutorial_training(size, number, encoded):
@@ -87,91 +91,43 @@ def _tutorial_training(size, number, encoded):
     return image / 127.5 - 1.0, 0
 
 
-def _tutorial_evaluation(resize, folder, batch_size):
+def _tutorial_evaluation(size, folder, batch_size):
     """The pipeline of TFDS's guide: `load`, `map`, `batch`, `prefetch`."""
     import tensorflow_datasets as tfds
 
     # One pass is measured over and over, which decoded images in memory would not be.
     once = tfds.ReadConfig(try_autocache=False)
     dataset = tfds.load(_NAME, split="train", data_dir=folder / _TFDS, read_config=once)
-    dataset = dataset.map(
-        lambda example: (resize(example["image"]) / 127.5 - 1.0, example["label"]),
-        num_parallel_calls=tf.data.AUTOTUNE,
-    )
+
+    def load(example):
+        return tf.image.resize(example["image"], (size, size)) / 127.5 - 1.0, example["label"]
+
+    dataset = dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE)
     return dataset.batch(batch_size).prefetch(tf.data.AUTOTUNE).repeat()
-
-
-def _center(small, size, image):
-    height, width = (tf.cast(tf.shape(image)[k], tf.float32) for k in (0, 1))
-    factor = small / tf.minimum(height, width)
-    shape = tf.cast(tf.round(tf.stack([height, width]) * factor), tf.int32)
-    return tf.image.resize_with_crop_or_pad(tf.image.resize(image, shape, "area"), size, size)
-
-
-def _keras(read_size, layers, folder, batch_size):
-    """`image_dataset_from_directory`, with Keras's layers on its batches."""
-    dataset = keras.utils.image_dataset_from_directory(
-        folder / _PHOTOS,
-        image_size=(read_size, read_size),
-        batch_size=batch_size,
-        seed=0,
-        follow_links=True,
-        verbose=False,
-    )
-    process = keras.Sequential([make_layer() for make_layer in layers])
-    dataset = dataset.repeat().map(
-        lambda images, labels: (process(images, training=True), labels),
-        num_parallel_calls=tf.data.AUTOTUNE,
-    )
-    return dataset.prefetch(tf.data.AUTOTUNE)
 
 
 # Each part below has reading and decoding alone, and the pipelines of guides.
 FLOOR, TUTORIAL = "decode only", "tutorial"
-OURS, BYTES, REDUCED = "ours", "ours, uint8", "ours, reduced decoding"
-KERAS = "keras directory + layers"
+OURS, REDUCED = "ours", "ours, reduced decoding"
 
 
 def pipelines(size: int = 224) -> dict[str, dict[str, Callable]]:
     """Returns the makers by their part and name, of images of `size` x `size`."""
-    small = round(size * 256 / 224)
-    crop = f"decode|inception_crop({size})|flip_lr"
     to_range = "value_range(-1, 1)"
-    ours = partial(_our_training, f"{crop}|{to_range}")
+    ours = partial(_our_training, f"decode|inception_crop({size})|flip_lr|{to_range}")
     squash = f"decode|resize({size})|{to_range}"
-    center = f"decode|resize_small({small})|central_crop({size})|{to_range}"
-    resize = partial(tf.image.resize, size=(size, size))
-    decode_whole = partial(
-        _reference, lambda _, encoded: tf.shape(tf.io.decode_jpeg(encoded, channels=3))
-    )
-    decode_crop = partial(_reference, lambda *image: tf.shape(_decode_crop(*image)))
-    rescaling = partial(keras.layers.Rescaling, 1 / 127.5, -1.0)
-    random_crop = partial(keras.layers.RandomCrop, size, size)
-    flip = partial(keras.layers.RandomFlip, "horizontal")
     return {
         "training": {
-            FLOOR: decode_crop,
-            "decode and resize only": partial(
-                _reference, lambda *image: resize(_decode_crop(*image))
-            ),
+            FLOOR: partial(_reference, _decode_crop),
             OURS: ours,
-            BYTES: partial(_our_training, f"{crop}|to_uint8"),
             REDUCED: partial(ours, reduced_decoding=1.0),
             "ours, cache": partial(ours, cache=True),
             TUTORIAL: partial(_reference, partial(_tutorial_training, size)),
-            KERAS: partial(_keras, small, (random_crop, flip, rescaling)),
         },
-        "evaluation, resize": {
-            FLOOR: decode_whole,
+        "evaluation": {
+            FLOOR: partial(_reference, _decode_whole),
             OURS: partial(_our_evaluation, squash),
             REDUCED: partial(_our_evaluation, squash, reduced_decoding=1.0),
-            TUTORIAL: partial(_tutorial_evaluation, resize),
-            KERAS: partial(_keras, size, (rescaling,)),
-        },
-        "evaluation, center crop": {
-            FLOOR: decode_whole,
-            OURS: partial(_our_evaluation, center),
-            REDUCED: partial(_our_evaluation, center, reduced_decoding=1.0),
-            TUTORIAL: partial(_tutorial_evaluation, partial(_center, small, size)),
+            TUTORIAL: partial(_tutorial_evaluation, size),
         },
     }

@@ -68,18 +68,27 @@ class VisionTransformer(nn.Module):
         return nn.Dense(self.num_classes, kernel_init=nn.initializers.zeros)(x.astype(jnp.float32))
 
 
-def prepare(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
+def prepare(case: Case) -> tuple[Callable[[], Any], int]:
     """The model."""
     dtype = jnp.dtype(case.precision)
     model = VisionTransformer(**{name: case.arguments[name] for name in SIZES}, dtype=dtype)
-    images = jnp.asarray(case.images())
+    images, labels = jnp.asarray(case.images()), jnp.asarray(case.labels())
     weights = jax.jit(model.init)(jax.random.key(0), images[:1])
-    facts = {"parameters": sum(x.size for x in jax.tree.leaves(weights))}
+    parameters = sum(x.size for x in jax.tree.leaves(weights))
     if case.mode == "infer":
         weights = jax.tree.map(lambda x: x.astype(dtype), weights)
         forward = jax.jit(model.apply)
-        return lambda: jax.block_until_ready(forward(weights, images)), facts
-    return _updates(model, weights, images, jnp.asarray(case.labels())), facts
+        return lambda: jax.block_until_ready(forward(weights, images)), parameters
+    optimizer = optax.sgd(LEARNING_RATE, momentum=MOMENTUM)
+    state = weights, optimizer.init(weights)
+    update = update_of(model, optimizer, optax.softmax_cross_entropy_with_integer_labels)
+
+    def step():
+        nonlocal state
+        state, loss = update(state, images, labels)
+        return jax.block_until_ready((state, loss))
+
+    return step, parameters
 
 
 def update_of(
@@ -107,16 +116,3 @@ def update_of(
         return (optax.apply_updates(weights, updates), slots), value
 
     return update
-
-
-def _updates(model, weights, images, labels):
-    optimizer = optax.sgd(LEARNING_RATE, momentum=MOMENTUM)
-    state = weights, optimizer.init(weights)
-    update = update_of(model, optimizer, optax.softmax_cross_entropy_with_integer_labels)
-
-    def step():
-        nonlocal state
-        state, loss = update(state, images, labels)
-        return jax.block_until_ready((state, loss))
-
-    return step

@@ -9,7 +9,8 @@ import keras_hub
 from benchmarks.libraries import Case, keras_step
 
 
-def _build(case):
+def prepare(case: Case) -> tuple[Callable[[], Any], int]:
+    """The model."""
     keras.utils.set_random_seed(0)
     a = case.arguments
     backbone = keras_hub.models.ViTBackbone(
@@ -21,10 +22,5 @@ def _build(case):
         mlp_dim=a["mlp_dim"],
         dtype=keras_step.policy(case),
     )
-    return keras_hub.models.ViTImageClassifier(backbone, a["num_classes"])
-
-
-def prepare(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
-    """The model."""
-    model = _build(case)
-    return keras_step.step_of(model, case), {"parameters": keras_step.parameters(model)}
+    model = keras_hub.models.ViTImageClassifier(backbone, a["num_classes"])
+    return keras_step.step_of(model, case)

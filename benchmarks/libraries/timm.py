@@ -7,15 +7,16 @@ from typing import Any
 import timm.models.vision_transformer as vision_transformer
 import torch
 
-from benchmarks.libraries import LEARNING_RATE, MOMENTUM, PRODUCT_FACTS, PRODUCT_SIDE, Case
+from benchmarks.libraries import LEARNING_RATE, MOMENTUM, Case
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def _build(case):
+def prepare(case: Case) -> tuple[Callable[[], Any], int]:
+    """The model."""
     torch.manual_seed(0)
     a = case.arguments
-    return vision_transformer.VisionTransformer(
+    model = vision_transformer.VisionTransformer(
         img_size=case.image_shape[:2],
         patch_size=a["patch_size"],
         embed_dim=a["hidden_size"],
@@ -23,16 +24,10 @@ def _build(case):
         num_heads=a["num_heads"],
         mlp_ratio=a["mlp_dim"] / a["hidden_size"],
         num_classes=a["num_classes"],
-    )
-
-
-def prepare(case: Case) -> tuple[Callable[[], Any], dict[str, int]]:
-    """The model."""
-    model = _build(case).to(DEVICE)
-    parameters = sum(p.numel() for p in model.parameters())
+    ).to(DEVICE)
     images = torch.tensor(case.images(), device=DEVICE).permute(0, 3, 1, 2).contiguous()
     step = _inference if case.mode == "infer" else _update
-    return step(model, images, case), {"parameters": parameters}
+    return step(model, images, case), sum(p.numel() for p in model.parameters())
 
 
 def _inference(model, images, case):
@@ -71,10 +66,3 @@ def _update(model, images, case):
         return loss.item()
 
     return step
-
-
-def matrix_product(case: Case) -> tuple[Callable[[], float], dict[str, int]]:
-    """A large matrix product in PyTorch."""
-    shape, dtype = (PRODUCT_SIDE, PRODUCT_SIDE), getattr(torch, case.precision)
-    left, right = (torch.randn(shape, device=DEVICE).to(dtype) for _ in range(2))
-    return lambda: (left @ right)[0, 0].item(), PRODUCT_FACTS

@@ -1,6 +1,4 @@
-"""What is asked of the compiler, and what is printed of its answers."""
-
-import pytest
+"""What is printed of the compiler's answers."""
 
 from benchmarks import tpu_compile
 from benchmarks.__main__ import main
@@ -9,36 +7,39 @@ PROGRAM = {
     "seconds": 61.0,
     "flops": 1e12,
     "bytes": 2e9,
-    "hbm_bytes": 1e9,
     "arguments": 1e9,
     "temporaries": 3e9,
     "collectives": {"all-reduce": 4},
-    "rematerialized": 0,
+    "rematerialized": 3,
 }
 
 
-@pytest.fixture
-def rows(monkeypatch, cells):
-    """Returns the cells that a command prints with a compiler in the place of libtpu's."""
+def test_a_program_and_why_there_is_none(monkeypatch, cells):
+    answers = {"v5e:4x4": PROGRAM, "v5e:16x16": {"seconds": 5.0, "error": "out of memory"}}
+    tasks = []
 
-    def run(compiler, *options):
-        monkeypatch.setattr(tpu_compile, "run_compiler", compiler)
-        words = ["tpu_compile", "--engine", "jax", "--topology", "v5e:1x1", *options]
-        assert main(words) == 0
-        return cells()[2:]
+    def compiler(program, topology, **task):
+        tasks.append(task)
+        return answers[topology]
 
-    return run
+    monkeypatch.setattr(tpu_compile, "run_compiler", compiler)
+    words = ["tpu_compile", "--engine=jax", "--topology=v5e:4x4,v5e:16x16", "--fsdp=8"]
+    assert main([*words, "--batch_size=64", "--accumulation_steps=4"]) == 0
+    whole, none = cells()[2:]
+    assert whole[2:5] == ["keras_vit", "data=2,fsdp=8", "4 × 16"]
+    assert whole[5:] == [
+        *("61 s", "1.00", "2.0 GB", "1.00 GB", "3.00 GB"),
+        "4 all-reduce, 3 rematerialized",
+    ]
+    assert none[3:7] == ["data=32,fsdp=8", "4 × 16", "5 s", "out of memory"]
+    assert tasks[0]["mesh"] == [-1, 8] and tasks[0]["dropout_rate"] > 0
 
 
-@pytest.mark.parametrize(
-    ("count", "cell"), [(0, "4 all-reduce"), (3, "4 all-reduce, 3 rematerialized")]
-)
-def test_involuntary_rematerializations_are_in_the_table(rows, count, cell):
-    [row] = rows(lambda *arguments, **task: PROGRAM | {"rematerialized": count})
-    assert row[-1] == cell
-
-
-def test_each_peak_bounds_alone(rows):
-    found = PROGRAM | {"flops": 197e12, "hbm_bytes": 2 * 819e9}
-    ours, _ = rows(lambda *arguments, **task: found, "--against", "vit_jax")
-    assert ours[-2:] == ["1000.0 ms", "2000.0 ms"]
+def test_the_original_has_no_dropout_and_neither_has_ours_beside_it(monkeypatch, cells):
+    tasks = {}
+    monkeypatch.setattr(
+        tpu_compile, "run_compiler", lambda name, **task: tasks.update({name: task}) or PROGRAM
+    )
+    assert main(["tpu_compile", "--against=vit_jax"]) == 0
+    assert [row[2] for row in cells()[2:]] == ["keras_vit", "vit_jax"]
+    assert tasks["keras_vit"]["dropout_rate"] == 0.0

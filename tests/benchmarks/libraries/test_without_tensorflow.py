@@ -9,14 +9,13 @@ import pytest
 
 pytest.importorskip("jax", reason="make test-jax installs it")
 ROOT = pathlib.Path(__file__).parents[3]
-WAYS = "keras_vit,keras_vit.undonated"
 
 
 @pytest.mark.long
 def test_training_step(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['tensorflow'] = None\n")
     options = "--model=ViT-Ti/16 --image_size=16 --mode=train --precision=bfloat16 --alone"
-    options += f" --batch_size=1,2 --rounds=1 --seconds=0 --libraries=none --ours={WAYS}"
+    options += " --batch_size=1 --rounds=1 --seconds=0 --libraries=keras_vit"
     paths = os.pathsep.join([str(tmp_path), str(ROOT)])
     found = subprocess.run(
         [sys.executable, "-m", "benchmarks", "compare_libraries", *options.split()],
@@ -27,5 +26,4 @@ def test_training_step(tmp_path):
     )
     assert found.returncode == 0, found.stderr
     rows = [line.strip("| ").split(" | ") for line in found.stdout.splitlines() if "XLA" in line]
-    assert [row[:3] for row in rows] == [[way, "bfloat16", "XLA"] for way in WAYS.split(",")]
-    assert "Peak of a bfloat16 matrix product" in found.stdout
+    assert [row[:3] for row in rows] == [["keras_vit", "bfloat16", "XLA"]]

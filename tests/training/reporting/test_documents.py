@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from benchmarks.__main__ import commands
+from benchmarks.__main__ import COMMANDS as BENCHMARKS
 from keras_vit.training.__main__ import COMMANDS
 from keras_vit.training.config import overrides, schema
 
@@ -20,7 +20,7 @@ def found(pattern):
 @pytest.mark.parametrize("words", found(r"(?:python -m |`|^)(benchmarks|keras-vit) (\w+)"))
 def test_commands_exist(words):
     program, name = words
-    assert name in (commands() if program == "benchmarks" else (*COMMANDS, "export"))
+    assert name in (BENCHMARKS if program == "benchmarks" else (*COMMANDS, "export"))
 
 
 @pytest.mark.parametrize("config", found(r"--config=([^\s`]+)[\s`]"))

@@ -155,7 +155,7 @@ def test_what_protocols_keep(attack, reads, tmp_path):
     attack("cached features", 100, buffer.getvalue(), read)
     buffer = io.BytesIO()
     np.save(buffer, 20 * np.arange(50))
-    read = reads("some.tfrecord.offsets.npy", lambda _: records._read_index(table, 980))
+    read = reads("some.tfrecord.offsets.npy", lambda _: records._indexed(table, 980))
     attack("the index of records", 200, buffer.getvalue(), read)
 
 

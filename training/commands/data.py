@@ -2,16 +2,20 @@
 
 import contextlib
 from collections import Counter
+from collections.abc import Mapping
 
 from keras_vit.training.command_options import at_least_1
-from keras_vit.training.data import check_dataset, open_dataset, tfds_folder
+from keras_vit.training.data import open_dataset, tfds_folder
 from keras_vit.training.data.dataset_table import DATASETS
 from keras_vit.training.data.prepare import prepare, prepare_photos
 from keras_vit.training.data.splits import HELD_OUT_FIFTH
-from keras_vit.training.errors import UsageError
+from keras_vit.training.errors import UsageError, first_line
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.printed_table import Table
+from keras_vit.training.io.progress_bar import track
 from keras_vit.training.io.quiet_start import import_tensorflow
+
+MAX_DECODED = 100
 
 
 def _list(data_dir):
@@ -33,22 +37,54 @@ def _check(name, data_dir, every_image=False):
     dataset = open_dataset(name, data_dir)
     if dataset.info:
         print(f"{name}: {dataset.info.full_name} in {dataset.place}")
-    found = check_dataset.check(dataset, every_image)
-    for split, size in dataset.spec.sizes.items():
+    sizes = dataset.spec.sizes
+    for split, size in sizes.items():
         print(f"  {split}: {size:,} examples")
     _show_classes(dataset)
-    print(
-        f"  {dataset.num_classes:,} classes, {len(found.classes)} of them among the images decoded"
-    )
-    for problem in found.problems:
+    remedy = "Fill its folder or remove it." if dataset.photos else "Prepare it again."
+    problems = [f"{split} is empty. {remedy}" for split, size in sizes.items() if not size]
+    tried = len(sizes) * max(sizes.values()) if every_image else MAX_DECODED
+    chosen = spread({split: size for split, size in sizes.items() if size}, tried)
+    labels, unreadable = _decode(dataset, chosen)
+    classes = dataset.num_classes
+    print(f"  {classes:,} classes, {len(labels)} of them among the images decoded")
+    problems += unreadable
+    outside = sorted(label for label in labels if not 0 <= label < classes)
+    if outside:
+        problems.append(f"labels outside 0..{classes - 1}: {outside}")
+    for problem in problems:
         print(f"  problem: {problem}")
-    failed, tried = len(found.unreadable), found.tried
+    tried, failed = len(chosen), len(unreadable)
     count = f"{tried - failed} of {tried}" if failed else str(tried)
-    print(f"  {count} images decoded: {'see above' if found.problems else 'all well'}")
-    left = sum(dataset.spec.sizes.values()) - tried
-    if left:
+    print(f"  {count} images decoded: {'see above' if problems else 'all well'}")
+    if left := sum(sizes.values()) - tried:
         print(f"  {left:,} images not looked at: --all decodes every one")
-    return 1 if found.problems else 0
+    return 1 if problems else 0
+
+
+def _decode(dataset, chosen):
+    """Returns the labels of the images (split, index), and a sentence for each unreadable one."""
+    # Imported here, so that missing data is reported without waiting for TensorFlow.
+    tf = import_tensorflow()
+    labels, unreadable = set(), []
+    decode = dataset.split(chosen[0][0]).preprocess("decode")
+    for name, index in track(chosen, "decoding"):
+        split = dataset.split(name)
+        try:
+            example = split.read(tf.constant(index, tf.int64))
+            decode(example["image"], (0, 0))
+            labels.update(tf.reshape(example["label"], [-1]).numpy().tolist())
+        # Pillow raises a ValueError, as it is not in a graph here.
+        except (tf.errors.InvalidArgumentError, tf.errors.DataLossError, ValueError) as error:
+            reason = first_line(getattr(error, "message", error))
+            unreadable.append(f"{name} {split.example_id(index)}: {reason}")
+    return labels, unreadable
+
+
+def spread(sizes: Mapping[str, int], total: int) -> list[tuple[str, int]]:
+    """Returns at most `total` distinct (split, index), evenly over the splits and within each."""
+    counts = {split: min(size, total // len(sizes) or 1) for split, size in sizes.items()}
+    return [(split, k * sizes[split] // n) for split, n in counts.items() for k in range(n)]
 
 
 def _prepare(name, data_dir, manual_dir, beam, as_name, num_shards):

@@ -50,18 +50,20 @@ def require_same(
     """
     changed, moved = changes(before, now)
     finished = finished and any(_photos(before[split]) != _photos(now[split]) for split in SPLITS)
-    shown = "; ".join(changed[:5]) + ("; …" if len(changed) > 5 else "")
-    remedy = "Put it back, set --config.data_changed=accept to go on with it, or"
-    if finished:
-        remedy = "It trains no longer: put it back, or"
     if moved:
         remedy = "Labels stand for other classes now: put it back, or"
-    if changed and not (accept and not moved and not finished):
-        raise UsageError(
-            f"The data of {where} has changed: {shown}. {remedy} use another --workdir."
-        )
+    elif finished:
+        remedy = "It trains no longer: put it back, or"
+    elif accept:
+        if changed:
+            logger.warning("The data of %s has changed: %s. It is accepted.", where, changed)
+        return
+    else:
+        remedy = "Put it back, set --config.data_changed=accept to go on with it, or"
     if changed:
-        logger.warning("The data of %s has changed: %s. It is accepted.", where, shown)
+        raise UsageError(
+            f"The data of {where} has changed: {changed}. {remedy} use another --workdir."
+        )
 
 
 def _photos(split):
@@ -74,8 +76,8 @@ def changes_since(config: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
     `config` is that of the run, with its data; `now` is of `Dataset.describe`.
     """
-    found, _ = changes(config["data"], now)
-    said = ["; ".join(found[:5]) + "."] if found else []
+    changed, _ = changes(config["data"], now)
+    said = [f"{changed}."] if changed else []
     if config["data"].get("accepted"):
         said.append("Other data was accepted while it trained.")
     pools = {(config[f"{use}_split"] or "").partition("[")[0] for use in SPLITS}
@@ -119,74 +121,52 @@ def as_numbers(data: Mapping[str, Any]) -> np.ndarray:
     return np.frombuffer(bytes.fromhex(digest)[:8], np.uint8).astype(np.float64)
 
 
-def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[list[str], bool]:
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, bool]:
     """Returns what changed between two descriptions of data, and whether labels moved.
 
-    Sentences without an end, such as "train has 20 photos of crow instead of 17"; and whether a
-    label stands for another class now, so that a model of `before` cannot go on.
+    A text such as "train has 20 photos of crow instead of 17", of at most five changes; and whether
+    a label stands for another class now, so that a model of `before` cannot go on.
     """
     old, new = ([*(each["class_names"] or ())] for each in (before, now))
-    found, moved = [], False
-    if old and not new:
-        found, moved = ["the names of the classes are gone"], True
-    elif new and not old:
-        found = ["the classes have names now"]
-    elif old:
-        found, moved = _changed_names(old, new, before["train"], now["train"])
-    for split in () if moved else SPLITS:
-        if before[split] and now[split] and before[split]["digest"] != now[split]["digest"]:
-            found += _changed_split(before[split], now[split], new, split) or (
-                [f"the photos of {split} stand in other folders"] if old == new else []
-            )
-    return found, moved
-
-
-def _changed_names(old, new, before, now):
-    """Returns sentences and whether labels moved, given the fingerprints of the training photos."""
+    rows = [each["train"].get("classes", ()) for each in (before, now)]
     gone = [name for name in old if name not in new]
     come = [name for name in new if name not in old]
-    # Classes that hold the same photos under another name.
-    photos, others = (
-        dict(zip(names, each.get("classes", ()), strict=False))
-        for names, each in ((old, before), (new, now))
-    )
-    renamed = {
-        was: name
-        for was in gone
-        for name in come
-        if was in photos and photos[was] == others.get(name)
-    }
-    in_place = {was: name for was, name in zip(old, new, strict=False) if was != name}
-    # Without photos to compare, another name in its place is taken for the same class.
-    moved = len(old) != len(new) or any(
-        was in new or name in old or renamed.get(was, "" if photos else name) != name
-        for was, name in in_place.items()
-    )
-    renamed = renamed if moved else in_place
-    found = [f"the class {was} is called {name}" for was, name in renamed.items()]
-    found += [f"the class {name} was added" for name in come if name not in renamed.values()]
-    found += [f"the class {name} was removed" for name in gone if name not in renamed]
-    if old != new:
-        return found or ["the classes stand in another order"], moved
-    places = {digest: name for name, (count, digest) in others.items() if count}
-    found = [
-        f"the photos of {was} are in {places[row[1]]}"
-        for was, row in photos.items()
-        if row != others[was] and row[1] in places and places[row[1]] != was
-        if photos[places[row[1]]] != others[places[row[1]]]
-    ]
-    return found, bool(found)
-
-
-def _changed_split(before, now, names, split):
-    if not (before.get("classes") and now.get("classes")):
-        if before["examples"] != now["examples"]:
-            return [f"{split} has {now['examples']} examples instead of {before['examples']}"]
-        return [f"the files of {split} are others"]
-    found = []
-    for was, is_now, name in zip(before["classes"], now["classes"], names, strict=True):
-        if was[0] != is_now[0]:
-            found.append(f"{split} has {is_now[0]} photos of {name} instead of {was[0]}")
-        elif is_now != was:
-            found.append(f"photos of {name} in {split} are others")
-    return found
+    if all(rows):
+        # The same photos under another name.
+        photos, others = (
+            dict(zip(names, each, strict=False))
+            for names, each in zip((old, new), rows, strict=True)
+        )
+        called = {
+            name: was for was in gone for name in come if photos.get(was, was) == others[name]
+        }
+    else:
+        # Without photos to compare, another name in its place is taken for the same class.
+        pairs = zip(old, new, strict=False)
+        called = {name: was for was, name in pairs if was in gone and name in come}
+    found = [f"the class {was} is called {name}" for name, was in called.items()]
+    found += [f"the class {name} was added" for name in come if name not in called]
+    found += [f"the class {name} was removed" for name in gone if name not in called.values()]
+    moved = [called.get(name, name) for name in new] != old
+    if moved:
+        found = found or ["the classes stand in another order"]
+    else:
+        splits = [(before[one], now[one], one) for one in SPLITS if before[one] and now[one]]
+        for was, there, split in splits:
+            counts = zip(was.get("classes", ()), there.get("classes", ()), new, strict=False)
+            for (count, one), (number, other), name in counts:
+                if count != number:
+                    found.append(f"{split} has {number} photos of {name} instead of {count}")
+                elif one != other:
+                    found.append(f"photos of {name} in {split} are others")
+        if not found and any(was["digest"] != there["digest"] for was, there, _ in splits):
+            found = ["the files are others, or stand in other folders"]
+        changed = [label for label, (one, two) in enumerate(zip(*rows, strict=False)) if one != two]
+        swapped = [
+            f"the photos of {new[one]} are in {new[other]}"
+            for one in changed
+            for other in changed
+            if one != other and rows[0][one][0] and rows[0][one] == rows[1][other]
+        ]
+        found, moved = swapped or found, bool(swapped)
+    return "; ".join(found[:5]) + ("; …" if len(found) > 5 else ""), moved

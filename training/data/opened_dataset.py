@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_vit.suggestions import did_you_mean
 from keras_vit.training.data import dataset_table, photo_sets, splits, tfds_folder
 from keras_vit.training.data.dataset_table import DatasetSpec
 from keras_vit.training.data.tfds_folder import NotPreparedError
@@ -63,8 +62,11 @@ def open_dataset(name: str, data_dir: str | os.PathLike | None = None) -> "Datas
         spec = DatasetSpec(name, len(names), sizes, class_names=names)
         return Dataset(spec, photos.root, photos=photos)
     if name.startswith("tfds:"):
-        return _of_tfds(name, data_dir)
-    spec = dataset_table.row(name)
+        builder, _, version = name.removeprefix("tfds:").partition(":")
+        note = "if TFDS knows it, or name the folder where it was prepared with --data_dir"
+        spec = DatasetSpec(name, 0, {}, builder, version or "*", note=note)
+    else:
+        spec = dataset_table.row(name)
     if spec.obtain == "embedded":
         from keras_vit.training.data import digits
 
@@ -74,7 +76,10 @@ def open_dataset(name: str, data_dir: str | os.PathLike | None = None) -> "Datas
     if place is None:
         raise NotPreparedError(_how_to_get(spec, data_dir))
     info = tfds_folder.read(place)
-    sizes = _sizes(info)
+    if not spec.num_classes:
+        num_classes, names = tfds_folder.label_facts(info)
+        spec = dataclasses.replace(spec, num_classes=num_classes, class_names=names)
+    sizes = {split: each.num_examples for split, each in info.splits.items()}
     for split, size in spec.sizes.items():
         actual = sizes.get(split, size)
         if actual not in (size, *spec.other_sizes.get(split, ())):
@@ -126,7 +131,8 @@ class Dataset:
         """Returns a split of it, the same object for the same text; see `open`."""
         if text not in self._splits:
             photos = tuple(splits.select(text, self.photos.splits)) if self.photos else ()
-            ranges = () if photos else self.spec.ranges(text)
+            facts = self.spec.sizes, self.spec.aliases
+            ranges = () if photos else splits.resolve(text, *facts)
             count = len(photos) or sum(part.size for part in ranges)
             self._splits[text] = Split(self, text, count, photos, ranges)
         return self._splits[text]
@@ -209,8 +215,7 @@ class Split:
         """Returns the example at an int64 index, in a TensorFlow graph or eagerly.
 
         Returns:
-            `{"image": encoded bytes, "label": class or classes, "id": string}` and the data set's
-            extra labels.
+            `{"image": encoded bytes, "label": class or classes}` and the data set's extra labels.
         """
         return self.reader.parse(self.reader.record(index), index)
 
@@ -355,43 +360,6 @@ def load_dataset(
     return pipeline.plain_dataset(opened, opened.preprocess(preprocess), **settings)
 
 
-def _of_tfds(name, data_dir):
-    builder, _, version = name.removeprefix("tfds:").partition(":")
-    place = tfds_folder.find(builder, version or "*", data_dir)
-    if place is None:
-        if configs := tfds_folder.configs(builder, data_dir):
-            names = ", ".join(configs)
-            hint = f"Its configurations there are {names}: write tfds:{builder}/{configs[0]}."
-        else:
-            hint = _known_to_tfds(name, builder, data_dir)
-        raise NotPreparedError(
-            f"{builder} {version or ''} is not prepared in "
-            f"{tfds_folder.resolve_data_dir(data_dir)}. {hint}"
-        )
-    info = tfds_folder.read(place)
-    num_classes, names = tfds_folder.label_facts(info)
-    spec = DatasetSpec(name, num_classes, _sizes(info), builder, class_names=names)
-    return Dataset(spec, place, info=info)
-
-
-def _known_to_tfds(name, builder, data_dir):
-    import tensorflow_datasets as tfds
-
-    known = tfds.list_builders(with_community_datasets=False)
-    if builder.partition("/")[0] in known:
-        return f"Prepare it with: keras-vit data prepare {name}{_option(data_dir)}"
-    return (
-        f"{did_you_mean(builder, known)}TFDS has none of that name: name the folder where it was "
-        "prepared with --data_dir."
-    )
-
-
-def _sizes(info):
-    if any(length < 0 for split in info.splits.values() for length in split.shard_lengths):
-        raise ValueError(f"{info.data_dir} is damaged: a file of less than no examples.")
-    return {name: split.num_examples for name, split in info.splits.items()}
-
-
 def _how_to_get(spec, data_dir):
     folder = tfds_folder.resolve_data_dir(data_dir)
     first = f"{spec.name} ({spec.builder} {spec.version}) is not prepared in {folder}."
@@ -403,8 +371,5 @@ def _how_to_get(spec, data_dir):
             f"It needs files got by hand: {spec.note}.\nThe manual folder is "
             f"{folder / 'downloads' / 'manual'} (or --manual_dir). Then write it with:"
         )
-    return f"{first}\n{get}\n  keras-vit data prepare {spec.name}{_option(data_dir)}"
-
-
-def _option(data_dir):
-    return f" --data_dir={data_dir}" if data_dir else ""
+    option = f" --data_dir={data_dir}" if data_dir else ""
+    return f"{first}\n{get}\n  keras-vit data prepare {spec.name}{option}"

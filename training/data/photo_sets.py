@@ -18,7 +18,6 @@ import io
 import logging
 import os
 import pathlib
-import unicodedata
 from typing import NamedTuple
 
 from keras_vit.imagenet_classes import require_class_name
@@ -122,60 +121,39 @@ def scan(root: str | os.PathLike) -> PhotoSet:
         )
     found = PhotoSet(root, tuple(labels), splits)
     for doubt in _doubts(found, prefixes, folders, images, left):
-        logger.warning("%s", doubt)
+        logger.warning("%s: %s", root, doubt)
     return found
 
 
 def _prefixes(root, names):
     """Returns {split: its folder as the beginning of relative paths}, given the folders in root."""
-    splits = [name for name in names if name in SPLIT_NAMES]
+    like_splits = [name for name in names if name.lower() in _LIKE_SPLITS]
     others = [name for name in names if name not in SPLIT_NAMES]
-    if others and all(name.lower() in _LIKE_SPLITS for name in names):
-        raise ValueError(
-            f"Expected splits to be called {', '.join(SPLIT_NAMES)}. Found {', '.join(others)} in "
-            f"{root}. Rename them."
-        )
-    if others and "train" in splits:
+    if like_splits and others:
+        found = ", ".join(dict.fromkeys(like_splits + others[:5]))
         raise ValueError(
             f"Expected {root} to hold either classes or splits ({', '.join(SPLIT_NAMES)}). Found "
-            f"{', '.join(splits)} beside {', '.join(others[:5])}. Move these "
-            "elsewhere, or into the splits if they are classes."
+            f"{found}. Rename them, or move one kind elsewhere."
         )
-    return {name: f"{name}/" for name in splits} if splits and not others else {"train": ""}
+    return {name: f"{name}/" for name in like_splits} or {"train": ""}
 
 
 def _labels(names, where):
     """Returns {name of a class: label}, in sorted order."""
-    names = sorted(names)
     for name in names:
         require_class_name(name, str(where))
-    alike = collections.defaultdict(list)
-    for name in names:
-        letters = unicodedata.normalize("NFKD", name).casefold()
-        alike["".join(each for each in letters if not unicodedata.combining(each))].append(name)
-    for close in alike.values():
-        if len(close) > 1:
-            logger.warning(
-                "%s: the classes %s differ in case or accents alone. Expected one, if they are "
-                "one class.",
-                *(where, ", ".join(close)),
-            )
-    return {name: label for label, name in enumerate(names)}
+    return {name: label for label, name in enumerate(sorted(names))}
 
 
 def _doubts(found, prefixes, folders, images, left):
     """Yields what probably trains another model than the owner of the photos means."""
-    root, like_splits = found.root, [name for name in folders[""] if name.lower() in _LIKE_SPLITS]
-    if like_splits and "" in prefixes.values():
-        names = ", ".join(like_splits)
-        yield f"{root}: {names}, beside other classes, is read as a class, not as a split."
     if left:
-        yield f"Left out of {root}: {left}"
+        yield f"left out: {left}"
     for prefix in prefixes.values():
         if images[prefix]:
             yield (
-                f"{root / prefix}: {len(images[prefix])} images beside the folders of classes, "
-                f"such as {images[prefix][0][0]}, are not read."
+                f"{len(images[prefix])} images beside the folders of classes, such as "
+                f"{prefix}{images[prefix][0][0]}, are not read."
             )
     first, *others = (
         f"{prefix}{name}/" for prefix in prefixes.values() for name in folders[prefix]
@@ -183,22 +161,18 @@ def _doubts(found, prefixes, folders, images, left):
     same = all(folders[each] == folders[first] for each in others)
     if others and folders[first] and same and not any(images[each] for each in (first, *others)):
         yield (
-            f"{root}: every class, such as {pathlib.PurePath(first).name}, holds the folders "
-            f"{', '.join(folders[first][:5])}. If these are the classes, move them up."
+            f"every class, such as {first}, holds the folders {', '.join(folders[first][:5])}. If "
+            "these are the classes, move them up."
         )
     if len(found.class_names) == 1:
-        yield (
-            f"{root} has one class, {found.class_names[0]}: expected two or more sub-folders, or "
-            "there is nothing to tell apart."
-        )
+        yield f"has one class, {found.class_names[0]}: expected two or more sub-folders."
     for split, photos in found.splits.items():
         labels = {photo.label for photo in photos}
         missing = [name for label, name in enumerate(found.class_names) if label not in labels]
         if missing and photos:
-            more = ", …" if len(missing) > 5 else ""
             yield (
-                f"{root}: {len(missing)} of {len(found.class_names)} classes have no image in the "
-                f"split {split}: {', '.join(missing[:5])}{more}. Expected each class in each split."
+                f"{len(missing)} of {len(found.class_names)} classes have no image in the split "
+                f"{split}, such as {missing[0]}. Expected each class in each split."
             )
 
 
@@ -214,48 +188,36 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
     """
     file = absolute_path(file)
     if not read_path(file, file.is_file):
-        raise UsageError(
-            f"Expected the CSV file of a table of photos. {file} is "
-            f"{'a folder: folder:PATH reads one' if file.is_dir() else 'not there'}."
-        )
+        raise UsageError(f"Expected the CSV file of a table of photos. {file} is not one.")
     rows: list[tuple[str, str, str, tuple[int, ...]]] = []
     lines: dict[str, int] = {}
     with io.StringIO(read_text(file), newline="") as stream:
         reader = csv.DictReader(stream)
         columns = list(filter(None, reader.fieldnames or ()))
-        missing = {"path", "label"}.difference(columns)
-        if missing or len(columns) > len(set(columns)):
-            found = f"no {' and no '.join(sorted(missing))}" if missing else "one of them twice"
-            semicolons = any(";" in name for name in columns)
+        if not {"path", "label"} <= set(columns) or len(columns) > len(set(columns)):
             raise UsageError(
-                f"Expected the columns path and label, and perhaps split. {file} has {found}: "
-                f"{','.join(columns)}.{' Separate them by commas.' if semicolons else ''}"
+                f"Expected the columns path and label, and perhaps split, separated by commas. "
+                f"{file} has {','.join(columns)}."
             )
         for cells in reader:
             row = {name: (cell or "").strip() for name, cell in cells.items() if name}
             photo = photo_path(file.parent, row["path"] or ".")
-            here = f"Line {reader.line_num} of {file}"
-            empty = [name for name, cell in row.items() if name in _COLUMNS and not cell]
-            if empty or not photo.is_file():
-                wrong = f"has no {empty[0]}" if empty else f"names {photo}, which is not there"
-                raise UsageError(
-                    f"Expected the path of a photo, its label and, if there is such a column, its "
-                    f"split. {here} {wrong}."
-                )
-            if any(cells.get(None) or ()):
-                raise UsageError(
-                    f"Expected {len(columns)} cells, {','.join(columns)}. {here} has more: quote a "
-                    "cell that holds a comma."
-                )
+            empty = [name for name in _COLUMNS if name in row and not row[name]]
             real = photo if is_remote(photo) else os.path.realpath(photo)
             first = lines.setdefault(os.fspath(real), reader.line_num)
-            if first != reader.line_num:
-                raise UsageError(
-                    f"Expected each photo once. {here} has {row['path']}, which line {first} has "
-                    "too. Remove one of them."
-                )
-            split = row.get("split") or "train"
-            rows.append((split, row["path"], row["label"], size_and_time(photo)))
+            if empty:
+                wrong = f"no {empty[0]}"
+            elif not photo.is_file():
+                wrong = f"{photo}, which is not there"
+            elif any(cells.get(None) or ()):
+                wrong = f"more than {len(columns)} cells: quote a cell that holds a comma"
+            elif first != reader.line_num:
+                wrong = f"{row['path']}, which line {first} has too: expected each photo once"
+            else:
+                split = row.get("split") or "train"
+                rows.append((split, row["path"], row["label"], size_and_time(photo)))
+                continue
+            raise UsageError(f"Line {reader.line_num} of {file} has {wrong}.")
     if not rows:
         raise UsageError(f"Expected rows of photos. {file} has none.")
     labels = _labels({label for _, _, label, _ in rows}, file)

@@ -74,15 +74,16 @@ def train_dataset(
     share = _share(batch_size, num_input_pipelines, input_pipeline_id)
     mixup = parse(f"mixup({mixup_p})") if mixup_p else []
     batch_operations = [*preprocess.batch_operations, *mixup]
-    load, is_kept = _loader(split, preprocess), None
+    load, is_kept = _loader(split, preprocess), lambda _: tf.constant(False)
     if cache:
         load, is_kept = keep_decoded(load, split, preprocess.decoded)
+    # Of `records.open_reader`.
     reader = split.reader
 
-    def example(position, index, record=None):
+    def example(position, index, record=_UNREAD):
         def prepare(one):
             def read():
-                if record is None:
+                if not reader.remote:
                     return reader.record(one)
                 is_read = (one == index) & (record != _UNREAD)
                 return tf.cond(is_read, lambda: record, lambda: reader.record(one))
@@ -99,7 +100,7 @@ def train_dataset(
     slots = {*share, (share.start - 1) % batch_size} if batch_operations else {*share}
     dataset = example_order(split.num_examples, seed, start_step * batch_size, batch_size, slots)
     if reader.remote:
-        dataset = _read_ahead(dataset, reader.record, is_kept, bool(skip_counter))
+        dataset = _read_ahead(dataset, reader.record, is_kept)
     dataset = _batch(_map(dataset, example), len(slots), preprocess)
     if batch_operations:
 
@@ -138,19 +139,13 @@ def eval_dataset(
         image, labels = load(index, lambda: record[0] if record else reader.record(index))
         return {"image": preprocess(image, _seed(0, index)), **labels}
 
-    runs = _runs(split.num_examples, batch_size, share)
-    indices = runs.flat_map(
-        as_it_stands(lambda first, count: tf.data.Dataset.range(first, first + count))
-    )
+    indices = np.arange(split.num_examples)
+    places = indices % batch_size
+    indices = indices[(places >= share.start) & (places < share.stop)]
+    dataset = tf.data.Dataset.from_tensor_slices(indices)
     if reader.stream and not skip_counter:
-        indices = tf.data.Dataset.zip(indices, reader.stream(runs))
-    dataset = _map(indices, prepare)
-    blank = _blank(dataset)
-
-    if skip_counter:
-        dataset = _map(
-            indices, lambda index: load_or_blank(prepare, index, blank, split, skip_counter)[1]
-        )
+        dataset = tf.data.Dataset.zip(dataset, reader.stream(indices))
+    dataset, blank = _walk(split, dataset, prepare, skip_counter)
 
     def masked(batch):
         batch = _labeled(split, batch)
@@ -159,6 +154,7 @@ def eval_dataset(
         return {**batch, "mask": tf.cast(labeled, tf.float32)}
 
     dataset = dataset.concatenate(tf.data.Dataset.from_tensors(blank).repeat(len(share)))
+    dataset = dataset.map(as_it_stands(lambda _, example: example))
     batches = -(-split.num_examples // batch_size)
     dataset = _batch(dataset, len(share), preprocess).take(batches)
     return _finish(_map(dataset, masked))
@@ -180,7 +176,7 @@ def plain_dataset(
         one_hot: labels as float32 (num_classes,) rather than int64 classes. Data sets whose
             images have several labels always give the former.
         batch_size: size of batches, the last of which may be smaller; None for no batches.
-        with_ids: also yield "id", the example's identity in TFDS's notation or its path.
+        with_ids: also yield "id", `Split.example_id` of the example.
         skip_counter: leaves unreadable images out and counts them; None raises their errors.
 
     Raises:
@@ -196,31 +192,19 @@ def plain_dataset(
         label = example["label"]
         if preprocess.label_operations or one_hot or label.shape.rank == 1:
             label = encode(label)
-        out = {"image": preprocess(example["image"], _seed(0, index)), "label": label}
-        return {**out, "id": example["id"]} if with_ids else out
+        found = {"image": preprocess(example["image"], _seed(0, index)), "label": label}
+        if with_ids:
+            of = tf.numpy_function(lambda one: split.example_id(int(one)), [index], tf.string)
+            found["id"] = tf.ensure_shape(of, [])
+        return found
 
     indices = tf.data.Dataset.range(split.num_examples)
-    dataset = _map(indices, load)
-    if skip_counter:
-        blank = _blank(dataset)
-        dataset = _map(
-            indices, lambda index: load_or_blank(load, index, blank, split, skip_counter)
-        )
-        dataset = dataset.filter(lambda is_read, _: is_read).map(lambda _, example: example)
-    dataset = dataset.map(as_it_stands(functools.partial(_labeled, split)))
+    dataset, _ = _walk(split, indices, load, skip_counter)
+    dataset = dataset.filter(lambda is_read, _: is_read)
+    dataset = dataset.map(as_it_stands(lambda _, example: _labeled(split, example)))
     if batch_size:
         dataset = dataset.batch(batch_size)
     return dataset.prefetch(tf.data.AUTOTUNE)
-
-
-def batches_at_once(cores: int) -> int:
-    """Returns how many batches a host of so many cores fills at the same time."""
-    return max(1, cores // _CORES_PER_BATCH)
-
-
-def requests_at_once(cores: int) -> int:
-    """Returns how many requests a host of so many cores sends to a store at the same time."""
-    return max(256, 8 * cores)
 
 
 def _share(batch_size: int, workers: int, worker: int) -> range:
@@ -268,47 +252,39 @@ def _loader(split, preprocess):
 
     def load(index, read):
         example = split.reader.parse(read(), index)
-        labels = {key: encode(example[key]) for key in example.keys() - {"image", "id"}}
+        labels = {key: encode(example[key]) for key in example.keys() - {"image"}}
         return example["image"], labels
 
     return load
 
 
-def _read_ahead(order, record, is_kept, skips):
-    """Adds its record to (position, index): `_UNREAD` if kept in memory, or damaged and skipped."""
-
-    def read(index):
-        # Counted later, where it is skipped.
-        return load_or_blank(record, index, _UNREAD)[1] if skips else record(index)
+def _read_ahead(order, record, is_kept):
+    """Adds its record to (position, index): `_UNREAD` if kept in memory, or damaged."""
 
     def add(position, index):
-        if is_kept is None:
-            return position, index, read(index)
-        found = tf.cond(is_kept(index), lambda: tf.constant(_UNREAD), lambda: read(index))
+        found = tf.cond(
+            is_kept(index),
+            lambda: tf.constant(_UNREAD),
+            lambda: load_or_blank(record, index, _UNREAD)[1],
+        )
         return position, index, found
 
-    requests = requests_at_once(os.cpu_count() or 1)
+    requests = max(256, 8 * (os.cpu_count() or 1))
     return order.map(as_it_stands(add), num_parallel_calls=requests, use_unbounded_threadpool=True)
 
 
-def _runs(num_examples: int, batch_size: int, share: range) -> tf.data.Dataset:
-    """Returns (first index, count), int64, of the runs of neighbors that a worker evaluates."""
-    if len(share) == batch_size:
-        batch_size, share = num_examples, range(num_examples)
+def _walk(split, indices, load, skipped):
+    """Returns (whether it could be read, `load` of it) of elements of `indices`, and a blank one.
 
-    def of_batch(batch):
-        end = tf.minimum(batch + share.stop, num_examples)
-        firsts = tf.data.Dataset.range(batch + share.start, end, _RUN)
-        return firsts.map(as_it_stands(lambda first: (first, tf.minimum(end - first, _RUN))))
-
-    return tf.data.Dataset.range(0, num_examples, batch_size).flat_map(as_it_stands(of_batch))
-
-
-def _blank(dataset: tf.data.Dataset) -> Any:
-    """Returns zeros of an element's shapes and types; a dimension of any size has none."""
-    return tf.nest.map_structure(
+    A blank has zeros of an element's shapes; a dimension of any size has none.
+    """
+    dataset = _map(indices, lambda *each: (True, load(*each)))
+    blank = tf.nest.map_structure(
         lambda spec: tf.zeros([size or 0 for size in spec.shape], spec.dtype), dataset.element_spec
     )
+    if skipped:
+        dataset = _map(indices, lambda index: load_or_blank(load, index, blank[1], split, skipped))
+    return dataset, blank
 
 
 def _blend(batch, operations, seed, share: range):
@@ -339,7 +315,7 @@ def _batch(dataset: tf.data.Dataset, size: int, preprocess: Preprocess) -> tf.da
             "Expected the preprocessing to end with images of one size. "
             f"{preprocess.text!r} leaves the shape {tuple(shape)}: add a resize or a crop."
         )
-    at_once = batches_at_once(os.cpu_count() or 1)
+    at_once = (os.cpu_count() or 1) // _CORES_PER_BATCH
     parallel = at_once if at_once > 1 else None
     return dataset.batch(size, drop_remainder=True, num_parallel_calls=parallel)
 

@@ -42,15 +42,12 @@ _THREADS = 16
 _INDEX = ".offsets.npy"
 # Files below this size are scanned in less time than a cache would take to look up.
 _CACHE_FROM_BYTES = 32 * 2**20
-# One request reads at most so many bytes of neighboring records.
-_RUN_BYTES = 16 * 2**20
+# One request reads at most so many neighboring records, and bytes of them.
+_RUN, _RUN_BYTES = 256, 16 * 2**20
 # Runs of remote files that are read in parallel.
 _STREAMS = 8
 # Suits reading single records, not a file from end to end.
 _ARRAY_RECORD_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
-
-
-Parse = Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]
 
 
 class Reader(NamedTuple):
@@ -59,18 +56,18 @@ class Reader(NamedTuple):
     Attributes:
         record: maps an int64 index to the example's bytes as stored.
         parse: maps a record and its index to what `Split.read` returns.
-        example_id: maps an index to the same id in Python, as TFDS's `add_tfds_id` writes it.
+        example_id: maps an index to its id in Python, as TFDS's `add_tfds_id` writes it.
         fingerprint: returns what identifies the examples, see `training.data.fingerprint`.
-        stream: maps a dataset of (first index, count) of neighbors to the records of all of them,
-            one after the other; None where they are best read one by one.
+        stream: maps sorted indices, int64 (n,), to a dataset of their records, which reads
+            neighbors at once; None where they are best read one by one.
         remote: whether the files are in a store, which answers slowly, but many at a time.
     """
 
     record: Callable[[tf.Tensor], tf.Tensor]
-    parse: Parse
+    parse: Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]
     example_id: Callable[[int], str]
     fingerprint: Callable[[], dict[str, Any]]
-    stream: Callable[[tf.data.Dataset], tf.data.Dataset] | None = None
+    stream: Callable[[np.ndarray], tf.data.Dataset] | None = None
     remote: bool = False
 
 
@@ -85,15 +82,10 @@ def _photo_reader(split: "Split") -> Reader:
     photos = split.photos
     files = [photo_path(split.dataset.place, photo.path) for photo in photos]
     paths = tf.constant([os.fsencode(file) for file in files])
-    names = tf.constant([os.fsencode(photo.path) for photo in photos])
     labels = tf.constant([photo.label for photo in photos], tf.int64)
-
-    def parse(record, index):
-        return {"image": record, "label": tf.gather(labels, index), "id": tf.gather(names, index)}
-
     return Reader(
         record=lambda index: tf.io.read_file(tf.gather(paths, index)),
-        parse=parse,
+        parse=lambda record, index: {"image": record, "label": tf.gather(labels, index)},
         # A name that is not UTF-8 can be printed as well.
         example_id=lambda index: os.fsencode(photos[index].path).decode(errors="backslashreplace"),
         fingerprint=lambda: fingerprint.of_photos(photos, split.dataset.num_classes),
@@ -116,30 +108,22 @@ def _record_reader(split: "Split") -> Reader:
     ]
     files, lengths, skips, counts = zip(*parts, strict=True)
     shards = Shards(files, lengths, skips, counts, str(split.ranges))
-    of_files, require_number = (
-        (array_record_reader, _open_array_record)
-        if info.file_format.value == ARRAY_RECORD
-        else (tfrecord_reader, _offsets)
-    )
+    is_array = info.file_format.value == ARRAY_RECORD
     # TFDS passes over files that are said to have no records.
     for name in {part.split for part in split.ranges}:
         native = info.splits[name]
         for path, length in zip(native.filepaths, native.shard_lengths, strict=True):
             if not length and path.exists():
-                require_number(os.fspath(path), 0)
+                (_open_array_record if is_array else _offsets)(os.fspath(path), 0)
 
     def parse(record, index):
         decoders = {"image": tfds.decode.SkipDecoding()}
         example = features.deserialize_example(record, decoders=decoders)
-        return {
-            "image": example["image"],
-            "label": rule.classify(example),
-            "id": shards.id_of(index),
-            **{key: example[key] for key in extra},
-        }
+        found = {key: example[key] for key in ("image", *extra)}
+        return {**found, "label": rule.classify(example)}
 
     try:
-        return of_files(shards, parse)
+        return (array_record_reader if is_array else tfrecord_reader)(shards, parse)
     except tf.errors.NotFoundError as error:
         raise ValueError(
             f"Expected the files that {split.dataset.place}/dataset_info.json names. Received: "
@@ -164,44 +148,30 @@ class Shards:
     def __post_init__(self) -> None:
         self.remote = any(map(is_remote, self.files))
         self.names = [os.path.basename(file) for file in self.files]
-        self._name_of = tf.constant(self.names)
         self._firsts = np.cumsum([0, *self.counts], dtype=np.int64)
         self._shifts = np.array(self.skips, np.int64) - self._firsts[:-1]
-
-    def __len__(self) -> int:
-        return int(self._firsts[-1])
 
     def fingerprint(self, identity: Iterable[bytes]) -> dict[str, Any]:
         """Returns what identifies the records, given names, sizes and index of the files."""
         parts = itertools.chain([self.ranges.encode()], identity)
-        return {"examples": len(self), "digest": fingerprint.digest_of(parts)}
+        return {"examples": sum(self.counts), "digest": fingerprint.digest_of(parts)}
 
     def place(self, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the numbers of the file that holds a record, and of the record in it."""
         file = tf.searchsorted(self._firsts, index[None], side="right", out_type=tf.int64)[0] - 1
         return file, index + tf.gather(self._shifts, file)
 
-    def runs(self, first: tf.Tensor, count: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns the files, int64 (n,), that hold `count` records from `first` on.
-
-        Also returns, for each file, the first of these records and the one after the last.
-        """
-        files = tf.range(self.place(first)[0], self.place(first + count - 1)[0] + 1)
-        begins = tf.maximum(tf.gather(self._firsts, files), first)
-        return files, begins, tf.minimum(tf.gather(self._firsts, files + 1), first + count)
-
-    def id_of(self, index: tf.Tensor) -> tf.Tensor:
-        """Returns the id of an example, string, as TFDS's `add_tfds_id` writes it."""
-        file, number = self.place(index)
-        return tf.strings.join([tf.gather(self._name_of, file), tf.strings.as_string(number)], "__")
+    def files_of(self, indices: np.ndarray | int) -> np.ndarray:
+        """Returns the numbers of the files that hold records."""
+        return np.searchsorted(self._firsts, indices, side="right") - 1
 
     def example_id(self, index: int) -> str:
-        """Returns the same in Python."""
-        file = int(np.searchsorted(self._firsts, index, side="right")) - 1
+        """Returns the id of an example, as TFDS's `add_tfds_id` writes it."""
+        file = int(self.files_of(index))
         return f"{self.names[file]}__{index + self._shifts[file]}"
 
 
-def tfrecord_reader(shards: Shards, parse: Parse) -> Reader:
+def tfrecord_reader(shards: Shards, parse: Callable) -> Reader:
     """Returns the reader of TFRecord files, which verifies checksums; errors as `offsets`."""
     starts = offsets(shards.files, shards.lengths)
     # Computed now, so that the tables of whole files can be freed.
@@ -215,25 +185,27 @@ def tfrecord_reader(shards: Shards, parse: Parse) -> Reader:
     # more than records: the end of its last.
     offset_of, file_of = tf.constant(np.concatenate(wanted)), tf.constant(shards.files)
 
-    def of_file(file, begin, end):
-        first, stop = tf.gather(offset_of, begin + file), tf.gather(offset_of, end + file)
+    def of_file(file, begin, count):
+        first, stop = tf.gather(offset_of, begin + file), tf.gather(offset_of, begin + file + count)
         size = tf.minimum(stop - first, _RUN_BYTES)
-        return records_from(tf.gather(file_of, file), first, size).take(end - begin)
+        return records_from(tf.gather(file_of, file), first, size).take(count)
 
     def record(index):
-        return of_file(shards.place(index)[0], index, index + 1).get_single_element()
+        return of_file(shards.place(index)[0], index, np.int64(1)).get_single_element()
 
-    def stream(runs):
-        pieces = runs.flat_map(
-            as_it_stands(lambda *run: tf.data.Dataset.from_tensor_slices(shards.runs(*run)))
-        )
+    def stream(indices):
+        files = shards.files_of(indices)
+        # A run ends with a file, before a gap, and where it is long.
+        begins = (np.diff(indices, prepend=-2) != 1) | (np.diff(files, prepend=-1) != 0)
+        begins = np.flatnonzero(begins | (np.arange(len(indices)) % _RUN == 0))
+        runs = files[begins], indices[begins], np.diff(begins, append=len(indices))
         # A store answers slowly, and many requests at a time.
         at_once = _STREAMS if shards.remote else None
-        return pieces.interleave(
+        return tf.data.Dataset.from_tensor_slices(runs).interleave(
             as_it_stands(of_file),
             cycle_length=at_once or 1,
-            # Longer than any piece, so that each is read to its end before the next.
-            block_length=len(shards) + 1,
+            # As long as a run, so that each is read to its end before the next.
+            block_length=_RUN,
             num_parallel_calls=at_once,
         )
 
@@ -284,54 +256,53 @@ def write_index(paths: Sequence[str]) -> None:
 def _offsets(path: str, length: int) -> np.ndarray:
     stat = tf.io.gfile.stat(path)
     if tf.io.gfile.exists(path + _INDEX):
-        found = _read_index(path, stat.length)
+        found = _indexed(path, stat.length)
     elif stat.length < _CACHE_FROM_BYTES:
         found = _scan(path, stat.length)
     else:
-        found = _cached_scan(path, stat, length)
+        found = _cached_scan(path, stat)
     if len(found) != length + 1:
         raise _another_number(path, length, len(found) - 1)
     return found
 
 
-def _read_index(path, size):
-    with tf.io.gfile.GFile(path + _INDEX, "rb") as file:
-        content = file.read()
+def _indexed(path, size):
     try:
-        found = _increasing(np.load(io.BytesIO(content)).astype(np.int64))
-        end = int(found[-1])
+        found = _load(path + _INDEX)
     # A damaged array fails in many ways, depending on which byte it is.
     except Exception as error:
         raise ValueError(
             f"Expected the index of records in {path + _INDEX}, which is damaged. Write it again "
             "with: keras-vit data index"
         ) from error
-    if end != size:
+    if found[-1] != size:
         raise ValueError(
-            f"Expected {end} bytes in {path}, as its index says. Found {size}. Copy or prepare it "
-            "again, then write its index with: keras-vit data index"
+            f"Expected {found[-1]} bytes in {path}, as its index says. Found {size}. Copy or "
+            "prepare it again, then write its index with: keras-vit data index"
         )
     return found
 
 
-def _increasing(found):
-    """Returns the offsets of an index, of which none may stand twice."""
-    if found[0] != 0 or (np.diff(found) < _FRAME_BYTES).any():
-        raise ValueError("these are no offsets of records")
-    return found
-
-
-def _cached_scan(path, stat, length):
+def _cached_scan(path, stat):
     key = hashlib.sha256(f"{path}\0{stat.length}\0{stat.mtime_nsec}".encode()).hexdigest()
     cache = cache_folder("record_offsets") / f"{key}.npy"
     with contextlib.suppress(Exception):
-        found = _increasing(np.load(cache))
-        if found.shape == (length + 1,) and found.dtype == np.int64:
+        found = _load(os.fspath(cache))
+        if found[-1] == stat.length:
             return found
     found = _scan(path, stat.length)
     # A cache that cannot be written costs time, not correctness.
     with contextlib.suppress(OSError), atomic_file(cache) as temporary:
         np.save(temporary, found)
+    return found
+
+
+def _load(index: str) -> np.ndarray:
+    """Returns the offsets, int64, of a file of them, of which none may stand twice."""
+    with tf.io.gfile.GFile(index, "rb") as file:
+        found = np.load(io.BytesIO(file.read())).astype(np.int64)
+    if found[0] != 0 or (np.diff(found) < _FRAME_BYTES).any():
+        raise ValueError("these are no offsets of records")
     return found
 
 
@@ -354,20 +325,13 @@ def _scan(path: str, size: int) -> np.ndarray:
     return np.asarray([*found, size], np.int64)
 
 
-def array_record_reader(shards: Shards, parse: Parse) -> Reader:
-    """Returns the reader of ArrayRecord files.
+def array_record_reader(shards: Shards, parse: Callable) -> Reader:
+    """Returns the reader of ArrayRecord files, on a disk or in gs://.
 
     Raises:
-        UsageError: if the files are in a store but gs://, or ArrayRecord is not installed.
+        UsageError: if ArrayRecord is not installed.
         ValueError: if a file cannot be read, is cut short or holds another number of records.
     """
-    elsewhere = [path for path in shards.files if is_remote(path) and not path.startswith("gs://")]
-    if elsewhere:
-        raise UsageError(
-            f"Expected ArrayRecord files of this machine or of gs://. Received: {elsewhere[0]}. "
-            "Copy or mount them, or prepare the data set as TFRecord files, for which there is: "
-            "keras-vit data index"
-        )
 
     @functools.cache
     def open_file(number):
@@ -409,8 +373,8 @@ def _open_array_record(path: str, length: int) -> Any:
         except RuntimeError as error:
             reason = first_line(error)
         remedy = (
-            "Check the name of the bucket, that this machine may read it, and that array-record is "
-            "0.8.3 or newer, or copy the file."
+            "Check the name of the bucket, of gs:// alone, and that array-record is 0.8.3 or "
+            "newer, or copy the file."
             if is_remote(path)
             else "The copy is damaged: prepare the data set again."
         )

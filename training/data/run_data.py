@@ -4,13 +4,14 @@ A config names them; from here on they travel as one object.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
 import tensorflow as tf
 from ml_collections import ConfigDict
 
+from keras_vit.training.data import pipeline
 from keras_vit.training.data.dataset_table import full_name
 from keras_vit.training.data.opened_dataset import Dataset, open_dataset
 from keras_vit.training.data.unreadable_examples import ATTEMPTS, SkipCounter, counter_for
@@ -64,7 +65,14 @@ class RunData:
             ValueError: for preprocessing to another shape than the model's (height, width,
                 channels), or another range of pixels than models take.
         """
-        _warn_of_small_classes(self._config.eval_split, self.description)
+        # Photos alone are counted by class.
+        classes = (self.description["eval"] or {}).get("classes", ())
+        named = zip(self.dataset.class_names or (), classes, strict=False)
+        if few := [f"{name} ({count})" for name, (count, _) in named if count < FEW_HELD_OUT]:
+            logger.warning(
+                "Few images of %s are evaluated: %s. Their accuracy says little below %d images.",
+                *(self._config.eval_split, ", ".join(few[:5]), FEW_HELD_OUT),
+            )
         self.preprocess.require_fit("train_preprocess", self.train, shape)
         if self._config.eval_split:
             self.eval_preprocess.require_fit("eval_preprocess", self.train, shape)
@@ -75,13 +83,15 @@ class RunData:
         config = self._config
         settings = {name: config[name] for name in ("batch_size", "seed", "mixup_p", "cache")}
         settings |= {"start_step": start_step, "skip_counter": self.skip_counter, **changes}
-        return partial(self.train.train, self.preprocess, **settings)
+        return partial(pipeline.train_dataset, self.train, self.preprocess, **settings)
 
     def eval_batches(self, workers: int, worker: int) -> tf.data.Dataset:
         """Returns one pass of a worker over `config.eval_split`."""
         split, batch_size = self._config.eval_split, self._config.eval_batch_size
         settings = {"batch_size": batch_size, "skip_counter": self.skip_counter}
-        return self.dataset.split(split).evaluate(self.eval_preprocess, workers, worker, **settings)
+        return pipeline.eval_dataset(
+            self.dataset.split(split), self.eval_preprocess, workers, worker, **settings
+        )
 
     def unreadable(self, step: int, errors: tuple[type[Exception], ...]) -> str:
         """Returns a sentence with the images of the updates from `step` on that cannot be decoded.
@@ -105,18 +115,4 @@ class RunData:
         return (
             f"What cannot be decoded: {', '.join(sorted(counter.examples))}. Remove it, or set "
             "config.on_error=skip."
-        )
-
-
-def _warn_of_small_classes(split: str, data: Mapping[str, Any]) -> None:
-    classes = (data["eval"] or {}).get("classes", ())  # of photos alone
-    few = [
-        f"{name} ({count})"
-        for name, (count, _) in zip(data["class_names"] or (), classes, strict=False)
-        if count < FEW_HELD_OUT
-    ]
-    if few:
-        logger.warning(
-            "Few images of %s are evaluated: %s%s. Their accuracy says little below %d images.",
-            *(split, ", ".join(few[:5]), ", …" if len(few) > 5 else "", FEW_HELD_OUT),
         )

@@ -4,7 +4,6 @@ TFDS itself looks only for the newest version it knows and starts a download whe
 there. Listing the folders shows every version that is there, at once.
 """
 
-import collections
 import contextlib
 import fnmatch
 import io
@@ -69,12 +68,6 @@ def find(
     return next((each for each in reversed(complete) if complete[each]), None)
 
 
-def configs(builder: str, data_dir: str | os.PathLike | None = None) -> list[str]:
-    """Returns the configurations of `builder` that have a folder below `data_dir`."""
-    folder = resolve_data_dir(data_dir) / builder
-    return sorted(child.name for child in _children(folder) if _versions(child))
-
-
 def read(directory: pathlib.Path) -> Any:
     """Returns the `tfds.core.DatasetInfo` of the data set prepared in a version's folder.
 
@@ -99,6 +92,8 @@ def read(directory: pathlib.Path) -> Any:
             f"Expected TFRecord or ArrayRecord files. {directory} holds {info.file_format.value}: "
             "prepare the data set again with file_format='tfrecord'."
         )
+    if any(length < 0 for split in info.splits.values() for length in split.shard_lengths):
+        raise ValueError(f"{directory} is damaged: a file of less than no examples.")
     return info
 
 
@@ -123,15 +118,10 @@ def label_facts(info: Any) -> tuple[int, tuple[str, ...] | None]:
     if not read_path(file, file.is_file):
         return num_classes, None
     names = tuple(filter(None, map(str.strip, read_text(file).split("\n"))))
-    if len(names) != num_classes:
+    if not len(names) == len(set(names)) == num_classes:
         raise ValueError(
-            f"Expected {num_classes} names of classes in {file}. Received: {len(names)}. Prepare "
-            "the data set again."
-        )
-    if twice := [name for name, count in collections.Counter(names).items() if count > 1]:
-        raise ValueError(
-            f"Expected a name of its own for each class in {file}. Found twice: "
-            f"{', '.join(twice)}. Rename one of them."
+            f"Expected {num_classes} names of classes in {file}, each once. Received: "
+            f"{len(names)}, of which {len(set(names))} differ. Prepare the data set again."
         )
     return num_classes, names
 
@@ -197,15 +187,11 @@ def write(
     return target
 
 
-def _children(folder: pathlib.Path) -> list[pathlib.Path]:
-    return list(folder.iterdir()) if folder.is_dir() else []
-
-
-def _versions(folder: pathlib.Path, pattern: str = "*") -> list[pathlib.Path]:
+def _versions(folder: pathlib.Path, pattern: str) -> list[pathlib.Path]:
     """Returns the folders of versions that match, the oldest first."""
     found = [
         child
-        for child in _children(folder)
+        for child in (folder.iterdir() if folder.is_dir() else ())
         if re.fullmatch(r"\d+\.\d+\.\d+", child.name) and fnmatch.fnmatchcase(child.name, pattern)
     ]
     return sorted(found, key=lambda child: [int(part) for part in child.name.split(".")])

@@ -78,10 +78,7 @@ def load_or_blank(
     split: "Split | None" = None,
     skipped: SkipCounter | None = None,
 ) -> tuple[tf.Tensor, Any]:
-    """Returns `(True, load(index))`, or `(False, blank)` if the example does not load.
-
-    Counts what does not, in `skipped` if there is one.
-    """
+    """Returns (True, `load(index)`), or (False, `blank`) if it does not load, and counts that."""
     loaded = tf.data.Dataset.from_tensors(index).map(lambda one: (np.int64(0), load(one)))
     failed, example = _first(loaded, tf.data.Dataset.from_tensors((np.int64(1), blank)))
     if split and skipped:

@@ -9,21 +9,20 @@ import tensorflow as tf
 
 from keras_vit.training import data
 from keras_vit.training.errors import UsageError
+from tests.training.data.helpers import write_photos
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
     """Six images of a, three of b."""
     root = tmp_path_factory.mktemp("photos")
-    image = tf.io.encode_png(np.zeros((3, 4, 3), np.uint8)).numpy()
-    for name, count in (("a", 6), ("b", 3)):
-        (root / name).mkdir()
-        for number in range(count):
-            (root / name / f"{number}.png").write_bytes(image)
+    write_photos(root, [f"{'ab'[number // 6]}/{number}.png" for number in range(9)])
     return data.open(f"folder:{root}", "train")
 
 
 def test_balanced_weights_make_classes_count_alike(source):
+    assert source.class_weights("1, 2.5") == (1.0, 2.5)
+    assert source.class_weights("") is None
     assert source.class_weights("balanced") == (0.75, 1.5)
     # A class without images takes no part.
     counted = types.SimpleNamespace(label_counts=lambda: np.array([6, 0, 3]))
@@ -38,11 +37,6 @@ def test_only_labels_of_classes_are_counted(source, monkeypatch):
     labels[2] = 2
     with pytest.raises(UsageError, match=r"labels below 2\. Received: 2"):
         source.label_counts()
-
-
-def test_given_weights(source):
-    assert source.class_weights("1, 2.5") == (1.0, 2.5)
-    assert source.class_weights("") is None
 
 
 @pytest.mark.parametrize("text", ["1", "1,2,3", "1,-2", "1,nan", "1,inf", "0,0", "even", "a=1,b=2"])

@@ -32,8 +32,8 @@ def test_names_of_any_bytes(tmp_path):
     os.rename(tmp_path / "crow" / "a.png", os.fsencode(tmp_path / "crow") + b"/\xe9\xff.png")
     name = f"folder:{tmp_path}"
     assert sorted(ids(name)) == ["crow/\\xe9\\xff.png", "finch/b.png"]
-    found = {one["id"].numpy() for one in data.load_dataset(name, "train", with_ids=True)}
-    assert found == {b"crow/\xe9\xff.png", b"finch/b.png"}
+    found = {one["id"].numpy().decode() for one in data.load_dataset(name, "train", with_ids=True)}
+    assert found == {*ids(name)}
     assert data.open(name, "train").fingerprint["examples"] == 2
     os.rename(tmp_path / "crow", os.fsencode(tmp_path) + b"/\xe9")
     with pytest.raises(ValueError, match="Expected names of classes in UTF-8"):
@@ -64,6 +64,8 @@ def test_folders_without_images_are_explained(tmp_path, ram):
     for root in (tmp_path, ram()):
         with pytest.raises(FileNotFoundError, match=rf"{root}/none does not exist\.$"):
             photo_sets.scan(f"{root}/none")
+    with pytest.raises(ValueError, match=r"Expected the path of a folder of images\. Received: ''"):
+        photo_sets.scan("")
     (tmp_path / "crow").mkdir()
     with pytest.raises(ValueError, match="one sub-folder for each class"):
         photo_sets.scan(tmp_path)
@@ -75,14 +77,13 @@ def test_folders_without_images_are_explained(tmp_path, ram):
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["train/a/1.png", "extra/b/1.png"], "either classes or splits .*Found train beside extra"),
-        (["Train/a/1.png", "Test/a/1.png"], "to be called train, .* Found .*Test.* Rename"),
-        (["training/a/1.png", "testing/a/1.png"], "to be called train, .*testing.* Rename"),
-        (["train/a/1.png", "Valid/a/1.png"], "to be called train, .* Found .*Valid.* Rename"),
+        (["train/a/1.png", "extra/b/1.png"], "either classes or splits .*Found train, extra"),
+        (["training/a/1.png", "testing/a/1.png"], "Found testing, training. Rename"),
+        (["train/a/1.png", "Valid/a/1.png"], "Found Valid, train. Rename"),
+        (["a/1.png", "test/1.png"], "Found test, a. Rename"),
         # No file of labels could hold them.
         (["a/1.png", "two\nlines/1.png"], "in UTF-8 and of one line"),
         (["a/1.png", " /1.png"], "in UTF-8 and of one line"),
-        (["a/1.png", "carriage\r/1.png"], "in UTF-8 and of one line"),
         (["a/1.png", "\udce9/1.png"], "in UTF-8 and of one line"),
     ],
 )
@@ -106,28 +107,22 @@ def test_folders_of_systems_are_neither_classes_nor_splits(tmp_path, caplog):
 @pytest.mark.parametrize(
     "names, message",
     [
-        (["a/1.png", "test/1.png"], "test, beside other classes, is read as a class"),
-        (["a/1.png", "Train/1.png"], "Train, beside other classes, is read as a class"),
         (["a/1.png"], "has one class, a: expected two or more"),
-        (["a/1.png", "b/1.png", "c/x.txt"], "1 of 3 classes have no image in the split train: c"),
-        (["train/a/1.png", "train/b/1.png", "test/a/1.png"], "no image in the split test: b"),
-        (["Café/1.png", "cafe/1.png", "d/1.png"], "classes Café, cafe differ in case or accents"),
+        (
+            ["a/1.png", "b/1.png", "c/x.txt"],
+            "1 of 3 classes have no image in the split train, such",
+        ),
+        (["train/a/1.png", "train/b/1.png", "test/a/1.png"], "in the split test, such as b"),
         (["a/1.png", "b/1.png", "b/2.cr2", "b/3.NEF"], "b/2.cr2 (.cr2 is not read: convert it to"),
-        (["a/1.png", "b/1.png", "b/2"], "Left out of {root}: b/2 (no extension)"),
+        (["a/1.png", "b/1.png", "b/2"], "{root}: left out: b/2 (no extension)"),
         (["a/1.png", "b/1.png", "2.png"], "1 images beside the folders of classes, such as 2.png"),
-        (["1/a/1.png", "1/b/1.png", "2/a/1.png", "2/b/1.png"], "every class, such as 1, holds the"),
+        (["1/a/1.png", "1/b/1.png", "2/a/1.png", "2/b/1.png"], "every class, such as 1/, holds"),
     ],
 )
 def test_what_trains_another_model_than_one_thinks_is_logged(tmp_path, caplog, names, message):
     write_photos(tmp_path, names)
     photo_sets.scan(tmp_path)
     assert message.format(root=tmp_path) in caplog.text
-
-
-def test_labels_of_a_table_that_differ_in_case_are_said(tmp_path, caplog):
-    write_photos(tmp_path, ["1.png", "2.png"])
-    photo_sets.read(write_table(tmp_path, ["1.png,Cat", "2.png,cat"], "path,label"))
-    assert "photos.csv: the classes Cat, cat differ in case or accents" in caplog.text
 
 
 def test_links_are_followed_down_to_the_classes(tmp_path):
@@ -203,8 +198,9 @@ def test_a_table_may_lack_splits_and_name_photos_elsewhere(tmp_path, ram):
     write_photos(epath.Path(bucket), ["1.png"])
     write_photos(tmp_path, ["2.png", "3.png"])
     (tmp_path / "set").mkdir()
-    rows = [f"{bucket}/1.png,crow", f"{tmp_path}/2.png,owl", "../3.png,owl"]
-    split = data.open(write_table(tmp_path / "set", rows, "path,label"), "train")
+    rows = [f"{bucket}/1.png,crow", f"{tmp_path}/2.png, owl ", "../3.png,owl"]
+    # With the mark and spaces of Excel.
+    split = data.open(write_table(tmp_path / "set", rows, "\ufeffpath,label"), "train")
     assert [photo.label for photo in split.photos] == [0, 1, 1]
     pictures = [split.read(index)["image"].numpy() for index in range(3)]
     assert pictures[1:] == [(tmp_path / f"{name}.png").read_bytes() for name in "23"]
@@ -214,38 +210,19 @@ def test_a_table_may_lack_splits_and_name_photos_elsewhere(tmp_path, ram):
         split.dataset.split("test")
 
 
-def test_spaces_and_the_mark_of_excel_are_no_part_of_a_table(tmp_path):
-    write_photos(tmp_path, ["1.png", "2.png"])
-    name = write_table(tmp_path, ["1.png, u ,train", "2.png,u, train"], "\ufeffpath,label,split")
-    assert data.open_dataset(name).class_names == ("u",) and len(ids(name)) == 2
-
-
-def test_a_table_is_a_file(tmp_path):
-    for name, message in (
-        ("", "is a folder: folder:PATH"),
-        ("none.csv", r"none\.csv is not there"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            data.open_dataset(f"csv:{tmp_path / name}")
-
-
 @pytest.mark.parametrize(
     ("columns", "row", "message"),
     [
-        ("path,class", "a.jpg,b", "has no label"),
-        ("path;label", "a.jpg;b", "no label and no path: path;label. Separate them by commas"),
-        ("path,label,label", "photos.csv,crow,owl", "has one of them twice: path,label,label"),
+        ("path,class", "a.jpg,b", "Expected the columns path and label.* has path,class"),
+        ("path,label,label", "photos.csv,crow,owl", "has path,label,label"),
         ("path,label", "photos.csv,a\n./photos.csv,b", r"Line 3 of .* \./photos.csv, which line 2"),
-        ("path,label,split", "photos.csv,a,train\nphotos.csv,a,test", "each photo once"),
-        ("path,label", "photos.csv,a\nphotos.csv,a", "each photo once"),
         ("path,label", "photos.csv,a\nlink.csv,b", "link.csv, which line 2 has too"),
-        ("path,label", "photos.csv,crow, black", "Line 2 of .* has more: quote a cell"),
+        ("path,label", "photos.csv,crow, black", "Line 2 of .* has more than 2 cells: quote"),
         ("path,label,split", "photos.csv,a,test\nother.csv,a,Test", "one spelling. .* test, Test"),
         ("path,label", "", "has none"),
-        ("path,label", "none.jpg,crow", "Line 2 of .* names .*none.jpg, which is not there"),
+        ("path,label", "none.jpg,crow", "Line 2 of .* has .*none.jpg, which is not there"),
         ("path,label", ",crow", "Line 2 of .* has no path"),
         ("path,label", "photos.csv,", "Line 2 of .* has no label"),
-        ("path,label,split", "photos.csv,crow,", "Line 2 of .* has no split"),
         ("path,label,split", "photos.csv,crow,Test", "in small letters. .* has Test"),
         ("path,label", 'photos.csv,"two\nlines"', "of one line"),
         ("path,label", "photos.csv,zero\0", "without the character 0"),
@@ -258,3 +235,5 @@ def test_tables_that_cannot_be_read_are_explained(columns, row, message, tmp_pat
     with pytest.raises((UsageError, ValueError), match=message) as error:
         data.open_dataset(name)
     assert "\n" not in str(error.value)
+    with pytest.raises(UsageError, match="Expected the CSV file"):
+        data.open_dataset(f"csv:{tmp_path}")

@@ -1,10 +1,8 @@
 """A folder or a table of photos as a sharded data set: the same photos, the same labels."""
 
-import sys
-import types
+import importlib.util
 
 import pytest
-import tensorflow_datasets as tfds
 from etils import epath
 from PIL import Image
 
@@ -61,12 +59,6 @@ def stored_photos(photos, ram):
     return address
 
 
-def test_a_folder_in_a_store_becomes_a_set(photos, stored_photos, tmp_path):
-    options = ["--as=birds", f"--data_dir={tmp_path}"]
-    assert main(["prepare", f"folder:{stored_photos}", *options]) == 0
-    assert_same("tfds:birds", photos, tmp_path)
-
-
 @pytest.mark.parametrize("of_table, of_photos", [("local", ""), ("local", "ram"), ("ram", "")])
 def test_a_table_becomes_a_set_in_a_store(
     of_table, of_photos, photos, stored_photos, tmp_path, ram
@@ -81,6 +73,9 @@ def test_a_table_becomes_a_set_in_a_store(
     table.write_text("path,label,split\n" + "\n".join(rows) + "\n")
     assert main(["prepare", f"csv:{table}", "--as=table", f"--data_dir={bucket}"]) == 0
     assert_same("tfds:table", photos, bucket)
+    if of_table == "ram":
+        assert main(["prepare", f"folder:{folder}", "--as=birds", f"--data_dir={bucket}"]) == 0
+        assert_same("tfds:birds", photos, bucket)
 
 
 def test_what_a_store_does_not_have_is_named(stored_photos, tmp_path, capsys):
@@ -96,25 +91,12 @@ def test_a_name_that_cannot_be_one_is_refused(photos, tmp_path, capsys):
         assert "Expected a name of small letters" in error_line(capsys)
 
 
-def test_beam_options_reach_tfds(monkeypatch, tmp_path):
-    received = {}
-
-    class Builder:
-        MANUAL_DOWNLOAD_INSTRUCTIONS = None
-        url_infos = types.MappingProxyType({})
-
-        def is_prepared(self):
-            return False
-
-        def download_and_prepare(self, download_config):
-            received["options"] = download_config.beam_options
-
-    monkeypatch.setattr(tfds, "builder", lambda *_, **__: Builder())
+@pytest.mark.skipif(importlib.util.find_spec("apache_beam") is not None, reason="it is there")
+def test_options_of_beam_need_it():
     with pytest.raises(UsageError, match="pip install apache-beam"):
-        prepare.prepare("tfds:c4", str(tmp_path), beam_options=["--runner=X"])
-    options = types.ModuleType("apache_beam.options")
-    options.pipeline_options = types.SimpleNamespace(PipelineOptions=lambda flags: flags)
-    monkeypatch.setitem(sys.modules, "apache_beam", types.ModuleType("apache_beam"))
-    monkeypatch.setitem(sys.modules, "apache_beam.options", options)
-    prepare.prepare("tfds:c4", str(tmp_path), beam_options=["--runner=X"])
-    assert received == {"options": ["--runner=X"]}
+        prepare.prepare("tfds:c4", beam_options=["--runner=X"])
+
+
+def test_files_to_get_by_hand_are_named(tmp_path, capsys):
+    assert main(["prepare", "vtab/resisc45", f"--data_dir={tmp_path}"]) == 1
+    assert "extract NWPU-RESISC45.rar so that" in capsys.readouterr().err

@@ -116,18 +116,18 @@ class Preprocess:
 
         Of a user's own operations, the values of the first image of `split` are checked instead.
         """
-        ends = np.array([0, 255], "float32")
+        values = np.array([0, 255], "float32")
         for map_range in self._ranges:
-            ends = map_range(ends)
-        if self._own and split is None:
-            return self
+            values = map_range(values)
         if self._own:
+            if split is None:
+                return self
             first = split.read(tf.constant(0, tf.int64))["image"]
-            ends = np.asarray(self.on_device(self(first, tf.constant([0, 0]))))
-        low, high = float(np.min(ends)), float(np.max(ends))
+            values = np.asarray(self.on_device(self(first, tf.constant([0, 0]))))
+        low, high = float(np.min(values)), float(np.max(values))
         least, most = image_range
-        within = low >= least - 0.001 and high <= most + 0.001
-        if not (within if self._own else (round(low, 6), round(high, 6)) == (least, most)):
+        within = self._own and low >= least - 0.001 and high <= most + 0.001
+        if not within and (round(low, 6), round(high, 6)) != (least, most):
             raise ValueError(
                 f"Expected {what} to map pixels to [{least:g}, {most:g}], by one value_range("
                 f"{least:g}, {most:g}). Received: {self.text!r}, which maps them to [{low:g}, "

@@ -3,7 +3,6 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from keras_vit.photos import MAX_PIXELS
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from keras_vit.training.data.preprocessing.resizing_and_cropping import random_resized_crop
 from tests.odd_photos import encode
@@ -22,11 +21,10 @@ def run(text, encoded, number=0):
     return Preprocess(text)(tf.constant(encoded), (0, number)).numpy()
 
 
-def test_the_fast_decoder_inks_and_arrays():
+def test_the_fast_decoder_and_inks():
     fast, precise = (run(text, jpeg(NOISE)) for text in ("decode", "decode(precise=True)"))
     assert 0 < np.abs(fast.astype(int) - precise).mean() < 3
     assert run("decode(channels=1)", jpeg(NOISE)).shape == (90, 130, 1)
-    np.testing.assert_array_equal(run("decode", NOISE), NOISE)
     assert run("decode|inception_crop(32)", jpeg(SMOOTH, "CMYK")).shape == (32, 32, 3)
 
 
@@ -132,7 +130,6 @@ SQUARE = np.arange(64, dtype=np.float32).reshape(8, 8, 1)
         ("resize((1, 2))", row(*range(8)), [1.5, 5.5]),
         ("resize_small(4)", SQUARE, SQUARE.reshape(4, 2, 4, 2).mean(axis=(1, 3)).ravel()),
         ("value_range", row(0, 127.5, 255), [-1, 0, 1]),
-        ("value_range(0, 1)", row(0, 127.5, 255), [0, 0.5, 1]),
         ("to_uint8", row(-3.0, 0.4, 0.6, 254.7, 300.0), [0, 0, 1, 255, 255]),
         # Of an odd number of pixels that are left, the smaller half is in front.
         ("central_crop((1, 3))", row(*range(6)), [1, 2, 3]),
@@ -143,15 +140,16 @@ def test_values(text, image, expected):
     np.testing.assert_allclose(run(text, image).ravel(), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("shape", "size", "expected"),
+def test_resize_small_keeps_the_aspect():
     # 341.3, 342.7 and 2.5 pixels: rounded, halves to the even number.
-    [((375, 500), 256, (256, 341)), ((502, 375), 256, (343, 256)), ((2, 5), 1, (1, 2))],
-)
-def test_resize_small_keeps_the_aspect(shape, size, expected):
-    image = np.zeros((*shape, 3), np.uint8)
-    assert run(f"resize_small({size})", image).shape == (*expected, 3)
-    assert run(f"resize_small({size})|central_crop({size})", image).shape == (size, size, 3)
+    for shape, size, expected in (
+        ((375, 500), 256, (256, 341)),
+        ((502, 375), 256, (343, 256)),
+        ((2, 5), 1, (1, 2)),
+    ):
+        assert run(f"resize_small({size})", np.zeros((*shape, 3), np.uint8)).shape[:2] == expected
+    with pytest.raises(tf.errors.InvalidArgumentError, match="would exceed"):
+        run("resize_small(256)", np.zeros((1, 60_000, 1), np.uint8))
 
 
 def test_crops_and_flips_take_the_pixels_they_name():
@@ -184,14 +182,8 @@ def test_random_shift_moves_each_way_and_fills_with_black():
 
 
 @pytest.mark.parametrize("width", [1, 3_000])
-@pytest.mark.parametrize("operation", ["inception_crop", "random_resized_crop", "resize"])
-def test_one_pixel_and_very_long_images(operation, width):
+def test_one_pixel_and_very_long_images(width):
     encoded = jpeg(np.zeros((1, width, 3), np.uint8))
-    assert run(f"decode|{operation}(32)", encoded).shape == (32, 32, 3)
+    for operation in ("inception_crop", "random_resized_crop", "resize"):
+        assert run(f"decode|{operation}(32)", encoded).shape == (32, 32, 3)
     assert run("decode|resize_small(2)", encoded).shape == (2, 2 * width, 3)
-
-
-def test_resize_small_refuses_what_would_exhaust_memory():
-    with pytest.raises(tf.errors.InvalidArgumentError, match="would exceed"):
-        run("resize_small(256)", np.zeros((1, 60_000, 1), np.uint8))
-    assert MAX_PIXELS < 256 * 256 * 60_000

@@ -51,29 +51,26 @@ def _analyze(options):
 def _images(options, preprocess):
     """Returns (images, height, width, 3) of --dataset, --images or the run's data, or None."""
     from keras_vit.training import data
+    from keras_vit.training.data.pipeline import plain_dataset
+    from keras_vit.training.io.image_listing import list_images
 
     if options.images and (options.dataset or options.split):
         raise UsageError("Expected either --images=PHOTO…, or --dataset=NAME and --split.")
     if options.dataset:
         split = data.open(options.dataset, options.split or "test", options.data_dir)
-        return _images_of(split, preprocess, options)
-    if options.images:
-        from keras_vit.training.data.preprocessing.preprocess import read_images
-        from keras_vit.training.io.image_listing import list_images
-
-        return read_images(list_images(options.images)[: options.count], preprocess)
-    if (any_path(options.source) / "config.json").is_file():
-        return _images_of(own_split(options), preprocess, options)
-    return None
-
-
-def _images_of(split, preprocess, options):
-    from keras_vit.training.data.pipeline import plain_dataset
-
-    settings = {"batch_size": options.count, "skip_counter": split.left_out}
+    elif options.images:
+        split = data.open_files(list(map(str, list_images(options.images)[: options.count])))
+    elif (any_path(options.source) / "config.json").is_file():
+        split = own_split(options)
+    else:
+        return None
     operations = split.preprocess(preprocess).require_range("the preprocessing", split)
-    batches = plain_dataset(split, operations, **settings)
-    return next(batches.as_numpy_iterator())["image"]
+    batches = plain_dataset(
+        split, operations, batch_size=options.count, skip_counter=split.left_out
+    )
+    for batch in batches.as_numpy_iterator():
+        return batch["image"]
+    raise UsageError(f"Expected images in {split.text}. Received: none that can be read.")
 
 
 main = command_main("keras-vit analyze", __doc__, _add_options, _analyze)

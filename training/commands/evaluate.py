@@ -40,44 +40,45 @@ def _add_options(parser):
 
 
 def _evaluate(options):
-    checkpoint, scores = {"name": options.model, "image_size": options.image_size}, None
     if options.index and not options.weights:
         raise UsageError("Expected --weights=NAME with --index.")
-    if options.weights:
-        import_tensorflow()
-        from keras_vit.training.evaluators.published_scores import architecture_of, published_scores
+    import_tensorflow()
+    from keras_vit.training.evaluators.evaluated_model import load_frozen
+    from keras_vit.training.evaluators.published_scores import architecture_of, published_scores
+    from keras_vit.training.io.printed_table import Table
 
+    checkpoint, scores = {"name": options.model, "image_size": options.image_size}, None
+    if options.weights:
         scores = published_scores(options.weights, options.index)
         if not all(checkpoint.values()):
             named = architecture_of(options.weights)
             checkpoint["image_size"] = options.image_size or named.image_size
             if not options.model:
                 checkpoint |= {"name": named.model, **named.arguments}
-    import_tensorflow()
     splits, missing = _splits(options)
-    from keras_vit.training.evaluators.evaluated_model import load_frozen
-    from keras_vit.training.io.printed_table import Table
-
     if checkpoint["name"]:
         checkpoint["num_classes"] = splits[0].dataset.num_classes
     source = options.weights or options.source
     model = load_frozen(source, runtime=options.runtime, **checkpoint)
     results = {split.dataset.name: _measure(model, split, options) for split in splits}
     _write(results, options)
-    rows = [_row(name, result, scores) for name, result in results.items()]
-    if scores is None:
-        columns = ("data set", "images", "top-1 %", "top-5 %", "loss")
+    columns, rows = ["data set", "images", "top-1 %", "top-5 %", "loss"], []
+    for name, result in results.items():
+        top1, top5 = 100 * result["top1"], 100 * result["top5"]
+        row = [f"{name} {result['split']}", result["count"]]
+        row += [f"{top1:.2f}", f"{top5:.2f}", f"{result['loss']:.4f}"]
+        if scores:
+            score = scores.by_dataset.get(name)
+            row += ["–", "–"] if score is None else [f"{score:.2f}", f"{top1 - score:+.2f}"]
+        rows.append(row)
+    if not scores:
         Table(columns, rows, f"Accuracy of {model.name}").show()
         return
-    for name in missing:
-        published = _percent(scores.by_dataset.get(name))
-        rows.append((f"{name} {splits[0].text}", "–", "not prepared", published, "–"))
-    columns = ("data set", "images", "top-1 %", "published %", "difference")
     # Longer than the table is wide.
     print(f"Accuracy of {source} at {checkpoint['image_size']} pixels")
-    Table(columns, rows).show()
+    Table([*columns, "published %", "difference"], rows).show()
     print(f"Published: {scores.source or 'nothing that is known here; see --index'}.")
-    print(f"Images: {options.preprocess or model.preprocess}", *missing.values(), sep="\n\n")
+    print(f"Images: {options.preprocess or model.preprocess}", *missing, sep="\n\n")
 
 
 def _splits(options):
@@ -87,31 +88,16 @@ def _splits(options):
     from keras_vit.training.protocols.learning_rate_sweep import FURTHER_TEST_SETS
 
     if not (options.weights or options.dataset):
-        return [own_split(options)], {}
-    text = options.split or "test"
+        return [own_split(options)], []
+    text, missing = options.split or "test", []
     names = [options.source] if options.weights else options.dataset
     splits = [data.open(name, text, options.data_dir) for name in names]
-    missing = {}
     for name in FURTHER_TEST_SETS.get(splits[0].dataset.name, ()) if options.weights else ():
         try:
             splits.append(data.open(name, text, options.data_dir))
         except NotPreparedError as error:
-            missing[name] = error
+            missing.append(error)
     return splits, missing
-
-
-def _row(name, result, scores):
-    """Returns a row of the table; with the scores of --weights, beside the published accuracy."""
-    top1, top5 = 100 * result["top1"], 100 * result["top5"]
-    row = f"{name} {result['split']}", result["count"], f"{top1:.2f}"
-    if scores is None:
-        return *row, f"{top5:.2f}", f"{result['loss']:.4f}"
-    score = scores.by_dataset.get(name)
-    return *row, _percent(score), "–" if score is None else f"{top1 - score:+.2f}"
-
-
-def _percent(score):
-    return "–" if score is None else f"{score:.2f}"
 
 
 def _measure(model, split, options):
@@ -122,17 +108,14 @@ def _measure(model, split, options):
 
     preprocess = options.preprocess or model.preprocess
     name, class_names = split.dataset.name, split.dataset.class_names
-    settings = {"batch_size": options.batch_size, "skip_counter": split.left_out}
-    batches = split.evaluate(model.operations(split, preprocess), **settings)
-    shown = track(batches, f"evaluating {name}")
     order = classification.class_order(model.class_names, class_names, name)
     loss = options.loss or (model.activation if model.activation in ACTIVATIONS else "softmax")
     logits = model.logits
     if model.activation == "none":
         logits = classification.logits_of(model.logits, loss)
-    result = classification.evaluate(logits, shown, loss=loss, classes=order)
-    names = class_names or model.class_names
-    classes = classification.per_class(result["confusion"], names)
+    batches = track(model.batches(split, preprocess, options.batch_size), f"evaluating {name}")
+    result = classification.evaluate(logits, batches, loss=loss, classes=order)
+    classes = classification.per_class(result["confusion"], class_names or model.class_names)
     if options.per_class:
         classes._replace(title=name).show()
     return {**result, "classes": classes, "split": split.text, "preprocess": preprocess}

@@ -52,18 +52,16 @@ def _evaluate(options):
     from keras_vit.training.io.paths import cache_folder
     from keras_vit.training.io.printed_table import Table
 
-    cache = options.cache_dir or cache_folder("features")
     tasks = _tasks(options)
-    trained = evaluated_model.load_frozen(
-        options.source, name=options.model, image_size=options.image_size, layer=options.layer
-    )
-    candidates = [(trained, options.preprocess)]
+    given = {"name": options.model, "image_size": options.image_size, "layer": options.layer}
+    candidates = [(evaluated_model.load_frozen(options.source, **given), options.preprocess)]
+    if options.baselines and not options.model:
+        fresh = evaluated_model.untrained(options.source, layer=options.layer)
+        candidates.append((fresh, options.preprocess))
     if options.baselines:
-        if not options.model:
-            fresh = evaluated_model.untrained(options.source, layer=options.layer)
-            candidates.append((fresh, options.preprocess))
         pixels = evaluated_model.raw_pixels()
         candidates.append((pixels, pixels.preprocess))
+    cache = options.cache_dir or cache_folder("features")
     settings = {name: getattr(options, name) for name in ("batch_size", "shots", "seeds", "l2")}
     results = {
         (task.name, model.name): few_shot.evaluate(
@@ -72,7 +70,6 @@ def _evaluate(options):
         for task in tasks
         for model, preprocess in candidates
     }
-
     table = few_shot.summary(results)
     table.show()
     if options.output:
@@ -90,12 +87,14 @@ def _tasks(options):
     from keras_vit.training.data import open_dataset
     from keras_vit.training.evaluators.few_shot import open_task
 
-    given = options.train_split, options.test_split
-    if not options.dataset:
+    given, usual = (options.train_split, options.test_split), (None, None)
+    if options.dataset:
+        datasets = [open_dataset(name, options.data_dir) for name in options.dataset]
+    else:
         dataset, config = own_data(options)
-        own = config["train_split"], config["eval_split"]
-        return [open_task(dataset, *(a or b for a, b in zip(given, own, strict=True)))]
-    return [open_task(open_dataset(name, options.data_dir), *given) for name in options.dataset]
+        datasets, usual = [dataset], (config["train_split"], config["eval_split"])
+    splits = [a or b for a, b in zip(given, usual, strict=True)]
+    return [open_task(dataset, *splits) for dataset in datasets]
 
 
 main = command_main("keras-vit few_shot", __doc__, _add_options, _evaluate)

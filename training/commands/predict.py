@@ -22,13 +22,11 @@ same command goes on.
 import json
 import logging
 import os
-import pathlib
 from collections.abc import Iterable
 
 from keras_vit.training.command_options import at_least_0, at_least_1, own_data, own_split
 from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.exit_status import command_main
-from keras_vit.training.io.image_listing import EXTENSIONS
 from keras_vit.training.io.paths import absolute_path, any_path, read_lines
 from keras_vit.training.io.quiet_start import import_tensorflow
 
@@ -73,57 +71,26 @@ def _add_options(parser):
 
 
 def _check(options):
-    is_image = pathlib.PurePath(options.source).suffix.lower() in EXTENSIONS
-    models = [
-        path
-        for path in options.photos or ()
-        if path.suffix in (".keras", ".tflite") or (path / "model.keras").exists()
-    ]
-    if is_image or models:
-        received = f"{options.source}, an image, in the model's place"
-        received = received if is_image else f"{models[0]}, a model, in a photo's place"
-        raise UsageError(
-            "Expected the model before the photos: keras-vit predict SOURCE PHOTO…. Received: "
-            f"{received}."
-        )
-    if options.photos and options.split:
-        raise UsageError("Expected --dataset=NAME with --split, or a run alone.")
+    if options.photos and (options.dataset or options.split):
+        raise UsageError("Expected either PHOTO… or --dataset=NAME and --split.")
+    if options.shards and (options.output or options.json or options.csv):
+        raise UsageError("Expected --shards=DIR without --output, --json and --csv.")
     if not (options.photos or options.dataset):
         _choose_own_data(options)
-    shards, machines = options.shards, options.workers is not None or options.num_gpus
-    printed = options.output or options.json or options.csv
-    head = "--num_classes with --model: the classes of the checkpoint's head, 1000 for ImageNet's"
-    for wrong, expected in (
-        (options.photos and options.dataset, "either PHOTO… or --dataset=NAME"),
-        (options.dataset and not shards, "--shards=DIR, for the predictions of a data set"),
-        (options.representation and not shards, "--shards=DIR, for representations"),
-        (options.cluster and not shards, "--shards=DIR, for the predictions of a cluster"),
-        (shards and printed, "--shards=DIR without --output, --json and --csv"),
-        (machines and not options.cluster, "--cluster=ADDRESS with --workers and --num_gpus"),
-        (options.model and options.num_classes is None, head),
-    ):
-        if wrong:
-            raise UsageError(f"Expected {expected}.")
+    for name in ("dataset", "representation", "cluster"):
+        if getattr(options, name) and not options.shards:
+            raise UsageError(f"Expected --shards=DIR with --{name}.")
 
 
 def _choose_own_data(options):
-    """Fills in what a run held out of its own data: a data set for shards, else its photos."""
-    if not (any_path(options.source) / "config.json").is_file():
-        raise UsageError(
-            f"Expected either PHOTO… or --dataset=NAME. Received: {options.source} alone, which is "
-            "no run directory, whose own photos it would be."
-        )
-    split = own_split(options)
-    if options.shards:
-        options.dataset, options.split = split.dataset.name, split.text
-        return
-    if not split.photos:
-        raise UsageError(
-            f"Expected PHOTO…, or --shards=DIR for what the run held out of {split.dataset.name}."
-        )
+    """Fills in what a run held out of its own data: its photos, or a data set for shards."""
     from keras_vit.training.data.photo_sets import photo_path
 
-    options.photos = [photo_path(split.dataset.place, photo.path) for photo in split.photos]
+    split = own_split(options)
+    if options.shards or not split.photos:
+        options.dataset, options.split = split.dataset.name, split.text
+    else:
+        options.photos = [photo_path(split.dataset.place, photo.path) for photo in split.photos]
 
 
 def _predict(options):
@@ -171,14 +138,13 @@ def _show(options, predictor):
     found = predictor.predict(range(predictor.count), pictures=bool(options.output))
     found = track(found, f"predicting {predictor.count} photos", predictor.count)
     predictions = list(found)
-    unreadable = [each for each in predictions if each.error is not None]
-    if len(unreadable) == len(predictions):
-        names, more = ", ".join(each.id for each in unreadable[:5]), len(unreadable) - 5
-        names += f" and {more} more" if more > 0 else ""
-        raise ValueError(f"{names} cannot be read as an image: {unreadable[0].error}")
-    for each in unreadable:
-        logger.warning("Left out: %s cannot be read as an image: %s", each.id, each.error)
     readable = [each for each in predictions if each.error is None]
+    if not readable:
+        first = predictions[0]
+        raise ValueError(f"{first.id} cannot be read as an image, nor any other: {first.error}")
+    for each in predictions:
+        if each.error is not None:
+            logger.warning("Left out: %s cannot be read as an image: %s", each.id, each.error)
     if options.output:
         marked = _trained_on(options, dict(zip(predictor.job.photos, predictions, strict=True)))
         write_text(options.output, predictions_html(predictor.name, readable, marked))
@@ -188,20 +154,24 @@ def _show(options, predictor):
         for rank, (name, probability) in enumerate(each.ranked, start=1)
     ]
     if options.json:
-        print(json.dumps(list(map(_as_json, readable)), indent=2, ensure_ascii=False))
-        return
-    if options.csv:
+        answers = [
+            {
+                "file": each.id,
+                "classes": [{"class": name, "probability": value} for name, value in each.ranked],
+            }
+            for each in readable
+        ]
+        print(json.dumps(answers, indent=2, ensure_ascii=False))
+    elif options.csv:
         print(Table(COLUMNS, rows).csv(), end="")
-        return
-    Table(COLUMNS, rows, f"Predictions of {predictor.name}").show(wrapped=["file"])
-    if options.output:
-        print(f"Written to {options.output}")
+    else:
+        Table(COLUMNS, rows, f"Predictions of {predictor.name}").show(wrapped=["file"])
+        if options.output:
+            print(f"Written to {options.output}")
 
 
 def _trained_on(options, predictions):
     """Returns the ids of {file: prediction} it was trained on, if its data is as it was."""
-    if not (any_path(options.source) / "config.json").is_file():
-        return set()
     from keras_vit.training.data.photo_sets import photo_path
 
     try:
@@ -232,11 +202,6 @@ def _write_shards(options, predictor):
     print(f"Wrote {len(shards)} shards to {options.shards}; {there} were there already.")
     if unreadable:
         logger.warning("%d images cannot be read: the column `error` says why.", unreadable)
-
-
-def _as_json(prediction):
-    classes = [{"class": name, "probability": value} for name, value in prediction.ranked]
-    return {"file": prediction.id, "classes": classes}
 
 
 main = command_main("keras-vit predict", __doc__, _add_options, _predict)

@@ -223,16 +223,12 @@ def class_order(
     if not of_model or not of_data or list(of_model) == list(of_data):
         return None
     if sorted(of_model) != sorted(of_data):
+        lacking, others = set(of_model) - set(of_data), set(of_data) - set(of_model)
         raise UsageError(
-            f"Expected {name} to have the model's {len(of_model)} classes, "
-            f"{_shown(of_model, of_data)}. Found {len(of_data)}, {_shown(of_data, of_model)}. "
-            "Rename its classes, or evaluate a model that was trained on them."
+            f"Expected {name} to have the model's {len(of_model)} classes, as "
+            f"{', '.join(sorted(lacking)[:5])}. Found {len(of_data)}, as "
+            f"{', '.join(sorted(others)[:5])}. Rename its classes, or evaluate a model that was "
+            "trained on them."
         )
     outputs = {each: output for output, each in enumerate(of_model)}
     return [outputs[each] for each in of_data]
-
-
-def _shown(names, others):
-    """Returns some of the names, those first that the others lack."""
-    ordered = sorted(names, key=lambda name: name in others)
-    return ", ".join(ordered[:5]) + (", …" if len(ordered) > 5 else "")

@@ -15,10 +15,13 @@ import numpy as np
 from keras_vit.analysis.attention_rollout import rollout_function
 from keras_vit.training.errors import damage_named
 from keras_vit.training.evaluators import exported_files, model_from_source
+from keras_vit.training.evaluators.model_from_source import KERAS_RANGE, image_size_of, resizing
 from keras_vit.training.evaluators.tflite_files import TFLiteFunction
 from keras_vit.type_hints import Tensor
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+
     from keras_vit.training.data import Split
     from keras_vit.training.data.preprocessing.preprocess import Preprocess
 
@@ -69,6 +72,14 @@ class FrozenModel:
         """
         return split.preprocess(text).require_range("the preprocessing", split, self.image_range)
 
+    def batches(self, split: "Split", text: str, batch_size: int) -> "tf.data.Dataset":
+        """Returns one pass over a split, see `Split.evaluate`, by the operations of `text`.
+
+        Photos that cannot be read are left out, and named.
+        """
+        operations = self.operations(split, text)
+        return split.evaluate(operations, batch_size=batch_size, skip_counter=split.left_out)
+
 
 def load_frozen(
     source: str | os.PathLike,
@@ -93,29 +104,21 @@ def load_frozen(
         ValueError: if it cannot be used, or has no such layer.
     """
     path = pathlib.Path(source)
-    if path.suffix == ".tflite":
+    is_tflite, is_module = path.suffix == ".tflite", (path / "saved_model.pb").exists()
+    if is_tflite or is_module:
         model_from_source.refuse_facts(source, **checkpoint)
-        if layer is not None:
-            raise ValueError(f"Expected a Keras model or module for layer={layer!r}. It is {path}.")
-        return _freeze_tflite(path, runtime)
-    if path.suffix == ".onnx":
-        raise ValueError(
-            "Expected a run directory, a .keras or .tflite file, a TF-Hub module or a published "
-            f"name. Received: {source}, an ONNX file, which keras-vit export verify runs."
-        )
-    if runtime is not None:
+    if layer is not None and is_tflite:
+        raise ValueError(f"Expected a Keras model or module for layer={layer!r}. It is {path}.")
+    if runtime is not None and not is_tflite:
         raise ValueError(f"Expected a .tflite file for runtime={runtime!r}. Received: {source}")
-    if (path / "saved_model.pb").exists():
-        model_from_source.refuse_facts(source, **checkpoint)
+    if is_tflite:
+        return _freeze_tflite(path, runtime)
+    if is_module:
         return _freeze_module(path, layer)
     loaded = model_from_source.load_model(source, **checkpoint)
     model_from_source.require_ours(loaded)
     frozen = freeze(loaded.model, loaded.name, layer=layer)
-    return dataclasses.replace(
-        frozen,
-        preprocess=loaded.preprocess,
-        class_names=loaded.class_names,
-    )
+    return dataclasses.replace(frozen, preprocess=loaded.preprocess, class_names=loaded.class_names)
 
 
 def untrained(source: str | os.PathLike, *, layer: str | None = None) -> FrozenModel:
@@ -132,15 +135,9 @@ def raw_pixels() -> FrozenModel:
     def flatten(images: Tensor) -> np.ndarray:
         return np.asarray(images).reshape(len(images), -1)
 
+    size = (PIXELS, PIXELS)
     return FrozenModel(
-        name="raw pixels",
-        logits=flatten,
-        features=flatten,
-        feature_name="pixels",
-        identity="pixels",
-        image_size=(PIXELS, PIXELS),
-        image_range=model_from_source.KERAS_RANGE,
-        preprocess=model_from_source.resizing((PIXELS, PIXELS)),
+        "raw pixels", flatten, flatten, "pixels", "pixels", size, KERAS_RANGE, resizing(size)
     )
 
 
@@ -159,7 +156,7 @@ def freeze(
     model = getattr(model, "encoder", model)
     output, feature_name = _feature_output(model, layer)
     features = model if output is None else keras.Model(model.inputs, output)
-    image_size = model_from_source.image_size_of(model.input_shape)
+    image_size = image_size_of(model.input_shape)
     return FrozenModel(
         name=name,
         logits=inference_function(model),
@@ -167,8 +164,8 @@ def freeze(
         feature_name=feature_name,
         identity=_identity(model, feature_name) if identified else "",
         image_size=image_size,
-        image_range=model_from_source.KERAS_RANGE,
-        preprocess=model_from_source.resizing(image_size),
+        image_range=KERAS_RANGE,
+        preprocess=resizing(image_size),
         activation=model.activation if getattr(model, "arguments", {}).get("num_classes") else None,
         rollout=rollout_of(model),
     )
@@ -176,11 +173,7 @@ def freeze(
 
 def rollout_of(model: keras.Model) -> Callable[[Tensor], np.ndarray] | None:
     """Returns the attention rollout of a model as a function of images, or None if it has none."""
-    import keras_vit
-
-    if not isinstance(model, keras_vit.VisionTransformer):
-        return None
-    if model.arguments["attention"] != "global":
+    if getattr(model, "arguments", {}).get("attention") != "global":
         return None
     # Prepared by the first call, as most models are never asked for it.
     prepared = functools.cache(lambda: rollout_function(model))
@@ -234,8 +227,7 @@ def _feature_output(model, layer):
 def _freeze_module(path, layer):
     import tensorflow as tf
 
-    failure = f"{path} cannot be loaded as a TF-Hub module"
-    with damage_named(failure):
+    with damage_named(f"{path} cannot be loaded as a TF-Hub module"):
         module = tf.saved_model.load(str(path))
     if not callable(module):
         raise ValueError(
@@ -262,8 +254,8 @@ def _freeze_tflite(path, runtime):
     def infer(images: Tensor) -> np.ndarray:
         return function(np.asarray(images, "float32"))
 
-    output, size = function.output, function.image_shape[:2]
-    frozen = _exported(path, infer, infer, output, digest, size)
+    output = function.output
+    frozen = _exported(path, infer, infer, output, digest, function.image_shape[:2])
     activation = None if output == "representation" else frozen.activation
     return dataclasses.replace(frozen, name=f"{path} in {function.runtime}", activation=activation)
 
@@ -271,7 +263,6 @@ def _freeze_tflite(path, runtime):
 def _exported(path, logits, features, feature_name, identity, image_size):
     """Returns the functions of an exported file with its class names and preprocessing."""
     interface = exported_files.interface_of(path)
-    resizing = model_from_source.resizing(image_size, TF_HUB_RANGE)
     return FrozenModel(
         name=str(path),
         logits=logits,
@@ -280,7 +271,7 @@ def _exported(path, logits, features, feature_name, identity, image_size):
         identity=identity,
         image_size=image_size,
         image_range=TF_HUB_RANGE,
-        preprocess=interface.get("preprocessing") or resizing,
+        preprocess=interface.get("preprocessing") or resizing(image_size, TF_HUB_RANGE),
         class_names=exported_files.labels_of(path),
         activation=interface.get("activation", "softmax"),
     )
@@ -290,5 +281,5 @@ def _module_image_size(module):
     for trace in getattr(module.__call__, "concrete_functions", []):
         for spec in trace.structured_input_signature[0]:
             if getattr(spec, "shape", None) is not None and len(spec.shape) == 4:
-                return model_from_source.image_size_of(spec.shape)
+                return image_size_of(spec.shape)
     return 224, 224

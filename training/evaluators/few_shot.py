@@ -89,23 +89,6 @@ def extract_features(function: Callable, dataset: Iterable[Mapping]) -> Features
     return np.concatenate(features), np.concatenate(labels)
 
 
-def _cached(key, compute, directory, skipped):
-    """Returns what `compute` returned the first time that it was called with this key.
-
-    A damaged file is computed again, and so is what left out an image, which may be read next time.
-    """
-    text = json.dumps(key, sort_keys=True)
-    path = pathlib.Path(directory, f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.npz")
-    stored = kept_features(path)
-    if stored is not None:
-        return stored
-    features, labels = compute()
-    if not (skipped and skipped.examples):
-        with atomic_file(path) as temporary:
-            np.savez(temporary, features=features, labels=labels, key=np.array(text))
-    return features, labels
-
-
 def kept_features(path: os.PathLike) -> Features | None:
     """Returns what a file of the cache holds; None without one, or if it is damaged."""
     try:
@@ -139,24 +122,27 @@ def evaluate(
     text = preprocess or preprocessing(model)
 
     def features_of(split):
-        operations = model.operations(split, text)
-
-        def compute():
-            settings = {"batch_size": batch_size, "skip_counter": split.left_out}
-            dataset = split.evaluate(operations, **settings)
-            if progress:
-                dataset = track(dataset, f"{model.name} on {of.name} {split.text}")
-            return extract_features(model.features, dataset)
-
+        batches = model.batches(split, text, batch_size)
+        if progress:
+            batches = track(batches, f"{model.name} on {of.name} {split.text}")
         if cache is None:
-            return compute()
-        key = {
+            return extract_features(model.features, batches)
+        depends_on = {
             "model": model.identity,
             "data": split.identity,
             "label": split.dataset.spec.label,
             "preprocess": text,
         }
-        return _cached(key, compute, cache, split.left_out)
+        key = json.dumps(depends_on, sort_keys=True)
+        path = pathlib.Path(cache, f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.npz")
+        found = kept_features(path)
+        if found is None:
+            found = features, labels = extract_features(model.features, batches)
+            # An image that was left out may be read next time.
+            if not (split.left_out and split.left_out.examples):
+                with atomic_file(path) as temporary:
+                    np.savez(temporary, features=features, labels=labels, key=np.array(key))
+        return found
 
     return least_squares.evaluate(
         features_of(of.train), features_of(of.test), of.train.dataset.num_classes, **settings

@@ -7,21 +7,15 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from keras_vit.checkpoints.download import cache_directory
-from keras_vit.checkpoints.published_weights import (
-    AUGREG,
-    published,
-    published_classifier,
-    url_of,
-)
+from keras_vit.checkpoints.published_weights import AUGREG, published, published_classifier, url_of
 from keras_vit.checkpoints.published_weights_table import Published
 from keras_vit.training import paper_tables
-from keras_vit.training.errors import UsageError
+from keras_vit.training.errors import UsageError, damage_named
 
 _TRANSFERRED = "imagenet21k+imagenet2012"
 # As the README of google-research/vision_transformer has it.
 _AT_224 = {"ViT-B_16-224": 81.2, "ViT-L_16-224": 82.7}
-# Of AugReg's index, which are read.
-_COLUMNS = {"ds", "filename", "final_test", "adapt_ds", "adapt_filename", "adapt_final_test"}
+_INDEX = "https://storage.googleapis.com/vit_models/augreg/index.csv"
 
 
 class Scores(NamedTuple):
@@ -45,9 +39,8 @@ def published_scores(name: str, index: str | os.PathLike | None = None) -> Score
             `augreg/index.csv` in the folder of downloads where there is one.
 
     Raises:
-        UsageError: if `index` is given and is not such a file, or the score is of another
-            classifier than one in the checkpoint.
-        ValueError: if there is no checkpoint of that name.
+        UsageError: if the score is of another classifier than one in the checkpoint.
+        ValueError: if there is no checkpoint of that name, or `index` is not such a file.
     """
     folder, file = _split(name)
     row, indexed = published(name), _indexed(file, index) if folder == "augreg" else None
@@ -81,30 +74,15 @@ def _indexed(file, index):
     path = pathlib.Path(index or cache_directory() / "augreg" / "index.csv")
     if not index and not path.exists():
         return None
-    for row in _rows(path):
-        for prefix in ("adapt_", ""):
-            score = row[f"{prefix}final_test"]
-            if row[f"{prefix}filename"] == file and score:
-                dataset = row[f"{prefix}ds"].replace("i1k", "imagenet2012")
-                return Scores({dataset: 100 * float(score)}, str(path))
+    failure, advice = f"AugReg's index {path} cannot be read", f"It is published as {_INDEX}."
+    with damage_named(failure, advice), path.open(newline="") as stream:
+        for row in csv.DictReader(stream):
+            for prefix in ("adapt_", ""):
+                score = row[f"{prefix}final_test"]
+                if row[f"{prefix}filename"] == file and score:
+                    dataset = row[f"{prefix}ds"].replace("i1k", "imagenet2012")
+                    return Scores({dataset: 100 * float(score)}, str(path))
     return None
-
-
-def _rows(path):
-    try:
-        with path.open(newline="") as stream:
-            reader = csv.DictReader(stream)
-            missing = _COLUMNS - set(reader.fieldnames or ())
-            rows = [] if missing else list(reader)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"AugReg's index {path} cannot be read: {error}.") from error
-    if missing:
-        raise UsageError(
-            f"Expected AugReg's index, a CSV file with the columns {', '.join(sorted(_COLUMNS))}. "
-            f"{path} has no {', '.join(sorted(missing))}. It is published as "
-            "https://storage.googleapis.com/vit_models/augreg/index.csv."
-        )
-    return rows
 
 
 def architecture_of(name: str) -> Published:

@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras_vit.training.errors import TrainingError, UsageError, first_line
 from keras_vit.training.io.paths import any_path, is_remote
 from keras_vit.training.prediction.predictor import Job, Predictor
-from keras_vit.training.prediction.shards import missing, write_shard
+from keras_vit.training.prediction.shards import write_shard
 
 
 def write_on_cluster(
@@ -55,9 +55,6 @@ def write_on_cluster(
             if row["error"]:
                 raise (UsageError if row["bad_use"] else TrainingError)(row["error"])
             yield row["unreadable"]
-        left = missing(predictor.job, shards)
-        if left:
-            raise TrainingError(f"{len(left)} shards are missing. Run the same command again.")
     except ray.exceptions.RayError as error:
         raise TrainingError(
             f"The cluster failed: {first_line(error)}. Run the same command again: it goes on."

@@ -14,7 +14,6 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.models.image_model import ACTIVATIONS
-from keras_vit.photo_predictions import top_classes
 from keras_vit.training import data
 from keras_vit.training.data.traced_functions import as_it_stands
 from keras_vit.training.errors import first_line
@@ -154,7 +153,8 @@ class Predictor:
         self.name = self._model.name
         if self._model.activation is None:
             raise ValueError(
-                f"Expected a model with a head. Received: {self.name}, which gives features."
+                f"Expected a model with a head. Received: {self.name}, which gives features. The "
+                "head of a checkpoint needs --num_classes."
             )
         self._names = self._model.class_names if job.class_names is None else job.class_names
         self._images = (
@@ -162,9 +162,7 @@ class Predictor:
             if job.dataset
             else data.open_files(job.photos)
         )
-        self._process = self._images.preprocess(self._model.preprocess).require_range(
-            "the preprocessing", self._images, self._model.image_range
-        )
+        self._process = self._model.operations(self._images, self._model.preprocess)
         self.count = self._images.num_examples
         size, shards = job.shard_size, -(-self.count // job.shard_size)
         self.shards = {
@@ -255,16 +253,14 @@ class Predictor:
             low, high = model.image_range
             pixels = np.rint((images - low) / (high - low) * 255).clip(0, 255).astype(np.uint8)
             maps = model.rollout(images) if model.rollout else nothing
-        ranked = top_classes(probabilities, None, self.job.top)
-        columns = zip(numbers, ranked, features, pixels, maps, strict=True)
-        for number, best, feature, picture, attention in columns:
-            order = [int(name) for name, _ in best]
+        best = np.argsort(-probabilities, axis=-1, kind="stable")[:, : self.job.top]
+        for row, number in enumerate(numbers):
             yield Prediction(
                 self._images.example_id(number),
-                order,
-                [self._names[i] if self._names else str(i) for i in order],
-                [probability for _, probability in best],
-                feature,
-                image=picture,
-                attention=attention,
+                best[row].tolist(),
+                [self._names[i] if self._names else str(i) for i in best[row]],
+                probabilities[row, best[row]].tolist(),
+                features[row],
+                image=pixels[row],
+                attention=maps[row],
             )

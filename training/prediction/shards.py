@@ -2,14 +2,14 @@
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from keras_vit.hidden_folder import remove_unfinished
-from keras_vit.training.errors import UsageError, first_line
+from keras_vit.training.errors import UsageError, damage_named
 from keras_vit.training.io.atomic import atomic_file, write_text
 from keras_vit.training.io.locks import lock
 from keras_vit.training.io.paths import any_path, attempt, is_remote
-from keras_vit.training.prediction.predictor import Job, Predictor
+from keras_vit.training.prediction.predictor import Predictor
 
 # Readers of a folder of Parquet files pass over such names.
 MANIFEST = "_predictions.json"
@@ -55,8 +55,11 @@ def missing_shards(predictor: Predictor) -> Iterator[list[str]]:
         if not is_remote(folder):
             remove_unfinished(folder)
         file, wanted = folder / MANIFEST, predictor.manifest
-        left = missing(predictor.job, predictor.shards)
-        if not attempt(file.exists, f"{folder} cannot be read"):
+        there = attempt(
+            lambda: {each.name for each in folder.iterdir()}, f"{folder} cannot be read"
+        )
+        left = [name for name in predictor.shards if name not in there]
+        if MANIFEST not in there:
             if len(left) < len(predictor.shards):
                 raise UsageError(
                     f"Expected {MANIFEST} beside the predictions in {folder}, which says what they "
@@ -64,13 +67,8 @@ def missing_shards(predictor: Predictor) -> Iterator[list[str]]:
                 )
             write_text(file, json.dumps(wanted, indent=2, sort_keys=True) + "\n")
         text = attempt(file.read_text, f"{file} cannot be read")
-        try:
+        with damage_named(f"{file} is damaged", "Name another directory."):
             before = dict(json.loads(text))
-        except (ValueError, TypeError) as error:
-            raise UsageError(
-                f"Expected the description of predictions. {file} is damaged "
-                f"({first_line(error)}). Name another directory."
-            ) from error
         differing = sorted(key for key in wanted if before.get(key) != wanted[key])
         if differing:
             raise UsageError(
@@ -81,14 +79,3 @@ def missing_shards(predictor: Predictor) -> Iterator[list[str]]:
         if not is_remote(folder):
             # Of workers that died.
             remove_unfinished(folder)
-
-
-def missing(job: Job, shards: Iterable[str]) -> list[str]:
-    """Returns those of the shards that are not in the directory of the job.
-
-    Raises:
-        UsageError, TrainingError: as `paths.attempt`.
-    """
-    folder = any_path(job.directory)
-    there = attempt(lambda: {child.name for child in folder.iterdir()}, f"{folder} cannot be read")
-    return [name for name in shards if name not in there]

@@ -14,6 +14,7 @@ from keras_vit.training.commands import evaluate as command
 from keras_vit.training.commands import few_shot
 from tests.run_config import write_run_config
 from tests.tiny_vit import tiny_vit
+from tests.training.data.helpers import write_photos
 
 
 @pytest.fixture
@@ -27,30 +28,32 @@ def run(tmp_path):
     return tmp_path, model
 
 
-def test_a_file_of_probabilities_has_the_models_loss(data_dir, tmp_path, capsys):
-    model, losses = tiny_vit(image_size=8, num_classes=10), []
+def test_the_loss_is_the_models_unless_named(data_dir, tmp_path, capsys):
+    model, losses = tiny_vit(image_size=8, num_classes=10, num_layers=1), {}
     head = model.get_layer("head").kernel
     head.assign(keras.random.normal(head.shape, seed=1))
+    options = ["--dataset=digits", "--split=test[:50]", f"--data_dir={data_dir}"]
+    options += [f"--output={tmp_path}"]
+
+    def loss(file, *named):
+        assert command.main([str(file), *options, *named]) == 0
+        return json.loads((tmp_path / "metrics.json").read_text())["digits"]["loss"]
+
+    for activation in ("softmax", "sigmoid"):
+        model.activation = activation
+        model.save(tmp_path / f"{activation}.keras")
+        losses[activation] = loss(tmp_path / f"{activation}.keras")
+    assert loss(tmp_path / "softmax.keras", "--loss=sigmoid") == losses["sigmoid"]
+    model.activation, expected = "softmax", pytest.approx(losses["softmax"], rel=1e-5)
     for probabilities in (False, True):
         file = export.to_tflite(model, tmp_path / "m.tflite", probabilities=probabilities)
-        options = ["--dataset=digits", f"--data_dir={data_dir}", f"--output={tmp_path}"]
-        assert command.main([str(file), *options]) == 0
-        losses.append(json.loads((tmp_path / "metrics.json").read_text())["digits"]["loss"])
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5) and losses[0] > 2.4
+        assert loss(file) == expected
+    assert losses["softmax"] > 2.4 and losses["sigmoid"] > losses["softmax"] + 1
     assert "m.tflite in litert" in capsys.readouterr().out
-    assert command.main([str(file), *options, "--runtime=onnx"]) == 2
-    assert "Expected the runtime litert or openvino" in capsys.readouterr().err
-
-
-def test_the_loss_is_the_models_unless_named(data_dir, tmp_path):
-    model, losses = tiny_vit(image_size=8, num_classes=10), []
-    options = ["--dataset=digits", f"--data_dir={data_dir}", f"--output={tmp_path}"]
-    for activation, named in (("sigmoid", []), (None, ["--loss=sigmoid"]), (None, [])):
-        model.activation = activation
-        model.save(tmp_path / "m.keras")
-        assert command.main([str(tmp_path / "m.keras"), *options, *named]) == 0
-        losses.append(json.loads((tmp_path / "metrics.json").read_text())["digits"]["loss"])
-    assert losses[0] == losses[1] == pytest.approx(10 * np.log(2)) != losses[2]
+    for runtime, message in (("onnx", "litert or openvino"), ("litert", "for runtime='litert'")):
+        source = file if runtime == "onnx" else tmp_path / "softmax.keras"
+        assert command.main([str(source), *options, f"--runtime={runtime}"]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_files_and_table_agree_with_predictions_by_hand(run, data_dir, tmp_path, capsys):
@@ -93,22 +96,34 @@ def test_images_get_the_range_of_the_model_all_of_it_on_the_host(run, data_dir, 
     assert losses[0] == losses[1]
 
 
-def test_swapped_arguments_and_other_classes_are_said(run, data_dir, tmp_path, capsys):
+def test_classes_are_matched_by_name_and_mistakes_are_said(run, data_dir, tmp_path, capsys):
     path, _ = run
-    for name in ("ant", "bee"):
-        (tmp_path / "two" / name).mkdir(parents=True)
-        Image.new("RGB", (8, 8)).save(tmp_path / "two" / name / "1.png")
+    write_photos(tmp_path / "two", ["ant/1.png", "bee/2.png", "bee/3.png"])
+    model = tiny_vit(image_size=8, num_layers=1, num_classes=2)
+    model.get_layer("head").bias.assign([0, 1])
     data_set = [f"--dataset=folder:{tmp_path / 'two'}", "--split=train"]
+    for names, top1 in ((("ant", "bee"), 2 / 3), (("bee", "ant"), 1 / 3), (None, 2 / 3)):
+        model.class_names = names
+        model.save(tmp_path / "two.keras")
+        assert command.main([f"{tmp_path}/two.keras", *data_set, f"--output={tmp_path}"]) == 0
+        (found,) = json.loads((tmp_path / "metrics.json").read_text()).values()
+        assert found["top1"] == pytest.approx(top1)
+    model.class_names = ("ant", "cow")
+    model.save(tmp_path / "two.keras")
+    capsys.readouterr()
     for arguments, message in (
+        ([f"{tmp_path}/two.keras", *data_set], "model's 2 classes, as cow. Found 2, as bee."),
         (["digits", str(path)], f"expected SOURCE and options. Received besides: {path}."),
         (["digits", f"--dataset={path}"], f"{path} is a run, which stands in SOURCE's place."),
         ([str(path), *data_set], "2 classes"),
+        (["runs/some"], "Expected --dataset=NAME"),
     ):
         assert command.main(arguments) == 2
         assert message in capsys.readouterr().err
 
 
-def test_photos_that_cannot_be_read_are_left_out_and_named(run, tmp_path, capsys):
+def test_photos_that_cannot_be_read_are_left_out_and_named(run, data_dir, tmp_path, capsys):
+    assert data.open("digits", "test", data_dir).left_out is None  # every record has to be read
     path, _ = run
     for number in range(10):
         (tmp_path / "photos" / str(number)).mkdir(parents=True)
@@ -125,7 +140,3 @@ def test_photos_that_cannot_be_read_are_left_out_and_named(run, tmp_path, capsys
     for _ in range(2):
         assert few_shot.main([str(path), *splits]) == 0
         assert "Left out: 3/bad.png" in capsys.readouterr().err
-
-
-def test_every_record_that_was_prepared_has_to_be_read(data_dir):
-    assert data.open("digits", "test", data_dir).left_out is None

@@ -14,6 +14,7 @@ from PIL import Image
 import keras_vit
 from keras_vit import export
 from keras_vit.training.commands import predict
+from keras_vit.training.evaluators.evaluated_model import load_frozen
 from tests.run_config import write_run_config
 from tests.tiny_vit import tiny_vit
 
@@ -76,75 +77,72 @@ def test_every_source_gives_the_models_answer(name, sources, photos, model, caps
         assert sum(probabilities) == pytest.approx(1, abs=1e-5)
 
 
-def test_tables_csv_and_other_names(sources, photos, tmp_path, capsys):
-    photo = photos / "1.png"
-    assert predict.main([str(sources["run"]), str(photo), "--top=1", "--csv"]) == 0
-    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
-    assert row["file"] == str(photo) and row["rank"] == "1" and row["class"] in NAMES
-    labels = tmp_path / "labels.txt"
-    labels.write_text("uno\ndue\n")
-    assert predict.main([str(sources["run"]), str(photo), f"--labels={labels}"]) == 0
-    assert {"uno", "due"} <= set(capsys.readouterr().out.split())
+def test_a_module_has_the_features_of_its_model(sources):
+    images = np.random.default_rng(0).uniform(-1, 1, (2, 16, 16, 3)).astype("float32")
+    exported, original = load_frozen(sources["module"]), load_frozen(sources["m.keras"])
+    assert exported.image_size == original.image_size == (16, 16)
+    for name in ("features", "logits"):
+        found = getattr(exported, name)((images + 1) / 2)
+        np.testing.assert_allclose(found, getattr(original, name)(images), atol=1e-5)
 
 
-def test_a_page_with_the_rollout_beside_each_photo(sources, photos, tmp_path, capsys):
-    page = tmp_path / "page.html"
-    assert predict.main([str(sources["run"]), str(photos), f"--output={page}"]) == 0
+def test_tables_pages_other_names_and_photos_that_cannot_be_read(sources, photos, tmp_path, capsys):
+    # Of a name that is not UTF-8.
+    folder, labels, page = tmp_path / "photos", tmp_path / "labels.txt", tmp_path / "page.html"
+    folder.mkdir()
+    for name in (b"0.png", b"\xe9.png"):
+        shutil.copy(photos / "0.png", os.fsdecode(os.fsencode(folder) + b"/" + name))
+    (folder / "1.png").write_bytes(b"no image")
+    labels.write_text("uno\ndue <2>\n")
+    options = [str(sources["run"]), str(folder), f"--output={page}"]
+    assert predict.main([*options, "--top=1", "--csv"]) == 0
+    captured = capsys.readouterr()
+    rows = list(csv.DictReader(io.StringIO(captured.out)))
+    assert [row["file"] for row in rows] == [f"{folder}/{name}.png" for name in ("0", "\\xe9")]
+    assert {row["rank"] for row in rows} == {"1"} and rows[0]["class"] in NAMES
+    assert f"Left out: {folder / '1.png'} cannot be read as an image" in captured.err
     text = page.read_text()
-    assert text.count('alt="image of') == text.count('alt="attention of') == 3
-    assert "great &lt;tit&gt;" in text and "<tit>" not in text
-    assert "http" not in text
-    assert predict.main([str(sources["m.tflite"]), str(photos), f"--output={page}"]) == 0
-    assert 'alt="attention of' not in page.read_text()
+    assert text.count('alt="image of') == text.count('alt="attention of') == 2
+    assert "\\xe9.png" in text and "http" not in text
+
+    options = [str(sources["m.tflite"]), *options[1:], f"--labels={labels}"]
+    assert predict.main(options) == 0
+    assert "due <2>" in capsys.readouterr().out
+    text = page.read_text()
+    assert 'alt="attention of' not in text and "due &lt;2&gt;" in text and "<2>" not in text
 
 
 def test_bad_use_is_one_line(sources, photos, tmp_path, capsys):
     (tmp_path / "notes.jpg").write_text("no image")
-    (tmp_path / "labels.txt").write_text("one\n")
     (tmp_path / "none.txt").touch()
-    (tmp_path / "broken.tflite").write_text("no model")
     whole = sources["m.tflite"].read_bytes()
-    for name, part in (("half", 0.5), ("end", 0.9999)):
-        (tmp_path / f"{name}.tflite").write_bytes(whole[: int(part * len(whole))])
+    for name, part in (("broken", 0), ("half", 0.5), ("end", 0.9999)):
+        (tmp_path / f"{name}.tflite").write_bytes(whole[: int(part * len(whole))] or b"no model")
     run = sources["run"]
     for arguments, message in (
         # What the run held out is gone.
         ([run], "/gone does not exist"),
         ([run, tmp_path / "nowhere.jpg"], "nowhere.jpg, which does not exist"),
         ([run, tmp_path / "notes.jpg"], "notes.jpg cannot be read as an image"),
-        ([run, tmp_path / "notes.jpg", tmp_path / "notes.jpg"], "notes.jpg, /"),
-        ([tmp_path / "notes.jpg", run], "Expected the model before the photos"),
-        ([photos, run], f"Received: {run}, a model, in a photo's place."),
-        ([tmp_path / "nowhere"], "nowhere alone, which is no run directory"),
-        ([run, photos, "--top=0"], "--top"),
-        ([run, photos, f"--labels={tmp_path / 'labels.txt'}"], "a name for each of 2 classes"),
+        ([tmp_path / "nowhere"], "nowhere is no run directory"),
         ([run, photos, f"--labels={tmp_path / 'none.txt'}"], "2 classes. Received: 0 names."),
-        ([run, ""], "Expected a path"),
         ([run, "ftp://host/photo.jpg"], "Expected a path"),
         ([tmp_path / "nothing", photos], "nothing, which does not exist"),
+        ([tmp_path / "notes.jpg", photos], "notes.jpg, which is none of these"),
         ([tmp_path / "broken.tflite", photos], "broken.tflite"),
-        ([tmp_path / "m.onnx", photos], "m.onnx, an ONNX file, which keras-vit export verify"),
         ([tmp_path / "half.tflite", photos], "half.tflite cannot be run by LiteRT"),
         ([tmp_path / "end.tflite", photos], "the end of the file is missing"),
-        (["x.npz", photos, "--model=ViT-B/16"], "--num_classes"),
         ([run, photos, "--json", "--csv"], "not allowed"),
-        ([run, photos, "--split=train"], "--dataset=NAME with --split"),
+        ([run, photos, "--split=train"], "Expected either PHOTO"),
         ([run, photos, "--num_classes=7"], "for a checkpoint alone"),
+        ([run, "--dataset=digits"], "Expected --shards=DIR"),
+        ([run, photos, "--representation"], "Expected --shards=DIR"),
+        ([run, photos, "--cluster=local"], "Expected --shards=DIR"),
+        ([run, photos, "--shards=x", "--csv"], "without --output, --json and --csv"),
     ):
         assert predict.main(list(map(str, arguments))) == 2, arguments
         error = capsys.readouterr().err
         assert message in error and error.startswith("error: ") and error.count("\n") == 1, error
-
-
-def test_unreadable_photos_are_named_and_left_out(sources, photos, tmp_path, capsys):
-    for name in ("0.png", "2.png"):
-        shutil.copy(photos / name, tmp_path)
-    (tmp_path / "1.png").write_bytes(b"no image")
-    assert predict.main([str(sources["run"]), str(tmp_path), "--csv", "--top=1"]) == 0
-    captured = capsys.readouterr()
-    rows = csv.DictReader(io.StringIO(captured.out))
-    assert [row["file"] for row in rows] == [str(tmp_path / name) for name in ("0.png", "2.png")]
-    assert f"Left out: {tmp_path / '1.png'} cannot be read as an image" in captured.err
 
 
 def test_a_model_without_a_head_is_refused(photos, tmp_path, capsys):
@@ -155,13 +153,3 @@ def test_a_model_without_a_head_is_refused(photos, tmp_path, capsys):
     for name in ("features.keras", "module", "features.tflite"):
         assert predict.main([str(tmp_path / name), str(photos)]) == 2, name
         assert "Expected a model with a head" in capsys.readouterr().err
-
-
-def test_names_that_are_not_utf_8(sources, photos, tmp_path, capsys):
-    file = os.fsdecode(os.fsencode(tmp_path) + b"/\xe9.png")
-    shutil.copy(photos / "0.png", file)
-    (found,) = answers(capsys, sources["run"], tmp_path)
-    assert found["file"] == f"{tmp_path}/\\xe9.png"
-    for shown in ("--csv", f"--output={tmp_path}/page.html"):
-        assert predict.main([str(sources["run"]), str(tmp_path), shown]) == 0
-    assert "\\xe9.png" in (tmp_path / "page.html").read_text()

@@ -4,7 +4,6 @@ import importlib
 import pathlib
 
 import pytest
-from etils import epath
 
 from keras_vit.training import data
 from keras_vit.training.commands import sweep as command
@@ -60,26 +59,6 @@ def test_what_a_protocol_chooses_has_its_option(name, arguments, option, key, tm
     assert protocol.main([*arguments, f"--workdir={tmp_path}", f"--config.{key}=0.5"]) == 2
     assert f"Expected {option}: this protocol sets config.{key}" in capsys.readouterr().err
     assert not [*tmp_path.iterdir()]
-
-
-@pytest.mark.long
-def test_a_sweep_in_a_store(ram, data_dir, capsys):
-    address = epath.Path(ram()) / "sweep"
-    arguments = [f"--config={TINY}", f"--workdir={address}", f"--data_dir={data_dir}"]
-    arguments += ["--rates=0.01", "--seeds=0", "--config.total_steps=8"]
-    assert command.main(arguments) == 0
-    found = {name: (address / name).read_text() for name in ("sweep.md", "sweep.csv")}
-    assert "rate 0.01, seed 0" in found["sweep.md"]
-    assert (address / "sweep.png").read_bytes().startswith(b"\x89PNG")
-    run = address / "test" / "seed_0"
-    assert (run / "model.keras").exists() and not (run / "checkpoints").exists()
-
-    (address / "sweep.csv").unlink()
-    written = (run / "result.json").stat().mtime
-    assert command.main(arguments) == 0
-    assert (address / "sweep.csv").read_text() == found["sweep.csv"]
-    assert (run / "result.json").stat().mtime == written
-    assert f"Written to {address}" in capsys.readouterr().out
 
 
 def test_a_store_that_is_not_installed_is_named(data_dir, capsys):

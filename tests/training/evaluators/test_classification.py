@@ -78,7 +78,7 @@ def test_probabilities_have_the_loss_of_their_logits(loss):
     assert np.isfinite(classification.logits_of(np.round, loss)(np.array([0.0, 1.0]))).all()
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 4, 11])
+@pytest.mark.parametrize("batch_size", [3, 11])
 def test_result_does_not_depend_on_batches_or_padding(vit, padded_batches, batch_size):
     rng = np.random.default_rng(0)
     images = rng.uniform(-1, 1, (11, 16, 16, 3)).astype(np.float32)

@@ -1,6 +1,7 @@
 """Images to accuracies, on the embedded digits."""
 
 import csv
+import dataclasses
 import pathlib
 
 import keras
@@ -39,33 +40,28 @@ def test_preprocessing_is_the_authors():
     hub = evaluated_model.FrozenModel("", None, None, "", "", (224, 224), (0.0, 1.0), "")
     expected = "decode|resize([256,256])|central_crop([224,224])|value_range(0,1)"
     assert few_shot.preprocessing(hub) == expected
-    for name in ("imagenet2012", "imagenet"):
-        assert splits_of(name) == ("train[:65000]", "validation")
+    assert splits_of("imagenet") == ("train[:65000]", "validation")
     assert splits_of("vtab/dtd", test_split="test[:9]") == ("train", "test[:9]")
 
 
 def test_accuracies_are_those_of_features_computed_by_hand(model, digits):
     preprocess = "decode|resize(8)|value_range(-1,1)"
     settings = {"shots": [1, 5], "seeds": [0, 1], "l2": 1.0}
-    results = few_shot.evaluate(
-        evaluated_model.freeze(model, "m"),
-        few_shot.open_task(digits),
-        preprocess=preprocess,
-        batch_size=100,
-        **settings,
-    )
+    task = few_shot.open_task(digits, "train[:300]", "test[:100]")
+    frozen = evaluated_model.freeze(model, "m")
+    results = few_shot.evaluate(frozen, task, preprocess=preprocess, batch_size=60, **settings)
     represent = keras.Model(model.input, model.endpoints["representation"])
     splits = []
-    for split, count in (("train", 1438), ("test", 359)):
-        part = digits.split(split)
-        (batch,) = part.evaluate(part.preprocess(preprocess), batch_size=count)
+    for part in task:
+        operations = part.preprocess(preprocess)
+        (batch,) = part.evaluate(operations, batch_size=part.num_examples)
         labels = batch["label"].numpy().argmax(1)
         splits.append((represent.predict_on_batch(batch["image"]), labels))
     expected = least_squares.evaluate(*splits, 10, **settings)
     for result, by_hand in zip(results, expected, strict=True):
         assert (result.shots, result.seed, result.l2) == (by_hand.shots, by_hand.seed, by_hand.l2)
         # Batches of another size round differently.
-        assert result.accuracy == pytest.approx(by_hand.accuracy, abs=1 / 359 + 1e-9)
+        assert result.accuracy == pytest.approx(by_hand.accuracy, abs=1 / 100 + 1e-9)
 
 
 def test_extract_wants_one_label_and_pooled_features(padded_batches):
@@ -77,14 +73,13 @@ def test_extract_wants_one_label_and_pooled_features(padded_batches):
 
 
 def test_features_are_computed_once_and_again_if_damaged(model, digits, tmp_path):
-    calls = []
-    loaded = evaluated_model.freeze(model, "m")
+    calls, loaded = [], evaluated_model.freeze(model, "m")
 
     def counted(images):
         calls.append(1)
         return loaded.features(images)
 
-    counting = evaluated_model.FrozenModel(**{**vars(loaded), "features": counted})
+    counting = dataclasses.replace(loaded, features=counted)
     arguments = {"cache": tmp_path, "shots": [5], "seeds": [0]}
     task = few_shot.open_task(digits, "train[:200]", "test[:50]")
     first = few_shot.evaluate(counting, task, **arguments)
@@ -154,6 +149,7 @@ def test_command_writes_every_accuracy(model, data_dir, tmp_path, capsys):
     model.save(tmp_path / "m.keras")
     arguments = [str(tmp_path / "m.keras"), "--dataset=digits", f"--data_dir={data_dir}"]
     arguments += ["--shots=1,5", "--seeds=0", "--l2=1,1024", "--baselines"]
+    arguments += ["--train_split=train[:200]", "--test_split=test[:50]"]
     arguments += [f"--cache_dir={tmp_path / 'cache'}", f"--output={tmp_path / 'out'}"]
     assert command.main(arguments) == 0
     printed = capsys.readouterr().out
@@ -164,12 +160,3 @@ def test_command_writes_every_accuracy(model, data_dir, tmp_path, capsys):
     models = {str(tmp_path / "m.keras"), "without training", "raw pixels"}
     assert {row["model"] for row in rows} == models
     assert (tmp_path / "out" / "few_shot.md").read_text().count("| digits |") == 3
-
-
-@pytest.mark.parametrize(
-    "option", ["--shots=0", "--shots=5,-1", "--l2=-1", "--l2=nan", "--batch_size=0", "--seeds=1,1"]
-)
-def test_numbers_that_mean_nothing_are_refused(option, capsys):
-    assert command.main(["m.keras", "--dataset=digits", option]) == 2
-    expected = "expected each once" if "seeds" in option else "at least"
-    assert expected in capsys.readouterr().err

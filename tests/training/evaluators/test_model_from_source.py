@@ -33,26 +33,25 @@ def assert_same_weights(model, other):
         np.testing.assert_array_equal(mine, theirs)
 
 
-def test_a_run_knows_its_classes_loss_and_preprocessing(tmp_path):
-    model = tiny_vit(patch_size=8, num_classes=2)
+def test_a_run_and_a_file_know_their_model(tmp_path):
+    model = tiny_vit(image_size=(16, 24), patch_size=8, num_classes=2, num_layers=1)
+    model.save(tmp_path / "plain.keras")
+    plain = load_model(tmp_path / "plain.keras")
+    assert plain.run == {} and plain.class_names is None and plain.model.activation == "softmax"
+    assert plain.preprocess == "decode|resize([16,24])|value_range(-1,1)"
+    assert resizing((4, 5), (0.0, 1.0)) == "decode|resize([4,5])|value_range(0,1)"
     model.class_names, model.preprocessing = ("crow", "finch"), "decode|resize(16)"
     model.activation = "sigmoid"
     model.save(tmp_path / "model.keras")
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     source = load_model(tmp_path)
-    assert source.class_names == ["crow", "finch"]
+    assert source.class_names == ["crow", "finch"] and source.image_size == (16, 24)
     assert (source.name, source.run, source.model.activation) == (str(tmp_path), CONFIG, "sigmoid")
-    assert source.image_size == (16, 16) and source.preprocess == CONFIG["eval_preprocess"]
+    assert source.preprocess == CONFIG["eval_preprocess"]
     assert load_model(tmp_path / "model.keras").preprocess == "decode|resize(16)"
     assert_same_weights(source.model, model)
-
-
-def test_a_file_knows_its_model_alone(tmp_path):
-    tiny_vit(image_size=(16, 24), patch_size=8, num_classes=10).save(tmp_path / "m.keras")
-    source = load_model(tmp_path / "m.keras")
-    assert source.run == {} and source.class_names is None and source.model.activation == "softmax"
-    assert source.preprocess == "decode|resize([16,24])|value_range(-1,1)"
-    assert resizing((4, 5), (0.0, 1.0)) == "decode|resize([4,5])|value_range(0,1)"
+    with pytest.raises(ValueError, match="for a checkpoint alone"):
+        load_model(tmp_path, image_size=32)
 
 
 def test_a_checkpoint_needs_its_models_name(shallow, tmp_path):
@@ -70,19 +69,14 @@ def test_a_checkpoint_needs_its_models_name(shallow, tmp_path):
         load_model(file, name="ViT-Ti/32", num_classes=4, image_size=32)
 
 
-def test_what_stands_in_the_place_of_a_model_is_said(tmp_path):
-    (tmp_path / "run" / "checkpoints" / "checkpoint-1300").mkdir(parents=True)
-    (tmp_path / "run" / "config.json").touch()
-    (tmp_path / "photo.PNG").touch()
-    for source, said in (
-        ("digits", "digits, a data set, in the model's place: --dataset names it"),
-        ("folder:birds", "folder:birds, a data set"),
-        (tmp_path / "nowhere", "nowhere, which does not exist"),
-        (tmp_path, "a folder without model.keras"),
-        (tmp_path / "run", "run, a run unfinished at step 1,300: the same command resumes it"),
-        (tmp_path / "photo.PNG", "photo.PNG, an image"),
+def test_what_holds_no_model_is_refused(tmp_path):
+    (tmp_path / "photo.png").touch()
+    for source, kind, said in (
+        ("digits", FileNotFoundError, "digits, which does not exist"),
+        (tmp_path, ValueError, "which is none of these"),
+        (tmp_path / "photo.png", ValueError, "photo.png, which is none of these"),
     ):
-        with pytest.raises((ValueError, FileNotFoundError), match=f"Received: .*{said}"):
+        with pytest.raises(kind, match=f"run directory with model.keras.* Received: .*{said}"):
             load_model(source)
 
 
@@ -116,7 +110,7 @@ def test_a_published_classifier_needs_its_name_alone(shallow, tmp_path, monkeypa
     assert source.model.arguments["num_classes"] == 1000 and source.image_size == (32, 32)
 
 
-@pytest.mark.parametrize("content", [b"", b"PK", b"PK\x03\x04" + bytes(100), b"not a model"])
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04" + bytes(100), b"not a model"])
 def test_damaged_keras_files_are_named(content, tmp_path):
     (tmp_path / "model.keras").write_bytes(content)
     for read in (load_model, saved_arguments):
@@ -140,21 +134,14 @@ def changed(**values):
     "content, reason",
     [
         (b"[]", "expected an object, received a list"),
-        (b"null", "expected an object, received a NoneType"),
         (b"{}", "it has no key of a config"),
-        (b"[" * 200_000, "recursion"),
         (b'{"model": ' * 20_000 + b"1" + b"}" * 20_000, "recursion"),
         (b"{", "Expecting property name"),
-        (b"", "Expecting value"),
         (b"\xff\xfe", "can't decode byte"),
         (b'{"seed": 0}', "data, what the run was trained on, is missing or incomplete"),
-        (changed(data=None), "data, what the run was trained on"),
-        (changed(data={**DATA, "train": {}}), "data, what the run was trained on"),
         (changed(data={**DATA, "class_names": 3}), "data, what the run was trained on"),
         (changed(model=5), "model is 5"),
-        (changed(optimizer=None), "optimizer is None"),
         (changed(seed="1"), "seed is '1', expected a whole number"),
-        (changed(dataset={}), "expected text"),
         (changed(few_shot={**WHOLE["few_shot"], "shots": 3}), "few_shot.shots is 3"),
     ],
 )

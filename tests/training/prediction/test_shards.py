@@ -48,12 +48,12 @@ def contents(folder):
 
 def test_shards_say_what_predictions_say(bird_model, photos, tmp_path, capsys):
     options = [str(bird_model), str(photos), f"--shards={tmp_path / 'out'}", "--shard_size=4"]
-    assert predict.main([*options, "--top=2", "--representation"]) == 0
+    options += ["--top=2", "--representation"]
+    assert predict.main(options) == 0
     captured = capsys.readouterr()
     assert "Wrote 3 shards" in captured.out
     assert "2 images cannot be read" in captured.err
     found = rows(tmp_path / "out")
-    assert pyarrow.parquet.read_table(tmp_path / "out").to_pylist() == found
     assert [row["id"] for row in found] == [str(photos / f"{number}.png") for number in range(9)]
     for number, row in enumerate(found):
         readable = number not in (3, 5)
@@ -73,15 +73,10 @@ def test_shards_say_what_predictions_say(bird_model, photos, tmp_path, capsys):
     found = [row["representation"] for row in good]
     np.testing.assert_allclose(found, features, rtol=1e-4, atol=1e-6)
 
-
-def test_finished_shards_are_not_done_again(bird_model, photos, tmp_path, capsys):
-    options = [str(bird_model), str(photos), f"--shards={tmp_path / 'out'}", "--shard_size=4"]
-    assert predict.main(options) == 0
+    # The same command writes what is missing, and that alone.
     before = contents(tmp_path / "out")
-    lost = tmp_path / "out" / "predictions-00001-of-00003.parquet"
-    lost.unlink()
+    (tmp_path / "out" / "predictions-00001-of-00003.parquet").unlink()
     stamps = {file: file.stat().st_mtime_ns for file in (tmp_path / "out").iterdir()}
-    capsys.readouterr()
     assert predict.main(options) == 0
     assert "Wrote 1 shards" in capsys.readouterr().out
     assert {file: file.stat().st_mtime_ns for file in stamps} == stamps
@@ -188,15 +183,14 @@ def test_a_store_that_does_not_answer_is_no_damaged_photo(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_cluster_without_ray(bird_model, photos, tmp_path, monkeypatch, capsys):
+def test_a_cluster_without_ray_and_a_worker_that_sees_something_else(
+    bird_model, photos, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "ray", None)
-    options = [f"--shards={tmp_path / 'out'}", "--cluster=local"]
+    options = [f"--shards={tmp_path / 'ray'}", "--cluster=local"]
     assert predict.main([str(bird_model), str(photos), *options]) == 2
     assert "pip install 'keras-vit-16x16[ray]'" in capsys.readouterr().err
-
-
-def test_a_worker_on_a_machine_that_sees_something_else(bird_model, photos, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
     def answer(photo, **changes):
         job = Job(str(bird_model), [str(photo)], str(tmp_path / "out"))
@@ -211,22 +205,3 @@ def test_a_worker_on_a_machine_that_sees_something_else(bird_model, photos, tmp_
     for _ in range(2):
         assert answer(photos / "3.png") == {"unreadable": 1, "error": "", "bad_use": False}
         (tmp_path / "out" / SHARD).unlink()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "Expected either PHOTO"),
-        (["a.png", "--dataset=digits"], "Expected either PHOTO"),
-        (["--dataset=digits"], "Expected --shards=DIR"),
-        (["a.png", "--representation"], "Expected --shards=DIR"),
-        (["a.png", "--shards=x", "--csv"], "without --output, --json and --csv"),
-        (["a.png", "--shards=x", "--shard_size=0"], "at least 1"),
-        (["a.png", "--cluster=local"], "Expected --shards=DIR"),
-        (["a.png", "--shards=x", "--workers=2"], "Expected --cluster=ADDRESS"),
-        (["a.png", "--shards=x", "--cluster=local", "--workers=0"], "at least 1"),
-    ],
-)
-def test_options_that_do_not_fit(arguments, message, capsys):
-    assert predict.main(["m.keras", *arguments]) == 2
-    assert message in capsys.readouterr().err

@@ -21,7 +21,7 @@ from keras_vit.training.io.quiet_start import import_tensorflow
 
 
 def _add_options(parser):
-    from keras_vit.training.protocols.ablation import STUDIES
+    from keras_vit.training.configs.ablation import STUDIES
 
     parser.add_argument("study", choices=STUDIES)
     parser.add_run(config=False)
@@ -35,17 +35,17 @@ def _add_options(parser):
 
 
 def _run(options):
-    from keras_vit.training.configs import ablation_base
+    from keras_vit.training.configs.ablation import FEW_SHOT, STUDIES
     from keras_vit.training.data import open_dataset
     from keras_vit.training.io.atomic import write_text
-    from keras_vit.training.protocols.ablation import find_study, run_study
+    from keras_vit.training.protocols.ablation import run_study
     from keras_vit.training.protocols.run_result import refuse_chosen
 
     refuse_chosen(options.overrides, "seed")
-    study = find_study(options.study)
+    study = STUDIES[options.study]
     configs = _configs(study, options)
     given = (options.few_shot_dataset, options.few_shot_train_split, options.few_shot_test_split)
-    usual = ablation_base.FEW_SHOT[options.scale]
+    usual = FEW_SHOT[options.scale]
     few_shot_set, *few_shot_splits = (a or b for a, b in zip(given, usual, strict=True))
     data_dirs = {config.dataset: config.data_dir for config in configs.values()}
     data_dirs.setdefault(few_shot_set, options.data_dir)

@@ -1,7 +1,6 @@
 """Studies of many small runs: training the cells, scoring them, and keeping the scores."""
 
 import dataclasses
-import importlib
 import logging
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ml_collections import ConfigDict
 
-from keras_vit.training.configs.ablation_base import Study
+from keras_vit.training.configs.ablation import Study
 from keras_vit.training.data import Dataset
 from keras_vit.training.errors import Diverged
 from keras_vit.training.evaluators.mean_deviation import MeanDeviation
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("keras_vit")
 
-STUDIES = ("position", "head", "shape", "axial", "data_size")
 SHOTS = 5
 SCORES = "scores.json"
 
@@ -52,11 +50,6 @@ class Score:
     gmacs: float
     exaflops: float
     images_per_second: float
-
-
-def find_study(name: str) -> Study:
-    """Returns the study of `training/configs/ablation_NAME.py`, one of `STUDIES`."""
-    return importlib.import_module(f"keras_vit.training.configs.ablation_{name}").STUDY
 
 
 def run_study(

@@ -4,7 +4,6 @@ Labels are `(batch, classes)` floats, logits `(batch, classes)`; both losses are
 float32 whatever the precision of the logits, and averaged over the batch.
 """
 
-import abc
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,10 +13,31 @@ from keras import ops
 from keras_vit.type_hints import Tensor
 
 
-class _Crossentropy(keras.losses.Loss):
-    """The base of both losses: label smoothing, and weights of the classes.
+def _softmax(labels, logits):
+    """Softmax cross-entropy, `-sum_c y_c log softmax(z)_c`: fine-tuning."""
+    return -ops.sum(labels * ops.log_softmax(logits, axis=-1), axis=-1)
+
+
+def _sigmoid(labels, logits):
+    """Sigmoid cross-entropy summed over classes: pre-training.
+
+    `-sum_c [y_c log sigmoid(z_c) + (1 - y_c) log(1 - sigmoid(z_c))]`, so that the value grows
+    with the number of classes; start such a head from a negative bias.
+    """
+    return -ops.sum(
+        labels * ops.log_sigmoid(logits) + (1.0 - labels) * ops.log_sigmoid(-logits), axis=-1
+    )
+
+
+LOSSES = {"softmax": _softmax, "sigmoid": _sigmoid}
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class Crossentropy(keras.losses.Loss):
+    """Softmax or sigmoid cross-entropy, with label smoothing and weights of the classes.
 
     Args:
+        kind: `"softmax"` or `"sigmoid"`.
         label_smoothing: e in [0, 1); labels y of K classes become `(1 - e) y + e / K`.
         class_weights: a number for each class, or None. The loss of an image is multiplied by that
             of its class, with several labels or soft ones by their mean.
@@ -27,18 +47,16 @@ class _Crossentropy(keras.losses.Loss):
 
     def __init__(
         self,
+        kind: str,
         label_smoothing: float = 0.0,
         class_weights: Sequence[float] | None = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
+        self.kind = kind
         self.label_smoothing = label_smoothing
         self.class_weights = None if class_weights is None else tuple(class_weights)
-
-    @abc.abstractmethod
-    def crossentropy(self, labels: Tensor, logits: Tensor) -> Tensor:
-        """Returns the loss of each image, (batch,), from float32 labels and logits."""
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         labels, logits = ops.cast(y_true, "float32"), ops.cast(y_pred, "float32")
@@ -46,7 +64,7 @@ class _Crossentropy(keras.losses.Loss):
         if self.label_smoothing:
             even = self.label_smoothing / labels.shape[-1]
             smoothed = (1.0 - self.label_smoothing) * labels + even
-        losses = self.crossentropy(smoothed, logits)
+        losses = LOSSES[self.kind](smoothed, logits)
         if self.class_weights is not None:
             weights = ops.matmul(labels, ops.convert_to_tensor(self.class_weights, "float32"))
             losses = losses * weights / ops.maximum(ops.sum(labels, axis=-1), 1e-6)
@@ -54,31 +72,10 @@ class _Crossentropy(keras.losses.Loss):
 
     def get_config(self) -> dict[str, Any]:
         return super().get_config() | {
+            "kind": self.kind,
             "label_smoothing": self.label_smoothing,
             "class_weights": self.class_weights,
         }
-
-
-@keras.saving.register_keras_serializable("keras_vit")
-class SoftmaxCrossentropy(_Crossentropy):
-    """Softmax cross-entropy, `-sum_c y_c log softmax(z)_c`: fine-tuning."""
-
-    def crossentropy(self, labels: Tensor, logits: Tensor) -> Tensor:
-        return -ops.sum(labels * ops.log_softmax(logits, axis=-1), axis=-1)
-
-
-@keras.saving.register_keras_serializable("keras_vit")
-class SigmoidCrossentropy(_Crossentropy):
-    """Sigmoid cross-entropy summed over classes: pre-training.
-
-    `-sum_c [y_c log sigmoid(z_c) + (1 - y_c) log(1 - sigmoid(z_c))]`, so that the value grows
-    with the number of classes; start such a head from a negative bias.
-    """
-
-    def crossentropy(self, labels: Tensor, logits: Tensor) -> Tensor:
-        return -ops.sum(
-            labels * ops.log_sigmoid(logits) + (1.0 - labels) * ops.log_sigmoid(-logits), axis=-1
-        )
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -90,9 +87,6 @@ class MeanOutput(keras.losses.Loss):
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return ops.mean(ops.cast(y_pred, "float32"), axis=-1)
-
-
-LOSSES = {"softmax": SoftmaxCrossentropy, "sigmoid": SigmoidCrossentropy}
 
 
 def build_loss(
@@ -110,4 +104,4 @@ def build_loss(
     """
     if name not in LOSSES:
         raise ValueError(f"Loss: expected one of {', '.join(LOSSES)}. Received: {name!r}.")
-    return LOSSES[name](label_smoothing, class_weights)
+    return Crossentropy(name, label_smoothing, class_weights, name=f"{name}_crossentropy")

@@ -54,13 +54,7 @@ class _Optimizer(keras.optimizers.Optimizer):
         rate_factors: Mapping[str, float] | None = None,
         first_steps: Mapping[str, int] | None = None,
         name: str | None = None,
-        **others: Any,
     ) -> None:
-        if others:
-            raise TypeError(
-                f"Optimizer: unknown {', '.join(others)}. A moving average is `ema_decay`, a limit "
-                "`global_clipnorm`; the trainer has accumulation_steps."
-            )
         if not 0 <= ema_decay < 1 or not (global_clipnorm is None or global_clipnorm > 0):
             raise ValueError(
                 "Optimizer: expected ema_decay in [0, 1), global_clipnorm above 0 or None. "
@@ -257,13 +251,14 @@ class AdamW(_Optimizer):
         moment, second_moment = self.first_moments[index], self.second_moments[index]
         # The number of this update among those that change the variable, at least 1.
         update = self.iterations + 1 - self.first_steps.get(variable.path, 0)
-        update = ops.cast(self._once_released(variable, update, 1), gradient.dtype)
+        update = ops.cast(self._once_released(variable, update, 1), "float32")
         first = self.beta_1 * ops.cast(moment, gradient.dtype) + (1.0 - self.beta_1) * gradient
         second = self.beta_2 * second_moment + (1.0 - self.beta_2) * ops.square(gradient)
         self.assign(moment, first)
         self.assign(second_moment, second)
-        first = first / (1.0 - ops.power(self.beta_1, update))
-        second = second / (1.0 - ops.power(self.beta_2, update))
+        # In bfloat16 beta_2 is 1, and what is left of the second moment infinite.
+        first = first / ops.cast(1.0 - ops.power(self.beta_1, update), gradient.dtype)
+        second = second / ops.cast(1.0 - ops.power(self.beta_2, update), gradient.dtype)
         return first / (ops.sqrt(second) + self.epsilon)
 
     def get_config(self) -> dict[str, Any]:
@@ -297,16 +292,17 @@ def build_optimizer(
             layer_decay without a model.
     """
     unknown = sorted(set(config) - set(DEFAULTS))
-    chosen = SimpleNamespace(**DEFAULTS | dict(config))
-    problem = ""
     if unknown:
-        problem = f"unknown key {', '.join(unknown)}. Expected keys: {', '.join(DEFAULTS)}."
-    elif chosen.name not in OPTIMIZERS:
-        problem = f"expected one of {', '.join(OPTIMIZERS)}. Received: {chosen.name!r}."
-    elif chosen.layer_decay != 1.0 and model is None:
-        problem = "layer_decay needs the model. Received: model=None."
-    if problem:
-        raise ValueError(f"Optimizer: {problem}")
+        raise ValueError(
+            f"Optimizer: unknown key {', '.join(unknown)}. Expected keys: {', '.join(DEFAULTS)}."
+        )
+    chosen = SimpleNamespace(**DEFAULTS | dict(config))
+    if chosen.name not in OPTIMIZERS:
+        raise ValueError(
+            f"Optimizer: expected one of {', '.join(OPTIMIZERS)}. Received: {chosen.name!r}."
+        )
+    if chosen.layer_decay != 1.0 and model is None:
+        raise ValueError("Optimizer: layer_decay needs the model. Received: model=None.")
     shared = ("weight_decay", "first_moment_dtype", "ema_decay")
     arguments = ("momentum",) if chosen.name == "sgd" else ("beta_1", "beta_2")
     return OPTIMIZERS[chosen.name](

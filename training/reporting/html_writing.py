@@ -41,16 +41,19 @@ def _html_page(title, subtitle, body):
     return page.substitute(title=html.escape(title), subtitle=broken, body=body)
 
 
-def _image_pair(image, attention, label, side=96):
-    """Returns the HTML of an image, and beside it the attention that its parts get, in color."""
+def _figure(image, attention, label, caption, side=96, kind="", below=""):
+    """Returns an image, beside it the attention that its parts get in color, and a caption."""
     pictures = {"image": image}
     if attention is not None:
         pictures["attention"] = _overlay(image, attention)
     shown = "".join(
-        f'<img alt="{kind} of {html.escape(label)}" src="{_png(pixels, side)}">'
-        for kind, pixels in pictures.items()
+        f'<img alt="{name} of {html.escape(label)}" src="{_png(pixels, side)}">'
+        for name, pixels in pictures.items()
     )
-    return f'<div class="pair">{shown}</div>'
+    return (
+        f'<figure class="{kind}"><div class="pair">{shown}</div>'
+        f"<figcaption>{caption}</figcaption>{below}</figure>"
+    )
 
 
 def _png(pixels, side):
@@ -101,7 +104,7 @@ def report_html(
     confusion: np.ndarray | None = None,
     names: Sequence[str] = (),
     examples: Sequence[Example] = (),
-    files: Mapping[str, str] | None = None,
+    files: Sequence[str] = (),
 ) -> str:
     """Returns the page.
 
@@ -113,16 +116,14 @@ def report_html(
         confusion: (classes, classes) counts, row the label, or None.
         names: of the classes.
         examples: shown in this order.
-        files: {path relative to the page: what it is} to link to.
+        files: to link to, paths relative to the page.
     """
     results = "".join(
         f'<div class="tile"><b>{html.escape(text)}</b>{html.escape(label)}</div>'
         for label, text in tiles.items()
     )
     links = "".join(
-        f'<li><a href="{urllib.parse.quote(path)}">{html.escape(path)}</a>, '
-        f"{html.escape(what)}</li>"
-        for path, what in (files or {}).items()
+        f'<li><a href="{urllib.parse.quote(path)}">{html.escape(path)}</a></li>' for path in files
     )
     sections = [
         f'<div class="tiles">{results}</div>',
@@ -179,33 +180,22 @@ def _classes(confusion, names):
     table = per_class(confusion, names)
     recall = np.diag(confusion) / np.maximum(confusion.sum(axis=1), 1)
     seen = np.flatnonzero(confusion.sum(axis=1))
-    worst = seen[np.argsort(recall[seen], kind="stable")]
-    shown = [table.rows[i] for i in worst[:WORST_CLASSES]]
-    note = "Worst recall first."
-    if len(confusion) > len(shown):
-        note += (
-            f" {len(shown)} of {len(confusion):,} classes, {len(seen):,} of which have images here."
-        )
-    return (
-        f'<h2 id="classes">Classes</h2><p class="note">{note}</p>'
-        f'<div class="scroll">{_table(table.columns, shown)}</div>'
+    worst = seen[np.argsort(recall[seen], kind="stable")][:WORST_CLASSES]
+    note = f"Worst recall first: {len(worst)} of {len(seen):,} classes with images."
+    return f'<h2 id="classes">Classes</h2><p class="note">{note}</p>' + _table(
+        table.columns, [table.rows[i] for i in worst]
     )
 
 
-def _table(columns, rows, text_columns=(4,)):
-    """Returns a table whose first column names its rows."""
+def _table(columns, rows):
+    """Returns a table whose first column names its rows; its last one is text."""
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in columns)
     lines = []
-    for name, *cells in rows:
-        texts = [html.escape(str(cell)) for cell in cells]
-        shown = "".join(
-            f'<td class="text" title="{text}">{text}</td>'
-            if position in text_columns
-            else f"<td>{text}</td>"
-            for position, text in enumerate(texts, start=1)
-        )
-        lines.append(f"<tr>{_head(name, 'row')}{shown}</tr>")
-    return f"<table><tr>{head}</tr>{''.join(lines)}</table>"
+    for name, *numbers, text in rows:
+        cells = "".join(f"<td>{number}</td>" for number in numbers)
+        cells += f'<td class="text">{html.escape(text)}</td>'
+        lines.append(f"<tr>{_head(name, 'row')}{cells}</tr>")
+    return f'<div class="scroll"><table><tr>{head}</tr>{"".join(lines)}</table></div>'
 
 
 def _head(name, scope):
@@ -238,14 +228,12 @@ def _frequent_confusions(confusion, names):
     order = np.argsort(-mistakes, axis=None, kind="stable")[:CONFUSIONS]
     pairs = zip(*np.unravel_index(order, mistakes.shape), strict=True)
     rows = [
-        (names[label], names[prediction], int(mistakes[label, prediction]))
+        (names[label], mistakes[label, prediction], names[prediction])
         for label, prediction in pairs
         if mistakes[label, prediction]
     ]
-    if not rows:
-        return ""
-    table = _table(("label", "taken for", "images"), rows, text_columns=(1,))
-    return f'<h2 id="confusion">Most frequent confusions</h2><div class="scroll">{table}</div>'
+    table = _table(("label", "images", "taken for"), rows)
+    return f'<h2 id="confusion">Most frequent confusions</h2>{table}'
 
 
 def _examples(examples, names):
@@ -253,11 +241,8 @@ def _examples(examples, names):
     for image, true, predicted, attention in examples:
         right = true == predicted
         label = names[true] if right else f"{names[true]}, taken for {names[predicted]}"
-        figures.append(
-            f'<figure class="{"right" if right else "wrong"}">'
-            f"{_image_pair(image, attention, names[true])}"
-            f"<figcaption>{html.escape(label)}</figcaption></figure>"
-        )
+        kind = "right" if right else "wrong"
+        figures.append(_figure(image, attention, names[true], html.escape(label), kind=kind))
     return (
         '<h2 id="examples">Examples and where the model looks</h2>'
         f'<p class="note">Mistakes come first.{_attention_note(examples)}</p>'
@@ -303,8 +288,5 @@ def _prediction(prediction, trained_on):
     )
     # Smaller ones are enlarged by the browser, which smooths them.
     side = min(PHOTO_SIDE, prediction.image.shape[0])
-    pair = _image_pair(prediction.image, prediction.attention, file, side)
-    return (
-        f"<figure>{pair}<figcaption>{caption}</figcaption>"
-        f'<table class="bars">{rows}</table></figure>'
-    )
+    bars = f'<table class="bars">{rows}</table>'
+    return _figure(prediction.image, prediction.attention, file, caption, side, below=bars)

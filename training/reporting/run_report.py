@@ -1,10 +1,8 @@
 """The report of a finished run, from the files in its directory."""
 
-import html
 import json
 import os
 import pathlib
-import re
 
 import numpy as np
 
@@ -25,22 +23,9 @@ MAX_IMAGES = 2000
 BATCH = 32
 MAX_EXAMPLES = 18
 MAX_MISTAKES = 6
-# Of more classes only those that occur are counted: the matrix would not fit into memory.
-MAX_CLASSES = 4096
 # Keeps what the page shows of the evaluation split, so that it can be drawn without the images.
 EVALUATION = "evaluation.npz"
-_KINDS = {
-    ".keras": "a Keras model",
-    ".tflite": "a TFLite file",
-    ".npz": "a checkpoint in the official layout",
-    ".csv": "numbers",
-    ".gz": "a TF-Hub module, packed",
-    "model.keras": "the Keras model of the run",
-    "best.keras": "the Keras model of the best evaluation",
-}
-# A page that says what it is, as exported ones do, says so at its beginning.
-_DESCRIPTION = re.compile(r'<meta name="description" content="([^"]+)">')
-_HEAD = 1000
+_LINKED = (".keras", ".tflite", ".npz", ".csv", ".gz", ".html")
 _NO_EXPORTS = ("checkpoints", "tensorboard", "assets", "variables")
 
 
@@ -96,13 +81,11 @@ def _evaluated(run, source, config, dataset):
         if not file.exists():
             raise
         results = kept_evaluation(file)
-    classes = np.arange(int(results["num_classes"]))
-    names = source.class_names or list(map(str, classes))
-    if len(classes) > MAX_CLASSES:
-        classes = np.unique(np.concatenate([results["labels"], results["predictions"]]))
-    names = [names[number] for number in classes]
-    labels = np.searchsorted(classes, results["labels"])
-    predictions = np.searchsorted(classes, results["predictions"])
+    # Only classes that occur: the matrix of all could be too large for the memory.
+    both = np.stack([results["labels"], results["predictions"]])
+    classes, places = np.unique(both, return_inverse=True)
+    labels, predictions = places.reshape(both.shape)
+    names = [source.class_names[each] if source.class_names else str(each) for each in classes]
     confusion = np.zeros((len(classes), len(classes)), np.int64)
     np.add.at(confusion, (labels, predictions), 1)
     chosen, images, attention = (results[key] for key in ("chosen", "images", "attention"))
@@ -134,7 +117,6 @@ def _results(model, config, dataset):
     chosen = _chosen(labels, predictions)
     look = rollout_of(model)
     return {
-        "num_classes": np.array(logits.shape[-1]),
         "labels": labels,
         "predictions": predictions,
         "chosen": chosen,
@@ -167,20 +149,16 @@ def _chosen(labels, predictions):
 
 
 def _files(run):
-    """Returns {path in the run: what it is} of what the run and its exports wrote."""
-    found = {}
+    """Returns the paths in the run of what it and its exports wrote, those of folders with a /."""
+    found = []
     for path in sorted(run.rglob("*")):
-        parents = path.relative_to(run).parts[:-1]
-        if any(part.startswith(".") or part in _NO_EXPORTS for part in parents):
+        name = path.relative_to(run)
+        if any(part.startswith(".") or part in _NO_EXPORTS for part in name.parts[:-1]):
             continue
         if path.name == "saved_model.pb":
-            found[path.parent.relative_to(run).as_posix() + "/"] = "a TF-Hub module"
-        elif path.suffix == ".html":
-            if said := _DESCRIPTION.search(path.read_text("utf-8", "replace")[:_HEAD]):
-                found[path.relative_to(run).as_posix()] = html.unescape(said[1])
-        elif path.suffix in _KINDS and path.name != EVALUATION:
-            name = path.relative_to(run).as_posix()
-            found[name] = _KINDS.get(name, _KINDS[path.suffix])
+            found.append(f"{name.parent.as_posix()}/")
+        elif path.suffix in _LINKED and path.name not in (EVALUATION, "report.html"):
+            found.append(name.as_posix())
     return found
 
 

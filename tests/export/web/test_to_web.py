@@ -85,6 +85,5 @@ def test_models_without_a_map_have_no_switch(make_vit, with_litert_js, tmp_path)
     assert "integers" in settings["without_gpu"]
 
 
-def test_a_runs_report_links_to_the_page_by_what_it_says_of_itself(site):
-    found = run_report._files(site.parent)
-    assert found["site/index.html"] == "Tells 5 classes apart, in your browser."
+def test_a_runs_report_links_to_the_page(site):
+    assert "site/index.html" in run_report._files(site.parent)

@@ -22,7 +22,7 @@ def get_config():
         ("quickstart", "digits"),
         ("training/configs/quickstart.py", "digits"),
         ("finetune:ViT-B/16,cifar10", "cifar10"),
-        ("ablation_position:2d_every", "cifar10"),
+        ("ablation:position/2d_every", "cifar10"),
         ("training/configs/finetune.py:ViT-B/16,vtab/dtd,steps=100", "vtab/dtd"),
     ],
 )
@@ -164,7 +164,7 @@ def test_what_cannot_be_set_is_refused(config, argument, message):
         ("pretrain", "^Expected --config=pretrain:ARGUMENT, .* Received: pretrain.$"),
         ("quickstart:foo", "^Expected --config=quickstart, .* Received: quickstart:foo.$"),
         ("cifar10_small:abc", "^--config=cifar10_small:abc: invalid literal"),
-        ("ablation_position:abc", "^--config=ablation_position:abc: Expected a cell"),
+        ("ablation:head/abc", "^--config=ablation:head/abc: Expected a cell"),
         ("finetune:ViT-B/16,cifar10,size=abc", "^size of finetune: expected a whole number"),
     ],
 )

@@ -1,7 +1,5 @@
 """A run is trained once; its result is kept."""
 
-import logging
-
 import pytest
 
 from keras_vit.training import data
@@ -71,16 +69,6 @@ def test_a_finished_run_is_not_trained_again(trainer, tmp_path, digits):
         train_run(config, tmp_path / "run", digits)
 
 
-def test_of_tensorflows_warnings_only_that_of_retracing_is_kept_back():
-    messages = [
-        "5 out of the last 5 calls to <f> triggered tf.function retracing. Tracing is expensive",
-        "Gradients do not exist for variables ['v']",
-    ]
-    records = [logging.makeLogRecord({"msg": text}) for text in messages]
-    logger = logging.getLogger("tensorflow")
-    assert [bool(logger.filter(record)) for record in records] == [False, True]
-
-
 def test_divergence_is_a_result_and_other_failures_are_not(trainer, tmp_path, digits):
     config = finetune.get_config("ViT-Ti/16,digits,size=16,steps=10")
     calls = trainer(Diverged("The loss became infinite in step 3."))
@@ -94,7 +82,7 @@ def test_divergence_is_a_result_and_other_failures_are_not(trainer, tmp_path, di
     assert not (tmp_path / "other" / "result.json").exists()
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "[" * 10_000, "\udcff"])
+@pytest.mark.parametrize("content", ["", "[]", "\udcff"])
 def test_a_damaged_result_is_named(content, tmp_path):
     file = tmp_path / "result.json"
     file.write_text(content, errors="surrogateescape")

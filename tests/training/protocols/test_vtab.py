@@ -2,7 +2,7 @@
 
 import pytest
 
-from keras_vit.training.paper_tables import TABLE_2, TABLE_9, TABLE_9_MEANS, VTAB_TASKS
+from keras_vit.training.paper_tables import TABLE_2, TABLE_9, VTAB_TASKS
 from keras_vit.training.protocols import vtab
 
 
@@ -20,7 +20,6 @@ def test_means_of_table_9(key, natural, specialized, structured, mean):
     assert means["Specialized"].mean == pytest.approx(specialized, abs=0.0051)
     assert means["Structured"].mean == pytest.approx(structured, abs=0.0051)
     assert means[vtab.ALL].mean == pytest.approx(mean, abs=0.0051)
-    assert round(means[vtab.ALL].mean, 1) == TABLE_9_MEANS[key]
     assert means[vtab.ALL].mean == pytest.approx(TABLE_2[key]["vtab"][0], abs=0.011)
     assert [m.expected for m in means.values()] == [7, 4, 8, 19]
 

@@ -25,43 +25,30 @@ def by_depth(model):
     return [found[depth] for depth in range(max(found) + 1)]
 
 
+def vit_of(**arguments):
+    return keras_vit.VisionTransformer(**SMALL | {"patch_size": 8, "num_layers": 2} | arguments)
+
+
+BLOCKS = [{"encoder_block_00"}, {"encoder_block_01"}]
+
+
 def test_depths_of_a_vision_transformer():
-    model = keras_vit.VisionTransformer(
-        **SMALL, patch_size=8, num_layers=2, representation_size=4, register_tokens=1
-    )
-    assert by_depth(model) == [
-        {"embedding", "class_token", "register_tokens", "position_embedding"},
-        {"encoder_block_00"},
-        {"encoder_block_01"},
-        {"encoder_norm", "pre_logits", "head"},
-    ]
+    stem = {"embedding", "class_token", "register_tokens", "position_embedding"}
+    head = {"encoder_norm", "pre_logits", "head"}
+    model = vit_of(representation_size=4, register_tokens=1)
+    assert by_depth(model) == [stem, *BLOCKS, head]
+    # Positions before every block are embeddings.
+    stem = {"embedding", "position_embedding_00", "position_embedding_01"}
+    model = vit_of(classifier="map", position_placement="every")
+    assert by_depth(model) == [stem, *BLOCKS, {"encoder_norm", "pool", "head"}]
 
 
-@pytest.mark.parametrize("placement", ["every", "shared"])
-def test_positions_before_every_block_are_embeddings(placement):
-    model = keras_vit.VisionTransformer(
-        **SMALL, patch_size=8, num_layers=2, classifier="map", position_placement=placement
-    )
-    embeddings, first, last, head = by_depth(model)
-    names = {"position_embedding"}
-    if placement == "every":
-        names = {"position_embedding_00", "position_embedding_01"}
-    assert embeddings == {"embedding"} | names
-    assert (first, last) == ({"encoder_block_00"}, {"encoder_block_01"})
-    assert head == {"encoder_norm", "pool", "head"}
-
-
-def test_the_resnet_of_a_hybrid_is_its_stem():
+def test_the_resnet_of_a_hybrid_is_its_stem_and_units_of_a_resnet_are_its_blocks():
     resnet = {"num_layers": (1, 1), "width_factor": 1}
-    model = keras_vit.VisionTransformer(**SMALL, patch_size=1, num_layers=1, resnet=resnet)
-    stem, _, head = by_depth(model)
+    stem, _, head = by_depth(vit_of(patch_size=1, num_layers=1, resnet=resnet))
     assert {"conv_root", "block1_unit1", "block2_unit1", "embedding"} < stem
     assert head == {"encoder_norm", "head"}
-
-
-def test_units_of_a_resnet_are_its_blocks():
-    model = keras_vit.ResNetV2(num_layers=(1, 2), num_classes=3, image_size=32)
-    assert by_depth(model) == [
+    assert by_depth(keras_vit.ResNetV2(num_layers=(1, 2), num_classes=3, image_size=32)) == [
         {"conv_root"},
         {"block1_unit01"},
         {"block2_unit01"},
@@ -71,19 +58,15 @@ def test_units_of_a_resnet_are_its_blocks():
 
 
 def test_a_factor_for_every_weight_below_the_head():
-    model = keras_vit.VisionTransformer(**SMALL, patch_size=8, num_layers=2)
+    model = vit_of()
     factors = rate_factors(model, 0.5)
     assert factors["embedding/projection/kernel"] == factors["class_token/token"] == 0.125
     assert factors["encoder_block_00/mlp/hidden_dense/kernel"] == 0.25
     assert factors["encoder_block_01/attention_norm/gamma"] == 0.5
     assert not [path for path in factors if path.startswith(("encoder_norm", "head"))]
     assert rate_factors(model, 1.0) == {}
-
-
-def test_a_model_without_blocks_is_refused():
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, name="only")])
     with pytest.raises(ValueError, match=r"a model with blocks.*only"):
-        rate_factors(model, 0.5)
+        rate_factors(keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, name="only")]), 0.5)
 
 
 def freeze(**keys):

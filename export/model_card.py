@@ -1,6 +1,5 @@
 """The texts that publish an artifact: TF-Hub's documentation page and Kaggle's metadata."""
 
-import contextlib
 import html
 import json
 import os
@@ -16,26 +15,26 @@ from keras_vit.export.errors import ExportError
 from keras_vit.export.labels_and_interface_json import exported_operations
 from keras_vit.export.supported_models import image_size, num_classes
 from keras_vit.export.verification.report import Report
-from keras_vit.training.io.atomic import atomic_file
+from keras_vit.training import paper_tables
+from keras_vit.training.io.atomic import write_text
 
 LICENSES = {"apache-2.0": "Apache 2.0", "mit": "MIT", "cc-by-4.0": "Attribution 4.0 International"}
 CLASSES_SHOWN = 20
-OVERVIEW = {
-    "logits": "Classifies images into {classes} classes.",
-    "logit": "Tells whether images are of a class.",
-    "representation": "Turns images into feature vectors of {width} numbers.",
-}
 
-_HUB_USE = """```python
-module = hub.load("https://tfhub.dev/{handle}")      # or the unpacked directory
-{result} = module(images)                               # images in [0, 1]
+_HUB_USE = f"""```python
+module = hub.load("https://tfhub.dev/{{handle}}")      # or the unpacked directory
+{{result}} = module(images)                               # images in [0, 1]
 ```
 
 In Keras 2, `hub.KerasLayer(handle, trainable=True)` trains it; in Keras 3, `export.HubLayer`.
 
 ## Fine-tuning
 
-"""
+All variables are trainable, and dropout, where the model has it, is applied with `training=True`. \
+The paper's setting is SGD with momentum {paper_tables.TABLE_4_MOMENTUM:g}, \
+batches of {paper_tables.TABLE_4_BATCH_SIZE}, \
+gradients clipped to norm {paper_tables.TABLE_4_CLIP_NORM:g}, no weight decay, \
+cosine decay of the learning rate, and a new head that starts at zero."""
 _LITE_USE = """```python
 runner = Interpreter("{file}").get_signature_runner("serving_default")
 result = runner(image=image[None])                    # one image in [0, 1]
@@ -90,134 +89,113 @@ def write_card(
         )
     if license not in LICENSES:
         raise ExportError(f"Expected a license of {', '.join(LICENSES)}. Received: {license!r}")
-    card = _Card(model, report, handle, license, config or {})
-    page = card.page()
-    texts = {f"{card.slug}.md": page}
-    for name, content in (
-        ("model-metadata.json", card.kaggle_model(page)),
-        ("model-instance-metadata.json", card.kaggle_variation()),
-    ):
-        texts[name] = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    publisher, name = require_handle(handle).groups()
+    slug = re.sub(r"[/_]+", "-", name)  # as Kaggle spells it
+    is_lite, classifies = report.kind != "hub", report.output != "representation"
+    kind = "classification" if classifies else "features"
+    height, width = image_size(model)
+    overview = _overview(model, report)
+    dataset = _published_name((config or {}).get("dataset"))
+    tags = {
+        "asset-path": f"{slug}.{'tflite' if is_lite else 'tar.gz'}",
+        "parent-model": handle if is_lite else None,
+        "task": None if is_lite else f"image-{'feature-vector' if kind == 'features' else kind}",
+        "fine-tunable": None if is_lite else "true",
+        "format": None if is_lite else "saved_model_2",
+        "dataset": dataset,
+        "network-architecture": _architecture(model),
+        "license": license,
+    }
+    facts = {"parameters": f"{model.count_params():,}", **model.arguments}
+    figures = [row for row in report.rows() if row[0] not in ("artifact", "result")]
+    result = "logits" if classifies else "features"
+    sections = [
+        f"# {'Lite' if is_lite else 'Module'} {handle}",
+        overview,
+        "\n".join(f"<!-- {key}: {value} -->" for key, value in tags.items() if value),
+        "## Model",
+        _table((name, value) for name, value in facts.items() if value is not None),
+        "## Inputs and outputs",
+        *_interface(model, report),
+        "## Use",
+        _LITE_USE.format(file=f"{slug}.tflite")
+        if is_lite
+        else _HUB_USE.format(handle=handle, result=result),
+        "## Verification",
+        f"Measured against the Keras model, on real images:\n\n{_table(figures)}",
+    ]
+    page = "\n\n".join(sections) + "\n"
+    about = {
+        "ownerSlug": publisher,
+        "title": slug,
+        "slug": slug,
+        "subtitle": overview[:255],
+        "isPrivate": True,
+        "description": page,
+        "publishTime": "",
+        "provenanceSources": "",
+    }
+    usage = "```python\nmodule = hub.load('${PATH}')   # version ${VERSION_NUMBER}\n```"
+    variation = {
+        "ownerSlug": publisher,
+        "modelSlug": slug,
+        "instanceSlug": f"{height}x{width}-{report.kind if is_lite else kind}",
+        "framework": "tfLite" if is_lite else "tensorFlow2",
+        "overview": overview,
+        "usage": _LITE_USE.format(file="${PATH}") if is_lite else usage,
+        "licenseName": LICENSES[license],
+        "fineTunable": not is_lite,
+        "trainingData": [dataset] if dataset else [],
+        "modelInstanceType": "Unspecified",
+        "baseModelInstance": "",
+    }
+    texts = {
+        f"{slug}.md": page,
+        "model-metadata.json": json.dumps(about, indent=2, ensure_ascii=False) + "\n",
+        "model-instance-metadata.json": json.dumps(variation, indent=2, ensure_ascii=False) + "\n",
+    }
     files = [pathlib.Path(directory) / name for name in texts]
-    with contextlib.ExitStack() as all_or_none:
-        for file, text in zip(files, texts.values(), strict=True):
-            all_or_none.enter_context(atomic_file(file)).write_text(text, encoding="utf-8")
+    for file, text in zip(files, texts.values(), strict=True):
+        write_text(file, text)
     return files
 
 
-class _Card:
-    """The texts about one artifact; the arguments are those of `write_card`."""
+def _overview(model, report):
+    if report.output == "representation":
+        width = model.endpoints["representation"].shape[-1]
+        return f"Turns images into feature vectors of {width} numbers."
+    classes = num_classes(model)
+    if classes == 1:
+        return "Tells whether images are of a class."
+    return f"Classifies images into {classes} classes."
 
-    def __init__(self, model, report, handle, license, config):
-        self.model, self.report, self.handle = model, report, handle
-        self.publisher, name = require_handle(handle).groups()
-        self.slug = re.sub(r"[/_]+", "-", name)  # as Kaggle spells it
-        self.license, self.dataset = license, _published_name(config.get("dataset"))
-        self.activation = model.activation
-        self.is_lite = report.kind not in ("hub", "npz")
-        self.classifies = report.output != "representation"
-        self.classes = num_classes(model)
-        self.width = model.endpoints["representation"].shape[-1]
-        kind = "logit" if self.classes == 1 else "logits"
-        overview = OVERVIEW[kind if self.classifies else "representation"]
-        self.overview = overview.format(classes=self.classes, width=self.width)
 
-    def page(self):
-        """Returns TF-Hub's documentation page in markdown."""
-        facts = [("parameters", f"{self.model.count_params():,}"), *self.model.arguments.items()]
-        figures = [row for row in self.report.rows() if row[0] not in ("artifact", "result")]
-        use = _LITE_USE.format(file=f"{self.slug}.tflite")
-        if not self.is_lite:
-            result = "logits" if self.classifies else "features"
-            use = _HUB_USE.format(handle=self.handle, result=result) + _fine_tuning()
-        sections = [
-            f"# {'Lite' if self.is_lite else 'Module'} {self.handle}",
-            self.overview,
-            "\n".join(f"<!-- {key}: {value} -->" for key, value in self._keys()),
-            "## Model",
-            _table((name, value) for name, value in facts if value is not None),
-            "## Inputs and outputs",
-            *self._interface(),
-            "## Use",
-            use,
-            "## Verification",
-            f"Measured against the Keras model, on real images:\n\n{_table(figures)}",
-        ]
-        return "\n\n".join(sections) + "\n"
-
-    def _keys(self):
-        """Yields (key, value) of the comments that TF-Hub reads."""
-        yield "asset-path", f"{self.slug}.{'tflite' if self.is_lite else 'tar.gz'}"
-        if self.is_lite:
-            yield "parent-model", self.handle
-        else:
-            yield "task", "image-classification" if self.classifies else "image-feature-vector"
-            yield "fine-tunable", "true"
-            yield "format", "saved_model_2"
-        if self.dataset:
-            yield "dataset", self.dataset
-        yield "network-architecture", _architecture(self.model)
-        yield "license", self.license
-
-    def _interface(self):
-        """Yields paragraphs about the inputs and outputs."""
-        height, width = image_size(self.model)
-        yield (
-            f"Input: RGB images, float32 with values in [0, 1], of {height} x {width} pixels "
-            f"(height x width), shape (batch, {height}, {width}, 3). Other values are wrong: "
-            "divide 8-bit pixels by 255."
-        )
-        yield (
-            "A photo is turned upright as its EXIF orientation says, and becomes such an image by "
-            f"`{exported_operations(self.model)}`."
-        )
-        if not self.classifies:
-            yield (
-                f"Output: feature vectors, float32, shape (batch, {self.width}), without dropout."
-            )
-            return
-        if names := self.model.class_names:
-            left = len(names) - CLASSES_SHOWN
-            more = f" and {left:,} more" if left > 0 else ""
-            yield f"Classes: {', '.join(map(_as_text, names[:CLASSES_SHOWN]))}{more}."
-        activation = f"; `tf.nn.{self.activation}` gives probabilities"
-        yield (
-            f"Output: {self.report.output}, float32, shape (batch, {self.classes})"
-            f"{activation if self.report.output == 'logits' else ''}. Class indices "
-            "are the lines of labels.txt inside the artifact, where there is one."
-        )
-
-    def kaggle_model(self, page):
-        """Returns the content of Kaggle's model-metadata.json."""
-        return {
-            "ownerSlug": self.publisher,
-            "title": self.slug,
-            "slug": self.slug,
-            "subtitle": self.overview[:255],
-            "isPrivate": True,
-            "description": page,
-            "publishTime": "",
-            "provenanceSources": "",
-        }
-
-    def kaggle_variation(self):
-        """Returns the content of Kaggle's model-instance-metadata.json."""
-        height, width = image_size(self.model)
-        kind = "classification" if self.classifies else "features"
-        usage = "```python\nmodule = hub.load('${PATH}')   # version ${VERSION_NUMBER}\n```"
-        return {
-            "ownerSlug": self.publisher,
-            "modelSlug": self.slug,
-            "instanceSlug": f"{height}x{width}-{self.report.kind if self.is_lite else kind}",
-            "framework": "tfLite" if self.is_lite else "tensorFlow2",
-            "overview": self.overview,
-            "usage": _LITE_USE.format(file="${PATH}") if self.is_lite else usage,
-            "licenseName": LICENSES[self.license],
-            "fineTunable": not self.is_lite,
-            "trainingData": [self.dataset] if self.dataset else [],
-            "modelInstanceType": "Unspecified",
-            "baseModelInstance": "",
-        }
+def _interface(model, report):
+    """Yields paragraphs about the inputs and outputs."""
+    height, width = image_size(model)
+    yield (
+        f"Input: RGB images, float32 with values in [0, 1], of {height} x {width} pixels "
+        f"(height x width), shape (batch, {height}, {width}, 3). Other values are wrong: "
+        "divide 8-bit pixels by 255."
+    )
+    yield (
+        "A photo is turned upright as its EXIF orientation says, and becomes such an image by "
+        f"`{exported_operations(model)}`."
+    )
+    if report.output == "representation":
+        features = model.endpoints["representation"].shape[-1]
+        yield f"Output: feature vectors, float32, shape (batch, {features}), without dropout."
+        return
+    if names := model.class_names:
+        left = len(names) - CLASSES_SHOWN
+        more = f" and {left:,} more" if left > 0 else ""
+        yield f"Classes: {', '.join(map(_as_text, names[:CLASSES_SHOWN]))}{more}."
+    activation = f"; `tf.nn.{model.activation}` gives probabilities"
+    yield (
+        f"Output: {report.output}, float32, shape (batch, {num_classes(model)})"
+        f"{activation if report.output == 'logits' else ''}. Class indices "
+        "are the lines of labels.txt inside the artifact, where there is one."
+    )
 
 
 def _published_name(dataset):
@@ -235,18 +213,6 @@ def _architecture(model):
     if isinstance(model, keras_vit.AxialResNet):
         return "axial-resnet"
     return "vision-transformer" if "patch_size" in model.arguments else "resnet-v2"
-
-
-def _fine_tuning():
-    from keras_vit.training import paper_tables
-
-    return (
-        "All variables are trainable, and dropout, where the model has it, is applied with "
-        "`training=True`. The paper's setting is SGD with momentum "
-        f"{paper_tables.TABLE_4_MOMENTUM:g}, batches of {paper_tables.TABLE_4_BATCH_SIZE}, "
-        f"gradients clipped to norm {paper_tables.TABLE_4_CLIP_NORM:g}, no weight decay, "
-        "cosine decay of the learning rate, and a new head that starts at zero."
-    )
 
 
 def _table(rows):

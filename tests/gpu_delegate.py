@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 from keras_vit.export.errors import RuntimeMissing
-from keras_vit.export.verification.litert_compiled_model import (
+from keras_vit.export.verification.tflite_files import (
     LOADER,
     SOFTWARE,
     vulkan_environment,
@@ -21,7 +21,7 @@ from tests.other_environments import ROOT
 TESTS = (
     "tests/export/test_variants.py",
     "tests/export/tflite/test_flatbuffers_for_delegates.py",
-    "tests/export/verification/test_litert_compiled_model.py",
+    "tests/export/verification/test_tflite_files.py",
 )
 UNPACKED = ROOT / ".venv-vulkan"
 

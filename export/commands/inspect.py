@@ -59,14 +59,7 @@ def _figure(errors):
     starts = {}
     for place, each in enumerate(errors):
         starts.setdefault(each.layer.split("/")[0], place)
-    apart = len(errors) / 40  # of layers that begin closer together, the last is named
-    places = list(starts.values())
-    names = [
-        (place, name)
-        for (name, place), after in zip(starts.items(), [*places[1:], len(errors)], strict=True)
-        if after - place > apart or after == len(errors)
-    ]
-    axis.set_xticks(*zip(*names, strict=True), rotation=60, ha="right", fontsize=7)
+    axis.set_xticks(list(starts.values()), list(starts), rotation=60, ha="right", fontsize=7)
     axis.set_yscale("log")
     axis.tick_params(axis="y", which="both", labelsize=7)
     axis.set_ylabel("relative error")

@@ -4,7 +4,6 @@ import contextlib
 import gzip
 import os
 import pathlib
-import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -73,53 +72,26 @@ def unpacked(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Yields `path`, or a temporary directory with the contents if it is a .tar.gz.
 
     Raises:
-        ExportError: as for `unpack`.
+        ExportError: if the archive is damaged, claims far more bytes than it has, or has entries
+            that are neither files nor directories, or whose path leads out of it.
     """
     path = pathlib.Path(path)
     if not path.name.endswith(SUFFIXES) or not path.is_file():
         yield path
         return
     with tempfile.TemporaryDirectory() as directory:
-        unpack(path, directory)
+        with (
+            damage_refused(f"{path} cannot be unpacked", "Pack the module again."),
+            tarfile.open(path, "r:gz") as archive,
+        ):
+            entries, claimed = [], 0
+            for entry in archive:
+                if not (entry.isfile() or entry.isdir()):
+                    raise ValueError(f"{entry.name!r} is a link or device")
+                claimed += entry.size
+                # At once, as the entries after it stand behind all of its bytes.
+                require_plausible(claimed, path.stat().st_size)
+                entries.append(entry)
+            # The filter refuses what leads out of the directory.
+            archive.extractall(directory, entries, filter="data")
         yield pathlib.Path(directory)
-
-
-def unpack(file: str | os.PathLike, directory: str | os.PathLike) -> None:
-    """Unpacks a .tar.gz of a module into `directory`; nothing is written outside of it.
-
-    Raises:
-        ExportError: if the archive is damaged, claims far more bytes than it has, or has entries
-            that are neither files nor directories, or whose path leads out of it; then nothing at
-            all is written.
-    """
-    with (
-        damage_refused(f"{file} cannot be unpacked", "Pack the module again."),
-        tarfile.open(file, "r:gz") as archive,
-    ):
-        entries, claimed = [], 0
-        for entry in archive:
-            _check(entry, file)
-            claimed += entry.size
-            # At once, as the entries after it stand behind all of its bytes.
-            require_plausible(claimed, os.path.getsize(file))
-            entries.append(entry)
-        for entry in entries:
-            target = pathlib.Path(directory, entry.name)
-            (target if entry.isdir() else target.parent).mkdir(parents=True, exist_ok=True)
-            if content := archive.extractfile(entry):
-                with target.open("wb") as output:
-                    shutil.copyfileobj(content, output)
-
-
-def _check(entry, file):
-    path = pathlib.PurePosixPath(entry.name)
-    if path.is_absolute() or ".." in path.parts or "\\" in entry.name:
-        raise ExportError(
-            f"{file} has the entry {entry.name!r}, which leads out of the archive. It was not "
-            "unpacked; do not trust where it came from."
-        )
-    if not (entry.isfile() or entry.isdir()):
-        raise ExportError(
-            f"{file} has the entry {entry.name!r}, which is a link or device. A module has files "
-            "and directories only; it was not unpacked."
-        )

@@ -17,7 +17,6 @@ from ai_edge_litert import schema_py_generated as schema
 
 from keras_vit.export.errors import ExportError, damage_refused
 
-FLEX = "Flex"
 OPERATIONS = {value: name for name, value in vars(schema.BuiltinOperator).items()}
 _SPARE_BYTES = 2**20
 
@@ -143,7 +142,6 @@ class TFLiteFile:
         operations: names of the main graph's operations in order, "FULLY_CONNECTED", ….
         quantization: one of `export.tflite.quantization.QUANTIZATIONS`, as far as the types of
             weights and activations tell.
-        flex_operations: names of operations that need TensorFlow itself on the phone.
 
     Raises:
         ExportError: if the file is damaged or of another kind.
@@ -162,7 +160,6 @@ class TFLiteFile:
             listed = nodes(self.tree, graph)
             self.operations = [node.name for node in listed]
             self.quantization = _quantization(graph, listed)
-        self.flex_operations = sorted({name for name in self.operations if name.startswith(FLEX)})
 
 
 def _quantization(graph, listed):

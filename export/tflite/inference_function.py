@@ -3,7 +3,6 @@
 import contextlib
 import os
 import shutil
-import weakref
 from typing import Any, BinaryIO, Literal
 
 import keras
@@ -52,12 +51,6 @@ class InferenceFunction:
         """
         advice = "keras_vit.predict takes photos of any size and paths."
         return self._function(_in_0_to_1(images, self.image_shape, advice))
-
-    def __reduce__(self):
-        raise TypeError(
-            "Expected a file to hand over: save(path) here, load_inference_function(path) in the "
-            "other process. Received: an InferenceFunction, which has threads of this process."
-        )
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the TFLite file, which `load_inference_function` opens without the model.
@@ -148,22 +141,16 @@ def inference_function(
             raise ValueError(f'Expected precision="int8" for calibration. Received: {precision!r}')
         images = _in_0_to_1(calibration, (*image_size(model), 3), "They calibrate int8.")
         options = {"quantization": "int8", "calibration": images}
-    stack = contextlib.ExitStack()
-    try:
-        file = stack.enter_context(scratch_folder()) / "model.tflite"
-        to_tflite(model, file, **options)
-        function = load_inference_function(
-            file,
+    # A file that is mapped and open needs its name no longer.
+    with scratch_folder() as folder:
+        to_tflite(model, folder / "model.tflite", **options)
+        return load_inference_function(
+            folder / "model.tflite",
             batch_size=batch_size,
             bfloat16=precision == "bfloat16",
             runtime=runtime,
             threads=threads,
         )
-    except BaseException:
-        stack.close()
-        raise
-    weakref.finalize(function, stack.close)
-    return function
 
 
 def load_inference_function(

@@ -9,6 +9,7 @@ import contextlib
 import io
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 # The operations with weights: nearly all the time of a Transformer, and the only
@@ -21,63 +22,15 @@ REFUSED_IN_16_BITS = ("SUB",)
 ENDS = ("INPUT", "OUTPUT")  # callers keep floats in every variant
 
 
-def _float16(manager):
-    from litert_quantizer import qtyping, quantizer
-
-    for operation in WEIGHTED:
-        manager.add_quantization_config(
-            ".*",
-            operation,
-            qtyping.OpQuantizationConfig(
-                weight_tensor_config=qtyping.TensorQuantizationConfig(
-                    num_bits=16, dtype=qtyping.TensorDataType.FLOAT
-                ),
-                compute_precision=qtyping.ComputePrecision.FLOAT,
-                explicit_dequantize=True,
-            ),
-            quantizer.AlgorithmName.FLOAT_CASTING,
-        )
-
-
-def _dynamic(manager):
-    for operation in WEIGHTED:
-        manager.add_dynamic_config(".*", operation, num_bits=8)
-
-
-def _int8(manager):
-    for operation in WEIGHTED:
-        manager.add_static_config(".*", operation, activation_num_bits=8, weight_num_bits=8)
-
-
-def _int8_full(manager):
-    manager.add_static_config(".*", "*", activation_num_bits=8, weight_num_bits=8)
-    _keep_float(manager, ENDS)
-
-
-def _int16x8(manager):
-    manager.add_static_config(".*", "*", activation_num_bits=16, weight_num_bits=8)
-    _keep_float(manager, (*ENDS, *WIDE_RANGE, *REFUSED_IN_16_BITS))
-
-
-def _int8_int16(manager):
-    _int16x8(manager)
-    _int8(manager)
-
-
-def _keep_float(manager, operations):
-    from litert_quantizer.quantizer import AlgorithmName
-
-    for operation in operations:
-        manager.add_quantization_config(".*", operation, algorithm_key=AlgorithmName.NO_QUANTIZE)
-
-
+# What is done with which operations; the last that names an operation wins.
+_IN_FLOAT = (*ENDS, *WIDE_RANGE, *REFUSED_IN_16_BITS)
 RECIPES = {
-    "float16": _float16,
-    "dynamic": _dynamic,
-    "int8": _int8,
-    "int8-full": _int8_full,
-    "int16x8": _int16x8,
-    "int8-int16": _int8_int16,
+    "float16": [("float16", WEIGHTED)],
+    "dynamic": [("dynamic", WEIGHTED)],
+    "int8": [("int8", WEIGHTED)],
+    "int8-full": [("int8", ("*",)), ("float", ENDS)],
+    "int16x8": [("int16", ("*",)), ("float", _IN_FLOAT)],
+    "int8-int16": [("int16", ("*",)), ("float", _IN_FLOAT), ("int8", WEIGHTED)],
 }
 FOR_NPUS = ("int8-full", "int16x8", "int8-int16")
 CALIBRATED = frozenset(("int8", *FOR_NPUS))
@@ -97,18 +50,43 @@ def quantize(
         samples: for `CALIBRATED`, for each name of a signature its inputs, arrays by name.
     """
     from litert_quantizer.quantizer import Quantizer
-    from litert_quantizer.recipe_manager import RecipeManager
 
     from keras_vit.export.tflite.flatbuffer import pack, unpack
 
-    manager = RecipeManager()
-    RECIPES[quantization](manager)
+    manager = _recipe(quantization)
     with _silence():
         tool = Quantizer(bytearray(model), manager.get_quantization_recipe())
         calibrated = quantization in CALIBRATED
         ranges = _activation_ranges(bytes(model), samples, manager) if calibrated else None
         # The quantizer puts weights behind the model, where OpenVINO does not look.
         return pack(unpack(tool.quantize(ranges).quantized_model))
+
+
+def _recipe(quantization):
+    from litert_quantizer import qtyping
+    from litert_quantizer.quantizer import AlgorithmName
+    from litert_quantizer.recipe_manager import RecipeManager
+
+    manager = RecipeManager()
+    float16 = qtyping.OpQuantizationConfig(
+        weight_tensor_config=qtyping.TensorQuantizationConfig(
+            num_bits=16, dtype=qtyping.TensorDataType.FLOAT
+        ),
+        compute_precision=qtyping.ComputePrecision.FLOAT,
+        explicit_dequantize=True,
+    )
+    other, static = manager.add_quantization_config, manager.add_static_config
+    add = {
+        "float": partial(other, algorithm_key=AlgorithmName.NO_QUANTIZE),
+        "float16": partial(other, op_config=float16, algorithm_key=AlgorithmName.FLOAT_CASTING),
+        "dynamic": partial(manager.add_dynamic_config, num_bits=8),
+        "int8": partial(static, activation_num_bits=8, weight_num_bits=8),
+        "int16": partial(static, activation_num_bits=16, weight_num_bits=8),
+    }
+    for kind, operations in RECIPES[quantization]:
+        for operation in operations:
+            add[kind](".*", operation)
+    return manager
 
 
 def _activation_ranges(model, samples, manager):

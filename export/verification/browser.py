@@ -12,11 +12,12 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import keras
 import numpy as np
 
 from keras_vit.export.errors import ExportError, RuntimeMissing, damage_refused, imported
-from keras_vit.export.verification.litert_interpreter import TFLiteInterpreter
-from keras_vit.export.verification.runtimes import Delegation
+from keras_vit.export.verification.runtimes import Artifact, Delegation
+from keras_vit.export.verification.tflite_files import open_interpreter
 from keras_vit.export.web.litert_js import litert_js
 from keras_vit.export.web.page_files import write_page
 
@@ -27,46 +28,58 @@ _CAMERA = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream
 _IMAGES = "images.bin"
 # Milliseconds: the largest models have a gigabyte.
 _LOADING = 300_000
-_RUN = """async ([backend, precision, file, count]) => {
+_RUN = """async ([backend, precisions, file, count]) => {
   const runtime = await import("page/runtime");
   const reason = (await runtime.backends())[backend];
   if (reason) return { reason };
-  await runtime.open(backend, undefined, precision);
   const images = new Float32Array(await (await fetch(file)).arrayBuffer());
   const size = images.length / count;
   const outputs = [];
-  for (let i = 0; i < count; i++)
-    outputs.push(Array.from((await runtime.run(images.slice(i * size, (i + 1) * size))).values));
+  let complete = true;
+  for (const precision of precisions) {
+    await runtime.open(backend, undefined, precision);
+    complete &&= runtime.isFullyAccelerated();
+    const rows = [];
+    for (let i = 0; i < count; i++)
+      rows.push(Array.from((await runtime.run(images.slice(i * size, (i + 1) * size))).values));
+    outputs.push(rows);
+  }
   const adapter = await navigator.gpu?.requestAdapter();
   return {
     outputs,
-    complete: runtime.isFullyAccelerated(),
+    complete,
     adapter: adapter ? `${adapter.info.vendor} ${adapter.info.architecture}`.trim() : "",
   };
 }"""
 
 
-class BrowserOnCPU(TFLiteInterpreter):
-    """The runtime of a .tflite file in WebAssembly, on one thread; see `Runtime`.
+def open_browser(path: pathlib.Path, model: keras.Model | None = None) -> Artifact:
+    """Opens a .tflite file in WebAssembly, on one thread.
 
     Raises:
-        RuntimeMissing: if Playwright or Chromium is not installed.
+        RuntimeMissing: from `run`, if Playwright or Chromium is not installed.
     """
+    return _in_browser(path, "wasm", ["fp32"])
 
-    backend = "wasm"
-    has_costs = False
 
-    def run(self, images: np.ndarray) -> np.ndarray:
-        outputs, self.delegation = self._in_chromium(images, "fp32")
-        return outputs
+def open_browser_gpu(path: pathlib.Path, model: keras.Model | None = None) -> Artifact:
+    """Opens a .tflite file in WebGPU, in float32 and in float16.
 
-    def _in_chromium(self, images, precision):
-        """Returns (outputs, `Delegation`)."""
-        settings = {"operations": [], "examples": [], "facts": {}, "activation": "softmax"}
-        settings["image_size"] = list(self.image_size)
+    Raises:
+        RuntimeMissing: from `run`, if Playwright or Chromium is not installed, or has no GPU.
+    """
+    return _in_browser(path, "webgpu", ["fp32", "fp16"])
+
+
+def _in_browser(path, backend, precisions):
+    artifact = open_interpreter(path)
+    settings = {"operations": [], "examples": [], "facts": {}, "activation": "softmax"}
+    settings["image_size"] = list(artifact.image_size)
+
+    def run(images):
         with tempfile.TemporaryDirectory() as directory, chromium() as browser:
             site = pathlib.Path(directory) / "site"
-            write_page(self._path, site, litert_js(), settings=settings, title="", summary="")
+            write_page(path, site, litert_js(), settings=settings, title="", summary="")
             (site / _IMAGES).write_bytes(np.ascontiguousarray(images, "<f4").tobytes())
             with served(site) as address:
                 page = browser.new_page()
@@ -76,33 +89,18 @@ class BrowserOnCPU(TFLiteInterpreter):
                     "html[data-ready], #error:not([hidden])", state="attached", timeout=_LOADING
                 )
                 if error := page.inner_text("#error"):
-                    raise ExportError(f"{self._path} cannot be run by LiteRT.js: {error}")
-                with damage_refused(f"{self._path} cannot be run by LiteRT.js"):
-                    found = page.evaluate(_RUN, [self.backend, precision, _IMAGES, len(images)])
+                    raise ExportError(f"{path} cannot be run by LiteRT.js: {error}")
+                with damage_refused(f"{path} cannot be run by LiteRT.js"):
+                    found = page.evaluate(_RUN, [backend, precisions, _IMAGES, len(images)])
             if "reason" in found:
                 raise RuntimeMissing(f"Expected a GPU in Chromium. {found['reason']}")
-            device = f"Chromium {browser.version}, " + (
-                f"WebGPU on {found['adapter']}" if self.backend == "webgpu" else "WebAssembly"
-            )
-        outputs = np.asarray(found["outputs"], "float32")
-        outputs = outputs.reshape(len(images), *self._function.output_shape)
-        return outputs, Delegation(device, found["complete"])
+            where = f"WebGPU on {found['adapter']}" if backend == "webgpu" else "WebAssembly"
+            device = f"Chromium {browser.version}, {where}"
+        shape = (len(precisions), len(images), *artifact.output_shape)
+        outputs, *half = np.array(found["outputs"], "float32").reshape(shape)
+        return outputs, Delegation(device, found["complete"], float16=half[0] if half else None)
 
-
-class BrowserOnGPU(BrowserOnCPU):
-    """The runtime of a .tflite file in WebGPU; see `Runtime`.
-
-    Raises:
-        RuntimeMissing: if Playwright or Chromium is not installed, or Chromium has no GPU.
-    """
-
-    backend = "webgpu"
-
-    def run(self, images: np.ndarray) -> np.ndarray:
-        outputs, delegation = self._in_chromium(images, "fp32")
-        half, _ = self._in_chromium(images, "fp16")
-        self.delegation = dataclasses.replace(delegation, float16=half)
-        return outputs
+    return dataclasses.replace(artifact, run=run, has_costs=False)
 
 
 @contextlib.contextmanager

@@ -26,7 +26,6 @@ class Report:
         latency_ms: dict of threads to the median for one image.
         partitions: of XNNPACK in the graph; None if it is not a TFLite file.
         operations_outside_delegate: dict of name to count; None likewise.
-        flex_operations: names; None likewise.
         device: of an accelerator, in its own words; None where none ran it, as the next three.
         fully_delegated: whether the accelerator ran the whole graph.
         fallbacks: the operations that it did not run, each "NAME: why".
@@ -54,7 +53,6 @@ class Report:
     latency_ms: dict[int, float] | None = None
     partitions: int | None = None
     operations_outside_delegate: dict[str, int] | None = None
-    flex_operations: list[str] | None = None
     device: str | None = None
     fully_delegated: bool | None = None
     fallbacks: tuple[str, ...] | None = None
@@ -134,7 +132,7 @@ class Thresholds:
         error, half = report.max_error / report.scale, (report.float16_error or 0) / report.scale
         agreement = self.agreement if report.agreement is None else report.agreement
         drop = (report.model_accuracy or 0) - (report.artifact_accuracy or 0)
-        limit, flex = THRESHOLDS["float16"].max_error, report.flex_operations or []
+        limit = THRESHOLDS["float16"].max_error
         met = {
             f"largest error {error:.2e} above {self.max_error:g}": error <= self.max_error,
             f"cosine {report.cosine:.6f} below {self.cosine:g}": report.cosine >= self.cosine,
@@ -143,7 +141,6 @@ class Thresholds:
                 drop <= self.accuracy_drop + 1e-12
             ),
             f"largest error in float16 {half:.2e} above {limit:g}": half <= limit,
-            f"needs Flex: {', '.join(flex)}": not flex,
         }
         return [failure for failure, is_met in met.items() if not is_met]
 

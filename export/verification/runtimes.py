@@ -1,6 +1,6 @@
-"""Runtimes of exported files: what they have in common, which there are, and opening a file.
+"""Runtimes of exported files: which there are, and opening a file in one.
 
-A new runtime is a class with the members of `Runtime`, and a row in `RUNTIMES`.
+A new runtime is a row of `RUNTIMES` and a function `open_NAME` in the module that the row names.
 """
 
 import dataclasses
@@ -37,37 +37,30 @@ class Delegation:
     float16: "np.ndarray | None" = None
 
 
-class Runtime:
-    """An exported file, opened by what will run it in the end; called (path, model).
+@dataclasses.dataclass(frozen=True)
+class Artifact:
+    """An exported file, opened by what will run it in the end.
 
     Attributes:
         kind: key of `export.verification.report.THRESHOLDS`.
         output: what it computes, "logits", "probabilities" or "representation".
+        run: from images (n, height, width, 3) float32 in [0, 1] to the outputs (n, …), and to what
+            an accelerator took, None where there is none.
+        image_size: (height, width) that it takes; None for any, or where the model says it.
+        output_shape: of one image, where the file says it.
         activation: "softmax" or "sigmoid", which made the probabilities.
         takes_bytes: whether it rounds pixels to bytes, as photos have them.
         has_costs: whether `subprocesses.measure` can run the file as this runtime does.
-        flex_operations: names of operations that need TensorFlow itself on a phone; None where
-            that is no question.
-        image_size: (height, width) that it takes; None for any, or where the model says it.
-        delegation: what an accelerator took of the last `run`; None where there is none.
-
-    Raises:
-        ExportError: if the file is damaged or of another kind.
-        RuntimeMissing: if the runtime is not on this machine.
     """
 
     kind: str
     output: str
+    run: "Callable[[np.ndarray], tuple[np.ndarray, Delegation | None]]"
+    image_size: tuple[int, int] | None = None
+    output_shape: tuple[int, ...] = ()
     activation: str = "softmax"
     takes_bytes: bool = False
     has_costs: bool = False
-    flex_operations: list[str] | None = None
-    image_size: tuple[int, int] | None = None
-    delegation: Delegation | None = None
-
-    def run(self, images: "np.ndarray") -> "np.ndarray":
-        """Returns the outputs (n, …) of images (n, height, width, 3) float32 in [0, 1]."""
-        raise NotImplementedError
 
 
 def in_batches(function: "Callable[[np.ndarray], Tensor]", images: "np.ndarray") -> "np.ndarray":
@@ -80,11 +73,10 @@ def in_batches(function: "Callable[[np.ndarray], Tensor]", images: "np.ndarray")
 
 
 class Row(NamedTuple):
-    """Of a runtime: the format that it opens, the file of its class, and the class."""
+    """Of a runtime: the format that it opens, and the module of its function."""
 
     format: str
     module: str
-    name: str
 
 
 SAVED_MODEL = "the directory of a SavedModel or its .tar.gz"
@@ -93,22 +85,22 @@ _SUFFIXES = {".tflite": TFLITE, ".npz": NPZ, ".onnx": ONNX}
 
 # By the names of `--runtime`. The first that opens a format is the format's default.
 RUNTIMES = {
-    "hub": Row(SAVED_MODEL, "hub_and_npz", "HubModule"),
-    "keras": Row(NPZ, "hub_and_npz", "NpzCheckpoint"),
-    "interpreter": Row(TFLITE, "litert_interpreter", "TFLiteInterpreter"),
-    "compiled": Row(TFLITE, "litert_compiled_model", "CompiledOnCPU"),
-    "gpu": Row(TFLITE, "litert_compiled_model", "CompiledOnGPU"),
-    "openvino": Row(TFLITE, "openvino_and_mediapipe", "OpenVINO"),
-    "mediapipe": Row(TFLITE, "openvino_and_mediapipe", "ImageClassifier"),
-    "browser": Row(TFLITE, "browser", "BrowserOnCPU"),
-    "browser-gpu": Row(TFLITE, "browser", "BrowserOnGPU"),
-    "onnx": Row(ONNX, "onnx_runtime", "OnnxRuntime"),
+    "hub": Row(SAVED_MODEL, "hub_npz_and_onnx"),
+    "keras": Row(NPZ, "hub_npz_and_onnx"),
+    "interpreter": Row(TFLITE, "tflite_files"),
+    "compiled": Row(TFLITE, "tflite_files"),
+    "gpu": Row(TFLITE, "tflite_files"),
+    "openvino": Row(TFLITE, "tflite_files"),
+    "mediapipe": Row(TFLITE, "tflite_files"),
+    "browser": Row(TFLITE, "browser"),
+    "browser-gpu": Row(TFLITE, "browser"),
+    "onnx": Row(ONNX, "hub_npz_and_onnx"),
 }
 
 
 def open_artifact(
     path: str | os.PathLike, model: "keras.Model", runtime: str | None = None
-) -> tuple[str, Runtime]:
+) -> tuple[str, Artifact]:
     """Opens an exported file or directory in a runtime, and returns the runtime's name and it.
 
     Args:
@@ -118,7 +110,8 @@ def open_artifact(
 
     Raises:
         FileNotFoundError: if there is nothing.
-        ExportError: if it is of another kind, or the runtime opens other files; see `Runtime`.
+        ExportError: if it is damaged or of another kind, or the runtime opens other files.
+        RuntimeMissing: if the runtime is not on this machine.
     """
     path = pathlib.Path(path)
     if not path.exists():
@@ -133,6 +126,5 @@ def open_artifact(
         raise ExportError(
             f"Expected a runtime of {format}: {', '.join(names)}. Received: {runtime!r}"
         )
-    row = RUNTIMES[name]
-    module = importlib.import_module(f"keras_vit.export.verification.{row.module}")
-    return name, getattr(module, row.name)(path, model)
+    module = importlib.import_module(f"keras_vit.export.verification.{RUNTIMES[name].module}")
+    return name, getattr(module, f"open_{name.replace('-', '_')}")(path, model)

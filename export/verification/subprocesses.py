@@ -46,12 +46,8 @@ def measure(
     Raises:
         ExportError: if the artifact does not run.
     """
-    task = {"path": os.path.abspath(path), "threads": threads}
-    process = _call(_measured, **task, image_size=image_size, rounds=rounds)
-    if process.returncode:
-        (*_, reason) = process.stderr.strip().splitlines() or ["its process was ended"]
-        raise ExportError(f"{path} does not run: {reason}. Export the model again.")
-    return json.loads(process.stdout.splitlines()[-1])
+    found, _ = _call(_measured, path, threads=threads, image_size=image_size, rounds=rounds)
+    return found
 
 
 def run_compiled(
@@ -81,37 +77,40 @@ def run_compiled(
     with tempfile.TemporaryDirectory() as directory:
         given, made = (os.path.join(directory, name) for name in ("in.npy", "out.npz"))
         np.save(given, images)
-        task = {"path": os.path.abspath(path), "images": given, "outputs": made, "gpu": gpu}
-        process = _call(_compiled, environment, **task)
-        printed = process.stderr
-        if not process.returncode:
-            with np.load(made) as arrays:
-                return dict(arrays), json.loads(process.stdout.splitlines()[-1]), printed
-    if any(sign in printed for sign in _NO_GPU):
-        raise RuntimeMissing(
-            "Expected a GPU. LiteRT found none that its Vulkan driver can use: install the GPU's "
-            "driver, or set VK_ICD_FILENAMES to that of Chromium (vk_swiftshader_icd.json)."
-        )
-    lines = [line for line in printed.splitlines() if line.strip()]
-    raise ExportError(
-        f"{path} cannot be run by LiteRT's CompiledModel, which ended with status "
-        f"{process.returncode}: {' '.join(lines[-3:])[-500:]}"
-    )
+        complete, printed = _call(_compiled, path, environment, images=given, outputs=made, gpu=gpu)
+        with np.load(made) as arrays:
+            return dict(arrays), complete, printed
 
 
-def _call(function, environment=None, **arguments):
-    """Calls a function of this file in a new process, which prints its result as JSON."""
-    root = str(pathlib.Path(keras_vit.__file__).parents[1])
-    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    search_path = os.pathsep.join([root, *map(os.path.abspath, given)])
-    return subprocess.run(
+def _call(function, path, environment=None, **arguments):
+    """Calls a function of this file in a new process, and returns its result and what is printed.
+
+    Args:
+        function: from the path and other arguments that JSON can hold to such a result.
+        path: of an artifact.
+        environment: variables beside those of this process.
+    """
+    arguments["path"] = os.path.abspath(path)
+    process = subprocess.run(
         [sys.executable, "-m", _MODULE, function.__name__, json.dumps(arguments)],
         capture_output=True,
         text=True,
         check=False,
         # The current folder comes first on the path; files of the user's may have a module's name.
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": search_path, **(environment or {})},
+        cwd=pathlib.Path(keras_vit.__file__).parents[1],
+        env={**os.environ, **(environment or {})},
+    )
+    if not process.returncode:
+        return json.loads(process.stdout.splitlines()[-1]), process.stderr
+    if any(sign in process.stderr for sign in _NO_GPU):
+        raise RuntimeMissing(
+            "Expected a GPU. LiteRT found none that its Vulkan driver can use: install the GPU's "
+            "driver, or set VK_ICD_FILENAMES to that of Chromium (vk_swiftshader_icd.json)."
+        )
+    lines = [line for line in process.stderr.splitlines() if line.strip()]
+    raise ExportError(
+        f"{path} does not run in a process of its own, which ended with status "
+        f"{process.returncode}: {' '.join(lines[-3:])[-500:]}. Export the model again."
     )
 
 
@@ -163,7 +162,7 @@ def _open_file(path, threads, image_size):
     interpreter = Interpreter(path, num_threads=threads)
     runner = interpreter.get_signature_runner("serving_default")
     image = np.full(runner.get_input_details()["image"]["shape"], 0.5, "float32")
-    return (lambda: runner(image=image)), (lambda: delegation(interpreter))
+    return (lambda: runner(image=image)), (lambda: _delegation(interpreter))
 
 
 def _open_module(path, threads, image_size):
@@ -178,12 +177,8 @@ def _open_module(path, threads, image_size):
     return (lambda: [value.numpy() for value in signature(**images).values()]), dict
 
 
-def delegation(interpreter: Any) -> dict[str, Any]:
-    """Returns "partitions" and "operations_outside_delegate" of a `Report`.
-
-    Args:
-        interpreter: a LiteRT `Interpreter` whose tensors are allocated.
-    """
+def _delegation(interpreter):
+    """Returns "partitions" and "operations_outside_delegate" of a `Report`."""
     # LiteRT documents no way to ask which operations a delegate took. A delegate's node stays in
     # this list beside the operations that it replaces: those between its outputs and its inputs.
     nodes = interpreter._get_ops_details()

@@ -8,7 +8,7 @@ from ai_edge_litert.interpreter import Interpreter
 from benchmarks.runtimes import with_noise
 from keras_vit import export
 from keras_vit.export.errors import RuntimeMissing
-from keras_vit.export.verification.litert_compiled_model import vulkan_environment
+from keras_vit.export.verification.tflite_files import vulkan_environment
 from tests.tiny_vit import tiny_vit
 
 LABELS = ["cat", "dog", "tench", "château", "a b"]
@@ -56,6 +56,24 @@ def make_vit():
 def images():
     """(8, 32, 32, 3) float32 in [0, 1]."""
     return np.random.default_rng(1).uniform(0, 1, (8, 32, 32, 3)).astype("float32")
+
+
+@pytest.fixture(scope="session")
+def tiny(make_vit):
+    """A ViT of one block, which no test changes."""
+    return make_vit(num_layers=1)
+
+
+@pytest.fixture(scope="session")
+def tiny_module(tiny, tmp_path_factory):
+    """The directory of `tiny` as a TF-Hub module."""
+    return export.to_hub(tiny, tmp_path_factory.mktemp("tiny") / "module")
+
+
+@pytest.fixture(scope="session")
+def tiny_tflite(tiny, tmp_path_factory):
+    """`tiny` as a TFLite file."""
+    return export.to_tflite(tiny, tmp_path_factory.mktemp("tiny") / "m.tflite")
 
 
 @pytest.fixture(scope="session")

@@ -33,13 +33,11 @@ def test_a_model_that_knows_its_classes_and_photos_hands_them_over(
     }
 
 
-@pytest.mark.parametrize(
-    "other", ["value_range(0,1)", "resize(32)", "own_operation", "value_range("]
-)
+@pytest.mark.parametrize("other", ["value_range(0,1)", "own_operation", "value_range("])
 def test_photos_of_another_range_are_resized_and_it_is_said(make_vit, tmp_path, caplog, other):
     model = make_vit(num_layers=1)
     model.preprocessing = f"decode|resize(32)|{other}"
-    found = interface_of(export.to_hub(model, tmp_path / "m"))
+    found = interface_of(export.to_tflite(model, tmp_path / "m"))
     assert found["preprocessing"] == "decode|resize([32,32])|value_range(0,1)"
     assert "exported resizes them instead" in caplog.text
 
@@ -64,7 +62,8 @@ def test_without_a_head_there_are_no_names_and_no_activation(make_vit, write, tm
         ),
     ],
 )
-def test_labels_must_fit_the_head(make_vit, write, tmp_path, labels, message):
-    with pytest.raises(ValueError, match=message):
-        write(make_vit(num_layers=1), tmp_path / "m", labels=labels)
+def test_labels_must_fit_the_head(tiny, tmp_path, labels, message):
+    for write in WRITERS.values():
+        with pytest.raises(ValueError, match=message):
+            write(tiny, tmp_path / "m", labels=labels)
     assert list(tmp_path.iterdir()) == []

@@ -7,30 +7,26 @@ import pytest
 from keras_vit import export
 from keras_vit.export.errors import ExportError
 from keras_vit.export.model_card import require_handle, write_card
+from tests.export.conftest import verify
+
+NO_HANDLES = ("tiny", "me/tiny", "me/tiny/0", "me/tiny/one", "Me/tiny/1", "")
 
 
 @pytest.fixture(scope="module")
-def model(make_vit):
-    return make_vit(num_layers=1)
+def module_report(tiny, tiny_module, images):
+    return verify(tiny, tiny_module, images, [0] * 8)
 
 
 @pytest.fixture(scope="module")
-def module_report(model, images, tmp_path_factory):
-    module = export.to_hub(model, tmp_path_factory.mktemp("card") / "m")
-    return export.verify(model, module, images, [0] * 8, costs=False)
-
-
-@pytest.fixture(scope="module")
-def lite_report(model, images, tmp_path_factory):
-    file = export.to_tflite(model, tmp_path_factory.mktemp("card") / "m.tflite")
-    return export.verify(model, file, images)
+def lite_report(tiny, tiny_tflite, images):
+    return export.verify(tiny, tiny_tflite, images)
 
 
 @pytest.fixture
-def texts(model, tmp_path):
+def texts(tiny, tmp_path):
     """Returns a function that writes a card and returns its texts."""
 
-    def write(report, model=model, handle="me/tiny_vit/2", **options):
+    def write(report, model=tiny, handle="me/tiny_vit/2", **options):
         files = write_card(model, report, handle, tmp_path, **options)
         assert files[0].name == "tiny-vit.md"
         return [file.read_text(encoding="utf-8") for file in files]
@@ -38,7 +34,7 @@ def texts(model, tmp_path):
     return write
 
 
-def test_the_page_has_the_keys_and_facts_that_tf_hub_asks_for(model, module_report, texts):
+def test_the_page_has_the_keys_and_facts_that_tf_hub_asks_for(tiny, module_report, texts):
     page, *_ = texts(module_report, config={"dataset": "digits"})
     lines = page.splitlines()
     assert lines[0] == "# Module me/tiny_vit/2"
@@ -54,30 +50,18 @@ def test_the_page_has_the_keys_and_facts_that_tf_hub_asks_for(model, module_repo
     }
     for fact in ("[0, 1]", "32 x 32 pixels", "(batch, 5)", "tf.nn.softmax", "momentum 0.9"):
         assert fact in page
-    assert f"| parameters | {model.count_params():,} |" in page
-
-
-def test_the_page_of_probabilities_names_no_activation(lite_report, texts):
-    page, *_ = texts(dataclasses.replace(lite_report, output="probabilities"))
-    assert "Output: probabilities, float32, shape (batch, 5). Class" in page
+    assert f"| parameters | {tiny.count_params():,} |" in page
 
 
 def test_the_page_says_which_classes_and_how_photos_are_prepared(make_vit, module_report, texts):
     model = make_vit(num_layers=1, num_classes=30)
-    model.class_names = [f"bird {number}" for number in range(30)]
+    model.class_names = ["<script>x</script>", "[a](b)", "c|d", *(f"bird {i}" for i in range(27))]
     model.preprocessing = "decode|resize(32)|value_range(-1,1)"
-    page, *_ = texts(module_report, model)
-    assert "Classes: bird 0, bird 1, " in page and "bird 19 and 10 more." in page
-    assert "`decode|resize(32)|value_range(0,1)`" in page
-
-
-def test_a_card_shows_names_as_they_are_and_no_folder_of_the_machine(
-    make_vit, module_report, texts
-):
-    model = make_vit(num_layers=1)
-    model.class_names = ["<script>x</script>", "[a](b)", "c|d", "e", "f"]
     found = texts(module_report, model, config={"dataset": "folder:/home/me/secret/birds"})
-    assert r"Classes: &lt;script&gt;x&lt;/script&gt;, \[a\](b), c\|d, e, f." in found[0]
+    # Names as they are, and no folder of the machine.
+    names = r"&lt;script&gt;x&lt;/script&gt;, \[a\](b), c\|d, bird 0, "
+    assert f"Classes: {names}" in found[0] and "bird 16 and 10 more." in found[0]
+    assert "`decode|resize(32)|value_range(0,1)`" in found[0]
     assert "<!-- dataset: birds -->" in found[0]
     assert not any("secret" in text for text in found)
 
@@ -89,6 +73,8 @@ def test_every_figure_comes_from_the_verifier(lite_report, texts):
     for name, value in lite_report.rows():
         if name not in ("artifact", "result"):
             assert f"| {name} | {value} |" in figures
+    page, *_ = texts(dataclasses.replace(lite_report, output="probabilities"))
+    assert "Output: probabilities, float32, shape (batch, 5). Class" in page
 
 
 def test_kaggle_metadata(module_report, lite_report, texts):
@@ -115,26 +101,14 @@ def test_kaggle_metadata(module_report, lite_report, texts):
     assert variation["fineTunable"] is False and "${PATH}" in variation["usage"]
 
 
-def test_all_of_its_files_or_none(model, lite_report, tmp_path):
-    (tmp_path / "model-instance-metadata.json").mkdir()
-    with pytest.raises(IsADirectoryError):
-        write_card(model, lite_report, "me/tiny/1", tmp_path)
-    assert [each.name for each in tmp_path.iterdir()] == ["model-instance-metadata.json"]
-
-
-def test_only_good_artifacts_get_a_card(make_vit, model, lite_report, images, tmp_path):
-    wrong = make_vit(num_layers=1)
-    wrong.get_layer("head").kernel.assign(-wrong.get_layer("head").kernel)
-    report = export.verify(wrong, lite_report.artifact, images, costs=False)
-    with pytest.raises(ExportError, match="verified artifact"):
-        write_card(wrong, report, "me/tiny/1", tmp_path)
-    with pytest.raises(ExportError, match="license"):
-        write_card(model, lite_report, "me/tiny/1", tmp_path, license="mine")
+def test_only_good_artifacts_get_a_card(tiny, lite_report, tmp_path):
+    bad = dataclasses.replace(lite_report, failures=("largest error",))
+    for report, handle, license, message in (
+        (bad, "me/tiny/1", "mit", "verified artifact"),
+        (lite_report, "me/tiny/1", "mine", "license"),
+        *((lite_report, handle, "mit", "PUBLISHER/MODEL/VERSION") for handle in NO_HANDLES),
+    ):
+        with pytest.raises(ExportError, match=message):
+            write_card(tiny, report, handle, tmp_path, license=license)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("text", ["tiny", "me/tiny", "me/tiny/0", "me/tiny/one", "Me/tiny/1", ""])
-def test_handles_are_checked(text):
-    with pytest.raises(ExportError, match="PUBLISHER/MODEL/VERSION"):
-        require_handle(text)
     assert require_handle("me/vit/b16/3").groups() == ("me", "vit/b16")

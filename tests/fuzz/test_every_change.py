@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.export.verification.hub_and_npz import HubModule
+from keras_vit.export.verification.hub_npz_and_onnx import open_hub
 from tests.fuzz import export_process
 from tests.tiny_vit import tiny_vit
 from tests.training.runs import rows
@@ -158,7 +158,7 @@ def test_exports_on_a_full_disk(name, no_room, tmp_path):
 def is_whole(target, before):
     """Whether a file or folder is the one before, or a new one that is as good."""
     now = content(target)
-    return now == before or (target.is_dir() and now.keys() == before.keys() and HubModule(target))
+    return now == before or (target.is_dir() and now.keys() == before.keys() and open_hub(target))
 
 
 @pytest.mark.parametrize("fault", ["kill", "fail"])

@@ -15,7 +15,7 @@ from keras_vit.export.command_line import load_images
 from keras_vit.export.hub import archives
 from keras_vit.export.labels_and_interface_json import labels_of_model
 from keras_vit.export.tflite.flatbuffer import TFLiteFile
-from keras_vit.export.verification.hub_and_npz import HubModule
+from keras_vit.export.verification.hub_npz_and_onnx import open_hub
 from keras_vit.photos import read_photo
 from keras_vit.training.config import schema
 from keras_vit.training.data import digits, load_dataset, open_dataset, records, splits, tfds_folder
@@ -194,7 +194,7 @@ def test_checkpoints_of_a_run(attack, reads, tmp_path):
 def test_modules(attack, reads, model, tmp_path):
     directory = export.to_hub(model, tmp_path / "module", labels=["a", "b"])
     content = (directory / "saved_model.pb").read_bytes()
-    load = reads("module/saved_model.pb", lambda file: HubModule(file.parent))
+    load = reads("module/saved_model.pb", lambda file: open_hub(file.parent))
     attack("saved_model.pb", 2, content, load)
     load = reads("module/saved_model.pb", lambda file: load_frozen(file.parent))
     attack("saved_model.pb, predicting", 2, content, load)

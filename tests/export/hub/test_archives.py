@@ -14,24 +14,9 @@ def module(tmp_path):
     directory = tmp_path / "module"
     (directory / "variables").mkdir(parents=True)
     (directory / "assets").mkdir()
-    (directory / "saved_model.pb").write_bytes(b"graph")
+    (directory / "saved_model.pb").write_bytes(bytes(range(256)) * 40)
     (directory / "variables/variables.index").write_bytes(b"index")
     return directory
-
-
-def write(file, *entries):
-    """Writes a .tar.gz of (name, type, content or link) entries."""
-    with tarfile.open(file, "w:gz") as tar:
-        for name, kind, content in entries:
-            entry = tarfile.TarInfo(name)
-            entry.type = kind
-            if kind == tarfile.REGTYPE:
-                entry.size = len(content)
-                tar.addfile(entry, io.BytesIO(content))
-            else:
-                entry.linkname = content
-                tar.addfile(entry)
-    return file
 
 
 def test_the_module_is_the_root_without_owners_and_times(module, tmp_path):
@@ -44,76 +29,76 @@ def test_the_module_is_the_root_without_owners_and_times(module, tmp_path):
     again = archives.pack(module, tmp_path / "again.tar.gz")
     assert file.read_bytes() == again.read_bytes()
 
-
-def test_unpacking_gives_the_files_back(module, tmp_path):
-    with archives.unpacked(archives.pack(module, tmp_path / "m.tar.gz")) as directory:
-        found = {
-            p.relative_to(directory).as_posix(): p.read_bytes() if p.is_file() else None
-            for p in directory.rglob("*")
-        }
-    assert found == {
-        "assets": None,
-        "saved_model.pb": b"graph",
-        "variables": None,
-        "variables/variables.index": b"index",
-    }
+    with archives.unpacked(file) as directory:
+        found = {path.relative_to(directory).as_posix() for path in directory.rglob("*")}
+        assert found == {*names}
+        content = (directory / "saved_model.pb").read_bytes()
+    assert content == (module / "saved_model.pb").read_bytes()
     assert not directory.exists()
     with archives.unpacked(module) as same:
         assert same == module
-
-
-def test_only_modules_are_packed(tmp_path):
     with pytest.raises(ExportError, match=r"saved_model\.pb"):
         archives.pack(tmp_path, tmp_path / "m.tar.gz")
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    "entry",
+    ("name", "kind", "link"),
     [
-        ("../outside.txt", tarfile.REGTYPE, b"!"),
-        ("a/../../outside.txt", tarfile.REGTYPE, b"!"),
-        ("/tmp/keras-vit-outside.txt", tarfile.REGTYPE, b"!"),
-        ("a\\..\\..\\outside.txt", tarfile.REGTYPE, b"!"),
+        ("../outside.txt", tarfile.REGTYPE, ""),
+        ("a/../../outside.txt", tarfile.REGTYPE, ""),
         ("link", tarfile.SYMTYPE, "/etc/passwd"),
+        ("link", tarfile.SYMTYPE, "saved_model.pb"),
         ("link", tarfile.LNKTYPE, "saved_model.pb"),
         ("pipe", tarfile.FIFOTYPE, ""),
         ("device", tarfile.CHRTYPE, ""),
     ],
 )
-def test_nothing_leaves_the_directory(tmp_path, entry):
-    file = write(tmp_path / "m.tar.gz", ("saved_model.pb", tarfile.REGTYPE, b"graph"), entry)
-    target = tmp_path / "deep/target"
-    target.mkdir(parents=True)
-    with pytest.raises(ExportError, match="not unpacked"):
-        archives.unpack(file, target)
-    assert sorted(p.name for p in tmp_path.rglob("*")) == ["deep", "m.tar.gz", "target"]
+def test_nothing_leaves_the_directory(tmp_path, monkeypatch, name, kind, link):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with tarfile.open(tmp_path / "m.tar.gz", "w:gz") as tar:
+        tar.addfile(tarfile.TarInfo("saved_model.pb"), io.BytesIO())
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.linkname = kind, link
+        tar.addfile(entry, io.BytesIO())
+    with (
+        pytest.raises(ExportError, match="cannot be unpacked"),
+        archives.unpacked(tmp_path / "m.tar.gz"),
+    ):
+        pass
+    assert [path.name for path in tmp_path.rglob("*")] == ["m.tar.gz"]
+
+
+def test_an_absolute_path_is_unpacked_inside(tmp_path):
+    with tarfile.open(tmp_path / "m.tar.gz", "w:gz") as tar:
+        entry = tarfile.TarInfo(str(tmp_path / "outside.txt"))
+        tar.addfile(entry, io.BytesIO())
+    with archives.unpacked(tmp_path / "m.tar.gz") as directory:
+        assert [path.name for path in directory.rglob("*.txt")] == ["outside.txt"]
+    assert not (tmp_path / "outside.txt").exists()
 
 
 def test_a_bomb_is_refused_by_its_first_header(tmp_path):
     bomb = tarfile.TarInfo("bomb")
     bomb.size = 2**40
     (tmp_path / "m.tar.gz").write_bytes(gzip.compress(bomb.tobuf()))
-    with pytest.raises(ExportError, match="members claim 1099511627776 bytes, and the file has"):
-        archives.unpack(tmp_path / "m.tar.gz", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+    refused = pytest.raises(ExportError, match="members claim 1099511627776 bytes, and the file")
+    with refused, archives.unpacked(tmp_path / "m.tar.gz"):
+        pass
 
 
 def test_damaged_archives_are_told_in_one_line(module, tmp_path):
-    (module / "saved_model.pb").write_bytes(bytes(range(256)) * 40)
     whole = archives.pack(module, tmp_path / "module.tar.gz").read_bytes()
     damaged = tmp_path / "damaged.tar.gz"
-    for content in (whole[: len(whole) // 2], b"not an archive", b""):
-        damaged.write_bytes(content)
-        with pytest.raises(ExportError, match="cannot be unpacked"), archives.unpacked(damaged):
-            pass
     refused = 0
-    for position in range(10, len(whole)):
-        damaged.write_bytes(
-            whole[:position] + bytes([whole[position] ^ 255]) + whole[position + 1 :]
-        )
+    flipped = [
+        whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :]
+        for place in range(10, len(whole))
+    ]
+    for content in (whole[: len(whole) // 2], b"not an archive", b"", *flipped):
+        damaged.write_bytes(content)
         try:
-            archives.unpack(damaged, tmp_path / "out")
+            with archives.unpacked(damaged):
+                pass
         except ExportError as error:
             refused += "cannot be unpacked" in str(error)
-    assert refused
+    assert refused >= 4

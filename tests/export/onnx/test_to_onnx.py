@@ -19,11 +19,17 @@ def with_onnx():
         pytest.importorskip(name, reason="the extra onnx is not installed: make test-runtimes")
 
 
+@pytest.fixture(scope="module")
+def plain(tiny, tmp_path_factory):
+    """The file of `tiny`."""
+    return export.to_onnx(tiny, tmp_path_factory.mktemp("onnx") / "m.onnx")
+
+
 def test_names_labels_and_any_batch(make_vit, images, tmp_path):
     import onnx
     import onnxruntime
 
-    model = make_vit(dtype="mixed_bfloat16")
+    model = make_vit(dtype="mixed_bfloat16", num_layers=1)
     file = export.to_onnx(model, tmp_path / "m.onnx", labels=list("abcde"), activation="sigmoid")
     texts = {each.key: each.value for each in onnx.load(file).metadata_props}
     assert texts["labels"].splitlines() == list("abcde")
@@ -36,13 +42,13 @@ def test_names_labels_and_any_batch(make_vit, images, tmp_path):
         assert session.run(None, {"image": images[:count]})[0].shape == (count, 5)
 
 
-def test_onnx_runtime_quantizes_them(make_vit, images, tmp_path):
+def test_onnx_runtime_quantizes_them(plain, images, tmp_path):
     from onnxruntime import InferenceSession, quantization
 
-    file, small = export.to_onnx(make_vit(), tmp_path / "m.onnx"), tmp_path / "int8.onnx"
-    quantization.quantize_dynamic(file, small, weight_type=quantization.QuantType.QInt8)
+    small = tmp_path / "int8.onnx"
+    quantization.quantize_dynamic(plain, small, weight_type=quantization.QuantType.QInt8)
     expected, found = (
-        InferenceSession(each).run(None, {"image": images})[0] for each in (file, small)
+        InferenceSession(each).run(None, {"image": images})[0] for each in (plain, small)
     )
     assert 0 < np.std(found - expected) < 0.1 * np.std(expected)
 
@@ -60,15 +66,6 @@ def test_a_sequential_around_a_model(make_vit, images, tmp_path, float16):
     )
     file = export.to_onnx(model, tmp_path / "m.onnx", float16=float16)
     assert verify(model, file, images).ok
-
-
-def test_the_representation(make_vit, images, tmp_path):
-    model = make_vit()
-    file = export.to_onnx(model, tmp_path / "m.onnx", output="representation")
-    report = verify(model, file, images)
-    assert report.ok and report.output == "representation", report
-    with pytest.raises(ValueError, match="no head"):
-        export.to_onnx(make_vit(num_classes=None), file, output="logits")
 
 
 @pytest.mark.parametrize("arguments", [{}, {"resnet": {"num_layers": (1,)}, "patch_size": 2}])
@@ -91,10 +88,8 @@ def test_float16_is_half_as_large_and_has_room_for_outliers(make_vit, images, tm
     assert 0 < np.abs(found - expected).max() < 2e-2 * np.abs(expected).max()
 
 
-def test_the_command(make_vit, images, tmp_path, capsys, caplog):
-    model = make_vit()
-    model.class_names = list("abcde")
-    model.save(tmp_path / "m.keras")
+def test_the_command(tiny, images, tmp_path, capsys, caplog):
+    tiny.save(tmp_path / "m.keras")
     np.savez(tmp_path / "images.npz", images=images)
     paths = [str(tmp_path / "m.keras"), f"--output={tmp_path / 'm.onnx'}"]
     options = ["--float16", "--module_output=representation", f"--data={tmp_path / 'images.npz'}"]
@@ -104,21 +99,22 @@ def test_the_command(make_vit, images, tmp_path, capsys, caplog):
     assert "Gemm" not in caplog.text  # a warning of the converter
 
 
-def test_damaged_files_and_absent_packages(make_vit, images, tmp_path, monkeypatch):
-    (tmp_path / "m.onnx").write_bytes(b"no model")
-    with pytest.raises(ExportError, match="cannot be loaded by ONNX Runtime"):
-        export.verify(make_vit(), tmp_path / "m.onnx", images)
-    model = make_vit()
+def test_an_absent_package(tiny, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tf2onnx", None)
     with pytest.raises(RuntimeMissing, match=r"keras-vit-16x16\[onnx\]"):
-        export.to_onnx(model, tmp_path / "n.onnx")
+        export.to_onnx(tiny, tmp_path / "n.onnx")
     assert not (tmp_path / "n.onnx").exists()
 
 
-def test_a_graph_that_does_not_run(make_vit, images, tmp_path, capfd):
+def test_damaged_files_and_graphs_that_do_not_run(tiny, plain, images, tmp_path, capfd):
     from onnx import helper, save
 
     file = tmp_path / "m.onnx"
+
+    def refused():
+        with pytest.raises(ExportError, match=r"m\.onnx cannot be \w+ by ONNX"):
+            verify(tiny, file, images)
+
     node = helper.make_node("ReduceMean", ["image"], ["logits"], axes=[1], keepdims=0)
     logits = helper.make_tensor_value_info("logits", 1, None)
     for shape in (("n", 3), (1, 32, 32, 3)):  # no image, and not the eight that it is given
@@ -126,30 +122,25 @@ def test_a_graph_that_does_not_run(make_vit, images, tmp_path, capfd):
         opset = [helper.make_opsetid("", 17)]
         graph = helper.make_graph([node], "g", [image], [logits])
         save(helper.make_model(graph, opset_imports=opset, ir_version=8), file)
-        with pytest.raises(ExportError, match=r"m\.onnx cannot be \w+ by ONNX"):
-            export.verify(make_vit(), file, images)
-    content = export.to_onnx(make_vit(), file).read_bytes()
-    file.write_bytes(content.replace(b"Softmax", b"Flatten"))
-    with pytest.raises(ExportError, match=r"m\.onnx cannot be \w+ by ONNX"):
-        export.verify(make_vit(), file, images)
+        refused()
+    for content in (b"no model", plain.read_bytes().replace(b"Softmax", b"Flatten")):
+        file.write_bytes(content)
+        refused()
     assert "onnxruntime" not in capfd.readouterr().err
 
 
-def test_infinite_numbers_are_no_warning(make_vit, images, tmp_path, recwarn):
+def test_another_answer_is_noticed_and_infinite_numbers_are_no_warning(
+    make_vit, tiny, plain, images, tmp_path, recwarn
+):
     from onnx import load, numpy_helper, save
 
-    file = export.to_onnx(make_vit(), tmp_path / "m.onnx")
-    content = load(file)
+    other = make_vit(num_layers=1)
+    other.get_layer("head").kernel.assign(np.roll(other.get_layer("head").kernel, 1, axis=1))
+    assert not verify(other, plain, images).ok
+    content = load(plain)
     for each in content.graph.initializer:
         if each.dims[-1:] == [5]:  # of the head
             each.CopyFrom(numpy_helper.from_array(np.full(each.dims, 3e38, "float32"), each.name))
-    save(content, file)
-    assert not export.verify(make_vit(), file, images, costs=False).ok
+    save(content, tmp_path / "m.onnx")
+    assert not verify(tiny, tmp_path / "m.onnx", images).ok
     assert not [each for each in recwarn if each.category is RuntimeWarning]
-
-
-def test_another_answer_is_noticed(make_vit, images, tmp_path):
-    file = export.to_onnx(make_vit(), tmp_path / "m.onnx")
-    other = make_vit()
-    other.get_layer("head").kernel.assign(np.roll(other.get_layer("head").kernel, 1, axis=1))
-    assert not export.verify(other, file, images, costs=False).ok

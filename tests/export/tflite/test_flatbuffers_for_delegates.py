@@ -11,8 +11,8 @@ from keras_vit.export.tflite.flatbuffers_for_delegates import (
     equalize_ranks,
     fold_constants,
 )
-from keras_vit.export.verification.litert_compiled_model import CompiledOnGPU
-from keras_vit.export.verification.litert_interpreter import TFLiteInterpreter
+from keras_vit.export.verification.tflite_files import open_gpu
+from tests.export.conftest import run
 from tests.export.tflite import tiny_graph
 
 PLANTED = {
@@ -35,14 +35,14 @@ def test_a_planted_fault_is_found(name):
 @pytest.mark.parametrize("name", ["add_of_unequal_ranks", "padded_maximum", "slice_of_a_constant"])
 def test_what_is_found_is_wrong_on_a_gpu(gpu, name, tmp_path):
     file = getattr(tiny_graph, name)().write(tmp_path / "m.tflite")
-    interpreter, delegate = TFLiteInterpreter(file), CompiledOnGPU(file)
     shape = Interpreter(str(file)).get_input_details()[0]["shape"]
     # Below zero, so that padding with zeros is the maximum wherever it is looked at.
     image = -np.random.default_rng(0).uniform(1, 2, shape).astype("float32")
-    expected = interpreter.run(image)
-    assert np.abs(delegate.run(image) - expected).max() > 0.1 * np.abs(expected).max()
+    expected = run(file, image)
+    outputs, delegation = open_gpu(file).run(image)
+    assert np.abs(outputs - expected).max() > 0.1 * np.abs(expected).max()
     # Without a word: nothing falls back to the processor.
-    assert delegate.delegation.complete and delegate.delegation.fallbacks == ()
+    assert delegation.complete and delegation.fallbacks == ()
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,7 @@ def test_mending_leaves_nothing_to_find_and_the_same_bits(mend, graph, shape, tm
     assert delegate_faults(tree) == []
     after.write_bytes(pack(tree))
     image = np.random.default_rng(0).normal(0, 1, shape).astype("float32")
-    expected = TFLiteInterpreter(before).run(image)
-    np.testing.assert_array_equal(TFLiteInterpreter(after).run(image), expected)
+    np.testing.assert_array_equal(run(after, image), run(before, image))
 
 
 def test_a_constant_is_not_kept_beside_its_part():

@@ -89,6 +89,7 @@ CHECKS: dict[str, Check] = {
         lambda value: _require(-math.inf < value < math.inf, value),
     ),
     "remat": _FLAG,
+    "flash_attention": _FLAG,
 }
 
 

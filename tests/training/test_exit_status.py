@@ -40,7 +40,6 @@ OF_TENSORFLOW = tf.errors.ResourceExhaustedError(None, None, "OOM when allocatin
         (ValueError("wrong"), 2, "error: wrong"),
         (FileNotFoundError("wrong"), 2, "error: wrong"),
         (OSError("wrong"), 1, "error: wrong"),
-        (ValueError(OF_KERAS), 2, "error: shape (8, 32) is not (8, 64)"),
         (ValueError(IN_USER_CODE + OF_KERAS), 2, "error: shape (8, 32) is not (8, 64)"),
         (OF_TENSORFLOW, 1, "error: OOM when allocating"),
     ],
@@ -53,12 +52,9 @@ def test_failures_are_one_line(error, status, line, capsys):
     assert capsys.readouterr().err == f"{line}\n"
 
 
-def test_success_and_results():
+def test_other_ends():
     assert status_of(lambda options: None) == 0
     assert status_of(lambda options: 1) == 1
-
-
-def test_faults_of_the_program_keep_their_trace():
     with pytest.raises(ZeroDivisionError):
         status_of(lambda options: 1 // 0)
 
@@ -121,26 +117,12 @@ def test_ctrl_c_while_a_process_ends_leaves_its_cleaning_alone(as_command):
     assert result.stdout == "cleaned\n"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["-m", "training", "--help"],
-        ["-m", "export", "--help"],
-        ["-m", "benchmarks", "--help"],
-        ["-m", "training", "data", "list"],
-    ],
-    ids=" ".join,
-)
-def test_a_reader_that_leaves_is_no_error(command):
+@pytest.mark.parametrize("words", [("export", "--help"), ("training", "data", "list")])
+def test_a_reader_that_leaves_is_no_error(words):
     reader, writer = os.pipe()
     os.close(reader)
+    command, root = [sys.executable, "-m", *words], pathlib.Path(__file__).parents[2]
     with open(writer, "w") as closed:
-        result = subprocess.run(
-            [sys.executable, *command],
-            stdout=closed,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=pathlib.Path(__file__).parents[2],
-        )
+        result = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, cwd=root)
     # argparse itself is silent of a help that it cannot print, and ends well.
-    assert result.stderr == "" and result.returncode in (0, 141)
+    assert result.stderr == b"" and result.returncode in (0, 141)

@@ -13,7 +13,7 @@ import re
 import runpy
 import traceback
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any
 
 from ml_collections import ConfigDict, config_dict
 
@@ -21,7 +21,7 @@ from keras_vit.suggestions import did_you_mean
 from keras_vit.training.config import schema
 from keras_vit.training.config.schema import DEFAULTS
 from keras_vit.training.errors import TrainingError, UsageError
-from keras_vit.training.io.quiet_start import import_tensorflow, quiet_start
+from keras_vit.training.io.quiet_start import quiet_start
 
 _OWN = pathlib.Path(__file__).parents[1] / "configs"
 _HAS = re.compile("^(def )?get_config", re.MULTILINE)
@@ -59,10 +59,7 @@ def load_config(text: str) -> ConfigDict:
             raise UsageError(f"--config={text}: {error}") from error
         if own or isinstance(error, TrainingError):
             raise
-        frames = error.__traceback__
-        while frames and frames.tb_frame.f_code.co_filename != file:
-            frames = frames.tb_next
-        traceback.print_exception(error.with_traceback(frames))
+        traceback.print_exc()
         reason = f"{' '.join(str(error).split())} ({type(error).__name__})"
         raise UsageError(f"The config {text} cannot be read: {reason}") from None
     if not isinstance(config, ConfigDict):
@@ -105,8 +102,9 @@ def config_of(options: argparse.Namespace, config: ConfigDict | None = None) -> 
 def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:
     """Returns a copy of `config` with the values of `--config.KEY=VALUE` arguments.
 
-    A value has the type of the key's default, or for an argument of the model's constructor of
-    the value it replaces; a flag alone is true; `epochs` and `total_steps` replace each other.
+    A value has the type of the key's default. An argument of the model's constructor, which checks
+    it, is a value as Python writes it, else text. A flag alone is true; `epochs` and
+    `total_steps` replace each other.
 
     Raises:
         UsageError: for an unknown key or a value of another type, or for both of those lengths.
@@ -115,37 +113,33 @@ def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:
         flat = schema.flatten(config.to_dict())
     except config_dict.RequiredValueError as error:
         raise UsageError("Expected the config to fill in each required_placeholder.") from error
+    names = []
     for argument in arguments:
-        name = argument.partition("=")[0].partition(".")[2]
-        same = {key: flat[key] for key in flat if type(flat[key]) is type(DEFAULTS.get(key))}
-        known, optional = DEFAULTS | same, set()
-        if name.startswith("model.") and name not in known:
-            found, optional = _arguments_of(flat)
-            known |= found
-        if name not in known:
-            raise schema.unknown_key(name, known)
-        value = parse_value(argument, f"--config.{name}", known[name], name in optional)
-        outer, _, last = name.rpartition(".")
-        if outer in known:
-            name, value = outer, {**known[outer], last: value}
-        flat[name] = value
+        key, given, text = argument.partition("=")
+        name = key.partition(".")[2]
+        names.append(name)
+        if name in DEFAULTS:
+            flat[name] = parse_value(argument, f"--config.{name}", DEFAULTS[name])
+        elif name.startswith("model."):
+            flat[name] = _argument_of_model(text) if given else True
+        else:
+            raise schema.unknown_key(name)
     lengths = {key for key in ("epochs", "total_steps") if flat.get(key)}
-    given = lengths & {each.partition("=")[0].partition(".")[2] for each in arguments}
-    if len(given) > 1:
+    replaced = lengths - {*names}
+    if len(lengths) > 1 and not replaced:
         raise UsageError("Expected config.epochs or config.total_steps. Received: both.")
-    if given:
-        flat |= {key: DEFAULTS[key] for key in lengths - given}
+    if lengths & {*names}:
+        flat |= {key: DEFAULTS[key] for key in replaced}
     return schema.nested(flat)
 
 
-def parse_value(argument: str, label: str, before: Any, optional: bool = False) -> Any:
+def parse_value(argument: str, label: str, before: Any) -> Any:
     """Returns the value of `…KEY=VALUE`, or `…KEY`, with the type of the value that it replaces.
 
     Args:
         argument: the text.
         label: of the key, for messages.
         before: the value that is replaced.
-        optional: whether it may be `None`.
 
     Raises:
         UsageError: for a value of another type.
@@ -153,22 +147,17 @@ def parse_value(argument: str, label: str, before: Any, optional: bool = False) 
     _, given, text = argument.partition("=")
     kind = type(before)
     try:
-        if optional and text == "None":
-            return None
         if kind is bool:
             return _BOOLS[text.lower() if given else "true"]
         if kind is str and given:
             return text
         if kind in (int, float):
             return float(text) if kind is float else _whole(text)
-        if kind in (list, tuple):
-            return kind(_whole(each) for each in text.strip("()[], ").split(","))
-        value = ast.literal_eval(text)
-        if kind is type(value):
-            return value
-    except (KeyError, SyntaxError, TypeError, ValueError):
+        if kind is tuple:
+            return tuple(_whole(each) for each in text.strip("()[], ").split(","))
+    except (KeyError, ValueError):
         pass
-    expected = f"{schema.KINDS.get(kind, f'a {kind.__name__}')}, such as {before!r}"
+    expected = f"{schema.KINDS[kind]}, such as {before!r}"
     raise UsageError(f"{label}: expected {expected}. Received: {text or 'nothing'}")
 
 
@@ -178,21 +167,10 @@ def _whole(text):
     return int(number) if "e" in text.lower() and number.is_integer() else int(text)
 
 
-def _arguments_of(flat):
-    """Returns {key: value} of what `model` can have in a config, and the keys that may be None."""
-    import_tensorflow()
-    import keras_vit
-
-    name = flat.get("model.name")
-    class_name, given = keras_vit.variants.arguments_of(name) if name else ("VisionTransformer", {})
-    known, optional = {}, set()
-    for p in inspect.signature(getattr(keras_vit, class_name)).parameters.values():
-        key, kinds = f"model.{p.name}", get_args(p.annotation)
-        values = (flat.get(key), given.get(p.name), p.default, *(kind() for kind in kinds[:1]))
-        value = next(each for each in values if each is not None)
-        # A factor of 1 may become one of 0.5.
-        known[key] = float(value) if p.annotation is float else value
-        if type(None) in kinds:
-            optional.add(key)
-    inner = {f"{k}.{name}": v for k, d in known.items() if type(d) is dict for name, v in d.items()}
-    return known | inner, optional
+def _argument_of_model(text):
+    if text.lower() in ("true", "false"):
+        return _BOOLS[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return text

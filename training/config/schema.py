@@ -4,7 +4,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
@@ -252,8 +252,7 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
         yield "eval_split masked.target", "'': masked patch prediction has no accuracy to evaluate"
     if c.early_stopping.patience and not (c.eval_split and c.eval_every_steps):
         keys = "early_stopping.patience eval_split eval_every_steps"
-        remedy = "Set config.eval_split and config.eval_every_steps, or 0"
-        yield keys, f"evaluations to compare. {remedy}"
+        yield keys, "config.eval_split and config.eval_every_steps: evaluations to compare"
     if c.freeze.until_step and not frozen:
         yield f"freeze.until_step {freeze}", "another key of config.freeze to say what is frozen"
     if c.lora.rank and frozen:
@@ -308,7 +307,7 @@ def complete(config: ConfigDict | Mapping[str, Any]) -> ConfigDict:
     # A model takes any argument of its constructor, which checks them itself.
     unknown = [name for name in flat if name not in DEFAULTS and not name.startswith("model.")]
     if unknown:
-        raise unknown_key(unknown[0], DEFAULTS)
+        raise unknown_key(unknown[0])
     for key in KEYS:
         value = flat[key.name]
         if not key.accepts(value):
@@ -326,20 +325,13 @@ def complete(config: ConfigDict | Mapping[str, Any]) -> ConfigDict:
     return result
 
 
-def unknown_key(name: str, known: Iterable[str]) -> UsageError:
+def unknown_key(name: str) -> UsageError:
     """Returns the error of a key that is not known, with the closest one, or all of its section."""
-    known = sorted(known)
-    inside = ", ".join(each for each in known if each.startswith(f"{name}."))
-    if inside:
-        return UsageError(f"config.{name} is a section: set one of its keys, {inside}.")
     section, _, last = name.rpartition(".")
-    beside = [each for each in known if section and each.startswith(f"{section}.")]
-    by_last = {each.rpartition(".")[2]: each for each in known + beside}
-    by_last["learning_rate"] = "optimizer.base_lr"
-    # Of a section that is misspelt, all of the name is compared.
-    whole = section and not beside
-    hint = did_you_mean(name, known) if whole else did_you_mean(last, by_last, by_last)
-    keys = "" if hint else f" Known keys: {', '.join(beside or known)}."
+    by_last = {each.rpartition(".")[2]: each for each in DEFAULTS}
+    hint = did_you_mean(name, DEFAULTS) or did_you_mean(last, by_last, by_last)
+    known = [each for each in DEFAULTS if each.startswith(f"{section or name}.")] or DEFAULTS
+    keys = "" if hint else f" Known keys: {', '.join(known)}."
     return UsageError(f"{hint}Unknown config key {name}.{keys} --helpfull explains all.")
 
 
@@ -395,9 +387,6 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
     """
     before, after = flatten(before), flatten(after)
     free = {key.name for key in KEYS if key.resumable}
-    if after.get("masked.target"):
-        # It has no part in masked patch prediction.
-        free.add("loss")
     return [
         f"{key}: {before.get(key)!r} -> {after.get(key)!r}"
         for key in sorted((before.keys() | after.keys()) - free)

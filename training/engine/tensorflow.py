@@ -312,34 +312,22 @@ def read_cluster(environment: Mapping[str, str] = os.environ) -> Cluster:
     Raises:
         UsageError: naming what is wrong with the variable.
     """
-    text = environment.get("TF_CONFIG", "")
-    if not text:
-        raise _wrong("it is not set")
     try:
-        content = json.loads(text)
+        content = json.loads(environment["TF_CONFIG"])
         addresses = {
-            (kind, index): str(address)
+            (kind, index): address
             for kind, tasks in content["cluster"].items()
             for index, address in enumerate(tasks)
         }
-        own = str(content["task"]["type"]), int(content["task"]["index"])
-    except KeyError as error:
-        raise _wrong(f"it has no {error}") from error
-    except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
-        raise _wrong(f"it is not such JSON ({error})") from error
-    for (kind, _), address in addresses.items():
-        if kind not in ("chief", "worker"):
-            raise _wrong(f'the cluster has a job {kind!r}, expected "worker" and perhaps "chief"')
-        if not re.fullmatch(r".+:\d+", address):
-            raise _wrong(f"{address!r} is not host:port")
-    if len(set(addresses.values())) < len(addresses):
-        raise _wrong("two tasks have the same address")
-    if own not in addresses:
-        raise _wrong(f"the cluster has no {own[0]} {own[1]}, which it says this process is")
-    return Cluster(addresses, own)
-
-
-def _wrong(what):
-    return UsageError(
-        f"strategy=multiworker reads the cluster from TF_CONFIG: {what}. Example: {_EXAMPLE}"
-    )
+        cluster = Cluster(addresses, (content["task"]["type"], int(content["task"]["index"])))
+        for address in [addresses[cluster.task], *addresses.values()]:
+            if not re.fullmatch(r".+:\d+", address):
+                raise ValueError(f"{address!r} is not host:port")
+        if others := {kind for kind, _ in addresses} - {"chief", "worker"}:
+            raise ValueError(f"it has the jobs {others}, expected worker and perhaps chief")
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"strategy=multiworker reads the cluster from TF_CONFIG: {type(error).__name__}: "
+            f"{error}. Expected such as {_EXAMPLE}"
+        ) from error
+    return cluster

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import json
 import logging
 import os
 import pathlib
@@ -12,8 +11,6 @@ import time
 import uuid
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
-
-import psutil
 
 from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.io import stores
@@ -115,16 +112,21 @@ def _locked_file(path: pathlib.Path) -> IO[str] | None:
 @contextlib.contextmanager
 def _lock_in_store(folder: "epath.Path") -> Iterator[None]:
     file, ended = folder / ".lock", threading.Event()
-    owner = {"owner": _this_process(), "host": socket.gethostname(), "process": os.getpid()}
+
+    def attempted(action, *arguments):
+        # The run's own uploads fail as well, and end it; a lock that stays goes stale.
+        try:
+            action(*arguments)
+        except TrainingError as error:
+            logger.warning("%s", error)
 
     def write():
-        stores.send(json.dumps({**owner, "write": uuid.uuid4().hex}).encode(), file)
+        # Other content each time.
+        stores.send(f"{_this_process()}\n{uuid.uuid4().hex}".encode(), file)
 
     def beat():
         while not ended.wait(BEAT):
-            # The run's own uploads fail as well, and end it.
-            with _failures_logged():
-                write()
+            attempted(write)
 
     _wait_until_free(folder, file)
     write()
@@ -135,43 +137,22 @@ def _lock_in_store(folder: "epath.Path") -> Iterator[None]:
     finally:
         ended.set()
         heartbeat.join()
-        # A lock that cannot be removed goes stale; the error that ended the run matters more.
-        with _failures_logged():
-            stores.remove(file)
+        attempted(stores.remove, file)
 
 
 def _wait_until_free(folder: "epath.Path", file: "epath.Path") -> None:
     """Watches a lock: its owner is alive if it changes, and dead if it does not."""
 
-    def read() -> dict[str, Any]:
-        text = read_path(folder, lambda: file.read_text() if file.exists() else "")
-        try:
-            return json.loads(text) if text else {}
-        except ValueError:
-            # Half a lock: it does not name its owner, but changes as a whole one does.
-            return {"owner": "another process", "text": text}
+    def read() -> str:
+        return read_path(folder, lambda: file.read_text() if file.exists() else "")
 
     found = first = read()
     end = time.monotonic() + PATIENCE
-    while found and time.monotonic() < end and not _is_dead_here(first):
+    while found and time.monotonic() < end:
         time.sleep(min(1.0, PATIENCE / 10))
         found = read()
         if found and found != first:
-            raise _in_use(folder, found["owner"])
-
-
-def _is_dead_here(found: dict[str, Any]) -> bool:
-    """Whether a lock is of a process of this machine that has ended."""
-    is_other = found.get("host") == socket.gethostname() and found.get("process") != os.getpid()
-    return is_other and not psutil.pid_exists(int(found["process"]))
-
-
-@contextlib.contextmanager
-def _failures_logged() -> Iterator[None]:
-    try:
-        yield
-    except TrainingError as error:
-        logger.warning("%s", error)
+            raise _in_use(folder, found.partition("\n")[0])
 
 
 def _this_process() -> str:

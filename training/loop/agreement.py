@@ -75,11 +75,8 @@ def acquire(engine: Engine, directory: RunDirectory) -> None:
         raise Disagreement(message)
 
 
-def check_step(engine: Engine, checkpoints: str | os.PathLike) -> None:
+def check_step(engine: Engine) -> None:
     """Checks that all processes start from the same step."""
-    steps = engine.gather(str(engine.step))
-    if len(set(steps)) > 1:
-        raise Disagreement(
-            f"The workers found checkpoints of different steps, {', '.join(steps)}, in "
-            f"{checkpoints}. All workers need the same --workdir on a shared file system."
-        )
+    expected = "to find the same checkpoints"
+    remedy = "All workers need the same --workdir on a shared file system."
+    _require_same(engine, {"the step of the newest": engine.step}, expected, remedy)

@@ -143,29 +143,18 @@ class RunDirectory:
         before, each time that other data was accepted.
         """
         data["accepted"] = []
-        if self.tensorboard.exists() and not self.tensorboard.is_dir():
-            raise UsageError(f"Expected {self.tensorboard} to be a folder: it is a file. Move it.")
         self._metric_rows()
         if not self.before:
             return
-        before = {**self.before}
+        config, before = self.config, {**self.before}
         data_before = before.pop("data")
-        changes = schema.differences(before, json.loads(schema.to_json(self.config)))
+        changes = schema.differences(before, json.loads(schema.to_json(config)))
         if changes:
-            message = (
+            raise UsageError(
                 f"{self.address} holds a run of another config ({'; '.join(changes)}). "
                 "Use another --workdir, or the values of its config.json to resume it."
             )
-            if (self.path / "model.keras").exists():
-                message += (
-                    " To train its model further: another --workdir, --config.checkpoint="
-                    f"{self.address} and --config.checkpoint_head=keep."
-                )
-            raise UsageError(message)
-        accept, finished = (
-            self.config.data_changed == "accept",
-            (self.path / "model.keras").exists(),
-        )
+        accept, finished = config.data_changed == "accept", (self.path / "model.keras").exists()
         fingerprint.require_same(data_before, data, str(self.path), accept, finished)
         data["accepted"] = list(data_before.get("accepted", ()))
         was, now = (fingerprint.as_numbers(each).tolist() for each in (data_before, data))

@@ -1,8 +1,9 @@
 """Stops a run before its last step: on request, or when its evaluations get no better."""
 
+import math
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -45,46 +46,42 @@ class BestEvaluation:
     Args:
         metric: `"eval_loss"`, of which less is better, or an accuracy.
         patience: evaluations without a better one after which the run is over; 0 never ends it.
+        state: of a run that is resumed; None is one without evaluations.
+
+    Attributes:
+        step: number of updates before the best evaluation; 0 before any.
     """
 
-    def __init__(self, metric: str, patience: int = 0):
+    def __init__(self, metric: str, patience: int = 0, state: Sequence[float] | None = None):
         self.metric, self.patience = metric, patience
         self._sign = sign_of(metric)
+        start = (-math.inf, math.inf, 0, 0)
+        self._score, self._loss, self.step, self._stale = start if state is None else state
 
-    @staticmethod
-    def start() -> dict[str, np.ndarray]:
-        """Returns the numbers of a run without evaluations, which are saved with its state."""
-        names = {"best": -np.inf, "best_loss": np.inf, "best_step": 0.0}
-        names |= {"last": np.nan, "stale": 0.0}
-        return {name: np.array(value) for name, value in names.items()}
+    @property
+    def state(self) -> np.ndarray:
+        """Float64 (4,) of the best evaluation and of how many came since, for a checkpoint."""
+        return np.array([self._score, self._loss, self.step, self._stale], np.float64)
 
-    def update(
-        self, numbers: dict[str, np.ndarray], values: Mapping[str, float], step: int
-    ) -> bool:
+    def update(self, values: Mapping[str, float], step: int) -> bool:
         """Counts an evaluation after `step` updates, and returns whether it is the best so far.
 
-        Args:
-            numbers: of `start`, changed in place: `best` and `last`, the metric where more is
-                better, `best_loss`, `best_step`, and `stale`, the evaluations since.
-            values: {name of a metric: value}; nothing is counted without `metric` among them.
+        `values` are {name of a metric: value}; nothing is counted without `metric` among them.
         """
         if self.metric not in values:
             return False
         score, loss = self._sign * values[self.metric], values["eval_loss"]
-        better = (score, -loss) > (float(numbers["best"]), -float(numbers["best_loss"]))
-        numbers["last"] = np.array(score)
+        better = (score, -loss) > (self._score, -self._loss)
+        self._stale += 1
         if better:
-            found = {"best": score, "best_loss": loss, "best_step": float(step)}
-            numbers |= {name: np.array(value) for name, value in found.items()}
-        numbers["stale"] = np.array(0.0 if better else numbers["stale"] + 1.0)
+            self._score, self._loss, self.step, self._stale = score, loss, step, 0
         return better
 
-    def shown(self, numbers: Mapping[str, np.ndarray], name: str) -> str:
-        """Returns `"best"` or `"last"` of the numbers as text, such as "eval_top1 63.64 %"."""
-        value = self._sign * float(numbers[name])
-        text = f"{value:.4g}" if self.metric == "eval_loss" else f"{100 * value:.2f} %"
-        return f"{self.metric} {text}"
-
-    def is_over(self, numbers: Mapping[str, np.ndarray]) -> bool:
+    def is_over(self) -> bool:
         """Whether the run is to end before its last step."""
-        return bool(self.patience and numbers["stale"] >= self.patience)
+        return bool(self.patience and self._stale >= self.patience)
+
+    def __str__(self) -> str:
+        value = self._sign * self._score
+        text = f"{value:.4g}" if self.metric == "eval_loss" else f"{100 * value:.2f} %"
+        return f"the best evaluation, at step {self.step:.0f}, {self.metric} {text}"

@@ -108,23 +108,24 @@ class _Run:
             data.preprocess.on_device,
         )
         data.check(engine.model.input_shape[1:])
-        self.best = BestEvaluation(config.early_stopping.metric, config.early_stopping.patience)
         restored = engine.restore(directory.checkpoints)
-        agreement.check_step(engine, directory.checkpoints)
-        digest = fingerprint.as_numbers(data.description)
-        known = [digest.tolist(), *data.description["accepted"]]
-        if restored and restored["data"].tolist() not in known:
-            raise UsageError(
-                f"The checkpoints in {directory.checkpoints} are of a run on other data than "
-                "the config.json beside them says. Put those back that belong together, or use "
-                "another --workdir."
-            )
-        if restored and restored["data"].tolist() != digest.tolist():
+        agreement.check_step(engine)
+        self.digest = fingerprint.as_numbers(data.description)
+        # Of updates, losses and gradient norms since the last row of metrics.
+        self.sums, best = np.zeros(3), None
+        if restored:
+            found, own = restored["data"].tolist(), self.digest.tolist()
+            if found not in [own, *data.description["accepted"]]:
+                raise UsageError(
+                    f"The checkpoints in {directory.checkpoints} are of a run on other data than "
+                    "the config.json beside them says. Put those back that belong together, or "
+                    "use another --workdir."
+                )
+            self.sums = restored["sums"]
             # Evaluations before the data changed are of other images or labels.
-            restored |= self.best.start()
-        # The sums are of updates, losses and gradient norms since the last row of metrics.
-        self.numbers = {**self.best.start(), "sums": np.zeros(3)} | (restored or {})
-        self.numbers["data"] = digest
+            best = restored["best"] if found == own else None
+        stopping = config.early_stopping
+        self.best = BestEvaluation(stopping.metric, stopping.patience, best)
         self.batches = engine.make_batches(data.train_batches(engine.step))
         self.evaluators = create_evaluators(config, engine, eval_loss, data)
 
@@ -159,7 +160,7 @@ class _Run:
                 stop = bool(stop_request.received)
                 report = engine.train(self.batches, count, save=wants_save, stop=stop)
                 self._check(report)
-                self.numbers["sums"] += count * np.array([1, report.loss, report.gradient_norm])
+                self.sums += count * np.array([1, report.loss, report.gradient_norm])
                 progress.advance(engine.step, time.monotonic() - start, report.loss)
 
                 due = [each for each in self.evaluators if self._is_due(each.every_steps)]
@@ -174,7 +175,8 @@ class _Run:
                         self.directory.log(engine.step, metrics)
                 if report.save or report.stop or self._is_due(config.checkpoint_every_steps):
                     self.directory.wait()
-                    engine.save(self.numbers, wait=report.stop)
+                    numbers = {"data": self.digest, "sums": self.sums, "best": self.best.state}
+                    engine.save(numbers, wait=report.stop)
                     self.directory.upload(wait=report.stop)
                     last_save = time.monotonic()
                 if report.stop:
@@ -204,7 +206,7 @@ class _Run:
         return self._is_over() or (every_steps > 0 and self.engine.step % every_steps == 0)
 
     def _is_over(self):
-        return self.engine.step >= self.config.total_steps or self.best.is_over(self.numbers)
+        return self.engine.step >= self.config.total_steps or self.best.is_over()
 
     def _check(self, report: Report):
         if report.bad_step < 0:
@@ -216,8 +218,8 @@ class _Run:
         )
 
     def _summary(self, images_per_second):
-        steps, loss, norm = self.numbers["sums"].tolist()
-        self.numbers["sums"] = np.zeros(3)
+        steps, loss, norm = self.sums.tolist()
+        self.sums = np.zeros(3)
         return {
             "loss": loss / steps,
             "learning_rate": self.engine.learning_rate,
@@ -242,7 +244,7 @@ class _Run:
             for evaluator in evaluators:
                 if evaluator.distributed or self.engine.is_chief:
                     values |= evaluator.run(model)
-            better = self.best.update(self.numbers, values, self.engine.step)
+            better = self.best.update(values, self.engine.step)
             if better and self.engine.is_chief:
                 self.directory.save_model(model, "best.keras")
         return values
@@ -260,7 +262,7 @@ class _Run:
             logger.info("Resumed from step %d of %d.", step, total)
 
     def _finish(self):
-        best, folder = self.numbers["best_step"], self.directory.path
+        folder = self.directory.path
         hands_over_best = self.config.hand_over == "best" and (folder / "best.keras").exists()
         with self.engine.averaged_weights() as model:
             if self.engine.is_chief and not hands_over_best:
@@ -270,17 +272,9 @@ class _Run:
             # Classes may have been renamed since.
             handed_over.class_names = self.engine.model.class_names
             self.directory.save_model(handed_over)
-        if self.engine.is_chief and best:
-            logger.info(
-                "Last evaluation, %s; best evaluation, at step %d, %s. model.keras has the weights "
-                "of the %s.",
-                self.best.shown(self.numbers, "last"),
-                best,
-                self.best.shown(self.numbers, "best"),
-                "best evaluation"
-                if hands_over_best
-                else "last step, best.keras those of the best evaluation",
-            )
+        if self.engine.is_chief and self.best.step:
+            name = "model.keras" if hands_over_best else "best.keras"
+            logger.info("%s has the weights of %s.", name, self.best)
         if self.engine.is_chief and self.config.report:
             logger.info("Drawing report.html")
             report_run(folder, dataset=self.data.dataset)

@@ -7,6 +7,7 @@ from keras_vit.training.config import schema
 from keras_vit.training.config.overrides import load_config, override
 from keras_vit.training.configs import parse_argument, parse_options
 from keras_vit.training.errors import UsageError
+from keras_vit.training.recipes.models import build_model
 
 OWN_FILE = """
 from ml_collections import ConfigDict
@@ -52,7 +53,7 @@ def test_a_file_that_fails_shows_its_own_frames_then_one_line(tmp_path, capsys):
     with pytest.raises(UsageError, match=r"mine.py cannot be read: .* \(ZeroDivisionError\)$"):
         load_config(str(file))
     error = capsys.readouterr().err
-    assert "return rate / 0" in error and error.count('File "') == 1
+    assert "return rate / 0" in error
     for content, message in (
         ("def get_config(:", r"\(SyntaxError\)$"),
         ("x = 1", "defines no function get_config"),
@@ -98,63 +99,47 @@ def test_configs_that_are_not_there(path, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "argument, value",
     [
-        ("remat", True),
-        ("dropout_rate=0.1", 0.1),
-        ("head_bias_init=-7", -7.0),
-        ("gelu=exact", "exact"),
-        ("num_classes=1e2", 100),
-        ("representation_size=None", None),
-        ("dtype=mixed_bfloat16", "mixed_bfloat16"),
-        ('resnet={"num_layers": (1, 1)}', {"num_layers": (1, 1)}),
+        ("model.remat", True),
+        ("model.remat=false", False),
+        ("model.dropout_rate=0.1", 0.1),
+        ("model.gelu=exact", "exact"),
+        ("model.representation_size=None", None),
+        ('model.resnet={"num_layers": (1, 1)}', {"num_layers": (1, 1)}),
+        ("few_shot.shots=(1, 1e2)", (1, 100)),
+        ("seed=-1e2", -100),
+        ("epochs=0.5", 0.5),
     ],
 )
-def test_any_argument_of_the_model(argument, value):
-    model = override(load_config("quickstart"), [f"--config.model.{argument}"]).model.to_dict()
-    found = model[argument.partition("=")[0]]
-    assert found == value and type(found) is type(value)
-    assert set(model) - {argument.partition("=")[0]} <= set(load_config("quickstart").model)
+@pytest.mark.parametrize("kind", [ConfigDict, FrozenConfigDict, lambda d: ConfigDict(d).lock()])
+def test_a_config_of_some_keys_takes_any(argument, value, kind):
+    before = {"dataset": "mine", "epochs": 2}
+    config, name = kind(before), argument.partition("=")[0]
+    found = schema.flatten(override(config, [f"--config.{argument}"]).to_dict())
+    assert found == before | {name: value} and type(found[name]) is type(value)
+    assert config.to_dict() == before
 
 
 @pytest.mark.parametrize(
-    "model, name, value",
+    "argument, message",
     [
-        ("ViT-B/16", "remat", True),
-        ("R50+ViT-B/16", "gelu", "exact"),
-        ("BiT-R50x1", "width_factor", 0.5),
+        ("cache=", "expected true or false, such as False. Received: nothing"),
+        ("dataset", "expected text, such as ''. Received: nothing"),
+        ("seed=1.23e1", "expected a whole number, such as 0. Received: 1.23e1"),
+        ("few_shot.shots=1,2.5", "expected whole numbers, .* Received: 1,2.5"),
+        ("base_lr=1", "Did you mean optimizer.base_lr"),
+        ("optimzer.base_lr=1", "Did you mean optimizer.base_lr"),
     ],
 )
-def test_any_argument_of_a_model_by_name(model, name, value):
-    config = load_config(f"finetune:{model},cifar10")
-    assert name not in config.model
-    changed = override(config, [f"--config.model.{name}={value}"])
-    assert changed.model[name] == value and type(changed.model[name]) is type(value)
-
-
-@pytest.mark.parametrize(
-    "config, argument, message",
-    [
-        ("quickstart", "model.remt=True", r"^Did you mean model\.remat\? .* key model\.remt\."),
-        ("finetune:BiT-R50x1,cifar10", "model.remat=1", "Known keys: model.dtype, model.head_bi"),
-        ("quickstart", "model.remat=perhaps", "true or false, such as False. Received: perhaps"),
-        ("quickstart", "model.num_heads=few", "expected a whole number, such as 4. Received: few"),
-        ("quickstart", "cache=", "expected true or false, such as True. Received: nothing"),
-        ("quickstart", "model.representation_size=True", "a whole number, .* Received: True"),
-        ("quickstart", "model.resnet=x", "model.resnet: expected a dict, such as {}"),
-        ("finetune:BiT-R50x1,cifar10", "model.num_layers=True", r"whole numbers, .*\(3, 4, 6, 3\)"),
-        ("quickstart", "dataset", "expected text, such as 'digits'. Received: nothing"),
-        ("quickstart", "seed=1.23e1", "expected a whole number, such as 0. Received: 1.23e1"),
-        ("quickstart", "few_shot.shots=1,2.5", "expected whole numbers, .* Received: 1,2.5"),
-        ("quickstart", "base_lr=1", "Did you mean optimizer.base_lr"),
-        ("Quickstrat", "seed=1", r"^Did you mean quickstart\? .* Quickstrat, no such file"),
-        ("quickstart", "optimzer.base_lr=1", "Did you mean optimizer.base_lr"),
-        ("quickstart", "optimizer.x=1", "Known keys: optimizer.base_lr, optimizer.beta_1, [^s]*o"),
-        ("quickstart", "optimizer=sgd", "^config.optimizer is a section: .*, optimizer.base_lr, "),
-        ("quickstart", "model.resnet.depth=2", r"Unknown config key model\.resnet\.depth"),
-    ],
-)
-def test_what_cannot_be_set_is_refused(config, argument, message):
+def test_what_cannot_be_set_is_refused(argument, message):
     with pytest.raises(UsageError, match=message):
-        override(load_config(config), [f"--config.{argument}"])
+        override(load_config("quickstart"), [f"--config.{argument}"])
+
+
+def test_arguments_of_the_model_are_checked_by_it():
+    for argument in ("remat=perhaps", "num_heads=few", "num_layers=1.5", "remt=1"):
+        config = override(load_config("quickstart"), [f"--config.model.{argument}"])
+        with pytest.raises((UsageError, ValueError), match=argument.partition("=")[0]):
+            build_model(config, 10)
 
 
 @pytest.mark.parametrize(
@@ -172,33 +157,6 @@ def test_a_wrong_use_of_the_package_s_configs_is_one_line(text, message, capsys)
     with pytest.raises(UsageError, match=message) as caught:
         load_config(text)
     assert "\n" not in str(caught.value) and not capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "argument, value",
-    [
-        ("few_shot.shots=(1, 1e2)", (1, 100)),
-        ("seed=-1e2", -100),
-        ("epochs=0.5", 0.5),
-        ("model.hidden_size=8", 8),
-    ],
-)
-@pytest.mark.parametrize("kind", [ConfigDict, FrozenConfigDict, lambda d: ConfigDict(d).lock()])
-def test_a_config_of_some_keys_takes_any(argument, value, kind):
-    config = kind({"dataset": "mine", "epochs": 2})
-    name = argument.partition("=")[0]
-    found = schema.flatten(override(config, [f"--config.{argument}"]))
-    assert found == {"dataset": "mine", "epochs": 2, name: value}
-    assert type(found[name]) is type(value)
-    assert config.to_dict() == {"dataset": "mine", "epochs": 2}
-
-
-@pytest.mark.parametrize(
-    "model", [{"name": "", "resnet": {"num_layers": (1, 1)}}, {"name": "R50+ViT-B/16"}]
-)
-def test_an_argument_within_an_argument_of_the_model(model):
-    changed = override(ConfigDict({"model": model}), ["--config.model.resnet.num_layers=(2,2)"])
-    assert changed.model.resnet.num_layers == (2, 2)
 
 
 def test_a_length_that_is_given_replaces_the_other():

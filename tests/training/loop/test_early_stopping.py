@@ -11,31 +11,26 @@ from keras_vit.training.loop.stopping import BestEvaluation, StopRequest
 from tests.training.runs import rows
 
 
-def test_evaluations_are_counted_since_the_best():
-    best = BestEvaluation("eval_top1", patience=2)
-    numbers = best.start()
-    found = []
-    for value in (0.5, 0.4, 0.6, 0.6, 0.5):
-        better = best.update(numbers, {"eval_top1": value, "eval_loss": 1 - value}, len(found) + 1)
-        found.append((better, best.is_over(numbers)))
-    assert [better for better, _ in found] == [True, False, True, False, False]
-    assert [over for _, over in found] == [False, False, False, False, True]
-    assert not best.update(numbers, {"few_shot/digits_5": 1.0}, 9) and numbers["stale"] == 2
-
-
-def test_less_loss_is_better_and_no_patience_never_ends():
-    best = BestEvaluation("eval_loss")
-    numbers = best.start()
-    values = (2.0, 1.0, 3.0, float("nan"))
-    assert [best.update(numbers, {"eval_loss": v}, 1) for v in values] == [True, True, False, False]
-    assert not best.is_over(numbers)
-
-
-def test_of_equal_accuracies_the_one_of_less_loss_is_better():
-    best = BestEvaluation("eval_top1")
-    numbers = best.start()
-    found = [best.update(numbers, {"eval_top1": 1.0, "eval_loss": v}, 1) for v in (2.0, 2.0, 1.0)]
-    assert found == [True, False, True]
+@pytest.mark.parametrize(
+    "metric, values, better, over",
+    [
+        ("eval_top1", [(0.5, 2), (0.4, 1), (0.6, 1), (0.6, 1), (0.5, 1)], [1, 0, 1, 0, 0], 5),
+        ("eval_loss", [(0, 2.0), (0, 1.0), (0, 3.0), (0, np.nan)], [1, 1, 0, 0], 4),
+        # Of equal accuracies the one of less loss.
+        ("eval_top1", [(1, 2.0), (1, 2.0), (1, 1.0), (1, 1.0)], [1, 0, 1, 0], None),
+    ],
+)
+def test_evaluations_are_counted_since_the_best(metric, values, better, over):
+    best, never = BestEvaluation(metric, patience=2), BestEvaluation(metric)
+    for number, (top1, loss) in enumerate(values, 1):
+        found = {"eval_top1": top1, "eval_loss": loss}
+        assert best.update(found, number) == never.update(found, number) == better[number - 1]
+        best = BestEvaluation(metric, 2, best.state)
+        assert best.is_over() == (number == over) and not never.is_over()
+    before = best.state
+    assert best.step == np.flatnonzero(better)[-1] + 1
+    assert not best.update({"few_shot/digits_5": 1.0}, 9)
+    np.testing.assert_array_equal(best.state, before)
 
 
 @pytest.mark.parametrize("ignored", [False, True])
@@ -95,7 +90,7 @@ def test_the_run_ends_after_so_many_evaluations(run):
     assert not np.array_equal(last.get_layer("head").kernel, best.get_layer("head").kernel)
 
 
-def test_the_best_evaluation_is_handed_over_and_the_last_is_said_too(config, tmp_path, caplog):
+def test_the_best_evaluation_is_handed_over(config, tmp_path, caplog):
     caplog.set_level("INFO", logger="keras_vit")
     config = config.copy_and_resolve_references()
     config.hand_over, config.early_stopping.patience = "best", 1
@@ -106,11 +101,8 @@ def test_the_best_evaluation_is_handed_over_and_the_last_is_said_too(config, tmp
     for value, expected in zip(found.get_weights(), best.get_weights(), strict=True):
         np.testing.assert_array_equal(value, expected)
     losses = {int(row["step"]): float(row["eval_loss"]) for row in rows(tmp_path)}
-    step, (*_, last) = min(losses, key=losses.get), losses.values()
-    assert (
-        f"Last evaluation, eval_loss {last:.4g}; best evaluation, at step {step}, eval_loss "
-        f"{losses[step]:.4g}. model.keras has the weights of the best evaluation.\n" in caplog.text
-    )
+    step = min(losses, key=losses.get)
+    assert f"model.keras has the weights of the best evaluation, at step {step}, " in caplog.text
     trainer.train(config, tmp_path)
     assert f"already finished, at step {max(losses)}. To train its model further" in caplog.text
     content = bytearray((tmp_path / "best.keras").read_bytes())

@@ -31,25 +31,19 @@ def evaluate(path, config):
 
 
 def test_directory(run):
-    _, workdir, _ = run
+    config, workdir, last = run
     names = {path.name for path in workdir.iterdir()}
     assert {"config.json", "metrics.csv", "tensorboard", "checkpoints", "model.keras"} <= names
     assert {"best.keras", "report.html"} <= names
     assert not [name for name in names if name.startswith(".")]
     assert list((workdir / "tensorboard").glob("**/*.xplane.pb"))
 
-
-def test_config_holds_every_value(run):
-    config, workdir, _ = run
     saved = json.loads((workdir / "config.json").read_text())
     assert saved["seed"] == config.seed
     assert saved["model"]["patch_size"] == 4
     assert saved["optimizer"]["total_steps"] == saved["total_steps"] == 60
     assert saved["eval_batch_size"] == 16
 
-
-def test_metrics(run):
-    _, workdir, last = run
     found = rows(workdir)
     assert [int(row["step"]) for row in found] == [20, 40, 60]
     assert all(row["eval_count"] == "50" for row in found)
@@ -61,9 +55,9 @@ def test_metrics(run):
 def test_a_row_is_the_mean_since_the_row_before():
     run = object.__new__(trainer._Run)
     run.engine = types.SimpleNamespace(learning_rate=0.1)
-    run.numbers = {"sums": np.zeros(3)}
+    run.sums = np.zeros(3)
     for loss in (2.0, 5.0):
-        run.numbers["sums"] += 4 * np.array([1, loss, 0.5])
+        run.sums += 4 * np.array([1, loss, 0.5])
         row = {"loss": loss, "learning_rate": 0.1, "gradient_norm": 0.5, "images_per_second": 7}
         assert run._summary(7) == row
 
@@ -81,7 +75,7 @@ def test_tensorboard_holds_the_metrics(run):
         assert seen[int(row["step"]), "loss"] == pytest.approx(float(row["loss"]), rel=1e-5)
 
 
-def test_saved_models_are_the_average_that_was_evaluated(run):
+def test_saved_models_are_the_average_that_was_evaluated(run, final_state):
     config, workdir, last = run
     result = evaluate(workdir / "model.keras", config)
     assert result["count"] == 50
@@ -89,16 +83,13 @@ def test_saved_models_are_the_average_that_was_evaluated(run):
     assert result["loss"] == pytest.approx(last["eval_loss"], rel=1e-5)
     best = max(float(row["eval_top1"]) for row in rows(workdir))
     assert evaluate(workdir / "best.keras", config)["top1"] == pytest.approx(best)
-
-
-def test_saved_model_is_not_the_last_iterate(run, final_state):
-    _, workdir, _ = run
     kernel = keras.saving.load_model(workdir / "model.keras").get_layer("head").kernel.numpy()
-    alike = [value for value in final_state(workdir).values() if np.shape(value) == kernel.shape]
+    state = final_state(workdir)
+    alike = [value for value in state.values() if np.shape(value) == kernel.shape]
     # The weight, its average and its two moments: the model holds the average alone.
     assert len(alike) == 4
     assert sum(np.array_equal(kernel, value) for value in alike) == 1
-    assert not np.array_equal(kernel, final_state(workdir)["head/kernel"])
+    assert not np.array_equal(kernel, state["head/kernel"])
 
 
 def test_directory_of_another_config(run):

@@ -49,7 +49,10 @@ def losses():
 
 def test_number_of_steps_per_call_changes_nothing():
     together, apart = make(dropout=0.2), make(dropout=0.2)
+    before = [state.numpy() for state in together.generators]
     together(batches(), 6)
+    # Dropout leaves the state of the layers alone.
+    np.testing.assert_array_equal([state.numpy() for state in together.generators], before)
     data = batches()
     for count in (1, 3, 2):
         apart(data, count)
@@ -101,26 +104,13 @@ def test_replicas_and_micro_batches_draw_their_own():
     assert len({seed for seeds in drawn for seed in seeds}) == 24
 
 
-def test_dropout_leaves_the_state_of_the_layers_alone():
-    steps = make(dropout=0.3)
-    before = [state.numpy() for state in steps.generators]
-    losses_of(steps)
-    for state, value in zip(steps.generators, before, strict=True):
-        np.testing.assert_array_equal(state.numpy(), value)
-
-
-def test_requests_of_a_worker_are_reported():
-    steps, data = make(), batches()
-    assert steps(data, 1)[2:4] == (False, False)
-    assert steps(data, 2, save=True)[2:4] == (True, False)
-    assert steps(data, 3, stop=True)[2:4] == (False, True)
-
-
-def test_first_unusable_step_is_reported():
+def test_requests_and_the_first_unusable_step_are_reported():
     images = DATA["image"].copy()
     images[3] = np.nan
-    steps = make()
-    assert steps(batches(), 6).bad_step == -1
+    steps, data = make(), batches()
+    assert steps(data, 1)[2:] == (False, False, -1)
+    assert steps(data, 2, save=True)[2:] == (True, False, -1)
+    assert steps(data, 3, stop=True)[2:] == (False, True, -1)
     assert steps(batches({"image": images, "label": DATA["label"]}), 6).bad_step == 6 + 3
     assert make(loss_limit=0.1)(batches(), 2).bad_step == 0
 

@@ -1,7 +1,6 @@
 """Random initial weights that NumPy draws: a seed gives the same ones on every backend."""
 
 import math
-from typing import Any
 
 import keras
 import numpy as np
@@ -13,19 +12,8 @@ from keras_vit.type_hints import Tensor
 _TRUNCATED_DEVIATION = 0.87962566103423978
 
 
-class _Seeded:
-    """An initializer whose seed is one of NumPy's."""
-
-    seed: Any
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if not isinstance(self.seed, int) or self.seed < 0:
-            raise ValueError(f"Expected as seed an int from 0, or None. Received: {self.seed!r}.")
-
-
 @keras.saving.register_keras_serializable(package="keras_vit")
-class RandomNormal(_Seeded, keras.initializers.RandomNormal):
+class RandomNormal(keras.initializers.RandomNormal):
     """`keras.initializers.RandomNormal`, of a seed that is an int from 0 or None."""
 
     def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> Tensor:
@@ -34,7 +22,7 @@ class RandomNormal(_Seeded, keras.initializers.RandomNormal):
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class VarianceScaling(_Seeded, keras.initializers.VarianceScaling):
+class VarianceScaling(keras.initializers.VarianceScaling):
     """`keras.initializers.VarianceScaling`, of a seed that is an int from 0 or None.
 
     Lecun's normal initialization by default.

@@ -8,7 +8,6 @@ import keras
 
 from keras_vit import models, variants
 from keras_vit.checkpoints import load_weights
-from keras_vit.checkpoints.published_weights_table import TABLE
 from keras_vit.type_hints import ImageSize
 
 
@@ -59,8 +58,6 @@ def create_model(
     """
     class_name, arguments = variants.arguments_of(name)
     made = getattr(models, class_name)
-    if isinstance(weights, bool):
-        raise ValueError(_which_weights(name, weights))
     own_size = arguments.pop("image_size", 224)
     image_size = own_size if image_size is None else image_size
     model_name = name.lower().replace("/", "_").replace("+", "_").replace("-", "_")
@@ -69,15 +66,3 @@ def create_model(
     if weights is not None:
         load_weights(model, weights)
     return model
-
-
-def _which_weights(name, weights):
-    if not weights:
-        return "Expected None for a random initialization. Received: weights=False"
-    own = variants.TIMM_NAMES[name][0] if name in variants.TIMM_NAMES else name
-    fitting = [published for published, row in TABLE.items() if own == row.model]
-    hint = f" For {name}: {', '.join(fitting)}." if fitting else ""
-    return (
-        "Expected the path or the published name of a checkpoint, since a model has several. "
-        f"Received: weights=True.{hint} keras_vit.list_weights() lists every name."
-    )

@@ -7,7 +7,7 @@ from keras_vit.analysis.attention_and_distance import (
     mean_distance,
     token_distances,
 )
-from keras_vit.analysis.attention_rollout import attention_rollout, rollout
+from keras_vit.analysis.attention_rollout import attention_rollout
 from keras_vit.analysis.cost import Costs, costs
 from keras_vit.analysis.filters_and_positions import (
     embedding_filters,
@@ -29,6 +29,5 @@ __all__ = [
     "position_similarity",
     "principal_components",
     "reconstruct",
-    "rollout",
     "token_distances",
 ]

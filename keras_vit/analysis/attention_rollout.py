@@ -1,7 +1,8 @@
 """Attention rollout: which patches the output looks at (section 4.5 and appendix D.7).
 
-Abnar & Zuidema (2020) follow attention through all layers by multiplying its
-matrices. The identity stands for the residual connection around each attention.
+Abnar & Zuidema (2020) follow attention through all layers by multiplying its matrices, the deeper
+on the left: R = (A_L + I) / 2 ... (A_1 + I) / 2, with A_l averaged over heads. The identity stands
+for the residual connection around each attention.
 """
 
 from collections.abc import Callable
@@ -12,27 +13,6 @@ from keras import ops
 
 from keras_vit.analysis.attention_and_distance import attention_tensors, by_batch
 from keras_vit.type_hints import Tensor
-
-
-def rollout(attention: Tensor) -> np.ndarray:
-    """Multiplies attention matrices through the layers, the deeper on the left.
-
-    Args:
-        attention: (layers, ..., tokens, tokens) array, averaged over heads, first
-            layer first; rows sum to 1.
-
-    Returns:
-        (..., tokens, tokens) float array: how much each output token draws from each
-        input token. Rows sum to 1.
-    """
-    attention = np.asarray(attention)
-    identity = np.eye(attention.shape[-1], dtype=attention.dtype)
-    mixed = attention + identity
-    mixed = mixed / mixed.sum(axis=-1, keepdims=True)
-    result = mixed[0]
-    for layer in mixed[1:]:
-        result = layer @ result
-    return result
 
 
 def rollout_endpoint(model: keras.Model) -> Tensor:

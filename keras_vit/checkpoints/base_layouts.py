@@ -8,16 +8,12 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
 from keras_vit.checkpoints.npz_and_safetensors import CheckpointError, Source
 from keras_vit.checkpoints.official_names import POSITION_TABLE, PositionTable, Weight
-
-# Returns an array from (its value, a function from a name to another array of the file).
-Fold = Callable[[np.ndarray, Callable[[str], np.ndarray]], np.ndarray]
 
 BLOCK = re.compile(r"Transformer/encoderblock_(\d+)/(.+)")
 PROJECTED = re.compile(r".*/(query|key|value)/kernel")
@@ -61,31 +57,6 @@ class FileArray:
         return self.weights[0].positions if self.unpack is _reshape else None
 
 
-class FoldedSource(Source):
-    """The arrays of another source, some of them changed by their `folds` when they are read.
-
-    Those `folded` into others are left out; `shapes` are those that change.
-    """
-
-    def __init__(
-        self,
-        source: Source,
-        folds: Mapping[str, Fold],
-        folded: set[str],
-        shapes: Mapping[str, tuple[int, ...]],
-    ) -> None:
-        self.path, self.grid, self.config = source.path, source.grid, source.config
-        self.numeric = source.numeric
-        every = {**source.shapes, **shapes}
-        self.shapes = {name: shape for name, shape in every.items() if name not in folded}
-        self._source, self._folds = source, folds
-
-    def read(self, name: str) -> np.ndarray:
-        value = self._source.read(name)
-        fold = self._folds.get(name)
-        return fold(value, self._source.read) if fold else value
-
-
 class FileLayout:
     """The names and the arrangement of a model's arrays in a published format."""
 
@@ -117,13 +88,8 @@ class FileLayout:
         """
         return f"{self.prefix}embedding/kernel", f"{self.prefix}embedding/bias", (0, 1, 2, 3)
 
-    def folded(self, source: Source) -> Source:
-        """Returns the file with what a plain model has no place for folded into other arrays.
-
-        Raises:
-            CheckpointError: if it computes what no model here does.
-        """
-        return source
+    def fold(self, source: Source) -> None:
+        """Folds what a plain model has no place for into the file's other arrays."""
 
     def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
         """Returns the arrays that a file of this layout holds for a model's weights.
@@ -178,26 +144,23 @@ class TorchLayout(FileLayout):
         module = self.modules["embedding"]
         return f"{module}.weight", f"{module}.bias", (2, 3, 1, 0)
 
-    def folded(self, source: Source) -> Source:
-        """Returns the file with LayerScale in the projections and the batch axis of positions."""
-        _refuse_distilled(source)
-        _refuse_gated_mlp(source)
-        folds: dict[str, Fold] = {}
-        folded, shapes = set(), {}
+    def fold(self, source: Source) -> None:
+        """Folds LayerScale into the projections; gives positions a batch axis."""
+        arrays = source.arrays
         for scale, scaled in SCALED.items():
             pattern = re.escape(self.modules.get(scale, "")).replace(r"\{\}", r"(\d+)")
-            for gamma in filter(None, map(re.compile(pattern).fullmatch, source.shapes)):
-                module, width = self.modules[scaled].format(gamma[1]), source.shapes[gamma[0]]
-                arrays = (f"{module}.weight", f"{module}.bias")
-                fits = [source.shapes.get(name, ())[:1] == width for name in arrays]
-                if len(width) == 1 and all(fits) and gamma[0] in source.numeric:
-                    folds.update(dict.fromkeys(arrays, partial(_scale_outputs, gamma[0])))
-                    folded.add(gamma[0])
+            for name in filter(source.has_numbers, list(arrays)):
+                if match := re.fullmatch(pattern, name):
+                    module, gamma = self.modules[scaled].format(match[1]), arrays[name]
+                    targets = [n for n in (f"{module}.weight", f"{module}.bias") if n in arrays]
+                    fits = [arrays[target].shape[:1] == gamma.shape for target in targets]
+                    if len(targets) == 2 and all(fits) and all(map(source.has_numbers, targets)):
+                        for target in targets:
+                            arrays[target] = (arrays[target].T * gamma).T
+                        del arrays[name]
         positions = self.modules[POSITION_TABLE]
         if len(source.shapes.get(positions, ())) == 2:
-            folds[positions] = lambda table, read: table[None]
-            shapes[positions] = (1, *source.shapes[positions])
-        return FoldedSource(source, folds, folded, shapes)
+            arrays[positions] = arrays[positions][None]
 
     def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
         shared: dict[str, list[Weight]] = {}
@@ -251,33 +214,3 @@ def _split_projections(array, *weights):
 def _transpose_convolution(array, weight):
     """Unpacks a convolution's (out, in, rows, columns) weight."""
     return [np.ascontiguousarray(array.transpose(2, 3, 1, 0))]
-
-
-def _scale_outputs(gamma, value, read):
-    return (value.T * read(gamma)).T
-
-
-def _refuse_distilled(source):
-    tokens = [n for n in source.shapes if n.endswith(("dist_token", "distillation_token"))]
-    if tokens:
-        raise CheckpointError(
-            f"{source.path} holds {tokens[0]}: it is a distilled DeiT, whose output is the mean of "
-            "two heads, of the class token and of a distillation token. A Vision Transformer has "
-            "one head. Use the DeiT without distillation, deit_base_patch16_224 instead of "
-            "deit_base_distilled_patch16_224 for example. Nothing was loaded."
-        )
-
-
-def _refuse_gated_mlp(source):
-    """Refuses SwiGLU, as of DINOv2's giant: gates by their names, or by a doubled first layer."""
-    for name, shape in source.shapes.items():
-        gated = name.endswith(("mlp.w12.weight", "mlp.weights_in.weight", "mlp.gate_proj.weight"))
-        if name.endswith("mlp.fc1.weight"):
-            after = source.shapes.get(name.removesuffix("fc1.weight") + "fc2.weight", ())
-            gated = len(shape) == len(after) == 2 and shape[0] == 2 * after[1]
-        if gated:
-            raise CheckpointError(
-                f"{source.path} holds gated MLPs (SwiGLU, in {name}), as DINOv2's giant has. The "
-                "MLP here is that of equation 3 alone. Use the small, base or large model. "
-                "Nothing was loaded."
-            )

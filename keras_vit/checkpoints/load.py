@@ -18,7 +18,6 @@ from keras_vit.checkpoints.published_weights import find_checkpoint, published, 
 from keras_vit.checkpoints.published_weights_table import PERMISSIVE
 from keras_vit.checkpoints.resize_positions import (
     Grid,
-    grid_of_table,
     resize_line,
     resize_table,
     square_grid,
@@ -117,7 +116,8 @@ def load_weights(model: keras.Model, path: str | os.PathLike) -> None:
     skip = []
     for part in _OPTIONAL:
         mine = [array for array in file.arrays if file.is_in((part,), *array.names)]
-        fits = mine and all(file.source.shapes.get(a.name) == tuple(a.shape) for a in mine)
+        shapes = file.source.shapes
+        fits = mine and all(shapes.get(a.name) == tuple(a.shape) for a in mine)
         if not fits and (part == "head" or not mine):
             skip.append(part)
     _assign(model, file, tuple(skip), path)
@@ -140,7 +140,7 @@ def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
     layout = _layout_of(source, grid)
     weights = weights_of(model)
     compare_stated_arguments(model, source, row)
-    source = layout.folded(source)
+    layout.fold(source)
     normalization = None
     if isinstance(layout, TorchLayout):
         normalization = normalization_of(source, mean, std)
@@ -149,7 +149,7 @@ def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
             f"`mean` and `std` are of safetensors files; {source.path} has the names of "
             f"{layout.title}, whose models take [-1, 1]. Leave them out. Nothing was loaded."
         )
-    source = convert_patches(source, layout, model, normalization, flexible)
+    convert_patches(source, layout, model, normalization, flexible)
     return _File(source, layout, layout.file_arrays(weights), grid, flexible, is_published)
 
 
@@ -168,19 +168,16 @@ def _layout_of(source, grid):
 def _assign(model, file, skip, path):
     _check_skip(file, skip)
     arrays = [array for array in file.arrays if not file.is_in(skip, *array.names)]
-    resizers = _compare(model, file, arrays, skip)
-    # Reads the file twice, to check all of it before it assigns any, without holding all of it.
-    not_finite = [a.name for a in arrays if not np.isfinite(file.source.read(a.name)).all()]
+    values = _fitting(model, file, arrays, skip)
+    not_finite = [a.name for a in arrays if not np.isfinite(file.source.arrays[a.name]).all()]
     if not_finite:
         raise CheckpointError(
             f"{file.source.path} holds NaN or infinite values in: {', '.join(not_finite)}. "
             "Nothing was loaded."
         )
     for array in arrays:
-        value = file.source.read(array.name)
-        if array.name in resizers:
-            value = resizers[array.name](value)
-        for weight, part in zip(array.weights, array.unpack(value, *array.weights), strict=True):
+        parts = array.unpack(values[array.name], *array.weights)
+        for weight, part in zip(array.weights, parts, strict=True):
             weight.variable.assign(np.reshape(part, weight.variable.shape))
     model.checkpoint_layout = file.layout
     loaded = {weight.name for array in arrays for weight in array.weights}
@@ -191,10 +188,10 @@ def _assign(model, file, skip, path):
 
 def _check_skip(file, skip):
     """Refuses names that nothing has; a model or a file may lack the parts after the encoder."""
-    names = (*file.source.shapes, *(name for array in file.arrays for name in array.names))
+    names = (*file.source.arrays, *(name for array in file.arrays for name in array.names))
     unknown = [p for p in skip if p not in _OPTIONAL and not file.is_in((p,), *names)]
     if unknown:
-        modules = sorted({name.rpartition("/")[0] or name for name in file.source.shapes})
+        modules = sorted({name.rpartition("/")[0] or name for name in file.source.arrays})
         raise CheckpointError(
             "Expected in `skip` names of arrays, or of the modules before them, that the model or "
             f"{file.source.path} has. Received: {', '.join(map(repr, unknown))}. "
@@ -202,31 +199,32 @@ def _check_skip(file, skip):
         )
 
 
-def _compare(model, file, arrays, skip):
-    """Returns {name: function that resizes the array}; raises unless everything fits."""
+def _fitting(model, file, arrays, skip):
+    """Returns {name: value}, positions resized to the model; raises unless everything fits."""
     known = {array.name for array in arrays}
     left_over = [
         name
-        for name in file.source.shapes
+        for name in file.source.arrays
         if name not in known and file.layout.owns(name) and not file.is_in(skip, name)
     ]
-    missing, problems, resizers = [], {}, {}
+    missing, problems, values = [], {}, {}
     for array in arrays:
-        name, shape = array.name, file.source.shapes.get(array.name)
-        if shape is None:
+        name, value = array.name, file.source.arrays.get(array.name)
+        if value is None:
             missing.append(name)
-        elif name not in file.source.numeric:
+        elif not file.source.has_numbers(name):
             problems[name] = f"{name} does not hold floating-point numbers"
-        elif _can_resize(array, shape):
+        else:
             try:
-                resizers[name] = _resizer(file, array, shape)
+                values[name] = _resized(file, array, value)
             except CheckpointError as error:
                 problems[name] = f"{name}: {error}"
-        elif tuple(shape) != tuple(array.shape):
-            problems[name] = f"{name} is {tuple(shape)}, the model's is {tuple(array.shape)}"
+            else:
+                if values[name] is value and value.shape != tuple(array.shape):
+                    problems[name] = f"{name} is {value.shape}, the model's is {array.shape}"
     if not (missing or left_over or problems):
-        return resizers
-    described = (f"{name} {tuple(file.source.shapes[name])}" for name in sorted(left_over))
+        return values
+    described = (f"{name} {file.source.arrays[name].shape}" for name in sorted(left_over))
     sections = {
         "Missing from the file": ", ".join(sorted(missing)),
         "Left over in the file": ", ".join(described),
@@ -250,25 +248,20 @@ def _advice(file, names):
     )
 
 
-def _can_resize(array, shape):
-    if array.positions is None or (len(shape), shape[-1:]) != (len(array.shape), array.shape[-1:]):
-        return False
-    return shape[0] > 0 if isinstance(array.positions, int) else shape[0] == 1
-
-
-def _resizer(file, array, shape):
-    if isinstance(array.positions, int):
-        if file.grid and shape[0] != file.grid[array.positions]:
-            rows, columns = file.grid
+def _resized(file, array, value):
+    """Returns an array of positions in the model's grid, and other arrays as they are."""
+    positions, shape, grid = array.positions, value.shape, file.grid
+    if positions is None or (len(shape), shape[-1:]) != (len(array.shape), array.shape[-1:]):
+        return value
+    if isinstance(positions, int):
+        if grid and len(value) != grid[positions]:
             raise CheckpointError(
-                f"{shape[0]} position embeddings do not fit the grid that is stated, {rows} rows "
-                f"and {columns} columns"
+                f"{len(value)} position embeddings do not fit the grid that is stated, {grid[0]} "
+                f"rows and {grid[1]} columns"
             )
-        return lambda table: resize_line(table, array.shape[0])
-    class_token, grid_size = array.positions.class_token, array.positions.grid_size
-    grid = file.grid
+        return resize_line(value, array.shape[0]) if len(value) else value
+    if len(value) != 1:
+        return value
     if file.is_published and not grid:
-        grid = (square_grid(shape[1], class_token) or ())[:2]
-    # The grid comes from the shapes alone: the table is as large as the file claims.
-    found = grid_of_table(shape[1], class_token, grid_size, grid)[:2]
-    return lambda table: resize_table(table, class_token, grid_size, found, file.flexible)
+        grid = (square_grid(shape[1], positions.class_token) or ())[:2]
+    return resize_table(value, positions.class_token, positions.grid_size, grid, file.flexible)

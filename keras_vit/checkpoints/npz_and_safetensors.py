@@ -1,27 +1,19 @@
-"""Files of arrays, opened without running anything that they contain.
-
-A source lists its arrays' shapes from the file's headers alone, so that a file
-is compared with a model before any of its data is read.
-"""
+"""Files of arrays, read without running anything that they contain."""
 
 import contextlib
 import json
-import math
 import os
 import re
-import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 import numpy as np
 
 from keras_vit.checkpoints.official_names import weights_of
 from keras_vit.unpacking import open_archive
-
-# The most that deflate can compress.
-COMPRESSION_LIMIT = 1032
 
 # Arguments of a model that the arrays' shapes do not show.
 STATED = ("num_heads", "gelu", "layer_norm_epsilon")
@@ -52,21 +44,30 @@ class CheckpointError(ValueError):
         self.mis_shaped = tuple(mis_shaped)
 
 
-class Source(Protocol):
-    """The arrays of a checkpoint, by name."""
+@dataclass
+class Source:
+    """What a checkpoint holds; loading changes the arrays to those of a plain model."""
 
     path: Path
-    shapes: dict[str, tuple[int, ...]]
-    numeric: set[str]  # the names of arrays of floating-point numbers
-    grid: tuple[int, int] | None  # (rows, columns) of its position embeddings if it states them
-    config: Mapping[str, Any]  # its config.json, or of a saved model its `STATED` arguments
+    # By name; those of floating-point numbers are float32.
+    arrays: dict[str, np.ndarray]
+    # (rows, columns) of its position embeddings if it states them.
+    grid: tuple[int, int] | None = None
+    # Its config.json, or of a saved model its `STATED` arguments.
+    config: Mapping[str, Any] = field(default_factory=dict)
 
-    def read(self, name: str) -> np.ndarray:
-        """Returns an array as float32."""
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The arrays' shapes by name."""
+        return {name: array.shape for name, array in self.arrays.items()}
+
+    def has_numbers(self, name: str) -> bool:
+        """Tells whether an array is there and of floating-point numbers."""
+        return name in self.arrays and self.arrays[name].dtype == np.float32
 
 
 def open_source(path: str | os.PathLike) -> Source:
-    """Opens a .npz, .safetensors or .keras file.
+    """Reads a .npz, .safetensors or .keras file.
 
     Or a directory that Hugging Face's `save_pretrained` wrote, or a run directory of `keras-vit`.
 
@@ -79,12 +80,13 @@ def open_source(path: str | os.PathLike) -> Source:
         return _open_directory(path)
     with open(path, "rb") as file:
         start = file.read(9)
-    if start[:4] == b"PK\x03\x04":
-        with _reading(path):
-            is_keras = "model.weights.h5" in zipfile.ZipFile(path).namelist()
-        return KerasSource(path) if is_keras else NpzSource(path)
+        if start[:4] == b"PK\x03\x04":
+            with _reading(path), open_archive(file) as archive:
+                if "model.weights.h5" in archive.namelist():
+                    return _keras_source(path)
+                return _npz_source(path, archive)
     if start[8:] == b"{":
-        return SafetensorsSource([path])
+        return _safetensors_source([path])
     raise CheckpointError(
         f"{path} is not a checkpoint, or it is damaged at its start. Expected a .npz, "
         f".safetensors or .keras file; received one that starts with {start[:8]!r}. Pickled "
@@ -92,113 +94,69 @@ def open_source(path: str | os.PathLike) -> Source:
     )
 
 
-class NpzSource(Source):
-    """The arrays of a NumPy archive. Pickled arrays are refused."""
+def _npz_source(path, archive):
+    stated = GRID_COMMENT.fullmatch(archive.comment)
+    arrays = {}
+    for member in archive.namelist():
+        name = member.removesuffix(".npy")
+        with _reading(path, name), archive.open(member) as file:
+            arrays[name] = _array(file)
+    return Source(path, arrays, (int(stated[1]), int(stated[2])) if stated else None)
 
-    config: Mapping[str, Any] = {}
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+def _array(file):
+    """Reads a .npy file; takes no more memory than the file, whatever its header claims."""
+    first = np.lib.format.read_magic(file) == (1, 0)
+    read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+    shape, is_fortran, dtype = read(file)
+    if min(shape, default=0) < 0:
+        raise ValueError(f"its shape is {shape}")
+    array = np.frombuffer(file.read(), dtype)  # refuses pickled objects
+    # NumPy has no bfloat16: its two bytes come back as an opaque type.
+    if dtype.kind == "V" and dtype.itemsize == 2 and dtype.fields is None:
+        array = (array.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    array = array.reshape(shape, order="F" if is_fortran else "C")
+    return array.astype(np.float32, copy=False) if array.dtype.kind == "f" else array
+
+
+def _safetensors_source(paths):
+    """Reads one or several safetensors files, beside which a config.json may lie."""
+    config = json_beside(paths[0], "config.json") or {}
+    with _reading(paths[0].with_name("config.json")):
+        grid = _grid_of_config(config)
+    arrays = {}
+    for path in paths:
         with _reading(path):
-            self._archive = zipfile.ZipFile(path)
-        stated = GRID_COMMENT.fullmatch(self._archive.comment)
-        self.grid = (int(stated[1]), int(stated[2])) if stated else None
-        self.shapes, self._dtypes = {}, {}
-        for member in self._archive.namelist():
-            name = member.removesuffix(".npy")
-            with _reading(path, name), self._archive.open(member) as file:
-                self.shapes[name], self._dtypes[name] = self._header(name, file)
-        self.numeric = {
-            name for name, dtype in self._dtypes.items() if dtype.kind == "f" or _is_bfloat16(dtype)
-        }
+            from safetensors import safe_open
 
-    def _header(self, name, file):
-        first = np.lib.format.read_magic(file) == (1, 0)
-        read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(file)
-        if dtype.hasobject:
-            raise CheckpointError(
-                f"{self.path} holds pickled Python objects under {name!r}. They can run code "
-                "when they are opened, so they are never loaded."
-            )
-        if min(shape, default=0) < 0:
-            raise ValueError(f"its shape is {shape}")
-        return shape, dtype
-
-    def read(self, name: str) -> np.ndarray:
-        with _reading(self.path, name), self._archive.open(f"{name}.npy") as file:
-            packed = self._archive.getinfo(f"{name}.npy").file_size
-            claimed = math.prod(self.shapes[name]) * self._dtypes[name].itemsize
-            # Before memory is allocated for it.
-            if not claimed <= packed <= COMPRESSION_LIMIT * self.path.stat().st_size:
-                raise ValueError(
-                    f"it claims {claimed} bytes, its member of the archive {packed}, and the file "
-                    f"has {self.path.stat().st_size}"
-                )
-            array = np.lib.format.read_array(file, allow_pickle=False)
-            if file.read(1):
-                raise ValueError("there is more data than the array's header says")
-        if _is_bfloat16(array.dtype):
-            bits = array.view(np.uint16).astype(np.uint32) << 16
-            return bits.view(np.float32)
-        return array.astype(np.float32, copy=False)
+            file = safe_open(path, "numpy")
+            for name in file.keys():  # noqa: SIM118 (not a dict)
+                array = file.get_tensor(name)
+                is_float = file.get_slice(name).get_dtype() in ("F16", "BF16", "F32", "F64")
+                arrays[name] = array.astype(np.float32, copy=False) if is_float else array
+    return Source(paths[0], arrays, grid, config)
 
 
-class SafetensorsSource(Source):
-    """The tensors of one or several safetensors files, beside which a config.json may lie."""
-
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self.path = paths[0]
-        self.config = json_beside(self.path, "config.json") or {}
-        with _reading(self.path.with_name("config.json")):
-            self.grid = _grid_of_config(self.config)
-        self._files, self.shapes, self.numeric = {}, {}, set()
-        for path in paths:
-            with _reading(path):
-                from safetensors import safe_open
-
-                file = safe_open(path, "numpy")
-                for name in file.keys():  # noqa: SIM118 (not a dict)
-                    tensor = file.get_slice(name)
-                    self.shapes[name] = tuple(tensor.get_shape())
-                    self._files[name] = file
-                    if tensor.get_dtype() in ("F16", "BF16", "F32", "F64"):
-                        self.numeric.add(name)
-
-    def read(self, name: str) -> np.ndarray:
-        with _reading(self.path, name):
-            return self._files[name].get_tensor(name).astype(np.float32, copy=False)
-
-
-class KerasSource(Source):
-    """The weights of a model saved with `model.save`, under their published names."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with _reading(path), open(path, "rb") as file, open_archive(file):
-            model = keras.saving.load_model(path, compile=False)
-        # Self-supervised pre-training saves its encoder and more.
-        model = getattr(model, "encoder", model)
-        self._weights = {weight.name: weight for weight in weights_of(model)}
-        self.shapes = {name: tuple(weight.shape) for name, weight in self._weights.items()}
-        self.numeric = set(self.shapes)
-        self.grid = getattr(model, "grid_size", None)
-        self.config = {name: model.arguments[name] for name in STATED if name in model.arguments}
-
-    def read(self, name: str) -> np.ndarray:
-        return self._weights[name].value()
+def _keras_source(path):
+    """Reads the weights of a model saved with `model.save`, under their published names."""
+    model = keras.saving.load_model(path, compile=False)
+    # Self-supervised pre-training saves its encoder and more.
+    model = getattr(model, "encoder", model)
+    arrays = {weight.name: weight.value() for weight in weights_of(model)}
+    config = {name: model.arguments[name] for name in STATED if name in model.arguments}
+    return Source(path, arrays, getattr(model, "grid_size", None), config)
 
 
 def _open_directory(path):
     if (path / "model.keras").exists():
-        return KerasSource(path / "model.keras")
+        return open_source(path / "model.keras")
     if (path / "model.safetensors").exists():
-        return SafetensorsSource([path / "model.safetensors"])
+        return _safetensors_source([path / "model.safetensors"])
     index = json_beside(path / "model.safetensors", "model.safetensors.index.json")
     if index is not None:
         with _reading(path / "model.safetensors.index.json"):
             files = sorted(set(index["weight_map"].values()))
-            return SafetensorsSource([path / Path(file).name for file in files])
+            return _safetensors_source([path / Path(file).name for file in files])
     raise CheckpointError(
         f"{path} holds no checkpoint. Expected a directory with model.keras, model.safetensors "
         "or model.safetensors.index.json."
@@ -230,13 +188,8 @@ def _grid_of_config(config):
     return image[0] // patch, image[1] // patch
 
 
-def _is_bfloat16(dtype):
-    # NumPy has no bfloat16: its two bytes come back as an opaque type.
-    return dtype.kind == "V" and dtype.itemsize == 2 and dtype.fields is None
-
-
 @contextlib.contextmanager
-def _reading(path, name=None):
+def _reading(path, name=None) -> Iterator[None]:
     """Turns what a damaged file raises, any kind of error, into a `CheckpointError`."""
     try:
         yield

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.base_layouts import FileLayout, Fold, FoldedSource
+from keras_vit.checkpoints.base_layouts import FileLayout
 from keras_vit.checkpoints.npz_and_safetensors import CheckpointError, Source, json_beside
 from keras_vit.interpolation import half_pixel_weights
 
@@ -121,8 +121,8 @@ def convert_patches(
     model: keras.Model,
     normalization: np.ndarray | None,
     flexible: bool,
-) -> Source:
-    """Returns a file whose patch embedding is for the images and patches of a model.
+) -> None:
+    """Converts the patch embedding of a file to the images and patches of a model.
 
     Leaves other shapes as they are, for the comparison with the model to refuse. `normalization`
     is of the images that the file was made for, None if they are in [-1, 1]. If `flexible`, a
@@ -132,38 +132,32 @@ def convert_patches(
         CheckpointError: for a normalization and a kernel that is not of color images.
     """
     weight, bias, axes = layout.patch_arrays()
-    shape = source.shapes.get(weight, ())
-    if len(shape) != 4 or weight not in source.numeric or model.arguments.get("resnet", True):
-        return source
-    rows, columns, colors, width = (shape[axis] for axis in axes)
+    is_kernel = source.has_numbers(weight) and source.arrays[weight].ndim == 4
+    if not is_kernel or model.arguments.get("resnet", True):
+        return
+    kernel = source.arrays[weight].transpose(axes)
+    rows, columns, colors, width = kernel.shape
+    size = (rows, columns)
     if colors != 3:
         if normalization is None:
-            return source
+            return
         raise CheckpointError(
             f"{source.path} is not of color images: expected a kernel of 3 channels, whose "
             f"normalization is known. Received: {weight} of {colors}. Nothing was loaded."
         )
     channels = model.arguments["in_channels"]
-    size = (model.arguments["patch_size"],) * 2 if flexible else (rows, columns)
-    if (*size, channels) == (rows, columns, 3) and normalization is None:
-        return source
+    target = (model.arguments["patch_size"],) * 2 if flexible else size
+    if (target, channels) == (size, 3) and normalization is None:
+        return
     mean, std = (0.5, 0.5) if normalization is None else normalization[..., None]
+    if target != size:
+        kernel = resize_kernel(kernel, *target)
 
-    def converted(kernel, scale):
-        kernel = kernel.transpose(axes)
-        kernel = (kernel if size == (rows, columns) else resize_kernel(kernel, *size)) * scale
-        return kernel if channels == 3 else convert_channels(kernel, channels)
+    def scaled(factor):
+        return kernel * factor if channels == 3 else convert_channels(kernel * factor, channels)
 
-    def fold_kernel(value, read):
-        kernel = converted(value, 1 / (2 * std))
-        return np.ascontiguousarray(kernel.transpose(np.argsort(axes)), np.float32)
-
-    def fold_bias(value, read):
-        shift = converted(read(weight), (0.5 - mean) / std)
-        return (value + shift.sum((0, 1, 2), np.float64)).astype(np.float32)
-
-    folds: dict[str, Fold] = {weight: fold_kernel}
-    if source.shapes.get(bias) == (width,):
-        folds[bias] = fold_bias
-    target = (*size, channels, width)
-    return FoldedSource(source, folds, set(), {weight: tuple(target[i] for i in np.argsort(axes))})
+    converted = scaled(1 / (2 * std)).transpose(np.argsort(axes))
+    source.arrays[weight] = np.ascontiguousarray(converted, np.float32)
+    if source.has_numbers(bias) and source.arrays[bias].shape == (width,):
+        shift = scaled((0.5 - mean) / std).sum((0, 1, 2), np.float64)
+        source.arrays[bias] = (source.arrays[bias] + shift).astype(np.float32)

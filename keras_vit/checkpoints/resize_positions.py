@@ -89,7 +89,7 @@ def grid_of_table(
                 f"The file does not state the grid of its {entries} position embeddings. "
                 f"{candidates[0][0]} x {candidates[0][1]} is taken; the model has {rows} x "
                 f"{columns}. To state it, pass `position_grid=(rows, columns)`.",
-                stacklevel=6,
+                stacklevel=7,
             )
     if not candidates:
         kind = "not a grid" if stated else "neither a square grid nor the model's, a grid"

@@ -1,25 +1,32 @@
 """The layers of the Vision Transformer, its hybrids and its relatives."""
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
+from keras_vit.layers.attention_variants import (
+    FusedSelfAttention,
+    RelativePosition,
+    RelativeSelfAttention,
+)
 from keras_vit.layers.axial import AxialAttention, AxialEncoderBlock, AxialUnit
 from keras_vit.layers.dropout import Dropout, StochasticDepth
-from keras_vit.layers.encoder_block import AttentionOfBlock, EncoderBlock
+from keras_vit.layers.encoder_block import EncoderBlock
 from keras_vit.layers.heads import MAPHead
 from keras_vit.layers.mlp import MLP
-from keras_vit.layers.normalization import GroupNormalization, LayerNormalization
+from keras_vit.layers.normalization import LayerNormalization
 from keras_vit.layers.patch_embedding import FlattenGrid, PatchEmbedding
-from keras_vit.layers.position_embeddings import LearnedPosition1D
-from keras_vit.layers.position_variants import (
-    LearnedPosition2D,
-    RelativePosition,
-    SinCosPosition2D,
+from keras_vit.layers.position_embeddings import PositionEmbedding
+from keras_vit.layers.position_variants import LearnedPosition2D, SinCosPosition2D
+from keras_vit.layers.register_tokens import RegisterTokens
+from keras_vit.layers.resnet_units import (
+    BiTUnit,
+    GroupNormalization,
+    HybridUnit,
+    RootPooling,
+    StandardizedConv2D,
 )
-from keras_vit.layers.resnet_units import BiTUnit, HybridUnit, RootPooling, StandardizedConv2D
-from keras_vit.layers.tokens import ClassToken, FirstToken, RegisterTokens
+from keras_vit.layers.tokens import ClassToken
 
 __all__ = [
     "MLP",
-    "AttentionOfBlock",
     "AxialAttention",
     "AxialEncoderBlock",
     "AxialUnit",
@@ -27,18 +34,19 @@ __all__ = [
     "ClassToken",
     "Dropout",
     "EncoderBlock",
-    "FirstToken",
     "FlattenGrid",
+    "FusedSelfAttention",
     "GroupNormalization",
     "HybridUnit",
     "LayerNormalization",
-    "LearnedPosition1D",
     "LearnedPosition2D",
     "MAPHead",
     "MultiHeadSelfAttention",
     "PatchEmbedding",
+    "PositionEmbedding",
     "RegisterTokens",
     "RelativePosition",
+    "RelativeSelfAttention",
     "RootPooling",
     "SinCosPosition2D",
     "StandardizedConv2D",

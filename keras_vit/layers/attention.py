@@ -6,20 +6,15 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.backends.by_backend import fused_attention, token_rows
+from keras_vit.backends.by_backend import token_rows
 from keras_vit.initializers import glorot_uniform
 from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout
-from keras_vit.layers.position_variants import RelativePosition
 from keras_vit.type_hints import Tensor
 
 
 class MultiHeadAttention(Layer):
-    """Multi-head scaled dot-product attention (equations 5 to 8).
-
-    Args:
-        num_heads: int, k of equation 8; must divide the number of channels.
-    """
+    """Multi-head scaled dot-product attention (equations 5 to 8)."""
 
     def __init__(self, num_heads: int, **kwargs: Any):
         super().__init__(**kwargs)
@@ -74,10 +69,7 @@ class MultiHeadAttention(Layer):
         return self.combine_heads(ops.matmul(ops.cast(probabilities, self.compute_dtype), value))
 
     def combine_heads(self, heads: Tensor) -> Tensor:
-        """Returns equation 8, (batch, queries, channels).
-
-        `heads` is (batch, heads, queries, head_size), equation 7.
-        """
+        """Returns equation 8, (batch, queries, channels), from heads as `project` returns them."""
         length, channels = ops.shape(heads)[2], self.num_heads * self.head_size
         rows = self.out(token_rows(ops.transpose(heads, (0, 2, 1, 3)), channels))
         return ops.reshape(rows, (-1, length, channels))
@@ -91,11 +83,6 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         num_heads: int, k of equation 8; must divide the number of channels.
         dropout_rate: float, dropout of the attention probabilities (0 in every
             published configuration).
-        relative_positions: bool, whether queries also meet a learned embedding
-            of their distance to each key (appendix D.3).
-        flash_attention: bool, whether a fused kernel computes attention where the backend
-            has one and nothing needs the probabilities: no relative positions, and no
-            dropout of them.
 
     Call arguments:
         tokens: (batch, tokens, channels).
@@ -107,38 +94,12 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         A tensor like `tokens`.
     """
 
-    def __init__(
-        self,
-        num_heads: int,
-        dropout_rate: float = 0.0,
-        relative_positions: bool = False,
-        flash_attention: bool = False,
-        **kwargs: Any,
-    ):
+    def __init__(self, num_heads: int, dropout_rate: float = 0.0, **kwargs: Any):
         super().__init__(num_heads, **kwargs)
         self.dropout_rate = dropout_rate
-        self.relative_positions = relative_positions
-        self.flash_attention = flash_attention
         self.dropout = self.inner(Dropout, "dropout", dropout_rate)
 
-    def build(self, input_shape: tuple) -> None:
-        super().build(input_shape)
-        if self.relative_positions:
-            shape = (None, self.num_heads, input_shape[1], self.head_size)
-            self.relative_position = self.inner(RelativePosition, "relative_position", shape=shape)
-
-    def logits(self, query: Tensor, key: Tensor) -> Tensor:
-        logits = super().logits(query, key)
-        return logits + self.relative_position(query) if self.relative_positions else logits
-
     def call(self, tokens: Tensor, context: Tensor | None = None, training: bool = False) -> Tensor:
-        dropping = training and self.dropout_rate > 0
-        if self.flash_attention and context is None and not (self.relative_positions or dropping):
-            kernel = fused_attention(self.compute_dtype, self.head_size)
-            if kernel:
-                query = self.project(self.query, tokens) * self.scale
-                key, value = (self.project(dense, tokens) for dense in (self.key, self.value))
-                return self.combine_heads(kernel(query, key, value))
         context = tokens if context is None else context
         probabilities = self.probabilities(tokens, context)
         return self.weighted_values(self.dropout(probabilities, training=training), context)

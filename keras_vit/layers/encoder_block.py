@@ -3,8 +3,10 @@
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
+from keras_vit.layers.attention_variants import FusedSelfAttention, RelativeSelfAttention
 from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout, StochasticDepth, remat
 from keras_vit.layers.mlp import MLP
@@ -25,8 +27,8 @@ class EncoderBlock(Layer):
         stochastic_depth_rate: float, probability that an example skips a branch.
         gelu: "tanh" or "erf".
         layer_norm_epsilon: float.
-        relative_positions: bool, see `MultiHeadSelfAttention`.
-        flash_attention: bool, see `MultiHeadSelfAttention`.
+        relative_positions: bool, whether attention is a `RelativeSelfAttention`.
+        flash_attention: bool, whether it is a `FusedSelfAttention`; not with relative positions.
         remat: bool, whether training recomputes the block's activations in the
             backward pass instead of keeping them.
 
@@ -68,8 +70,9 @@ class EncoderBlock(Layer):
 
         inner = self.inner
         self.attention_norm = inner(LayerNormalization, "attention_norm", layer_norm_epsilon)
-        attention = (num_heads, attention_dropout_rate, relative_positions, flash_attention)
-        self.attention = inner(MultiHeadSelfAttention, "attention", *attention)
+        fused = FusedSelfAttention if flash_attention else MultiHeadSelfAttention
+        msa = RelativeSelfAttention if relative_positions else fused
+        self.attention = inner(msa, "attention", num_heads, attention_dropout_rate)
         self.attention_dropout = inner(Dropout, "attention_dropout", dropout_rate)
         self.mlp_norm = inner(LayerNormalization, "mlp_norm", layer_norm_epsilon)
         self.mlp = inner(MLP, "mlp", mlp_dim, dropout_rate, gelu)
@@ -83,7 +86,7 @@ class EncoderBlock(Layer):
     def call(self, tokens: Tensor, context: Tensor | None = None, training: bool = False) -> Tensor:
         def equations(z, context=None):
             x = self.attention_norm(z if context is None else context)
-            x = (x,) if context is None else (x[:, : z.shape[1]], x)
+            x = (x,) if context is None else (x[:, : ops.shape(z)[1]], x)
             x = self.attention(*x, training=training)
             x = self.attention_dropout(x, training=training)
             z = self.attention_depth(x, training=training) + z
@@ -92,25 +95,3 @@ class EncoderBlock(Layer):
 
         compute = remat(self, equations) if self.remat and training else equations
         return compute(tokens) if context is None else compute(tokens, context)
-
-
-class AttentionOfBlock(keras.layers.Layer):
-    """The attention weights of an encoder block (equation 6), on the block's own variables.
-
-    Args:
-        block: a built `EncoderBlock`.
-
-    Call arguments:
-        tokens: (batch, tokens, channels), the block's input.
-
-    Returns:
-        (batch, heads, tokens, tokens) float32; rows sum to 1.
-    """
-
-    def __init__(self, block: EncoderBlock):
-        super().__init__(name=f"{block.name}_attention", dtype=block.dtype_policy)
-        self.block = block
-        self.built = True
-
-    def call(self, tokens: Tensor) -> Tensor:
-        return self.block.attention.probabilities(self.block.attention_norm(tokens))

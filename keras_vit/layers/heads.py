@@ -1,4 +1,4 @@
-"""Multi-head attention pooling, the head that reads every token."""
+"""What is between the encoder and the logits: attention pooling and the linear classifier."""
 
 from typing import Any
 
@@ -56,3 +56,24 @@ class MAPHead(MultiHeadAttention):
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return input_shape[0], input_shape[2]
+
+
+def classification_head(
+    features: Tensor, num_classes: int | None, bias: float
+) -> dict[str, Tensor]:
+    """Applies the linear classifier, in float32 under every precision policy.
+
+    Its kernel is initially zero, its bias `bias`; without `num_classes` there is none. Returns the
+    endpoints "representation", the features in float32, and "logits", if any.
+    """
+    x = keras.layers.Identity(dtype="float32", name="representation")(features)
+    if num_classes is None:
+        return {"representation": x}
+    head = keras.layers.Dense(
+        num_classes,
+        kernel_initializer="zeros",
+        bias_initializer=keras.initializers.Constant(bias),
+        dtype="float32",
+        name="head",
+    )
+    return {"representation": x, "logits": head(x)}

@@ -95,14 +95,7 @@ class PatchEmbedding(Layer):
 
 @keras.saving.register_keras_serializable(package="keras_vit")
 class FlattenGrid(Layer):
-    """Reads a grid of embeddings row by row as a sequence of tokens.
-
-    Call arguments:
-        grid: (batch, rows, columns, channels).
-
-    Returns:
-        (batch, rows * columns, channels), in raster order.
-    """
+    """Reads a grid row by row: (batch, rows, columns, channels) to (batch, tokens, channels)."""
 
     def call(self, grid: Tensor) -> Tensor:
         _, rows, columns, channels = ops.shape(grid)

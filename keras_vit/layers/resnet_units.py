@@ -7,12 +7,37 @@ from keras import ops
 
 from keras_vit.initializers import VarianceScaling
 from keras_vit.layers.base import Layer
-from keras_vit.layers.normalization import GroupNormalization
+from keras_vit.layers.normalization import scaled, standardized
 from keras_vit.suggestions import require_one_of
 from keras_vit.type_hints import Tensor
 
 # {name: mode of `ops.pad`}
 POOL_PADDINGS = {"edge": "symmetric", "zero": "constant"}
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class GroupNormalization(keras.layers.GroupNormalization):
+    """Normalizes groups of channels over space (Wu & He, 2018).
+
+    Args:
+        epsilon: float; 1e-6 in the hybrids, 1e-5 in BiT.
+        groups: int, must divide the number of channels.
+
+    Call arguments:
+        inputs: (batch, height, width, channels).
+
+    Returns:
+        A tensor like `inputs` in the layer's compute dtype.
+    """
+
+    def __init__(self, epsilon: float = 1e-6, groups: int = 32, **kwargs: Any):
+        super().__init__(groups=groups, epsilon=epsilon, **kwargs)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        _, rows, columns, channels = ops.shape(inputs)
+        groups = (-1, rows * columns, self.groups, channels // self.groups)
+        normal = standardized(ops.reshape(inputs, groups), (1, 3), self.epsilon)
+        return scaled(self, ops.reshape(normal, (-1, rows, columns, channels)))
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import keras
 import numpy as np
 
 from keras_vit.layers.position_variants import POSITION_EMBEDDINGS
@@ -147,19 +146,3 @@ def as_height_width(image_size: ImageSize) -> tuple[int, int]:
     """
     size = checked({"image_size": image_size})["image_size"]
     return (size, size) if isinstance(size, int) else size
-
-
-def policy_of(dtype: str | keras.DTypePolicy | None) -> keras.DTypePolicy:
-    """Returns the policy that a model's `dtype` means; None is Keras's global one.
-
-    Raises:
-        ValueError: if it is none of Keras's.
-    """
-    try:
-        return keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            "Expected `dtype` to be a dtype policy of Keras, such as 'float32', 'bfloat16', "
-            f"'mixed_bfloat16' or 'mixed_float16'. Received: {dtype!r}. Layers of 8 bits are made "
-            "of a trained model, by model.quantize('int8') or model.quantize('float8')."
-        ) from error

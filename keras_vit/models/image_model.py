@@ -26,27 +26,6 @@ from keras_vit.type_hints import Tensor
 ACTIVATIONS = {"softmax": keras.ops.softmax, "sigmoid": keras.ops.sigmoid}
 
 
-def classification_head(
-    features: Tensor, num_classes: int | None, bias: float
-) -> dict[str, Tensor]:
-    """Applies the linear classifier, in float32 under every precision policy.
-
-    Its kernel is initially zero, its bias `bias`; without `num_classes` there is none. Returns the
-    endpoints "representation", the features in float32, and "logits", if any.
-    """
-    x = keras.layers.Identity(dtype="float32", name="representation")(features)
-    if num_classes is None:
-        return {"representation": x}
-    head = keras.layers.Dense(
-        num_classes,
-        kernel_initializer="zeros",
-        bias_initializer=keras.initializers.Constant(bias),
-        dtype="float32",
-        name="head",
-    )
-    return {"representation": x, "logits": head(x)}
-
-
 def model_inside(model: keras.Model) -> str:
     """Returns a sentence that says how to get from a model to the one of this package, or ""."""
     layers = getattr(model, "layers", ())

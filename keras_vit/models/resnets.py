@@ -15,8 +15,9 @@ from keras_vit.layers import (
     StandardizedConv2D,
 )
 from keras_vit.layers.axial import batch_normalization
-from keras_vit.models.argument_checks import UNITS_PER_STAGE, as_height_width, checked, policy_of
-from keras_vit.models.image_model import ImageModel, classification_head
+from keras_vit.layers.heads import classification_head
+from keras_vit.models.argument_checks import UNITS_PER_STAGE, as_height_width, checked
+from keras_vit.models.image_model import ImageModel
 from keras_vit.type_hints import ImageSize, Tensor
 
 
@@ -165,7 +166,7 @@ def _padded_images(arguments: dict[str, Any], dtype: Any):
     """Returns (the input, the input with a border of 3 zeros, the policy of the layers)."""
     shape = (*as_height_width(arguments["image_size"]), arguments["in_channels"])
     images = keras.Input(shape, dtype="float32", name="images")
-    policy = policy_of(dtype)
+    policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
     return images, keras.layers.ZeroPadding2D(3, name="pad_root", dtype=policy)(images), policy
 
 

@@ -1,42 +1,39 @@
 """The Vision Transformer (section 3.1)."""
 
-from collections.abc import Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_vit.initializers import VarianceScaling
 from keras_vit.layers import (
-    AttentionOfBlock,
     AxialEncoderBlock,
     ClassToken,
     Dropout,
     EncoderBlock,
-    FirstToken,
     FlattenGrid,
     LayerNormalization,
     MAPHead,
     PatchEmbedding,
     RegisterTokens,
 )
-from keras_vit.layers.position_embeddings import PositionEmbedding
+from keras_vit.layers.heads import classification_head
 from keras_vit.layers.position_variants import POSITION_EMBEDDINGS
 from keras_vit.models.argument_checks import (
     WITH_CLASS_TOKEN,
     as_height_width,
     check_together,
     checked,
-    policy_of,
 )
-from keras_vit.models.image_model import ImageModel, classification_head
-from keras_vit.models.resnets import hybrid_stem, stem_stride
+from keras_vit.models.encoder_views import EncoderViews
+from keras_vit.models.resnets import hybrid_stem
 from keras_vit.type_hints import ImageSize, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class VisionTransformer(ImageModel):
+class VisionTransformer(EncoderViews):
     """Patches, class token, position embeddings, encoder, head: equations 1 to 4.
 
     A functional `keras.Model` from images, (batch, height, width, in_channels) float32 in
@@ -126,97 +123,10 @@ class VisionTransformer(ImageModel):
         check_together(arguments)
         shape = (*as_height_width(image_size), arguments["in_channels"])
         images = keras.Input(shape, dtype="float32", name="images")
-        policy = policy_of(dtype)
+        policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
         endpoints, block_inputs = _forward(images, policy, SimpleNamespace(**arguments))
         super().__init__(images, endpoints, arguments, policy, name, trainable)
         self._record.block_inputs = block_inputs
-
-    @property
-    def grid_size(self) -> tuple[int, int]:
-        """The (rows, columns) of patches."""
-        return tuple(self.endpoints["stem"].shape[1:3])
-
-    @property
-    def token_stride(self) -> int:
-        """Pixels of the image between neighboring tokens, those of the ResNet's stride included."""
-        resnet = self.arguments["resnet"]
-        return self.arguments["patch_size"] * (stem_stride(resnet["num_layers"]) if resnet else 1)
-
-    @property
-    def num_prefix_tokens(self) -> int:
-        """The tokens before those of the patches: class token and registers."""
-        class_token = self.arguments["classifier"] in WITH_CLASS_TOKEN
-        return int(class_token) + self.arguments["register_tokens"]
-
-    @property
-    def blocks(self) -> list[keras.layers.Layer]:
-        """The encoder's blocks, in order."""
-        count = self.arguments["num_layers"]
-        return [self.get_layer(f"encoder_block_{index:02d}") for index in range(count)]
-
-    @property
-    def attention_endpoints(self) -> dict[str, Tensor]:
-        """The attention weights of every block (equation 6), as tensors of the model's graph.
-
-        A dict of "block_00/attention" and so on to (batch, heads, tokens, tokens) float32.
-
-        Raises:
-            ValueError: if the model's attention is axial.
-        """
-        if self.arguments["attention"] == "axial":
-            raise ValueError(
-                "Axial attention has one map for every row and column instead of one for the "
-                'image. Use a model with attention="global".'
-            )
-        pairs = zip(self.blocks, self._record.block_inputs, strict=True)
-        return {
-            f"block_{index:02d}/attention": AttentionOfBlock(block)(tokens)
-            for index, (block, tokens) in enumerate(pairs)
-        }
-
-    def any_resolution(self, outputs: str | Sequence[str] = "output") -> keras.Model:
-        """Returns the same model, on the same weights, for images of every size.
-
-        Learned position embeddings are interpolated in the graph, corners aligned, to
-        the grid of the image at hand; at the model's own size the result is its
-        own. Sines and cosines are computed. Pixels that do not fill a patch are cropped.
-
-        Args:
-            outputs: "output", or a name of `endpoints` or `attention_endpoints`, or a sequence
-                of such names for a model that returns a dict of them.
-
-        Raises:
-            ValueError: if the model's weights know the grid in another way, as relative
-                positions and axial attention do, or if it has nothing of such a name.
-        """
-        if self.arguments["attention"] == "axial":
-            raise ValueError("Axial attention needs one image size: its blocks know the grid.")
-        if self.arguments["position_embedding"] == "relative":
-            raise ValueError("Relative positions need one image size: their table has its length.")
-        named = {**self.endpoints, "output": self.output}
-        names = [outputs] if isinstance(outputs, str) else outputs
-        if not set(names) <= set(named):
-            named.update(self.attention_endpoints)
-        if not set(names) <= set(named):
-            raise ValueError(f"Expected names of {', '.join(named)}. Received: {outputs!r}")
-        result = named[outputs] if isinstance(outputs, str) else {n: named[n] for n in names}
-        stem: list[Tensor] = []
-
-        def call(layer, *args, **kwargs):
-            if isinstance(layer, PositionEmbedding):
-                return layer(*args, stem=stem[0])
-            output = layer(*args, **kwargs)
-            if isinstance(layer, PatchEmbedding):
-                stem.append(output)
-            return output
-
-        shape = (None, None, self.input.shape[-1])
-        return keras.models.clone_model(
-            keras.Model(self.input, result, name=f"{self.name}_any_resolution"),
-            input_tensors=keras.Input(shape, dtype="float32", name="images"),
-            clone_function=lambda layer: layer,
-            call_function=call,
-        )
 
 
 def _forward(images: Tensor, dtype: keras.DTypePolicy, a: SimpleNamespace):
@@ -274,21 +184,24 @@ def _forward(images: Tensor, dtype: keras.DTypePolicy, a: SimpleNamespace):
 
     norm = LayerNormalization(a.layer_norm_epsilon, name="encoder_norm", dtype=dtype)
     endpoints["encoded"] = x = norm(x)
-    if a.register_tokens and not class_token:
-        x = x[:, a.register_tokens :]
+    start = int(class_token) + a.register_tokens
+    patches = x[:, start:] if start else x
     mean = keras.layers.GlobalAveragePooling1D(name="pool", dtype=dtype)
     if a.classifier == "token":
         # Equation 4. The last block computes the class token alone.
-        first = block(block_inputs[-1][:, :1], context=block_inputs[-1])
-        x = FirstToken(name="pool", dtype=dtype)(norm(first))
+        y = norm(block(block_inputs[-1][:, :1], context=block_inputs[-1]))
+        x = ops.reshape(y, (-1, a.hidden_size))
     elif a.classifier == "token_gap":
-        first = FirstToken(name="first_token", dtype=dtype)(x)
-        x = keras.ops.concatenate([first, mean(x[:, 1 + a.register_tokens :])], axis=-1)
+        # A slice and a reshape: TFLite's delegates do not take an index that drops an axis.
+        y = ops.reshape(x[:, :1], (-1, a.hidden_size))
+        x = ops.concatenate([y, mean(patches)], axis=-1)
     elif a.classifier == "gap":
-        x = mean(x)
+        x = mean(patches)
     elif a.classifier == "map":
         sizes = (a.num_heads, a.mlp_dim, a.gelu, a.layer_norm_epsilon)
-        x = MAPHead(*sizes, name="pool", dtype=dtype)(x)
+        x = MAPHead(*sizes, name="pool", dtype=dtype)(patches)
+    else:
+        x = patches
     if a.representation_size:
         x = keras.layers.Dense(
             a.representation_size,

@@ -117,14 +117,10 @@ def test_other_sizes_and_ranges_are_refused(model, change, message):
         keras_vit.predict(model, change(STRIPE))
 
 
-@pytest.mark.parametrize("scale", [1, 1.0009, -1.0009])
-def test_rounding_may_leave_the_range_by_a_little(model, scale):
-    assert len(keras_vit.predict(model, STRIPE * np.float32(scale))) == 2
-
-
 def test_pixels_between_0_and_1_are_warned_of(model, recwarn):
     images = np.random.default_rng(0).uniform(0, 1, (1, 16, 16, 3))
-    keras_vit.predict(model, images * 2 - 1)
+    for scale in (1, 1.0009):  # rounding may leave the range by a little
+        keras_vit.predict(model, (images * 2 - 1) * np.float32(scale))
     assert not recwarn.list
     with pytest.warns(UserWarning, match=r"pass images \* 2 - 1"):
         keras_vit.predict(model, images)

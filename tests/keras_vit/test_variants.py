@@ -1,7 +1,6 @@
 """Parameter counts of every named model."""
 
 import json
-import re
 
 import keras
 import numpy as np
@@ -139,17 +138,6 @@ def test_unknown_name(name, hint):
         keras_vit.create_model(name)
 
 
-@pytest.mark.parametrize("name", variants.TIMM_NAMES)
-def test_timm_names(name):
-    class_name, arguments = variants.arguments_of(name)
-    assert class_name == "VisionTransformer"
-    patch = re.search(r"patch(\d+)", name)
-    assert arguments["patch_size"] == (int(patch[1]) if patch else 16)
-    pixels = re.search(r"_(\d\d\d)$", name)
-    expected = int(pixels[1]) if pixels else {"flexivit": 240}.get(name.split("_")[0], 518)
-    assert arguments["image_size"] == expected
-
-
 def test_a_timm_name_has_its_size_and_gelu():
     with keras.StatelessScope(initialize_variables=False):
         model = keras_vit.create_model("deit_base_patch16_384", num_classes=None, num_layers=1)
@@ -164,16 +152,6 @@ def test_list_models():
     assert "AxialResNet-S" in keras_vit.list_models()
     assert keras_vit.list_models("*reg4*")[0] == "vit_small_patch14_reg4_dinov2"
     assert keras_vit.list_models("resnet*") == []
-
-
-def test_weights_true_names_the_choice():
-    for name in ("ViT-B/16", "deit_base_patch16_224"):
-        with pytest.raises(ValueError, match=r"timm/deit_base_patch16_224\.fb_in1k"):
-            keras_vit.create_model(name, weights=True)
-    with pytest.raises(ValueError, match=r"weights=True\. keras_vit\.list_weights\(\)"):
-        keras_vit.create_model("BiT-R50x1", weights=True)
-    with pytest.raises(ValueError, match="Expected None"):
-        keras_vit.create_model("ViT-B/16", weights=False)
 
 
 @pytest.mark.parametrize(
@@ -193,11 +171,6 @@ def test_other_arguments_are_named_with_ours(make, argument, message):
         if make:
             keras_vit.create_model(make, **{argument: True})
         keras_vit.VisionTransformer(**{argument: 3})
-
-
-def test_any_patch_size():
-    arguments = variants.arguments_of("ViT-S/28")[1]
-    assert arguments == {**variants.SIZES["S"], "patch_size": 28}
 
 
 @pytest.mark.parametrize(

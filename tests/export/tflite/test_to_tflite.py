@@ -98,9 +98,9 @@ def test_affine_operations_are_multiplied_into_the_weights(plain):
     assert count["FULLY_CONNECTED"] == 6 * layers + 1
     assert count["BATCH_MATMUL"] == 2 * layers
     assert count["GELU"] == count["SOFTMAX"] == layers
-    # Two products a normalization. Only the last block's first and the encoder's
-    # meet a slice before a dense layer, and keep their scale.
-    assert count["MUL"] == 2 * norms + 2
+    # Two products a normalization. Only the last block's first meets a slice before a dense
+    # layer, and keeps its scale.
+    assert count["MUL"] == 2 * norms + 1
     assert count["RSQRT"] == norms
     assert not {"NEG", "SQUARED_DIFFERENCE", "DIV", "POW", "ERF"} & set(count)
 

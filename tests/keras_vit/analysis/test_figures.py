@@ -33,22 +33,6 @@ def test_rollout_figure_shows_images_beside_their_maps(images):
     assert [axis.get_title() for axis in figure.axes[::2]] == ["a", "b", "c"]
 
 
-def test_distance_figure_has_a_dot_for_every_head_and_layer():
-    distances = np.arange(6.0).reshape(3, 2)
-    axis = figures.attention_distance_figure(distances).axes[0]
-    for head, dots in enumerate(axis.collections):
-        expected = np.stack([np.arange(3), distances[:, head]], axis=1)
-        np.testing.assert_array_equal(dots.get_offsets(), expected)
-    assert len(axis.collections) == 2
-
-
-def test_filters_figure_shows_every_filter():
-    filters = np.random.default_rng(0).uniform(size=(9, 4, 4, 3))
-    figure = figures.filters_figure(filters)
-    shown = [axis.images[0].get_array() for axis in figure.axes if axis.images]
-    np.testing.assert_array_equal(np.stack(shown), filters)
-
-
 def test_similarity_figure_has_one_tile_per_patch_on_one_scale(tmp_path):
     similarity = np.random.default_rng(0).uniform(-1, 1, (2, 3, 2, 3))
     figure = figures.position_similarity_figure(similarity)

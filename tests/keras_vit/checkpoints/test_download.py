@@ -36,7 +36,6 @@ class Server(http.server.ThreadingHTTPServer):
         self.etag = '"1"'
         self.checksum = None
         self.cut_after = None
-        self.length = None
         self.ranges = True
         self.requests = []
 
@@ -56,7 +55,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and server.ranges else 0
         body = server.content[start:]
         self.send_response(206 if start else 200)
-        self.send_header("Content-Length", server.length or str(len(body)))
+        self.send_header("Content-Length", str(len(body)))
         self.send_header("ETag", server.etag)
         if server.checksum is not None:
             self.send_header("x-goog-hash", "crc32c=AAAAAA==")
@@ -130,7 +129,7 @@ SIZE = "has 3000000 bytes, and the published file has"
     ("change", "size_range", "message"),
     [
         ({"checksum": md5(DATA[1:])}, None, "checksum"),
-        *(({"checksum": c}, None, "checksum .* cannot be read|differs") for c in ("A", "AAAA=")),
+        ({"checksum": "A"}, None, "checksum"),
         # The server's announcement is enough: nothing of the file is downloaded.
         *(({}, sizes, SIZE) for sizes in ((3_000_001, 4_000_000), (1, 2_999_999), (10**7, None))),
         ({"content": b""}, None, "empty"),
@@ -142,11 +141,6 @@ def test_another_file_than_announced_is_not_kept(change, size_range, message, se
         download(server.url, tmp_path / "model.npz", size_range=size_range)
     assert not (tmp_path / "model.npz").exists()
     assert not (size_range and os.listdir(tmp_path))
-
-
-def test_a_length_that_is_no_number_is_none(server, tmp_path):
-    server.length = "many"
-    assert download(server.url, tmp_path / "model.npz").read_bytes() == DATA
 
 
 def test_several_processes_share_a_download(server, tmp_path):

@@ -44,7 +44,7 @@ class Trap:
 def test_pickles_are_never_loaded(make_vit, tmp_path):
     trace = tmp_path / "opened"
     np.savez(tmp_path / "a.npz", cls=np.array([Trap(trace)], dtype=object))
-    with pytest.raises(CheckpointError, match="pickled Python objects under 'cls'"):
+    with pytest.raises(CheckpointError, match=r"Array 'cls' .*OBJECT"):
         keras_vit.load_checkpoint(make_vit(), tmp_path / "a.npz", skip=("cls",))
     np.array([Trap(trace)], dtype=object).dump(tmp_path / "b.pkl")
     with pytest.raises(CheckpointError, match="can run code"):

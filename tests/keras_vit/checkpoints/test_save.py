@@ -30,11 +30,6 @@ def test_half_precision_models_are_written_in_single(make_vit, tmp_path):
     keras_vit.load_checkpoint(model, tmp_path / "a.npz")
 
 
-def test_missing_folder(make_vit, tmp_path):
-    with pytest.raises(FileNotFoundError):
-        keras_vit.save_checkpoint(make_vit(), tmp_path / "none" / "a.npz")
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_weights_that_no_reader_takes_are_not_written(make_vit, tmp_path, value):
     model = make_vit()

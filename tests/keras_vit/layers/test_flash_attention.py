@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.layers.attention import MultiHeadSelfAttention
+from keras_vit.layers import EncoderBlock
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "jax", reason="KERAS_BACKEND=jax, which make test-jax sets"
@@ -26,10 +26,10 @@ def nvidia(monkeypatch):
 def program(
     dtype="bfloat16", training=True, first_token_only=False, channels=32, length=5, **arguments
 ):
-    """Returns the text of attention and its gradient for NVIDIA's GPUs."""
+    """Returns the text of a block and its gradient for NVIDIA's GPUs."""
     import jax
 
-    layer = MultiHeadSelfAttention(2, dtype=dtype, **{"flash_attention": True} | arguments)
+    layer = EncoderBlock(2, 8, dtype=dtype, **{"flash_attention": True} | arguments)
     tokens = np.zeros((2, length, channels), dtype)
     layer.build(tokens.shape)
     weights = [variable.value for variable in layer.trainable_variables]
@@ -49,7 +49,7 @@ def test_gpus_call_the_kernel_both_ways(length):
     text = program(length=length)
     assert f"{KERNEL}Softmax(" in text
     assert f"{KERNEL}SoftmaxBackward(" in text
-    assert KERNEL in program(dropout_rate=0.1, training=False)
+    assert KERNEL in program(attention_dropout_rate=0.1, training=False)
 
 
 @pytest.mark.usefixtures("nvidia")
@@ -58,7 +58,7 @@ def test_gpus_call_the_kernel_both_ways(length):
     [
         {"flash_attention": False},
         {"dtype": "float32"},
-        {"dropout_rate": 0.1},
+        {"attention_dropout_rate": 0.1},
         {"relative_positions": True},
         {"first_token_only": True},
         {"channels": 24},

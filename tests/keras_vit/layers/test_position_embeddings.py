@@ -4,17 +4,7 @@ import pytest
 from keras_vit.layers import (
     LearnedPosition2D,
     RelativePosition,
-    SinCosPosition2D,
 )
-from keras_vit.layers.position_variants import sincos_2d
-
-
-def test_sines_leave_the_class_token_alone(to_numpy):
-    tokens = np.random.default_rng(0).standard_normal((2, 7, 8)).astype("float32")
-    result = to_numpy(SinCosPosition2D((2, 3))(tokens))
-    np.testing.assert_array_equal(result[:, 0], tokens[:, 0])
-    expected = tokens[:, 1:] + sincos_2d(2, 3, 8)
-    np.testing.assert_allclose(result[:, 1:], expected, atol=1e-6)
 
 
 def test_two_dimensional_table(to_numpy):

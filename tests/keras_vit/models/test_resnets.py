@@ -43,15 +43,6 @@ def test_a_unit_is_its_branch_and_its_shortcut(model, random_images, forward, to
     np.testing.assert_allclose(result, np.maximum(branch + shortcut, 0), atol=1e-5)
 
 
-def test_units_start_as_their_shortcut(random_images, forward):
-    model = keras_vit.models.AxialResNet((2,), 0.25, 2, image_size=16)
-    unit = model.get_layer("block1_unit2")
-    before = keras.Model(model.input, unit.input)
-    after = keras.Model(model.input, unit.output)
-    images = random_images(2)
-    np.testing.assert_array_equal(forward(after, images), forward(before, images))
-
-
 def test_every_weight_learns(model, random_images, gradients):
     result = gradients(model, random_images(4, 16, 24), training=True)
     assert set(result) == {v.path for v in model.trainable_variables}

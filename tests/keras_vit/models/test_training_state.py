@@ -39,6 +39,7 @@ def reload(model, folder):
     return keras.saving.load_model(folder / "model.keras")
 
 
+@pytest.mark.parametrize("make", ["vit", "masked"], indirect=True)
 def test_mixed_float16_scales_the_loss(make, train, tmp_path):
     model = make(dtype="mixed_float16")
     train(model)

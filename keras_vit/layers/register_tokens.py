@@ -1,0 +1,48 @@
+"""Register tokens (Darcet et al., 2023), which the paper does not have."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_vit.initializers import RandomNormal
+from keras_vit.layers.base import Layer
+from keras_vit.type_hints import Tensor
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class RegisterTokens(Layer):
+    """Inserts learned tokens that have no position and no output.
+
+    Initially they are almost zero.
+
+    Args:
+        num_tokens: int, how many.
+        start: int, the tokens before them: 1 with a class token, else 0.
+
+    Call arguments:
+        tokens: (batch, tokens, channels).
+
+    Returns:
+        (batch, tokens + num_tokens, channels).
+    """
+
+    def __init__(self, num_tokens: int, start: int, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.num_tokens = num_tokens
+        self.start = start
+
+    def build(self, input_shape: tuple) -> None:
+        shape, initializer = (1, self.num_tokens, input_shape[-1]), RandomNormal(stddev=1e-6)
+        self.registers = self.add_weight(name="registers", shape=shape, initializer=initializer)
+
+    def call(self, tokens: Tensor) -> Tensor:
+        batch, _, channels = ops.shape(tokens)
+        registers = ops.broadcast_to(self.registers, (batch, self.num_tokens, channels))
+        before = [tokens[:, : self.start]] if self.start else []
+        after = tokens[:, self.start :] if self.start else tokens
+        return ops.concatenate([*before, ops.cast(registers, tokens.dtype), after], axis=1)
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        batch, tokens, channels = input_shape
+        return batch, None if tokens is None else tokens + self.num_tokens, channels

@@ -1,9 +1,8 @@
 """Stops a run before its last step: on request, or when its evaluations get no better."""
 
-import math
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -52,16 +51,16 @@ class BestEvaluation:
         step: number of updates before the best evaluation; 0 before any.
     """
 
-    def __init__(self, metric: str, patience: int = 0, state: Sequence[float] | None = None):
+    def __init__(self, metric: str, patience: int = 0, state: np.ndarray | None = None):
         self.metric, self.patience = metric, patience
         self._sign = sign_of(metric)
-        start = (-math.inf, math.inf, 0, 0)
-        self._score, self._loss, self.step, self._stale = start if state is None else state
+        start: list[float] = [-np.inf, np.inf, 0.0, 0.0] if state is None else state.tolist()
+        self._score, self._loss, self.step, self._stale = start
 
     @property
     def state(self) -> np.ndarray:
         """Float64 (4,) of the best evaluation and of how many came since, for a checkpoint."""
-        return np.array([self._score, self._loss, self.step, self._stale], np.float64)
+        return np.array([self._score, self._loss, self.step, self._stale])
 
     def update(self, values: Mapping[str, float], step: int) -> bool:
         """Counts an evaluation after `step` updates, and returns whether it is the best so far.

@@ -1,5 +1,6 @@
 """The texts that publish an artifact: TF-Hub's documentation page and Kaggle's metadata."""
 
+import contextlib
 import html
 import json
 import os
@@ -16,7 +17,7 @@ from keras_vit.export.labels_and_interface_json import exported_operations
 from keras_vit.export.supported_models import image_size, num_classes
 from keras_vit.export.verification.report import Report
 from keras_vit.training import paper_tables
-from keras_vit.training.io.atomic import write_text
+from keras_vit.training.io.atomic import atomic_file
 
 LICENSES = {"apache-2.0": "Apache 2.0", "mit": "MIT", "cc-by-4.0": "Attribution 4.0 International"}
 CLASSES_SHOWN = 20
@@ -155,8 +156,9 @@ def write_card(
         "model-instance-metadata.json": json.dumps(variation, indent=2, ensure_ascii=False) + "\n",
     }
     files = [pathlib.Path(directory) / name for name in texts]
-    for file, text in zip(files, texts.values(), strict=True):
-        write_text(file, text)
+    with contextlib.ExitStack() as all_or_none:
+        for file, text in zip(files, texts.values(), strict=True):
+            all_or_none.enter_context(atomic_file(file)).write_text(text, encoding="utf-8")
     return files
 
 

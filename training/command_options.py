@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from keras_vit.suggestions import did_you_mean
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io.paths import any_path
 
@@ -97,9 +98,40 @@ class CommandParser(argparse.ArgumentParser):
             options.overrides = overrides
         return options
 
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Does what `argparse` does, once each option is one of this parser or like none."""
+        known = self._option_string_actions
+        # A misspelt option may be one that is required. Those of a subcommand are its parser's.
+        for name in [] if self._subparsers else (text.partition("=")[0] for text in args or ()):
+            hint = did_you_mean(name, known) if name.startswith("--") else ""
+            if hint and name not in known:
+                self.error(f"{hint}Received: {name}")
+        return super().parse_known_args(args, namespace)
+
+    def _check_value(self, action, value):
+        if action.choices is not None and value not in action.choices:
+            known = list(map(str, action.choices))
+            hint = did_you_mean(str(value), known)
+            expected = f"{hint}Expected one of {', '.join(known)}. Received: {value}."
+            raise argparse.ArgumentError(action, expected)
+
     def error(self, message: str) -> NoReturn:
         """Raises a `UsageError`."""
-        raise UsageError(f"{message.removesuffix('.')}. See {self.prog} --help")
+        places = [each.dest.upper() for each in self._actions if not each.option_strings]
+        known = f"{' '.join(places)} and options" if places else "options alone"
+        others = f"expected {known}. Received besides: "
+        message = re.sub("unrecognized arguments: (?!-)", others, message)
+        message = re.sub(r"invalid (int|float) value: '(.*)'", _expected, message)
+        end = "" if message.endswith(("?", ".")) else "."
+        raise UsageError(f"{message}{end} See {self.prog} --help")
+
+
+def _expected(invalid):
+    """Returns what argparse says of a number that is none, in our words."""
+    kind, text = invalid.groups()
+    return f"expected {'an' if kind == 'int' else 'a'} {kind}. Received: {text}"
 
 
 class _ShowKeys(argparse.Action):

@@ -1,5 +1,6 @@
 """The signatures of a TFLite file, for other batches, image sizes and outputs; their samples."""
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -15,6 +16,10 @@ from keras_vit.type_hints import ImageSize, Tensor
 MAIN = "serving_default"
 ROLLOUT = "attention_rollout"
 CALIBRATION_IMAGES = 200
+# Of pixels in [0, 1]: photos reach further than this.
+NARROW = 0.5
+
+logger = logging.getLogger("keras_vit")
 
 
 class Signature(NamedTuple):
@@ -133,5 +138,13 @@ def _images(calibration, shape):
         raise ValueError(
             "Expected calibration images like those of the application. Received: "
             f"{len(stacked)} images of one color each."
+        )
+    low, high = float(stacked.min()), float(stacked.max())
+    if high - low < NARROW:
+        logger.warning(
+            "The calibration images have pixels in [%.2g, %.2g] alone, so the ranges of the int8 "
+            "file are narrow: other images will be clipped. Calibrate with images like those of "
+            "the application.",
+            *(low, high),
         )
     return stacked

@@ -3,6 +3,7 @@
 import pytest
 
 from keras_vit.training.command_options import CommandParser
+from keras_vit.training.commands import data
 from keras_vit.training.config import default_config
 from keras_vit.training.config.overrides import config_of
 from keras_vit.training.errors import UsageError
@@ -19,8 +20,9 @@ def parser():
     "arguments, message",
     [
         ([], "required: SOURCE. See keras-vit test --help"),
-        (["run", "--image=8"], "unrecognized arguments: --image=8"),
-        (["run", "--image_size=big"], "--image_size: invalid int value: 'big'"),
+        (["run", "--image=8"], r"^Did you mean --image_size\? Received: --image\."),
+        (["--modle=ViT-B/16"], r"^Did you mean --model\? Received: --modle\."),
+        (["run", "--image_size=big"], "--image_size: expected an int. Received: big."),
         (["run", "--config.seed=1"], "unrecognized arguments: --config.seed=1"),
         (["--model=ViT-B/16"], "required: SOURCE. See"),
         (["run", "--checkpoint=other"], "unrecognized arguments: --checkpoint=other"),
@@ -29,6 +31,18 @@ def parser():
 def test_wrong_options_are_named(parser, arguments, message):
     with pytest.raises(UsageError, match=message):
         parser.parse_args(arguments)
+
+
+def test_words_close_to_the_right_ones_are_suggested(capsys):
+    assert data.main(["chek", "cifar10"]) == 2
+    assert capsys.readouterr().err == (
+        "error: argument command: Did you mean check? Expected one of list, check, prepare, index. "
+        "Received: chek. See keras-vit data --help\n"
+    )
+    assert data.main(["check", "cifar10", "--data_dri=x"]) == 2
+    assert "error: Did you mean --data_dir? Received: --data_dri." in capsys.readouterr().err
+    assert data.main(["wash"]) == 2
+    assert "Received: wash. See keras-vit data --help" in capsys.readouterr().err
 
 
 def test_changes_of_the_config():

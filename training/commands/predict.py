@@ -22,11 +22,13 @@ same command goes on.
 import json
 import logging
 import os
+import pathlib
 from collections.abc import Iterable
 
 from keras_vit.training.command_options import at_least_0, at_least_1, own_data, own_split
 from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.exit_status import command_main
+from keras_vit.training.io.image_listing import EXTENSIONS
 from keras_vit.training.io.paths import absolute_path, any_path, read_lines
 from keras_vit.training.io.quiet_start import import_tensorflow
 
@@ -71,15 +73,37 @@ def _add_options(parser):
 
 
 def _check(options):
-    if options.photos and (options.dataset or options.split):
-        raise UsageError("Expected either PHOTO… or --dataset=NAME and --split.")
-    if options.shards and (options.output or options.json or options.csv):
-        raise UsageError("Expected --shards=DIR without --output, --json and --csv.")
+    is_image = pathlib.PurePath(options.source).suffix.lower() in EXTENSIONS
+    models = [
+        path
+        for path in options.photos or ()
+        if path.suffix in (".keras", ".tflite") or (path / "model.keras").exists()
+    ]
+    if is_image or models:
+        received = f"{options.source}, an image, in the model's place"
+        received = received if is_image else f"{models[0]}, a model, in a photo's place"
+        raise UsageError(
+            "Expected the model before the photos: keras-vit predict SOURCE PHOTO…. Received: "
+            f"{received}."
+        )
+    if options.photos and options.split:
+        raise UsageError("Expected --dataset=NAME with --split, or a run alone.")
     if not (options.photos or options.dataset):
         _choose_own_data(options)
-    for name in ("dataset", "representation", "cluster"):
-        if getattr(options, name) and not options.shards:
-            raise UsageError(f"Expected --shards=DIR with --{name}.")
+    shards, machines = options.shards, options.workers is not None or options.num_gpus
+    printed = options.output or options.json or options.csv
+    head = "--num_classes with --model: the classes of the checkpoint's head, 1000 for ImageNet's"
+    for wrong, expected in (
+        (options.photos and options.dataset, "either PHOTO… or --dataset=NAME"),
+        (options.dataset and not shards, "--shards=DIR, for the predictions of a data set"),
+        (options.representation and not shards, "--shards=DIR, for representations"),
+        (options.cluster and not shards, "--shards=DIR, for the predictions of a cluster"),
+        (shards and printed, "--shards=DIR without --output, --json and --csv"),
+        (machines and not options.cluster, "--cluster=ADDRESS with --workers and --num_gpus"),
+        (options.model and options.num_classes is None, head),
+    ):
+        if wrong:
+            raise UsageError(f"Expected {expected}.")
 
 
 def _choose_own_data(options):

@@ -27,17 +27,21 @@ from keras_vit.training.configs import finetune, parse_options
 from keras_vit.training.data.splits import HELD_OUT_FIFTH
 from keras_vit.training.io.paths import absolute_path, read_path
 
-HELD_OUT = ("test", "validation", "val", "dev")
+HELD_OUT = ("test", "validation", "valid", "val", "dev")
 # For batches of 32, of the rates that the paper's sweeps try.
 FINE_TUNING_LR = 0.003
 
 
 def get_config(arg: str = "") -> ConfigDict:
     """Returns the config; see the module's text for `arg`."""
-    folder, *rest = (part.strip() for part in arg.split(","))
+    # A comma may also be one in the folder's name.
+    parts = arg.split(",")
+    folders = (",".join(parts[:end]) for end in range(len(parts), 0, -1))
+    folder = next((each for each in folders if _is_folder(_path_of(each))), parts[0])
+    rest = [part.strip() for part in parts[1 + folder.count(",") :]]
     options = parse_options(rest, "own_photos", {"model": "", "size": 0, "steps": 0})
-    path = absolute_path(folder.removeprefix("folder:") or ".")
-    if not folder or not _is_folder(path):
+    path = _path_of(folder)
+    if not folder.strip() or not _is_folder(path):
         raise ValueError(
             "Expected own_photos:FOLDER, with FOLDER holding one sub-folder of photos for each "
             f"class. Received: {arg!r}. A table of photos trains by --config=finetune:MODEL,"
@@ -68,6 +72,10 @@ def get_config(arg: str = "") -> ConfigDict:
     # As `keras_vit.predict` and phones decode photos: all give the same answer.
     config.eval_preprocess = f"decode(precise=True)|resize({size})|value_range(-1,1)"
     return config
+
+
+def _path_of(folder):
+    return absolute_path(folder.strip().removeprefix("folder:") or ".")
 
 
 def _is_folder(path):

@@ -18,6 +18,7 @@ import io
 import logging
 import os
 import pathlib
+import unicodedata
 from typing import NamedTuple
 
 from keras_vit.imagenet_classes import require_class_name
@@ -140,9 +141,21 @@ def _prefixes(root, names):
 
 def _labels(names, where):
     """Returns {name of a class: label}, in sorted order."""
+    names = sorted(names)
     for name in names:
         require_class_name(name, str(where))
-    return {name: label for label, name in enumerate(sorted(names))}
+    alike = collections.defaultdict(list)
+    for name in names:
+        letters = unicodedata.normalize("NFKD", name).casefold()
+        alike["".join(each for each in letters if not unicodedata.combining(each))].append(name)
+    for close in alike.values():
+        if len(close) > 1:
+            logger.warning(
+                "%s: the classes %s differ in case or accents alone. Expected one, if they are "
+                "one class.",
+                *(where, ", ".join(close)),
+            )
+    return {name: label for label, name in enumerate(names)}
 
 
 def _doubts(found, prefixes, folders, images, left):

@@ -5,7 +5,10 @@ are, byte for byte, and the set is read as `tfds:NAME`.
 """
 
 import os
+import pathlib
 import re
+import socket
+import urllib.parse
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,8 +36,7 @@ def prepare(
     Raises:
         UsageError: for `beam_options` without Apache Beam.
         ValueError: for an unknown name.
-        TrainingError: if files to be got by hand are missing.
-        OSError: if a server cannot be reached.
+        TrainingError: if a server cannot be reached, or files to be got by hand are missing.
     """
     options = _beam_options(beam_options)
     if name.startswith("folder:"):
@@ -45,16 +47,43 @@ def prepare(
     import tensorflow_datasets as tfds
 
     builder_name = row.builder if row else name.removeprefix("tfds:")
-    builder = tfds.builder(builder_name, data_dir=tfds_folder.resolve_data_dir(data_dir))
+    folder = tfds_folder.resolve_data_dir(data_dir)
+    builder = tfds.builder(builder_name, data_dir=folder)
     if builder.is_prepared():
         return
+    manual = pathlib.Path(manual_dir or folder / "downloads" / "manual")
+    recipe = f" For {name}: {row.note}." if row and row.obtain == "manual" else ""
+    unreachable = _unreachable_hosts(builder, manual)
+    if unreachable:
+        raise TrainingError(
+            f"{', '.join(unreachable)} cannot be reached, so {builder_name} cannot be "
+            f"downloaded. Check the network, or put its files into {manual} by hand." + recipe
+        )
     config = tfds.download.DownloadConfig(manual_dir=manual_dir or None, beam_options=options)
     try:
         builder.download_and_prepare(download_config=config)
     except AssertionError as error:
         # TFDS asserts that the files got by hand are there.
-        recipe = f" For {name}: {row.note}." if row else ""
         raise TrainingError(f"{error}{recipe}") from error
+
+
+def _unreachable_hosts(builder: Any, manual: pathlib.Path) -> list[str]:
+    """Returns the hosts of files that have no address here: TFDS would retry for minutes."""
+    if any(os.environ.get(name) for name in ("https_proxy", "HTTPS_PROXY", "http_proxy")):
+        return []
+    at_hand = {file.name for file in manual.iterdir()} if manual.is_dir() else set()
+    if builder.MANUAL_DOWNLOAD_INSTRUCTIONS and at_hand:
+        # Some need only one of their archives; TFDS itself fails at once if none will do.
+        return []
+    infos = builder.url_infos or {}
+    missing = [url for url, info in infos.items() if info.filename not in at_hand]
+    unreachable = []
+    for host in sorted(filter(None, {urllib.parse.urlsplit(url).hostname for url in missing})):
+        try:
+            socket.getaddrinfo(host, 443)
+        except OSError:
+            unreachable.append(host)
+    return unreachable
 
 
 def prepare_photos(

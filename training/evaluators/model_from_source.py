@@ -10,7 +10,10 @@ from typing import Any
 
 from keras_vit.training.config import schema
 from keras_vit.training.data import fingerprint
+from keras_vit.training.data.dataset_table import DATASETS, full_name
+from keras_vit.training.engine.checkpoints import steps
 from keras_vit.training.errors import damage_named
+from keras_vit.training.io.image_listing import EXTENSIONS
 from keras_vit.training.io.paths import any_path, read_path
 from keras_vit.unpacking import saved_config
 
@@ -100,12 +103,11 @@ def load_model(
         return SourceModel(str(source), model)
     file = path / "model.keras" if path.is_dir() else path
     if not file.exists() or file.suffix != ".keras":
-        there = path.exists()
-        raise (ValueError if there else FileNotFoundError)(
+        raise (ValueError if file.exists() else FileNotFoundError)(
             "Expected a run directory with model.keras, which a run writes when it ends, a .keras "
             "file, or the published name of a classifier, such as augreg/B_16-imagenet2012. "
-            f"Received: {source}, which {'is none of these' if there else 'does not exist'}. A "
-            "checkpoint needs the name of its model as well, such as --model=ViT-B/16."
+            f"Received: {source}, {_without_model(path)}. A checkpoint needs the name of its model "
+            "as well, such as --model=ViT-B/16."
         )
     refuse_facts(source, num_classes=num_classes, image_size=image_size, **arguments)
     config = path / "config.json"
@@ -144,6 +146,20 @@ def require_ours(source: SourceModel) -> None:
             "Export it with keras-vit export hub: `predict`, `evaluate` and `few_shot` take the "
             "module. For `analyze`, save the model inside it."
         )
+
+
+def _without_model(path):
+    """Returns what a source is that holds no model, for a message."""
+    if full_name(str(path)) in DATASETS or str(path).startswith(("folder:", "csv:", "tfds:")):
+        return "a data set, in the model's place: --dataset names it"
+    if not path.exists():
+        return "which does not exist"
+    if (path / "config.json").is_file():
+        step = max(steps(path / "checkpoints"), default=0)
+        return f"a run unfinished at step {step:,}: the same command resumes it"
+    if path.is_dir():
+        return "a folder without model.keras"
+    return "an image" if path.suffix.lower() in EXTENSIONS else "a file of another kind"
 
 
 def read_run_config(file: str | os.PathLike) -> dict[str, Any]:

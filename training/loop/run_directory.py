@@ -150,10 +150,16 @@ class RunDirectory:
         data_before = before.pop("data")
         changes = schema.differences(before, json.loads(schema.to_json(config)))
         if changes:
-            raise UsageError(
+            message = (
                 f"{self.address} holds a run of another config ({'; '.join(changes)}). "
                 "Use another --workdir, or the values of its config.json to resume it."
             )
+            if (self.path / "model.keras").exists():
+                message += (
+                    " To train its model further: another --workdir, --config.checkpoint="
+                    f"{self.address} and --config.checkpoint_head=keep."
+                )
+            raise UsageError(message)
         accept, finished = config.data_changed == "accept", (self.path / "model.keras").exists()
         fingerprint.require_same(data_before, data, str(self.path), accept, finished)
         data["accepted"] = list(data_before.get("accepted", ()))

@@ -54,13 +54,14 @@ class BestEvaluation:
     def __init__(self, metric: str, patience: int = 0, state: np.ndarray | None = None):
         self.metric, self.patience = metric, patience
         self._sign = sign_of(metric)
-        start: list[float] = [-np.inf, np.inf, 0.0, 0.0] if state is None else state.tolist()
-        self._score, self._loss, self.step, self._stale = start
+        start: list[float] = [-np.inf, np.inf, 0.0, 0.0, np.nan]
+        start = start if state is None else state.tolist()
+        self._score, self._loss, self.step, self._stale, self._last = start
 
     @property
     def state(self) -> np.ndarray:
-        """Float64 (4,) of the best evaluation and of how many came since, for a checkpoint."""
-        return np.array([self._score, self._loss, self.step, self._stale])
+        """Float64 (5,) of the best evaluation, those since and the last, for a checkpoint."""
+        return np.array([self._score, self._loss, self.step, self._stale, self._last])
 
     def update(self, values: Mapping[str, float], step: int) -> bool:
         """Counts an evaluation after `step` updates, and returns whether it is the best so far.
@@ -71,6 +72,7 @@ class BestEvaluation:
             return False
         score, loss = self._sign * values[self.metric], values["eval_loss"]
         better = (score, -loss) > (self._score, -self._loss)
+        self._last = score
         self._stale += 1
         if better:
             self._score, self._loss, self.step, self._stale = score, loss, step, 0
@@ -81,6 +83,9 @@ class BestEvaluation:
         return bool(self.patience and self._stale >= self.patience)
 
     def __str__(self) -> str:
-        value = self._sign * self._score
-        text = f"{value:.4g}" if self.metric == "eval_loss" else f"{100 * value:.2f} %"
-        return f"the best evaluation, at step {self.step:.0f}, {self.metric} {text}"
+        shown = []
+        for score in (self._last, self._score):
+            value = self._sign * score
+            text = f"{value:.4g}" if self.metric == "eval_loss" else f"{100 * value:.2f} %"
+            shown.append(f"{self.metric} {text}")
+        return f"Last evaluation, {shown[0]}; best evaluation, at step {self.step:.0f}, {shown[1]}"

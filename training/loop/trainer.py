@@ -273,8 +273,9 @@ class _Run:
             handed_over.class_names = self.engine.model.class_names
             self.directory.save_model(handed_over)
         if self.engine.is_chief and self.best.step:
-            name = "model.keras" if hands_over_best else "best.keras"
-            logger.info("%s has the weights of %s.", name, self.best)
+            last = "last step, best.keras those of the best evaluation"
+            whose = "best evaluation" if hands_over_best else last
+            logger.info("%s. model.keras has the weights of the %s.", self.best, whose)
         if self.engine.is_chief and self.config.report:
             logger.info("Drawing report.html")
             report_run(folder, dataset=self.data.dataset)

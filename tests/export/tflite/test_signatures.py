@@ -4,6 +4,7 @@ import pytest
 
 import keras_vit
 from keras_vit import export
+from keras_vit.export.tflite.signatures import MAIN, Signature, calibration_samples
 from keras_vit.training.evaluators.exported_files import interface_of
 from tests.export.conftest import run
 
@@ -54,3 +55,11 @@ def test_a_model_that_knows_its_grid_is_refused(make_vit, tmp_path):
         export.to_tflite(model, tmp_path / "m.tflite", image_sizes=(48,))
     with pytest.raises(ValueError, match="positive int"):
         export.to_tflite(make_vit(num_layers=1), tmp_path / "m.tflite", image_sizes=(0,))
+
+
+def test_narrow_ranges_of_calibration_are_said(images, caplog):
+    found = {MAIN: Signature(None, (1, 32, 32, 3), "logits")}
+    calibration_samples(images, found)
+    assert not caplog.text
+    calibration_samples(0.4 + 0.1 * images, found)
+    assert "pixels in [0.4, 0.5] alone" in caplog.text

@@ -36,6 +36,9 @@ def test_the_folder_is_found_from_any_place(tmp_path, monkeypatch):
     fill(tmp_path, ["crow", "finch"])
     monkeypatch.chdir(tmp_path.parent)
     assert own_photos.get_config(tmp_path.name).dataset == f"folder:{tmp_path}"
+    fill(tmp_path.parent / "a, b", ["crow", "finch"])
+    config = own_photos.get_config("a, b,steps=7")
+    assert config.dataset == f"folder:{tmp_path.parent / 'a, b'}" and config.total_steps == 7
     for wrong in ("", "nowhere", "nowhere,size=3"):
         with pytest.raises(ValueError, match=r"Expected own_photos:FOLDER.*csv:FILE"):
             own_photos.get_config(wrong)

@@ -2,7 +2,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.training.commands.data import main, spread
-from keras_vit.training.data import dataset_table, records
+from keras_vit.training.data import dataset_table, prepare, records
 from tests.training.data.helpers import error_line, ids, write_photos
 
 
@@ -126,3 +126,18 @@ def test_an_index_is_written_beside_the_files_of_a_store(ram, capsys, monkeypatc
     assert ids("digits", "train", bucket) == expected
     assert main(["check", "digits", f"--data_dir={bucket}"]) == 0
     assert main(["index", "folder:photos"]) == 2
+
+
+def test_prepare_fails_at_once_without_a_network(tmp_path, capsys, monkeypatch):
+    assert main(["prepare", "digits", f"--data_dir={tmp_path}"]) == 0
+
+    def no_address(*_):
+        raise OSError("no network")
+
+    monkeypatch.setattr(prepare.socket, "getaddrinfo", no_address)
+    for name in ("https_proxy", "HTTPS_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    assert main(["prepare", "cifar10", f"--data_dir={tmp_path}"]) == 1
+    assert "www.cs.toronto.edu cannot be reached" in capsys.readouterr().err
+    assert main(["prepare", "vtab/resisc45", f"--data_dir={tmp_path}"]) == 1
+    assert "NWPU-RESISC45" in capsys.readouterr().err

@@ -113,6 +113,7 @@ def test_folders_of_systems_are_neither_classes_nor_splits(tmp_path, caplog):
             "1 of 3 classes have no image in the split train, such",
         ),
         (["train/a/1.png", "train/b/1.png", "test/a/1.png"], "in the split test, such as b"),
+        (["Café/1.png", "cafe/1.png", "d/1.png"], "classes Café, cafe differ in case or accents"),
         (["a/1.png", "b/1.png", "b/2.cr2", "b/3.NEF"], "b/2.cr2 (.cr2 is not read: convert it to"),
         (["a/1.png", "b/1.png", "b/2"], "{root}: left out: b/2 (no extension)"),
         (["a/1.png", "b/1.png", "2.png"], "1 images beside the folders of classes, such as 2.png"),

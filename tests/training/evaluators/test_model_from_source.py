@@ -69,14 +69,19 @@ def test_a_checkpoint_needs_its_models_name(shallow, tmp_path):
         load_model(file, name="ViT-Ti/32", num_classes=4, image_size=32)
 
 
-def test_what_holds_no_model_is_refused(tmp_path):
-    (tmp_path / "photo.png").touch()
-    for source, kind, said in (
-        ("digits", FileNotFoundError, "digits, which does not exist"),
-        (tmp_path, ValueError, "which is none of these"),
-        (tmp_path / "photo.png", ValueError, "photo.png, which is none of these"),
+def test_what_stands_in_the_place_of_a_model_is_said(tmp_path):
+    (tmp_path / "run" / "checkpoints" / "checkpoint-1300").mkdir(parents=True)
+    (tmp_path / "run" / "config.json").touch()
+    (tmp_path / "photo.PNG").touch()
+    for source, said in (
+        ("digits", "digits, a data set, in the model's place: --dataset names it"),
+        ("folder:birds", "folder:birds, a data set"),
+        (tmp_path / "nowhere", "nowhere, which does not exist"),
+        (tmp_path, "a folder without model.keras"),
+        (tmp_path / "run", "run, a run unfinished at step 1,300: the same command resumes it"),
+        (tmp_path / "photo.PNG", "photo.PNG, an image"),
     ):
-        with pytest.raises(kind, match=f"run directory with model.keras.* Received: .*{said}"):
+        with pytest.raises((ValueError, FileNotFoundError), match=f"Received: .*{said}"):
             load_model(source)
 
 

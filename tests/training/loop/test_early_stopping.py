@@ -101,8 +101,11 @@ def test_the_best_evaluation_is_handed_over(config, tmp_path, caplog):
     for value, expected in zip(found.get_weights(), best.get_weights(), strict=True):
         np.testing.assert_array_equal(value, expected)
     losses = {int(row["step"]): float(row["eval_loss"]) for row in rows(tmp_path)}
-    step = min(losses, key=losses.get)
-    assert f"model.keras has the weights of the best evaluation, at step {step}, " in caplog.text
+    step, (*_, last) = min(losses, key=losses.get), losses.values()
+    assert (
+        f"Last evaluation, eval_loss {last:.4g}; best evaluation, at step {step}, eval_loss "
+        f"{losses[step]:.4g}. model.keras has the weights of the best evaluation.\n" in caplog.text
+    )
     trainer.train(config, tmp_path)
     assert f"already finished, at step {max(losses)}. To train its model further" in caplog.text
     content = bytearray((tmp_path / "best.keras").read_bytes())

@@ -7,6 +7,7 @@ from keras import ops
 from keras_vit.backends.by_backend import predicting
 from keras_vit.models.image_model import model_inside
 from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.photos import outside
 from keras_vit.type_hints import Tensor
 
 
@@ -41,6 +42,7 @@ def attention_maps(model: VisionTransformer, images: Tensor) -> Tensor:
     Raises:
         ValueError: if the model's attention is axial, or it is another model.
     """
+    _require_range(images)
     tensors = attention_tensors(model)
     attention_model = keras.Model(model.input, tensors)
     maps = ops.stack(attention_model(images, training=False))
@@ -52,14 +54,20 @@ def attention_maps(model: VisionTransformer, images: Tensor) -> Tensor:
     return ops.take(ops.take(maps, others, axis=-1), others, axis=-2)
 
 
+def _require_range(images):
+    if wrong := outside(ops.convert_to_numpy(images), -1, 1):
+        raise ValueError(f"{wrong} Pass images / 127.5 - 1 for pixels of 0..255.")
+
+
 def by_batch(model: keras.Model, images: Tensor, batch_size: int) -> np.ndarray:
     """Returns a model's output for images, computed `batch_size` images at a time.
 
     Raises:
-        ValueError: if there is no image.
+        ValueError: if there is no image, or values lie outside of [-1, 1].
     """
     if len(images) == 0:
         raise ValueError("Expected at least one image. Received: 0 images.")
+    _require_range(images)
     if keras.backend.backend() == "jax":
         # One program of one shape: called eagerly, JAX compiles every operation by itself.
         padding = (0, -len(images) % batch_size), (0, 0), (0, 0), (0, 0)

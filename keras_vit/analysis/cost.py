@@ -8,7 +8,13 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_vit import models, variants
-from keras_vit.models.argument_checks import WITH_CLASS_TOKEN, as_height_width
+from keras_vit.models.argument_checks import (
+    UNITS_PER_STAGE,
+    WITH_CLASS_TOKEN,
+    as_height_width,
+    check_together,
+    checked,
+)
 
 # A multiplication and an addition; a backward pass costs two forward passes.
 FLOPS_PER_MAC = 2
@@ -82,8 +88,8 @@ def costs(model: str | keras.Model, **arguments: Any) -> Costs:
         A `Costs`.
 
     Raises:
-        ValueError: if the name is not known, if the model is of another class, or if
-            arguments come with a model.
+        ValueError: if the name is not known, if the model is of another class, if
+            arguments come with a model, or if no model has such arguments.
 
     Examples:
         >>> keras_vit.costs("ViT-B/16").macs
@@ -106,7 +112,13 @@ def costs(model: str | keras.Model, **arguments: Any) -> Costs:
         expected = f"arguments of {class_name}: {', '.join(known)}" if named else "a model alone"
         raise ValueError(f"Expected {expected}. Received: {', '.join(unknown)}")
     defaults = {name: parameter.default for name, parameter in parameters.items()}
-    return Costs(_COUNTERS[class_name](**{**defaults, **given, **arguments}))
+    merged = {**defaults, **given, **arguments}
+    if class_name == "VisionTransformer":
+        merged |= checked(merged)
+        check_together(merged)
+    else:
+        merged |= checked(merged, num_layers=UNITS_PER_STAGE)
+    return Costs(_COUNTERS[class_name](**merged))
 
 
 def _dense(inputs, outputs, rows=1, executed=None):
@@ -194,6 +206,11 @@ def _vision_transformer(**arguments):
         stem.add(**arguments["resnet"], pre_activation=False)
     grid = (stem.height // patch, stem.width // patch)
     patches = grid[0] * grid[1]
+    if not patches:
+        raise ValueError(
+            f"Expected images of at least one patch of {patch} x {patch}. Received: features of "
+            f"{stem.height} x {stem.width}."
+        )
     class_token = arguments["classifier"] in WITH_CLASS_TOKEN
     tokens = patches + class_token
     registers = arguments["register_tokens"]

@@ -65,7 +65,8 @@ def embedding_filters(model: keras.Model, components: int = 28) -> PrincipalFilt
     names = {layer.name for layer in model.layers}
     if "conv_root" in names:
         root = model.get_layer("conv_root")
-        kernel = root.standardize(root.kernel)
+        kernel = root.kernel
+        kernel = root.standardize(kernel) if hasattr(root, "standardize") else kernel
     else:
         kernel = model.get_layer("embedding").projection.kernel
     return principal_components(ops.convert_to_numpy(kernel), components)
@@ -87,11 +88,11 @@ def position_similarity(model: keras.Model, block: int = 0) -> np.ndarray:
         ValueError: if the model adds no position embedding, or has no such block.
     """
     arguments = model.arguments
-    if arguments["position_embedding"] not in POSITION_EMBEDDINGS:
+    if arguments.get("position_embedding") not in POSITION_EMBEDDINGS:
         raise ValueError(
             "Expected a model that adds an embedding of each position to its tokens, one of "
             f"{', '.join(POSITION_EMBEDDINGS)}. "
-            f"Received: position_embedding={arguments['position_embedding']!r}"
+            f"Received: position_embedding={arguments.get('position_embedding')!r}"
         )
     if not 0 <= block < arguments["num_layers"]:
         raise ValueError(

@@ -24,6 +24,7 @@ from keras_vit.checkpoints.resize_positions import (
 )
 from keras_vit.checkpoints.stated_arguments import compare_stated_arguments
 from keras_vit.imagenet_classes import imagenet_classes
+from keras_vit.models.find_and_replace_layers import require_unquantized
 
 # The parts after the encoder.
 _OPTIONAL = ("head", "pre_logits")
@@ -89,6 +90,7 @@ def load_checkpoint(
             known, or is given for another, if arrays are missing, left over
             or of another shape, if one holds a NaN or an infinity, or if a name
             in `skip` is no array's. The model is unchanged.
+        ValueError: if the model, or that of the file, was quantized.
 
     Examples:
         >>> model = keras_vit.create_model("ViT-B/16", num_classes=10, image_size=384)
@@ -138,6 +140,7 @@ def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
         flexible = flexible or row.flexible
     grid = position_grid or source.grid
     layout = _layout_of(source, grid)
+    require_unquantized(model)
     weights = weights_of(model)
     compare_stated_arguments(model, source, row)
     layout.fold(source)
@@ -175,12 +178,19 @@ def _assign(model, file, skip, path):
             f"{file.source.path} holds NaN or infinite values in: {', '.join(not_finite)}. "
             "Nothing was loaded."
         )
+    weights = [weight for array in arrays for weight in array.weights]
+    computed = [each.name for each in weights if not isinstance(each.variable, keras.Variable)]
+    if computed:
+        raise CheckpointError(
+            "Expected a model whose weights are variables. Received: LoRA's sums in "
+            f"{', '.join(computed[:3])}. Load before `enable_lora`. Nothing was loaded."
+        )
     for array in arrays:
         parts = array.unpack(values[array.name], *array.weights)
         for weight, part in zip(array.weights, parts, strict=True):
             weight.variable.assign(np.reshape(part, weight.variable.shape))
     model.checkpoint_layout = file.layout
-    loaded = {weight.name for array in arrays for weight in array.weights}
+    loaded = {weight.name for weight in weights}
     classes = imagenet_classes() if _HEADS & loaded and published_classifier(path) else ()
     if classes and len(classes) == model.arguments["num_classes"]:
         model.class_names = classes

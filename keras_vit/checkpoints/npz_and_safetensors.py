@@ -13,10 +13,11 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.official_names import weights_of
+from keras_vit.models.find_and_replace_layers import require_unquantized
 from keras_vit.unpacking import open_archive
 
 # Arguments of a model that the arrays' shapes do not show.
-STATED = ("num_heads", "gelu", "layer_norm_epsilon")
+STATED = ("num_heads", "gelu", "layer_norm_epsilon", "position_placement", "pool_padding")
 
 # The grid of position embeddings that are not square, in the archive's comment.
 GRID_COMMENT = re.compile(rb"position grid (\d+)x(\d+)")
@@ -142,6 +143,7 @@ def _keras_source(path):
     model = keras.saving.load_model(path, compile=False)
     # Self-supervised pre-training saves its encoder and more.
     model = getattr(model, "encoder", model)
+    require_unquantized(model)
     arrays = {weight.name: weight.value() for weight in weights_of(model)}
     config = {name: model.arguments[name] for name in STATED if name in model.arguments}
     return Source(path, arrays, getattr(model, "grid_size", None), config)

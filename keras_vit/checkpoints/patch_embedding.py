@@ -49,6 +49,11 @@ def normalization_of(
 
 
 def _of_preprocessor(config, source):
+    if config.get("do_flip_channel_order"):
+        raise CheckpointError(
+            f"Expected a model of red, green and blue. {PREPROCESSOR} beside {source.path} flips "
+            "the order of the channels. Nothing was loaded."
+        )
     mean, std = [0.0] * 3, [1.0] * 3
     if config.get("do_normalize", True):
         mean, std = config.get("image_mean"), config.get("image_std")

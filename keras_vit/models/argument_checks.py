@@ -26,7 +26,8 @@ def _require(condition, value):
 
 
 def _int(value, least=1, greatest=2**31 - 1):
-    return _require(least <= operator.index(value) <= greatest, operator.index(value))
+    is_int = not isinstance(value, bool | np.bool_)
+    return _require(is_int and least <= operator.index(value) <= greatest, operator.index(value))
 
 
 def _units_per_stage(num_layers):

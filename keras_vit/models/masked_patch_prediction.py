@@ -101,8 +101,9 @@ class MaskedPatchPrediction(ImageModel):
 
     A functional `keras.Model` from images, (batch, height, width, 3) float32 in
     [-1, 1], to the loss of every corrupted patch, (batch, corrupted) float32.
-    Their mean is what `fit` minimizes; no labels are needed and those given are
-    ignored. Afterwards `masked.encoder` is fine-tuned like any other model.
+    Their mean is what `fit` minimizes, with the penalties that layers add; no labels are
+    needed and those given are ignored (Keras takes `sample_weight` with labels alone).
+    Afterwards `masked.encoder` is fine-tuned like any other model.
 
     `endpoints` are "positions", "predictions" and "losses"; those of one call of
     `keras.Model(masked.input, masked.endpoints)` belong together.
@@ -191,10 +192,9 @@ class MaskedPatchPrediction(ImageModel):
         training: bool = True,
     ) -> Tensor:
         by_image = ops.mean(y_pred, axis=-1)
-        if sample_weight is None:
-            return ops.mean(by_image)
-        weights = ops.reshape(ops.cast(sample_weight, by_image.dtype), (-1,))
-        return ops.sum(by_image * weights) / ops.sum(weights)
+        if sample_weight is not None:
+            by_image *= ops.reshape(ops.cast(sample_weight, by_image.dtype), (-1,))
+        return ops.mean(by_image) + sum(self.losses)
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()

@@ -159,6 +159,9 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, boo
                     found.append(f"{split} has {number} photos of {name} instead of {count}")
                 elif one != other:
                     found.append(f"photos of {name} in {split} are others")
+            if not was.get("classes") and was["examples"] != there["examples"]:
+                count, number = was["examples"], there["examples"]
+                found.append(f"{split} has {number} examples instead of {count}")
         if not found and any(was["digest"] != there["digest"] for was, there, _ in splits):
             found = ["the files are others, or stand in other folders"]
         changed = [label for label, (one, two) in enumerate(zip(*rows, strict=False)) if one != two]

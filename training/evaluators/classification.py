@@ -143,6 +143,8 @@ def evaluate(
         counted = labels.any(axis=1)
         if batch.get("mask") is not None:
             counted &= np.asarray(batch["mask"]) > 0
+        if not counted.any():
+            continue
         logits, labels = logits[counted], labels[counted]
         if not np.isfinite(logits).all():
             raise ValueError(

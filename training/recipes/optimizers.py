@@ -143,7 +143,7 @@ class _Optimizer(keras.optimizers.Optimizer):
             elif gradient is not None:
                 # Frozen weights take no part in the norm, which clips.
                 updates.append((index, variable, self._once_released(variable, gradient, 0.0)))
-        squares = [ops.sum(ops.square(gradient)) for *_, gradient in updates]
+        squares = [ops.sum(ops.square(ops.cast(each, "float32"))) for *_, each in updates]
         norm = ops.sqrt(ops.sum(ops.stack(squares or [0.0])))
         limit = self.global_clipnorm
         scale = limit / ops.maximum(norm, limit) if limit else 1.0

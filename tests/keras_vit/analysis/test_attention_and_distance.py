@@ -61,6 +61,14 @@ def test_no_image_is_an_error(analyze, make_model, images):
         analyze(make_model(), images[:0])
 
 
+@pytest.mark.parametrize(
+    "analyze", [attention_distance, attention_rollout, keras_vit.attention_maps]
+)
+def test_pixels_of_another_range_are_an_error(analyze, make_model, images):
+    with pytest.raises(ValueError, match=r"Expected images in \[-1, 1\]"):
+        analyze(make_model(), 127.5 * (images + 1))
+
+
 def test_maps_are_the_softmax_of_each_block(make_vit, random_images, forward, to_numpy):
     model = make_vit()
     maps = to_numpy(keras_vit.attention_maps(model, random_images()))

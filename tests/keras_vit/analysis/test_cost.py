@@ -189,3 +189,19 @@ def test_mistakes_are_named():
     accepted = "a model of ResNetV2 or VisionTransformer, or the name of one"
     with pytest.raises(ValueError, match=f"{accepted}. Received: 'AxialResNet-S', of AxialResNet"):
         keras_vit.costs("AxialResNet-S")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"num_layers": -3},
+        {"hidden_size": 770},
+        {"classifier": "GAP"},
+        {"attention": "axial"},
+        {"image_size": 8},
+        {"num_classes": 0},
+    ],
+)
+def test_models_that_cannot_be_built_cost_nothing(arguments):
+    with pytest.raises(ValueError, match=next(iter(arguments)) + "|classifier|at least one patch"):
+        keras_vit.costs("ViT-B/16", **arguments)

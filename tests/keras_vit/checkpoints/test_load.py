@@ -177,3 +177,26 @@ def test_transfer_is_strict_about_the_encoder(saved, make_vit):
     with pytest.raises(CheckpointError) as error:
         load_weights(make_vit(representation_size=8), saved)
     assert error.value.mis_shaped == ("pre_logits/kernel", "pre_logits/bias")
+
+
+@pytest.mark.parametrize("file_too", [False, True])
+def test_quantized_kernels_are_no_weights(file_too, saved, make_vit, to_numpy, tmp_path):
+    model, target = make_vit(), make_vit()
+    model.quantize("int8")
+    if file_too:
+        model.save(tmp_path / "int8.keras")
+    else:
+        target = model
+    before = [to_numpy(v) for v in target.weights]
+    for load_file in (keras_vit.load_checkpoint, load_weights):
+        with pytest.raises(ValueError, match=r"Expected a model as it was trained\..*int8"):
+            load_file(target, tmp_path / "int8.keras" if file_too else saved)
+    for value, old in zip(target.weights, before, strict=True):
+        np.testing.assert_array_equal(to_numpy(value), old)
+
+
+def test_sums_of_lora_are_no_variables(make_vit, refuse, tmp_path):
+    keras_vit.save_checkpoint(make_vit(), tmp_path / "m.npz")
+    model = make_vit()
+    model.blocks[1].mlp.hidden_dense.enable_lora(2)
+    assert "Load before `enable_lora`" in str(refuse(model, tmp_path / "m.npz"))

@@ -51,6 +51,38 @@ def test_another_function_is_told_and_other_heads_are_refused(load_stated):
         load_stated(num_heads=4)
 
 
+@pytest.mark.parametrize(
+    "name, config, message",
+    [
+        ("config.json", {"hidden_act": "relu"}, "says 'relu'"),
+        ("config.json", {"model_args": {"act_layer": "silu"}}, "says 'silu'"),
+        ("config.json", {"model_args": {"num_heads": 1}}, "says num_heads=1"),
+        ("preprocessor_config.json", {"do_flip_channel_order": True}, "flips the order"),
+    ],
+)
+def test_what_no_model_here_computes_is_refused(
+    name, config, message, cases, build_case, write_case, tmp_path
+):
+    path = write_case(cases["deit"], tmp_path)
+    (tmp_path / name).write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=message):
+        keras_vit.load_checkpoint(
+            build_case(cases["deit"]), path, **HALF if name == "config.json" else {}
+        )
+
+
+def test_another_pooling_and_another_place_of_positions_are_told(
+    cases, build_case, write_case, make_vit, tmp_path
+):
+    path = write_case(cases["deit"], tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"global_pool": "avg"}))
+    with pytest.warns(UserWarning, match="asks for classifier='gap'"):
+        keras_vit.load_checkpoint(build_case(cases["deit"]), path, **HALF)
+    make_vit(position_placement="shared").save(tmp_path / "shared.keras")
+    with pytest.warns(UserWarning, match="asks for position_placement='shared'"):
+        keras_vit.load_checkpoint(make_vit(), tmp_path / "shared.keras")
+
+
 @pytest.mark.parametrize("config", [{"architecture": []}, {"vision_config": [3]}])
 def test_configs_without_a_statement(config, cases, build_case, write_case, tmp_path):
     path = write_case(cases["deit"], tmp_path)

@@ -182,8 +182,21 @@ def test_sample_weights_choose_images():
     losses = np.random.default_rng(0).uniform(size=(4, 12)).astype("float32")
     assert to_numpy(masked.compute_loss(y_pred=losses)) == pytest.approx(losses.mean())
     weighted = masked.compute_loss(y_pred=losses, sample_weight=np.array([0, 2, 0, 1]))
-    expected = (2 * losses[1].mean() + losses[3].mean()) / 3
+    expected = (2 * losses[1].mean() + losses[3].mean()) / 4
     assert to_numpy(weighted) == pytest.approx(expected)
+
+
+def test_penalties_of_layers_are_added_and_weights_of_zero_change_nothing(images):
+    masked = keras_vit.MaskedPatchPrediction(encoder(), "pixels")
+    masked.compile(keras.optimizers.SGD(0.1))
+    before = masked.get_weights()
+    masked.fit(images, np.zeros(len(images)), sample_weight=np.zeros(len(images)), verbose=0)
+    alike = zip(before, masked.get_weights(), strict=True)
+    assert all(np.array_equal(old, new) for old, new in alike if old.dtype == np.float32)
+    masked.get_layer("prediction").kernel.assign(np.ones((16, 48)))
+    masked.get_layer("prediction").kernel.regularizer = keras.regularizers.L2(2.0)
+    penalized = masked.compute_loss(y_pred=np.zeros((4, 12), "float32"))
+    assert to_numpy(penalized) == pytest.approx(2 * 16 * 48)
 
 
 def test_saved_model_comes_back_with_its_encoder(tmp_path, images):

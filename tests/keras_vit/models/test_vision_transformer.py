@@ -193,6 +193,7 @@ BAD = {
     "representation_size": [0],
     "head_bias_init": ["0"],
     "remat": ["no"],
+    "flash_attention": ["no"],
 }
 
 

@@ -144,3 +144,10 @@ def test_errors_name_what_was_expected(vit):
         classification.evaluate(vit, [])
     with pytest.raises(ValueError, match="each of 2 classes"):
         classification.per_class(np.zeros((2, 2)), ["one"])
+
+
+def test_a_batch_without_any_label_counts_nothing():
+    logits, labels = np.eye(3, dtype="float32"), np.float32([[1, 0, 0], [0, 0, 0], [1, 0, 0]])
+    rows = [{"image": logits[i : i + 1], "label": labels[i : i + 1]} for i in range(3)]
+    result = classification.evaluate(lambda images: images, rows)
+    assert result["count"] == 2 and result["top1"] == 0.5

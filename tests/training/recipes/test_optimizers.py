@@ -216,3 +216,10 @@ def test_compile_and_fit(tmp_path):
 def test_errors(config, message):
     with pytest.raises(ValueError, match=message):
         build_optimizer(config)
+
+
+def test_the_norm_of_half_precision_does_not_overflow():
+    kernel = keras.Variable(np.zeros(4096), dtype="float16", name="kernel")
+    optimizer = Momentum(1.0, momentum=0.0, global_clipnorm=1.0)
+    optimizer.apply([keras.ops.full((4096,), 8.0, "float16")], [kernel])
+    assert np.linalg.norm(kernel.numpy().astype("float32")) == pytest.approx(1.0, rel=1e-3)

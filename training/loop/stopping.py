@@ -54,9 +54,9 @@ class BestEvaluation:
     def __init__(self, metric: str, patience: int = 0, state: np.ndarray | None = None):
         self.metric, self.patience = metric, patience
         self._sign = sign_of(metric)
-        start: list[float] = [-np.inf, np.inf, 0.0, 0.0, np.nan]
-        start = start if state is None else state.tolist()
-        self._score, self._loss, self.step, self._stale, self._last = start
+        start = np.array([-np.inf, np.inf, 0.0, 0.0, np.nan]) if state is None else state
+        values: list[float] = start.tolist()
+        self._score, self._loss, self.step, self._stale, self._last = values
 
     @property
     def state(self) -> np.ndarray:

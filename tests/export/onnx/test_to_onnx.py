@@ -13,7 +13,7 @@ from keras_vit.export.errors import ExportError, RuntimeMissing
 from tests.export.conftest import answer, verify
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def with_onnx():
     for name in ("onnx", "onnxruntime", "tf2onnx"):
         pytest.importorskip(name, reason="the extra onnx is not installed: make test-runtimes")

@@ -16,11 +16,11 @@ COMMANDS = {
     "compare_runtimes": "compare_runtimes",
     "dress_rehearsal": "dress_rehearsal",
     "figure_11_throughput": "paper",
-    "runtimes": "runtimes",
+    "runtimes": "exports_in_runtimes",
     "startup": "startup",
     "table_6_exaflops": "paper",
     "tpu_compile": "tpu_compile",
-    "web_page": "runtimes",
+    "web_page": "exports_in_runtimes",
 }
 
 

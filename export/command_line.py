@@ -21,7 +21,7 @@ from keras_vit.training.io.quiet_start import import_tensorflow
 if TYPE_CHECKING:
     import numpy as np
 
-    from keras_vit.export.verification.report import Report
+    from keras_vit.export.verification.report_and_thresholds import Report
     from keras_vit.training.evaluators.model_from_source import SourceModel
 
 _SOURCE = "run directory, .keras file, or with --model the file or published name of a checkpoint"

@@ -42,7 +42,7 @@ class Artifact:
     """An exported file, opened by what will run it in the end.
 
     Attributes:
-        kind: key of `export.verification.report.THRESHOLDS`.
+        kind: key of `export.verification.report_and_thresholds.THRESHOLDS`.
         output: what it computes, "logits", "probabilities" or "representation".
         run: from images (n, height, width, 3) float32 in [0, 1] to the outputs (n, …), and to what
             an accelerator took, None where there is none.

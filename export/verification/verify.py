@@ -18,7 +18,7 @@ from keras_vit.export.supported_models import (
     image_size,
     portable,
 )
-from keras_vit.export.verification.report import THRESHOLDS, Report, Thresholds
+from keras_vit.export.verification.report_and_thresholds import THRESHOLDS, Report, Thresholds
 from keras_vit.export.verification.runtimes import in_batches, open_artifact
 from keras_vit.export.verification.subprocesses import measure
 from keras_vit.export.web.page_files import tflite_of_page

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
-from benchmarks.runtimes import with_noise
+from benchmarks.exports_in_runtimes import with_noise
 from keras_vit import export
 from keras_vit.export.errors import RuntimeMissing
 from keras_vit.export.verification.tflite_files import vulkan_environment

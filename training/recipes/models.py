@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 import keras_vit
 from keras_vit.training.errors import UsageError, damage_named
 from keras_vit.training.io.stores import local_file
-from keras_vit.training.recipes import fine_tuning
+from keras_vit.training.recipes import layer_decay_and_freezing
 from keras_vit.unpacking import saved_config
 
 
@@ -53,8 +53,8 @@ def build_model(
     if config.masked.target:
         return keras_vit.MaskedPatchPrediction(model, **config.masked.to_dict())
     if config.lora.rank:
-        fine_tuning.adapt_low_rank(model, config.lora.rank, config.lora.alpha)
-    fine_tuning.freeze_for_good(model, config.freeze)
+        layer_decay_and_freezing.adapt_low_rank(model, config.lora.rank, config.lora.alpha)
+    layer_decay_and_freezing.freeze_for_good(model, config.freeze)
     return model
 
 

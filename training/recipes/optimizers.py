@@ -17,7 +17,7 @@ from keras import ops
 from ml_collections import ConfigDict
 
 from keras_vit.training.config import default_config
-from keras_vit.training.recipes.fine_tuning import first_steps, rate_factors
+from keras_vit.training.recipes.layer_decay_and_freezing import first_steps, rate_factors
 from keras_vit.training.recipes.schedules import WarmupDecay
 from keras_vit.type_hints import Tensor
 

@@ -11,7 +11,7 @@ from ai_edge_litert.interpreter import Interpreter
 from keras_vit import export
 from keras_vit.export.tflite.flatbuffer import TFLiteFile
 from keras_vit.export.tflite.to_tflite import to_tflite_files
-from keras_vit.export.verification.report import THRESHOLDS
+from keras_vit.export.verification.report_and_thresholds import THRESHOLDS
 from keras_vit.training.evaluators.exported_files import interface_of, labels_of
 from tests.export.conftest import LABELS, answer, run, verify
 

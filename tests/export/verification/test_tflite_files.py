@@ -12,7 +12,7 @@ from keras_vit.export.tflite.flatbuffer import pack, unpack
 from keras_vit.export.tflite.quantization import QUANTIZATIONS
 from keras_vit.export.tflite.to_tflite import to_tflite_files
 from keras_vit.export.verification import tflite_files
-from keras_vit.export.verification.report import THRESHOLDS
+from keras_vit.export.verification.report_and_thresholds import THRESHOLDS
 from keras_vit.export.verification.subprocesses import run_compiled
 from tests.export.conftest import run, verify
 

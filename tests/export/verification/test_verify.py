@@ -12,7 +12,7 @@ from keras_vit import export
 from keras_vit.export.errors import ExportError
 from keras_vit.export.hub import archives
 from keras_vit.export.tflite import flatbuffer
-from keras_vit.export.verification.report import Thresholds
+from keras_vit.export.verification.report_and_thresholds import Thresholds
 from keras_vit.export.verification.subprocesses import measure
 from tests.export.conftest import answer, verify
 

@@ -2,7 +2,7 @@
 
 from keras_vit.training.data.preprocessing import (  # noqa: F401
     decoding,
-    pixels_and_labels,
+    flips_labels_and_mixup,
     randaugment,
     resizing_and_cropping,
 )

@@ -3,8 +3,8 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
+from keras_vit.training.data.preprocessing.flips_labels_and_mixup import one_hot
 from keras_vit.training.data.preprocessing.operation_language import parse
-from keras_vit.training.data.preprocessing.pixels_and_labels import one_hot
 
 GOLDEN = (0.8080947995185852, 0.9885855913162231, 0.998297393321991, 0.7898366451263428)
 

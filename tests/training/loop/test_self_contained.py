@@ -53,7 +53,7 @@ def test_a_run_whose_folder_is_gone(folder, tiny, tmp_path, capsys):
 
     module = run / "module"
     assert export_main(["hub", str(run), f"--output={module}"]) == 0
-    assert "not verified: the run's images are gone" in capsys.readouterr().out
+    assert "not verified: Expected a folder of images" in capsys.readouterr().out
     assert labels_of(module) == sorted(NAMES)
 
     (run / "page.html").write_text("<p>Names &amp; birds")

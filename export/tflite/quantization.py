@@ -22,7 +22,7 @@ REFUSED_IN_16_BITS = ("SUB",)
 ENDS = ("INPUT", "OUTPUT")  # callers keep floats in every variant
 
 
-# What is done with which operations; the last that names an operation wins.
+# The rounding of each kind of operation; the last row that names an operation wins.
 _IN_FLOAT = (*ENDS, *WIDE_RANGE, *REFUSED_IN_16_BITS)
 RECIPES = {
     "float16": [("float16", WEIGHTED)],

@@ -47,7 +47,7 @@ class CheckpointError(ValueError):
 
 @dataclass
 class Source:
-    """What a checkpoint holds; loading changes the arrays to those of a plain model."""
+    """The contents of a checkpoint; loading changes the arrays to those of a plain model."""
 
     path: Path
     # By name; those of floating-point numbers are float32.

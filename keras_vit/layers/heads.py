@@ -1,4 +1,4 @@
-"""What is between the encoder and the logits: attention pooling and the linear classifier."""
+"""The layers between the encoder and the logits: attention pooling and the linear classifier."""
 
 from typing import Any
 

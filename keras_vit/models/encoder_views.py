@@ -1,4 +1,4 @@
-"""What can be asked of a Vision Transformer: its grid, its attention, and any resolution."""
+"""A Vision Transformer's views of itself: its grid, its attention, and any resolution."""
 
 from collections.abc import Sequence
 

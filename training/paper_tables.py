@@ -7,7 +7,7 @@ Table 1 is `keras_vit.variants`.
 
 from typing import NamedTuple
 
-from keras_vit.training.data.vtab_tasks import TASKS
+from keras_vit.training.data.dataset_table import TASKS
 
 # The data sets of pre-training, and the numbers of their images (section 4.1).
 UPSTREAM = {"jft": "JFT-300M", "imagenet21k": "ImageNet-21k", "imagenet2012": "ImageNet"}

@@ -18,7 +18,14 @@ from keras_vit.export.tflite.flatbuffer import TFLiteFile
 from keras_vit.export.verification.hub_npz_and_onnx import open_hub
 from keras_vit.photos import read_photo
 from keras_vit.training.config import schema
-from keras_vit.training.data import digits, load_dataset, open_dataset, records, splits, tfds_folder
+from keras_vit.training.data import (
+    load_dataset,
+    open_dataset,
+    prepare,
+    records,
+    splits,
+    tfds_folder,
+)
 from keras_vit.training.data.preprocessing.preprocess import Preprocess, read_images
 from keras_vit.training.engine import checkpoints
 from keras_vit.training.engine.tensorflow import read_cluster
@@ -251,11 +258,11 @@ def test_images(kind, attack, reads):
 
 
 def test_data_sets(attack, reads, tmp_path):
-    digits.prepare(tmp_path)
+    prepare.prepare_digits(tmp_path)
     (info,) = tmp_path.rglob("dataset_info.json")
     content = info.read_bytes()
     name = info.relative_to(tmp_path)
-    read = reads(name, lambda file: tfds_folder.read(file.parent))
+    read = reads(name, lambda file: tfds_folder.read_info(file.parent))
     attack("dataset_info.json", 200, content, read)
     info.write_bytes(content)
     info.with_name("label.labels.txt").write_text("".join(f"{digit}\n" for digit in range(10)))

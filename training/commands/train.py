@@ -22,14 +22,12 @@ def _add_options(parser):
 
 def _train(options):
     from keras_vit.training.config.overrides import config_of
-    from keras_vit.training.data import open_dataset
 
     config = config_of(options)
     import_tensorflow()
-    dataset = open_dataset(config.dataset, config.data_dir)
     from keras_vit.training.loop import trainer
 
-    trainer.train(config, options.workdir, dataset=dataset)
+    trainer.train(config, options.workdir)
     page = f", its page in {options.workdir}/report.html" if config.report else ""
     print(f"The model is in {options.workdir}/model.keras{page}")
 

@@ -15,8 +15,8 @@ training examples.
 
 from keras_vit.training.command_options import above_0, at_least_1, list_of, whole
 from keras_vit.training.data import open_dataset
+from keras_vit.training.data.dataset_table import TASKS
 from keras_vit.training.data.tfds_folder import NotPreparedError
-from keras_vit.training.data.vtab_tasks import TASKS
 from keras_vit.training.errors import UsageError
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.quiet_start import import_tensorflow

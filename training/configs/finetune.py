@@ -23,8 +23,7 @@ from ml_collections import ConfigDict
 from keras_vit.training import paper_tables
 from keras_vit.training.config import default_config
 from keras_vit.training.configs import parse_argument
-from keras_vit.training.data.dataset_table import full_name
-from keras_vit.training.data.vtab_tasks import TASKS
+from keras_vit.training.data.dataset_table import TASKS, full_name
 from keras_vit.training.evaluators.model_from_source import saved_arguments
 from keras_vit.training.io.paths import any_path
 

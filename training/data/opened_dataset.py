@@ -5,8 +5,9 @@
     tfds:name/config:version           anything TFDS has prepared, private builders included
     folder:/path, csv:/file.csv        photos of one's own, `training.data.photo_sets`
 
-What is opened here travels on as an object: nothing below a command takes the name of a data set.
-Opening imports no TensorFlow, so that missing data is reported at once.
+What is opened here travels on as an object, and what a run takes of it as `RunData`: nothing below
+a command takes the name of a data set. Opening imports no TensorFlow, so that missing data is
+reported at once.
 """
 
 import dataclasses
@@ -15,14 +16,14 @@ import itertools
 import logging
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from ml_collections import ConfigDict
 
 from keras_vit.training.data import dataset_table, photo_sets, splits, tfds_folder
-from keras_vit.training.data.dataset_table import DatasetSpec
-from keras_vit.training.data.tfds_folder import NotPreparedError
+from keras_vit.training.data.dataset_table import DatasetSpec, full_name
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io.paths import size_and_time
 
@@ -33,8 +34,10 @@ if TYPE_CHECKING:
     from keras_vit.training.data.records import Reader
     from keras_vit.training.data.unreadable_examples import SkipCounter
 
-
 logger = logging.getLogger("keras_vit")
+
+# Images of a class below which its accuracy is not told apart from luck.
+_FEW_HELD_OUT = 5
 
 
 def open(name: str, split: str, data_dir: str | os.PathLike | None = None) -> "Split":
@@ -61,34 +64,13 @@ def open_dataset(name: str, data_dir: str | os.PathLike | None = None) -> "Datas
         names = photos.class_names
         spec = DatasetSpec(name, len(names), sizes, class_names=names)
         return Dataset(spec, photos.root, photos=photos)
-    if name.startswith("tfds:"):
-        builder, _, version = name.removeprefix("tfds:").partition(":")
-        note = "if TFDS knows it, or name the folder where it was prepared with --data_dir"
-        spec = DatasetSpec(name, 0, {}, builder, version or "*", note=note)
-    else:
-        spec = dataset_table.row(name)
+    spec = dataset_table.row(name)
     if spec.obtain == "embedded":
-        from keras_vit.training.data import digits
+        from keras_vit.training.data import prepare
 
-        place = digits.prepare(tfds_folder.resolve_data_dir(data_dir))
-    else:
-        place = tfds_folder.find(spec.builder, spec.version, data_dir)
-    if place is None:
-        raise NotPreparedError(_how_to_get(spec, data_dir))
-    info = tfds_folder.read(place)
-    if not spec.num_classes:
-        num_classes, names = tfds_folder.label_facts(info)
-        spec = dataclasses.replace(spec, num_classes=num_classes, class_names=names)
-    sizes = {split: each.num_examples for split, each in info.splits.items()}
-    for split, size in spec.sizes.items():
-        actual = sizes.get(split, size)
-        if actual not in (size, *spec.other_sizes.get(split, ())):
-            raise ValueError(
-                f"Expected {size} examples in the split {split!r} of {spec.builder}. "
-                f"{place} holds {actual}. Prepare it again, or read it under another "
-                f"name as tfds:{spec.builder}:{info.version}."
-            )
-    return Dataset(spec.with_sizes(sizes), place, info=info)
+        prepare.prepare_digits(data_dir)
+    spec, place, info = tfds_folder.read(spec, data_dir)
+    return Dataset(spec, place, info=info)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -307,6 +289,113 @@ class Split:
         return pipeline.eval_dataset(self, preprocess, *worker, **settings)
 
 
+class RunData:
+    """The splits of a run and the preprocessing of their images.
+
+    Args:
+        config: a complete config.
+        dataset: `config.dataset`, if it is open already.
+
+    Attributes:
+        dataset: the data set.
+        train: the split that trains.
+        eval: the split that is evaluated, or None.
+        few_shot_sets: the data sets of `config.few_shot`.
+        preprocess: of the images that train.
+        eval_preprocess: of those that are evaluated.
+        skip_counter: counts the images that cannot be read; None raises their errors.
+
+    Raises:
+        UsageError: if `dataset` is another than the config names.
+        NotPreparedError, ValueError: as `open`.
+    """
+
+    def __init__(self, config: ConfigDict, dataset: Dataset | None = None):
+        from keras_vit.training.data import unreadable_examples
+
+        self._config = config
+        self.dataset = dataset = dataset or open_dataset(config.dataset, config.data_dir)
+        if full_name(config.dataset) != dataset.name:
+            raise UsageError(f"Expected config.dataset={dataset.name}. Received: {config.dataset}.")
+        self.train = dataset.split(config.train_split)
+        self.eval = dataset.split(config.eval_split) if config.eval_split else None
+        self.few_shot_sets = [
+            dataset if full_name(name) == dataset.name else open_dataset(name, config.data_dir)
+            for name in filter(None, config.few_shot.datasets.split(","))
+        ]
+        reduced = config.reduced_decoding
+        self.preprocess = self.train.preprocess(config.train_preprocess, reduced.train, True)
+        self.eval_preprocess = self.train.preprocess(config.eval_preprocess, reduced.eval, True)
+        self.skip_counter = unreadable_examples.counter_for(config.on_error)
+
+    @functools.cached_property
+    def description(self) -> dict[str, Any]:
+        """What `Dataset.describe` says of both splits, all of which it reads."""
+        return self.dataset.describe(self._config.train_split, self._config.eval_split)
+
+    def check(self, shape: Sequence[int | None]) -> None:
+        """Warns of small classes and shared images, and reads one where that shows its range.
+
+        Raises:
+            ValueError: for preprocessing to another shape than the model's (height, width,
+                channels), or another range of pixels than models take.
+        """
+        self.preprocess.require_fit("train_preprocess", self.train, shape)
+        if not self.eval:
+            return
+        self.eval_preprocess.require_fit("eval_preprocess", self.train, shape)
+        self.eval.warn_of_shared(self.train)
+        # Photos alone are counted by class.
+        classes = self.eval.fingerprint.get("classes", ())
+        named = zip(self.dataset.class_names or (), classes, strict=False)
+        if few := [f"{name} ({count})" for name, (count, _) in named if count < _FEW_HELD_OUT]:
+            logger.warning(
+                "Few images of %s are evaluated: %s. Their accuracy says little below %d images.",
+                *(self.eval.text, ", ".join(few[:5]), _FEW_HELD_OUT),
+            )
+
+    def train_batches(
+        self, start_step: int, **changes: Any
+    ) -> "Callable[[int, int], tf.data.Dataset]":
+        """Returns the function (number of workers, worker) -> its training data from a step on."""
+        config = self._config
+        settings = {name: config[name] for name in ("batch_size", "seed", "mixup_p", "cache")}
+        settings |= {"start_step": start_step, "skip_counter": self.skip_counter, **changes}
+        return functools.partial(self.train.train, self.preprocess, **settings)
+
+    def eval_batches(self, workers: int, worker: int) -> "tf.data.Dataset":
+        """Returns one pass of a worker over `config.eval_split`."""
+        settings = {"batch_size": self._config.eval_batch_size, "skip_counter": self.skip_counter}
+        split = self.dataset.split(self._config.eval_split)
+        return split.evaluate(self.eval_preprocess, workers, worker, **settings)
+
+    def unreadable(self, step: int, errors: tuple[type[Exception], ...]) -> str:
+        """Returns a sentence with the images of the updates from `step` on that cannot be decoded.
+
+        "" if there are none, or they are skipped. `errors` are those that reading raises.
+        """
+        from keras_vit.training.data.unreadable_examples import ATTEMPTS, SkipCounter
+
+        counter = SkipCounter()
+        dataset = self.train_batches(step, skip_counter=counter)(1, 0)
+        try:
+            for _ in dataset.take(self._config.steps_per_call):
+                pass
+        except errors as error:
+            if "Expected labels" in str(error):
+                return ""
+            return (
+                f"More than {ATTEMPTS} images in a row cannot be read: keras-vit data "
+                f"check {self._config.dataset} --all names each."
+            )
+        if self.skip_counter or not counter.examples:
+            return ""
+        return (
+            f"What cannot be decoded: {', '.join(sorted(counter.examples))}. Remove it, or set "
+            "config.on_error=skip."
+        )
+
+
 def open_files(files: Sequence[str]) -> Split:
     """Returns image files as a split; one that does not exist fails when it is read."""
     photos = tuple(splits.Photo(file, 0, *_size_and_time(file)) for file in files)
@@ -358,18 +447,3 @@ def load_dataset(
     opened = open(name, split, data_dir)
     settings["skip_counter"] = unreadable_examples.counter_for(on_error, skip_counter)
     return pipeline.plain_dataset(opened, opened.preprocess(preprocess), **settings)
-
-
-def _how_to_get(spec, data_dir):
-    folder = tfds_folder.resolve_data_dir(data_dir)
-    first = f"{spec.name} ({spec.builder} {spec.version}) is not prepared in {folder}."
-    if spec.obtain == "private":
-        return f"{first} {spec.note}."
-    get = f"Download and write it ({spec.note}) with:"
-    if spec.obtain == "manual":
-        get = (
-            f"It needs files got by hand: {spec.note}.\nThe manual folder is "
-            f"{folder / 'downloads' / 'manual'} (or --manual_dir). Then write it with:"
-        )
-    option = f" --data_dir={data_dir}" if data_dir else ""
-    return f"{first}\n{get}\n  keras-vit data prepare {spec.name}{option}"

@@ -1,21 +1,36 @@
-"""Prepares data sets: TFDS downloads one, or one's own photos become a sharded set.
+"""Prepares data sets: TFDS downloads one, photos become a sharded set, digits are embedded.
 
 A file for each photo suits a disk; a bucket wants few large ones. The photos are written as they
 are, byte for byte, and the set is read as `tfds:NAME`.
+
+The digits are scikit-learn's, so that the quickstart needs no network: 1,797 grayscale images of
+8×8 pixels, the test part of UCI's optdigits (https://archive.ics.uci.edu/dataset/80).
 """
 
+import contextlib
+import io
 import os
 import pathlib
 import re
+import shutil
 import socket
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from keras_vit.hidden_folder import hidden_folder
 from keras_vit.training.data import dataset_table, photo_sets, tfds_folder
 from keras_vit.training.data.photo_sets import photo_path
 from keras_vit.training.errors import TrainingError, UsageError
+from keras_vit.training.io.paths import is_remote, read_path
+from keras_vit.training.io.quiet_start import quiet_start
+from keras_vit.training.io.stores import sent
 
+# Of the sets that are written here.
+VERSION = "1.0.0"
+_NUM_TEST_DIGITS, _DIGITS_SPLIT_SEED = 359, 0
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -41,18 +56,18 @@ def prepare(
     options = _beam_options(beam_options)
     if name.startswith("folder:"):
         return
-    row = None if name.startswith("tfds:") else dataset_table.row(name)
-    if row and row.obtain == "embedded":
+    row = dataset_table.row(name)
+    if row.obtain == "embedded":
         return
     import tensorflow_datasets as tfds
 
-    builder_name = row.builder if row else name.removeprefix("tfds:")
     folder = tfds_folder.resolve_data_dir(data_dir)
+    builder_name = name.removeprefix("tfds:") if name.startswith("tfds:") else row.builder
     builder = tfds.builder(builder_name, data_dir=folder)
     if builder.is_prepared():
         return
     manual = pathlib.Path(manual_dir or folder / "downloads" / "manual")
-    recipe = f" For {name}: {row.note}." if row and row.obtain == "manual" else ""
+    recipe = f" For {name}: {row.note}." if row.obtain == "manual" else ""
     unreachable = _unreachable_hosts(builder, manual)
     if unreachable:
         raise TrainingError(
@@ -98,7 +113,7 @@ def prepare_photos(
     Args:
         source: `folder:/path`, `/path` or `csv:/file.csv`, see `photo_sets`; it may be in a store.
         name: of the data set, in lower case.
-        data_dir, num_shards: as in `tfds_folder.write`.
+        data_dir, num_shards: as in `write`.
         beam_options: as in `prepare`; the machines have this package and see the photos and
             `data_dir` under the same paths.
 
@@ -112,7 +127,7 @@ def prepare_photos(
             f"Expected a name of small letters, digits and underscores. Received: {name!r}."
         )
     folder = tfds_folder.resolve_data_dir(data_dir)
-    there = tfds_folder.find(name, tfds_folder.VERSION, folder)
+    there = tfds_folder.find(name, VERSION, folder)
     if there:
         raise UsageError(f"{there} is there already. Name another data set, or delete it.")
     photos = photo_sets.read(source)
@@ -136,8 +151,118 @@ def prepare_photos(
 
         examples = {split: beam.Create(each) for split, each in examples.items()}
     text = f"Photos of {photos.root}."
-    tfds_folder.write(name, folder, features, examples, text, num_shards, options)
-    return f"tfds:{name}:{tfds_folder.VERSION}"
+    write(name, folder, features, examples, text, num_shards, options)
+    return f"tfds:{name}:{VERSION}"
+
+
+def write(
+    name: str,
+    data_dir: str | os.PathLike | None,
+    features: Mapping[str, Any],
+    splits: Mapping[str, Iterable[tuple[int, Mapping[str, Any]]]],
+    description: str,
+    num_shards: int | None = None,
+    beam_options: Any = None,
+) -> pathlib.Path:
+    """Writes a data set, and returns its folder.
+
+    Several processes may call it at once: each writes to a hidden folder of its own, and the first
+    to finish moves its result into place.
+
+    Args:
+        name, data_dir, description: of the data set.
+        features: TFDS's, by name.
+        splits: the (key, example) pairs of each split, or Beam's transforms that make them.
+        num_shards: files of each split; by default as many as TFDS takes for its size.
+        beam_options: of `apache_beam`, whose machines write to `data_dir` themselves.
+    """
+    import tensorflow_datasets as tfds
+
+    def store(folder):
+        config = tfds.download.DownloadConfig(num_shards=num_shards, beam_options=beam_options)
+        # TFDS announces a download and its (temporary) folder; here both would mislead.
+        tfds.disable_progress_bar()
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                return tfds.dataset_builders.store_as_tfds_dataset(
+                    name=name,
+                    version=VERSION,
+                    features=tfds.features.FeaturesDict(features),
+                    split_datasets=splits,
+                    data_dir=str(folder),
+                    description=description,
+                    download_config=config,
+                ).data_dir
+        finally:
+            tfds.enable_progress_bar()
+
+    folder = tfds_folder.resolve_data_dir(data_dir)
+    target = folder / name / VERSION
+    if beam_options:
+        store(folder)
+    elif is_remote(folder):
+        with sent(target) as local:
+            # Hidden files are not sent.
+            shutil.move(store(local.with_name(".written")), local)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with hidden_folder(target) as scratch:
+            written = store(scratch)
+            try:
+                os.rename(written, target)
+            except OSError:
+                if not (target / tfds_folder.INFO).exists():
+                    raise
+    return target
+
+
+def digits_examples() -> dict[str, Iterator[tuple[int, dict[str, Any]]]]:
+    """Returns the (key, example) pairs of each split of the digits: uint8 images and classes."""
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    # Values are 0..16 inclusive, so a factor of 16 would overflow uint8.
+    images = np.rint(digits.images * (255 / 16)).astype(np.uint8)[..., None]
+    test = stratified_test_indices(digits.target, _NUM_TEST_DIGITS, _DIGITS_SPLIT_SEED)
+    indices = {"train": np.setdiff1d(np.arange(len(images)), test), "test": test}
+
+    def of(index):
+        return int(index), {"image": images[index], "label": int(digits.target[index])}
+
+    return {split: map(of, each) for split, each in indices.items()}
+
+
+def stratified_test_indices(labels: np.ndarray, num_test: int, seed: int) -> np.ndarray:
+    """Returns `num_test` sorted indices, each class in proportion (largest remainders first)."""
+    rng = np.random.default_rng(seed)
+    classes, counts = np.unique(labels, return_counts=True)
+    exact = counts * num_test / len(labels)
+    take = np.floor(exact).astype(int)
+    short = num_test - take.sum()
+    take[np.argsort(take - exact, kind="stable")[:short]] += 1
+    chosen = [
+        rng.permutation(np.flatnonzero(labels == label))[:count]
+        for label, count in zip(classes, take, strict=True)
+    ]
+    return np.sort(np.concatenate(chosen))
+
+
+def digits_features() -> dict[str, Any]:
+    """Returns TFDS's features of the digits: PNG images of uint8 in 0..255 and ten classes."""
+    import tensorflow_datasets as tfds
+
+    image = tfds.features.Image(shape=(8, 8, 1))
+    return {"image": image, "label": tfds.features.ClassLabel(num_classes=10)}
+
+
+def prepare_digits(data_dir: str | os.PathLike | None) -> pathlib.Path:
+    """Writes the digits below `data_dir` unless they are there, and returns their folder."""
+    target = tfds_folder.resolve_data_dir(data_dir) / "sklearn_digits" / VERSION
+    if read_path(target, (target / tfds_folder.INFO).exists):
+        return target
+    with quiet_start():
+        text = "Handwritten digits of 8x8 pixels from scikit-learn."
+        return write("sklearn_digits", data_dir, digits_features(), digits_examples(), text)
 
 
 def _beam_options(flags: Sequence[str]) -> Any:

@@ -1,31 +1,25 @@
-"""Data sets as TFDS prepares them on disk: found, described and written.
+"""Data sets as TFDS prepares them on disk: found and described.
 
 TFDS itself looks only for the newest version it knows and starts a download when it is not
 there. Listing the folders shows every version that is there, at once.
 """
 
-import contextlib
+import dataclasses
 import fnmatch
-import io
 import os
 import pathlib
 import re
-import shutil
-from collections.abc import Iterable, Mapping
 from typing import Any
 
-from keras_vit.hidden_folder import hidden_folder
+from keras_vit.training.data.dataset_table import DatasetSpec
 from keras_vit.training.errors import TrainingError, first_line
-from keras_vit.training.io.paths import absolute_path, is_remote, read_path, read_text
-from keras_vit.training.io.stores import sent
+from keras_vit.training.io.paths import absolute_path, read_path, read_text
 
-# Of the sets that are written here.
-VERSION = "1.0.0"
 # Describes the images of a set whose photos are read so.
 UPRIGHT = "turned as its EXIF orientation says"
 # Name of a format of files; the other that is read is "tfrecord".
 ARRAY_RECORD = "array_record"
-_INFO = "dataset_info.json"
+INFO = "dataset_info.json"
 
 
 class NotPreparedError(FileNotFoundError):
@@ -58,17 +52,64 @@ def find(
     """
     folder = resolve_data_dir(data_dir) / builder
     complete = read_path(
-        folder, lambda: {each: (each / _INFO).is_file() for each in _versions(folder, version)}
+        folder, lambda: {each: (each / INFO).is_file() for each in _versions(folder, version)}
     )
     if complete and not any(complete.values()):
         raise NotPreparedError(
-            f"{[*complete][-1]} exists but holds no {_INFO}, so its preparation was "
+            f"{[*complete][-1]} exists but holds no {INFO}, so its preparation was "
             f"interrupted. Delete the folder and prepare {builder} again."
         )
     return next((each for each in reversed(complete) if complete[each]), None)
 
 
-def read(directory: pathlib.Path) -> Any:
+def read(
+    spec: DatasetSpec, data_dir: str | os.PathLike | None = None
+) -> tuple[DatasetSpec, pathlib.Path, Any]:
+    """Returns a prepared data set: its facts, its folder and its `tfds.core.DatasetInfo`.
+
+    The facts are those of `spec`, with the sizes, and without a row in the table the classes, that
+    are on disk.
+
+    Raises:
+        NotPreparedError: if it is not on disk, with the command or recipe that gets it.
+        ValueError: if its description is damaged, or it has another format or size.
+        OSError: if it cannot be read.
+    """
+    place = find(spec.builder, spec.version, data_dir)
+    if place is None:
+        raise NotPreparedError(_how_to_get(spec, data_dir))
+    info = read_info(place)
+    if not spec.num_classes:
+        num_classes, names = _label_facts(info)
+        spec = dataclasses.replace(spec, num_classes=num_classes, class_names=names)
+    sizes = {split: each.num_examples for split, each in info.splits.items()}
+    for split, size in spec.sizes.items():
+        actual = sizes.get(split, size)
+        if actual not in (size, *spec.other_sizes.get(split, ())):
+            raise ValueError(
+                f"Expected {size} examples in the split {split!r} of {spec.builder}. "
+                f"{place} holds {actual}. Prepare it again, or read it under another "
+                f"name as tfds:{spec.builder}:{info.version}."
+            )
+    return dataclasses.replace(spec, sizes=sizes), place, info
+
+
+def _how_to_get(spec, data_dir):
+    folder = resolve_data_dir(data_dir)
+    first = f"{spec.name} ({spec.builder} {spec.version}) is not prepared in {folder}."
+    if spec.obtain == "private":
+        return f"{first} {spec.note}."
+    get = f"Download and write it ({spec.note}) with:"
+    if spec.obtain == "manual":
+        get = (
+            f"It needs files got by hand: {spec.note}.\nThe manual folder is "
+            f"{folder / 'downloads' / 'manual'} (or --manual_dir). Then write it with:"
+        )
+    option = f" --data_dir={data_dir}" if data_dir else ""
+    return f"{first}\n{get}\n  keras-vit data prepare {spec.name}{option}"
+
+
+def read_info(directory: pathlib.Path) -> Any:
     """Returns the `tfds.core.DatasetInfo` of the data set prepared in a version's folder.
 
     Raises:
@@ -97,7 +138,7 @@ def read(directory: pathlib.Path) -> Any:
     return info
 
 
-def label_facts(info: Any) -> tuple[int, tuple[str, ...] | None]:
+def _label_facts(info: Any) -> tuple[int, tuple[str, ...] | None]:
     """Returns the number of classes of the feature `label`, and their names if recorded.
 
     Raises:
@@ -124,67 +165,6 @@ def label_facts(info: Any) -> tuple[int, tuple[str, ...] | None]:
             f"{len(names)}, of which {len(set(names))} differ. Prepare the data set again."
         )
     return num_classes, names
-
-
-def write(
-    name: str,
-    data_dir: str | os.PathLike | None,
-    features: Mapping[str, Any],
-    splits: Mapping[str, Iterable[tuple[int, Mapping[str, Any]]]],
-    description: str,
-    num_shards: int | None = None,
-    beam_options: Any = None,
-) -> pathlib.Path:
-    """Writes a data set, and returns its folder.
-
-    Several processes may call it at once: each writes to a hidden folder of its own, and the first
-    to finish moves its result into place.
-
-    Args:
-        name, data_dir, description: of the data set.
-        features: TFDS's, by name.
-        splits: the (key, example) pairs of each split, or Beam's transforms that make them.
-        num_shards: files of each split; by default as many as TFDS takes for its size.
-        beam_options: of `apache_beam`, whose machines write to `data_dir` themselves.
-    """
-    import tensorflow_datasets as tfds
-
-    def store(folder):
-        config = tfds.download.DownloadConfig(num_shards=num_shards, beam_options=beam_options)
-        # TFDS announces a download and its (temporary) folder; here both would mislead.
-        tfds.disable_progress_bar()
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                return tfds.dataset_builders.store_as_tfds_dataset(
-                    name=name,
-                    version=VERSION,
-                    features=tfds.features.FeaturesDict(features),
-                    split_datasets=splits,
-                    data_dir=str(folder),
-                    description=description,
-                    download_config=config,
-                ).data_dir
-        finally:
-            tfds.enable_progress_bar()
-
-    folder = resolve_data_dir(data_dir)
-    target = folder / name / VERSION
-    if beam_options:
-        store(folder)
-    elif is_remote(folder):
-        with sent(target) as local:
-            # Hidden files are not sent.
-            shutil.move(store(local.with_name(".written")), local)
-    else:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with hidden_folder(target) as scratch:
-            written = store(scratch)
-            try:
-                os.rename(written, target)
-            except OSError:
-                if not (target / _INFO).exists():
-                    raise
-    return target
 
 
 def _versions(folder: pathlib.Path, pattern: str) -> list[pathlib.Path]:

@@ -6,9 +6,7 @@ from typing import Protocol
 import keras
 from ml_collections import ConfigDict
 
-from keras_vit.training.data import open_dataset
-from keras_vit.training.data.dataset_table import full_name
-from keras_vit.training.data.run_data import RunData
+from keras_vit.training.data.opened_dataset import RunData
 from keras_vit.training.engine.base import Engine
 from keras_vit.training.evaluators.classification import ClassificationEvaluator
 from keras_vit.training.evaluators.few_shot import FewShotEvaluator, open_task
@@ -57,11 +55,7 @@ def create_evaluators(
         found.append(ClassificationEvaluator(config.eval_every_steps, engine, loss, data))
     wanted = config.few_shot
     if wanted.datasets:
-        own = data.dataset
-        tasks = [
-            open_task(own if full_name(name) == own.name else open_dataset(name, config.data_dir))
-            for name in wanted.datasets.split(",")
-        ]
+        tasks = [open_task(each) for each in data.few_shot_sets]
         every_steps, shots = wanted.every_steps, wanted.shots
         found.append(FewShotEvaluator(tasks, every_steps=every_steps, shots=shots))
     return found

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.training.data.run_data import RunData
+from keras_vit.training.data.opened_dataset import RunData
 from keras_vit.training.engine.base import Engine
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators.evaluated_model import inference_function

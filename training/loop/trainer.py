@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 from keras_vit.training.config import schema
 from keras_vit.training.data import Dataset, fingerprint
-from keras_vit.training.data.run_data import RunData
+from keras_vit.training.data.opened_dataset import RunData
 from keras_vit.training.engine import create_engine
 from keras_vit.training.engine.base import Engine
 from keras_vit.training.engine.step import Report

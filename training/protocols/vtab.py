@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
 from keras_vit.training.data import Dataset
-from keras_vit.training.data.vtab_tasks import VtabTask
+from keras_vit.training.data.dataset_table import VtabTask
 from keras_vit.training.evaluators.mean_deviation import MeanDeviation
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.printed_table import Table

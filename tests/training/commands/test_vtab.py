@@ -1,6 +1,7 @@
 """VTAB from the command line, on tiny data under the names and sizes of two tasks."""
 
 import csv
+import dataclasses
 import json
 import re
 import signal
@@ -125,7 +126,7 @@ def small_tasks(tmp_path, monkeypatch):
     for name, version, classes in (("dtd", "3.0.1", 47), ("oxford_flowers102", "2.1.1", 102)):
         row = dataset_table.row(f"vtab/{name}")
         write_set(name, tmp_path, classes, dict.fromkeys(row.sizes, black), version=version)
-        small = row.with_sizes(dict.fromkeys(row.sizes, 1))
+        small = dataclasses.replace(row, sizes=dict.fromkeys(row.sizes, 1))
         monkeypatch.setitem(dataset_table.DATASETS, f"vtab/{name}", small)
     return tmp_path
 

@@ -1,5 +1,6 @@
 """Tiny prepared data sets, written by the builders of TFDS themselves."""
 
+import dataclasses
 import pathlib
 import shutil
 
@@ -82,7 +83,7 @@ def resize_row(monkeypatch):
     """Returns `resize_row(name, sizes)`: the registry then expects these sizes of splits."""
 
     def resize(name, sizes):
-        row = dataset_table.DATASETS[name].with_sizes(sizes)
+        row = dataclasses.replace(dataset_table.DATASETS[name], sizes=sizes)
         monkeypatch.setitem(dataset_table.DATASETS, name, row)
 
     return resize

@@ -14,7 +14,7 @@ import tensorflow_datasets as tfds
 
 from keras_vit.training import data
 from keras_vit.training.commands.data import main
-from keras_vit.training.data import digits
+from keras_vit.training.data import prepare
 from keras_vit.training.data.records import Shards, array_record_reader
 from tests.training.data.helpers import error_line
 
@@ -28,8 +28,8 @@ def array_dir(tmp_path_factory):
     tfds.dataset_builders.store_as_tfds_dataset(
         "sklearn_digits",
         "1.0.0",
-        tfds.features.FeaturesDict(digits.FEATURES),
-        digits.examples(),
+        tfds.features.FeaturesDict(prepare.digits_features()),
+        prepare.digits_examples(),
         data_dir=folder,
         file_format="array_record",
     )

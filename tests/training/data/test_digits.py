@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from keras_vit.training import data
-from keras_vit.training.data import digits, tfds_folder
+from keras_vit.training.data import prepare
 
 
 def test_images_keep_all_seventeen_levels(digits_dir):
@@ -28,7 +28,7 @@ def test_both_splits_hold_every_class_in_proportion(digits_split):
 
 def test_stratified_indices_take_the_largest_remainders():
     labels = np.repeat([0, 1, 2], [50, 30, 20])
-    chosen = digits.stratified_test_indices(labels, 9, seed=0)
+    chosen = prepare.stratified_test_indices(labels, 9, seed=0)
     # Exact shares are 4.5, 2.7 and 1.8.
     assert np.bincount(labels[chosen]).tolist() == [4, 3, 2]
     assert len(set(chosen)) == 9
@@ -37,17 +37,17 @@ def test_stratified_indices_take_the_largest_remainders():
 def test_a_preparation_that_loses_the_race_takes_the_winners_copy(tmp_path, monkeypatch):
     # An interrupted one is in the way of neither.
     (tmp_path / "sklearn_digits" / "1.0.0").mkdir(parents=True)
-    rename = tfds_folder.os.rename
+    rename = prepare.os.rename
 
     def lose(source, target):
         if target == tmp_path / "sklearn_digits" / "1.0.0":
             shutil.copytree(source, target, dirs_exist_ok=True)
         rename(source, target)
 
-    monkeypatch.setattr(tfds_folder.os, "rename", lose)
-    target = digits.prepare(tmp_path)
+    monkeypatch.setattr(prepare.os, "rename", lose)
+    target = prepare.prepare_digits(tmp_path)
     assert (target / "dataset_info.json").is_file()
     assert [path.name for path in target.parent.iterdir()] == ["1.0.0"]
     before = {path: path.stat().st_mtime_ns for path in target.iterdir()}
-    assert digits.prepare(tmp_path) == target
+    assert prepare.prepare_digits(tmp_path) == target
     assert {path: path.stat().st_mtime_ns for path in target.iterdir()} == before

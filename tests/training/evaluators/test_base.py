@@ -5,7 +5,7 @@ import pytest
 
 from keras_vit.training import data
 from keras_vit.training.config import schema
-from keras_vit.training.data.run_data import RunData
+from keras_vit.training.data.opened_dataset import RunData
 from keras_vit.training.evaluators.base import create_evaluators
 from keras_vit.training.recipes.losses import build_loss
 

@@ -102,11 +102,11 @@ def _how_to_get(spec, data_dir):
     get = f"Download and write it ({spec.note}) with:"
     if spec.obtain == "manual":
         get = (
-            f"It needs files got by hand: {spec.note}.\nThe manual folder is "
+            f"It needs files got by hand: {spec.note}. The manual folder is "
             f"{folder / 'downloads' / 'manual'} (or --manual_dir). Then write it with:"
         )
     option = f" --data_dir={data_dir}" if data_dir else ""
-    return f"{first}\n{get}\n  keras-vit data prepare {spec.name}{option}"
+    return f"{first} {get} keras-vit data prepare {spec.name}{option}"
 
 
 def read_info(directory: pathlib.Path) -> Any:

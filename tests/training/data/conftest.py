@@ -1,7 +1,6 @@
 """Tiny prepared data sets, written by the builders of TFDS themselves."""
 
 import dataclasses
-import pathlib
 import shutil
 
 import numpy as np
@@ -31,39 +30,33 @@ def fake_value(feature, rng):
     return rng.uniform(1, 50, feature.shape).astype(feature.np_dtype)
 
 
-def write_builder(name, data_dir, examples):
-    """Prepares the data set of the real builder `name`, only its source of examples replaced.
-
-    Args:
-        examples: split -> list of examples; missing features are filled in at random.
-    """
-    name, _, config = name.partition("/")
-    builder = tfds.builder_cls(name)(data_dir=data_dir, config=config or None)
-    features, rng = builder.info.features, np.random.default_rng(0)
-
-    def filled(items):
-        for number, item in enumerate(items):
-            rest = features.keys() - item.keys()
-            yield number, item | {key: fake_value(features[key], rng) for key in sorted(rest)}
-
-    tfds.disable_progress_bar()
-    tfds.dataset_builders.store_as_tfds_dataset(
-        name,
-        builder.version,
-        features,
-        {split: filled(items) for split, items in examples.items()},
-        config=config or None,
-        data_dir=data_dir,
-    )
-
-
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    """Returns `tiny(builder name, examples) -> data_dir`."""
+    """Returns `tiny(name of a builder, {split: examples}) -> data_dir`, with a set of it.
+
+    Only the builder's source of examples is replaced; missing features are filled in at random.
+    """
 
     def write(name, examples):
-        data_dir = tmp_path_factory.mktemp("tfds")
-        write_builder(name, data_dir, examples)
+        data_dir, rng = tmp_path_factory.mktemp("tfds"), np.random.default_rng(0)
+        name, _, config = name.partition("/")
+        builder = tfds.builder_cls(name)(data_dir=data_dir, config=config or None)
+        features = builder.info.features
+
+        def filled(items):
+            for number, item in enumerate(items):
+                rest = features.keys() - item.keys()
+                yield number, item | {key: fake_value(features[key], rng) for key in sorted(rest)}
+
+        tfds.disable_progress_bar()
+        tfds.dataset_builders.store_as_tfds_dataset(
+            name,
+            builder.version,
+            features,
+            {split: filled(items) for split, items in examples.items()},
+            config=config or None,
+            data_dir=data_dir,
+        )
         return data_dir
 
     return write
@@ -90,21 +83,15 @@ def resize_row(monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def digits_dir(data_dir):
-    """Folder with the digits prepared."""
-    return pathlib.Path(data_dir)
-
-
-@pytest.fixture(scope="session")
-def digits_split(digits_dir):
+def digits_split(data_dir):
     """Returns `digits_split(text)`: that split of the digits."""
-    return data.open_dataset("digits", digits_dir).split
+    return data.open_dataset("digits", data_dir).split
 
 
 @pytest.fixture
-def damaged_digits(digits_dir, tmp_path):
+def damaged_digits(data_dir, tmp_path):
     """The training digits, of which the record of example 700 is damaged."""
-    shutil.copytree(digits_dir, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(data_dir, tmp_path, dirs_exist_ok=True)
     (file,) = map(str, tmp_path.rglob("*train.tfrecord*"))
     offset = int(records.offsets([file], [1438])[0][700])
     with open(file, "r+b") as stream:

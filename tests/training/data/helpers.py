@@ -4,7 +4,6 @@ import dataclasses
 import io
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from keras_vit.training import data
@@ -12,11 +11,6 @@ from keras_vit.training.data.unreadable_examples import counter_for
 
 RANDOM = "decode|resize(12)|random_crop(10)|flip_lr|value_range(-1,1)"
 PLAIN = "decode|resize((8, 8))|value_range(0,255)"
-
-
-def long(*values):
-    """A case that is left to `make test-all`."""
-    return pytest.param(*values, marks=pytest.mark.long)
 
 
 def write_photos(root, names, pixels_of=None):
@@ -59,17 +53,11 @@ def write_set(name, folder, num_classes, splits, *, version="1.0.0", num_shards=
     )
 
 
-def opened(split):
-    """Returns a split: `train` of a data set where its name is given."""
-    return data.open(split, "train") if isinstance(split, str) else split
-
-
 def train(split, text=RANDOM, on_error="raise", skip_counter=None, **settings):
-    """Returns the training data of a split, or of `train` of the data set of that name."""
-    split = opened(split)
+    """Returns the training data of a split."""
     settings = {"batch_size": 32, "seed": 5, **settings}
-    skipped = counter_for(on_error, skip_counter)
-    return split.train(split.preprocess(text), skip_counter=skipped, **settings)
+    settings["skip_counter"] = counter_for(on_error, skip_counter)
+    return split.train(split.preprocess(text), **settings)
 
 
 def take(dataset, count):
@@ -79,11 +67,8 @@ def take(dataset, count):
 
 def evaluate(split, text=PLAIN, on_error="raise", skip_counter=None, **settings):
     """Returns the batches of the evaluation of a split."""
-    split = opened(split)
-    settings = {"batch_size": 64, **settings}
-    skipped = counter_for(on_error, skip_counter)
-    batches = split.evaluate(split.preprocess(text), skip_counter=skipped, **settings)
-    return list(batches.as_numpy_iterator())
+    settings = {"batch_size": 64, **settings, "skip_counter": counter_for(on_error, skip_counter)}
+    return list(split.evaluate(split.preprocess(text), **settings).as_numpy_iterator())
 
 
 def joined(batches):

@@ -1,8 +1,4 @@
-"""The order of the examples: the permutation against its definition and against chance, and runs.
-
-The statistics are of fixed seeds, so they are the same numbers everywhere: within four standard
-deviations of what a permutation drawn at random has.
-"""
+"""The order of the examples: the permutation against its definition, and runs of its epochs."""
 
 import math
 
@@ -54,8 +50,7 @@ def by_definition(place, epoch, num_examples, seed):
 def test_is_what_its_definition_says(num_examples):
     rng = np.random.default_rng(0)
     for seed in (0, 7, -1, 2**62):
-        places = rng.integers(0, num_examples, 20)
-        epochs = rng.integers(0, 1000, 20)
+        places, epochs = rng.integers(0, num_examples, 20), rng.integers(0, 1000, 20)
         expected = [
             by_definition(int(place), int(epoch), num_examples, seed)
             for place, epoch in zip(places, epochs, strict=True)
@@ -69,21 +64,6 @@ def test_every_size_is_permuted():
         for order in orders:
             np.testing.assert_array_equal(np.sort(order), np.arange(num_examples))
         assert num_examples < 50 or len({order.tobytes() for order in orders}) == 3
-
-
-@pytest.mark.parametrize("num_examples", [4, 6, 9, 12, 50])
-def test_neighbors_are_any_two_examples(num_examples):
-    n = num_examples
-    orders = epochs_of(n, 20_000)
-    for one, other in ((0, 1), (0, n - 1), (1, n // 2)):
-        pairs = np.bincount(orders[:, one] * n + orders[:, other], minlength=n * n)
-        counts = pairs.reshape(n, n)
-        assert not counts.diagonal().any()
-        unequal = counts[~np.eye(n, dtype=bool)]
-        # Chi-square, in standard deviations from its mean.
-        freedom, expected = unequal.size - 1, unequal.mean()
-        chi_square = ((unequal - expected) ** 2 / expected).sum()
-        assert abs(chi_square - freedom) < 4 * math.sqrt(2 * freedom)
 
 
 def run(num_examples, count, seed=3, start=0, batch_size=8, slots=None):
@@ -102,9 +82,9 @@ def test_a_run_is_its_epochs_one_after_the_other(num_examples):
     assert whole == list(enumerate(epochs[:10_000].tolist()))
 
 
-@pytest.mark.parametrize("slots", [range(8), [0], [2, 3], [7, 0], range(4, 8)])
+@pytest.mark.parametrize("slots", [range(8), [7, 0], range(4, 8)])
 def test_a_worker_reads_its_slots_of_each_batch_from_any_position(slots):
     whole = [pair for pair in run(50, 9300) if pair[0] % 8 in slots]
-    for start in (0, 1, 7, 8, 49, 50, 70, 4010, 4093, 4096, 9100):
+    for start in (1, 8, 49, 70, 4093, 4096, 9100):
         expected = [pair for pair in whole if pair[0] >= start][:100]
         assert run(50, len(expected), start=start, slots=slots) == expected

@@ -1,12 +1,14 @@
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from keras_vit.training import data
-from keras_vit.training.data import pipeline
+from keras_vit.training.data import decoded_images, pipeline
 from keras_vit.training.data.order import example_order
+from keras_vit.training.errors import UsageError
 from tests.training.data import helpers
 from tests.training.data.helpers import (
     PLAIN,
@@ -15,9 +17,9 @@ from tests.training.data.helpers import (
     evaluate,
     in_store,
     joined,
-    long,
     read_by,
     take,
+    write_photos,
 )
 
 
@@ -29,12 +31,12 @@ def train(digits_split):
     )
 
 
-def test_images_of_static_shapes_keep_their_labels(train, digits_dir):
+def test_images_of_static_shapes_keep_their_labels(train, data_dir):
     spec = train().element_spec
     assert spec["image"] == tf.TensorSpec((32, 10, 10, 3), tf.float32)
     assert spec["label"] == tf.TensorSpec((32, 10), tf.float32)
     stored = data.load_dataset(
-        "digits", "train[:100]", data_dir=digits_dir, preprocess=PLAIN, one_hot=True
+        "digits", "train[:100]", data_dir=data_dir, preprocess=PLAIN, one_hot=True
     )
     labels = {one["image"].numpy().tobytes(): one["label"].numpy() for one in stored}
     for batch in take(train(PLAIN), 4):
@@ -43,11 +45,29 @@ def test_images_of_static_shapes_keep_their_labels(train, digits_dir):
 
 
 @pytest.mark.parametrize(
-    ("start_step", "mixup_p"), [(1, 0.3), (10, 0.0), long(1, 0.0), long(10, 0.3)]
+    ("start_step", "workers", "mixup_p", "remote", "changes"),
+    [
+        (1, 1, 0.3, True, {}),
+        (10, 2, 0.0, False, {"cache": True}),
+        (2, 4, 0.3, False, {}),
+        (5, 1, 0.3, False, {"cache": True}),
+        (2, 1, 0.0, True, {"cache": True, "on_error": "skip"}),
+    ],
 )
-def test_starting_at_a_step_continues_the_run(train, start_step, mixup_p):
-    whole = take(train(mixup_p=mixup_p), start_step + 3)
-    assert_equal(take(train(mixup_p=mixup_p, start_step=start_step), 3), whole[start_step:])
+def test_any_step_and_share_are_those_of_the_whole_run(
+    digits_split, monkeypatch, start_step, workers, mixup_p, remote, changes
+):
+    split = digits_split("train[:100]")
+    whole = take(helpers.train(split, mixup_p=mixup_p), start_step + 6)
+    split = in_store(split) if remote else split
+    settings = {"start_step": start_step, "mixup_p": mixup_p, "num_input_pipelines": workers}
+    # Large hosts fill several batches at once.
+    monkeypatch.setattr(pipeline.os, "cpu_count", lambda: 64)
+    shares = [
+        take(helpers.train(split, **settings, **changes, input_pipeline_id=worker), 6)
+        for worker in range(workers)
+    ]
+    assert_equal([joined([share[k] for share in shares]) for k in range(6)], whole[start_step:])
 
 
 @pytest.fixture
@@ -62,11 +82,10 @@ def counted(digits_split):
     return read_by(split, record=record), found
 
 
-@pytest.mark.parametrize("remote", [False, True])
 @pytest.mark.parametrize(
-    ("workers", "mixup_p", "slots"),
+    ("workers", "mixup_p", "slots", "remote"),
     # With mixup, the one before a share's first as well.
-    [(1, 0.0, range(32)), (4, 0.0, range(8, 16)), (4, 0.3, range(7, 16))],
+    [(1, 0.0, range(32), False), (4, 0.0, range(8, 16), True), (4, 0.3, range(7, 16), False)],
 )
 def test_any_step_reads_its_share_and_no_more(counted, workers, mixup_p, slots, remote):
     (split, reads), start_step = counted, 10_000
@@ -79,28 +98,6 @@ def test_any_step_reads_its_share_and_no_more(counted, workers, mixup_p, slots, 
     order = example_order(1438, 5, 32 * start_step, 32, slots).take(count + 300)
     first = {*reads[:count]}
     assert len(first) == count and first <= {int(index) for _, index in order}
-
-
-@pytest.mark.parametrize(
-    "settings", [{}, {"mixup_p": 0.3, "num_input_pipelines": 2, "input_pipeline_id": 1}], ids=str
-)
-def test_a_store_gives_the_same_batches(digits_split, settings):
-    # Two epochs and a half, from within the first.
-    split, settings = digits_split("train[:200]"), {"start_step": 2, **settings}
-    expected = take(helpers.train(split, **settings), 14)
-    for on_error, cache in (("raise", False), ("skip", not settings.get("mixup_p"))):
-        found = helpers.train(in_store(split), **settings, on_error=on_error, cache=cache)
-        assert_equal(take(found, 14), expected)
-
-
-def test_what_is_kept_is_not_asked_for_again(counted):
-    split, reads = counted
-    dataset = helpers.train(in_store(split), PLAIN, cache=True, batch_size=1438)
-    take(dataset, 1)
-    reads.clear()
-    # What was on its way when the first epoch ended is done by the third.
-    take(dataset, 3)
-    assert len(reads) < 1438
 
 
 def test_a_store_is_sent_many_requests_at_a_time(digits_split):
@@ -120,17 +117,6 @@ def test_a_store_is_sent_many_requests_at_a_time(digits_split):
 
     take(helpers.train(read_by(split, record=record, remote=True), PLAIN), 8)
     assert max(most) > 8
-
-
-@pytest.mark.parametrize(("workers", "mixup_p"), [(2, 0.0), (4, 0.3), long(2, 0.3), long(8, 0.0)])
-def test_shares_of_any_number_of_workers_make_up_the_batch(train, workers, mixup_p):
-    settings = {"mixup_p": mixup_p, "start_step": 2}
-    whole = take(train(**settings), 3)
-    shares = [
-        take(train(**settings, num_input_pipelines=workers, input_pipeline_id=worker), 3)
-        for worker in range(workers)
-    ]
-    assert_equal([joined([share[k] for share in shares]) for k in range(3)], whole)
 
 
 def test_seeds_change_the_data_and_epochs_the_augmentation(train):
@@ -160,18 +146,13 @@ def test_mixup_blends_with_the_image_before(train):
     assert_equal(take(train(f"{PLAIN}|mixup(0.5)"), 2), mixed)
 
 
-def test_large_hosts_fill_several_batches_at_once(train, monkeypatch):
-    one = take(train(mixup_p=0.3), 7)
-    monkeypatch.setattr(pipeline.os, "cpu_count", lambda: 64)
-    assert_equal(take(train(mixup_p=0.3), 7), one)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"batch_size": 30, "num_input_pipelines": 4}, "multiple of num_input_pipelines"),
         ({"num_input_pipelines": 2, "input_pipeline_id": 2}, "input_pipeline_id"),
         ({"on_error": "ignore"}, "one of"),
+        ({"text": "resize(8)", "cache": True}, "begin with decode"),
         ({"text": "decode|value_range"}, "add a resize or a crop"),
     ],
 )
@@ -183,11 +164,10 @@ def test_arguments_that_do_not_fit_are_explained(train, digits_split, changes, m
 
 
 @pytest.mark.parametrize(
-    ("batch_size", "workers"),
-    [(64, 1), (200, 2), (400, 1), long(64, 4), long(200, 1), long(400, 4)],
+    ("batch_size", "workers", "on_error"),
+    [(64, 4, "raise"), (64, 1, "skip"), (200, 2, "raise"), (400, 1, "raise"), (400, 4, "skip")],
 )
-@pytest.mark.parametrize("on_error", ["raise", "skip"])
-def test_evaluation_pads_and_never_drops(digits_split, digits_dir, batch_size, workers, on_error):
+def test_evaluation_pads_and_never_drops(digits_split, data_dir, batch_size, workers, on_error):
     settings = {"batch_size": batch_size, "num_input_pipelines": workers, "on_error": on_error}
     shares = [
         evaluate(digits_split("test[:200]"), **settings, input_pipeline_id=worker)
@@ -201,7 +181,7 @@ def test_evaluation_pads_and_never_drops(digits_split, digits_dir, batch_size, w
     np.testing.assert_array_equal(masks, [1.0] * 200 + [0.0] * (len(masks) - 200))
     # Blank rows are of zeros altogether.
     assert not found["image"][200:].any() and not found["label"][200:].any()
-    settings = {"data_dir": digits_dir, "preprocess": PLAIN, "one_hot": True}
+    settings = {"data_dir": data_dir, "preprocess": PLAIN, "one_hot": True}
     stored = list(data.load_dataset("digits", "test[:200]", **settings))
     for key in ("image", "label"):
         np.testing.assert_array_equal(found[key][:200], [one[key].numpy() for one in stored])
@@ -230,3 +210,54 @@ def test_images_without_a_real_label_are_masked(tiny, resize_row):
     }
     assert found == {(3, 5): (1.0, [7]), (7,): (1.0, [7]), (): (0.0, [7])}
     assert batch["mask"].sum() == 2
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_what_is_kept_is_neither_read_nor_decoded_again(counted, remote):
+    split, reads = counted
+    split = in_store(split) if remote else split
+    dataset = helpers.train(split, PLAIN, cache=True, batch_size=1438)
+    reads.clear()
+    # What is on its way when the first epoch ends may be read twice.
+    take(dataset, 3)
+    assert 1438 <= len(reads) < 2 * 1438
+    reads.clear()
+    take(dataset, 2)
+    assert not reads
+
+
+@pytest.fixture
+def photos(tmp_path):
+    write_photos(tmp_path, [f"class{number % 2}/{number}.jpg" for number in range(6)])
+    return data.open(f"folder:{tmp_path}", "train")
+
+
+def test_a_run_of_kept_photos_resumes_with_the_same_bits(photos):
+    (photos.dataset.place / "class0/2.jpg").write_bytes(b"")
+    options = {"text": "decode|inception_crop(8)", "batch_size": 4, "on_error": "skip"}
+    whole = take(helpers.train(photos, **options, cache=True), 7)
+    assert_equal(take(helpers.train(photos, **options, cache=True, start_step=2), 5), whole[2:])
+    options["text"] = "decode|resize(8)"
+    assert_equal(*(take(helpers.train(photos, **options, cache=on), 4) for on in (False, True)))
+
+
+def test_decoded_images_that_do_not_fit_are_refused(photos, monkeypatch):
+    # 6 images of 12.5 rows on average.
+    wanted = 6 * 12.5 * 8 * 3
+    monkeypatch.setattr(decoded_images, "free_memory", lambda: wanted / 0.75 * 1.1)
+    take(helpers.train(photos, cache=True), 1)
+    monkeypatch.setattr(decoded_images, "free_memory", lambda: wanted / 0.75 * 0.9)
+    with pytest.raises(UsageError, match=r"^config\.cache: the 6 decoded .* data set\.$"):
+        helpers.train(photos, cache=True)
+
+
+def test_a_container_has_less_memory_than_its_machine(tmp_path, monkeypatch):
+    machine = SimpleNamespace(available=80_000)
+    monkeypatch.setattr(decoded_images.psutil, "virtual_memory", lambda: machine)
+    monkeypatch.setattr(decoded_images, "_CGROUP", tmp_path)
+    assert decoded_images.free_memory() == 80_000
+    (tmp_path / "memory.current").write_text("5000\n")
+    (tmp_path / "memory.stat").write_text("anon 3000\ninactive_file 1500\n")
+    for limit, free in (("max", 80_000), ("9000", 5500), ("900000", 80_000)):
+        (tmp_path / "memory.max").write_text(f"{limit}\n")
+        assert decoded_images.free_memory() == free

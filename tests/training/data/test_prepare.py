@@ -1,11 +1,16 @@
-"""A folder or a table of photos as a sharded data set: the same photos, the same labels."""
+"""A folder or a table of photos, and the digits, as sharded sets: the same images and labels."""
 
 import importlib.util
+import os
+import shutil
 
+import numpy as np
 import pytest
 from etils import epath
 from PIL import Image
+from sklearn.datasets import load_digits
 
+from keras_vit.training import data
 from keras_vit.training.commands.data import main
 from keras_vit.training.data import prepare
 from keras_vit.training.errors import UsageError
@@ -30,6 +35,17 @@ def photos(tmp_path_factory):
     return root
 
 
+@pytest.fixture
+def stored_photos(photos, ram):
+    """The address of a copy of the photos in a store."""
+    address = epath.Path(ram()) / "photos"
+    for path in photos.glob("*/*/*"):
+        target = address / path.relative_to(photos)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    return address
+
+
 def assert_same(name, photos, data_dir):
     for split in ("train", "test"):
         assert contents(name, split, data_dir) == contents(f"folder:{photos}", split)
@@ -48,47 +64,30 @@ def test_a_folder_becomes_a_set(photos, tmp_path, capsys):
     assert "is there already" in error_line(capsys)
 
 
-@pytest.fixture
-def stored_photos(photos, ram):
-    """The address of a copy of the photos in a store."""
-    address = epath.Path(ram()) / "photos"
-    for path in photos.glob("*/*/*"):
-        target = address / path.relative_to(photos)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(path.read_bytes())
-    return address
-
-
-@pytest.mark.parametrize("of_table, of_photos", [("local", ""), ("local", "ram"), ("ram", "")])
-def test_a_table_becomes_a_set_in_a_store(
-    of_table, of_photos, photos, stored_photos, tmp_path, ram
-):
-    rows = [
-        f"{stored_photos / name if of_photos else name},{path.parent.name},{path.parts[-3]}"
-        for path in sorted(photos.glob("*/*/*"))
-        for name in [path.relative_to(photos)]
-    ]
-    folder = {"local": tmp_path if of_photos else photos, "ram": stored_photos}[of_table]
-    table, bucket = folder / "table.csv", ram()
-    table.write_text("path,label,split\n" + "\n".join(rows) + "\n")
-    assert main(["prepare", f"csv:{table}", "--as=table", f"--data_dir={bucket}"]) == 0
-    assert_same("tfds:table", photos, bucket)
-    if of_table == "ram":
+@pytest.mark.parametrize("table_is_stored", [False, True])
+def test_a_table_becomes_a_set_in_a_store(table_is_stored, photos, stored_photos, tmp_path, ram):
+    folder, prefix = (stored_photos, "") if table_is_stored else (tmp_path, f"{stored_photos}/")
+    parts = [path.relative_to(photos).parts for path in sorted(photos.glob("*/*/*"))]
+    rows = [f"{prefix}{split}/{label}/{name},{label},{split}" for split, label, name in parts]
+    bucket = ram()
+    (folder / "table.csv").write_text("\n".join(["path,label,split", *rows]) + "\n")
+    assert main(["prepare", f"csv:{folder}/table.csv", "--as=t", f"--data_dir={bucket}"]) == 0
+    assert_same("tfds:t", photos, bucket)
+    if table_is_stored:
         assert main(["prepare", f"folder:{folder}", "--as=birds", f"--data_dir={bucket}"]) == 0
         assert_same("tfds:birds", photos, bucket)
 
 
-def test_what_a_store_does_not_have_is_named(stored_photos, tmp_path, capsys):
+def test_what_cannot_be_prepared_is_one_line(stored_photos, tmp_path, capsys):
     (tmp_path / "t.csv").write_text(f"path,label\n{stored_photos}/none.jpg,crow\n")
-    for source in (f"csv:{tmp_path}/t.csv", f"csv:{stored_photos}/t.csv"):
-        assert main(["prepare", source, "--as=x", f"--data_dir={tmp_path}"]) == 2
-        assert str(stored_photos) in error_line(capsys)
-
-
-def test_a_name_that_cannot_be_one_is_refused(photos, tmp_path, capsys):
-    for options in (["--as=My Birds"], []):
-        assert main(["prepare", f"csv:{photos}/t.csv", *options, f"--data_dir={tmp_path}"]) == 2
-        assert "Expected a name of small letters" in error_line(capsys)
+    for folder, name, word in (
+        (tmp_path, "--as=x", f"{stored_photos}/none.jpg"),
+        (stored_photos, "--as=x", f"{stored_photos}/t.csv"),
+        (tmp_path, "--as=My Birds", "Expected a name of small letters"),
+        (tmp_path, "--as=", "Expected a name of small letters"),
+    ):
+        assert main(["prepare", f"csv:{folder}/t.csv", name, f"--data_dir={tmp_path}"]) == 2
+        assert word in error_line(capsys)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("apache_beam") is not None, reason="it is there")
@@ -97,6 +96,32 @@ def test_options_of_beam_need_it():
         prepare.prepare("tfds:c4", beam_options=["--runner=X"])
 
 
-def test_files_to_get_by_hand_are_named(tmp_path, capsys):
-    assert main(["prepare", "vtab/resisc45", f"--data_dir={tmp_path}"]) == 1
-    assert "extract NWPU-RESISC45.rar so that" in capsys.readouterr().err
+def test_the_digits_keep_all_seventeen_levels_and_every_class_in_proportion(data_dir):
+    images, counts = set(), {}
+    for split in ("train", "test"):
+        settings = {"data_dir": data_dir, "preprocess": "decode(channels=1)"}
+        examples = list(data.load_dataset("digits", split, **settings).as_numpy_iterator())
+        images |= {one["image"].tobytes() for one in examples}
+        counts[split] = np.bincount([one["label"] for one in examples])
+    original = np.rint(load_digits().images * 255 / 16).astype(np.uint8)
+    assert images == {image.tobytes() for image in original} and original.max() == 255
+    # Of the shares of 359 images, those with the largest remainders are rounded up.
+    assert counts["test"].tolist() == [36, 36, 35, 37, 36, 36, 36, 36, 35, 36]
+    assert counts["train"].sum() == 1_438
+
+
+def test_a_preparation_that_loses_the_race_takes_the_winners_copy(tmp_path, monkeypatch):
+    # An interrupted one is in the way of neither.
+    target = tmp_path / "sklearn_digits" / "1.0.0"
+    target.mkdir(parents=True)
+    rename = os.rename
+
+    def lose(source, where):
+        if where == target:
+            shutil.copytree(source, where, dirs_exist_ok=True)
+        rename(source, where)
+
+    monkeypatch.setattr(os, "rename", lose)
+    assert data.open("digits", "test", tmp_path).dataset.place == target
+    assert [path.name for path in target.parent.iterdir()] == ["1.0.0"]
+    assert data.open("digits", "train[:1]", tmp_path).num_examples == 1

@@ -1,15 +1,31 @@
+import contextlib
+import http.server
 import io
+import re
 import shutil
+import threading
+import urllib.parse
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_datasets as tfds
 
 from keras_vit.training import data
-from keras_vit.training.data import records
+from keras_vit.training.commands.data import main
+from keras_vit.training.data import prepare, records
 from keras_vit.training.data.records import Shards
 from keras_vit.training.data.unreadable_examples import SkipCounter
-from tests.training.data.helpers import evaluate, in_store, joined, read_by, take, train
+from tests.training.data.helpers import (
+    error_line,
+    evaluate,
+    ids,
+    in_store,
+    joined,
+    read_by,
+    take,
+    train,
+)
 
 LENGTHS = [0, 1, 5, 70_000, 3]
 
@@ -23,22 +39,8 @@ def file(tmp_path):
     return path
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    """The folder in which the offsets of every file are kept."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(records, "_CACHE_FROM_BYTES", 1)
-    return tmp_path / "cache"
-
-
 def offsets(file, length=5):
     return records.offsets([str(file)], [length])[0]
-
-
-def read(file, number):
-    """Returns a record, read in a graph."""
-    record = records.tfrecord_reader(Shards([str(file)], [5], [0], [5]), None).record
-    return tf.function(record)(tf.constant(number, tf.int64)).numpy()
 
 
 def test_any_record_is_read_alone(file):
@@ -46,8 +48,10 @@ def test_any_record_is_read_alone(file):
     expected = np.cumsum([0, *(n + frame for n in LENGTHS)])
     assert offsets(file).tolist() == expected.tolist()
     assert expected[-1] == file.stat().st_size
+    record = tf.function(records.tfrecord_reader(Shards([str(file)], [5], [0], [5]), None).record)
     for number in (4, 0, 3, 1):
-        assert read(file, number) == bytes([number]) * LENGTHS[number]
+        found = record(tf.constant(number, tf.int64)).numpy()
+        assert found == bytes([number]) * LENGTHS[number]
 
 
 @pytest.mark.parametrize("remote", [False, True])
@@ -71,19 +75,18 @@ def test_evaluation_reads_no_record_alone(digits_split):
     assert joined(found)["mask"].sum() == 1438
 
 
-@pytest.mark.parametrize("store", [False, True])
-def test_a_damaged_record_costs_its_neighbors_nothing(digits_split, damaged_digits, store):
+def test_a_damaged_record_costs_its_neighbors_nothing(digits_split, damaged_digits):
     whole = joined(evaluate(digits_split("train")))
-    damaged = in_store(damaged_digits) if store else damaged_digits
     with pytest.raises(tf.errors.DataLossError):
-        evaluate(damaged)
-    counter = SkipCounter()
-    skipping = joined(evaluate(damaged, on_error="skip", skip_counter=counter))
-    assert counter.examples == {"sklearn_digits-train.tfrecord-00000-of-00001__700": 1}
-    for key, values in whole.items():
-        assert not skipping[key][700].any()
-        others = np.arange(len(values)) != 700
-        np.testing.assert_array_equal(skipping[key][others], values[others])
+        evaluate(damaged_digits)
+    for split in (damaged_digits, in_store(damaged_digits)):
+        counter = SkipCounter()
+        skipping = joined(evaluate(split, on_error="skip", skip_counter=counter))
+        assert counter.examples == {"sklearn_digits-train.tfrecord-00000-of-00001__700": 1}
+        for key, values in whole.items():
+            assert not skipping[key][700].any()
+            others = np.arange(len(values)) != 700
+            np.testing.assert_array_equal(skipping[key][others], values[others])
 
 
 def test_files_that_are_not_whole_are_explained(file):
@@ -134,18 +137,19 @@ def test_a_file_without_records_is_passed_over(numbers, tmp_path):
     info, file = next(tmp_path.rglob("dataset_info.json")), next(tmp_path.rglob("*00001-of*"))
     info.write_text(info.read_text().replace('"175"', '"0"', 2).replace('"0"', '"175"', 1))
     file.write_bytes(b"")
-    assert (
-        data.open("tfds:numbers", "train", tmp_path)
-        .reader.example_id(175)
-        .endswith("00002-of-00004__0")
-    )
+    assert ids("tfds:numbers", "train", tmp_path)[175].endswith("00002-of-00004__0")
 
 
 HUGE = b"{'descr': '<i8', 'fortran_order': False, 'shape': (9999999999999999999999,)}\n"
 DAMAGED = (b"", b"no array", b"\x93NUMPY\x01\x00" + bytes([len(HUGE), 0]) + HUGE)
 
 
-def test_offsets_of_large_files_are_kept_and_a_damaged_cache_is_written_again(file, cache):
+def test_offsets_of_large_files_are_kept_and_a_damaged_cache_is_written_again(
+    file, tmp_path, monkeypatch
+):
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setattr(records, "_CACHE_FROM_BYTES", 1)
     cache.write_text("a file in the way")
     assert len(offsets(file)) == 6
     cache.unlink()
@@ -159,14 +163,13 @@ def test_offsets_of_large_files_are_kept_and_a_damaged_cache_is_written_again(fi
             kept.write_bytes(damage)
         np.testing.assert_array_equal(offsets(file), first)
         np.testing.assert_array_equal(np.load(kept), first)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(records, "_scan", None)
-        np.testing.assert_array_equal(offsets(file), first)
-        # A file that has changed is another file.
-        with tf.io.TFRecordWriter(str(file)) as writer:
-            writer.write(b"new")
-        with pytest.raises(TypeError):
-            offsets(file, 1)
+    monkeypatch.setattr(records, "_scan", None)
+    np.testing.assert_array_equal(offsets(file), first)
+    # A file that has changed is another file.
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        writer.write(b"new")
+    with pytest.raises(TypeError):
+        offsets(file, 1)
 
 
 def test_the_index_beside_a_file_spares_its_reading(file, monkeypatch):
@@ -186,3 +189,105 @@ def test_the_index_beside_a_file_spares_its_reading(file, monkeypatch):
         index.write_bytes(content)
         with pytest.raises(ValueError, match=r"offsets\.npy, which is damaged. Write it again"):
             offsets(file)
+
+
+@pytest.fixture(scope="module")
+def array_dir(tmp_path_factory):
+    """The digits as ArrayRecord files."""
+    pytest.importorskip("array_record")
+    folder = tmp_path_factory.mktemp("array_record")
+    tfds.disable_progress_bar()
+    tfds.dataset_builders.store_as_tfds_dataset(
+        "sklearn_digits",
+        "1.0.0",
+        tfds.features.FeaturesDict(prepare.digits_features()),
+        prepare.digits_examples(),
+        data_dir=folder,
+        file_format="array_record",
+    )
+    return folder
+
+
+def test_array_records_hold_the_same_examples(array_dir, data_dir):
+    ours, theirs = (
+        list(data.load_dataset("digits", "test[:7]+train[10%:35%]", **settings, with_ids=True))
+        for settings in ({"data_dir": array_dir}, {"data_dir": data_dir})
+    )
+    for one, two in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(one["image"], two["image"])
+        assert int(one["label"]) == int(two["label"])
+        assert one["id"].numpy().replace(b"array_record", b"tfrecord") == two["id"].numpy()
+
+
+@pytest.fixture
+def bucket(array_dir, monkeypatch):
+    """Serves the files as the bucket of Google's JSON interface; returns its requests' ranges."""
+    files = {file.name: file.read_bytes() for file in array_dir.rglob("*array_record*")}
+    asked = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            name = urllib.parse.unquote(self.path.partition("?")[0]).rpartition("/")[2]
+            if name not in files:
+                self.send_error(404)
+                return
+            content = files[name]
+            asked.append(self.headers["Range"])
+            first, last = re.fullmatch(r"bytes=(\d*)-(\d*)", asked[-1]).groups()
+            begin = int(first) if first else max(0, len(content) - int(last))
+            end = int(last) + 1 if first and last else len(content)
+            part = content[begin:end]
+            self.send_response(206)
+            self.send_header(
+                "Content-Range", f"bytes {begin}-{begin + len(part) - 1}/{len(content)}"
+            )
+            self.end_headers()
+            # A reader that wants no more of a file hangs up.
+            with contextlib.suppress(ConnectionError):
+                self.wfile.write(part)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        endpoint = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", endpoint)
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        yield asked
+        server.shutdown()
+
+
+def test_array_records_are_the_same_in_a_bucket(array_dir, bucket):
+    (file,) = array_dir.rglob("*train.array_record*")
+    rows = [1438], [0], [1438]
+    record = records.array_record_reader(
+        Shards([f"gs://bucket/tfds/{file.name}"], *rows), None
+    ).record
+    expected = records.array_record_reader(Shards([str(file)], *rows), None).record
+    index = tf.constant(700, tf.int64)
+    bucket.clear()
+    assert record(index).numpy() == expected(index).numpy()
+    # One for the index, one for the record.
+    assert len(bucket) <= 2
+    several = tf.data.Dataset.range(200)
+    found = several.map(record, num_parallel_calls=16).as_numpy_iterator()
+    assert list(found) == list(several.map(expected).as_numpy_iterator())
+
+
+def test_array_records_that_cannot_be_read_or_indexed_are_explained(
+    array_dir, tmp_path, bucket, capsys
+):
+    assert main(["index", "tfds:sklearn_digits", f"--data_dir={array_dir}"]) == 2
+    assert "holds array_record, which needs no index" in error_line(capsys)
+    (file,) = array_dir.rglob("*train.array_record*")
+    (tmp_path / "cut").write_bytes(file.read_bytes()[:1000])
+    for name, message in (
+        ("gs://bucket/none", r"gs://bucket/none cannot be .*Check the name"),
+        ("s3://bucket/a", r"^s3://bucket/a cannot be read: .* of gs:// alone"),
+        (str(file), r"Expected 7 records .* Found 1438"),
+        (str(tmp_path / "cut"), r"cut cannot be read: .* prepare the data set again"),
+    ):
+        with pytest.raises(ValueError, match=message) as error:
+            records.array_record_reader(Shards([name], [7], [0], [7]), None)
+        assert "\n" not in str(error.value)

@@ -12,33 +12,26 @@ from keras_vit.training.data.splits import Photo, Range
 SIZES = {"train": 1_438, "test": 359}
 
 
-def size(text, sizes=SIZES, aliases=None):
-    return sum(part.size for part in splits.resolve(text, sizes, aliases))
-
-
-def test_slices_and_sums():
-    assert size("train[:98%]") == 1_409
-    assert size("train[:12.5%]") == 180
-    parts = [Range("test", 0, 200), Range("train", 5, 7)]
-    assert splits.resolve("test[:200]+train[5:7]", SIZES) == parts
-
-
-def test_slices_of_aliases_cross_their_parts():
+def test_slices_sums_and_aliases():
+    expected = [Range("test", 0, 200), Range("train", 5, 7)]
+    assert splits.resolve("test[:200]+train[5:7]", SIZES) == expected
+    assert splits.resolve("train[:12.5%]", SIZES) == [Range("train", 0, 180)]
+    # Slices of an alias cross its parts.
     aliases = {"trainval": "train[:100]+test[:50]"}
     assert splits.resolve("trainval[90:120]", SIZES, aliases) == [
         Range("train", 90, 100),
         Range("test", 0, 20),
     ]
     # An alias may carry a native name: VTAB's `train` is a part of TFDS's.
-    assert size("train", aliases={"train": "train[:1000]"}) == 1_000
+    assert splits.resolve("train", SIZES, {"train": "train[:9]"}) == [Range("train", 0, 9)]
 
 
 # TFDS reads neither a slice without ends nor one that mixes numbers and percentages.
 @pytest.mark.parametrize(
     "ends", [("", "0", "7", "180", "359", "-1", "-100", "-359"), ("", "0%", "1%", "33%", "100%")]
 )
-def test_slices_name_what_tfds_names(digits_dir, ends):
-    info = tfds.builder_from_directory(digits_dir / "sklearn_digits" / "1.0.0").info
+def test_slices_name_what_tfds_names(data_dir, ends):
+    info = tfds.builder_from_directory(f"{data_dir}/sklearn_digits/1.0.0").info
     for start, stop in set(product(ends, ends)) - {("", "")}:
         text = f"test[{start}:{stop}]"
         theirs = info.splits[text].file_instructions
@@ -55,13 +48,11 @@ def test_slices_name_what_tfds_names(digits_dir, ends):
     ("text", "message"),
     [
         ("trian", "Unknown split 'trian'. Expected one of test, train"),
-        ("train[10%:30]", "both ends .* in percent, or both in examples"),
         ("train[10:30%]", "both ends .* in percent, or both in examples"),
         ("train[:2000]", "beyond the 1438 examples"),
         ("train[:200%]", "up to 100%"),
         ("train[5]", "Expected a split such as"),
         ("train+", "Expected a split such as"),
-        ("train[7:7]", "is empty"),
         ("test+train[:0]", r"of which train\[:0\] is empty"),
     ],
 )
@@ -88,11 +79,6 @@ def parts(found, *texts):
     return [splits.select(text, found) for text in texts]
 
 
-def of_each_class(chosen):
-    return [count for _, count in sorted(Counter(photo.label for photo in chosen).items())]
-
-
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
     ("percent", "counts", "least", "most"),
     [
@@ -105,25 +91,26 @@ def of_each_class(chosen):
         (80, (2, 3, 5), (0, 1, 1), (0, 1, 1)),
     ],
 )
-def test_each_class_is_cut_on_its_own(percent, counts, least, most, seed):
-    found = photos(*counts, seed=seed)
-    first, second = parts(found, f"train[:{percent}%]", f"train[{percent}%:]")
-    assert sorted(first + second) == sorted(found["train"])
-    assert len({*first} | {*second}) == len(first) + len(second)
-    held_out = Counter(photo.label for photo in second)
-    for label in range(len(counts)):
-        assert least[label] <= held_out[label] <= most[label]
-    # In their order.
-    for part in (first, second):
-        assert part == [photo for photo in found["train"] if photo in part]
+def test_each_class_is_cut_on_its_own(percent, counts, least, most):
+    for seed in range(3):
+        found = photos(*counts, seed=seed)
+        first, second = parts(found, f"train[:{percent}%]", f"train[{percent}%:]")
+        assert sorted(first + second) == sorted(found["train"])
+        held_out = Counter(photo.label for photo in second)
+        for label in range(len(counts)):
+            assert least[label] <= held_out[label] <= most[label]
+        # In their order.
+        for part in (first, second):
+            assert part == [photo for photo in found["train"] if photo in part]
 
 
 def test_the_names_of_a_seed_are_cut_as_they_were():
     # Every run on a folder of photos depends on it.
-    assert [
-        of_each_class(splits.select("train[80%:]", photos(12, 20, 100, 1000, seed=seed)))
-        for seed in range(3)
-    ] == [[2, 5, 25, 201], [2, 3, 20, 200], [2, 4, 22, 204]]
+    for seed, expected in enumerate([[2, 5, 25, 201], [2, 3, 20, 200], [2, 4, 22, 204]]):
+        chosen = splits.select("train[80%:]", photos(12, 20, 100, 1000, seed=seed))
+        assert [
+            count for _, count in sorted(Counter(one.label for one in chosen).items())
+        ] == expected
 
 
 def test_photos_keep_their_side_when_others_are_added():
@@ -163,8 +150,3 @@ def test_percentages_are_parts_that_add_up():
     assert splits.select("train[:10%]+train[10%:20%]", found) == tenths[0] + tenths[1]
     # Counted in photos: in their order.
     assert parts(found, "train[5:12]", "train[-3:]") == [everything[5:12], everything[-3:]]
-
-
-def test_bounds_are_those_of_whole_numbers():
-    # In floating point 0.15 * 20 is more than 3, and 0.36 + 0.09 are 0.44999… of 60.
-    assert splits._clamped(0, 20, 0.2) == 3 and splits._clamped(60, 60, 0.36) == 27

@@ -23,17 +23,6 @@ def test_clevr():
         assert both("clevr_distance", {"objects": {"pixel_coords": coords}}) == expected
 
 
-def kitti(types, depths):
-    location = np.zeros((len(types), 3), np.float32)
-    location[:, 2] = depths
-    return {
-        "objects": {
-            "type": tf.constant(types, tf.int64),
-            "location": tf.constant(location.reshape(-1, 3)),
-        }
-    }
-
-
 @pytest.mark.parametrize(
     ("types", "depths", "expected"),
     [
@@ -49,7 +38,10 @@ def kitti(types, depths):
     ],
 )
 def test_kitti_distance(types, depths, expected):
-    assert both("kitti_distance", kitti(types, depths)) == expected
+    location = np.zeros((len(types), 3), np.float32)
+    location[:, 2] = depths
+    objects = {"type": tf.constant(types, tf.int64), "location": tf.constant(location)}
+    assert both("kitti_distance", {"objects": objects}) == expected
 
 
 @pytest.mark.parametrize(

@@ -36,16 +36,13 @@ def test_folders_are_searched_and_what_they_leave_out_is_named(folder, caplog, m
     ) in caplog.text
 
 
-def test_pipes_are_no_images(folder):
+def test_pipes_are_no_images_and_what_is_missing_is_named(folder):
     os.mkfifo(folder / "pipe.jpg")
     (folder / "loop.jpg").symlink_to("loop.jpg")
     (folder / "broken.jpg").symlink_to("nowhere.jpg")
     assert len(list_images([folder])) == 3
     with pytest.raises(ValueError, match=r"pipe\.jpg, no file"):
         list_images([folder / "pipe.jpg"])
-
-
-def test_what_is_missing_is_named(folder):
     with pytest.raises(FileNotFoundError, match=r"Expected an image or a folder.*nowhere"):
         list_images([folder / "nowhere"])
     with pytest.raises(ValueError, match=r"Expected images \(.avif.*empty"):

@@ -40,8 +40,8 @@ def test_the_second_is_refused_and_the_next_is_not(folder):
 def test_a_process_keeps_others_out_until_it_is_killed(launch, as_command, tmp_path):
     process = launch(as_command(_HOLD), tmp_path)
     assert process.stdout.readline() == "acquired\n"
-    with pytest.raises(UsageError, match=f"in use by process {process.pid} on "), lock(tmp_path):
-        pass
+    with pytest.raises(UsageError, match=f"in use by process {process.pid} on "):
+        lock(tmp_path).__enter__()
     process.kill()
     process.wait()
     assert f"process {process.pid} " in (tmp_path / ".lock").read_text()
@@ -51,17 +51,14 @@ def test_a_process_keeps_others_out_until_it_is_killed(launch, as_command, tmp_p
 
 
 def test_leaves_nothing_behind_but_what_was_written(tmp_path):
-    for name in ("new/deep", "kept"):
-        with lock(tmp_path / name):
-            if name == "kept":
-                (tmp_path / name / "file").touch()
+    with lock(tmp_path / "new" / "deep"):
+        pass
+    with lock(tmp_path / "kept"):
+        (tmp_path / "kept" / "file").touch()
     assert [path.name for path in tmp_path.rglob("*")] == ["kept", "file"]
     for name in ("kept/file", "kept/file/run"):
-        with (
-            pytest.raises(UsageError, match=r"is a file\. Name a directory"),
-            lock(tmp_path / name),
-        ):
-            pass
+        with pytest.raises(UsageError, match=r"is a file\. Name a directory"):
+            lock(tmp_path / name).__enter__()
 
 
 def test_a_renamed_folder_is_left_alone_and_so_is_the_next_of_its_name(tmp_path):

@@ -10,16 +10,9 @@ from keras_vit.training.command_options import CommandParser
 from keras_vit.training.commands import ablation, sweep, train, vtab
 from keras_vit.training.config import schema
 from keras_vit.training.errors import UsageError
-from keras_vit.training.io.paths import (
-    any_path,
-    cache_folder,
-    is_remote,
-    local_path,
-    read_lines,
-)
+from keras_vit.training.io.paths import any_path, cache_folder, is_remote, local_path, read_lines
 
 UNKNOWN = ["memory://run", "http://host/run", "file://host/run"]
-QUICKSTART = "--config=training/configs/quickstart.py"
 LOCAL = {
     "runs/a": "runs/a",
     "~/x": "{home}/x",
@@ -32,23 +25,15 @@ LOCAL = {
 }
 
 
-@pytest.mark.parametrize("name", LOCAL)
-def test_local_paths(name, monkeypatch, tmp_path):
+def test_paths_of_this_machine(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert not is_remote(name)
-    for read in (local_path, any_path):
-        assert read(name) == pathlib.Path(LOCAL[name].format(home=tmp_path))
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["", *UNKNOWN, "gs://b/run", "s3://b/run", pathlib.Path("gs://b/run"), "~nobody-of-this/x"],
-)
-def test_other_paths_are_refused(name, tmp_path):
-    with pytest.raises(UsageError, match="Expected a path"):
-        local_path(name)
-    with pytest.raises(UsageError, match=r"Expected a path in UTF-8\. Received: '.*udcff'"):
-        local_path(tmp_path / "\udcff")
+    for name, path in LOCAL.items():
+        assert not is_remote(name)
+        assert local_path(name) == any_path(name) == pathlib.Path(path.format(home=tmp_path))
+    stores = "gs://b/run", "s3://b/run", pathlib.Path("gs://b/run")
+    for name in ("", *UNKNOWN, *stores, "~nobody-of-this/x", tmp_path / "\udcff"):
+        with pytest.raises(UsageError, match="Expected a path"):
+            local_path(name)
 
 
 def test_paths_of_stores():
@@ -61,30 +46,31 @@ def test_paths_of_stores():
 
 @pytest.mark.parametrize(
     "command, arguments",
-    [(train, [QUICKSTART]), (sweep, [QUICKSTART]), (vtab, ["runs/none"]), (ablation, ["head"])],
+    [
+        (train, ["--config=training/configs/quickstart.py", "--workdir"]),
+        (sweep, ["--config=training/configs/quickstart.py", "--workdir"]),
+        (vtab, ["runs/none", "--workdir"]),
+        (ablation, ["head", "--workdir"]),
+        (npz, ["run", "--output"]),
+    ],
 )
 def test_commands_refuse_before_any_work(command, arguments, capsys):
     before = set(pathlib.Path.cwd().iterdir())
-    assert command.main([*arguments, "--workdir=memory://run"]) == 2
+    *others, option = arguments
+    assert command.main([*others, f"{option}=memory://run"]) == 2
     assert "file system. Received: memory://run" in capsys.readouterr().err
     assert set(pathlib.Path.cwd().iterdir()) == before
 
 
-def test_options_and_data_sets_may_lie_in_stores_that_are_known(capsys):
+def test_options_and_data_sets_may_lie_in_stores_that_are_known():
     parser = CommandParser("training")
     parser.add_path("--output", "folder")
-    with pytest.raises(UsageError, match="memory://b"):
-        parser.parse_args(["--output=memory://b/x"])
-    assert npz.main(["run", "--output=memory://b/x"]) == 2
-    assert "memory://b" in capsys.readouterr().err
     assert str(parser.parse_args(["--output=gs://b/x"]).output) == "gs://b/x"
     assert parser.parse_args(["--output=~/x"]).output == pathlib.Path.home() / "x"
-
     config = {"dataset": "digits", "batch_size": 8, "total_steps": 1}
     assert schema.complete(config | {"data_dir": "gs://b/tfds"}).data_dir == "gs://b/tfds"
-    for remote in UNKNOWN[:2]:
-        with pytest.raises(UsageError, match=remote):
-            schema.complete(config | {"data_dir": remote})
+    with pytest.raises(UsageError, match="memory://run"):
+        schema.complete(config | {"data_dir": "memory://run"})
 
 
 def test_lines_of_text(tmp_path, ram):

@@ -34,7 +34,7 @@ def decoded(content, text="decode", **settings):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_photo_becomes_the_same_rgb(name):
+def test_every_photo_becomes_the_same_rgb_and_is_read_as_stored_where_that_is_asked_for(name):
     (content, expected), text = CASES[name], "decode(precise=True)"
     # Pillow and TensorFlow round the colors of inks differently.
     atol = 2 if name == "CMYK" else 0
@@ -46,17 +46,13 @@ def test_every_photo_becomes_the_same_rgb(name):
     elif not name.startswith("WEBP") or name == "WEBP 1":
         found = decoded(content, text, graph_only=True)
         np.testing.assert_allclose(found, expected, atol=atol)
-
-
-@pytest.mark.parametrize(("kind", "number"), TURNED)
-def test_photos_can_be_read_as_they_are_stored(kind, number):
-    content, _ = CASES[f"{kind} {number}"]
-    for found in (
-        read_photo(io.BytesIO(content), upright=False),
-        decoded(content, "decode(precise=True, upright=False)"),
-        decoded(content, "decode(precise=True)", upright=False),
-    ):
-        np.testing.assert_array_equal(found, np.asarray(Image.open(io.BytesIO(content))))
+    if name in {f"{kind} {number}" for kind, number in TURNED}:
+        for found in (
+            read_photo(io.BytesIO(content), upright=False),
+            decoded(content, "decode(precise=True, upright=False)"),
+            decoded(content, text, upright=False),
+        ):
+            np.testing.assert_array_equal(found, np.asarray(Image.open(io.BytesIO(content))))
 
 
 BIG, LITTLE = b"MM\0*\0\0\0\x08\0\x01", b"II*\0\x08\0\0\0\x01\0"
@@ -102,12 +98,12 @@ def test_the_graph_of_a_module_calls_no_python():
     np.testing.assert_array_equal(process(tf.constant(oriented(6)), (0, 0)), upright)
 
 
-def test_folders_are_read_upright_and_tfds_as_stored(tmp_path, digits_dir):
+def test_folders_are_read_upright_and_tfds_as_stored(tmp_path, data_dir):
     (tmp_path / "a").mkdir()
     (tmp_path / "a/1.jpg").write_bytes(oriented(8))
     (example,) = data.load_dataset(f"folder:{tmp_path}", "train")
     assert example["image"].shape == (7, 5, 3)
-    split = data.open("digits", "train", digits_dir)
+    split = data.open("digits", "train", data_dir)
     assert split.preprocess("decode")(tf.constant(oriented(8)), (0, 0)).shape == (5, 7, 3)
 
 
@@ -117,7 +113,6 @@ def test_folders_are_read_upright_and_tfds_as_stored(tmp_path, digits_dir):
         "decode|resize(9)|value_range(-1,1)",
         "decode(precise=True)|resize([4, 6])|value_range(-1,1)",
         "decode|resize_small(4)|central_crop([3, 4])|value_range(0, 1)",
-        "decode|resize_small(11)|central_crop(10)|value_range(-1,1)",
         "decode|resize(3)|to_uint8|on_device|value_range(-1,1)",
     ],
 )
@@ -163,3 +158,74 @@ def test_the_size_is_looked_up_before_decoding(kind, operation, monkeypatch):
             assert process(tf.constant(photo(40)), tf.constant([0, 0])).shape == (8, 8, 3)
             with pytest.raises(NO_IMAGE, match="at most 1200 pixels"):
                 process(tf.constant(photo(41)), tf.constant([0, 0]))
+
+
+ROWS, COLUMNS = np.mgrid[0:400, 0:600]
+# Smooth as a photo is out of focus: waves of 188 pixels and more.
+SMOOTH = np.stack(
+    [127 + 100 * np.sin(ROWS / a) * np.cos(COLUMNS / b) for a, b in ((30, 47), (51, 40), (35, 60))],
+    axis=-1,
+).astype(np.uint8)
+SMOOTH_JPEG = tf.io.encode_jpeg(SMOOTH, quality=95)
+
+
+@pytest.fixture
+def windows(monkeypatch):
+    """The (ratio, window) of every JPEG that is decoded."""
+    found = []
+
+    def note(name, function):
+        def noted(image, *window, ratio=1, **options):
+            found.append((ratio, *(tuple(each.numpy()) for each in window)))
+            return function(image, *window, ratio=ratio, **options)
+
+        monkeypatch.setattr(tf.io, name, noted)
+
+    for name in ("decode_jpeg", "decode_and_crop_jpeg"):
+        note(name, getattr(tf.io, name))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("size", "text", "least", "expected"),
+    [
+        ((448, 448), "resize(224)", 1.0, 2),
+        ((447, 448), "resize(224)", 1.0, 1),
+        ((448, 447), "resize(224)", 1.0, 1),
+        ((896, 1000), "resize(224)", 1.0, 4),
+        ((896, 1000), "resize(224)", 1.5, 2),
+        ((5000, 200), "resize(224)", 1.0, 1),
+        ((400, 600), "resize(100)", 1.01, 2),
+        ((400, 600), "resize((40, 75))", 1.0, 8),
+        ((400, 600), "resize_small(100)|central_crop(90)", 1.0, 4),
+        ((400, 600), "resize(100)", 0.0, 1),
+        # What is not resized has no size to stay above.
+        ((400, 600), "central_crop(20)", 1.0, 1),
+    ],
+)
+def test_the_largest_ratio_that_leaves_enough(size, text, least, expected, windows):
+    image = tf.io.encode_jpeg(np.zeros((*size, 3), np.uint8))
+    Preprocess(f"decode|{text}", reduced_decoding=least)(image, (0, 0))
+    assert windows == [(expected,)]
+
+
+def test_crops_are_decoded_at_that_size(windows):
+    for number in range(20):
+        for least in (0, 1):
+            crop = Preprocess("decode|inception_crop((40, 50))", reduced_decoding=least)
+            crop(SMOOTH_JPEG, (0, number))
+    for (one, window), (ratio, smaller) in zip(windows[::2], windows[1::2], strict=True):
+        top, left, height, width = window
+        enough = [r for r in (1, 2, 4, 8) if height // r >= 40 and width // r >= 50]
+        assert one == 1 and ratio == max(enough, default=1)
+        sides = np.floor(np.array([top, left, top + height, left + width]) / ratio + 0.5)
+        assert smaller == (*sides[:2], *(sides[2:] - sides[:2]))
+    assert {ratio for ratio, _ in windows[1::2]} >= {2, 4}
+
+
+def test_other_formats_and_turned_photos_are_decoded_whole():
+    whole, reduced = (Preprocess("decode|resize(10)", reduced_decoding=least) for least in (0, 1))
+    turned = tf.constant(oriented(6, image=Image.fromarray(SMOOTH)))
+    for content in (tf.io.encode_png(SMOOTH), turned):
+        np.testing.assert_array_equal(reduced(content, (0, 0)), whole(content, (0, 0)))
+    assert not np.array_equal(reduced(SMOOTH_JPEG, (0, 0)), whole(SMOOTH_JPEG, (0, 0)))

@@ -48,7 +48,6 @@ def test_operations_draw_independently_of_each_other():
     ("text", "message"),
     [
         ("decode|inceptoin_crop(224)", r"^Did you mean inception_crop\? .*'inceptoin_crop'"),
-        ("decode|resize()", r"Expected resize\(size, method"),
         ("decode||resize(2)", "Expected operations joined by"),
         ("decode|resize(__import__('os'))", r"Expected resize\("),
         ("decode|value_range(0, 1, 5, 5)", r"Expected value_range\(low"),
@@ -103,12 +102,6 @@ def test_with_an_operation_of_ones_own_the_first_image_has_the_range(monkeypatch
     for text in ("decode|standardize", "decode|resize(8)"):
         with pytest.raises(ValueError, match=r"Expected config\.train_preprocess to map"):
             Preprocess(text).require_fit("train_preprocess", split, (8, None, 3))
-
-
-def test_pixel_scale_comes_right_after_decoding():
-    binary = tf.io.encode_png(np.eye(8, dtype=np.uint8)[..., None])
-    image = Preprocess("decode|resize(8)", pixel_scale=255)(binary, (0, 0))
-    np.testing.assert_array_equal(image, np.repeat(np.eye(8)[..., None] * 255, 3, axis=2))
 
 
 def test_files_are_read_in_order_and_named_where_they_cannot_be(tmp_path):

@@ -2,7 +2,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
+from scipy import stats
 
+from keras_vit.training.data.preprocessing.flips_labels_and_mixup import one_hot
+from keras_vit.training.data.preprocessing.operation_language import parse
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from keras_vit.training.data.preprocessing.resizing_and_cropping import random_resized_crop
 from tests.odd_photos import encode
@@ -42,29 +45,15 @@ def test_fused_decode_and_crop_is_decode_then_crop(crop):
 CROPS = ("inception_crop(96)", "inception_crop(20)", "inception_crop(96, resize=False)")
 
 
-@pytest.mark.parametrize("crop", [*CROPS, "random_resized_crop(64)"])
-@pytest.mark.parametrize(
-    ("arguments", "format_of"),
-    [
-        *((arguments, jpeg) for arguments in ("-1, 1", "0, 1", "1, -1", "0, 1, 10, 200")),
-        ("-1, 1", tf.io.encode_png),
-    ],
-)
-def test_a_fused_range_is_the_range_of_what_was_resized(crop, arguments, format_of):
-    encoded = format_of(NOISE)
-    for number in range(2):
-        fused = run(f"decode|{crop}|flip_lr|value_range({arguments})", encoded, number)
-        resized = run(f"decode|{crop}|flip_lr", encoded, number)
-        expected = run(f"value_range({arguments})", resized)
-        np.testing.assert_allclose(fused, expected, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("size", [20, 96])
-def test_a_flip_before_the_resize_is_the_flip_after_it(size):
-    text = f"random_resized_crop({size})|flip_lr(1.0)|value_range"
+@pytest.mark.parametrize("crop", [*CROPS, "random_resized_crop(20)", "random_resized_crop(96)"])
+@pytest.mark.parametrize("arguments", ["-1, 1", "0, 1", "1, -1", "0, 1, 10, 200"])
+def test_a_flip_and_a_range_are_those_of_what_was_resized(crop, arguments):
     for number in range(4):
         # The operation in front keeps the numbers of the others and prevents the fusion.
-        apart, fused = (run(f"{first}|{text}", NOISE, number) for first in ("pad(0)", "decode"))
+        apart, fused = (
+            run(f"{first}|{crop}|flip_lr|value_range({arguments})", NOISE, number)
+            for first in ("pad(0)", "decode")
+        )
         np.testing.assert_allclose(fused, apart, rtol=0, atol=5e-5)
 
 
@@ -187,3 +176,38 @@ def test_one_pixel_and_very_long_images(width):
     for operation in ("inception_crop", "random_resized_crop", "resize"):
         assert run(f"decode|{operation}(32)", encoded).shape == (32, 32, 3)
     assert run("decode|resize_small(2)", encoded).shape == (2, 2 * width, 3)
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        (2, [0, 0, 1, 0]),
+        ([3, 1], [0, 1, 0, 1]),
+        ([1, 1], [0, 1, 0, 0]),
+        ([], [0] * 4),
+        # Labels outside of the classes.
+        (-1, [np.nan] * 4),
+        (4, [np.nan] * 4),
+        ([0, 9], [np.nan] * 4),
+    ],
+)
+def test_one_hot_of_one_class_several_and_none_also_in_a_graph(label, expected):
+    for function in (one_hot(4), tf.function(one_hot(4))):
+        np.testing.assert_array_equal(function(tf.constant(label, tf.int64)), expected)
+
+
+def weights(p, count=2_000):
+    apply = parse(f"mixup({p})")[0].apply
+    one, zero = {"image": tf.ones(())}, {"image": tf.zeros(())}
+    seeds = tf.data.Dataset.range(count).map(lambda k: apply(one, zero, tf.stack([3, k])))
+    return np.asarray([each["image"] for each in seeds.as_numpy_iterator()])
+
+
+def test_weights_follow_the_folded_beta_distribution():
+    for p in (0.2, 1.0):
+        found, law = weights(p), stats.beta(p, p)
+        assert found.min() >= 0.5 and found.max() <= 1
+        assert stats.kstest(found, lambda x, law=law: law.cdf(x) - law.cdf(1 - x)).pvalue > 0.01
+    small = weights(0.01, 500)
+    assert np.isfinite(small).all() and (small > 0.999).mean() > 0.9
+    assert (weights(0, 3) == 1).all()

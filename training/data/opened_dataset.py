@@ -90,6 +90,16 @@ class Dataset:
     info: Any = None
     _splits: "dict[str, Split]" = dataclasses.field(default_factory=dict, repr=False)
 
+    def split(self, text: str) -> "Split":
+        """Returns a split of it, the same object for the same text; see `open`."""
+        if text not in self._splits:
+            photos = tuple(splits.select(text, self.photos.splits)) if self.photos else ()
+            facts = self.spec.sizes, self.spec.aliases
+            ranges = () if photos else splits.resolve(text, *facts)
+            count = len(photos) or sum(part.size for part in ranges)
+            self._splits[text] = Split(self, text, count, photos, ranges)
+        return self._splits[text]
+
     @property
     def name(self) -> str:
         """Its full name in the table, or `folder:`, `csv:` or `tfds:` as it was given."""
@@ -108,16 +118,6 @@ class Dataset:
 
             return tuple(imagenet_classes())
         return self.spec.class_names
-
-    def split(self, text: str) -> "Split":
-        """Returns a split of it, the same object for the same text; see `open`."""
-        if text not in self._splits:
-            photos = tuple(splits.select(text, self.photos.splits)) if self.photos else ()
-            facts = self.spec.sizes, self.spec.aliases
-            ranges = () if photos else splits.resolve(text, *facts)
-            count = len(photos) or sum(part.size for part in ranges)
-            self._splits[text] = Split(self, text, count, photos, ranges)
-        return self._splits[text]
 
     def describe(self, train_split: str, eval_split: str = "") -> dict[str, Any]:
         """Returns `{"class_names": names or None, "train": …, "eval": … or None}` of a run.
@@ -328,6 +328,15 @@ class RunData:
         self.eval_preprocess = self.train.preprocess(config.eval_preprocess, reduced.eval, True)
         self.skip_counter = unreadable_examples.counter_for(config.on_error)
 
+    def train_batches(
+        self, start_step: int, **changes: Any
+    ) -> "Callable[[int, int], tf.data.Dataset]":
+        """Returns the function (number of workers, worker) -> its training data from a step on."""
+        config = self._config
+        settings = {name: config[name] for name in ("batch_size", "seed", "mixup_p", "cache")}
+        settings |= {"start_step": start_step, "skip_counter": self.skip_counter, **changes}
+        return functools.partial(self.train.train, self.preprocess, **settings)
+
     @functools.cached_property
     def description(self) -> dict[str, Any]:
         """What `Dataset.describe` says of both splits, all of which it reads."""
@@ -353,15 +362,6 @@ class RunData:
                 "Few images of %s are evaluated: %s. Their accuracy says little below %d images.",
                 *(self.eval.text, ", ".join(few[:5]), _FEW_HELD_OUT),
             )
-
-    def train_batches(
-        self, start_step: int, **changes: Any
-    ) -> "Callable[[int, int], tf.data.Dataset]":
-        """Returns the function (number of workers, worker) -> its training data from a step on."""
-        config = self._config
-        settings = {name: config[name] for name in ("batch_size", "seed", "mixup_p", "cache")}
-        settings |= {"start_step": start_step, "skip_counter": self.skip_counter, **changes}
-        return functools.partial(self.train.train, self.preprocess, **settings)
 
     def eval_batches(self, workers: int, worker: int) -> "tf.data.Dataset":
         """Returns one pass of a worker over `config.eval_split`."""

@@ -119,19 +119,8 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raises a `UsageError`."""
-        places = [each.dest.upper() for each in self._actions if not each.option_strings]
-        known = f"{' '.join(places)} and options" if places else "options alone"
-        others = f"expected {known}. Received besides: "
-        message = re.sub("unrecognized arguments: (?!-)", others, message)
-        message = re.sub(r"invalid (int|float) value: '(.*)'", _expected, message)
         end = "" if message.endswith(("?", ".")) else "."
         raise UsageError(f"{message}{end} See {self.prog} --help")
-
-
-def _expected(invalid):
-    """Returns what argparse says of a number that is none, in our words."""
-    kind, text = invalid.groups()
-    return f"expected {'an' if kind == 'int' else 'a'} {kind}. Received: {text}"
 
 
 class _ShowKeys(argparse.Action):

@@ -5,7 +5,10 @@ absent. Data sets go by the names of `training.data.dataset_table`, VTAB's tasks
 Table 1 is `keras_vit.variants`.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
+
+import numpy as np
 
 from keras_vit.training.data.dataset_table import TASKS
 
@@ -18,13 +21,41 @@ _IMAGENET = ("imagenet2012", "imagenet2012_real")
 _SMALL = ("cifar10", "cifar100", "oxford_iiit_pet", "oxford_flowers102")
 
 
+class MeanDeviation(NamedTuple):
+    """A result as the paper prints it, mean ± standard deviation over runs, with two decimals.
+
+    Attributes:
+        mean: of the values, in their unit.
+        deviation: sample standard deviation (divided by n - 1); None for less than two runs.
+    """
+
+    mean: float
+    deviation: float | None = None
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "MeanDeviation":
+        """Returns the mean and deviation of at least one value."""
+        values = list(values)
+        deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+        return cls(float(np.mean(values)), deviation)
+
+    @property
+    def percent(self) -> "MeanDeviation":
+        """The same of values 100 times as large."""
+        return MeanDeviation(100 * self.mean, self.deviation and 100 * self.deviation)
+
+    def __str__(self) -> str:
+        spread = "" if self.deviation is None else f" ± {self.deviation:.2f}"
+        return f"{self.mean:.2f}{spread}"
+
+
 def _by_column(columns, rows):
     """Returns {key: {column: entry}} of {key: entries}."""
     return {key: dict(zip(columns, row, strict=True)) for key, row in rows.items()}
 
 
-# Table 2: comparison with the state of the art, {(model, pre-training data): {data set: (mean,
-# standard deviation of three fine-tuning runs)}}.
+# Table 2: comparison with the state of the art, {(model, pre-training data): {data set: mean and
+# deviation of three fine-tuning runs}}.
 _MEANS_AND_DEVIATIONS = {
     ("ViT-H/14", "jft"): (
         (88.55, 90.72, 99.50, 94.55, 97.56, 99.68, 77.63),
@@ -43,9 +74,9 @@ _MEANS_AND_DEVIATIONS = {
         (0.02, None, 0.06, 0.08, 0.23, 0.03, 1.70),
     ),
 }
-TABLE_2: dict[tuple[str, str], dict[str, tuple[float, float | None]]] = _by_column(
+TABLE_2: dict[tuple[str, str], dict[str, MeanDeviation]] = _by_column(
     (*_IMAGENET, *_SMALL, "vtab"),
-    {key: zip(*row, strict=True) for key, row in _MEANS_AND_DEVIATIONS.items()},
+    {key: map(MeanDeviation, *row) for key, row in _MEANS_AND_DEVIATIONS.items()},
 )
 
 

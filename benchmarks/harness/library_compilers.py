@@ -19,8 +19,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from benchmarks.harness.compiled_program import OPTIMIZER, PRECISION, collectives, reason
 from keras_vit import create_model
-from keras_vit.training.engine.jax import JaxStep
-from keras_vit.training.engine.jax_mesh import (
+from keras_vit.training.engine.jax import (
+    JaxStep,
     batch_sharding,
     create_mesh,
     replicated,

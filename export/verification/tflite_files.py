@@ -13,7 +13,7 @@ from keras_vit.export.errors import RuntimeMissing, damage_refused, imported
 from keras_vit.export.tflite.flatbuffer import TFLiteFile
 from keras_vit.export.verification.runtimes import Artifact, Delegation
 from keras_vit.export.verification.subprocesses import run_compiled
-from keras_vit.training.evaluators.tflite_files import TFLiteFunction
+from keras_vit.training.evaluators.exported_files import TFLiteFunction
 
 CHOSEN = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")
 DRIVERS = ("/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d")

@@ -202,26 +202,3 @@ def padded_batches():
         return result
 
     return batches
-
-
-@pytest.fixture(scope="session")
-def vtab_dir(tmp_path_factory):
-    """Folder with DTD and Flowers, their images replaced by 4x4 pixels."""
-    from tests.training.data.helpers import write_set
-
-    def examples(size, colors):
-        for number in range(size):
-            # Few of the classes, so that a short run learns something.
-            noise = rng.integers(-100, 101, (4, 4, 3))
-            yield np.clip(colors[number % 3] + noise, 0, 255), number % 3
-
-    data_dir, rng = tmp_path_factory.mktemp("vtab"), np.random.default_rng(0)
-    for name, version, num_classes, *sizes in (
-        ("dtd", "3.0.1", 47, 1_880, 1_880, 1_880),
-        ("oxford_flowers102", "2.1.1", 102, 1_020, 1_020, 6_149),
-    ):
-        colors = rng.integers(0, 256, (num_classes, 3))
-        sized = zip(("train", "validation", "test"), sizes, strict=True)
-        splits = {split: examples(size, colors) for split, size in sized}
-        write_set(name, data_dir, num_classes, splits, version=version)
-    return data_dir

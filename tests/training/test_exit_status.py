@@ -1,5 +1,6 @@
 """What a command's process exits with, and what it prints."""
 
+import errno
 import logging
 import os
 import pathlib
@@ -126,3 +127,27 @@ def test_a_reader_that_leaves_is_no_error(words):
         result = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, cwd=root)
     # argparse itself is silent of a help that it cannot print, and ends well.
     assert result.stderr == b"" and result.returncode in (0, 141)
+
+
+NO_ROOM = os.strerror(errno.ENOSPC)
+IN_A_GRAPH = 'Graph execution error:\n\nDetected at node X\n  File "a.py", line 1\n[[x]]\nno room\n'
+MAPPED = "Error in user-defined function passed to MapDataset:2 transformation with iterator: "
+
+
+@pytest.mark.parametrize(
+    "text, line",
+    [
+        ("one\ntwo", "one"),
+        ("", "str"),
+        (f"{'x' * 300}{NO_ROOM}{'y' * 3000}", f"{'x' * 200} …: {NO_ROOM}"),
+        (f"failed\n{os.strerror(errno.EDQUOT)}", f"failed: {os.strerror(errno.EDQUOT)}"),
+        (f"{NO_ROOM} in 1", f"{NO_ROOM} in 1"),
+        # What TensorFlow calls its operations, and where in a graph it was.
+        ("{{function_node __X_device_/job:a}} Invalid JPEG [Op:X] name: ", "Invalid JPEG"),
+        (f"{MAPPED}Iterator::Root[1]::Map: no image", "no image"),
+        ("no operation [of that name]", "no operation [of that name]"),
+        (IN_A_GRAPH, "no room"),
+    ],
+)
+def test_the_first_line_and_the_reason_wherever_it_stands(text, line):
+    assert errors.first_line(text) == line

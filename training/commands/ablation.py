@@ -38,7 +38,6 @@ def _run(options):
     from keras_vit.training.configs.ablation import FEW_SHOT, STUDIES
     from keras_vit.training.data import open_dataset
     from keras_vit.training.io.atomic import write_text
-    from keras_vit.training.protocols.ablation import run_study
     from keras_vit.training.protocols.run_result import refuse_chosen
 
     refuse_chosen(options.overrides, "seed")
@@ -53,8 +52,12 @@ def _run(options):
 
     import_tensorflow()
     from keras_vit.training.evaluators.few_shot import open_task
-    from keras_vit.training.protocols.ablation import every_score, study_table
-    from keras_vit.training.protocols.ablation_figures import study_figure
+    from keras_vit.training.protocols.ablation import (
+        every_score,
+        run_study,
+        study_figure,
+        study_table,
+    )
     from keras_vit.training.reporting.figures import write_png
 
     workdir = options.workdir

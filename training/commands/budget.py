@@ -7,9 +7,24 @@ they take at a rate that you know your hardware to sustain.
   keras-vit budget --teraflops=100
 """
 
+from collections.abc import Sequence
+
+import keras_vit
+from keras_vit.training import paper_tables
 from keras_vit.training.command_options import above_0, list_of
+from keras_vit.training.data import dataset_table
 from keras_vit.training.exit_status import command_main
+from keras_vit.training.io.printed_table import Table
 from keras_vit.training.io.quiet_start import import_tensorflow
+
+_TITLES = {
+    "imagenet2012": "ImageNet",
+    "cifar100": "CIFAR-100",
+    "cifar10": "CIFAR-10",
+    "oxford_iiit_pet": "Pets",
+    "oxford_flowers102": "Flowers",
+}
+RUNS = 3
 
 
 def _add_options(parser):
@@ -22,9 +37,51 @@ def _add_options(parser):
 
 def _print(options):
     import_tensorflow()
-    from keras_vit.training.reporting.budget import experiment_table
-
     print(experiment_table(options.models, options.teraflops).markdown(), end="")
+
+
+def experiment_table(models: Sequence[str], teraflops: float) -> Table:
+    """Returns a row for every experiment: its runs, exaFLOPs and hours for each model.
+
+    Args:
+        models: names of models; one that Table 3 does not pre-train on a data set is shown as "–".
+        teraflops: 10^12 operations per second that training sustains.
+    """
+    rows = []
+    for upstream in paper_tables.UPSTREAM:
+        cells = [_pre_training(model, upstream, teraflops) for model in models]
+        rows.append((f"pre-train on {paper_tables.UPSTREAM[upstream]}", 1, *cells))
+    for name, row in paper_tables.TABLE_4.items():
+        if name == "vtab":
+            title, runs = "fine-tune on VTAB", len(paper_tables.VTAB_TASKS) * RUNS
+        else:
+            title, runs = f"sweep {_TITLES[name]}", len(row.base_lrs) + RUNS
+        images = runs * row.steps * paper_tables.TABLE_4_BATCH_SIZE
+        size = paper_tables.TABLE_4_IMAGE_SIZE
+        rows.append((title, runs, *(_cell(model, size, images, teraflops) for model in models)))
+    columns = ("experiment", "runs", *models)
+    return Table(columns, rows, f"ExaFLOPs (hours at {teraflops:g} TFLOP/s)")
+
+
+def _pre_training(model, upstream, teraflops):
+    try:
+        _, epochs = paper_tables.row_of_table_3(model, upstream)
+    except ValueError:
+        return "–"
+    stated = paper_tables.UPSTREAM_IMAGES.get(upstream)
+    images = stated or dataset_table.row(upstream).num_examples("train")
+    return _cell(model, paper_tables.TABLE_3_IMAGE_SIZE, epochs * images, teraflops)
+
+
+def _cell(model, size, images, teraflops):
+    exaflops = keras_vit.costs(model, image_size=size).exaflops(images)
+    hours = exaflops * 1e18 / (teraflops * 1e12) / 3600
+    return f"{_rounded(exaflops)} ({_rounded(hours)} h)"
+
+
+def _rounded(value):
+    """Three significant digits, without an exponent."""
+    return f"{float(f'{value:.3g}'):,.12g}"
 
 
 main = command_main("keras-vit budget", __doc__, _add_options, _print)

@@ -11,7 +11,6 @@ Without --dataset, a run is scored on its own data: its training split and what 
 """
 
 from keras_vit.training.command_options import at_least_0, at_least_1, list_of, own_data, whole
-from keras_vit.training.evaluators import least_squares
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.quiet_start import import_tensorflow
 
@@ -22,12 +21,12 @@ def _add_options(parser):
     text = "where examples are chosen; default train, or the run's"
     parser.add_argument("--train_split", help=text)
     parser.add_argument("--test_split", help="what is classified; default test, or the run's")
-    text = "examples of each class, 5,10 for example; a class with fewer gives all"
-    parser.add_argument("--shots", type=list_of(at_least_1), default=least_squares.SHOTS, help=text)
+    text = "examples of each class; default 1,5,10,25; a class with fewer gives all"
+    parser.add_argument("--shots", type=list_of(at_least_1), help=text)
     text = "one choice of examples for each number; default 0,1,2"
-    parser.add_argument("--seeds", type=list_of(whole), default=least_squares.SEEDS, help=text)
+    parser.add_argument("--seeds", type=list_of(whole), help=text)
     text = "penalty, several, or `list` for 2^-10 to 2^19; default 2^10, as the authors' code"
-    parser.add_argument("--l2", type=_penalties, default=least_squares.L2, help=text)
+    parser.add_argument("--l2", type=_penalties, help=text)
     parser.add_argument("--layer", help="output of the model; default its representation")
     text = "also evaluate raw pixels (32x32) and the architecture of a run without training"
     parser.add_argument("--baselines", action="store_true", help=text)
@@ -37,7 +36,8 @@ def _add_options(parser):
 
 def _penalties(text):
     if text == "list":
-        return list(least_squares.L2_LIST)
+        # Older publications tried these instead of the fixed value.
+        return [2.0**i for i in range(-10, 20)]
     values = list_of(at_least_0)(text)
     return values if len(values) > 1 else values[0]
 
@@ -63,6 +63,7 @@ def _evaluate(options):
         candidates.append((pixels, pixels.preprocess))
     cache = options.cache_dir or cache_folder("features")
     settings = {name: getattr(options, name) for name in ("batch_size", "shots", "seeds", "l2")}
+    settings = {name: value for name, value in settings.items() if value is not None}
     results = {
         (task.name, model.name): few_shot.evaluate(
             model, task, preprocess=preprocess, cache=cache, progress=True, **settings

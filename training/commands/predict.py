@@ -123,21 +123,12 @@ def _predict(options):
     if options.cluster:
         # For the workers, of which one may be on this machine.
         tensorflow.config.set_visible_devices([], "GPU")
+    from keras_vit.training.io.image_listing import list_images
     from keras_vit.training.prediction.predictor import Predictor
 
-    predictor = Predictor(_job(options))
-    (_write_shards if options.shards else _show)(options, predictor)
-
-
-def _job(options):
-    from keras_vit.training.io.image_listing import list_images
-    from keras_vit.training.prediction.predictor import Job
-
-    return Job(
-        source=options.source,
-        photos=[str(file) for file in list_images(options.photos or ())],
-        # The same path for a worker on another machine.
-        directory=str(absolute_path(options.shards)) if options.shards else "",
+    predictor = Predictor(
+        options.source,
+        [str(file) for file in list_images(options.photos or ())],
         dataset=options.dataset or "",
         split=options.split or "test",
         data_dir=options.data_dir,
@@ -151,6 +142,7 @@ def _job(options):
         shard_size=options.shard_size,
         representation=options.representation,
     )
+    (_write_shards if options.shards else _show)(options, predictor)
 
 
 def _show(options, predictor):
@@ -170,7 +162,7 @@ def _show(options, predictor):
         if each.error is not None:
             logger.warning("Left out: %s cannot be read as an image: %s", each.id, each.error)
     if options.output:
-        marked = _trained_on(options, dict(zip(predictor.job.photos, predictions, strict=True)))
+        marked = _trained_on(options, dict(zip(predictor.photos, predictions, strict=True)))
         write_text(options.output, predictions_html(predictor.name, readable, marked))
     rows = [
         (each.id, rank, name, f"{probability:.4f}")
@@ -212,15 +204,17 @@ def _trained_on(options, predictions):
 
 def _write_shards(options, predictor):
     from keras_vit.training.io.progress_bar import track
-    from keras_vit.training.prediction.shards import missing_shards, write_shard
+    from keras_vit.training.prediction.predictor import missing_shards, write_shard
 
-    with missing_shards(predictor) as shards:
-        done: Iterable[int] = (write_shard(predictor, shard) for shard in shards)
+    # The same path for a worker on another machine.
+    folder = str(absolute_path(options.shards))
+    with missing_shards(predictor, folder) as shards:
+        done: Iterable[int] = (write_shard(predictor, folder, shard) for shard in shards)
         if options.cluster:
             from keras_vit.training.prediction.cluster import write_on_cluster
 
             machines = {"workers": options.workers, "num_gpus": options.num_gpus}
-            done = write_on_cluster(predictor, shards, options.cluster, **machines)
+            done = write_on_cluster(predictor, folder, shards, options.cluster, **machines)
         unreadable = sum(track(done, f"predicting {predictor.count} images", len(shards)))
     there = len(predictor.shards) - len(shards)
     print(f"Wrote {len(shards)} shards to {options.shards}; {there} were there already.")

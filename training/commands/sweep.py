@@ -31,7 +31,6 @@ def _sweep(options):
     from keras_vit.training.config.overrides import config_of
     from keras_vit.training.configs.finetune import row_of_table_4
     from keras_vit.training.data import open_dataset
-    from keras_vit.training.protocols import learning_rate_sweep
     from keras_vit.training.protocols.run_result import refuse_chosen
 
     refuse_chosen(options.overrides, "optimizer.base_lr", "seed")
@@ -39,13 +38,13 @@ def _sweep(options):
     if not config.eval_split:
         raise ValueError("Expected config.eval_split to name the test split. Received: ''.")
     dataset = open_dataset(config.dataset, config.data_dir or None)
+
+    import_tensorflow()
+    from keras_vit.training.protocols import learning_rate_sweep
+
     development = learning_rate_sweep.development_splits(
         dataset, config.train_split, options.development
     )
-
-    import_tensorflow()
-    from keras_vit.training.protocols import sweep_report
-
     names = learning_rate_sweep.FURTHER_TEST_SETS.get(dataset.name, ())
     further_sets = [open_dataset(name, config.data_dir or None) for name in names]
     found = learning_rate_sweep.transfer(
@@ -59,9 +58,9 @@ def _sweep(options):
     further = learning_rate_sweep.score_further_test_sets(
         config, options.workdir, further_sets, options.seeds
     )
-    published = sweep_report.published_results(config.model.name, dataset.name)
-    table = sweep_report.sweep_table(found, published, further)
-    sweep_report.write_sweep(found, table, options.workdir)
+    published = learning_rate_sweep.published_results(config.model.name, dataset.name)
+    table = learning_rate_sweep.sweep_table(found, published, further)
+    learning_rate_sweep.write_sweep(found, table, options.workdir)
     table.show()
     print(f"Written to {options.workdir}: sweep.md, sweep.csv, sweep.png")
 

@@ -1,8 +1,7 @@
 """Configs on the command line: `--config=FILE[:ARGUMENT]` and `--config.KEY=VALUE`.
 
 FILE is a Python file, or the name of one of the package's own configs: `quickstart`,
-`finetune:ViT-B/16,cifar10`. Their paths in the repository, `training/configs/quickstart.py`, find
-them from any folder; a file of the user's at that path comes first.
+`finetune:ViT-B/16,cifar10`; a file of the user's of that name comes first.
 """
 
 import argparse
@@ -71,17 +70,16 @@ def load_config(text: str) -> ConfigDict:
 
 
 def _file_of(path):
-    """Returns the user's file of that path, else the package's config of that path or name."""
+    """Returns the user's file of that path, else the package's config of that name."""
     if pathlib.Path(path).is_file():
         return path
     own = {each.stem: each for each in _OWN.glob("*.py") if _HAS.search(each.read_text("utf-8"))}
-    name = path.removeprefix("training/configs/").removesuffix(".py")
-    if path not in (name, f"training/configs/{name}.py") or name not in own:
+    if path not in own:
         raise UsageError(
-            f"{did_you_mean(name, own)}Expected a Python file with get_config(ARGUMENT), or one of "
+            f"{did_you_mean(path, own)}Expected a Python file with get_config(ARGUMENT), or one of "
             f"{', '.join(sorted(own))}. Received: {path}, no such file."
         )
-    return str(own[name])
+    return str(own[path])
 
 
 def config_of(options: argparse.Namespace, config: ConfigDict | None = None) -> ConfigDict:

@@ -17,19 +17,12 @@ from ml_collections import ConfigDict
 
 from keras_vit.training.config import default_config
 from keras_vit.training.configs import parse_argument
+from keras_vit.training.configs.ablation import SMALL_MODEL
 
 STEPS = 1_000_000
 BATCH = 4096
 WARMUP = 10_000
 BASE_LR = 2e-4
-
-SMALL = {
-    "patch_size": 4,
-    "hidden_size": 64,
-    "mlp_dim": 128,
-    "num_heads": 4,
-    "num_layers": 4,
-}
 
 
 def get_config(arg: str = "small,cifar10") -> ConfigDict:
@@ -42,7 +35,7 @@ def get_config(arg: str = "small,cifar10") -> ConfigDict:
 
     config = default_config()
     config.dataset = dataset
-    config.model = {**(SMALL if small else {"name": model}), "image_size": size}
+    config.model = (SMALL_MODEL if small else {"name": model}) | {"image_size": size}
     config.model.num_classes = None
     config.masked.target = options["target"]
     # The augmentation of classification.

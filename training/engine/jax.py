@@ -1,4 +1,8 @@
-"""The engine of Keras's JAX backend: updates on a mesh of devices."""
+"""The engine of Keras's JAX backend: updates on a mesh of all devices of all processes.
+
+The mesh has two axes. A batch is divided over both; state is divided over `fsdp` and repeated
+over `data`. Data parallelism is `data=-1, fsdp=1`; fully sharded state is `data=1, fsdp=-1`.
+"""
 
 import collections
 import contextlib
@@ -12,11 +16,11 @@ import jax
 import jax.numpy as jnp
 import keras
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
 from keras_vit.backends.jax.batch_part import part_of_batch
-from keras_vit.training.engine import jax_mesh, jax_processes
+from keras_vit.training.engine import jax_processes
 from keras_vit.training.engine.base import Engine, MakeDataset
 from keras_vit.training.engine.checkpoints import Shards
 from keras_vit.training.engine.step import Report, Step, Totals, is_seed
@@ -26,7 +30,110 @@ from keras_vit.type_hints import Tensor
 # Updates that the host may be ahead of the devices, and batches that wait there.
 _AHEAD = 2
 
+AXES = ("data", "fsdp")
+
 Batch = dict[str, jax.Array]
+
+
+def create_mesh(data: int, fsdp: int, devices: Sequence[jax.Device] | None = None) -> Mesh:
+    """Returns the mesh of shape (data, fsdp).
+
+    The devices of a process stand together, in the order of the processes, so that each process
+    holds consecutive examples of every batch.
+
+    Args:
+        data: number of groups of devices that each hold a whole state; -1 is what `fsdp` leaves.
+        fsdp: number of devices that a state is divided over; -1 is what `data` leaves.
+        devices: all devices of all processes by default.
+
+    Raises:
+        UsageError: if that is not the number of devices.
+    """
+    devices = jax.devices() if devices is None else devices
+    ordered = sorted(devices, key=lambda device: (device.process_index, device.id))
+    try:
+        return Mesh(np.array(ordered).reshape(data, fsdp), AXES)
+    except ValueError as error:
+        raise UsageError(
+            "config.mesh: expected positive numbers, or -1 in one of the axes for what is left, "
+            f"with data x fsdp the number of devices, {len(devices)}. "
+            f"Received: config.mesh.data={data}, config.mesh.fsdp={fsdp}."
+        ) from error
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+    """Returns the layout of an array that every device holds whole."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def batch_sharding(mesh: Mesh) -> NamedSharding:
+    """Returns the layout of arrays whose first axis counts examples."""
+    return NamedSharding(mesh, PartitionSpec(AXES))
+
+
+def state_sharding(mesh: Mesh, shape: Sequence[int]) -> NamedSharding:
+    """Returns the layout of a weight, a moment or an average: its largest axis that divides.
+
+    Scalars and vectors stay whole: they are a thousandth of a model, and gathering each would
+    take a message of its own.
+    """
+    parts = mesh.shape["fsdp"]
+    spec: list[str | None] = [None] * len(shape)
+    divisible = [axis for axis, size in enumerate(shape) if size % parts == 0]
+    if parts > 1 and len(shape) > 1 and divisible:
+        spec[max(divisible, key=lambda axis: shape[axis])] = "fsdp"
+    return NamedSharding(mesh, PartitionSpec(*spec))
+
+
+def gather_on(mesh: Mesh) -> Callable[[jax.Array], jax.Array]:
+    """Returns the function that makes a sharded weight whole where it is used.
+
+    Its gradient is laid out as the weight. Told only how weights are stored, the partitioner
+    would divide the products of a few rows along the weights instead, and exchange activations.
+    """
+
+    @jax.custom_vjp
+    def gather(weight):
+        return jax.lax.with_sharding_constraint(weight, replicated(mesh))
+
+    def scatter(_, gradient):
+        sharding = state_sharding(mesh, gradient.shape)
+        return (jax.lax.with_sharding_constraint(gradient, sharding),)
+
+    gather.defvjp(lambda weight: (gather(weight), None), scatter)
+    return gather
+
+
+class ActivationLayout:
+    """The layout of activations, which Keras takes for its distribution while a step is traced.
+
+    Left to itself, the partitioner follows the layout of sharded weights into the activations
+    and exchanges activations, or whole arrays, where two of them meet. Keras asks the
+    distribution in force for the layout of every layer's output, and each is laid out as a batch.
+
+    Args:
+        mesh: of `create_mesh`.
+    """
+
+    def __init__(self, mesh: Mesh):
+        self._layout = batch_sharding(mesh)
+
+    def get_tensor_layout(self, path: str) -> NamedSharding:
+        """Returns the layout of a layer's output: that of a batch."""
+        return self._layout
+
+    def get_variable_layout(self, variable: keras.Variable) -> None:
+        """Leaves variables as they are laid out already."""
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """Enters a context in which models are traced with these layouts."""
+        before = keras.distribution.distribution()
+        keras.distribution.set_distribution(self)
+        try:
+            yield
+        finally:
+            keras.distribution.set_distribution(before)
 
 
 class JaxStep(Step):
@@ -37,7 +144,7 @@ class JaxStep(Step):
     device divides its own part of the batch.
 
     Args:
-        mesh: of `training.engine.jax_mesh.create_mesh`.
+        mesh: of `create_mesh`.
         *arguments, **options: of `Step`.
 
     Attributes:
@@ -51,9 +158,9 @@ class JaxStep(Step):
         count = len(self.model.trainable_variables)
         self.trained = [*self.weights[:count], *self.optimizer.variables]
         self.fixed = self.weights[count:]
-        self._layout, self._gather = jax_mesh.ActivationLayout(mesh), jax_mesh.gather_on(mesh)
-        whole = jax_mesh.replicated(mesh)
-        shardings = [jax_mesh.state_sharding(mesh, each.shape) for each in self.trained]
+        self._layout, self._gather = ActivationLayout(mesh), gather_on(mesh)
+        whole = replicated(mesh)
+        shardings = [state_sharding(mesh, each.shape) for each in self.trained]
         self._of_weights = shardings[:count]
         # Summed over the devices, these tell whether any process asked.
         self._begin = jax.jit(
@@ -78,7 +185,7 @@ class JaxStep(Step):
         count = self.accumulation_steps
         array = array.reshape(-1, count, *array.shape[1:])
         part = jax.lax.dynamic_index_in_dim(array, index, axis=1, keepdims=False)
-        return jax.lax.with_sharding_constraint(part, jax_mesh.batch_sharding(self.mesh))
+        return jax.lax.with_sharding_constraint(part, batch_sharding(self.mesh))
 
     def differentiate(
         self, loss: Callable[[], Tensor], states: Sequence[Tensor], replica: Tensor, index: Tensor
@@ -123,7 +230,7 @@ class JaxStep(Step):
         self, batches: Any, count: int, *, save: bool = False, stop: bool = False
     ) -> Report:
         asked = np.tile(np.array([save, stop], np.float32), (self.mesh.local_mesh.size, 1))
-        asked = jax.make_array_from_process_local_data(jax_mesh.batch_sharding(self.mesh), asked)
+        asked = jax.make_array_from_process_local_data(batch_sharding(self.mesh), asked)
         requests, totals = self._begin(asked)
         running = collections.deque([totals], maxlen=_AHEAD)
         state = [variable.value for variable in self.trained]
@@ -208,9 +315,9 @@ class JaxEngine(Engine):
                 tf.config.set_visible_devices([], kind)
         if config.strategy == "sharded":
             self.watch = jax_processes.join(config)
-            self.mesh = jax_mesh.create_mesh(config.mesh.data, config.mesh.fsdp)
+            self.mesh = create_mesh(config.mesh.data, config.mesh.fsdp)
         else:
-            self.mesh = jax_mesh.create_mesh(1, 1, jax.local_devices()[:1])
+            self.mesh = create_mesh(1, 1, jax.local_devices()[:1])
         self.part, self.parts = jax.process_index(), jax.process_count()
         self._evaluated: list[jax.Array] = []
         self.check_batch_sizes(self.mesh.size)
@@ -227,7 +334,7 @@ class JaxEngine(Engine):
         return jax.default_device(host)
 
     def _make_step(self, *arguments: Any, **options: Any) -> Step:
-        self._whole = jax.jit(lambda arrays: arrays, out_shardings=jax_mesh.replicated(self.mesh))
+        self._whole = jax.jit(lambda arrays: arrays, out_shardings=replicated(self.mesh))
         step = JaxStep(self.mesh, *arguments, **options)
         for variable in (*step.weights, *self.optimizer.variables):
             self._assign(variable, np.asarray(variable.value).__getitem__)
@@ -237,7 +344,7 @@ class JaxEngine(Engine):
         def values(index):
             return np.asarray(read(index), variable.dtype)
 
-        shape, sharding = tuple(variable.shape), jax_mesh.state_sharding(self.mesh, variable.shape)
+        shape, sharding = tuple(variable.shape), state_sharding(self.mesh, variable.shape)
         variable.assign(jax.make_array_from_callback(shape, sharding, values))
 
     def _take(self) -> list[Shards]:
@@ -250,7 +357,7 @@ class JaxEngine(Engine):
         return make_dataset(self.parts, jax.process_index())
 
     def _batches(self, dataset: Any) -> DeviceBatches:
-        return DeviceBatches(dataset, jax_mesh.batch_sharding(self.mesh))
+        return DeviceBatches(dataset, batch_sharding(self.mesh))
 
     def _compile_sums(self, of_batch: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
         step = self._steps
@@ -261,7 +368,7 @@ class JaxEngine(Engine):
             with step.whole_weights([*zip(step.weights, weights, strict=True), *seeds]):
                 return of_batch(batch)
 
-        function = jax.jit(of_arrays, out_shardings=jax_mesh.replicated(self.mesh))
+        function = jax.jit(of_arrays, out_shardings=replicated(self.mesh))
         return lambda batch: function(
             self._evaluated or [each.value for each in step.weights], batch
         )

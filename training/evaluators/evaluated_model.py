@@ -16,7 +16,6 @@ from keras_vit.analysis.attention_rollout import rollout_function
 from keras_vit.training.errors import damage_named
 from keras_vit.training.evaluators import exported_files, model_from_source
 from keras_vit.training.evaluators.model_from_source import KERAS_RANGE, image_size_of, resizing
-from keras_vit.training.evaluators.tflite_files import TFLiteFunction
 from keras_vit.type_hints import Tensor
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def load_frozen(
         layer: the output used as features: an endpoint or layer of a Keras model, or an attribute
             of a module. None takes `endpoints["representation"]`, or `module.feature_vector`,
             where there is one, and what the model returns otherwise.
-        runtime: of a .tflite file, one of `tflite_files.RUNTIMES`; None takes the faster one.
+        runtime: of a .tflite file, one of `exported_files.RUNTIMES`; None takes the faster one.
         **checkpoint: `name`, `num_classes` and `image_size` of `model_from_source.load_model`.
 
     Raises:
@@ -248,7 +247,7 @@ def _freeze_module(path, layer):
 
 
 def _freeze_tflite(path, runtime):
-    function = TFLiteFunction(path, runtime, at_once=_AT_ONCE)
+    function = exported_files.TFLiteFunction(path, runtime, at_once=_AT_ONCE)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
 
     def infer(images: Tensor) -> np.ndarray:

@@ -1,19 +1,41 @@
-"""Exported files: the texts inside of modules and TFLite files."""
+"""Exported files: the texts inside of modules and TFLite files, and TFLite on the processor."""
 
+import functools
 import json
+import math
 import os
 import pathlib
+import queue
+import threading
 import zipfile
-from typing import Any
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from typing import Any, Literal, get_args
 
+import numpy as np
+
+from keras_vit.installation import missing_extra
 from keras_vit.models.image_model import ACTIVATIONS
-from keras_vit.training.errors import damage_named
+from keras_vit.training.errors import UsageError, damage_named
 from keras_vit.training.io.paths import read_text
+from keras_vit.training.io.quiet_start import quiet_start
 from keras_vit.unpacking import open_archive
 
 # Names of the texts inside of exported files, which `export` writes.
 LABELS_FILE = "labels.txt"
 INTERFACE_FILE = "interface.json"
+Runtime = Literal["litert", "openvino"]
+RUNTIMES = get_args(Runtime)
+_SIGNATURE = "serving_default"
+# Bytes of a file, from which OpenVINO is as fast as LiteRT or faster, given bfloat16: ViT-S.
+_LARGE = 2**26
+# Upper limits for a tensor's size, against damaged shapes: a multiple of the next largest tensor
+# and the file, and bytes that are allowed in any case.
+_LARGEST_RATIO = 64
+_HARMLESS = 2**24
+# `quiet_start` holds back what the whole process prints.
+_STARTING = threading.Lock()
 
 
 def labels_of(path: str | os.PathLike) -> list[str] | None:
@@ -58,3 +80,176 @@ def _interface(text):
     if interface.get("activation") not in (None, "none", *ACTIVATIONS):
         raise ValueError(f"its activation is {interface['activation']!r}")
     return interface
+
+
+class TFLiteFunction:
+    """A TFLite file as a function of images in [0, 1]; several threads may call it, one process.
+
+    Args:
+        path: the .tflite file; it is mapped, not copied.
+        runtime: one of `RUNTIMES`; None is OpenVINO on a processor with instructions for bfloat16,
+            for a file that is all in float32 and larger than 64 MiB, where it is installed, or
+            computed in bfloat16, and otherwise LiteRT.
+        threads: of the computation; None takes every core that the process may use.
+        at_once: images that are computed side by side, as far as `threads` can be divided among
+            them. LiteRT holds its own copy of the weights for each.
+        bfloat16: whether OpenVINO computes in bfloat16, where the processor can.
+
+    Attributes:
+        image_shape: (height, width, channels).
+        output: the name of its output, such as "logits".
+        output_shape: of one image.
+        of_one_image: whether the first axis of images and outputs is that of the images.
+        runtime: the one that computes.
+
+    Raises:
+        ValueError: if the file is damaged, has a tensor that claims far more memory than all
+            others, or is not from `image` to one output.
+        UsageError: if the runtime is not one of `RUNTIMES`, or is not installed.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike,
+        runtime: str | None = None,
+        threads: int | None = None,
+        at_once: int = 1,
+        bfloat16: bool = False,
+    ) -> None:
+        from ai_edge_litert.interpreter import Interpreter
+
+        if runtime not in (None, *RUNTIMES):
+            expected = f"Expected the runtime {' or '.join(RUNTIMES)} of a .tflite file"
+            raise UsageError(f"{expected}. Received: {runtime!r}")
+        threads = threads or _cores()
+        streams = next(n for n in range(min(threads, at_once), 0, -1) if threads % n == 0)
+        self._path, self._idle = os.fspath(path), queue.SimpleQueue[Callable]()
+        self._process = os.getpid()
+        self._side_by_side = ThreadPoolExecutor(streams).map if streams > 1 else map
+        with _STARTING, quiet_start():
+            with self._damage_named("LiteRT"):
+                first = Interpreter(self._path, num_threads=threads // streams)
+                self._describe(first)
+            self.runtime = runtime or self._faster(first, bfloat16)
+            if self.runtime == "litert":
+                with self._damage_named("LiteRT"):
+                    others = (
+                        Interpreter(self._path, num_threads=threads // streams)
+                        for _ in range(streams - 1)
+                    )
+                    for each in (first, *others):
+                        each.allocate_tensors()
+                        self._idle.put(functools.partial(_litert, each, self.output))
+            else:
+                for request in self._requests(threads, streams, "bf16" if bfloat16 else "f32"):
+                    self._idle.put(functools.partial(_openvino, request))
+
+    def __call__(self, images: np.ndarray) -> np.ndarray:
+        """Returns the outputs (n, …) of images (n, height, width, 3) float32 in [0, 1].
+
+        Raises:
+            RuntimeError: in a fork of the process that opened the file.
+        """
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                f"Expected a call in process {self._process}, which opened {self._path}. Received: "
+                f"a call in its fork {os.getpid()}, which lacks the threads of {self.runtime}. "
+                "Open the file in each process, or start them by multiprocessing's spawn."
+            )
+        with self._damage_named(self.runtime):
+            several = self._side_by_side if len(images) > 1 else map
+            return np.concatenate(list(several(self._run, images)))
+
+    def _run(self, image):
+        runner = self._idle.get()
+        try:
+            return runner(image[None])
+        finally:
+            self._idle.put(runner)
+
+    def _describe(self, interpreter):
+        _check_claims(interpreter, os.path.getsize(self._path))
+        signature = interpreter.get_signature_list().get(_SIGNATURE, {})
+        inputs, outputs = signature.get("inputs", []), signature.get("outputs", [])
+        if inputs != ["image"] or len(outputs) != 1:
+            raise ValueError(
+                f"expected a signature {_SIGNATURE} from `image` to one output, as `keras-vit "
+                f"export tflite` writes. Received: from {inputs} to {outputs}"
+            )
+        (image,), (output,) = interpreter.get_input_details(), interpreter.get_output_details()
+        shapes = [tuple(map(int, each["shape_signature"])) for each in (image, output)]
+        fixed = all(min(shape[1:], default=0) > 0 for shape in shapes)
+        floats = all(each["dtype"] is np.float32 for each in (image, output))
+        if len(shapes[0]) != 4 or not (fixed and floats):
+            raise ValueError(
+                "expected float32 of shapes (1, height, width, channels) and (1, …). Received: "
+                f"{image['dtype'].__name__} {shapes[0]} and {output['dtype'].__name__} {shapes[1]}"
+            )
+        self.of_one_image = {shapes[0][0], shapes[1][0]} <= {1, -1}
+        self.image_shape, (self.output,) = shapes[0][1:], outputs
+        self.output_shape = shapes[1][1:]
+
+    def _faster(self, interpreter, bfloat16):
+        """Returns the runtime that `benchmarks compare_runtimes` shows to be the faster one."""
+        floats = {np.float32, np.int32, np.bool_}
+        all_floats = {each["dtype"] for each in interpreter.get_tensor_details()} <= floats
+        large = os.path.getsize(self._path) > _LARGE and all_floats
+        wanted = bfloat16 or (large and find_spec("openvino"))
+        return "openvino" if wanted and _has_bfloat16() else "litert"
+
+    def _requests(self, threads, streams, precision):
+        openvino = _import_openvino()
+        options = {
+            # By default it computes in bfloat16 on processors that have it.
+            "INFERENCE_PRECISION_HINT": precision,
+            "INFERENCE_NUM_THREADS": threads,
+            "NUM_STREAMS": streams,
+        }
+        # The first array of a process that it takes would hang in two threads at once.
+        openvino.Tensor(np.zeros(1, np.float32))
+        with self._damage_named("OpenVINO"):
+            compiled = openvino.Core().compile_model(self._path, "CPU", options)
+            return [compiled.create_infer_request() for _ in range(streams)]
+
+    def _damage_named(self, runtime):
+        return damage_named(f"{self._path} cannot be run by {runtime}")
+
+
+def _litert(interpreter, output, image):
+    return interpreter.get_signature_runner(_SIGNATURE)(image=image)[output]
+
+
+def _openvino(request, image):
+    # Its outputs are overwritten by the next call.
+    return request.infer([image], share_inputs=True)[0].copy()
+
+
+def _import_openvino():
+    try:
+        import openvino
+    except ImportError as error:
+        raise UsageError(missing_extra("openvino", "openvino", error)) from error
+    return openvino
+
+
+def _has_bfloat16():
+    return "BF16" in _import_openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+
+
+def _cores():
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def _check_claims(interpreter, file_size):
+    """Refuses a damaged shape before LiteRT takes the memory that it asks for."""
+    for graph in range(interpreter.num_subgraphs()):
+        sizes = [(0, ""), (0, "")]
+        for each in interpreter.get_tensor_details(graph):
+            count = math.prod(map(int, each["shape"]))
+            sizes.append((count * np.dtype(each["dtype"]).itemsize, each["name"]))
+        (second, _), (largest, name) = sorted(sizes)[-2:]
+        if largest > max(_HARMLESS, _LARGEST_RATIO * (second + file_size)):
+            raise ValueError(
+                f"The tensor {name} claims {largest} bytes, the next largest {second}, and the "
+                f"file has {file_size}: its shape is damaged."
+            )

@@ -11,12 +11,12 @@ import tensorflow as tf
 
 from keras_vit.training.errors import TrainingError, UsageError, first_line
 from keras_vit.training.io.paths import any_path, is_remote
-from keras_vit.training.prediction.predictor import Job, Predictor
-from keras_vit.training.prediction.shards import write_shard
+from keras_vit.training.prediction.predictor import Predictor, write_shard
 
 
 def write_on_cluster(
     predictor: Predictor,
+    directory: str,
     shards: Sequence[str],
     address: str,
     *,
@@ -28,7 +28,8 @@ def write_on_cluster(
     A shard whose machine dies is written by another.
 
     Args:
-        predictor: of this process; all machines see the paths of its job.
+        predictor: of this process; all machines see its paths.
+        directory: of the shards, which they see as well.
         shards: to be written.
         address: of the cluster, or "local" to start one on this machine.
         workers: at most so many at once; None is one for each machine, or for each `num_gpus`.
@@ -47,7 +48,7 @@ def write_on_cluster(
         names = [{"name": name} for name in shards]
         done = ray.data.from_items(names, override_num_blocks=len(names)).map(
             Worker,
-            fn_constructor_args=(predictor.job, predictor.manifest, os.getcwd()),
+            fn_constructor_args=(predictor.arguments, predictor.manifest, directory, os.getcwd()),
             compute=ray.data.ActorPoolStrategy(min_size=1, max_size=pool, initial_size=pool),
             **({"num_gpus": num_gpus} if num_gpus else {"num_cpus": 1}),
         )
@@ -109,18 +110,22 @@ def _workers(ray, num_gpus):
 
 
 class Worker:
-    """Writes shards of a job; opens the model with the first one.
+    """Writes shards; opens the model with the first one.
 
     It returns errors instead of raising them: Ray would print a page of text around each.
 
     Args:
-        job: what is predicted.
+        arguments: of the predictor.
         manifest: of the process that began it; the worker's own must be the same.
+        directory: of the shards.
         folder: that relative paths start from.
     """
 
-    def __init__(self, job: Job, manifest: Mapping[str, Any], folder: str):
-        self._job, self._manifest, self._folder = job, manifest, folder
+    def __init__(
+        self, arguments: dict[str, Any], manifest: Mapping[str, Any], directory: str, folder: str
+    ):
+        self._arguments, self._manifest = arguments, manifest
+        self._directory, self._folder = directory, folder
         self._predictor: Predictor | None = None
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -129,8 +134,8 @@ class Worker:
         try:
             self._predictor = self._predictor or self._open()
             # A worker that died may have written it.
-            if not (any_path(self._job.directory) / row["name"]).exists():
-                unreadable = write_shard(self._predictor, row["name"])
+            if not (any_path(self._directory) / row["name"]).exists():
+                unreadable = write_shard(self._predictor, self._directory, row["name"])
         except (TrainingError, ValueError, OSError, tf.errors.OpError) as error:
             text = f"{first_line(error, 500)} (worker on {socket.gethostname()})"
             bad_use = isinstance(error, (UsageError, ValueError, FileNotFoundError))
@@ -139,10 +144,10 @@ class Worker:
     def _open(self):
         if os.path.isdir(self._folder):
             os.chdir(self._folder)
-        photo = self._job.photos[0] if self._job.photos else "."
+        (photo, *_) = self._arguments["photos"] or ["."]
         if not (is_remote(photo) or os.path.exists(photo)):
             raise UsageError(f"Expected a folder that all machines see. There is no {photo} here.")
-        predictor = Predictor(self._job)
+        predictor = Predictor(**self._arguments)
         found = predictor.manifest
         differing = sorted(key for key in found if found[key] != self._manifest[key])
         if differing:

@@ -1,11 +1,9 @@
-"""Predicts the images of a job: the most probable classes of each.
-
-A `Job` is data that is sent to other processes.
-"""
+"""Predicts images, the most probable classes of each, and writes that as Parquet shards."""
 
 import contextlib
 import dataclasses
 import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,17 +11,22 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.hidden_folder import remove_unfinished
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training import data
 from keras_vit.training.data.traced_functions import as_it_stands
-from keras_vit.training.errors import first_line
+from keras_vit.training.errors import UsageError, damage_named, first_line
 from keras_vit.training.evaluators.evaluated_model import load_frozen
-from keras_vit.training.io.paths import attempt
+from keras_vit.training.io.atomic import atomic_file, write_text
+from keras_vit.training.io.locks import lock
+from keras_vit.training.io.paths import any_path, attempt, is_remote
 from keras_vit.training.io.stores import local_file
 
 BATCH = 64
 # Attention rollout holds the attention of all layers.
 BATCH_WITH_ATTENTION = 16
+# Readers of a folder of Parquet files pass over such names.
+MANIFEST = "_predictions.json"
 
 # Errors of a store that does not answer; those of damaged images are others.
 _OF_STORES = (
@@ -35,37 +38,6 @@ _OF_STORES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Job:
-    """Names the images to predict, and the folder for shards. Paths may be in a store.
-
-    Attributes:
-        source: the model, as `training.evaluators.evaluated_model.load_frozen` takes it.
-        photos: image files; empty for a data set.
-        directory: for the shards, if any are written.
-        dataset: its name, if it is one.
-        split: of the data set.
-        data_dir: folder of prepared data sets.
-        checkpoint: `name`, `num_classes` and `image_size` of `load_frozen`.
-        class_names: instead of the model's own.
-        top: classes of each image.
-        shard_size: images of a shard.
-        representation: whether to write what the head is put on as well.
-    """
-
-    source: str
-    photos: Sequence[str] = ()
-    directory: str = ""
-    dataset: str = ""
-    split: str = "test"
-    data_dir: str | None = None
-    checkpoint: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    class_names: Sequence[str] | None = None
-    top: int = 5
-    shard_size: int = 1_000
-    representation: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
 class Prediction:
     """The prediction of one image; all but `id` and `error` is None if it cannot be read.
 
@@ -74,7 +46,7 @@ class Prediction:
         classes: numbers of the most probable classes, the best first.
         names: of these classes.
         probabilities: of these classes.
-        representation: float32, if the job asks for it.
+        representation: float32, if it is asked for.
         error: why the image cannot be read, or None.
         image: (height, width, 3) uint8, as the model saw it, if pictures are asked for.
         attention: (rows, columns) in [0, 1], where the model looked, if pictures are asked for and
@@ -122,32 +94,52 @@ def predict(
         ...     print(prediction.ranked)
     """
     files = [str(photo) for photo in photos]
-    job = Job(source, files, dataset=dataset, split=split, data_dir=data_dir, top=top)
-    predictor = Predictor(job)
+    predictor = Predictor(source, files, dataset=dataset, split=split, data_dir=data_dir, top=top)
     yield from predictor.predict(range(predictor.count))
 
 
+@dataclasses.dataclass
 class Predictor:
-    """Predicts the images of a job.
+    """Predicts images. Paths may be in a store.
 
     Args:
-        job: which images, by which model.
+        source: the model, as `training.evaluators.evaluated_model.load_frozen` takes it.
+        photos: image files; empty for a data set.
+        dataset: its name, if it is one.
+        split: of the data set.
+        data_dir: folder of prepared data sets.
+        checkpoint: `name`, `num_classes` and `image_size` of `load_frozen`.
+        class_names: instead of the model's own.
+        top: classes of each image.
+        shard_size: images of a shard.
+        representation: whether to give what the head is put on as well.
 
     Attributes:
         name: of the model.
         count: number of images.
-        shards: {name of a file: numbers of its images}, all of the job, in order.
+        shards: {name of a file: numbers of its images}, of all images, in order.
 
     Raises:
         UsageError, ValueError, OSError: if the model or the images cannot be opened, or the model
             has no head.
     """
 
-    def __init__(self, job: Job):
-        self.job = job
+    source: str
+    photos: Sequence[str] = ()
+    _: dataclasses.KW_ONLY
+    dataset: str = ""
+    split: str = "test"
+    data_dir: str | None = None
+    checkpoint: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    class_names: Sequence[str] | None = None
+    top: int = 5
+    shard_size: int = 1_000
+    representation: bool = False
+
+    def __post_init__(self) -> None:
         with contextlib.ExitStack() as stack:
-            file = stack.enter_context(local_file(job.source))
-            self._model = load_frozen(file, **job.checkpoint)
+            file = stack.enter_context(local_file(self.source))
+            self._model = load_frozen(file, **self.checkpoint)
             # LiteRT opens its file again in each thread.
             self._copy = stack.pop_all() if file.endswith(".tflite") else None
         self.name = self._model.name
@@ -156,19 +148,24 @@ class Predictor:
                 f"Expected a model with a head. Received: {self.name}, which gives features. The "
                 "head of a checkpoint needs --num_classes."
             )
-        self._names = self._model.class_names if job.class_names is None else job.class_names
+        self._names = self._model.class_names if self.class_names is None else self.class_names
         self._images = (
-            data.open(job.dataset, job.split, job.data_dir)
-            if job.dataset
-            else data.open_files(job.photos)
+            data.open(self.dataset, self.split, self.data_dir)
+            if self.dataset
+            else data.open_files(self.photos)
         )
         self._process = self._model.operations(self._images, self._model.preprocess)
         self.count = self._images.num_examples
-        size, shards = job.shard_size, -(-self.count // job.shard_size)
+        size, shards = self.shard_size, -(-self.count // self.shard_size)
         self.shards = {
             f"predictions-{k:05d}-of-{shards:05d}.parquet": range(self.count)[k * size :][:size]
             for k in range(shards)
         }
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments by name, of which another process makes its own."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -180,9 +177,9 @@ class Predictor:
             "class_names": hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest(),
             "images": self._images.identity,
             "count": self.count,
-            "top": self.job.top,
-            "shard_size": self.job.shard_size,
-            "representation": self._model.feature_name if self.job.representation else "",
+            "top": self.top,
+            "shard_size": self.shard_size,
+            "representation": self._model.feature_name if self.representation else "",
         }
 
     def predict(self, numbers: range, *, pictures: bool = False) -> Iterator[Prediction]:
@@ -247,13 +244,13 @@ class Predictor:
                 f"Expected a name for each of {classes} classes. Received: {len(self._names)} "
                 "names."
             )
-        features = model.features(images) if self.job.representation else nothing
+        features = model.features(images) if self.representation else nothing
         maps = pixels = nothing
         if pictures:
             low, high = model.image_range
             pixels = np.rint((images - low) / (high - low) * 255).clip(0, 255).astype(np.uint8)
             maps = model.rollout(images) if model.rollout else nothing
-        best = np.argsort(-probabilities, axis=-1, kind="stable")[:, : self.job.top]
+        best = np.argsort(-probabilities, axis=-1, kind="stable")[:, : self.top]
         for row, number in enumerate(numbers):
             yield Prediction(
                 self._images.example_id(number),
@@ -264,3 +261,74 @@ class Predictor:
                 image=pixels[row],
                 attention=maps[row],
             )
+
+
+def write_shard(predictor: Predictor, directory: str, name: str) -> int:
+    """Writes a shard, which appears whole, and returns how many of its images cannot be read.
+
+    Args:
+        predictor: of the images.
+        directory: of the shards; may be in a store.
+        name: one of `predictor.shards`.
+
+    Raises:
+        TrainingError: if the images or the directory do not answer.
+        ValueError: if there is not a name for each class.
+        OSError: if the directory cannot be written.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    schema = pa.schema(
+        {
+            "id": pa.string(),
+            "classes": pa.list_(pa.int32()),
+            "names": pa.list_(pa.string()),
+            "probabilities": pa.list_(pa.float32()),
+            "representation": pa.list_(pa.float32()),
+            "error": pa.string(),
+        }
+    )
+    rows = [vars(row) for row in predictor.predict(predictor.shards[name])]
+    with atomic_file(any_path(directory) / name) as temporary:
+        pa.parquet.write_table(pa.Table.from_pylist(rows, schema), temporary)
+    return sum(row["error"] is not None for row in rows)
+
+
+@contextlib.contextmanager
+def missing_shards(predictor: Predictor, directory: str) -> Iterator[list[str]]:
+    """Locks the directory of the shards and yields the names of the shards that are not in it yet.
+
+    Raises:
+        UsageError: if another process works in it, or it holds other predictions, or
+            unknown ones.
+    """
+    folder = any_path(directory)
+    with lock(folder):
+        if not is_remote(folder):
+            remove_unfinished(folder)
+        file, wanted = folder / MANIFEST, predictor.manifest
+        there = attempt(
+            lambda: {each.name for each in folder.iterdir()}, f"{folder} cannot be read"
+        )
+        left = [name for name in predictor.shards if name not in there]
+        if MANIFEST not in there:
+            if len(left) < len(predictor.shards):
+                raise UsageError(
+                    f"Expected {MANIFEST} beside the predictions in {folder}, which says what they "
+                    "are of. It is gone. Name another directory."
+                )
+            write_text(file, json.dumps(wanted, indent=2, sort_keys=True) + "\n")
+        text = attempt(file.read_text, f"{file} cannot be read")
+        with damage_named(f"{file} is damaged", "Name another directory."):
+            before = dict(json.loads(text))
+        differing = sorted(key for key in wanted if before.get(key) != wanted[key])
+        if differing:
+            raise UsageError(
+                f"{folder} holds predictions with another {', '.join(differing)}. Name another "
+                "directory, or go on with the options and images of before."
+            )
+        yield left
+        if not is_remote(folder):
+            # Of workers that died.
+            remove_unfinished(folder)

@@ -1,23 +1,28 @@
-"""Studies of many small runs: training the cells, scoring them, and keeping the scores."""
+"""Studies of many small runs: training the cells, scoring them, and showing the scores."""
 
 import dataclasses
 import logging
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
-from keras_vit.training.configs.ablation import Study
+import keras_vit
+from keras_vit.training.config import schema
+from keras_vit.training.configs.ablation import STUDIES, Study
 from keras_vit.training.data import Dataset
 from keras_vit.training.errors import Diverged
-from keras_vit.training.evaluators.mean_deviation import MeanDeviation
+from keras_vit.training.evaluators import few_shot
+from keras_vit.training.evaluators.evaluated_model import freeze
+from keras_vit.training.evaluators.model_from_source import load_model
+from keras_vit.training.evaluators.speed import images_per_second
 from keras_vit.training.io.printed_table import Table
+from keras_vit.training.io.stores import local_file
+from keras_vit.training.paper_tables import MeanDeviation
 from keras_vit.training.protocols.run_result import computed_once, train_run
+from keras_vit.training.reporting.figures import new_figure
 from keras_vit.training.reporting.metrics_csv import read_metrics
-
-if TYPE_CHECKING:
-    from keras_vit.training.evaluators.few_shot import Task
 
 logger = logging.getLogger("keras_vit")
 
@@ -57,7 +62,7 @@ def run_study(
     configs: Mapping[str, ConfigDict],
     workdir: pathlib.Path,
     datasets: Mapping[str, Dataset],
-    few_shot_task: "Task",
+    few_shot_task: few_shot.Task,
     *,
     seeds: Sequence[int] = (0,),
 ) -> list[Score]:
@@ -77,7 +82,7 @@ def run_study(
     scores = []
     for number, (cell, config) in enumerate(configs.items(), 1):
         for seed in seeds:
-            run, dataset = run_of_cell(workdir, cell, seed), datasets[config.dataset]
+            run, dataset = _run_of_cell(workdir, cell, seed), datasets[config.dataset]
             score = _run_cell(study, cell, config, seed, run, dataset, few_shot_task)
             scores.append(score)
             logger.info(
@@ -88,7 +93,7 @@ def run_study(
     return scores
 
 
-def run_of_cell(workdir: pathlib.Path, cell: str, seed: int) -> pathlib.Path:
+def _run_of_cell(workdir: pathlib.Path, cell: str, seed: int) -> pathlib.Path:
     """Returns the run directory of a cell and seed."""
     return workdir / cell / f"seed_{seed}"
 
@@ -126,8 +131,6 @@ def _finished_config(config, study, seed, num_examples):
     The warm-up is at most a tenth of the run, and a study that looks at a run's course gets its
     evaluations.
     """
-    from keras_vit.training.config import schema
-
     config = schema.complete(config)
     config.seed = seed
     # The length of the run is derived first: a short run refuses the usual warm-up.
@@ -141,12 +144,6 @@ def _finished_config(config, study, seed, num_examples):
 
 def _score(file, config, few_shot_task):
     """Returns what is measured of a trained model itself."""
-    import keras_vit
-    from keras_vit.training.evaluators import few_shot, least_squares, speed
-    from keras_vit.training.evaluators.evaluated_model import freeze
-    from keras_vit.training.evaluators.model_from_source import load_model
-    from keras_vit.training.io.stores import local_file
-
     with local_file(file) as copy:
         model = load_model(copy).model
     found = few_shot.evaluate(
@@ -155,7 +152,7 @@ def _score(file, config, few_shot_task):
         preprocess=config.eval_preprocess,
         shots=[SHOTS],
     )
-    ((mean, _),) = least_squares.mean_accuracies(found).values()
+    ((mean, _),) = few_shot.mean_accuracies(found).values()
     counted = keras_vit.costs(model)
     head = counted.by_type.get("head")
     return {
@@ -163,11 +160,11 @@ def _score(file, config, few_shot_task):
         "parameters": counted.parameters - (head.parameters if head else 0),
         "gmacs": counted.macs / 1e9,
         "exaflops": counted.exaflops(config.total_steps * config.batch_size),
-        "images_per_second": speed.images_per_second(model, batch_size=64),
+        "images_per_second": images_per_second(model, batch_size=64),
     }
 
 
-def by_cell(scores: Sequence[Score], field: str) -> dict[str, MeanDeviation]:
+def _by_cell(scores: Sequence[Score], field: str) -> dict[str, MeanDeviation]:
     """Returns {cell: mean and deviation over the seeds} of a field of `Score`."""
     values: dict[str, list[float]] = {}
     for score in scores:
@@ -185,7 +182,7 @@ def study_table(
         scores: of all cells and seeds.
         paper: {cell: the paper's accuracy in percent}, shown beside if given.
     """
-    shots, top1 = by_cell(scores, "few_shot"), by_cell(scores, "top1")
+    shots, top1 = _by_cell(scores, "few_shot"), _by_cell(scores, "top1")
     rows = []
     for cell, score in {score.cell: score for score in scores}.items():
         row = [
@@ -204,3 +201,97 @@ def every_score(scores: Sequence[Score]) -> Table:
     """Returns all scores with all fields, one row for each run."""
     names = [field.name for field in dataclasses.fields(Score)]
     return Table(names, [[getattr(score, name) for name in names] for score in scores])
+
+
+_SHOTS = f"{SHOTS}-shot linear accuracy (%)"
+# {study: [(field on the x axis, its label, field on the y axis, its label)]}
+_PANELS = {
+    "shape": [("gmacs", "GMACs per image", "few_shot", _SHOTS)],
+    "axial": [
+        ("exaflops", "compute of training (exaFLOPs)", "few_shot", _SHOTS),
+        ("images_per_second", "inference (images/s)", "few_shot", _SHOTS),
+    ],
+    "data_size": [
+        ("images", "training images", "top1", "best top-1 on held-out images (%)"),
+        ("images", "training images", "few_shot", _SHOTS),
+    ],
+}
+# {study: function of a cell that returns the line it lies on}
+_LINE_OF = {
+    "shape": lambda cell: cell.partition("_")[0],
+    "axial": str,
+    "data_size": lambda cell: cell.rpartition("_")[0],
+}
+
+
+def study_figure(study: str, scores: Sequence[Score], workdir: pathlib.Path) -> Figure:
+    """Returns the figure of the study of that name; `workdir` holds its runs."""
+    if study == "position":
+        figure = _position(scores)
+    elif study == "head":
+        figure = _head(scores, workdir)
+    else:
+        figure = _lines(study, scores)
+    figure.suptitle(STUDIES[study].title, fontsize=10)
+    return figure
+
+
+def _position(scores):
+    """Draws our accuracies beside the paper's."""
+    paper = STUDIES["position"].paper
+    cells = _by_cell(scores, "few_shot")
+    figure, (ours, theirs) = new_figure(2)
+    places = range(len(cells))
+    means, deviations = zip(*map(_height, cells.values()), strict=True)
+    ours.bar(places, means, yerr=deviations, capsize=3)
+    ours.set_title("this run", fontsize=9)
+    theirs.bar(places, [paper[cell] for cell in cells], color="tab:gray")
+    theirs.set_title("paper: ViT-B/16 from JFT, 5-shot ImageNet", fontsize=9)
+    for axis in (ours, theirs):
+        axis.set_xticks(places, list(cells), rotation=45, ha="right", fontsize=8)
+        heights = [bar.get_height() for bar in axis.patches]
+        axis.set(ylabel=_SHOTS, ylim=(max(0, min(heights) - 5), max(heights) + 3))
+    return figure
+
+
+def _head(scores, workdir):
+    """Draws the accuracy of every run over its steps; the seeds of a cell share a color."""
+    figure, (axis,) = new_figure()
+    colors: dict[str, str] = {}
+    for score in scores:
+        label = None if score.cell in colors else score.cell
+        color = colors.setdefault(score.cell, f"C{len(colors)}")
+        curve = learning_curve(_run_of_cell(workdir, score.cell, score.seed))
+        steps, accuracies = zip(*curve, strict=True)
+        axis.plot(steps, [100 * each for each in accuracies], "o-", color=color, label=label)
+    axis.set(xlabel="step", ylabel="top-1 accuracy (%)")
+    axis.legend(fontsize=8)
+    return figure
+
+
+def _lines(study, scores):
+    """Joins the cells of each line in order of x, on a logarithmic axis."""
+    panels = _PANELS[study]
+    figure, axes = new_figure(len(panels))
+    for axis, (x, xlabel, y, ylabel) in zip(axes, panels, strict=True):
+        places, heights = _by_cell(scores, x), _by_cell(scores, y)
+        points = {cell: (places[cell].mean, *_height(heights[cell])) for cell in heights}
+        lines: dict[str, list] = {}
+        for cell in points:
+            if cell != "base":
+                lines.setdefault(_LINE_OF[study](cell), []).append(points[cell])
+        if "base" in points:
+            lines = {line: [*others, points["base"]] for line, others in lines.items()}
+        for line, joined in lines.items():
+            style = {"fmt": "o-", "markersize": 4, "capsize": 2, "label": line}
+            at, values, deviations = zip(*sorted(joined), strict=True)
+            axis.errorbar(at, values, yerr=deviations, **style)
+        axis.set(xscale="log", xlabel=xlabel, ylabel=ylabel)
+        axis.legend(fontsize=8)
+    return figure
+
+
+def _height(accuracy):
+    """Returns (mean, length of the error bar) in percent."""
+    mean, deviation = accuracy.percent
+    return mean, deviation or 0.0

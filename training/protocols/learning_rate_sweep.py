@@ -17,9 +17,15 @@ from ml_collections import ConfigDict
 
 from keras_vit.training.data import Dataset
 from keras_vit.training.errors import TrainingError, UsageError
+from keras_vit.training.evaluators import classification
+from keras_vit.training.evaluators.evaluated_model import load_frozen
+from keras_vit.training.io.atomic import write_text
+from keras_vit.training.io.printed_table import Table
 from keras_vit.training.io.progress_bar import track
 from keras_vit.training.io.stores import local_file
+from keras_vit.training.paper_tables import TABLE_2, TABLE_5, TABLE_6, UPSTREAM, MeanDeviation
 from keras_vit.training.protocols.run_result import RunResult, computed_once, train_run
+from keras_vit.training.reporting.figures import new_figure, write_png
 
 logger = logging.getLogger("keras_vit")
 
@@ -229,9 +235,6 @@ def _train(config, run, dataset, label):
 
 
 def _score(config, dataset, run):
-    from keras_vit.training.evaluators import classification
-    from keras_vit.training.evaluators.evaluated_model import load_frozen
-
     def evaluate():
         split = dataset.split("test")
         preprocess = split.preprocess(config.eval_preprocess)
@@ -251,3 +254,78 @@ def _changed(config, rate, **changes):
     changed = copy.deepcopy(config)
     changed.update({"optimizer": {"base_lr": rate}, **changes})
     return changed
+
+
+def sweep_table(
+    found: Transfer,
+    published: Sequence[tuple[str, str]] = (),
+    further: Mapping[str, Sequence[float]] | None = None,
+) -> Table:
+    """Returns the table of a sweep: rates, seeds, mean and standard deviation.
+
+    Args:
+        found: what `transfer` returned.
+        published: of `published_results`.
+        further: what `score_further_test_sets` returned.
+    """
+    rows: list[tuple] = [
+        (
+            "development",
+            f"rate {rate:g}" + (" (chosen)" if rate == found.rate else ""),
+            "diverged" if result.diverged else f"{result.percent:.2f}",
+            result.count,
+        )
+        for rate, result in found.development.items()
+    ]
+    rows += [
+        ("test", f"rate {found.rate:g}, seed {seed}", f"{result.percent:.2f}", result.count)
+        for seed, result in found.test.items()
+    ]
+    for name, accuracies in {"test": found.accuracies, **(further or {})}.items():
+        mean = str(MeanDeviation.of(accuracies))
+        rows.append((name, f"mean of {len(accuracies)}", mean, ""))
+    rows += [("paper", where, result, "") for where, result in published]
+    return Table(("split", "run", "top-1 %", "images"), rows, f"Fine-tuning on {found.dataset}")
+
+
+def published_results(model: str, dataset: str) -> list[tuple[str, str]]:
+    """Returns (where, accuracy in percent) for every result of fine-tuning `model` on `dataset`.
+
+    Args:
+        model: name of the model, such as "ViT-B/16".
+        dataset: name in the registry.
+    """
+    found = []
+    for number, table in ((2, TABLE_2), (5, TABLE_5), (6, TABLE_6)):
+        for (name, source), row in table.items():
+            # Table 5 has the longest runs of the Vision Transformers already.
+            known = number == 6 and (name, "jft") in TABLE_5
+            if name == model and dataset in row and not known:
+                where = UPSTREAM.get(source) or f"{UPSTREAM['jft']}, {source} epochs"
+                result = row[dataset]
+                shown = str(result) if number == 2 else f"{result:.2f}"
+                found.append((f"Table {number}, {where}", shown))
+    return found
+
+
+def _sweep_figure(found):
+    """Draws development accuracy over the learning rate, and the test accuracies at the chosen."""
+    figure, (axes,) = new_figure()
+    finished = sorted(
+        (rate, result.percent) for rate, result in found.development.items() if result.count
+    )
+    if finished:
+        axes.plot(*zip(*finished, strict=True), "o-", label="development")
+    mean, deviation = MeanDeviation.of(found.accuracies)
+    label = "test" if deviation is None else f"test ({len(found.test)} seeds)"
+    axes.errorbar(found.rate, mean, yerr=deviation, fmt="s", capsize=4, label=label)
+    axes.set(xscale="log", xlabel="learning rate", ylabel="top-1 accuracy, %", title=found.dataset)
+    axes.legend()
+    return figure
+
+
+def write_sweep(found: Transfer, table: Table, workdir: pathlib.Path) -> None:
+    """Writes `sweep.md`, `sweep.csv` and `sweep.png` into `workdir`."""
+    write_text(workdir / "sweep.md", table.markdown())
+    write_text(workdir / "sweep.csv", table.csv())
+    write_png(_sweep_figure(found), workdir / "sweep.png")

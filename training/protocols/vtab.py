@@ -6,7 +6,6 @@ The score is the plain mean over tasks, not the mean of the means of the three g
 import logging
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -14,10 +13,9 @@ from ml_collections import ConfigDict
 
 from keras_vit.training.data import Dataset
 from keras_vit.training.data.dataset_table import VtabTask
-from keras_vit.training.evaluators.mean_deviation import MeanDeviation
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.printed_table import Table
-from keras_vit.training.paper_tables import TABLE_2, TABLE_9, VTAB_GROUPS, VTAB_TASKS
+from keras_vit.training.paper_tables import TABLE_2, TABLE_9, VTAB_GROUPS, VTAB_TASKS, MeanDeviation
 from keras_vit.training.protocols.learning_rate_sweep import choose_rate, score_rates, transfer
 from keras_vit.training.reporting.figures import new_figure, write_png
 
@@ -25,6 +23,7 @@ logger = logging.getLogger("keras_vit")
 
 DEVELOPMENT = ("train800", "val200")
 ALL = "VTAB (19 tasks)"
+_GROUPS = {**VTAB_GROUPS, ALL: VTAB_TASKS}
 _UPSTREAM = {"jft": "JFT", "imagenet21k": "I21k"}
 # {"ViT-H/14 (JFT)": {task: its accuracy, as that of one run}}
 _PUBLISHED: dict[str, dict[str, Sequence[float]]] = {
@@ -33,47 +32,32 @@ _PUBLISHED: dict[str, dict[str, Sequence[float]]] = {
 }
 
 
-class GroupMean(NamedTuple):
-    """The mean of some tasks, in percent.
-
-    Attributes:
-        mean: over the tasks that have a result; None if none has.
-        deviation: sample standard deviation of that mean over runs; None with less than two runs.
-        present: tasks that have a result.
-        expected: tasks that belong to the group.
-    """
-
-    mean: float | None
-    deviation: float | None
-    present: int
-    expected: int
-
-    def __str__(self) -> str:
-        if self.mean is None:
-            return "–"
-        share = "" if self.present == self.expected else f" ({self.present} of {self.expected})"
-        return f"{MeanDeviation(self.mean, self.deviation)}{share}"
-
-
-def aggregate(accuracies: Mapping[str, Sequence[float]]) -> dict[str, GroupMean]:
-    """Returns the mean of each group of tasks and of all.
+def aggregate(accuracies: Mapping[str, Sequence[float]]) -> dict[str, MeanDeviation]:
+    """Returns the mean of each group of tasks, and of all, over those that have a result.
 
     Args:
         accuracies: for each task, by the paper's name, the accuracies in percent of its runs; the
             same number of runs for every task. Tasks may be absent.
 
     Returns:
-        {"Natural", "Specialized", "Structured", "VTAB (19 tasks)": mean}.
+        {"Natural", "Specialized", "Structured", "VTAB (19 tasks)": mean, with the deviation of
+        that mean over runs}; without the groups of which no task has a result.
     """
-    means = {}
-    for group, tasks in {**VTAB_GROUPS, ALL: VTAB_TASKS}.items():
-        present = [accuracies[task] for task in tasks if task in accuracies]
-        if present:
-            mean, deviation = MeanDeviation.of(np.mean(present, axis=0))
-        else:
-            mean = deviation = None
-        means[group] = GroupMean(mean, deviation, len(present), len(tasks))
-    return means
+    present = {
+        group: [accuracies[task] for task in tasks if task in accuracies]
+        for group, tasks in _GROUPS.items()
+    }
+    return {
+        group: MeanDeviation.of(np.mean(found, axis=0)) for group, found in present.items() if found
+    }
+
+
+def _mean_of(group, accuracies):
+    """Returns the text of a group's mean, with how many of its tasks that is if not all."""
+    means, tasks = aggregate(accuracies), _GROUPS[group]
+    present = sum(task in accuracies for task in tasks)
+    share = "" if present == len(tasks) else f" ({present} of {len(tasks)})"
+    return f"{means[group]}{share}" if present else "–"
 
 
 def comparison(name: str, accuracies: Mapping[str, Sequence[float]]) -> Table:
@@ -83,33 +67,33 @@ def comparison(name: str, accuracies: Mapping[str, Sequence[float]]) -> Table:
         name: of the model.
         accuracies: as for `aggregate`; an absent task is shown as "–".
     """
-    means = aggregate(accuracies)
-    published_means = [aggregate(row) for row in _PUBLISHED.values()]
     rows = []
     for group, tasks in VTAB_GROUPS.items():
         for task in tasks:
             ours = str(MeanDeviation.of(accuracies[task])) if task in accuracies else "–"
             rows.append((task, ours, *(f"{row[task][0]:.1f}" for row in _PUBLISHED.values())))
-        cells = (str(of_model[group]) for of_model in (means, *published_means))
+        cells = (_mean_of(group, row) for row in (accuracies, *_PUBLISHED.values()))
         rows.append((f"{group} mean", *cells))
     # Table 2 has more digits and a deviation.
-    table_2 = (str(MeanDeviation(*TABLE_2[key]["vtab"])) for key in TABLE_9)
-    rows.append((ALL, str(means[ALL]), *table_2))
+    table_2 = (str(TABLE_2[key]["vtab"]) for key in TABLE_9)
+    rows.append((ALL, _mean_of(ALL, accuracies), *table_2))
     return Table(("task", name, *_PUBLISHED), rows, "VTAB-1k: top-1 accuracy, %")
 
 
 def group_figure(name: str, accuracies: Mapping[str, Sequence[float]]) -> Figure:
     """Draws the means of the groups beside the paper's, as Figure 2 does."""
-    models = {label: aggregate(row) for label, row in {name: accuracies, **_PUBLISHED}.items()}
+    models = {name: accuracies, **_PUBLISHED}
     figure, (axes,) = new_figure(width=7)
     width = 0.8 / len(models)
-    for i, (label, means) in enumerate(models.items()):
-        places = np.arange(len(means)) + (i - (len(models) - 1) / 2) * width
-        bars = axes.bar(places, [mean.mean or 0 for mean in means.values()], width, label=label)
-        for bar, mean in zip(bars, means.values(), strict=True):
+    for i, (label, row) in enumerate(models.items()):
+        places = np.arange(len(_GROUPS)) + (i - (len(models) - 1) / 2) * width
+        means = aggregate(row)
+        heights = [means[group].mean if group in means else 0 for group in _GROUPS]
+        bars = axes.bar(places, heights, width, label=label)
+        for bar, tasks in zip(bars, _GROUPS.values(), strict=True):
             # A group with tasks missing is not comparable.
-            bar.set_alpha(1.0 if mean.present == mean.expected else 0.4)
-    axes.set_xticks(np.arange(len(means)), list(means))
+            bar.set_alpha(1.0 if row.keys() >= set(tasks) else 0.4)
+    axes.set_xticks(np.arange(len(_GROUPS)), list(_GROUPS))
     axes.set(ylabel="top-1 accuracy, %", ylim=(0, 100))
     # Above the axes, since every place in them is a bar's.
     figure.legend(fontsize="small", ncols=2, loc="outside upper center")

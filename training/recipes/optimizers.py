@@ -1,12 +1,14 @@
-"""SGD with momentum and AdamW as the original trains with them, as Keras optimizers.
+"""SGD with momentum and AdamW as the original trains with them, and their learning rates.
 
-They differ from Keras's own in what changes the trajectory: the velocity of `Momentum` holds no
-learning rate, `AdamW` adds its epsilon outside the bias-corrected root and decays kernels only,
-first moments can be stored in bfloat16, and the moving average of the weights starts from the
-weights. All work with `compile` and `fit`; a distributed loop calls `apply_reduced`.
+They are Keras optimizers, and differ from Keras's own in what changes the trajectory: the velocity
+of `Momentum` holds no learning rate, `AdamW` adds its epsilon outside the bias-corrected root and
+decays kernels only, first moments can be stored in bfloat16, and the moving average of the weights
+starts from the weights. All work with `compile` and `fit`; a distributed loop calls
+`apply_reduced`.
 """
 
 import contextlib
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
@@ -17,11 +19,85 @@ from keras import ops
 from ml_collections import ConfigDict
 
 from keras_vit.training.config import default_config
-from keras_vit.training.recipes.layer_decay_and_freezing import first_steps, rate_factors
-from keras_vit.training.recipes.schedules import WarmupDecay
+from keras_vit.training.recipes.models import first_steps, rate_factors
 from keras_vit.type_hints import Tensor
 
 LearningRate: TypeAlias = float | keras.optimizers.schedules.LearningRateSchedule
+
+
+DECAYS = ("cosine", "linear")
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """Linear warm-up from rate 0, followed by a cosine or linear decay (Tables 3 and 4).
+
+    With `p = clip((step - warmup_steps) / (total_steps - warmup_steps), 0, 1)`:
+
+    * cosine: `end_lr + (base_lr - end_lr) * (1 + cos(pi * p)) / 2`
+    * linear: `end_lr + (base_lr - end_lr) * (1 - p)`
+
+    times `min(1, step / warmup_steps)`. Steps count from 0, so with a warm-up the first
+    update has rate 0.
+
+    Args:
+        base_lr: float, rate at the end of the warm-up.
+        total_steps: int, number of updates; the rate stays at `end_lr` afterwards.
+        warmup_steps: int, length of the warm-up in updates, less than `total_steps`.
+        decay: `"cosine"` or `"linear"`.
+        end_lr: float, rate at `total_steps`.
+
+    Raises:
+        ValueError: for an unknown decay or a warm-up that leaves no step to decay in.
+    """
+
+    def __init__(
+        self,
+        base_lr: float,
+        total_steps: int,
+        warmup_steps: int = 0,
+        decay: str = "cosine",
+        end_lr: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if decay not in DECAYS:
+            raise ValueError(
+                f"Learning-rate schedule: expected one of {', '.join(DECAYS)}. Received: {decay!r}."
+            )
+        if not 0 <= warmup_steps < total_steps:
+            raise ValueError(
+                "Learning-rate schedule: expected 0 <= warmup_steps < total_steps. Received: "
+                f"warmup_steps={warmup_steps}, total_steps={total_steps}. "
+                "Shorten the warm-up or train for more steps."
+            )
+        self.base_lr = float(base_lr)
+        self.total_steps = int(total_steps)
+        self.warmup_steps = int(warmup_steps)
+        self.decay = decay
+        self.end_lr = float(end_lr)
+
+    def __call__(self, step: Tensor) -> Tensor:
+        """Returns the float32 rate of update `step` (integer scalar, from 0)."""
+        step = ops.cast(step, "float32")
+        progress = (step - self.warmup_steps) / (self.total_steps - self.warmup_steps)
+        progress = ops.clip(progress, 0.0, 1.0)
+        if self.decay == "cosine":
+            remaining = 0.5 * (1.0 + ops.cos(math.pi * progress))
+        else:
+            remaining = 1.0 - progress
+        rate = self.end_lr + (self.base_lr - self.end_lr) * remaining
+        if self.warmup_steps:
+            rate = rate * ops.minimum(1.0, step / self.warmup_steps)
+        return rate
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "base_lr": self.base_lr,
+            "total_steps": self.total_steps,
+            "warmup_steps": self.warmup_steps,
+            "decay": self.decay,
+            "end_lr": self.end_lr,
+        }
 
 
 class _Optimizer(keras.optimizers.Optimizer):

@@ -109,7 +109,7 @@ def test_the_processor_chooses(model, saved, tmp_path, monkeypatch, capabilities
         (saved, size, {"bfloat16": True}, faster),
         (int8, 0, {}, "litert"),
     ):
-        monkeypatch.setattr("keras_vit.training.evaluators.tflite_files._LARGE", smallest)
+        monkeypatch.setattr("keras_vit.training.evaluators.exported_files._LARGE", smallest)
         assert keras_vit.load_inference_function(file, **options).runtime == expected
 
 

@@ -108,12 +108,10 @@ def test_mistakes_are_named_and_leave_nothing(tmp_path, capsys):
     broken.write_bytes(b"not an image")
     for arguments, message in (
         (["missing.npz"], "--model"),
-        (["missing.npz", "--model=ViT-Ti/16"], "missing.npz"),
         ([model, "--images", "missing.jpg"], "missing.jpg"),
         ([model, "--images", tmp_path / "empty"], "Received: none"),
         ([model, "--images", broken], "none that can be read"),
         ([model, "--images", broken, "--split=test"], "either --images"),
-        ([model, "--image_size=9"], "for a checkpoint alone"),
     ):
         arguments = [*map(str, arguments), f"--output={tmp_path / 'analysis'}"]
         assert analyze.main(arguments) == 2

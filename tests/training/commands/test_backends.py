@@ -45,23 +45,23 @@ def test_another_backend(program, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "program, package",
-    [("keras_vit.training", "jax"), *((program, "tensorflow") for program in PROGRAMS)],
+    "program, package, backend",
+    [
+        *((program, "tensorflow", "tensorflow") for program in PROGRAMS),
+        ("keras_vit.training", "jax", "jax"),
+        # JAX's images are read with TensorFlow.
+        ("keras_vit.export", "tensorflow", "jax"),
+    ],
 )
-def test_a_backend_that_is_not_installed(program, package, as_command, tmp_path):
-    arguments = [as_command(ONE_IS_MISSING), package, program, *PROGRAMS[program]]
-    error = error_of(*arguments, cwd=tmp_path, backend=package)
-    assert error.startswith(f"error: Expected the package {package}, which ")
-    assert "(tensorflow or jax)" in error and ": pip install " in error
-
-
-@pytest.mark.parametrize("program", ["keras_vit.training", "keras_vit.export"])
-def test_jax_reads_images_with_tensorflow(program, as_command, tmp_path):
+def test_a_package_that_is_not_installed(program, package, backend, as_command, tmp_path):
     packages, cwd = tmp_path / "packages", tmp_path / "work"
     for folder in (packages, cwd):
         folder.mkdir()
-    # Where JAX is not installed: it is looked for, and not yet imported.
-    (packages / "jax.py").touch()
-    arguments = [as_command(ONE_IS_MISSING), "tensorflow", program, *PROGRAMS[program]]
-    error = error_of(*arguments, cwd=cwd, backend="jax", packages=[packages])
-    assert "Expected the package tensorflow, which reads the images" in error
+    if package != backend:
+        # Where JAX is not installed: it is looked for, and not yet imported.
+        (packages / f"{backend}.py").touch()
+    arguments = [as_command(ONE_IS_MISSING), package, program, *PROGRAMS[program]]
+    error = error_of(*arguments, cwd=cwd, backend=backend, packages=[packages])
+    assert error.startswith(f"error: Expected the package {package}, which ")
+    assert ": pip install " in error
+    assert ("reads the images" if package != backend else "(tensorflow or jax)") in error

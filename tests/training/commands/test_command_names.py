@@ -6,10 +6,16 @@ import sys
 
 import pytest
 
+from keras_vit import training
 from keras_vit.export.__main__ import COMMANDS as EXPORTS
 from keras_vit.export.__main__ import main as export_main
 from keras_vit.training.__main__ import COMMANDS, main
+from keras_vit.training.command_options import CommandParser
+from keras_vit.training.commands import data
+from keras_vit.training.config import default_config
+from keras_vit.training.config.overrides import config_of
 from keras_vit.training.config.schema import KEYS
+from keras_vit.training.errors import UsageError
 from keras_vit.training.loop import trainer
 from keras_vit.version import __version__
 
@@ -122,3 +128,57 @@ def test_training_names_the_files_that_there_are(report, monkeypatch, tmp_path, 
     assert main(["--config=quickstart", f"--workdir={tmp_path}", f"--config.report={report}"]) == 0
     page = f", its page in {tmp_path}/report.html" if report else ""
     assert capsys.readouterr().out == f"The model is in {tmp_path}/model.keras{page}\n"
+
+
+@pytest.fixture
+def parser():
+    parser = CommandParser("keras-vit test")
+    parser.add_source()
+    return parser
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["run", "--image=8"], r"^Did you mean --image_size\? Received: --image\."),
+        (["--modle=ViT-B/16"], r"^Did you mean --model\? Received: --modle\."),
+        (["run", "--image_size=big"], "--image_size: invalid int value: 'big'. See"),
+        (["run", "--config.seed=1"], "unrecognized arguments: --config.seed=1"),
+        (["--model=ViT-B/16"], "required: SOURCE. See keras-vit test --help"),
+    ],
+)
+def test_wrong_options_are_named(parser, arguments, message):
+    with pytest.raises(UsageError, match=message):
+        parser.parse_args(arguments)
+
+
+def test_words_close_to_the_right_ones_are_suggested(capsys):
+    assert data.main(["chek", "cifar10"]) == 2
+    assert capsys.readouterr().err == (
+        "error: argument command: Did you mean check? Expected one of list, check, prepare, index. "
+        "Received: chek. See keras-vit data --help\n"
+    )
+    assert data.main(["check", "cifar10", "--data_dri=x"]) == 2
+    assert "error: Did you mean --data_dir? Received: --data_dri." in capsys.readouterr().err
+
+
+def test_changes_of_the_config():
+    parser = CommandParser("keras-vit test")
+    parser.add_run(config=False)
+    parser.add_argument("study")
+    config = default_config()
+    config.update({"dataset": "digits", "batch_size": 8, "total_steps": 1})
+    changes = ["--config.train_preprocess=decode|value_range(-1, 1)", "--config.seed=3"]
+    options = parser.parse_args(["--workdir=run", *changes, "head", "--data_dir=data"])
+    assert options.study == "head" and options.overrides == changes
+    changed = config_of(options, config)
+    assert changed.train_preprocess == "decode|value_range(-1, 1)"
+    assert (changed.seed, changed.data_dir, changed.eval_batch_size) == (3, "data", 8)
+    options = parser.parse_args(["head", "--workdir=run", "--config.sead=3"])
+    with pytest.raises(UsageError, match="Did you mean seed"):
+        config_of(options, config)
+
+
+@pytest.mark.parametrize("name", training.__all__)
+def test_doors_for_scripts_lead_to_functions(name):
+    assert callable(getattr(training, name)) and getattr(training, name).__name__ == name

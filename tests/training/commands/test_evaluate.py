@@ -113,7 +113,7 @@ def test_classes_are_matched_by_name_and_mistakes_are_said(run, data_dir, tmp_pa
     capsys.readouterr()
     for arguments, message in (
         ([f"{tmp_path}/two.keras", *data_set], "model's 2 classes, as cow. Found 2, as bee."),
-        (["digits", str(path)], f"expected SOURCE and options. Received besides: {path}."),
+        (["digits", str(path)], f"unrecognized arguments: {path}."),
         (["digits", f"--dataset={path}"], f"{path} is a run, which stands in SOURCE's place."),
         ([str(path), *data_set], "2 classes"),
         (["runs/some"], "Expected --dataset=NAME"),

@@ -14,7 +14,6 @@ from PIL import Image
 import keras_vit
 from keras_vit import export
 from keras_vit.training.commands import predict
-from keras_vit.training.evaluators.evaluated_model import load_frozen
 from tests.run_config import write_run_config
 from tests.tiny_vit import tiny_vit
 
@@ -77,15 +76,6 @@ def test_every_source_gives_the_models_answer(name, sources, photos, model, caps
         assert sum(probabilities) == pytest.approx(1, abs=1e-5)
 
 
-def test_a_module_has_the_features_of_its_model(sources):
-    images = np.random.default_rng(0).uniform(-1, 1, (2, 16, 16, 3)).astype("float32")
-    exported, original = load_frozen(sources["module"]), load_frozen(sources["m.keras"])
-    assert exported.image_size == original.image_size == (16, 16)
-    for name in ("features", "logits"):
-        found = getattr(exported, name)((images + 1) / 2)
-        np.testing.assert_allclose(found, getattr(original, name)(images), atol=1e-5)
-
-
 def test_tables_pages_other_names_and_photos_that_cannot_be_read(sources, photos, tmp_path, capsys):
     # Of a name that is not UTF-8.
     folder, labels, page = tmp_path / "photos", tmp_path / "labels.txt", tmp_path / "page.html"
@@ -116,8 +106,8 @@ def test_bad_use_is_one_line(sources, photos, tmp_path, capsys):
     (tmp_path / "notes.jpg").write_text("no image")
     (tmp_path / "none.txt").touch()
     whole = sources["m.tflite"].read_bytes()
-    for name, part in (("broken", 0), ("half", 0.5), ("end", 0.9999)):
-        (tmp_path / f"{name}.tflite").write_bytes(whole[: int(part * len(whole))] or b"no model")
+    for name, part in (("half", 0.5), ("end", 0.9999)):
+        (tmp_path / f"{name}.tflite").write_bytes(whole[: int(part * len(whole))])
     run = sources["run"]
     for arguments, message in (
         # What the run held out is gone.
@@ -126,18 +116,15 @@ def test_bad_use_is_one_line(sources, photos, tmp_path, capsys):
         ([run, tmp_path / "notes.jpg"], "notes.jpg cannot be read as an image"),
         ([tmp_path / "nowhere"], "nowhere is no run directory"),
         ([run, photos, f"--labels={tmp_path / 'none.txt'}"], "2 classes. Received: 0 names."),
-        ([run, "ftp://host/photo.jpg"], "Expected a path"),
         ([tmp_path / "nothing", photos], "nothing, which does not exist"),
         ([tmp_path / "notes.jpg", run], "Expected the model before the photos"),
         ([photos, run], f"Received: {run}, a model, in a photo's place."),
         ([run, photos, "--workers=2"], "--cluster=ADDRESS with --workers"),
         (["x.npz", photos, "--model=ViT-B/16"], "--num_classes"),
-        ([tmp_path / "broken.tflite", photos], "broken.tflite"),
         ([tmp_path / "half.tflite", photos], "half.tflite cannot be run by LiteRT"),
         ([tmp_path / "end.tflite", photos], "the end of the file is missing"),
         ([run, photos, "--json", "--csv"], "not allowed"),
         ([run, photos, "--split=train"], "--dataset=NAME with --split"),
-        ([run, photos, "--num_classes=7"], "for a checkpoint alone"),
         ([run, "--dataset=digits"], "Expected --shards=DIR"),
         ([run, photos, "--representation"], "Expected --shards=DIR"),
         ([run, photos, "--cluster=local"], "Expected --shards=DIR"),

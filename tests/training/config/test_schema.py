@@ -5,7 +5,7 @@ from ml_collections import ConfigDict
 
 from keras_vit.training.config import schema
 from keras_vit.training.errors import UsageError
-from keras_vit.training.recipes import losses, optimizers, schedules
+from keras_vit.training.recipes import losses, optimizers
 
 
 def minimal(**values):
@@ -19,17 +19,14 @@ def minimal(**values):
         ({"strategy": "mirored"}, r"^Did you mean mirrored\? config.strategy: expected one of"),
         ({"batch_size": 6, "accumulation_steps": 4}, "multiple of config.accumulation_steps"),
         ({"total_steps": 0}, "total_steps or config.epochs"),
-        ({"dataset": ""}, "name of a data set"),
         ({"seed": "zero"}, "seed: expected a whole number, at least 0 and at most 2147483647. Rec"),
         ({"freeze": {"until_step": 5}}, "to say what is frozen. Received: freeze.until_step=5, "),
         ({"freeze": {"blocks": 1}, "lora": {"rank": 4}}, "no config.freeze.* beside it"),
         ({"lora": {"alpha": 4.0}}, "expected config.lora.rank beside it"),
         ({"optimizer": {"momentum": 0.5}}, "expected config.optimizer.name=sgd beside it"),
         ({"lora": {"rank": 4}}, "config.checkpoint: expected the weights"),
-        ({"freeze": {"head_only": True}}, "config.checkpoint: expected the weights"),
         ({"masked": {"target": "pixels"}, "label_smoothing": 0.1}, "no lora.rank, label_smo"),
         ({"masked": {"target": "pixels"}, "eval_split": "test"}, "eval_split: expected ''"),
-        ({"early_stopping": {"patience": 3}}, "evaluations to compare"),
         ({"early_stopping": {"patience": 3}, "eval_split": "test"}, "config.eval_every_steps"),
         ({"early_stopping": {"metric": "loss"}}, "eval_top1, eval_top5, eval_loss"),
         (
@@ -83,17 +80,12 @@ def test_every_number_has_its_least():
     [
         ("steps_per_call", {".": 0}),
         ("optimizer.momentum", 2.0),
-        ("optimizer.beta_1", 1.0),
-        ("optimizer.beta_2", 1e308),
         ("ema_decay", 1.0),
-        ("label_smoothing", 1.0),
         ("optimizer.layer_decay", 1.1),
         ("masked.corruption_rate", 1.5),
         ("seed", 2**40),
         ("total_steps", 10**30),
         ("epochs", 10**400),
-        ("loss_limit", 10**400),
-        ("few_shot.shots", (-1, 0)),
         ("few_shot.shots", (1, True)),
         ("few_shot.shots", (1, 2.5)),
         ("few_shot.shots", ()),
@@ -169,4 +161,4 @@ def test_choices_are_what_is_there():
     choices = {key.name: key.choices for key in schema.KEYS}
     assert choices["loss"] == tuple(losses.LOSSES)
     assert choices["optimizer.name"] == tuple(optimizers.OPTIMIZERS)
-    assert choices["optimizer.schedule"] == schedules.DECAYS
+    assert choices["optimizer.schedule"] == optimizers.DECAYS

@@ -13,9 +13,7 @@ from tests.run_config import write_run_config
     "dataset, steps, warmup",
     [
         ("imagenet2012", 20_000, 500),
-        ("cifar100", 10_000, 500),
         ("cifar10", 10_000, 500),
-        ("oxford_iiit_pet", 500, 100),
         ("oxford_flowers102", 500, 100),
         ("pets", 500, 100),
         ("vtab/caltech101", 2_500, 500),
@@ -45,6 +43,12 @@ def test_imagenet_in_table_2(model, size):
     assert f"resize({size})" in config.eval_preprocess
 
 
+def test_a_shorter_run_has_a_shorter_warmup_and_a_resnet_no_dropout():
+    config = finetune.get_config("BiT-R50x1,cifar10,steps=200,size=32")
+    assert (config.total_steps, config.optimizer.warmup_steps) == (200, 10)
+    assert config.model.to_dict() == {"name": "BiT-R50x1", "image_size": 32}
+
+
 @pytest.mark.parametrize(
     "arg, expected",
     [
@@ -59,12 +63,6 @@ def test_imagenet_in_table_2(model, size):
 def test_augmentation_never_changes_the_label(arg, expected):
     config = finetune.get_config(arg)
     assert config.train_preprocess == f"decode|{expected}|value_range(-1,1)"
-
-
-def test_a_shorter_run_has_a_shorter_warmup():
-    config = finetune.get_config("ViT-B/16,cifar10,steps=200,size=32")
-    assert (config.total_steps, config.optimizer.warmup_steps) == (200, 10)
-    assert config.model.image_size == 32
 
 
 def test_a_run_directory_gives_architecture_and_weights_but_no_head(tmp_path):
@@ -92,18 +90,11 @@ def test_a_saved_model_gives_its_architecture(vit, tmp_path):
 @pytest.mark.parametrize(
     "arg, message",
     [
-        ("", r"finetune:MODEL,DATASET"),
         ("ViT-B/16", r"finetune:MODEL,DATASET"),
         ("ViT-B/16,cifar10,rate=1", "KEY one of size, steps, crop, table2"),
         ("ViT-B/16,cifar10,crop=five", "resize, inception, none"),
-        ("ViT-B/16,cifar10,table2=yes", "true or false"),
     ],
 )
 def test_errors_name_what_was_expected(arg, message):
     with pytest.raises((UsageError, ValueError), match=message):
         finetune.get_config(arg)
-
-
-def test_resnets_have_no_dropout():
-    model = finetune.get_config("BiT-R50x1,cifar10").model.to_dict()
-    assert model == {"name": "BiT-R50x1", "image_size": 384}

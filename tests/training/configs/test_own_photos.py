@@ -18,13 +18,15 @@ def fill(root, folders):
     write_photos(root, [f"{folder}/1.png" for folder in folders])
 
 
-def test_a_fifth_is_held_out_unless_there_are_splits(tmp_path):
+def test_a_fifth_is_held_out_unless_there_are_splits_in_a_store_too(tmp_path, ram):
     fill(tmp_path / "one", ["crow", "finch"])
     config = complete(own_photos.get_config(str(tmp_path / "one")))
     assert config.dataset == f"folder:{tmp_path / 'one'}"
     assert (config.train_split, config.eval_split) == ("train[:80%]", "train[80%:]")
-    fill(tmp_path / "two", ["train/crow", "val/crow", "train/finch", "val/finch"])
-    config = own_photos.get_config(f"{tmp_path / 'two'},size=48,steps=50")
+    two = epath.Path(ram()) / "two"
+    fill(two, ["train/crow", "val/crow", "train/finch", "val/finch"])
+    config = own_photos.get_config(f"{two},size=48,steps=50")
+    assert config.dataset == f"folder:{two}"
     assert (config.train_split, config.eval_split) == ("train", "val")
     assert (config.total_steps, config.optimizer.warmup_steps) == (50, 5)
     assert config.model.image_size == 48
@@ -44,14 +46,6 @@ def test_the_folder_is_found_from_any_place(tmp_path, monkeypatch):
             own_photos.get_config(wrong)
     with pytest.raises(UsageError, match="KEY one of model, size, steps"):
         own_photos.get_config(f"{tmp_path},epochs=3")
-
-
-def test_the_folder_may_be_in_a_store(ram):
-    address = epath.Path(ram()) / "photos"
-    fill(address, ["train/crow", "val/crow", "train/finch", "val/finch"])
-    config = own_photos.get_config(f"{address},steps=50")
-    assert config.dataset == f"folder:{address}" and config.total_steps == 50
-    assert (config.train_split, config.eval_split) == ("train", "val")
 
 
 @pytest.mark.parametrize("config", ["own_photos:{}/photos", "finetune:{}/run,digits"])

@@ -5,7 +5,11 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.models.image_model import ACTIVATIONS
+from keras_vit.training import data
+from keras_vit.training.config import schema
+from keras_vit.training.data.opened_dataset import RunData
 from keras_vit.training.evaluators import classification
+from keras_vit.training.evaluators.base import create_evaluators
 from keras_vit.training.evaluators.classification import counted_sums
 from keras_vit.training.recipes.losses import build_loss
 
@@ -52,10 +56,12 @@ def test_rows_that_are_not_numbers_are_no_hits_and_padding_counts_nothing():
 def test_real_counts_any_label_and_leaves_out_images_without():
     logits = np.array([[3, 2, 1], [3, 2, 1], [3, 2, 1], [3, 2, 1]], np.float32)
     labels = np.array([[1, 0, 1], [0, 1, 1], [0, 0, 0], [0, 1, 0]], np.float32)
-    result = evaluated(logits, labels)
-    assert (result["count"], result["top1"], result["top5"]) == (3, 1 / 3, 1.0)
-    # Only the last image has one label.
-    np.testing.assert_array_equal(result["confusion"], [[0, 0, 0], [1, 0, 0], [0, 0, 0]])
+    rows = [{"image": logits[i : i + 1], "label": labels[i : i + 1]} for i in range(4)]
+    for batches in ([{"image": logits, "label": labels}], rows):
+        result = classification.evaluate(lambda images: images, batches)
+        assert (result["count"], result["top1"], result["top5"]) == (3, 1 / 3, 1.0)
+        # Only the last image has one label.
+        np.testing.assert_array_equal(result["confusion"], [[0, 0, 0], [1, 0, 0], [0, 0, 0]])
 
 
 def test_every_label_counts_however_little_of_it_an_image_has():
@@ -146,8 +152,43 @@ def test_errors_name_what_was_expected(vit):
         classification.per_class(np.zeros((2, 2)), ["one"])
 
 
-def test_a_batch_without_any_label_counts_nothing():
-    logits, labels = np.eye(3, dtype="float32"), np.float32([[1, 0, 0], [0, 0, 0], [1, 0, 0]])
-    rows = [{"image": logits[i : i + 1], "label": labels[i : i + 1]} for i in range(3)]
-    result = classification.evaluate(lambda images: images, rows)
-    assert result["count"] == 2 and result["top1"] == 0.5
+class Engine:
+    """Sums over a split of one batch, with the identity as the model."""
+
+    def __init__(self, batch):
+        self.batch = batch
+
+    def make_split_sums(self, batch_sums, make_dataset, prepare_images=None):
+        return lambda: np.asarray(batch_sums(self.batch["image"], self.batch), np.float64)
+
+
+def test_the_evaluators_of_a_config_name_what_they_yield(data_dir):
+    batch = {
+        "image": np.array([[2, 1, 0], [0, 1, 2], [5, 0, 0], [9, 9, 9]], np.float32),
+        "label": np.array([[1, 0, 0], [0, 1, 0], [0, 0, 0], [1, 1, 1]], np.float32),
+        "mask": np.array([1, 1, 1, 0], np.float32),
+    }
+    wanted = schema.complete({"dataset": "digits", "batch_size": 8, "total_steps": 3})
+    loss = build_loss("softmax")
+    assert create_evaluators(wanted, Engine(batch), loss, None) == []
+    wanted.update(
+        eval_split="test",
+        eval_every_steps=7,
+        train_preprocess="decode|value_range(-1,1)",
+        eval_preprocess="decode|value_range(-1,1)",
+        data_dir=data_dir,
+        few_shot={"datasets": "digits", "shots": (1, 5), "every_steps": 2},
+    )
+    dataset = data.open_dataset("digits", data_dir)
+    run_data = RunData(wanted, dataset)
+    exact, few_shot = create_evaluators(wanted, Engine(batch), loss, run_data)
+    assert few_shot.tasks[0].train is dataset.split("train")
+    assert (exact.every_steps, few_shot.every_steps) == (7, 2)
+    assert (exact.distributed, few_shot.distributed) == (True, False)
+    assert few_shot.names == ("few_shot/digits_1", "few_shot/digits_5")
+    values = dict(exact.run(None))
+    assert tuple(values) == exact.names
+    # The third image has no label, the fourth pads the batch.
+    assert (values["eval_count"], values["eval_top1"], values["eval_top5"]) == (2, 0.5, 1.0)
+    log_sum = np.log(np.exp([2.0, 1.0, 0.0]).sum())
+    assert values["eval_loss"] == pytest.approx(log_sum - (2 + 1) / 2, rel=1e-6)

@@ -59,17 +59,6 @@ def test_a_model_around_ours_is_exported_first(vit, tmp_path):
         evaluated_model.load_frozen(tmp_path / "around.keras")
 
 
-def test_a_checkpoint_is_loaded_with_or_without_its_head(shallow, tmp_path):
-    whole = keras_vit.create_model("ViT-Ti/32", num_classes=5, image_size=32)
-    keras_vit.save_checkpoint(whole, tmp_path / "whole.npz")
-    for num_classes, shape in ((5, (2, 5)), (None, (2, 192))):
-        checkpoint = {"name": "ViT-Ti/32", "num_classes": num_classes, "image_size": 32}
-        loaded = evaluated_model.load_frozen(tmp_path / "whole.npz", **checkpoint)
-        assert loaded.name == str(tmp_path / "whole.npz")
-        assert loaded.logits(images(32)).shape == shape
-        assert loaded.features(images(32)).shape == (2, 192)
-
-
 @pytest.fixture
 def module(tmp_path):
     """The directory of a module that sums images and has a feature vector."""
@@ -105,7 +94,7 @@ def test_a_module_that_is_not_a_model_is_refused(module, tmp_path):
         evaluated_model.load_frozen(tmp_path / "empty")
 
 
-@pytest.mark.parametrize("content", [b"", b"\x08\x01", b"no module"])
+@pytest.mark.parametrize("content", [b"", b"no module"])
 def test_a_damaged_module_is_named(content, tmp_path):
     (tmp_path / "saved_model.pb").write_bytes(content)
     with pytest.raises(ValueError, match=r"loaded as a TF-Hub module: .*Export the model again"):

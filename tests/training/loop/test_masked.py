@@ -12,8 +12,8 @@ from keras_vit.training.loop import trainer
 from keras_vit.training.recipes.models import build_model
 from tests.training.runs import column
 
-MASKED = "training/configs/masked.py"
-FINETUNE = "training/configs/finetune.py"
+MASKED = "masked"
+FINETUNE = "finetune"
 
 
 def tiny(data_dir, steps=12, **overrides):

@@ -20,8 +20,7 @@ from keras_vit.training.errors import TrainingError
 from keras_vit.training.evaluators.evaluated_model import load_frozen
 from keras_vit.training.io.locks import lock
 from keras_vit.training.prediction.cluster import Worker
-from keras_vit.training.prediction.predictor import Job, Predictor
-from keras_vit.training.prediction.shards import write_shard
+from keras_vit.training.prediction.predictor import Predictor, write_shard
 
 KILLED = pathlib.Path(__file__).parents[1] / "processes" / "killed_predict.py"
 SHARD = "predictions-00000-of-00001.parquet"
@@ -171,14 +170,13 @@ def test_a_store_that_does_not_answer_is_no_damaged_photo(
         calls.append(index)
         raise tf.errors.UnavailableError(None, None, "connection reset")
 
-    job = Job(str(bird_model), [str(photos / "0.png")], str(tmp_path / "out"))
-    predictor = Predictor(job)
+    predictor = Predictor(str(bird_model), [str(photos / "0.png")])
     monkeypatch.setattr(predictor, "_load", read)
     monkeypatch.setattr(predictor, "_readable", lambda *_: iter(()))
     with pytest.raises(
         TrainingError, match=r"0\.png cannot be read in 5 attempts: connection reset"
     ):
-        write_shard(predictor, SHARD)
+        write_shard(predictor, str(tmp_path / "out"), SHARD)
     assert len(calls) == 5
     assert not (tmp_path / "out").exists()
 
@@ -193,8 +191,9 @@ def test_a_cluster_without_ray_and_a_worker_that_sees_something_else(
     assert "pip install 'keras-vit-16x16[ray]'" in capsys.readouterr().err
 
     def answer(photo, **changes):
-        job = Job(str(bird_model), [str(photo)], str(tmp_path / "out"))
-        worker = Worker(job, Predictor(job).manifest | changes, str(tmp_path))
+        predictor = Predictor(str(bird_model), [str(photo)])
+        manifest = predictor.manifest | changes
+        worker = Worker(predictor.arguments, manifest, str(tmp_path / "out"), str(tmp_path))
         return worker({"name": SHARD})
 
     found = answer(photos / "nothing.png")

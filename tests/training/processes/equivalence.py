@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.training.evaluators import classification
-from keras_vit.training.recipes import layer_decay_and_freezing
+from keras_vit.training.recipes import models
 from keras_vit.training.recipes.losses import build_loss
 from tests.tiny_vit import tiny_vit
 from tests.training.small_engine import (
@@ -52,8 +52,8 @@ def make_engine(case, place, processes):
     def make_model(config):
         model = tiny_vit(**MODELS.get(case, {}))
         if case == "lora":
-            layer_decay_and_freezing.adapt_low_rank(model, rank=2)
-        layer_decay_and_freezing.freeze_for_good(model, config.freeze)
+            models.adapt_low_rank(model, rank=2)
+        models.freeze_for_good(model, config.freeze)
         return model
 
     options = {"total_steps": STEPS, "processes": processes} | mesh_config(place) | CONFIGS[case]

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from keras_vit.training.recipes.optimizers import Momentum
+from tests.training.small_engine import give_tensorflow_two_devices
 
 BATCH, STEPS, DECAY, LIMIT = 4, 12, 0.9, 0.3
 rng = np.random.default_rng(0)
@@ -54,26 +55,19 @@ def fit(rate, fits, scope=contextlib.nullcontext, build=False, jit_compile=False
     return model
 
 
-def error(rate, fits, **options):
-    return float(
-        np.abs(pack(fit(rate, fits, **options).get_weights()) - expected(rate, fits)).max()
-    )
-
-
 def main():
     cases = {"plain": {}, "built": {"build": True}, "compiled": {"jit_compile": True}}
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        cpu = tf.config.list_physical_devices("CPU")[0]
-        halves = [tf.config.LogicalDeviceConfiguration()] * 2
-        tf.config.set_logical_device_configuration(cpu, halves)
+        give_tensorflow_two_devices()
         cases["mirrored"] = {"scope": tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope}
-    errors = {}
+    errors, wanted = {}, expected(0.5, 2)
     for name, options in cases.items():
         kept = fit(0.0, 1, **options).get_weights()
         assert all(map(np.array_equal, kept, START)), name
-        errors[name] = error(0.5, 2, **options)
+        found = pack(fit(0.5, 2, **options).get_weights())
+        errors[name] = float(np.abs(found - wanted).max())
     print(json.dumps(errors))
 
 

@@ -12,8 +12,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from benchmarks.harness.compiled_program import collectives
 from benchmarks.harness.library_compilers import lower
-from keras_vit.training.engine import jax_mesh
-from keras_vit.training.engine.jax_mesh import ActivationLayout, create_mesh, state_sharding
+from keras_vit.training.engine import jax as engine
+from keras_vit.training.engine.jax import ActivationLayout, create_mesh, state_sharding
 from keras_vit.training.recipes.optimizers import build_optimizer
 from tests.tiny_vit import tiny_vit
 
@@ -51,7 +51,7 @@ def main():
         optimizer = build_optimizer({"total_steps": 10, "warmup_steps": 1, "clip_norm": 1.0})
         shapes = [variable.shape for variable in model.trainable_variables]
         divided = sum(not state_sharding(grid, shape).is_fully_replicated for shape in shapes)
-        with mock.patch.dict(vars(jax_mesh), other):
+        with mock.patch.dict(vars(engine), other):
             program = lower(model, optimizer, jax.devices(), MESH, images=2).compile()
         found = {"divided": divided, "collectives": collectives(program.as_text())}
         print(json.dumps(found), flush=True)

@@ -12,8 +12,7 @@ from keras_vit.training.commands import ablation as command
 from keras_vit.training.config.overrides import load_config
 from keras_vit.training.configs.ablation import PERCENTS, SCALES, STUDIES
 from keras_vit.training.errors import UsageError
-from keras_vit.training.protocols.ablation import Score, learning_curve, study_table
-from keras_vit.training.protocols.ablation_figures import study_figure
+from keras_vit.training.protocols.ablation import Score, learning_curve, study_figure, study_table
 
 # Cells that train in seconds.
 TINY = [
@@ -46,15 +45,20 @@ def test_position_cells_are_those_of_table_8(scale):
     assert models["2d_shared"].position_placement == "shared"
 
 
-def test_head_cells_differ_in_pooling_and_rate():
+def test_head_cells_differ_in_pooling_and_rate_and_an_unknown_one_is_named(tmp_path, capsys):
     cells = STUDIES["head"].cells("small")
     rates = {name: config.optimizer.base_lr for name, config in cells.items()}
     assert rates["gap_small_rate"] / rates["token"] == pytest.approx(3e-4 / 8e-4)
     assert rates["gap"] == rates["token"]
     assert [config.model.classifier for config in cells.values()] == ["token", "gap", "gap"]
+    assert command.main(["head", f"--workdir={tmp_path}", "--cells=mean"]) == 2
+    assert "Received: mean" in capsys.readouterr().err
 
 
-def test_shape_cells_lie_around_the_papers_base():
+def test_axial_and_shape_cells_are_the_papers_models():
+    cells = STUDIES["axial"].cells("paper")
+    macs = [costs_of(cells[name]).macs / 1e9 for name in ("axial_32", "axial_16")]
+    assert macs == pytest.approx([8.452, 33.511], abs=1e-3)
     cells = STUDIES["shape"].cells("paper")
     base = costs_of(cells["base"])
     assert base.parameters == 70_400_000
@@ -65,12 +69,6 @@ def test_shape_cells_lie_around_the_papers_base():
     for config in cells.values():
         assert config.model.hidden_size // config.model.num_heads == 64
         assert config.model.representation_size == config.model.hidden_size
-
-
-def test_axial_cells_are_the_papers_models():
-    cells = STUDIES["axial"].cells("paper")
-    macs = [costs_of(cells[name]).macs / 1e9 for name in ("axial_32", "axial_16")]
-    assert macs == pytest.approx([8.452, 33.511], abs=1e-3)
 
 
 def test_data_size_cells_nest_and_hold_images_out():
@@ -134,11 +132,6 @@ def test_early_stopping_scores_the_best_weights(data_dir, tmp_path):
     scores = json.loads((run / "scores.json").read_text())
     assert scores["top1"] == max(accuracy for _, accuracy in learning_curve(run))
     assert scores["images"] == 423
-
-
-def test_an_unknown_cell_is_named(tmp_path, capsys):
-    assert command.main(["head", f"--workdir={tmp_path}", "--cells=mean"]) == 2
-    assert "Received: mean" in capsys.readouterr().err
 
 
 def score(cell, few_shot, seed=0, **fields):

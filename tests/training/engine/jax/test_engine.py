@@ -2,14 +2,20 @@
 
 import json
 import pathlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from keras_vit.training.errors import UsageError
 from tests.training.runs import finish
 
 jax = pytest.importorskip("jax", reason="make test-jax installs it")
-from keras_vit.training.engine.jax import DeviceBatches  # noqa: E402
+from keras_vit.training.engine.jax import (  # noqa: E402
+    DeviceBatches,
+    create_mesh,
+    state_sharding,
+)
 
 TRAINING = pathlib.Path(__file__).parents[2]
 PROCESSES = TRAINING / "processes"
@@ -25,6 +31,51 @@ def said(launch, jax_environment):
         return json.loads(finish(launch(PROCESSES / script, *arguments, environment=environment)))
 
     return run
+
+
+class Device(SimpleNamespace):
+    def __hash__(self):
+        return self.id
+
+
+def devices(count):
+    # In another order than that of the processes, as a topology may have it.
+    return [Device(id=i, process_index=i % 2, platform="cpu") for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "shape"),
+    [((-1, 1), (8, 1)), ((1, -1), (1, 8)), ((2, -1), (2, 4)), ((-1, 2), (4, 2)), ((4, 2), (4, 2))],
+)
+def test_shape(asked, shape):
+    assert create_mesh(*asked, devices(8)).devices.shape == shape
+
+
+def test_each_process_holds_consecutive_devices():
+    grid = create_mesh(2, 4, devices(8))
+    assert [device.process_index for device in grid.devices.flat] == [0] * 4 + [1] * 4
+
+
+@pytest.mark.parametrize("asked", [(-1, -1), (0, 1), (3, 1), (-1, 3), (16, 1)])
+def test_wrong_shape(asked):
+    with pytest.raises(UsageError, match=rf"Received: config.mesh.data={asked[0]}, "):
+        create_mesh(*asked, devices(8))
+
+
+@pytest.mark.parametrize(
+    ("shape", "spec"),
+    [
+        ((768, 3072), (None, "fsdp")),
+        ((3072, 768), ("fsdp", None)),
+        ((1, 197, 768), (None, None, "fsdp")),
+        ((16, 16, 3, 6), ("fsdp", None, None, None)),
+        ((3, 5), (None, None)),
+        ((768,), (None,)),
+        ((), ()),
+    ],
+)
+def test_state_sharding(shape, spec):
+    assert tuple(state_sharding(create_mesh(2, 4, devices(8)), shape).spec) == spec
 
 
 class Failing:

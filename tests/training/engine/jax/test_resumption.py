@@ -12,11 +12,10 @@ SHARDED = ("--config.strategy=sharded", "--config.mesh.data=2", "--config.mesh.f
 
 @pytest.fixture
 def start(launch, train_command, jax_environment):
-    """Starts a run on simulated devices, or under TensorFlow without any."""
+    """Starts a run on simulated devices."""
 
     def run(workdir, *options, devices=8):
-        environment = jax_environment(devices) if devices else {}
-        return launch(*train_command(workdir, *options), environment=environment)
+        return launch(*train_command(workdir, *options), environment=jax_environment(devices))
 
     return run
 
@@ -60,14 +59,3 @@ def test_stopped_damaged_and_moved(start, tmp_path, final_state):
     for name in reference:
         if "key/bias" not in name and not name.startswith(("optimizer/", "numbers/")):
             np.testing.assert_allclose(state[name], reference[name], atol=1e-4, err_msg=name)
-
-
-@pytest.mark.long
-def test_goes_on_after_tensorflow(start, tmp_path):
-    expected, workdir = tmp_path / "uninterrupted", tmp_path / "moved"
-    plain = ("--config.model.dropout_rate=0.0", "--config.total_steps=100")
-    finish(start(expected, *plain, devices=0))
-    stop(workdir, 50, start(workdir, *plain, devices=0))
-    finish(start(workdir, *plain, devices=1))
-    for name in ("loss", "gradient_norm", "eval_loss"):
-        np.testing.assert_allclose(column(workdir, name), column(expected, name), rtol=1e-4)

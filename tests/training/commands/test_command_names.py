@@ -124,7 +124,7 @@ def test_other_words_are_answered_with_the_closest(words, meant, capsys):
 
 @pytest.mark.parametrize("report", [True, False])
 def test_training_names_the_files_that_there_are(report, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(trainer, "train", lambda config, workdir, dataset: None)
+    monkeypatch.setattr(trainer, "train", lambda config, workdir: None)
     assert main(["--config=quickstart", f"--workdir={tmp_path}", f"--config.report={report}"]) == 0
     page = f", its page in {tmp_path}/report.html" if report else ""
     assert capsys.readouterr().out == f"The model is in {tmp_path}/model.keras{page}\n"

@@ -1,11 +1,18 @@
-"""`python -m benchmarks COMMAND …`: measures this package, and other libraries beside it."""
+"""`python -m benchmarks COMMAND …`: measures this package, and other libraries beside it.
+
+The options of a command are the arguments of its function, explained by its docstring.
+"""
 
 import importlib
+import inspect
+import re
 import sys
-from collections.abc import Sequence
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Sequence
+from typing import Literal, get_args, get_origin
 
-from benchmarks.harness import options
 from keras_vit.suggestions import did_you_mean
+from keras_vit.training.command_options import CommandParser, list_of
 from keras_vit.training.exit_status import exit_process, status_of
 from keras_vit.training.io.quiet_start import check_backend, quiet_start
 
@@ -16,11 +23,28 @@ COMMANDS = {
     "compare_runtimes": "compare_runtimes",
     "dress_rehearsal": "dress_rehearsal",
     "figure_11_throughput": "paper",
-    "runtimes": "exports_in_runtimes",
+    "runtimes": "families_in_runtimes",
     "startup": "startup",
     "table_6_exaflops": "paper",
     "tpu_compile": "tpu_compile",
-    "web_page": "exports_in_runtimes",
+    "web_page": "compare_runtimes",
+}
+
+
+# The options that several commands have, with one spelling and one meaning.
+_SHARED = {
+    "batch_size": "images per step",
+    "batches": "measured in every turn",
+    "image_size": "in pixels",
+    "image_sizes": "in pixels",
+    "images": "folder of JPEGs, sub-folders included",
+    "mode": "infer, or train: a training step",
+    "model": "a name, for example ViT-Ti/16",
+    "models": "names, for example ViT-Ti/16",
+    "precision": "float32 or bfloat16",
+    "rounds": "turns of each; medians over them are printed",
+    "seconds": "length of a turn",
+    "threads": "processor cores to use; 0: all",
 }
 
 
@@ -41,9 +65,49 @@ def main(argv: Sequence[str]) -> int:
             check_backend()
         with quiet_start():
             command = getattr(importlib.import_module(f"benchmarks.{COMMANDS[name]}"), name)
-        options.run(command, arguments)
+        options = vars(parser(command).parse_args(arguments))
+        options.pop("debug", None)
+        command(**options)
 
     return status_of(run, "--debug" in arguments)
+
+
+def parser(function: Callable[..., None]) -> CommandParser:
+    """Returns the parser of a command.
+
+    Its description is the docstring, whose "Args:" explain the options that no other command has.
+    The hint of an argument gives the type of its option: `Literal` is one of these values,
+    `Sequence` values separated by commas, `bool` a flag. An argument without a default is required.
+    """
+    description, _, explained = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
+    helps = _SHARED | dict(re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", explained, re.MULTILINE))
+    result = CommandParser(f"python -m benchmarks {function.__name__}", description)
+    for name, argument in inspect.signature(function).parameters.items():
+        text = " ".join(helps[name].split()).rstrip(".").replace("%", "%%")
+        kind, default = argument.annotation, argument.default
+        if kind is bool:
+            result.add_argument(f"--{name}", action="store_true", help=text)
+        elif default is argument.empty:
+            result.add_argument(f"--{name}", type=_type(kind), required=True, help=text)
+        else:
+            result.add_argument(f"--{name}", type=_type(kind), default=default, help=text)
+    return result
+
+
+def _type(hint):
+    """Returns the function that makes a value of the text of an option."""
+    if get_origin(hint) is Sequence:
+        return list_of(_type(*get_args(hint)))
+    if get_origin(hint) is not Literal:
+        return hint
+    known = get_args(hint)
+
+    def value(text):
+        if text not in known:
+            raise ArgumentTypeError(f"expected one of {', '.join(known)}. Received: {text}")
+        return text
+
+    return value
 
 
 if __name__ == "__main__":

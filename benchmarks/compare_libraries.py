@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from benchmarks.harness import interleaved
 from benchmarks.harness.process import ProcessError
 from benchmarks.harness.report import machine, table
-from benchmarks.libraries import INSTALL, PACKAGES, PRECISIONS, Case, Mode, Precision, missing
+from benchmarks.libraries import INSTALL, LIBRARIES, PRECISIONS, Case, Mode, Precision, missing
 from keras_vit.training.errors import UsageError
 
 Library = Literal[
@@ -72,7 +72,7 @@ def compare_libraries(
     backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
     if "keras_vit" not in libraries:
         raise UsageError("Expected --libraries to name keras_vit, which others are compared with")
-    packages = [package for name in libraries for package in PACKAGES[name.partition(".")[0]]]
+    packages = [package for name in libraries for package in LIBRARIES[name][1]]
     if absent := missing(packages):
         raise UsageError(
             f"Expected {', '.join(absent)} to be installed. {INSTALL}, or choose others with "
@@ -131,9 +131,9 @@ def measure(
 
 def prepare(**case: Any) -> tuple[dict[str, int], Callable[[float], dict[str, float]]]:
     """Builds a library's step and warms it up, in the process that will be asked."""
-    module, _, function = case["library"].partition(".")
+    module, _, function = LIBRARIES[case["library"]][0].partition(":")
     library = importlib.import_module(f"benchmarks.libraries.{module}")
-    step, parameters = getattr(library, function or "prepare")(Case(**case))
+    step, parameters = getattr(library, function)(Case(**case))
     for _ in range(WARM_UP_STEPS):
         step()
 

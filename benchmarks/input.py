@@ -1,19 +1,32 @@
 """Reading, decoding and augmenting images, beside other pipelines."""
 
-import functools
+import contextlib
 import gc
 import pathlib
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import tensorflow as tf
 
 from benchmarks.harness import interleaved
 from benchmarks.harness.report import machine, show
+from keras_vit.training.data import open_dataset
+from keras_vit.training.data.order import example_order
+from keras_vit.training.data.prepare import prepare_photos
+from keras_vit.training.data.preprocessing.operation_language import operation_seed
 from keras_vit.training.errors import UsageError
-from keras_vit.training.io.quiet_start import import_tensorflow
 
 WARM_UP_BATCHES = 3
+SEED = 0
+ORDERED_BATCHES = 64
+_PHOTOS, _TFDS, _NAME = "photos", "tfds", "photos"
+# Each part has reading and decoding alone, ours, and the pipelines of guides.
+FLOOR, TUTORIAL = "decode only", "tutorial"
+OURS, REDUCED = "ours", "ours, reduced decoding"
 
 
 def compare_pipelines(
@@ -25,20 +38,17 @@ def compare_pipelines(
     and in turns. The comparison is of CPU time, which a busy machine and its number of cores
     disturb least: pipelines like these are bound by decoding, and threads only spread it.
     """
-    import_tensorflow()
-    from benchmarks.libraries import image_pipelines
-
     found = pathlib.Path(images).rglob("*")
     files = sorted(path for path in found if path.suffix.lower() in (".jpg", ".jpeg"))
     if not files:
         raise UsageError(f"Expected JPEGs below {images}. Found none")
     start = machine()
-    makers = image_pipelines.pipelines(image_size)
+    makers = pipelines(image_size)
     with tempfile.TemporaryDirectory() as directory:
         folder = pathlib.Path(directory)
-        image_pipelines.prepare(files, folder)
+        _prepare(files, folder)
         calls = {
-            (kind, name): functools.partial(_turn, make(folder, batch_size), batches, batch_size)
+            (kind, name): partial(_turn, make(folder, batch_size), batches, batch_size)
             for kind, named in makers.items()
             for name, make in named.items()
         }
@@ -75,8 +85,6 @@ def _turn(dataset, batches, batch_size):
 
 def rates(turns: Mapping[tuple[str, str], Sequence[float]]) -> list[dict[str, str]]:
     """Returns the rows of the seconds per image of every pipeline, by its part and name."""
-    from benchmarks.libraries.image_pipelines import FLOOR, TUTORIAL
-
     rows = []
     for (kind, name), seconds in turns.items():
         floor, tutorial = (
@@ -96,12 +104,120 @@ def rates(turns: Mapping[tuple[str, str], Sequence[float]]) -> list[dict[str, st
 
 def _moved_by_reduced_decoding(kind, makers, folder, images):
     """Returns how far reduced decoding moves the pixels of so many images of a pipeline."""
-    from benchmarks.libraries.image_pipelines import OURS, REDUCED
-
     whole, reduced = (next(iter(makers[name](folder, images))) for name in (OURS, REDUCED))
     moved = abs(whole["image"] - reduced["image"]).numpy() * 127.5
     return {
         "reduced decoding": kind,
         "mean difference of 255": f"{moved.mean():.2f}",
         "root mean square": f"{(moved**2).mean() ** 0.5:.2f}",
+    }
+
+
+def _prepare(images, folder):
+    """Puts JPEGs below `folder`: as links to the files, and as a TFRecord file of TFDS."""
+    (folder / _PHOTOS / "all").mkdir(parents=True)
+    for number, path in enumerate(images):
+        (folder / _PHOTOS / "all" / f"{number:06d}.jpg").symlink_to(path.resolve())
+    # Standard output is for tables.
+    with contextlib.redirect_stdout(sys.stderr):
+        prepare_photos(f"folder:{folder / _PHOTOS}", _NAME, folder / _TFDS)
+
+
+def _our_training(preprocess, folder, batch_size, reduced_decoding=0.0, cache=False):
+    split = open_dataset(f"folder:{folder / _PHOTOS}").split("train")
+    operations = split.preprocess(preprocess, reduced_decoding)
+    return split.train(operations, batch_size=batch_size, seed=SEED, cache=cache)
+
+
+def _our_evaluation(preprocess, folder, batch_size, reduced_decoding=0.0):
+    split = open_dataset(f"tfds:{_NAME}", folder / _TFDS).split("train")
+    operations = split.preprocess(preprocess, reduced_decoding)
+    return split.evaluate(operations, batch_size=batch_size).repeat()
+
+
+def _reference(load, folder, batch_size):
+    """Maps a function of (number, encoded) over the images of ours, in the same order."""
+    paths = tf.constant([str(path) for path in sorted((folder / _PHOTOS).rglob("*.jpg"))])
+    order = example_order(len(paths), SEED, 0, batch_size, range(batch_size))
+    # In a list, so that ours alone pays for the order.
+    numbers, indices = zip(*order.take(ORDERED_BATCHES * batch_size), strict=True)
+    dataset = tf.data.Dataset.from_tensor_slices((list(numbers), tf.gather(paths, indices)))
+    dataset = dataset.repeat().map(
+        lambda number, path: load(number, tf.io.read_file(path)),
+        num_parallel_calls=tf.data.AUTOTUNE,
+    )
+    return dataset.batch(batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
+
+
+def _box(shape, number):
+    """Returns the random box that ours takes of image `number`, as begin and size."""
+    begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
+        shape,
+        tf.zeros((0, 0, 4)),
+        seed=operation_seed(tf.stack([SEED, number]), 1),
+        min_object_covered=0.0,
+        aspect_ratio_range=(0.75, 1.33),
+        area_range=(0.05, 1.0),
+        use_image_if_no_bounding_boxes=True,
+    )
+    return begin, size
+
+
+# Their shapes alone are made into batches.
+def _decode_whole(number, encoded):
+    return tf.shape(tf.io.decode_jpeg(encoded, channels=3))
+
+
+def _decode_crop(number, encoded):
+    begin, size = _box(tf.io.extract_jpeg_shape(encoded), number)
+    window = tf.concat([begin[:2], size[:2]], axis=0)
+    return tf.shape(tf.io.decode_and_crop_jpeg(encoded, window, channels=3))
+
+
+def _tutorial_training(size, number, encoded):
+    image = tf.io.decode_jpeg(encoded, channels=3)
+    image = tf.slice(image, *_box(tf.shape(image), number))
+    image = tf.image.resize(image, (size, size))
+    image = tf.image.stateless_random_flip_left_right(image, tf.stack([1, number]))
+    return image / 127.5 - 1.0, 0
+
+
+def _tutorial_evaluation(size, folder, batch_size):
+    """The pipeline of TFDS's guide: `load`, `map`, `batch`, `prefetch`."""
+    import tensorflow_datasets as tfds
+
+    # One pass is measured over and over, which decoded images in memory would not be.
+    once = tfds.ReadConfig(try_autocache=False)
+    dataset = tfds.load(_NAME, split="train", data_dir=folder / _TFDS, read_config=once)
+
+    def load(example):
+        return tf.image.resize(example["image"], (size, size)) / 127.5 - 1.0, example["label"]
+
+    dataset = dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE)
+    return dataset.batch(batch_size).prefetch(tf.data.AUTOTUNE).repeat()
+
+
+def pipelines(size: int = 224) -> dict[str, dict[str, Callable]]:
+    """Returns the makers by their part and name, of images of `size` x `size`.
+
+    A maker's last arguments are the folder of `_prepare` and a batch size. It returns an infinite
+    `tf.data.Dataset` of batches. The references are those of TensorFlow's and TFDS's guides.
+    """
+    to_range = "value_range(-1, 1)"
+    ours = partial(_our_training, f"decode|inception_crop({size})|flip_lr|{to_range}")
+    squash = f"decode|resize({size})|{to_range}"
+    return {
+        "training": {
+            FLOOR: partial(_reference, _decode_crop),
+            OURS: ours,
+            REDUCED: partial(ours, reduced_decoding=1.0),
+            "ours, cache": partial(ours, cache=True),
+            TUTORIAL: partial(_reference, partial(_tutorial_training, size)),
+        },
+        "evaluation": {
+            FLOOR: partial(_reference, _decode_whole),
+            OURS: partial(_our_evaluation, squash),
+            REDUCED: partial(_our_evaluation, squash, reduced_decoding=1.0),
+            TUTORIAL: partial(_tutorial_evaluation, size),
+        },
     }

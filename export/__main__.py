@@ -3,6 +3,7 @@
 And `keras-vit COMMAND`, as pip installs it, which is this or a command of training.
 """
 
+import importlib
 import signal
 from collections.abc import Sequence
 from typing import NoReturn
@@ -49,7 +50,12 @@ _INTERRUPTING = (signal.SIGINT, signal.SIGTERM)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns the exit status: 1 if an artifact misses a threshold."""
     lines = (f"  {name:<8}{meaning}" for name, meaning in COMMANDS.items())
-    return run_command("export", COMMANDS, USAGE.format(commands="\n".join(lines)), arguments)
+    usage = USAGE.format(commands="\n".join(lines))
+    return run_command(_main_of, COMMANDS, usage, arguments)
+
+
+def _main_of(name):
+    return getattr(importlib.import_module("keras_vit.export.commands"), name)
 
 
 def script() -> NoReturn:

@@ -84,6 +84,12 @@ def outside(images: np.ndarray, low: float, high: float) -> str:
     return f"Expected images in [{low}, {high}]. Received: values in [{least:g}, {most:g}]."
 
 
+def require_model_range(images: np.ndarray) -> None:
+    """Raises ValueError if pixels lie outside of [-1, 1], which models take."""
+    if wrong := outside(images, -1, 1):
+        raise ValueError(f"{wrong} Pass images / 127.5 - 1 for pixels of 0..255.")
+
+
 def warn_of_0_to_1(images: np.ndarray) -> None:
     """Warns the caller's caller if images, expected in [-1, 1], look like [0, 1]."""
     if images.min() >= 0 and images.any():

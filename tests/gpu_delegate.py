@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 from keras_vit.export.errors import RuntimeMissing
-from keras_vit.export.verification.tflite_files import (
+from keras_vit.export.verification.runtimes import (
     LOADER,
     SOFTWARE,
     vulkan_environment,
@@ -20,8 +20,8 @@ from tests.other_environments import ROOT
 
 TESTS = (
     "tests/export/test_variants.py",
-    "tests/export/tflite/test_flatbuffers_for_delegates.py",
-    "tests/export/verification/test_tflite_files.py",
+    "tests/export/tflite/test_delegates.py",
+    "tests/export/verification/test_runtimes.py",
 )
 UNPACKED = ROOT / ".venv-vulkan"
 

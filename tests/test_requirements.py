@@ -17,7 +17,7 @@ def test_the_default_installation_is_without_jax():
 
 
 def test_the_extra_for_benchmarks_brings_the_other_libraries():
-    from benchmarks.libraries import PACKAGES
+    from benchmarks.libraries import LIBRARIES
 
     with mock.patch("setuptools.setup") as setup:
         runpy.run_path(str(ROOT / "setup.py"))
@@ -25,7 +25,7 @@ def test_the_extra_for_benchmarks_brings_the_other_libraries():
     extras = given["extras_require"]
     listed = [*extras["bench"], *extras["export"], *given["install_requires"]]
     names = {re.split(r"[=<>;\[]", line)[0].replace("-", "_") for line in listed}
-    assert {package for group in PACKAGES.values() for package in group} <= names
+    assert {package for _, packages in LIBRARIES.values() for package in packages} <= names
 
 
 def test_only_what_runs_on_jax_imports_it():

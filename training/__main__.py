@@ -1,5 +1,6 @@
 """`keras-vit COMMAND`; options alone train."""
 
+import importlib
 from collections.abc import Sequence
 
 from keras_vit.training.exit_status import exit_process, run_command
@@ -34,7 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns the exit status of the process."""
     lines = [f"  {name:<10}{meaning}" for name, meaning in COMMANDS.items()]
     usage = _USAGE.format(commands="\n".join(lines))
-    return run_command("training", COMMANDS, usage, arguments, default="train")
+    return run_command(_main_of, COMMANDS, usage, arguments, default="train")
+
+
+def _main_of(name):
+    return importlib.import_module(f"keras_vit.training.commands.{name}").main
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ Ctrl-C, 143 after SIGTERM, 141 if the reader of the output has closed it.
 import _thread
 import argparse
 import contextlib
-import importlib
 import logging
 import os
 import re
@@ -46,7 +45,7 @@ def command_line(arguments: Sequence[str] | None) -> list[str]:
 
 
 def run_command(
-    package: str,
+    main_of: Callable[[str], Callable[..., int]],
     commands: Mapping[str, str],
     usage: str,
     arguments: Sequence[str] | None,
@@ -55,7 +54,7 @@ def run_command(
     """Runs a command, and returns the exit status of the process.
 
     Args:
-        package: "training" or "export", which has `commands/`.
+        main_of: imports a command by its name, and returns its `main`.
         commands: {name: meaning}.
         usage: help of all commands; begins with "usage: PROGRAM COMMAND".
         arguments: of the command line, as in `command_line`.
@@ -77,7 +76,7 @@ def run_command(
         program = usage.removeprefix("usage: ").partition(" COMMAND")[0]
         print(f"error: {hint}{expected} See {program} --help", file=sys.stderr)
         return 2
-    return importlib.import_module(f"keras_vit.{package}.commands.{name}").main(options)
+    return main_of(name)(options)
 
 
 def command_main(

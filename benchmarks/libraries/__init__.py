@@ -1,4 +1,4 @@
-"""The libraries: one module each, `prepare(case)` -> (step, parameters).
+"""The libraries: each is a function, (case) -> (step, parameters).
 
 `step()` runs one batch, or one update, and returns when its result has arrived. `parameters`, the
 number of trained values, must agree between libraries.
@@ -14,12 +14,14 @@ import numpy as np
 Mode = Literal["infer", "train"]
 Precision = Literal["float32", "bfloat16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-# The packages to install for each module, beside Keras's backend.
-PACKAGES = {
-    "keras_vit": (),
-    "keras_hub": ("keras_hub",),
-    "timm": ("torch", "timm"),
-    "jax": ("jax", "flax", "optax"),
+# Of each its function, and the packages to install for it beside Keras's backend.
+LIBRARIES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "keras_vit": ("keras_models:ours", ()),
+    "keras_vit.flash_attention": ("keras_models:flash_attention", ()),
+    "keras_vit.remat": ("keras_models:remat", ()),
+    "keras_hub": ("keras_models:keras_hub", ("keras_hub",)),
+    "timm": ("timm:prepare", ("torch", "timm")),
+    "jax": ("jax:prepare", ("jax", "flax", "optax")),
 }
 INSTALL = "Install the other libraries with: pip install 'keras-vit-16x16[bench]'"
 # Every library trains with the same optimizer, SGD with momentum.
@@ -37,7 +39,7 @@ class Case:
     """One library's task, complete in itself so that it can travel to a process.
 
     Args:
-        library: a module of `benchmarks.libraries`, or one of its functions: "MODULE.FUNCTION".
+        library: key of `LIBRARIES`.
         arguments: the Vision Transformer, in `keras_vit.VisionTransformer`'s arguments.
         mode: "infer", images to logits, or "train", one step of SGD with momentum.
         batch_size: images per step.

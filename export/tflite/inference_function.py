@@ -13,7 +13,7 @@ from keras_vit.export.supported_models import CLASSIFIERS, image_size
 from keras_vit.export.tflite.to_tflite import to_tflite
 from keras_vit.hidden_folder import scratch_folder
 from keras_vit.models.image_model import model_inside
-from keras_vit.photos import outside, warn_of_0_to_1
+from keras_vit.photos import require_model_range, warn_of_0_to_1
 from keras_vit.suggestions import require_one_of
 from keras_vit.training.evaluators.exported_files import Runtime, TFLiteFunction
 from keras_vit.training.io.atomic import atomic_file
@@ -78,8 +78,7 @@ def _in_0_to_1(images, shape, advice):
         raise ValueError(f"{expected}, floats. Received: {received}. {advice}") from error
     if array.shape[1:] != shape or not len(array):
         raise ValueError(f"{expected}, at least one. Received: {array.shape}. {advice}")
-    if wrong := outside(array, -1, 1):
-        raise ValueError(f"{wrong} Pass images / 127.5 - 1 for pixels of 0..255.")
+    require_model_range(array)
     warn_of_0_to_1(array)
     return (array + 1) / 2
 

@@ -2,7 +2,8 @@
 
 import os
 import re
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
@@ -68,6 +69,26 @@ def layer_errors(
             "Export it again."
         )
     return found
+
+
+def figure(errors: Sequence[LayerError]) -> Any:
+    """Draws the error of each operation in order, one color a type, on a logarithmic scale."""
+    from keras_vit.training.reporting.figures import new_figure
+
+    drawn, (axis,) = new_figure(width=9)
+    axis.plot([each.error for each in errors], color="lightgray", zorder=1)
+    for kind in dict.fromkeys(each.type for each in errors):
+        points = [(place, each.error) for place, each in enumerate(errors) if each.type == kind]
+        axis.scatter(*zip(*points, strict=True), s=9, label=kind, zorder=2)
+    starts: dict[str, int] = {}
+    for place, each in enumerate(errors):
+        starts.setdefault(each.layer.split("/")[0], place)
+    axis.set_xticks(list(starts.values()), list(starts), rotation=60, ha="right", fontsize=7)
+    axis.set_yscale("log")
+    axis.tick_params(axis="y", which="both", labelsize=7)
+    axis.set_ylabel("relative error")
+    axis.legend(fontsize=8)
+    return drawn
 
 
 def _errors(reference, file, images):

@@ -6,31 +6,46 @@ import os
 import pathlib
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 from tensorflow.lite.python.convert import convert_saved_model
 
+from keras_vit.analysis.attention_rollout import rollout_endpoint
 from keras_vit.export.errors import ExportError, imported
 from keras_vit.export.hub.archives import write_saved_model
 from keras_vit.export.labels_and_interface_json import exported_operations, exported_texts
-from keras_vit.export.supported_models import output_name, portable, require_single_file
-from keras_vit.export.tflite.flatbuffer import pack, share_equal_weights, unpack
-from keras_vit.export.tflite.flatbuffers_for_delegates import (
-    delegate_faults,
-    equalize_ranks,
-    fold_constants,
+from keras_vit.export.supported_models import (
+    check_range,
+    image_size,
+    output_name,
+    portable,
+    require_single_file,
 )
-from keras_vit.export.tflite.layers_for_delegates import for_delegates
-from keras_vit.export.tflite.mediapipe_metadata import add_metadata, append_texts
+from keras_vit.export.tflite.delegates import delegate_faults, equalize_ranks, for_delegates
+from keras_vit.export.tflite.flatbuffer import (
+    add_metadata,
+    append_texts,
+    pack,
+    share_equal_weights,
+    unpack,
+)
 from keras_vit.export.tflite.quantization import CALIBRATED, FOR_NPUS, QUANTIZATIONS, quantize
-from keras_vit.export.tflite.signatures import MAIN, ROLLOUT, calibration_samples, signatures
+from keras_vit.models.argument_checks import as_height_width
+from keras_vit.models.find_and_replace_layers import with_replaced_layers
 from keras_vit.models.image_model import ACTIVATIONS, ImageModel
 from keras_vit.suggestions import require_one_of
 from keras_vit.training.evaluators.exported_files import LABELS_FILE
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.type_hints import ImageSize, Tensor
+
+MAIN = "serving_default"
+ROLLOUT = "attention_rollout"
+CALIBRATION_IMAGES = 200
+# Of pixels in [0, 1]: photos reach further than this.
+NARROW = 0.5
 
 logger = logging.getLogger("keras_vit")
 
@@ -130,7 +145,7 @@ def to_tflite_files(
 
     Args:
         files: from quantization to file.
-        **added: what `signatures` adds to the main one.
+        **added: `batch_sizes`, `image_sizes`, `feature_vector` and `attention_rollout`.
 
     The other arguments and the errors are those of `to_tflite`.
 
@@ -145,14 +160,14 @@ def to_tflite_files(
     if probabilities and output != "logits":
         raise ValueError("Expected probabilities=False: the model has no head.")
     texts = exported_texts(model, labels, activation, "probabilities" if probabilities else output)
-    found = signatures(model, **added)
+    found = _signatures(model, **added)
     for name, each in found.items():
         if probabilities and each.output == output:
             graph = keras.Model(each.graph.input, ACTIVATIONS[activation](each.graph.output))
             found[name] = each._replace(graph=graph, output="probabilities")
     samples = None
     if calibration is not None and not CALIBRATED.isdisjoint(files):
-        samples = calibration_samples(calibration, found)
+        samples = _calibration_samples(calibration, found)
     content = None
     for quantization, file in files.items():
         with atomic_file(file) as temporary:
@@ -184,7 +199,6 @@ def _float_content(model, found, labels):
     tree = unpack(_convert(model, found))
     for definition in tree.signatureDefs:
         definition.signatureKey = [*found][int(definition.signatureKey[-3:])]
-    fold_constants(tree)
     equalize_ranks(tree)
     _check_for_delegates(model, tree, found)
     share_equal_weights(tree)
@@ -250,3 +264,99 @@ def _function(graph, shape, output):
         return {output: layers(image * 2.0 - 1.0, training=False)}
 
     return infer
+
+
+class _Signature(NamedTuple):
+    """One way into a file: a graph, the shape of its images with the batch, its output's name."""
+
+    graph: keras.Model
+    shape: tuple[int, int, int, int]
+    output: str
+
+
+def _signatures(
+    model, batch_sizes=(), image_sizes=(), feature_vector=False, attention_rollout=False
+):
+    """Returns the signatures by name, the main one first; `to_tflite` explains the arguments."""
+    output = output_name(model)
+    size = image_size(model)
+    found = {MAIN: _Signature(model, (1, *size, 3), output)}
+    for batch in batch_sizes:
+        if not isinstance(batch, int) or batch < 1:
+            raise ValueError(f"`batch_sizes` must be positive ints. Received: {batch!r}")
+        found[f"batch_{batch}"] = _Signature(model, (batch, *size, 3), output)
+    for each in image_sizes:
+        height, width = as_height_width(each)
+        graph, shape = _of_size(model, height, width), (1, height, width, 3)
+        found[f"size_{height}x{width}"] = _Signature(graph, shape, output)
+    if feature_vector and output == "logits":
+        features = keras.Model(model.input, model.endpoints["representation"])
+        found["feature_vector"] = _Signature(features, (1, *size, 3), "representation")
+    if attention_rollout:
+        maps = keras.Model(model.input, rollout_endpoint(model))
+        found[ROLLOUT] = _Signature(maps, (1, *size, 3), "rollout")
+    return found
+
+
+def _of_size(model, height, width):
+    """Returns the graph of a model for images of another size, position embeddings resized."""
+    any_size = model.any_resolution() if hasattr(model, "any_resolution") else model
+    try:
+        return with_replaced_layers(any_size, {}, (None, height, width, 3))
+    except ValueError as error:
+        raise ValueError(
+            f"Expected a model for images of any size. Received: {model.name}, which cannot take "
+            f"{height} x {width} pixels: {error}"
+        ) from error
+
+
+def _calibration_samples(calibration, found):
+    """Returns what each signature is calibrated with, by name."""
+    images = _images(calibration, found[MAIN].shape[1:])
+    samples = {}
+    for name, (_, (batch, *size, _), _) in found.items():
+        whole = len(images) // batch * batch
+        if not whole:
+            raise ValueError(
+                f"Expected at least {batch} calibration images for the signature {name}. "
+                f"Received: {len(images)}"
+            )
+        sized = images
+        if images.shape[1:3] != tuple(size):
+            resized = keras.ops.image.resize(images, size, data_format="channels_last")
+            sized = np.clip(keras.ops.convert_to_numpy(resized), 0, 1)
+        samples[name] = [{"image": sized[i : i + batch]} for i in range(0, whole, batch)]
+    return samples
+
+
+def _images(calibration, shape):
+    """Returns the first `CALIBRATION_IMAGES`, (n, height, width, 3) float32 in [0, 1]."""
+    images: list[np.ndarray] = []
+    for each in calibration:
+        array = np.asarray(each, dtype="float32")
+        images.extend(array if array.ndim == 4 else [array])
+        if len(images) >= CALIBRATION_IMAGES:
+            break
+    del images[CALIBRATION_IMAGES:]
+    shapes = {image.shape for image in images}
+    if shapes != {shape}:
+        raise ValueError(
+            f"Expected calibration images of shape {shape}. Received: "
+            f"{sorted(shapes) or 'no images'}"
+        )
+    stacked = np.stack(images)
+    check_range(stacked)
+    if not np.ptp(stacked, axis=(1, 2)).any():
+        raise ValueError(
+            "Expected calibration images like those of the application. Received: "
+            f"{len(stacked)} images of one color each."
+        )
+    low, high = float(stacked.min()), float(stacked.max())
+    if high - low < NARROW:
+        logger.warning(
+            "The calibration images have pixels in [%.2g, %.2g] alone, so the ranges of the int8 "
+            "file are narrow: other images will be clipped. Calibrate with images like those of "
+            "the application.",
+            *(low, high),
+        )
+    return stacked

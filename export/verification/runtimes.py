@@ -1,23 +1,67 @@
 """Runtimes of exported files: which there are, and opening a file in one.
 
-A new runtime is a row of `RUNTIMES` and a function `open_NAME` in the module that the row names.
+A new runtime is a function like `_open_onnx`, and a row of `RUNTIMES`.
 """
 
 import dataclasses
-import importlib
 import os
 import pathlib
+import re
+import sys
+import tempfile
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from keras_vit.export.errors import ExportError
+import keras_vit
+from keras_vit.export.errors import ExportError, RuntimeMissing, damage_refused, imported
+from keras_vit.export.verification.browser import chromium, served
+from keras_vit.export.verification.subprocesses import run_compiled
 from keras_vit.type_hints import Tensor
 
+# Commands name the runtimes before TensorFlow is imported: functions import what needs it.
 if TYPE_CHECKING:
     import keras
     import numpy as np
 
 BATCH = 8
+SAVED_MODEL = "the directory of a SavedModel or its .tar.gz"
+TFLITE, NPZ, ONNX = "a .tflite file", "an .npz checkpoint", "an .onnx file"
+_SUFFIXES = {".tflite": TFLITE, ".npz": NPZ, ".onnx": ONNX}
+
+CHOSEN = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")
+DRIVERS = ("/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d")
+# Each with SwiftShader, a Vulkan in software, and the loader that finds it.
+BROWSERS = ("/usr/lib/chromium", "/opt/google/chrome", "/usr/lib/chromium-browser")
+SOFTWARE, LOADER = "vk_swiftshader_icd.json", "libvulkan.so.1"
+_ADAPTER = re.compile(r"Selected adapter: (.*)")
+_REFUSED = re.compile(r"not supported by GPU delegate:\n(.*?)^\d+ operations", re.S | re.M)
+_IMAGES = "images.bin"
+# Milliseconds: the largest models have a gigabyte.
+_LOADING = 300_000
+_RUN = """async ([backend, precisions, file, count]) => {
+  const runtime = await import("page/runtime");
+  const reason = (await runtime.backends())[backend];
+  if (reason) return { reason };
+  const images = new Float32Array(await (await fetch(file)).arrayBuffer());
+  const size = images.length / count;
+  const outputs = [];
+  let complete = true;
+  for (const precision of precisions) {
+    await runtime.open(backend, undefined, precision);
+    complete &&= runtime.isFullyAccelerated();
+    const rows = [];
+    for (let i = 0; i < count; i++)
+      rows.push(Array.from((await runtime.run(images.slice(i * size, (i + 1) * size))).values));
+    outputs.push(rows);
+  }
+  const adapter = await navigator.gpu?.requestAdapter();
+  return {
+    outputs,
+    complete,
+    adapter: adapter ? `${adapter.info.vendor} ${adapter.info.architecture}`.trim() : "",
+  };
+}"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +86,7 @@ class Artifact:
     """An exported file, opened by what will run it in the end.
 
     Attributes:
-        kind: key of `export.verification.report_and_thresholds.THRESHOLDS`.
+        kind: key of `export.verification.verify.THRESHOLDS`.
         output: what it computes, "logits", "probabilities" or "representation".
         run: from images (n, height, width, 3) float32 in [0, 1] to the outputs (n, …), and to what
             an accelerator took, None where there is none.
@@ -72,29 +116,252 @@ def in_batches(function: "Callable[[np.ndarray], Tensor]", images: "np.ndarray")
     return np.concatenate([keras.ops.convert_to_numpy(function(batch)) for batch in batches])
 
 
-class Row(NamedTuple):
-    """Of a runtime: the format that it opens, and the module of its function."""
+def open_hub(path: pathlib.Path, model: "keras.Model | None" = None) -> Artifact:
+    """Opens the directory of a TF-Hub module."""
+    tensorflow_hub = imported("tensorflow_hub", "hub")
+    with damage_refused(f"{path} cannot be loaded as a SavedModel"):
+        module = tensorflow_hub.load(str(path))
+        signature = module.signatures["serving_default"]
+        output = "logits" if "logits" in signature.structured_outputs else "representation"
+    if not callable(module):
+        raise ExportError(
+            f"Expected a TF-Hub module that can be called. Received: {path}, a SavedModel "
+            "with signatures only. `keras-vit export hub` writes callable ones."
+        )
+    (images,) = signature.structured_input_signature[1].values()
+    sides = tuple(images.shape)[1:3]
+    return Artifact(
+        kind="hub",
+        output=output,
+        run=lambda images: (in_batches(module, images), None),
+        image_size=sides if all(sides) else None,
+        has_costs=True,
+    )
+
+
+def _open_keras(path, model):
+    """Opens a checkpoint, of the architecture of `model`."""
+    import numpy as np
+
+    from keras_vit.export.supported_models import output_name
+
+    copy = type(model).from_config(model.get_config())
+    for weight in copy.weights:
+        weight.assign(np.full(weight.shape, np.nan, "float32"))
+    keras_vit.load_checkpoint(copy, path)
+
+    def run(images):
+        return in_batches(lambda batch: copy(batch * 2 - 1, training=False), images), None
+
+    return Artifact("npz", output_name(model), run)
+
+
+def _open_onnx(path, model=None):
+    """Opens an .onnx file in ONNX Runtime, on the processor."""
+    onnxruntime, onnx = imported("onnxruntime", "onnx"), imported("onnx", "onnx")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # its errors are raised as well
+    with damage_refused(f"{path} cannot be loaded by ONNX Runtime"):
+        session = onnxruntime.InferenceSession(
+            path.read_bytes(), options, providers=["CPUExecutionProvider"]
+        )
+        inputs, outputs = session.get_inputs(), session.get_outputs()
+        given, made = ([each.name for each in ends] for ends in (inputs, outputs))
+        if given != ["image"] or len(made) != 1:
+            raise ExportError(
+                f"Expected a file from `image` to one output. Received: {path}, from {given} to "
+                f"{made}. Write it with `keras-vit export onnx`."
+            )
+        _, height, width, _ = inputs[0].shape
+        types = {each.data_type for each in onnx.load(path).graph.initializer}
+
+    def run(images):
+        with damage_refused(f"{path} cannot be run by ONNX Runtime"):
+            result = in_batches(lambda batch: session.run(None, {"image": batch})[0], images)
+        return result, Delegation(", ".join(session.get_providers()), True)
+
+    kind = "float16" if onnx.TensorProto.FLOAT16 in types else "onnx"
+    return Artifact(kind, made[0], run, (height, width))
+
+
+def _open_interpreter(path, model=None, runtime="litert", delegation=None):
+    """Opens a .tflite file in LiteRT's interpreter, or in OpenVINO, on one thread."""
+    from keras_vit.training.evaluators.exported_files import TFLiteFunction
+
+    from keras_vit.export.tflite.flatbuffer import TFLiteFile
+
+    file = TFLiteFile(path)
+    with damage_refused(f"{path} cannot be run"):
+        function = TFLiteFunction(path, runtime, threads=1)
+    return Artifact(
+        kind=file.quantization,
+        output=function.output,
+        run=lambda images: (function(images), delegation),
+        image_size=function.image_shape[:2],
+        output_shape=function.output_shape,
+        # A quantized file ends with DEQUANTIZE.
+        activation="sigmoid" if "LOGISTIC" in file.operations[-2:] else "softmax",
+        has_costs=runtime == "litert",
+    )
+
+
+def _open_openvino(path, model=None):
+    """Opens a .tflite file in OpenVINO, on the processor."""
+    device = imported("openvino", "openvino").Core().get_property("CPU", "FULL_DEVICE_NAME")
+    return _open_interpreter(path, model, "openvino", Delegation(device, True))
+
+
+def open_compiled(path: pathlib.Path, model: "keras.Model | None" = None) -> Artifact:
+    """Opens a .tflite file in LiteRT's `CompiledModel`, on one thread of the processor."""
+
+    def run(images):
+        outputs, complete, _ = run_compiled(path, images)
+        return outputs["float32"], Delegation("XNNPACK", complete)
+
+    return dataclasses.replace(_open_interpreter(path), run=run, has_costs=False)
+
+
+def open_gpu(path: pathlib.Path, model: "keras.Model | None" = None) -> Artifact:
+    """Opens a .tflite file in LiteRT's `CompiledModel`, on the GPU; the processor runs the rest.
+
+    Raises:
+        RuntimeMissing: from `run`, if there is no Vulkan driver.
+    """
+    import numpy as np
+
+    def run(images):
+        outputs, complete, printed = run_compiled(path, images, True, vulkan_environment())
+        adapter, refused = _ADAPTER.search(printed), _REFUSED.search(printed)
+        # An adapter without float16 computes in float32, without a word.
+        same = np.array_equal(outputs["float16"], outputs["float32"])
+        return outputs["float32"], Delegation(
+            device=adapter.group(1) if adapter else "GPU",
+            complete=complete,
+            fallbacks=tuple(map(str.strip, refused.group(1).splitlines())) if refused else (),
+            float16=None if same else outputs["float16"],
+        )
+
+    return dataclasses.replace(_open_interpreter(path), run=run, has_costs=False)
+
+
+def _open_mediapipe(path, model=None):
+    """Opens a .tflite file in MediaPipe's `ImageClassifier`, which takes photos."""
+    import numpy as np
+
+    artifact = _open_interpreter(path)
+    mediapipe = imported("mediapipe", "mediapipe")
+    tasks = imported("mediapipe.tasks.python", "mediapipe")
+    options = tasks.vision.ImageClassifierOptions(
+        base_options=tasks.BaseOptions(model_asset_path=os.fspath(path))
+    )
+
+    def run(images):
+        rows = []
+        with (
+            damage_refused(f"{path} cannot be run by MediaPipe"),
+            tasks.vision.ImageClassifier.create_from_options(options) as classifier,
+        ):
+            for pixels in np.rint(255 * images).clip(0, 255).astype("uint8"):
+                image = mediapipe.Image(image_format=mediapipe.ImageFormat.SRGB, data=pixels)
+                (found,) = classifier.classify(image).classifications
+                ordered = sorted(found.categories, key=lambda category: category.index)
+                rows.append([category.score for category in ordered])
+        return np.array(rows, "float32").reshape(len(rows), *artifact.output_shape), None
+
+    return dataclasses.replace(artifact, run=run, takes_bytes=True, has_costs=False)
+
+
+def vulkan_environment() -> dict[str, str]:
+    """Returns the variables of a process that computes with Vulkan, as LiteRT's GPU delegate does.
+
+    None where the machine has drivers, the user chose one, or the system is not Linux and has
+    its own way to a GPU. Otherwise those of the software Vulkan that Chromium brings along.
+
+    Raises:
+        RuntimeMissing: if there is neither.
+    """
+    own = any(any(pathlib.Path(folder).glob("*.json")) for folder in DRIVERS)
+    if sys.platform != "linux" or own or any(os.environ.get(name) for name in CHOSEN):
+        return {}
+    for browser in map(pathlib.Path, BROWSERS):
+        if (browser / SOFTWARE).is_file() and (browser / LOADER).is_file():
+            return {
+                "VK_ICD_FILENAMES": str(browser / SOFTWARE),
+                "LD_PRELOAD": str(browser / LOADER),
+            }
+    raise RuntimeMissing(
+        "Expected a Vulkan driver. There is none in /usr/share/vulkan/icd.d: install the GPU's, or "
+        "Chromium, whose software Vulkan gives the same numbers (apt-get install chromium)."
+    )
+
+
+def _open_browser(path, model, backend, precisions):
+    """Opens a .tflite file in LiteRT.js, in Chromium, by the code of the page of `to_web`.
+
+    Args:
+        path, model: as of the others.
+        backend: "wasm", on one thread, or "webgpu".
+        precisions: those of the outputs, and of `Delegation.float16`.
+
+    Raises:
+        RuntimeMissing: from `run`, if Playwright or Chromium is not installed, or has no GPU.
+    """
+    import numpy as np
+
+    from keras_vit.export.web.to_web import litert_js, write_page
+
+    artifact = _open_interpreter(path)
+    settings = {"operations": [], "examples": [], "facts": {}, "activation": "softmax"}
+    settings["image_size"] = list(artifact.image_size)
+
+    def run(images):
+        with tempfile.TemporaryDirectory() as directory, chromium() as browser:
+            site = pathlib.Path(directory) / "site"
+            write_page(path, site, litert_js(), settings=settings, title="", summary="")
+            (site / _IMAGES).write_bytes(np.ascontiguousarray(images, "<f4").tobytes())
+            with served(site) as address:
+                page = browser.new_page()
+                page.goto(address)
+                # The page opens the model too: in WebAssembly, which is there everywhere.
+                page.wait_for_selector(
+                    "html[data-ready], #error:not([hidden])", state="attached", timeout=_LOADING
+                )
+                if error := page.inner_text("#error"):
+                    raise ExportError(f"{path} cannot be run by LiteRT.js: {error}")
+                with damage_refused(f"{path} cannot be run by LiteRT.js"):
+                    found = page.evaluate(_RUN, [backend, precisions, _IMAGES, len(images)])
+            if "reason" in found:
+                raise RuntimeMissing(f"Expected a GPU in Chromium. {found['reason']}")
+            where = f"WebGPU on {found['adapter']}" if backend == "webgpu" else "WebAssembly"
+            device = f"Chromium {browser.version}, {where}"
+        shape = (len(precisions), len(images), *artifact.output_shape)
+        outputs, *half = np.array(found["outputs"], "float32").reshape(shape)
+        return outputs, Delegation(device, found["complete"], float16=half[0] if half else None)
+
+    return dataclasses.replace(artifact, run=run, has_costs=False)
+
+
+class Runtime(NamedTuple):
+    """What a runtime opens, one of the formats above, and the function that opens it."""
 
     format: str
-    module: str
+    open: "Callable[[pathlib.Path, keras.Model], Artifact]"
 
-
-SAVED_MODEL = "the directory of a SavedModel or its .tar.gz"
-TFLITE, NPZ, ONNX = "a .tflite file", "an .npz checkpoint", "an .onnx file"
-_SUFFIXES = {".tflite": TFLITE, ".npz": NPZ, ".onnx": ONNX}
 
 # By the names of `--runtime`. The first that opens a format is the format's default.
 RUNTIMES = {
-    "hub": Row(SAVED_MODEL, "hub_npz_and_onnx"),
-    "keras": Row(NPZ, "hub_npz_and_onnx"),
-    "interpreter": Row(TFLITE, "tflite_files"),
-    "compiled": Row(TFLITE, "tflite_files"),
-    "gpu": Row(TFLITE, "tflite_files"),
-    "openvino": Row(TFLITE, "tflite_files"),
-    "mediapipe": Row(TFLITE, "tflite_files"),
-    "browser": Row(TFLITE, "browser"),
-    "browser-gpu": Row(TFLITE, "browser"),
-    "onnx": Row(ONNX, "hub_npz_and_onnx"),
+    "hub": Runtime(SAVED_MODEL, open_hub),
+    "keras": Runtime(NPZ, _open_keras),
+    "interpreter": Runtime(TFLITE, _open_interpreter),
+    "compiled": Runtime(TFLITE, open_compiled),
+    "gpu": Runtime(TFLITE, open_gpu),
+    "openvino": Runtime(TFLITE, _open_openvino),
+    "mediapipe": Runtime(TFLITE, _open_mediapipe),
+    "browser": Runtime(TFLITE, partial(_open_browser, backend="wasm", precisions=["fp32"])),
+    "browser-gpu": Runtime(
+        TFLITE, partial(_open_browser, backend="webgpu", precisions=["fp32", "fp16"])
+    ),
+    "onnx": Runtime(ONNX, _open_onnx),
 }
 
 
@@ -126,5 +393,4 @@ def open_artifact(
         raise ExportError(
             f"Expected a runtime of {format}: {', '.join(names)}. Received: {runtime!r}"
         )
-    module = importlib.import_module(f"keras_vit.export.verification.{RUNTIMES[name].module}")
-    return name, getattr(module, f"open_{name.replace('-', '_')}")(path, model)
+    return name, RUNTIMES[name].open(path, model)

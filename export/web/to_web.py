@@ -1,24 +1,66 @@
-"""A page that runs a model in the browser: nothing to install, no server that computes."""
+"""A page that runs a model in the browser: nothing to install, no server that computes.
+
+Its TFLite file runs in LiteRT.js. The page is a folder for a server, or one file.
+"""
 
 import base64
+import contextlib
+import functools
+import gzip
+import hashlib
+import html
 import io
+import json
 import os
 import pathlib
+import re
+import shutil
+import string
+import subprocess
+import tarfile
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import keras
 import numpy as np
 
+from keras_vit.checkpoints.download import cache_directory, download
 from keras_vit.export.errors import ExportError
 from keras_vit.export.labels_and_interface_json import exported_operations, labels_of_model
 from keras_vit.export.supported_models import check_range, image_size, num_classes, portable
 from keras_vit.export.tflite.to_tflite import to_tflite
-from keras_vit.export.web.litert_js import VERSION, litert_js
-from keras_vit.export.web.page_files import MODEL, write_page
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.photos import parsed_operations, prepare_photo
+from keras_vit.training.errors import first_line
+from keras_vit.training.io.atomic import atomic_directory, write_text
 from keras_vit.type_hints import Tensor
+
+# Of LiteRT.js.
+VERSION = "2.5.3"
+# Package: hash of its archive, as npm's registry states it.
+_PACKAGES = {
+    "core": (
+        "sha512-PlGmbMOq9WitX7FO0jhbdJw9GthatsyuCQXjTt/wJZo0FLaw48q4tz8IwqgqCIkviYGr9OFDL1kCnN4nzWoyJQ=="
+    ),
+    "wasm-utils": (
+        "sha512-4fJiw6tBQnIs+0jH/OQ16nYOiSl8/+zZnn5h2ul8aTKHi05sVqZW580Tmk78pC2kT39A9OYBVdFawteZ/sI1kQ=="
+    ),
+}
+# For processors with relaxed SIMD, for all others, and for several threads.
+BUILDS = ("litert_wasm_internal", "litert_wasm_compat_internal", "litert_wasm_threaded_internal")
+
+HERE = pathlib.Path(__file__).parent / "page"
+MODEL = "model.tflite"
+LICENSE = "LICENSE-LiteRT.txt"
+# Shows that a folder is a page of this package, which may be replaced.
+MARKER = "code/runtime.js"
+_WORKER = "service-worker.js"
+_MODEL_INSIDE = re.compile(rf'id="asset:{re.escape(MODEL)}">([^<]+)<'.encode())
+# A single file has the build that every browser runs: without a server there are no threads.
+_SINGLE = BUILDS[1]
+_WITHOUT_GPU = "GPUs take models whose weights are floats; this one's are integers."
+_WEIGHTS = {"none": "float32", "dynamic": "int8", "int8-full": "int8"}
 
 
 def to_web(
@@ -117,10 +159,6 @@ def to_web(
         )
 
 
-_WITHOUT_GPU = "GPUs take models whose weights are floats; this one's are integers."
-_WEIGHTS = {"none": "float32", "dynamic": "int8", "int8-full": "int8"}
-
-
 def _operations(text: str, size: tuple[int, int]) -> list[dict]:
     """Returns operations as page/photo.js has them, tried here on a photo."""
     photo = np.zeros((2 * size[0], 2 * size[1], 3), "uint8")
@@ -147,3 +185,213 @@ def _png(image: Tensor) -> str:
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, "PNG")
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+def litert_js(folder: str | os.PathLike | None = None) -> dict[str, bytes]:
+    """Returns {name: content} of the files of LiteRT.js.
+
+    `@litertjs/core.js` and `@litertjs/wasm-utils.js` are modules, and of each of `BUILDS` there
+    are NAME.js and NAME.wasm.
+
+    Args:
+        folder: with the archives as `npm pack` names them; None is the cache of downloads, which
+            is filled from npm's registry where they are not there.
+
+    Raises:
+        ExportError: if an archive cannot be had, or is another than the one that this package
+            was tested with.
+    """
+    files = {}
+    for package, expected in _PACKAGES.items():
+        archive = _archive(package, folder)
+        digest = hashlib.sha512(archive.read_bytes()).digest()
+        received = f"sha512-{base64.b64encode(digest).decode()}"
+        if received != expected:
+            raise ExportError(
+                f"Expected {package} {VERSION} of @litertjs with the hash {expected}. Received: "
+                f"{archive} with {received}. Delete it and try again."
+            )
+        with tarfile.open(archive) as members:
+            wanted = {f"@litertjs/{package}.js": "package/dist/index.js"}
+            if package == "core":
+                names = (f"{build}.{kind}" for build in BUILDS for kind in ("js", "wasm"))
+                wanted.update((name, f"package/wasm/{name}") for name in names)
+            for name, member in wanted.items():
+                stream = members.extractfile(member)
+                assert stream is not None
+                files[name] = stream.read()
+    return files
+
+
+def _archive(package, folder):
+    name = f"litertjs-{package}-{VERSION}.tgz"
+    archive = pathlib.Path(folder or cache_directory() / "litert_js") / name
+    if archive.exists():
+        return archive
+    if folder:
+        raise ExportError(
+            f"Expected {name} in {folder}. Write it there with: npm pack "
+            f"@litertjs/{package}@{VERSION} --pack-destination {folder}"
+        )
+    npm = shutil.which("npm")
+    if npm is None:
+        url = f"https://registry.npmjs.org/@litertjs/{package}/-/{package}-{VERSION}.tgz"
+        return download(url, archive)
+    # npm knows the proxy and the registry that its user set.
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=archive.parent) as directory:
+        command = [npm, "pack", f"@litertjs/{package}@{VERSION}", "--pack-destination", directory]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode:
+            errors = [line for line in result.stderr.splitlines() if "error" in line.lower()]
+            raise ExportError(
+                f"LiteRT.js cannot be had from npm: {first_line(' '.join(errors))}. Without "
+                f"network access, run `npm pack @litertjs/{package}@{VERSION}` elsewhere and put "
+                f"{name} into {archive.parent}."
+            )
+        os.replace(pathlib.Path(directory) / name, archive)
+    return archive
+
+
+def write_page(
+    tflite: str | os.PathLike,
+    path: str | os.PathLike,
+    litert: Mapping[str, bytes],
+    *,
+    settings: Mapping[str, Any],
+    title: str,
+    summary: str,
+    single_file: bool = False,
+) -> pathlib.Path:
+    """Writes the page of a TFLite file.
+
+    Args:
+        tflite: the file.
+        path: the directory to write, or with `single_file` the .html file.
+        litert: the files of LiteRT.js, from `litert_js`.
+        settings: what page/main.js reads of the model: `operations`, `image_size`, `labels`,
+            `activation`, `rollout`, `without_gpu`, `examples` and `facts`.
+        title, summary: plain text.
+        single_file: whether everything goes into one file.
+
+    Returns:
+        The path.
+
+    Raises:
+        FileExistsError: if the directory holds something else.
+    """
+    path = pathlib.Path(path)
+    modules = _modules(litert)
+    builds = (_SINGLE,) if single_file else BUILDS
+    assets = {
+        MODEL: pathlib.Path(tflite).read_bytes(),
+        LICENSE: (HERE / LICENSE).read_bytes(),
+        **{name: litert[name] for build in builds for name in (f"{build}.js", f"{build}.wasm")},
+    }
+    packed = {name: _packed(name, content, single_file) for name, content in assets.items()}
+    suffixes = {name: ".gz" if packed[name] is not assets[name] else "" for name in assets}
+    style = (HERE / "page.css").read_bytes()
+    code = {f"code/{name.split('/')[1]}.js": content for name, content in modules.items()}
+    known = {
+        **settings,
+        "version": _digest(json.dumps(settings).encode(), style, *code.values(), *assets.values()),
+        "files": ["./", "code/page.css", *code],
+        "assets": {
+            name: {"bytes": len(content), "suffix": suffixes[name]}
+            for name, content in packed.items()
+        },
+    }
+    if single_file:
+        urls = {name: f"data:text/javascript;base64,{_base64(c)}" for name, c in modules.items()}
+        style_element = f"<style>\n{style.decode()}</style>"
+    else:
+        urls = {name: f"./{file}" for name, file in zip(modules, code, strict=True)}
+        style_element = '<link rel="stylesheet" href="code/page.css">'
+    scripts = (
+        f'<script type="text/plain" id="asset:{name}">{_base64(content)}</script>'
+        for name, content in packed.items()
+    )
+    page = string.Template((HERE / "index.html").read_text(encoding="utf-8")).substitute(
+        title=html.escape(title),
+        summary=html.escape(summary),
+        settings=_json(known),
+        style=style_element,
+        import_map=f'<script type="importmap">{_json({"imports": urls})}</script>',
+        assets="\n".join(scripts) if single_file else "",
+    )
+    if single_file:
+        write_text(path, page)
+        return path
+    files = {
+        "index.html": page.encode(),
+        _WORKER: (HERE / _WORKER).read_bytes(),
+        "code/page.css": style,
+        **code,
+        **{f"assets/{name}{suffixes[name]}": content for name, content in packed.items()},
+    }
+    with atomic_directory(path, MARKER) as temporary:
+        for name, content in files.items():
+            (temporary / name).parent.mkdir(exist_ok=True)
+            (temporary / name).write_bytes(content)
+    return path
+
+
+@contextlib.contextmanager
+def tflite_of_page(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+    """Yields the TFLite file of a page, or `path` if that is none.
+
+    Raises:
+        ExportError: if it is an .html file without a model.
+    """
+    path = pathlib.Path(path)
+    if (path / MARKER).is_file():
+        yield path / "assets" / MODEL
+    elif path.is_file() and path.suffix == ".html":
+        inside = _MODEL_INSIDE.search(path.read_bytes())
+        if inside is None:
+            raise ExportError(
+                f"Expected a page of `keras-vit export web --single-file`. Received: {path}, "
+                "without a model inside."
+            )
+        with tempfile.TemporaryDirectory() as directory:
+            file = pathlib.Path(directory) / MODEL
+            file.write_bytes(gzip.decompress(base64.b64decode(inside[1])))
+            yield file
+    else:
+        yield path
+
+
+def _modules(litert: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Returns {name that modules import: content}."""
+    ours = {file for file in HERE.glob("*.js") if file.name != _WORKER}
+    theirs = {name.removesuffix(".js"): text for name, text in litert.items() if name[0] == "@"}
+    return theirs | {f"page/{file.stem}": file.read_bytes() for file in sorted(ours)}
+
+
+def _digest(*contents: bytes) -> str:
+    digest = hashlib.sha256()
+    for content in contents:
+        digest.update(hashlib.sha256(content).digest())
+    return digest.hexdigest()[:16]
+
+
+def _packed(name: str, content: bytes, single_file: bool) -> bytes:
+    """Returns an asset as it is stored: most servers of such folders compress nothing."""
+    if name == LICENSE or (name == MODEL and not single_file):
+        return content
+    return gzip.compress(content, mtime=0) if name == MODEL else _packed_litert(content)
+
+
+# Many pages have the same files of LiteRT.js.
+@functools.lru_cache(maxsize=2 * len(BUILDS))
+def _packed_litert(content: bytes) -> bytes:
+    return gzip.compress(content, mtime=0)
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    """Returns JSON that ends no element of HTML."""
+    return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()

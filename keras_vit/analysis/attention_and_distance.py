@@ -7,7 +7,7 @@ from keras import ops
 from keras_vit.backends.by_backend import predicting
 from keras_vit.models.image_model import model_inside
 from keras_vit.models.vision_transformer import VisionTransformer
-from keras_vit.photos import outside
+from keras_vit.photos import require_model_range
 from keras_vit.type_hints import Tensor
 
 
@@ -42,21 +42,16 @@ def attention_maps(model: VisionTransformer, images: Tensor) -> Tensor:
     Raises:
         ValueError: if the model's attention is axial, or it is another model.
     """
-    _require_range(images)
-    tensors = attention_tensors(model)
-    attention_model = keras.Model(model.input, tensors)
-    maps = ops.stack(attention_model(images, training=False))
+    require_model_range(ops.convert_to_numpy(images))
+    # Stacked in the graph: of a list of one output Keras returns the output.
+    stacked = ops.stack(attention_tensors(model))
+    maps = keras.Model(model.input, stacked)(images, training=False)
     registers = model.arguments["register_tokens"]
     if not registers:
         return maps
     end = model.num_prefix_tokens
     others = np.delete(np.arange(maps.shape[-1]), np.arange(end - registers, end))
     return ops.take(ops.take(maps, others, axis=-1), others, axis=-2)
-
-
-def _require_range(images):
-    if wrong := outside(ops.convert_to_numpy(images), -1, 1):
-        raise ValueError(f"{wrong} Pass images / 127.5 - 1 for pixels of 0..255.")
 
 
 def by_batch(model: keras.Model, images: Tensor, batch_size: int) -> np.ndarray:
@@ -67,7 +62,7 @@ def by_batch(model: keras.Model, images: Tensor, batch_size: int) -> np.ndarray:
     """
     if len(images) == 0:
         raise ValueError("Expected at least one image. Received: 0 images.")
-    _require_range(images)
+    require_model_range(ops.convert_to_numpy(images))
     if keras.backend.backend() == "jax":
         # One program of one shape: called eagerly, JAX compiles every operation by itself.
         padding = (0, -len(images) % batch_size), (0, 0), (0, 0), (0, 0)

@@ -151,8 +151,10 @@ class AxialAttention(Layer):
         # The tables by pair of positions, (length, length, channels) each.
         position = np.arange(self.length)
         distance = position[:, None] - position[None, :] + self.length - 1
-        tables = ops.take(ops.cast(self.relative, self.compute_dtype), distance, axis=0)
-        query_table, key_table, value_table = self._three(tables)
+        query_table, key_table, value_table = (
+            ops.take(table, distance, axis=0)
+            for table in self._three(ops.cast(self.relative, self.compute_dtype))
+        )
 
         similarity = ops.concatenate(
             [

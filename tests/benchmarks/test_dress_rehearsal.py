@@ -1,7 +1,10 @@
+"""A run of ImageNet's size, and what is timed before the first step of a run."""
+
 import numpy as np
 import pytest
 
 from benchmarks.dress_rehearsal import planted_image, rehearse
+from benchmarks.startup import train
 
 
 def test_a_class_has_its_colors():
@@ -22,3 +25,8 @@ def test_killed_resumed_and_evaluated(part, tmp_path):
     # Planted classes are learned: chance is a tenth at most.
     accuracy = float(found["evaluated"].split("top-1 ")[1].split()[0])
     assert accuracy > 20
+
+
+def test_a_run_is_timed_until_its_first_step(tmp_path):
+    facts, _ = train(str(tmp_path))
+    assert 0 < facts["imported"] < facts["first_step"] < 300

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from benchmarks import input
-from benchmarks.libraries.image_pipelines import FLOOR, pipelines
+from benchmarks.input import FLOOR, pipelines
 
 NAMES = [(kind, name) for kind, makers in pipelines().items() for name in makers]
 

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
-from benchmarks.exports_in_runtimes import with_noise
+from benchmarks.families_in_runtimes import with_noise
 from keras_vit import export
 from keras_vit.export.errors import RuntimeMissing
-from keras_vit.export.verification.tflite_files import vulkan_environment
+from keras_vit.export.verification.runtimes import vulkan_environment
 from tests.tiny_vit import tiny_vit
 
 LABELS = ["cat", "dog", "tench", "château", "a b"]

@@ -80,16 +80,8 @@ def test_every_figure_comes_from_the_verifier(lite_report, texts):
 def test_kaggle_metadata(module_report, lite_report, texts):
     page, *metadata = texts(module_report, config={"dataset": "digits"})
     about, variation = map(json.loads, metadata)
-    assert about == {
-        "ownerSlug": "me",
-        "title": "tiny-vit",
-        "slug": "tiny-vit",
-        "subtitle": "Classifies images into 5 classes.",
-        "isPrivate": True,
-        "description": page,
-        "publishTime": "",
-        "provenanceSources": "",
-    }
+    assert (about["ownerSlug"], about["slug"], about["isPrivate"]) == ("me", "tiny-vit", True)
+    assert about["subtitle"] == "Classifies images into 5 classes." and about["description"] == page
     assert variation["framework"] == "tensorFlow2" and variation["fineTunable"] is True
     assert variation["instanceSlug"] == "32x32-classification"
     assert variation["licenseName"] == "Apache 2.0"

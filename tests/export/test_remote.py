@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from etils import epath
 
-from keras_vit.export.commands import hub, npz, tflite, verify
+from keras_vit.export.__main__ import main as export
 from keras_vit.training.commands import evaluate, predict, report, train
 from keras_vit.training.io import stores
 
@@ -74,10 +74,14 @@ def test_report_evaluation_and_predictions(run, capsys):
 
 @pytest.mark.parametrize(
     ("command", "name", "file"),
-    [(hub, "module", "saved_model.pb"), (tflite, "digits.tflite", ""), (npz, "digits.npz", "")],
+    [
+        ("hub", "module", "saved_model.pb"),
+        ("tflite", "digits.tflite", ""),
+        ("npz", "digits.npz", ""),
+    ],
 )
 def test_exports_go_there_and_are_verified_from_there(run, command, name, file):
     artifact = run.parent / name
-    assert command.main([str(run), f"--output={artifact}", "--count=20"]) == 0
+    assert export([command, str(run), f"--output={artifact}", "--count=20"]) == 0
     assert (artifact / file if file else artifact).exists()
-    assert verify.main([str(artifact), f"--against={run}", "--count=20"]) == 0
+    assert export(["verify", str(artifact), f"--against={run}", "--count=20"]) == 0

@@ -1,39 +1,28 @@
-"""What is handed over can be used."""
+"""What is handed over can be used: our models, and a user's models around one of them."""
 
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
+import tensorflow_hub as hub
 
 import keras_vit
+from keras_vit import export
 from keras_vit.export import supported_models
 from keras_vit.export.errors import ExportError
-from keras_vit.export.hub.to_hub import to_hub
-from keras_vit.export.supported_models import portable
-from keras_vit.export.tflite.to_tflite import to_tflite
-from keras_vit.export.verification.verify import verify
 from keras_vit.models.find_and_replace_layers import inner_layers
+from keras_vit.training.evaluators.exported_files import interface_of
+from tests.export.conftest import run
 
 
-@pytest.fixture
-def diverged(make_vit):
-    model = make_vit()
-    kernel = model.get_layer("embedding").weights[0]
+def test_no_export_of_a_diverged_model(make_vit, tmp_path):
+    diverged = make_vit(num_layers=1)
+    kernel = diverged.get_layer("embedding").weights[0]
     kernel.assign(np.full(kernel.shape, np.nan))
-    return model
-
-
-def test_no_export_of_a_diverged_model(diverged, tmp_path):
     for model in (diverged, keras_vit.MaskedPatchPrediction(diverged)):
-        for export in (to_hub, to_tflite):
+        for write in (export.to_hub, export.to_tflite):
             with pytest.raises(ValueError, match=r"finite weights.*embedding/projection/kernel"):
-                export(model, tmp_path / "out" / "artifact")
+                write(model, tmp_path / "out" / "artifact")
     assert not list(tmp_path.iterdir())
-
-
-def test_other_channels_than_colors_are_refused(make_vit):
-    with pytest.raises(ExportError, match="in_channels=1"):
-        portable(make_vit(in_channels=1, num_layers=1))
 
 
 def test_lora_of_keras_is_handed_over(make_vit, images, tmp_path):
@@ -42,17 +31,17 @@ def test_lora_of_keras_is_handed_over(make_vit, images, tmp_path):
         if isinstance(layer, keras.layers.Dense):
             layer.enable_lora(2)
             layer.lora_kernel_b.assign(keras.random.normal(layer.lora_kernel_b.shape, seed=1))
-    module = to_hub(model, tmp_path / "module")
-    logits = tf.saved_model.load(str(module))(images)
+    module = export.to_hub(model, tmp_path / "module")
+    logits = hub.load(str(module))(images)
     np.testing.assert_allclose(logits, model(2 * images - 1), atol=1e-5)
-    assert verify(model, module, images, costs=False).ok
+    assert export.verify(model, module, images, costs=False).ok
 
 
 @pytest.mark.parametrize("mode", ["int8", "float8"])
 def test_a_quantized_model_is_refused(make_vit, mode, tmp_path):
     model = make_vit(num_layers=1)
     model.quantize(mode)
-    for write in (to_hub, to_tflite, keras_vit.save_checkpoint):
+    for write in (export.to_hub, export.to_tflite, keras_vit.save_checkpoint):
         with pytest.raises(ValueError, match=rf"model\.quantize\('{mode}'\) changed"):
             write(model, tmp_path / "out")
     assert not list(tmp_path.iterdir())
@@ -61,10 +50,134 @@ def test_a_quantized_model_is_refused(make_vit, mode, tmp_path):
 def test_a_model_larger_than_a_file_can_be_is_refused_before_it_is_converted(
     make_vit, tmp_path, monkeypatch
 ):
-    model = make_vit()
+    model = make_vit(num_layers=1)
     monkeypatch.setattr(supported_models, "FILE_LIMIT", 4 * model.count_params())
     with pytest.raises(ExportError, match=r"less than .* GiB.*export\.to_hub"):
-        to_tflite(model, tmp_path / "model.tflite")
+        export.to_tflite(model, tmp_path / "model.tflite")
     assert not list(tmp_path.iterdir())
     monkeypatch.setattr(supported_models, "FILE_LIMIT", 4 * model.count_params() + 1)
     supported_models.require_single_file(model)
+
+
+@pytest.fixture(scope="module")
+def core(make_vit):
+    return make_vit(num_classes=None, num_layers=1)
+
+
+def sequential(*layers, size=(40, 36, 3)):
+    model = keras.Sequential([keras.Input(size), *layers])
+    for weight in model.layers[-1].weights:
+        weight.assign(keras.random.normal(weight.shape, seed=3))
+    return model
+
+
+def users_model(core):
+    keras.utils.set_random_seed(0)
+    return sequential(
+        keras.layers.RandomFlip("horizontal"),
+        keras.layers.Resizing(32, 32),
+        keras.layers.Rescaling(1 / 127.5, offset=-1),
+        core,
+        keras.layers.Dropout(0.5),
+        keras.layers.Dense(3),
+    )
+
+
+@pytest.fixture(scope="module")
+def photos():
+    """(4, 40, 36, 3) float32 in [0, 1]."""
+    return np.random.default_rng(0).uniform(0, 1, (4, 40, 36, 3)).astype("float32")
+
+
+def handed_over(model, photos, directory):
+    """Exports a model as a module and a file, verifies both, and returns the module, loaded."""
+    module = export.to_hub(model, directory / "m", labels=["a", "b", "c"])
+    for path in (module, export.to_tflite(model, directory / "m.tflite")):
+        report = export.verify(model, path, photos, costs=False)
+        assert report.ok, str(report)
+    return hub.load(str(module))
+
+
+def test_everything_before_and_after_is_handed_over(core, photos, tmp_path):
+    model = users_model(core)
+    module = handed_over(model, photos, tmp_path)
+    expected = keras.ops.convert_to_numpy(model(photos * 255, training=False))
+    np.testing.assert_allclose(module(photos), expected, atol=1e-4)
+    assert module.feature_vector(photos).shape == (4, 32)
+    # The module trains: the model inside, and the head.
+    assert len(module.trainable_variables) == len(core.weights) + 2
+
+
+@pytest.mark.parametrize(
+    "rescaling, low, high", [((2.0, -1.0), 0, 1), ((1 / 127.5, -1.0), 0, 255), (None, -1, 1)]
+)
+def test_the_range_of_images_is_found(core, photos, tmp_path, rescaling, low, high):
+    before = [keras.layers.Rescaling(rescaling[0], offset=rescaling[1])] if rescaling else []
+    model = sequential(*before, core, keras.layers.Dense(3), size=(32, 32, 3))
+    images = photos[:, :32, :32]
+    expected = keras.ops.convert_to_numpy(model(images * (high - low) + low, training=False))
+    module = hub.load(str(export.to_hub(model, tmp_path / "m")))
+    np.testing.assert_allclose(module(images), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("units", [1, 3])
+def test_probabilities_are_those_of_the_head(core, photos, tmp_path, units):
+    head = keras.layers.Dense(units, activation="sigmoid")
+    model = sequential(keras.layers.Rescaling(2.0, -1.0), core, head, size=(32, 32, 3))
+    images = photos[:, :32, :32]
+    expected = keras.ops.convert_to_numpy(model(images, training=False))
+    module = hub.load(str(export.to_hub(model, tmp_path / "m")))
+    answer = module.signatures["serving_default"](images=keras.ops.convert_to_tensor(images))
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
+    file = export.to_tflite(model, tmp_path / "m.tflite", probabilities=True)
+    np.testing.assert_allclose(run(file, images), expected, atol=1e-5)
+    softmax = export.to_hub(model, tmp_path / "s", activation="softmax")
+    assert interface_of(softmax)["activation"] == "softmax"
+
+
+def test_functional_models_are_handed_over(core, photos, tmp_path):
+    inputs = keras.Input((40, 36, 3))
+    x = keras.layers.Resizing(32, 32)(inputs) / 127.5 - 1.0
+    seen = core(x, training=False)
+    both = keras.layers.Concatenate()([seen, keras.layers.GlobalAveragePooling2D()(x)])
+    model = keras.Model(inputs, keras.layers.Dense(3, activation="softmax")(both))
+    keras.utils.set_random_seed(0)
+    for weight in model.layers[-1].weights:
+        weight.assign(keras.random.normal(weight.shape, seed=3))
+    expected = keras.ops.convert_to_numpy(model(photos * 255, training=False))
+    module = handed_over(model, photos, tmp_path)
+    answer = module.signatures["serving_default"](images=keras.ops.convert_to_tensor(photos))
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
+    assert np.abs(answer["logits"] - expected).max() > 0.1
+    assert module.feature_vector(photos).shape == (4, 35)
+
+
+def test_a_model_with_its_own_head_inside(make_vit, photos, tmp_path):
+    core = make_vit(num_layers=1, num_classes=3)
+    core.class_names = ["a", "b", "c"]
+    inputs = keras.Input((32, 32, 3))
+    model = keras.Model(inputs, core(keras.layers.Rescaling(2.0, offset=-1.0)(inputs)))
+    images = photos[:, :32, :32]
+    module = hub.load(str(export.to_hub(model, tmp_path / "m")))
+    np.testing.assert_allclose(module(images), core(images * 2 - 1, training=False), atol=1e-5)
+
+
+def test_what_cannot_be_handed_over_is_said(core, make_vit, tmp_path):
+    head, size = keras.layers.Dense(3), (32, 32, 3)
+    images = keras.Input(size)
+    twice = keras.Model(images, head(core(images) - core(-images)))
+    range_, foreign = r"bring images of .* to \[-1, 1\]", r"Expected one of .* that calls one"
+    sizes = [keras.Input((None, None, 3)), keras.layers.Resizing(32, 32), core, head]
+    for model, message in (
+        (sequential(keras.layers.Rescaling(1 / 255), core, head, size=size), range_),
+        (sequential(keras.layers.Rescaling(2.0, offset=-0.9), core, head, size=size), range_),
+        (keras.Sequential(sizes), "Expected images of one size"),
+        (sequential(core, head, keras.layers.ReLU(), size=size), "ends with a Dense layer"),
+        (sequential(core, keras.layers.Dense(3, "relu"), size=size), "softmax or with sigmoid"),
+        (twice, "which calls it 2 times"),
+        (sequential(keras.layers.Flatten(), keras.layers.Dense(3), size=size), foreign),
+        (make_vit(in_channels=1, num_layers=1), "in_channels=1"),
+    ):
+        with pytest.raises(ExportError, match=message):
+            export.to_hub(model, tmp_path / "m")
+    assert not list(tmp_path.iterdir())

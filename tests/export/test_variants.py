@@ -1,10 +1,11 @@
-"""Every kind of model in every kind of artifact, and in every runtime that is on this machine."""
+"""Every kind of model, and of published checkpoint, in every artifact and runtime that is here."""
 
+import keras
 import numpy as np
 import pytest
 
 import keras_vit
-from benchmarks.exports_in_runtimes import FAMILIES, small_model, with_noise
+from benchmarks.families_in_runtimes import FAMILIES, small_model, with_noise
 from keras_vit import export
 from keras_vit.export.errors import RuntimeMissing
 from keras_vit.export.tflite.to_tflite import to_tflite_files
@@ -62,3 +63,37 @@ def test_a_masked_encoder_is_the_encoder_that_was_trained(make_vit, images, tmp_
     report = verify(encoder, export.to_tflite(masked, tmp_path / "m.tflite"), images)
     assert (report.output, report.images) == ("representation", len(images))
     assert report.max_error < 1e-5 * np.abs(answer(encoder, images, "representation")).max()
+
+
+# A golden case of each; classifiers read what a family's own heads read.
+PUBLISHED = ["vit", "hybrid", "bv_s16", "bv_siglip", "flexivit", "bit"]  # Google's
+PUBLISHED += ["timm", "deit", "deit3", "dinov2", "dinov2_registers", "siglip"]  # timm's
+PUBLISHED += ["hf", "hf_dinov2_registers", "hf_siglip"]  # Hugging Face's
+# Whose graph is none of those above.
+QUICK = ("dinov2_registers",)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.long) for n in PUBLISHED]
+)
+def test_every_family_of_published_checkpoints(
+    name, cases, golden, build_case, write_case, load_case, tmp_path
+):
+    case = cases[name]
+    model = build_case(case)
+    flexible = {"flexible": True} if name == "flexivit" else {}
+    load_case(model, case, write_case(case, tmp_path), **flexible)
+    expected = np.array(case["logits"])
+
+    model.save(tmp_path / "model.keras")
+    saved = keras.saving.load_model(tmp_path / "model.keras")
+    logits = keras.ops.convert_to_numpy(saved(golden.images_of(case), training=False))
+    assert np.abs(logits - expected).max() < 2e-5 * expected.std()
+
+    images = (golden.images_of(case) + 1) / 2
+    for artifact in (
+        export.to_hub(model, tmp_path / "module"),
+        export.to_tflite(model, tmp_path / "model.tflite"),
+    ):
+        report = verify(model, artifact, images)
+        assert report.ok, report

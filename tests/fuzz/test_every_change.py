@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.export.verification.hub_npz_and_onnx import open_hub
+from keras_vit.export.verification.runtimes import open_hub
 from tests.fuzz import export_process
 from tests.tiny_vit import tiny_vit
 from tests.training.runs import rows

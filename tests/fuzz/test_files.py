@@ -11,11 +11,11 @@ import tensorflow as tf
 
 import keras_vit
 from keras_vit import export
-from keras_vit.export.command_line import load_images
 from keras_vit.export.hub import archives
 from keras_vit.export.labels_and_interface_json import labels_of_model
+from keras_vit.export.source_and_images import load_images
 from keras_vit.export.tflite.flatbuffer import TFLiteFile
-from keras_vit.export.verification.hub_npz_and_onnx import open_hub
+from keras_vit.export.verification.runtimes import open_hub
 from keras_vit.photos import read_photo
 from keras_vit.training.config import schema
 from keras_vit.training.data import (
@@ -183,17 +183,16 @@ def test_checkpoints_of_a_run(attack, reads, tmp_path):
     saver.save(1, lambda: {"weights": checkpoints.whole(np.ones(500))})
     saver.wait()
 
-    def newest(_):
-        step = checkpoints.Checkpoints(folder).newest()
+    def read_step(step):
         return checkpoints.read(folder, step)["weights"].read()
-
-    def unverified(_):
-        return checkpoints.read(folder, 1)["weights"].read()
 
     for name in ("manifest.json", "part-0.safetensors"):
         file = folder / "checkpoint-1" / name
         content = file.read_bytes()
-        for read in (newest, unverified):
+        for read in (
+            lambda _: read_step(checkpoints.Checkpoints(folder).newest()),
+            lambda _: read_step(1),
+        ):
             attack(f"run's {name}", 60, content, reads(file.relative_to(tmp_path), read))
             file.write_bytes(content)
 
@@ -217,9 +216,9 @@ def test_modules(attack, reads, model, tmp_path):
         with archives.unpacked(file):
             pass
 
-    attack("tar.gz", 100, archive, reads("mutated.tar.gz", unpack), size=2**20)
-    tar = gzip.decompress(archive)
     read = reads("mutated.tar.gz", unpack)
+    attack("tar.gz", 100, archive, read, size=2**20)
+    tar = gzip.decompress(archive)
     attack("tar", 60, tar, lambda changed: read(gzip.compress(changed, 1)), size=2**20)
 
 

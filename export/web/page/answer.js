@@ -1,8 +1,12 @@
-// From logits to the bars of the most probable classes.
+// What is shown of an answer: bars of the most probable classes, the part of the photo that the model
+// sees, and over it the attention that its parts get.
 
 import SETTINGS from "page/assets";
 
 const TOP = 5;
+const SIDE = 1024;
+// Viridis, at every quarter of [0, 1].
+const COLORS = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
 
 const ACTIVATIONS = {
   softmax(logits) {
@@ -50,3 +54,40 @@ export function showBars(list, classes) {
 
 export const spoken = (classes) =>
   classes.map(({ label, probability }) => `${label}, ${percent(probability)}`).join("; ");
+
+export function showImage(canvas, bitmap, [left, top, width, height]) {
+  const [w, h] = [width * bitmap.width, height * bitmap.height];
+  // Small images are enlarged by whole pixels, so that they do not look like a bad photo.
+  const scale = Math.max(w, h) < 128 ? Math.ceil(256 / Math.max(w, h)) : Math.min(1, SIDE / Math.max(w, h));
+  canvas.width = Math.max(1, Math.round(w * scale));
+  canvas.height = Math.max(1, Math.round(h * scale));
+  const context = canvas.getContext("2d");
+  context.imageSmoothingEnabled = scale < 1;
+  context.imageSmoothingQuality = "high";
+  context.drawImage(
+    bitmap, left * bitmap.width, top * bitmap.height, w, h, 0, 0, canvas.width, canvas.height,
+  );
+  // The model sees no transparency.
+  const pixels = context.getImageData(0, 0, canvas.width, canvas.height);
+  for (let i = 3; i < pixels.data.length; i += 4) pixels.data[i] = 255;
+  context.putImageData(pixels, 0, 0);
+}
+
+// Colors what the model draws from. `map` has [rows, columns] values in [0, 1].
+export function showAttention(canvas, image, map, [rows, columns]) {
+  const small = document.createElement("canvas");
+  [small.width, small.height] = [columns, rows];
+  const colors = new ImageData(columns, rows);
+  map.forEach((value, index) => {
+    const below = Math.min(Math.floor(4 * value), 3);
+    const color = COLORS[below].map(
+      (from, channel) => from + (4 * value - below) * (COLORS[below + 1][channel] - from),
+    );
+    colors.data.set([...color, 255], 4 * index);
+  });
+  small.getContext("2d").putImageData(colors, 0, 0);
+  [canvas.width, canvas.height] = [image.width, image.height];
+  const context = canvas.getContext("2d");
+  context.imageSmoothingQuality = "high";
+  context.drawImage(small, 0, 0, canvas.width, canvas.height);
+}

@@ -1,4 +1,5 @@
-// The files that the page is made of: beside it, or inside of it where it is a single file.
+// The files that the page is made of: beside it, or inside of it where it is a single file; and a copy
+// for when there is no network.
 
 const SETTINGS = JSON.parse(document.getElementById("settings").textContent);
 export default SETTINGS;
@@ -31,7 +32,7 @@ const bytesOf = async (stream) => new Uint8Array(await new Response(stream).arra
 export const loadText = async (name) => new TextDecoder().decode(await load(name));
 
 // Where an asset is fetched from; the version keeps apart what was exported at different times.
-export const addressOf = (name) =>
+const addressOf = (name) =>
   new URL(`assets/${name}${SETTINGS.assets[name].suffix}?${SETTINGS.version}`, document.baseURI);
 
 async function fetched(name) {
@@ -45,4 +46,21 @@ function decoded(base64) {
   const bytes = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
   return bytes;
+}
+
+// Keeps the page for when there is no network, where it came from a server.
+export async function keepOffline() {
+  if (!navigator.serviceWorker || location.protocol === "file:") return;
+  try {
+    await navigator.serviceWorker.register("service-worker.js");
+    const known = await caches.keys();
+    await Promise.all(known.filter((name) => name !== SETTINGS.version).map((name) => caches.delete(name)));
+    const cache = await caches.open(SETTINGS.version);
+    // What this device fetched; the builds of LiteRT.js for others are left out.
+    const used = Object.keys(SETTINGS.assets).map((name) => addressOf(name).href);
+    const fetched = new Set(performance.getEntriesByType("resource").map(({ name }) => name));
+    await cache.addAll([...SETTINGS.files, ...used.filter((address) => fetched.has(address))]);
+  } catch (error) {
+    console.warn("The page is not kept for use without a network:", error);
+  }
 }

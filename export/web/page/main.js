@@ -1,11 +1,9 @@
 // The page: from a photo to bars, with the model wherever it runs.
 
-import SETTINGS, { loadText } from "page/assets";
-import { showBars, spoken, topClasses } from "page/answer";
+import { showAttention, showBars, showImage, spoken, topClasses } from "page/answer";
+import SETTINGS, { keepOffline, loadText } from "page/assets";
 import * as camera from "page/camera";
-import { keepOffline } from "page/offline";
 import { decode, prepare } from "page/photo";
-import { showAttention, showImage } from "page/picture";
 import * as runtime from "page/runtime";
 
 const element = (id) => document.getElementById(id);

@@ -1,8 +1,9 @@
-"""Processes that are measured, and that may run out of memory."""
+"""Processes that are measured, and that may run out of memory; the line above every table."""
 
 import pytest
 
 from benchmarks.compare_libraries import measure
+from benchmarks.harness import report
 from benchmarks.harness.process import Process, ProcessError
 from benchmarks.libraries import Case
 from keras_vit.variants import SIZES
@@ -41,3 +42,13 @@ def test_a_step_is_timed_once_per_round():
     (result,) = measure([case], rounds=2, seconds=0.0, threads=1)
     assert len(result.per_image) == 2 and min(result.per_image) > 0
     assert result.memory > 2**26
+
+
+def test_gpus_are_named(tmp_path, monkeypatch):
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho NVIDIA H100\necho NVIDIA H100\n")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert " 2 of " in report.machine(2) and " cores, 2 × NVIDIA H100, load" in report.machine(2)
+    program.write_text("#!/bin/sh\nexit 9\n")
+    assert " cores, load average" in report.machine(2)

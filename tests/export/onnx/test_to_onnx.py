@@ -53,19 +53,11 @@ def test_onnx_runtime_quantizes_them(plain, images, tmp_path):
     assert 0 < np.std(found - expected) < 0.1 * np.std(expected)
 
 
-@pytest.mark.parametrize("float16", [False, True])
-def test_a_sequential_around_a_model(make_vit, images, tmp_path, float16):
-    inside = make_vit(num_classes=None)
-    model = keras.Sequential(
-        [
-            keras.Input((32, 32, 3)),
-            keras.layers.Rescaling(1 / 127.5, offset=-1),
-            inside,
-            keras.layers.Dense(3),
-        ]
-    )
-    file = export.to_onnx(model, tmp_path / "m.onnx", float16=float16)
-    assert verify(model, file, images).ok
+def test_a_sequential_around_a_model(make_vit, images, tmp_path):
+    layers = [keras.layers.Rescaling(1 / 127.5, offset=-1), make_vit(num_classes=None)]
+    model = keras.Sequential([keras.Input((32, 32, 3)), *layers, keras.layers.Dense(3)])
+    for float16 in (False, True):
+        assert verify(model, export.to_onnx(model, tmp_path / "m.onnx", float16=float16), images).ok
 
 
 @pytest.mark.parametrize("arguments", [{}, {"resnet": {"num_layers": (1,)}, "patch_size": 2}])

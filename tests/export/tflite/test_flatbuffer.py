@@ -1,7 +1,15 @@
+"""Trees of TFLite files, their metadata, and the errors of their operations."""
+
+import hashlib
+
 import numpy as np
+import pytest
 from ai_edge_litert import schema_py_generated as schema
 
-from keras_vit.export.tflite.flatbuffer import pack, share_equal_weights, unpack
+from keras_vit import export
+from keras_vit.export.errors import ExportError
+from keras_vit.export.tflite.flatbuffer import add_metadata, pack, share_equal_weights, unpack
+from keras_vit.export.tflite.layer_errors import layer_errors
 
 
 def tree_of(*weights):
@@ -34,3 +42,60 @@ def test_weights_behind_the_model_come_back_into_it():
     assert weights_of(tree) == weights
     assert tree.metadata == []
     assert weights_of(unpack(bytes(pack(tree)))) == weights
+
+
+def test_the_metadata_are_those_that_mediapipe_read():
+    tree = schema.ModelT(3, buffers=[schema.BufferT()])
+    add_metadata(tree, "vit", "how", "logits", labels=True)
+    digest = hashlib.sha256(bytes(tree.buffers[-1].data)).hexdigest()
+    assert digest == "a8eaf4e81bb687e2cff304ce76ba16334f76125aa66853f0bd7cddf33c36d5ac"
+
+
+@pytest.fixture(scope="module")
+def files(tiny, tiny_tflite, images, tmp_path_factory):
+    quantized = tmp_path_factory.mktemp("tflite") / "int8.tflite"
+    export.to_tflite(tiny, quantized, quantization="int8", calibration=images)
+    return tiny_tflite, quantized
+
+
+def test_every_operation_that_computes_has_its_layers_name_and_an_error(files, images):
+    rows = layer_errors(*files, images[:2])
+    dense = [row for row in rows if row.operation == "FULLY_CONNECTED"]
+    assert [row.layer for row in dense] == [
+        *(f"encoder_block_00/attention/{name}" for name in ("key", "value", "query", "out")),
+        "encoder_block_00/mlp/hidden_dense",
+        "encoder_block_00/mlp/output_dense",
+        "logits",
+    ]
+    assert {row.type for row in dense} == {"int8"}
+    assert all(0 < row.error < 0.2 for row in dense)
+    assert rows[0].layer == "embedding/projection" and rows[0].inputs_error == 0
+    assert not {"RESHAPE", "TRANSPOSE"} & {row.operation for row in rows}
+    assert {row.error for row in layer_errors(files[0], files[0], images[:1])} == {0.0}
+
+
+def test_a_bad_layer_is_where_the_error_exceeds_that_of_its_inputs(files, images, tmp_path):
+    reference, _ = files
+    tree = unpack(reference.read_bytes())
+    graph = tree.subgraphs[0]
+    (bias,) = [
+        operator.inputs[2]
+        for operator in graph.operators
+        if b"output_dense" in graph.tensors[operator.outputs[0]].name and len(operator.inputs) == 3
+    ]
+    buffer = tree.buffers[graph.tensors[bias].buffer]
+    buffer.data = np.frombuffer((buffer.data.view("float32") + 3).tobytes(), np.uint8)
+    (tmp_path / "bad.tflite").write_bytes(pack(tree))
+    rows = layer_errors(reference, tmp_path / "bad.tflite", images[:2])
+    bad = next(row for row in rows if row.error > 2 * row.inputs_error)
+    assert (bad.layer, bad.operation) == ("encoder_block_00/mlp/output_dense", "FULLY_CONNECTED")
+    assert bad.inputs_error == 0 < bad.error
+
+
+def test_a_file_of_another_model_is_refused(files, images, tmp_path):
+    renamed = unpack(files[1].read_bytes())
+    for tensor in renamed.subgraphs[0].tensors:
+        tensor.name = b"other/" + tensor.name
+    (tmp_path / "other.tflite").write_bytes(pack(renamed))
+    with pytest.raises(ExportError, match="same model"):
+        layer_errors(files[0], tmp_path / "other.tflite", images[:1])

@@ -1,17 +1,17 @@
 import collections
 import zipfile
 
-import flatbuffers
 import keras
 import numpy as np
 import pytest
 from ai_edge_litert.compiled_model import CompiledModel
 from ai_edge_litert.interpreter import Interpreter
 
+import keras_vit
 from keras_vit import export
-from keras_vit.export.tflite.flatbuffer import TFLiteFile
+from keras_vit.export.tflite.flatbuffer import TFLiteFile, schema
 from keras_vit.export.tflite.to_tflite import to_tflite_files
-from keras_vit.export.verification.report_and_thresholds import THRESHOLDS
+from keras_vit.export.verification.verify import THRESHOLDS
 from keras_vit.training.evaluators.exported_files import interface_of, labels_of
 from tests.export.conftest import LABELS, answer, run, verify
 
@@ -90,8 +90,9 @@ def test_signatures_share_the_weights_which_quantizing_shrinks(model, files, pla
     assert size["none"] - size["dynamic"] > 0.5 * weights
 
 
-def test_affine_operations_are_multiplied_into_the_weights(plain):
-    graph = TFLiteFile(plain).operations
+def test_affine_operations_are_in_the_weights_and_the_last_block_is_of_one_token(plain):
+    file = TFLiteFile(plain)
+    graph = file.operations
     count = collections.Counter(graph)
     assert graph[0] == "CONV_2D"  # the rescaling of pixels is in the kernel
     layers, norms = 2, 2 * 2 + 1
@@ -103,67 +104,18 @@ def test_affine_operations_are_multiplied_into_the_weights(plain):
     assert count["MUL"] == 2 * norms + 1
     assert count["RSQRT"] == norms
     assert not {"NEG", "SQUARED_DIFFERENCE", "DIV", "POW", "ERF"} & set(count)
-
-
-def test_the_last_block_is_computed_for_the_class_token_alone(plain):
-    file = TFLiteFile(plain)
-    (graph,) = file.tree.subgraphs
-    hidden = [
-        int(np.prod(graph.tensors[operation.outputs[0]].shape))
-        for operation, name in zip(graph.operators, file.operations, strict=True)
-        if name == "GELU"
-    ]
-    assert hidden == [17 * 64, 1 * 64]
-
-
-class Table:
-    """A reader of flatbuffers that knows no schema."""
-
-    def __init__(self, buffer, position):
-        self.table = flatbuffers.table.Table(buffer, position)
-
-    def _place(self, field):
-        offset = self.table.Offset(4 + 2 * field)
-        assert offset, f"field {field} is missing"
-        return offset + self.table.Pos
-
-    def string(self, field):
-        return self.table.String(self._place(field)).decode()
-
-    def byte(self, field):
-        return self.table.Get(flatbuffers.number_types.Uint8Flags, self._place(field))
-
-    def child(self, field):
-        return Table(self.table.Bytes, self.table.Indirect(self._place(field)))
-
-    def children(self, field):
-        offset = self._place(field) - self.table.Pos
-        places = (self.table.Vector(offset) + 4 * i for i in range(self.table.VectorLen(offset)))
-        return [Table(self.table.Bytes, self.table.Indirect(place)) for place in places]
-
-    def floats(self, field):
-        offset = self._place(field) - self.table.Pos
-        return [*self.table.GetVectorAsNumpy(flatbuffers.number_types.Float32Flags, offset)]
+    (tree,) = file.tree.subgraphs
+    hidden = [tree.tensors[each.outputs[0]].shape for each in tree.operators]
+    sizes = [np.prod(shape) for shape, name in zip(hidden, graph, strict=True) if name == "GELU"]
+    assert sizes == [17 * 64, 1 * 64]
 
 
 @pytest.mark.parametrize("quantization", ["none", "float16", "int8-int16"])
-def test_metadata_names_pixels_and_labels(files, quantization):
+def test_metadata_and_texts_stay_through_quantizing(files, quantization):
     tree = TFLiteFile(files[quantization]).tree
     (entry,) = [m for m in tree.metadata if m.name == b"TFLITE_METADATA"]
     metadata = bytes(tree.buffers[entry.buffer].data)
-    assert flatbuffers.util.BufferHasIdentifier(metadata, 0, b"M001")
-    root = flatbuffers.encode.Get(flatbuffers.packer.uoffset, metadata, 0)
-    (subgraph,) = Table(metadata, root).children(3)
-    (image,), (logits,) = subgraph.children(2), subgraph.children(3)
-    assert (image.string(0), logits.string(0)) == ("image", "logits")
-    content = image.child(3)
-    assert content.byte(0) == 2 and content.child(1).byte(0) == 1  # an image, RGB
-    (unit,) = image.children(4)
-    assert unit.byte(0) == 1
-    assert (unit.child(1).floats(0), unit.child(1).floats(1)) == ([0.0], [255.0])
-    (associated,) = logits.children(6)
-    assert (associated.string(0), associated.byte(2)) == ("labels.txt", 2)
-
+    assert metadata[4:8] == b"M001" and b"value_range(0,1)" in metadata
     assert labels_of(files[quantization]) == LABELS
     with zipfile.ZipFile(files[quantization]) as archive:
         assert archive.testzip() is None and archive.namelist() == ["interface.json", "labels.txt"]
@@ -228,3 +180,90 @@ def test_arguments_are_checked(model, images, tmp_path, arguments, message):
     with pytest.raises(ValueError, match=message):
         export.to_tflite(model, tmp_path / "m.tflite", **arguments)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    generator = np.random.default_rng(3)
+    return {
+        size: generator.uniform(0, 1, (2, *size, 3)).astype("float32")
+        for size in ((48, 48), (24, 40))
+    }
+
+
+def test_several_sizes_share_the_weights_and_give_what_the_model_does(
+    model, plain, pictures, tmp_path
+):
+    file = export.to_tflite(model, tmp_path / "sizes.tflite", image_sizes=(48, (24, 40)))
+    assert file.stat().st_size < 1.8 * plain.stat().st_size  # of graphs, this small
+    any_size = model.any_resolution()
+    for (height, width), images in pictures.items():
+        expected = keras.ops.convert_to_numpy(any_size(images * 2 - 1))
+        found = run(file, images, f"size_{height}x{width}")
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert interface_of(file)["image_size"] == [32, 32]
+
+
+def test_ranges_are_calibrated_for_every_size(make_vit, images, pictures, tmp_path):
+    model = make_vit(num_layers=1)
+    file = tmp_path / "m.tflite"
+    export.to_tflite(model, file, quantization="int8", calibration=images, image_sizes=(48,))
+    expected = keras.ops.convert_to_numpy(model.any_resolution()(pictures[48, 48] * 2 - 1))
+    assert np.abs(run(file, pictures[48, 48], "size_48x48") - expected).max() < 0.2
+
+
+def test_a_convolutional_model_takes_any_size(randomize, pictures, tmp_path):
+    arguments = {"num_layers": (1,), "width_factor": 0.5, "num_classes": 5}
+    model = randomize(keras_vit.ResNetV2(**arguments, image_size=32))
+    file = export.to_tflite(model, tmp_path / "m.tflite", image_sizes=(48,))
+    larger = keras_vit.ResNetV2(**arguments, image_size=48)
+    larger.set_weights(model.get_weights())
+    expected = keras.ops.convert_to_numpy(larger(pictures[48, 48] * 2 - 1))
+    np.testing.assert_allclose(run(file, pictures[48, 48], "size_48x48"), expected, atol=1e-5)
+
+
+def test_a_model_that_knows_its_grid_is_refused(make_vit, tmp_path):
+    model = make_vit(position_embedding="relative", num_layers=1)
+    with pytest.raises(ValueError, match="one image size"):
+        export.to_tflite(model, tmp_path / "m.tflite", image_sizes=(48,))
+    with pytest.raises(ValueError, match="positive int"):
+        export.to_tflite(make_vit(num_layers=1), tmp_path / "m.tflite", image_sizes=(0,))
+
+
+def test_narrow_ranges_of_calibration_are_said(model, images, tmp_path, caplog):
+    options = {"quantization": "int8", "batch_sizes": (9,)}  # of which there are too few
+    for calibration, said in ((images, False), (0.4 + 0.1 * images, True)):
+        with pytest.raises(ValueError, match="at least 9"):
+            export.to_tflite(model, tmp_path / "m", calibration=calibration, **options)
+        assert ("pixels in [0.4, 0.5] alone" in caplog.text) == said
+
+
+def test_activations_range_over_their_extremes(plain, files, images):
+    interpreter = Interpreter(str(plain), experimental_preserve_all_tensors=True)
+    run = interpreter.get_signature_runner("serving_default")
+    found = {}
+    for image in images:
+        run(image=image[None])
+        for each in interpreter.get_tensor_details():
+            values = interpreter.get_tensor(each["index"])
+            least, greatest = found.get(each["name"], (np.inf, -np.inf))
+            found[each["name"]] = min(least, values.min()), max(greatest, values.max())
+    result = Interpreter(str(files["int8"]))
+    compared = 0
+    for each in result.get_tensor_details():
+        scales = each["quantization_parameters"]["scales"]
+        if each["dtype"] == np.int8 and each["name"] in found and len(scales) == 1:
+            least, greatest = found[each["name"]]
+            width = max(greatest, 0) - min(least, 0)
+            np.testing.assert_allclose(255 * scales[0], width, rtol=1e-4, err_msg=each["name"])
+            compared += 1
+    assert compared > 10
+
+
+def test_weights_lie_in_the_flatbuffer_and_old_readers_know_the_operations(make_vit, tmp_path):
+    wide = make_vit(hidden_size=128, mlp_dim=512)  # LiteRT's quantizer inlines 256 KiB at most
+    file = export.to_tflite(wide, tmp_path / "m.tflite", quantization="float16")
+    tree = schema.ModelT.InitFromPackedBuf(file.read_bytes(), 0)
+    assert not any(buffer.offset for buffer in tree.buffers)
+    codes = [(code.deprecatedBuiltinCode, code.builtinCode) for code in tree.operatorCodes]
+    assert codes == [(min(code, 127), code) for _, code in codes]

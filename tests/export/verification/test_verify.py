@@ -12,8 +12,8 @@ from keras_vit import export
 from keras_vit.export.errors import ExportError
 from keras_vit.export.hub import archives
 from keras_vit.export.tflite import flatbuffer
-from keras_vit.export.verification.report_and_thresholds import Thresholds
 from keras_vit.export.verification.subprocesses import measure
+from keras_vit.export.verification.verify import Thresholds
 from tests.export.conftest import answer, verify
 
 
@@ -32,6 +32,9 @@ def test_a_good_artifact_has_no_errors_to_speak_of(
     keras_vit.save_checkpoint(tiny, tmp_path / "m.npz")
     labels = answer(tiny, images).argmax(-1)
     labels[0] = (labels[0] + 1) % 5
+    files = [each for each in tiny_module.rglob("*") if each.is_file()]
+    size = sum(each.stat().st_size for each in files)
+    assert verify(tiny, tiny_module, images).size_bytes == size
     for path, kind, limit in (
         (tiny_module, "hub", 1e-5),
         (archives.pack(tiny_module, tmp_path / "m.tar.gz"), "hub", 1e-5),
@@ -94,7 +97,9 @@ def test_a_single_logit_is_of_the_class_or_not(make_vit, images, tmp_path):
         assert (report.ok, report.model_accuracy, report.artifact_accuracy) == (True, 1, 1)
 
 
-def test_figures_are_those_of_the_outputs(tiny, wrong, tiny_tflite, images):
+def test_figures_are_those_of_the_outputs_and_every_threshold_can_fail(
+    tiny, wrong, tiny_tflite, images
+):
     report = verify(wrong, tiny_tflite, images, np.zeros(8, int))
     truth, given = (answer(each, images).astype("float64") for each in (wrong, tiny))
     assert report.max_error == pytest.approx(np.abs(truth - given).max(), abs=1e-4)
@@ -108,8 +113,6 @@ def test_figures_are_those_of_the_outputs(tiny, wrong, tiny_tflite, images):
     assert report.artifact_accuracy == (given.argmax(1) == 0).mean()
     assert not report.ok and report.failures[0].startswith("largest error")
 
-
-def test_every_threshold_can_fail(tiny, wrong, tiny_tflite, images):
     labels = answer(wrong, images).argmax(-1)
     assert (labels != answer(tiny, images).argmax(-1)).any()
     lenient = Thresholds(max_error=1e9, cosine=-1, agreement=0, accuracy_drop=1)
@@ -121,6 +124,12 @@ def test_every_threshold_can_fail(tiny, wrong, tiny_tflite, images):
         assert name.split("_")[-1] in failure
     in_float16 = dataclasses.replace(report, float16_error=1.0 * report.scale)
     assert "in float16" in lenient.missed(in_float16)[0]
+
+
+@pytest.mark.long
+def test_costs_of_a_module(tiny, tiny_module):
+    costs = measure(tiny_module, 1, (32, 32), rounds=1)
+    assert costs["latency_ms"] > 0 and costs["load_seconds"] > 0 and "partitions" not in costs
 
 
 def test_costs_are_measured_apart(tiny, tiny_tflite, images, tmp_path):
@@ -140,15 +149,6 @@ def test_costs_are_measured_apart(tiny, tiny_tflite, images, tmp_path):
     assert costs["partitions"] > 1
     outside = costs["operations_outside_delegate"]
     assert (outside["RSQRT"], outside["GELU"]) == (3, 1)
-
-
-@pytest.mark.long
-def test_costs_of_a_module(tiny, tiny_module, images):
-    report = export.verify(tiny, tiny_module, images)
-    assert min(report.latency_ms.values()) > 0 and report.load_seconds > 0
-    assert report.partitions is None
-    files = [each for each in tiny_module.rglob("*") if each.is_file()]
-    assert report.size_bytes == sum(each.stat().st_size for each in files)
 
 
 @pytest.mark.parametrize(

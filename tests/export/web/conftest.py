@@ -9,7 +9,7 @@ from PIL import Image
 from keras_vit import export
 from keras_vit.export.errors import ExportError
 from keras_vit.export.verification.browser import chromium, served
-from keras_vit.export.web.litert_js import litert_js
+from keras_vit.export.web.to_web import litert_js
 
 OPERATIONS = "decode|resize_small(36)|central_crop(32)|value_range(-1,1)"
 NAMES = ("crow", "finch", "great tit", "a < b", "heron")

@@ -12,7 +12,7 @@ from PIL import Image
 import keras_vit
 from keras_vit import export
 from keras_vit.export.verification.browser import served
-from keras_vit.export.web.page_files import MODEL
+from keras_vit.export.web.to_web import MODEL
 from keras_vit.photos import prepare_photo, read_photo
 from tests.odd_photos import CASES
 
@@ -77,21 +77,17 @@ TRANSPARENT = ["alpha", "palette with transparency"]
 OTHERS = [name for name in CASES if name not in (*TIFFS, *TURNED_WEBPS, *TRANSPARENT)]
 
 
+def fails(names, reason):
+    return pytest.param(names, marks=pytest.mark.xfail(strict=True, reason=reason), id=reason)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "names",
     [
         pytest.param(OTHERS, id="others"),
-        pytest.param(
-            TURNED_WEBPS,
-            id="turned WebP",
-            marks=pytest.mark.xfail(strict=True, reason="Chromium does not turn them"),
-        ),
-        pytest.param(
-            TRANSPARENT,
-            id="transparent",
-            marks=pytest.mark.xfail(strict=True, reason="a canvas keeps no color below alpha 0"),
-        ),
+        fails(TURNED_WEBPS, "Chromium does not turn them"),
+        fails(TRANSPARENT, "a canvas keeps no color below alpha 0"),
     ],
 )
 def test_photos_are_read_as_ours(open_page, address, site, tmp_path, names):
@@ -115,10 +111,9 @@ def test_photos_of_any_size_are_prepared_as_ours(open_page, address, site, photo
 
 
 def test_jpeg_decoders_differ_by_rounding(open_page, address, site, photo, tmp_path):
-    file = tmp_path / "photo.jpg"
-    Image.open(photo).save(file, quality=95)
-    logits, _ = choose(open_page(address), file)
-    expected = by_interpreter(site, file)
+    Image.open(photo).save(tmp_path / "photo.jpg", quality=95)
+    logits, _ = choose(open_page(address), tmp_path / "photo.jpg")
+    expected = by_interpreter(site, tmp_path / "photo.jpg")
     np.testing.assert_allclose(logits, expected, atol=0.02 * np.abs(expected).max())
 
 
@@ -135,19 +130,6 @@ def test_where_the_model_looks(open_page, address, model, site, photo):
     np.testing.assert_allclose(expected, reference, atol=ROUNDING)
     page.locator("#attention").wait_for()
     assert page.get_by_text("Least attention").is_visible()
-    # Purple where nothing is drawn from, yellow where most is.
-    pixels = np.array(
-        page.evaluate(
-            """() => { const canvas = document.getElementById("attention");
-            const { width, height } = canvas;
-            const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
-            return [width, height, ...data]; }"""
-        )
-    )
-    width, height, colors = int(pixels[0]), int(pixels[1]), pixels[2:]
-    green = colors.reshape(height, width, 4)[..., 1]
-    centers = green[height // 8 :: height // 4, width // 8 :: width // 4]
-    assert np.corrcoef(centers.ravel(), expected.ravel())[0, 1] > 0.95
 
 
 @pytest.mark.long

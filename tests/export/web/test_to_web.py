@@ -8,7 +8,7 @@ import pytest
 
 from keras_vit import export
 from keras_vit.export.errors import ExportError
-from keras_vit.export.web import litert_js
+from keras_vit.export.web.to_web import VERSION, litert_js
 from keras_vit.training.evaluators.exported_files import labels_of
 from keras_vit.training.reporting import run_report
 
@@ -71,10 +71,10 @@ def test_what_no_page_can_show_is_refused(make_vit, tmp_path):
 
 def test_another_litert_js_is_refused(tmp_path):
     with pytest.raises(ExportError, match="npm pack @litertjs/core@"):
-        litert_js.litert_js(tmp_path)
-    (tmp_path / f"litertjs-core-{litert_js.VERSION}.tgz").write_bytes(b"another")
+        litert_js(tmp_path)
+    (tmp_path / f"litertjs-core-{VERSION}.tgz").write_bytes(b"another")
     with pytest.raises(ExportError, match="with the hash sha512-"):
-        litert_js.litert_js(tmp_path)
+        litert_js(tmp_path)
 
 
 def test_models_without_a_map_have_no_switch(make_vit, with_litert_js, tmp_path):

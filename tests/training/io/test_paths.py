@@ -5,7 +5,7 @@ import pathlib
 import pytest
 from etils import epath
 
-from keras_vit.export.commands import npz
+from keras_vit.export.__main__ import main as export_main
 from keras_vit.training.command_options import CommandParser
 from keras_vit.training.commands import ablation, sweep, train, vtab
 from keras_vit.training.config import schema
@@ -45,19 +45,19 @@ def test_paths_of_stores():
 
 
 @pytest.mark.parametrize(
-    "command, arguments",
+    "main, arguments",
     [
-        (train, ["--config=training/configs/quickstart.py", "--workdir"]),
-        (sweep, ["--config=training/configs/quickstart.py", "--workdir"]),
-        (vtab, ["runs/none", "--workdir"]),
-        (ablation, ["head", "--workdir"]),
-        (npz, ["run", "--output"]),
+        (train.main, ["--config=quickstart", "--workdir"]),
+        (sweep.main, ["--config=quickstart", "--workdir"]),
+        (vtab.main, ["runs/none", "--workdir"]),
+        (ablation.main, ["head", "--workdir"]),
+        (export_main, ["npz", "run", "--output"]),
     ],
 )
-def test_commands_refuse_before_any_work(command, arguments, capsys):
+def test_commands_refuse_before_any_work(main, arguments, capsys):
     before = set(pathlib.Path.cwd().iterdir())
     *others, option = arguments
-    assert command.main([*others, f"{option}=memory://run"]) == 2
+    assert main([*others, f"{option}=memory://run"]) == 2
     assert "file system. Received: memory://run" in capsys.readouterr().err
     assert set(pathlib.Path.cwd().iterdir()) == before
 

@@ -10,8 +10,8 @@ from unittest import mock
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from benchmarks.harness.compiled_program import collectives
-from benchmarks.harness.library_compilers import lower
+from benchmarks.tpu_compile import collectives
+from benchmarks.tpu_programs import lower
 from keras_vit.training.engine import jax as engine
 from keras_vit.training.engine.jax import ActivationLayout, create_mesh, state_sharding
 from keras_vit.training.recipes.optimizers import build_optimizer

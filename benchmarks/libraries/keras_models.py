@@ -1,4 +1,4 @@
-"""One step of a Keras model, the same for this package and for keras-hub."""
+"""This package and keras-hub's ViT, on Keras's backend, with the same step."""
 
 import functools
 import math
@@ -7,23 +7,50 @@ from typing import Any
 
 import keras
 
+import keras_vit
 from benchmarks.libraries import LEARNING_RATE, MOMENTUM, Case
 
 
-def policy(case: Case) -> str:
+def ours(case: Case, **arguments: Any) -> tuple[Callable[[], Any], int]:
+    """This package's model, with further arguments."""
+    keras.utils.set_random_seed(0)
+    arguments = arguments | case.arguments | {"dtype": _policy(case)}
+    return _step_of(keras_vit.VisionTransformer(**arguments), case)
+
+
+# The model that recomputes its blocks' activations, and the one with fused attention where JAX has
+# it.
+remat = functools.partial(ours, remat=True)
+flash_attention = functools.partial(ours, flash_attention=True)
+
+
+def keras_hub(case: Case) -> tuple[Callable[[], Any], int]:
+    """keras-hub's model."""
+    from keras_hub.models import ViTBackbone, ViTImageClassifier
+
+    keras.utils.set_random_seed(0)
+    a = case.arguments
+    backbone = ViTBackbone(
+        image_shape=case.image_shape,
+        patch_size=a["patch_size"],
+        num_layers=a["num_layers"],
+        num_heads=a["num_heads"],
+        hidden_dim=a["hidden_size"],
+        mlp_dim=a["mlp_dim"],
+        dtype=_policy(case),
+    )
+    return _step_of(ViTImageClassifier(backbone, a["num_classes"]), case)
+
+
+def _policy(case):
     """Returns the name of the Keras dtype policy that the case asks for."""
     if case.precision == "float32":
         return "float32"
     return "bfloat16" if case.mode == "infer" else "mixed_bfloat16"
 
 
-def step_of(model: keras.Model, case: Case) -> tuple[Callable[[], Any], int]:
-    """Returns what `prepare` returns: a step on one batch, and the parameters.
-
-    Args:
-        model: images to logits.
-        case: what to run.
-    """
+def _step_of(model, case):
+    """Returns a step on one batch, and the parameters, of a model from images to logits."""
     parameters = sum(math.prod(variable.shape) for variable in model.trainable_variables)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     optimizer = keras.optimizers.SGD(LEARNING_RATE, momentum=MOMENTUM)

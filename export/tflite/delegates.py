@@ -1,29 +1,76 @@
-"""Graphs of TFLite files that GPU delegates compute right: faults are found, and mended.
+"""What GPU delegates compute right: layers respelled for them, faults of a file found and mended.
 
 Delegates compute some operations wrongly without a word, and leave others to the processor.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import keras
 import numpy as np
-from ai_edge_litert.interpreter import Interpreter
+from keras import ops
 
 from keras_vit.export.tflite.flatbuffer import (
     Node,
-    add_buffer,
     add_ints,
     add_tensor,
     nodes,
     opcode,
-    pack,
     producers,
     rank,
     schema,
 )
+from keras_vit.layers import MAPHead, RootPooling
+from keras_vit.models.find_and_replace_layers import with_replaced_layers
+from keras_vit.type_hints import Tensor
 
 GREATEST_RANK = 4
 PADS = ("PAD", "PADV2", "MIRROR_PAD")
 ELEMENTWISE = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE")
+
+
+def for_delegates(model: keras.Model) -> keras.Model:
+    """Returns a model that computes the same, on the same weights, up to rounding.
+
+    Args:
+        model: a functional model of one input and one output.
+    """
+    return with_replaced_layers(model, {MAPHead: map_head, RootPooling: root_pooling})
+
+
+def map_head(layer: MAPHead, tokens: Tensor) -> Tensor:
+    """Attention pooling whose query, a constant, is multiplied into the keys' weights.
+
+    Delegates do not take a constant left operand, nor a slice that drops an axis, and OpenVINO no
+    int8 constant with a matrix for each head. The softmax cancels the keys' bias.
+    """
+    length, channels = tokens.shape[1:]
+    query = layer.project(layer.query, layer.probe) * layer.scale
+    keys = ops.reshape(layer.key.kernel, (channels, layer.num_heads, layer.head_size))
+    kernel = ops.sum(keys * ops.reshape(query, keys.shape[1:]), axis=-1)
+    logits = ops.matmul(ops.reshape(tokens, (-1, channels)), kernel)
+    logits = ops.transpose(ops.reshape(logits, (-1, length, layer.num_heads)), (0, 2, 1))
+    logits = ops.reshape(logits, (-1, layer.num_heads, 1, length))
+    x = layer.weighted_values(ops.softmax(logits, axis=-1), tokens)
+    return ops.reshape(x + layer.mlp(layer.norm(x)), (-1, channels))
+
+
+def root_pooling(layer: RootPooling, inputs: Tensor) -> Tensor:
+    """The maximum of windows over cells that are joined to the border, not padded.
+
+    A delegate mistakes padding, and cells of zeros, for the pooling's own padding, which is never
+    the maximum, and has no padding that repeats the border. The larger of a border cell and zero
+    gives the same maximum as a zero beside that cell. The cells after the last are read only where
+    the number of cells is odd.
+    """
+    x = _bordered(layer.padding, inputs, inputs[:, :1], inputs[:, -1:], axis=1)
+    x = _bordered(layer.padding, x, x[:, :, :1], x[:, :, -1:], axis=2)
+    return ops.max_pool(x, 3, 2, "valid", data_format="channels_last")
+
+
+def _bordered(padding, x, first, last, axis):
+    if padding == "zero":
+        first, last = ops.relu(first), ops.relu(last)
+    return ops.concatenate([first, x, last] if x.shape[axis] % 2 else [first, x], axis=axis)
 
 
 def delegate_faults(
@@ -117,64 +164,3 @@ def _reshape(tree, graph, operator, position):
     operator.inputs = list(operator.inputs)
     operator.inputs[position] = reshape.outputs[0]
     graph.operators.insert(graph.operators.index(operator), reshape)
-
-
-def fold_constants(tree: schema.ModelT) -> None:
-    """Replaces operations on constants by their results, where the converter left any.
-
-    Args:
-        tree: changed in place.
-    """
-    for graph in tree.subgraphs:
-        if folded := _constant_operations(graph):
-            for tensor, values in _computed(tree, graph, folded).items():
-                graph.tensors[tensor].buffer = add_buffer(tree, values)
-            graph.operators = [each for each in graph.operators if each not in folded]
-    _remove_unused(tree)
-
-
-def _constant_operations(graph):
-    """Returns the operations whose results are always the same, in order."""
-    varying = {*producers(graph), *map(int, graph.inputs)}
-    found = []
-    for operator in graph.operators:
-        if varying.isdisjoint(map(int, operator.inputs)):
-            found.append(operator)
-            varying.difference_update(map(int, operator.outputs))
-    return found
-
-
-def _computed(tree, graph, operators):
-    """Returns the results of operations, by the indices of tensors."""
-    read = {graph.tensors[tensor].buffer for each in operators for tensor in each.inputs}
-    outputs = [int(tensor) for each in operators for tensor in each.outputs]
-    part = schema.SubGraphT(graph.tensors, [], outputs, operators)
-    buffers = [
-        buffer if index in read else schema.BufferT() for index, buffer in enumerate(tree.buffers)
-    ]
-    model = schema.ModelT(tree.version, tree.operatorCodes, [part], buffers=buffers)
-    interpreter = Interpreter(model_content=bytes(pack(model)))
-    interpreter.allocate_tensors()
-    interpreter.invoke()
-    return {tensor: interpreter.get_tensor(tensor) for tensor in outputs}
-
-
-def _remove_unused(tree):
-    """Removes the tensors that no operation reads or writes any longer, and their contents."""
-    dropped = set()
-    for index, graph in enumerate(tree.subgraphs):
-        owners = [graph, *graph.operators]
-        used = {int(t) for each in owners for part in (each.inputs, each.outputs) for t in part}
-        kept = sorted(used - {-1})  # -1: left out
-        place = {-1: -1, **{old: new for new, old in enumerate(kept)}}
-        dropped |= {tensor.buffer for i, tensor in enumerate(graph.tensors) if i not in place}
-        graph.tensors = [graph.tensors[old] for old in kept]
-        for owner in owners:
-            owner.inputs = [place[int(tensor)] for tensor in owner.inputs]
-            owner.outputs = [place[int(tensor)] for tensor in owner.outputs]
-        for signature in tree.signatureDefs or []:
-            if signature.subgraphIndex == index:
-                for entry in (*signature.inputs, *signature.outputs):
-                    entry.tensorIndex = place[entry.tensorIndex]
-    for buffer in dropped - {tensor.buffer for graph in tree.subgraphs for tensor in graph.tensors}:
-        tree.buffers[buffer].data = None

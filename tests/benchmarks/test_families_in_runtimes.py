@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import exports_in_runtimes
+from benchmarks import families_in_runtimes
 from benchmarks.__main__ import main
 from keras_vit.export.errors import RuntimeMissing
 from keras_vit.export.verification.verify import verify
@@ -30,7 +30,7 @@ def test_a_wrong_cell_and_a_missing_runtime_are_told(monkeypatch, capsys, cells)
         head.bias.assign(head.bias + 1)
         return verify(model, file, images, runtime=runtime, **kwargs)
 
-    monkeypatch.setattr(exports_in_runtimes, "verify", wrong)
+    monkeypatch.setattr(families_in_runtimes, "verify", wrong)
     assert main(["runtimes", "--family=ViT*", "--runtime=interpreter,gpu"]) == 1
     output = capsys.readouterr().out
     ((_, cell),) = cells(output)[2:]

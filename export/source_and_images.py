@@ -1,4 +1,4 @@
-"""The options that several commands take, spelled as those of `keras-vit`, and what they name."""
+"""The model and the images that the options of a command name."""
 
 import argparse
 import dataclasses
@@ -6,111 +6,27 @@ import functools
 import json
 import os
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from keras_vit.export.errors import ExportError, damage_refused
 from keras_vit.export.tflite.quantization import CALIBRATED
-from keras_vit.training.command_options import CommandParser, at_least_1
-from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.atomic import write_text
-from keras_vit.training.io.paths import any_path, read_lines
-from keras_vit.training.io.quiet_start import import_tensorflow
+from keras_vit.training.io.paths import read_lines
 
 # A command answers --help without TensorFlow: functions import what needs it.
 if TYPE_CHECKING:
     import numpy as np
 
-    from keras_vit.export.verification.report_and_thresholds import Report
+    from keras_vit.export.verification.verify import Report
     from keras_vit.training.evaluators.model_from_source import SourceModel
-
-_SOURCE = "run directory, .keras file, or with --model the file or published name of a checkpoint"
-
-
-def add_labels(parser: CommandParser) -> None:
-    """Adds --labels."""
-    text = "text with a class name a line; default: those of the run's data set"
-    parser.add_argument("--labels", metavar="FILE", type=any_path, help=text)
-
-
-def add_module_output(parser: CommandParser) -> None:
-    """Adds --module_output."""
-    text = "what calling it returns; default: the logits, if there is a head"
-    parser.add_argument("--module_output", choices=("logits", "representation"), help=text)
-
-
-def add_calibration(parser: CommandParser) -> None:
-    """Adds --calibration."""
-    text = "images for int8, as --dataset; default: the run's training images, else --dataset"
-    parser.add_argument("--calibration", metavar="NAME", help=text)
-
-
-def _add_model_and_images(parser, count):
-    parser.add_model()
-    text = "size of a checkpoint's head, to keep it"
-    parser.add_argument("--num_classes", metavar="N", type=at_least_1, help=text)
-    text = "images to verify with: a data set's name, folder:PATH, a directory of images, or "
-    text += ".npz; default: the run's"
-    parser.add_argument("--dataset", "--data", metavar="NAME", help=text)
-    text = "of the data set; default: the run's, else test"
-    parser.add_argument("--split", help=text)
-    parser.add_data_dir()
-    text = f"images to verify with; default {count}"
-    parser.add_argument(
-        "--count", "--images", metavar="N", type=at_least_1, default=count, help=text
-    )
-    text = "also write the report to this file"
-    parser.add_argument("--json", metavar="FILE", type=any_path, help=text)
-
-
-def export_command(
-    *,
-    artifact: str | None = None,
-    output: str | None = None,
-    options: Callable[[CommandParser], None] | None = None,
-    count: int = 200,
-) -> "Callable[[Callable[[Export], int]], Callable[..., int]]":
-    """Returns a decorator: from what a command does, with TensorFlow imported, to its `main`.
-
-    The command is named and described by its module.
-
-    Args:
-        artifact: explains the artifact that comes first; None where SOURCE does.
-        output: explains --output; None where it is not required.
-        options: adds those of the command to those of the model and the images.
-        count: default of --count.
-    """
-
-    def decorate(run: "Callable[[Export], int]") -> Callable[..., int]:
-        def add_options(parser: CommandParser) -> None:
-            first: dict[str, Any] = {"metavar": "SOURCE", "help": _SOURCE}
-            if artifact:
-                parser.add_argument("artifact", metavar="ARTIFACT", type=any_path, help=artifact)
-                parser.add_argument("--against", dest="source", required=True, **first)
-            else:
-                parser.add_argument("source", **first)
-            if output:
-                written: dict[str, Any] = {"metavar": "PATH", "required": True, "type": any_path}
-                parser.add_argument("--output", **written, help=output)
-            if options:
-                options(parser)
-            _add_model_and_images(parser, count)
-
-        def start(options: argparse.Namespace) -> int:
-            import_tensorflow()
-            return run(Export(options))
-
-        name, description = run.__module__.rpartition(".")[2], run.__globals__["__doc__"]
-        return command_main(f"keras-vit export {name}", description, add_options, start)
-
-    return decorate
 
 
 class Export:
     """The model and data that the options of a command name, loaded when they are asked for.
 
     Args:
-        options: of an `export_command`.
+        options: of a command of `export.commands`.
     """
 
     def __init__(self, options: argparse.Namespace):

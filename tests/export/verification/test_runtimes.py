@@ -1,19 +1,23 @@
-"""TFLite files in LiteRT's `CompiledModel`, in OpenVINO and in MediaPipe."""
+"""Files in LiteRT's `CompiledModel`, OpenVINO, MediaPipe, and LiteRT.js in a real Chromium."""
 
 import dataclasses
 import pathlib
+import sys
 
 import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
+from keras_vit import export
 from keras_vit.export.errors import ExportError, RuntimeMissing
 from keras_vit.export.tflite.flatbuffer import pack, unpack
 from keras_vit.export.tflite.quantization import QUANTIZATIONS
 from keras_vit.export.tflite.to_tflite import to_tflite_files
-from keras_vit.export.verification import tflite_files
-from keras_vit.export.verification.report_and_thresholds import THRESHOLDS
+from keras_vit.export.verification import runtimes
+from keras_vit.export.verification.browser import chromium
 from keras_vit.export.verification.subprocesses import run_compiled
+from keras_vit.export.verification.verify import THRESHOLDS
+from keras_vit.export.web.to_web import litert_js
 from tests.export.conftest import run, verify
 
 FAMILIES = {
@@ -24,7 +28,7 @@ FAMILIES = {
 
 
 def test_on_the_processor_it_computes_the_interpreters_bits(tiny, tiny_tflite, images):
-    outputs, delegation = tflite_files.open_compiled(tiny_tflite).run(images)
+    outputs, delegation = runtimes.open_compiled(tiny_tflite).run(images)
     np.testing.assert_array_equal(outputs, run(tiny_tflite, images))
     assert delegation.complete and delegation.device == "XNNPACK" and delegation.float16 is None
 
@@ -46,7 +50,7 @@ def test_what_an_accelerator_refuses_is_named_with_its_reason(
     )
     shrink.shrinkAxisMask = 2
     (tmp_path / "m.tflite").write_bytes(pack(tree))
-    _, found = tflite_files.open_gpu(tmp_path / "m.tflite").run(images)
+    _, found = runtimes.open_gpu(tmp_path / "m.tflite").run(images)
     assert not found.complete
     assert any("STRIDED_SLICE" in each and "shrink" in each for each in found.fallbacks)
 
@@ -54,13 +58,13 @@ def test_what_an_accelerator_refuses_is_named_with_its_reason(
 def test_a_runtime_that_is_not_there_says_what_to_install(tiny_tflite, images, monkeypatch):
     monkeypatch.setenv("VK_ICD_FILENAMES", "/dev/null")
     with pytest.raises(RuntimeMissing, match="Expected a GPU"):  # a driver, and none
-        tflite_files.open_gpu(tiny_tflite).run(images)
+        runtimes.open_gpu(tiny_tflite).run(images)
     for name in ("BROWSERS", "DRIVERS"):
-        monkeypatch.setattr(tflite_files, name, ())
-    for name in tflite_files.CHOSEN:
+        monkeypatch.setattr(runtimes, name, ())
+    for name in runtimes.CHOSEN:
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(RuntimeMissing, match="apt-get install chromium"):
-        tflite_files.open_gpu(tiny_tflite).run(images)
+        runtimes.open_gpu(tiny_tflite).run(images)
 
 
 def test_a_runtime_opens_its_own_format(tiny, tiny_tflite, images):
@@ -97,3 +101,49 @@ def test_another_answer_is_noticed(tiny, tiny_tflite, make_vit, images, runtime)
     other = make_vit(num_layers=1)
     other.get_layer("head").kernel.assign(np.roll(other.get_layer("head").kernel, 1, axis=1))
     assert not verify(other, tiny_tflite, images, runtime=runtime).ok
+
+
+@pytest.fixture(scope="module")
+def with_browser():
+    """Skips what needs a browser where there is none, or no LiteRT.js."""
+    try:
+        litert_js()
+        with chromium():
+            pass
+    except (ExportError, OSError) as error:
+        pytest.skip(f"{error} (make test-runtimes)")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "device", "limit"),
+    [
+        ("browser", "WebAssembly", 2e-5),
+        pytest.param("browser-gpu", "WebGPU", 1e-3, marks=pytest.mark.long),
+    ],
+)
+def test_the_browser_agrees(with_browser, tiny, tiny_tflite, images, runtime, device, limit):
+    try:
+        report = verify(tiny, tiny_tflite, images, runtime=runtime)
+    except RuntimeMissing as missing:
+        pytest.skip(str(missing))
+    assert report.ok and report.fully_delegated and report.max_error < limit
+    assert device in report.device and "Chromium" in str(report)
+    # In float16, too, where a GPU computes.
+    assert (report.float16_error is None) == (runtime == "browser")
+    assert runtime == "browser" or 1e-5 < report.float16_error < 0.02 * report.scale
+
+
+@pytest.mark.long
+def test_pages_are_verified_by_the_file_inside(with_browser, tiny, images, tmp_path):
+    page = export.to_web(tiny, tmp_path / "page.html", quantization="none", single_file=True)
+    for runtime in ("interpreter", "browser"):
+        assert verify(tiny, page, images, runtime=runtime).ok
+    (tmp_path / "other.html").write_text("<!DOCTYPE html>")
+    with pytest.raises(ExportError, match="without a model inside"):
+        verify(tiny, tmp_path / "other.html", images)
+
+
+def test_without_playwright_one_line_says_what_to_install(tiny, tiny_tflite, images, monkeypatch):
+    monkeypatch.setitem(sys.modules, "playwright.sync_api", None)
+    with pytest.raises(RuntimeMissing, match=r"keras-vit-16x16\[browser\]"):
+        verify(tiny, tiny_tflite, images, runtime="browser")

@@ -186,9 +186,8 @@ def _open_onnx(path, model=None):
 
 def _open_interpreter(path, model=None, runtime="litert", delegation=None):
     """Opens a .tflite file in LiteRT's interpreter, or in OpenVINO, on one thread."""
-    from keras_vit.training.evaluators.exported_files import TFLiteFunction
-
     from keras_vit.export.tflite.flatbuffer import TFLiteFile
+    from keras_vit.training.evaluators.exported_files import TFLiteFunction
 
     file = TFLiteFile(path)
     with damage_refused(f"{path} cannot be run"):

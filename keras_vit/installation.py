@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
+__version__ = "0.1.0"  # setup.py reads it
+
 
 def warn_of_namesake() -> None:
     """Warns where the distribution `keras-vit`, another person's package, is installed too.

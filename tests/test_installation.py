@@ -5,8 +5,7 @@ import sys
 
 import pytest
 
-from keras_vit.installation import runs_command, warn_of_namesake
-from keras_vit.version import __version__
+from keras_vit.installation import __version__, runs_command, warn_of_namesake
 from tests.tiny_vit import tiny_vit
 
 

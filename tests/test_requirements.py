@@ -36,4 +36,4 @@ def test_only_what_runs_on_jax_imports_it():
         if re.search(r"^\s*(import|from) jax\b", path.read_text(), re.M)
     }
     engine = {f"training/engine/{name}.py" for name in ("jax", "jax_processes")}
-    assert found - engine == {f"keras_vit/backends/jax/{n}.py" for n in ("batch_part", "cudnn")}
+    assert found - engine == {"keras_vit/backends/jax.py"}

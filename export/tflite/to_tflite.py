@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.lite.python.convert import convert_saved_model
 
-from keras_vit.analysis.attention_rollout import rollout_endpoint
+from keras_vit.analysis.attention import rollout_endpoint
 from keras_vit.export.errors import ExportError, imported
 from keras_vit.export.hub.archives import write_saved_model
 from keras_vit.export.labels_and_interface_json import exported_operations, exported_texts

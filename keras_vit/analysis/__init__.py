@@ -1,13 +1,13 @@
 """The paper's analyses of a trained model (section 4.5, appendices D.6 and D.7), and its cost."""
 
 from keras_vit.analysis import figures
-from keras_vit.analysis.attention_and_distance import (
+from keras_vit.analysis.attention import (
     attention_distance,
+    attention_rollout,
     attention_tensors,
     mean_distance,
     token_distances,
 )
-from keras_vit.analysis.attention_rollout import attention_rollout
 from keras_vit.analysis.cost import Costs, costs
 from keras_vit.analysis.filters_and_positions import (
     embedding_filters,

@@ -9,10 +9,8 @@ import keras
 
 from keras_vit import models, variants
 from keras_vit.models.argument_checks import (
-    UNITS_PER_STAGE,
     WITH_CLASS_TOKEN,
     as_height_width,
-    check_together,
     checked,
 )
 
@@ -113,12 +111,7 @@ def costs(model: str | keras.Model, **arguments: Any) -> Costs:
         raise ValueError(f"Expected {expected}. Received: {', '.join(unknown)}")
     defaults = {name: parameter.default for name, parameter in parameters.items()}
     merged = {**defaults, **given, **arguments}
-    if class_name == "VisionTransformer":
-        merged |= checked(merged)
-        check_together(merged)
-    else:
-        merged |= checked(merged, num_layers=UNITS_PER_STAGE)
-    return Costs(_COUNTERS[class_name](**merged))
+    return Costs(_COUNTERS[class_name](**merged | checked(merged)))
 
 
 def _dense(inputs, outputs, rows=1, executed=None):

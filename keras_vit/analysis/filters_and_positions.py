@@ -27,8 +27,8 @@ def principal_components(kernel: np.ndarray, components: int = 28) -> PrincipalF
 
     Args:
         kernel: (height, width, channels, filters) array.
-        components: int, the most to return; there are at most as many as
-            filters, or as inputs of a filter.
+        components: int, the most to return. There are at most as many as inputs of a filter,
+            and one fewer than filters: around their mean these span no more.
 
     Returns:
         A `PrincipalFilters`. The largest entry of every component by magnitude
@@ -39,6 +39,7 @@ def principal_components(kernel: np.ndarray, components: int = 28) -> PrincipalF
     centered = samples - samples.mean(axis=0)
     _, singular_values, directions = np.linalg.svd(centered, full_matrices=False)
     variance = singular_values**2
+    components = min(components, len(samples) - 1)
     directions = directions[:components]
     largest = np.abs(directions).argmax(axis=1)
     signs = np.sign(directions[np.arange(len(directions)), largest])

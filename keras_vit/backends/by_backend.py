@@ -18,13 +18,13 @@ def batch_random() -> types.ModuleType:
     """Returns `keras.random`, or a module that draws the same however a batch is divided."""
     # A backend is imported only where it is Keras's.
     if keras.backend.backend() == "tensorflow":
-        from keras_vit.backends.tensorflow import batch_part as tensorflow_batch_part
+        from keras_vit.backends import tensorflow
 
-        return tensorflow_batch_part
+        return tensorflow
     if keras.backend.backend() == "jax":
-        from keras_vit.backends.jax import batch_part as jax_batch_part
+        from keras_vit.backends import jax
 
-        return jax_batch_part
+        return jax
     return keras.random
 
 
@@ -37,9 +37,9 @@ def fused_attention(
     """
     if keras.backend.backend() != "jax" or dtype not in ("bfloat16", "float16"):
         return None
-    from keras_vit.backends.jax import cudnn
+    from keras_vit.backends.jax import attention_of
 
-    return cudnn.attention_of(head_size)
+    return attention_of(head_size)
 
 
 def token_rows(tokens: Tensor, channels: int) -> Tensor:

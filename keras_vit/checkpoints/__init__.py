@@ -1,7 +1,7 @@
 """Published checkpoints: finds, downloads, reads, compares with a model, and writes them."""
 
 from keras_vit.checkpoints.download import DownloadError, cache_directory
-from keras_vit.checkpoints.formats import BiTLayout, Layout
+from keras_vit.checkpoints.layouts import BiTLayout, Layout
 from keras_vit.checkpoints.load import load_checkpoint, load_weights
 from keras_vit.checkpoints.npz_and_safetensors import CheckpointError
 from keras_vit.checkpoints.published_weights import find_checkpoint, list_weights, published

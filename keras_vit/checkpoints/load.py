@@ -1,34 +1,62 @@
 """Strict loading of published checkpoints."""
 
+import inspect
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.base_layouts import FileArray, FileLayout, TorchLayout
-from keras_vit.checkpoints.formats import FORMATS
-from keras_vit.checkpoints.npz_and_safetensors import CheckpointError, Source, open_source
-from keras_vit.checkpoints.official_names import weights_of
-from keras_vit.checkpoints.patch_embedding import convert_patches, normalization_of
-from keras_vit.checkpoints.published_weights import find_checkpoint, published, published_classifier
-from keras_vit.checkpoints.published_weights_table import PERMISSIVE
-from keras_vit.checkpoints.resize_positions import (
+from keras_vit.checkpoints.conversions import (
     Grid,
+    convert_patches,
+    normalization_of,
     resize_line,
     resize_table,
     square_grid,
 )
-from keras_vit.checkpoints.stated_arguments import compare_stated_arguments
+from keras_vit.checkpoints.layouts import BiTLayout, FileArray, FileLayout, Layout
+from keras_vit.checkpoints.npz_and_safetensors import STATED, CheckpointError, Source, open_source
+from keras_vit.checkpoints.official_names import weights_of
+from keras_vit.checkpoints.published_weights import (
+    PERMISSIVE,
+    find_checkpoint,
+    published,
+    published_classifier,
+)
+from keras_vit.checkpoints.pytorch_layouts import (
+    HuggingFaceDINOv2Layout,
+    HuggingFaceLayout,
+    HuggingFaceSigLIPLayout,
+    TimmLayout,
+    TorchLayout,
+)
 from keras_vit.imagenet_classes import imagenet_classes
 from keras_vit.models.find_and_replace_layers import require_unquantized
+from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.variants import TIMM_NAMES, arguments_of
 
+# In the order in which they are tried.
+FORMATS = (
+    Layout,
+    BiTLayout,
+    HuggingFaceDINOv2Layout,
+    HuggingFaceSigLIPLayout,
+    HuggingFaceLayout,
+    TimmLayout,
+)
 # The parts after the encoder.
 _OPTIONAL = ("head", "pre_logits")
 _HEADS = {"head/kernel", "resnet/head/conv2d/kernel"}
+# Names of Hugging Face and of timm.
+_GELU = {"gelu": "erf", "gelu_erf": "erf", "gelu_python": "erf"}
+_GELU |= dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_tanh"), "tanh")
+_POOLING = {"token": "token", "avg": "gap", "map": "map"}  # timm's
+_HUGGING_FACE_NAMES = {"num_heads": "num_attention_heads", "layer_norm_epsilon": "layer_norm_eps"}
+_DEFAULTS = {n: p.default for n, p in inspect.signature(VisionTransformer).parameters.items()}
 
 
 class _File(NamedTuple):
@@ -64,7 +92,7 @@ def load_checkpoint(
     of big_vision and of BiT, the safetensors of Hugging Face and of timm, and
     models saved with `model.save`. The format is recognized from the arrays'
     names. Position embeddings of another image size are resized, corners
-    aligned, by `keras_vit.checkpoints.resize_positions`.
+    aligned, by `keras_vit.checkpoints.conversions`.
 
     Args:
         model: a `VisionTransformer` or `ResNetV2`.
@@ -81,7 +109,7 @@ def load_checkpoint(
             folds the difference into its patch embedding.
         std: (r, g, b), as `mean`.
         flexible: bool, whether a patch kernel of another size is resized, and positions with it,
-            as FlexiViT does: see `keras_vit.checkpoints.patch_embedding.resize_kernel`.
+            as FlexiViT does: see `keras_vit.checkpoints.conversions.resize_kernel`.
 
     Raises:
         FileNotFoundError: if there is no such file, nor such a name.
@@ -91,6 +119,11 @@ def load_checkpoint(
             or of another shape, if one holds a NaN or an infinity, or if a name
             in `skip` is no array's. The model is unchanged.
         ValueError: if the model, or that of the file, was quantized.
+
+    Warns:
+        UserWarning: if the file, or the configuration beside it, asks for another GELU, epsilon,
+            pooling or place of positions than the model has, or a safetensors file states no
+            activation and the model has not the usual GELU of its format.
 
     Examples:
         >>> model = keras_vit.create_model("ViT-B/16", num_classes=10, image_size=384)
@@ -142,7 +175,7 @@ def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
     layout = _layout_of(source, grid)
     require_unquantized(model)
     weights = weights_of(model)
-    compare_stated_arguments(model, source, row)
+    _compare_stated_arguments(model, source, row, layout)
     layout.fold(source)
     normalization = None
     if isinstance(layout, TorchLayout):
@@ -275,3 +308,70 @@ def _resized(file, array, value):
     if file.is_published and not grid:
         grid = (square_grid(shape[1], positions.class_token) or ())[:2]
     return resize_table(value, positions.class_token, positions.grid_size, grid, file.flexible)
+
+
+def _compare_stated_arguments(model, source, row, layout):
+    """Compares a model with the row of a published name, or with the configuration of a file.
+
+    Raises:
+        CheckpointError: for another number of heads, or an activation that is no GELU. Another
+            GELU, epsilon, pooling or place of the positions is a warning, and so is another GELU
+            than that of the format, where nothing states one.
+    """
+    origin = row.path if row else f"The configuration of {source.path}"
+    stated = _of_model(row.model) | dict(row.arguments) if row else _of_config(source.config)
+    differing = {
+        name: stated[name]
+        for name in STATED
+        if name in stated and model.arguments.get(name, stated[name]) != stated[name]
+    }
+    pool = _POOLING.get(str(stated.get("global_pool")))
+    if pool and model.arguments.get("classifier", pool) not in (pool, "unpooled"):
+        differing["classifier"] = pool
+    if "num_heads" in differing:
+        heads, own = differing["num_heads"], model.arguments["num_heads"]
+        raise CheckpointError(
+            f"{origin} says num_heads={heads}, the model has num_heads={own}. Build the model "
+            f"with num_heads={heads}. Nothing was loaded."
+        )
+    usual = getattr(layout, "gelu", None)
+    if "gelu" not in stated and usual and model.arguments.get("gelu", usual) != usual:
+        warnings.warn(
+            f"{source.path} states no activation, and {layout.title} has gelu={usual!r} unless it "
+            f"says otherwise; the model has gelu={model.arguments['gelu']!r}. The weights are "
+            "loaded: make sure that these belong together.",
+            stacklevel=4,
+        )
+    if differing:
+        spelled = ", ".join(f"{name}={value!r}" for name, value in differing.items())
+        warnings.warn(
+            f"{origin} asks for {spelled}. The weights are loaded, but the model computes "
+            "other numbers unless it is built with them.",
+            stacklevel=4,
+        )
+
+
+def _of_model(name) -> dict[str, Any]:
+    return _DEFAULTS | arguments_of(name)[1]
+
+
+def _of_config(config) -> dict[str, Any]:
+    """Returns the arguments in a configuration: ours, timm's or one of Hugging Face's."""
+    architecture, tower = str(config.get("architecture")), config.get("vision_config")
+    own = config.get("model_args")
+    own = dict(own) if isinstance(own, Mapping) else {}
+    if architecture in TIMM_NAMES:
+        stated = _of_model(architecture) | own
+    else:
+        config = tower if isinstance(tower, Mapping) else config
+        names = {ours: name for ours, name in _HUGGING_FACE_NAMES.items() if name in config}
+        stated = {**config, **own, **{ours: config[name] for ours, name in names.items()}}
+    activation = own.get("act_layer", config.get("hidden_act"))
+    if activation is not None:
+        if activation not in _GELU:
+            raise CheckpointError(
+                f"Expected the activation to be a GELU, one of {', '.join(_GELU)}. The file's "
+                f"configuration says {activation!r}. Nothing was loaded."
+            )
+        stated["gelu"] = _GELU[activation]
+    return stated

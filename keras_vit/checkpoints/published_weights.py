@@ -1,14 +1,240 @@
-"""Names of published checkpoints, their addresses, and their copies on this machine."""
+"""Published checkpoints with their model, normalization, license and score, as data.
+
+Names are the publishers' own: an object of a Google bucket, or a repository of the Hugging Face
+Hub. Where a number comes from:
+
+* Parameters are the sum over the arrays' shapes, of the models as big_vision, timm and DeiT
+  define them. They are not read from the files.
+* Sizes in MiB, AugReg's, are those that the README of google-research/vision_transformer lists.
+* Scores: AugReg's stand in that README, those of SigLIP 2, of better plain ViT and of DINOv2
+  in their repositories' READMEs and configurations, DeiT's and DeiT III's in README_deit.md and
+  README_revenge.md of facebookresearch/deit, SAM's and FlexiViT's in results-imagenet.csv of timm.
+* Normalizations and licenses of the Hub's files are those of timm 1.0.31's configurations.
+"""
 
 import fnmatch
 import os
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from keras_vit.checkpoints import published_weights_table
 from keras_vit.checkpoints.download import cache_directory, download
-from keras_vit.checkpoints.published_weights_table import TABLE, Published
 from keras_vit.suggestions import did_you_mean
+
+IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+BUCKET = "https://storage.googleapis.com"
+HUB = "https://huggingface.co"
+APACHE = "Apache-2.0"
+# Other licenses are told when their files are loaded.
+PERMISSIVE = (APACHE, "MIT")
+
+MIB = 2**20
+# The most that the headers of a safetensors file can add to its arrays.
+HEADERS = MIB
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published checkpoint.
+
+    Attributes:
+        path: of the file in the bucket, or the repository of the Hub and the file in it.
+        model: the name of our model that it fits, for `keras_vit.create_model`.
+        image_size: int, in pixels, what its position embeddings and its score are for.
+        arguments: of `create_model` for the published numbers, besides those.
+        mean: (r, g, b) in units of [0, 1] that its images were normalized by; None if they
+            are in [-1, 1].
+        std: as `mean`.
+        flexible: bool, whether its patches are resized as FlexiViT's.
+        license: an SPDX identifier.
+        parameters: int, of the model's arrays in the file, float32 each; None where it is not
+            known how they are stored.
+        mebibytes: int, the file's size where its publisher states it, else None.
+        score: float, percent on ImageNet's validation images, or None where none is published.
+        measure: what the score is: "top-1", "zero-shot", or "linear" (on frozen features; the
+            classifier is not in the file).
+    """
+
+    path: str
+    model: str
+    image_size: int = 224
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    flexible: bool = False
+    license: str = APACHE
+    parameters: int | None = None
+    mebibytes: int | None = None
+    score: float | None = None
+    measure: str = "top-1"
+
+    @property
+    def url(self) -> str:
+        """The address of the file."""
+        return f"{BUCKET if self.path.endswith('.npz') else HUB}/{self.path}"
+
+    @property
+    def size_range(self) -> tuple[int, int | None] | None:
+        """The (least, most) bytes that the file can have, or None if that is not known.
+
+        An archive may hold the state of an optimizer besides, of any size.
+        """
+        if self.mebibytes:
+            return (self.mebibytes - 1) * MIB, (self.mebibytes + 1) * MIB
+        if self.parameters:
+            least = 4 * self.parameters
+            return least, None if self.path.endswith(".npz") else least + HEADERS
+        return None
+
+
+def _hub(name, model, **facts):
+    arguments = {"gelu": "erf", **facts.pop("arguments", {})}
+    path = f"timm/{name}/resolve/main/model.safetensors"
+    return f"timm/{name}", Published(path, model, arguments=arguments, **IMAGENET, **facts)
+
+
+def _big_vision(file, model, image_size, **facts):
+    path = f"big_vision/{file}.npz"
+    return f"big_vision/{file}", Published(path, model, image_size, **facts)
+
+
+# Pre-training on ImageNet-21k and its best fine-tuning at 384 pixels: the model, the files'
+# names after it, the pre-trained file's MiB, the fine-tuned one's top-1 accuracy.
+RECOMMENDED = {
+    "Ti_16": ("ViT-Ti/16", "aug_none-wd_0.03-do_0.0-sd_0.0", "lr_0.03", 37, 78.22),
+    "S_32": ("ViT-S/32", "aug_none-wd_0.1-do_0.0-sd_0.0", "lr_0.01", 118, 79.58),
+    "S_16": ("ViT-S/16", "aug_light1-wd_0.03-do_0.0-sd_0.0", "lr_0.03", 115, 83.73),
+    "B_32": ("ViT-B/32", "aug_light1-wd_0.1-do_0.0-sd_0.0", "lr_0.01", 398, 83.59),
+    "B_16": ("ViT-B/16", "aug_medium1-wd_0.1-do_0.0-sd_0.0", "lr_0.03", 391, 85.49),
+    "L_16": ("ViT-L/16", "aug_strong1-wd_0.1-do_0.0-sd_0.0", "lr_0.01", 1243, 85.59),
+    "R_Ti_16": ("R+ViT-Ti/16", "aug_none-wd_0.03-do_0.0-sd_0.0", "lr_0.03", 40, 75.40),
+    "R26_S_32": ("R26+ViT-S/32", "aug_light1-wd_0.1-do_0.0-sd_0.0", "lr_0.01", 170, 83.85),
+    "R50_L_32": ("R50+ViT-L/32", "aug_medium1-wd_0.1-do_0.1-sd_0.1", "lr_0.01", 1337, 85.99),
+}
+
+# The model, the size, the parameters, the top-1 accuracy after ImageNet-1k and, of DeiT III,
+# after ImageNet-21k as well.
+DEIT = (
+    ("deit_tiny_patch16_224", "ViT-Ti/16", 224, 5_717_416, 72.2, None),
+    ("deit_small_patch16_224", "ViT-S/16", 224, 22_050_664, 79.9, None),
+    ("deit_base_patch16_224", "ViT-B/16", 224, 86_567_656, 81.8, None),
+    ("deit_base_patch16_384", "ViT-B/16", 384, 86_859_496, 82.9, None),
+    ("deit3_small_patch16_224", "ViT-S/16", 224, 22_059_496, 81.4, 83.1),
+    ("deit3_small_patch16_384", "ViT-S/16", 384, 22_205_416, 83.4, 84.8),
+    ("deit3_medium_patch16_224", "ViT-M/16", 224, 38_849_512, 83.0, 84.5),
+    ("deit3_base_patch16_224", "ViT-B/16", 224, 86_585_320, 83.8, 85.7),
+    ("deit3_base_patch16_384", "ViT-B/16", 384, 86_877_160, 85.0, 86.7),
+    ("deit3_large_patch16_224", "ViT-L/16", 224, 304_374_760, 84.9, 87.0),
+    ("deit3_large_patch16_384", "ViT-L/16", 384, 304_763_880, 85.8, 87.7),
+    ("deit3_huge_patch14_224", "ViT-H/14", 224, 632_126_440, 85.2, 87.2),
+)
+
+# The model, the parameters and the linear classifier's accuracy, without and with registers.
+DINOV2 = (
+    ("small", "ViT-S/14", (22_056_192, 81.1), (22_057_344, 80.9)),
+    ("base", "ViT-B/14", (86_579_712, 84.5), (86_582_016, 84.6)),
+    ("large", "ViT-L/14", (304_367_616, 86.3), (304_370_688, 86.7)),
+)
+
+MAE = (
+    ("vit_base_patch16_224", "ViT-B/16", 85_798_656),
+    ("vit_large_patch16_224", "ViT-L/16", 303_301_632),
+    ("vit_huge_patch14_224", "ViT-H/14", 630_764_800),
+)
+
+SIGLIP = (
+    ("webli_en_b16_224_63724782", "ViT-B/16", 224),
+    ("webli_en_b16_256_60500360", "ViT-B/16", 256),
+    ("webli_en_b16_384_68578854", "ViT-B/16", 384),
+    ("webli_en_b16_512_68580893", "ViT-B/16", 512),
+    ("webli_en_l16_256_60552751", "ViT-L/16", 256),
+    ("webli_en_l16_384_63634585", "ViT-L/16", 384),
+    ("webli_en_so400m_224_57633886", "ViT-So400m/14", 224),
+    ("webli_en_so400m_384_58765454", "ViT-So400m/14", 384),
+    ("webli_i18n_b16_256_66117334", "ViT-B/16", 256),
+)
+
+SIGLIP_2 = (
+    ("b32_256", "ViT-B/32", 256, 74.0),
+    ("b16_224", "ViT-B/16", 224, 78.2),
+    ("b16_256", "ViT-B/16", 256, 79.1),
+    ("b16_384", "ViT-B/16", 384, 80.6),
+    ("b16_512", "ViT-B/16", 512, 81.2),
+    ("l16_256", "ViT-L/16", 256, 82.5),
+    ("l16_384", "ViT-L/16", 384, 83.1),
+    ("l16_512", "ViT-L/16", 512, 83.5),
+    ("so400m14_224", "ViT-So400m/14", 224, 83.2),
+    ("so400m14_384", "ViT-So400m/14", 384, 84.1),
+    ("so400m16_256", "ViT-So400m/16", 256, 83.4),
+    ("so400m16_384", "ViT-So400m/16", 384, 84.1),
+    ("so400m16_512", "ViT-So400m/16", 512, 84.3),
+    ("g-opt16_256", "ViT-g-opt/16", 256, 84.5),
+    ("g-opt16_384", "ViT-g-opt/16", 384, 85.0),
+)
+
+# Scores are at 240 pixels, in patches of 16.
+FLEXIVIT = (
+    ("s_i1k", "ViT-S/16", 82.576),
+    ("s_i1k_600ep", "ViT-S/16", 82.388),
+    ("s_i1k_300ep", "ViT-S/16", 82.170),
+    ("b_i1k", "ViT-B/16", 84.678),
+    ("b_i1k_600ep", "ViT-B/16", 84.564),
+    ("b_i1k_300ep", "ViT-B/16", 84.402),
+    ("l_i1k", "ViT-L/16", 85.646),
+    ("l_i1k_600ep", "ViT-L/16", 85.530),
+    ("l_i1k_300ep", "ViT-L/16", 85.284),
+    ("b_i21k_300ep", "ViT-B/16", None),
+    ("b_i21k_1000ep", "ViT-B/16", None),
+)
+
+SAM = (("ViT-B_16", "ViT-B/16", 86_567_656, 80.246), ("ViT-B_32", "ViT-B/32", 88_224_232, 73.704))
+
+BETTER_PLAIN = {
+    "classifier": "gap",
+    "position_embedding": "sincos_2d",
+    "representation_size": 384,
+}
+
+
+def _rows():
+    for name, (model, regularization, adapted, mebibytes, score) in RECOMMENDED.items():
+        file = f"vit_models/augreg/{name}-i21k-300ep-lr_0.001-{regularization}"
+        yield f"augreg/{name}", Published(f"{file}.npz", model, mebibytes=mebibytes)
+        tuned = f"{file}--imagenet2012-steps_20k-{adapted}-res_384.npz"
+        yield f"augreg/{name}-imagenet2012", Published(tuned, model, 384, score=score)
+    for name, model, parameters, score in SAM:
+        path = f"vit_models/sam/{name}.npz"
+        yield f"sam/{name}", Published(path, model, parameters=parameters, score=score)
+    for epochs, score in ((90, 76.5), (150, None), (300, None)):
+        facts = {"arguments": BETTER_PLAIN, "parameters": 22_122_472, "score": score}
+        yield _big_vision(f"vit_s16_i1k_{epochs}ep", "ViT-S/16", 224, **facts)
+    for name, model, size, parameters, *scores in DEIT:
+        for tag, score in zip(("fb_in1k", "fb_in22k_ft_in1k"), scores, strict=True):
+            if score:
+                facts = {"image_size": size, "parameters": parameters, "score": score}
+                yield _hub(f"{name}.{tag}", model, **facts)
+    for size, model, *variants in DINOV2:
+        for registers, (parameters, score) in zip((0, 4), variants, strict=True):
+            name = f"vit_{size}_patch14_{'reg4_' if registers else ''}dinov2.lvd142m"
+            arguments = {"register_tokens": registers} if registers else {}
+            facts = {"arguments": arguments, "parameters": parameters, "score": score}
+            yield _hub(name, model, image_size=518, measure="linear", **facts)
+    for name, model, parameters in MAE:
+        yield _hub(f"{name}.mae", model, parameters=parameters, license="CC-BY-NC-4.0")
+    for file, model, size in SIGLIP:
+        arguments = {"classifier": "map"}
+        yield _big_vision(f"siglip/{file}", model, size, arguments=arguments)
+    for file, model, size, score in SIGLIP_2:
+        facts = {"arguments": {"classifier": "map"}, "score": score, "measure": "zero-shot"}
+        yield _big_vision(f"siglip2/siglip2_{file}", model, size, **facts)
+    for file, model, score in FLEXIVIT:
+        yield _big_vision(f"flexivit/flexivit_{file}", model, 240, flexible=True, score=score)
+
+
+TABLE: dict[str, Published] = dict(_rows())
+
 
 # The names of files, without ".npz".
 _VIT = re.compile(r"(?P<model>(R\d*\+)?ViT-(Ti|S|B|L|H)_\d+)(-(?P<size>224))?")
@@ -122,7 +348,7 @@ def url_of(name: str) -> str:
             f"{did_you_mean(name, list_weights())}Expected the name of a published checkpoint, "
             f"such as augreg/B_16. Received: {name!r}. keras_vit.list_weights() lists them."
         )
-    return f"{published_weights_table.BUCKET}/{FOLDERS[folder][0]}/{fields[0]}.npz"
+    return f"{BUCKET}/{FOLDERS[folder][0]}/{fields[0]}.npz"
 
 
 def published_classifier(name: str | os.PathLike) -> Published | None:

@@ -58,7 +58,7 @@ _RATE: Check = ("lie in [0, 1)", lambda value: _require(0 <= value < 1, value))
 _POSITIVE: Check = ("be a positive number", lambda value: _require(0 < value < math.inf, value))
 _FLAG: Check = ("be True or False", lambda value: _require(value in (False, True), bool(value)))
 _PIXELS = "be a positive int or a (height, width) pair of them, in pixels"
-UNITS_PER_STAGE: Check = (f"be positive ints, at most {LAYERS_LIMIT}", _units_per_stage)
+_UNITS_PER_STAGE: Check = (f"be positive ints, at most {LAYERS_LIMIT}", _units_per_stage)
 CHECKS: dict[str, Check] = {
     "image_size": (f"{_PIXELS}, below {IMAGE_SIZE_LIMIT}", _image_size),
     "patch_size": _SIZE,
@@ -93,17 +93,18 @@ CHECKS: dict[str, Check] = {
 }
 
 
-def checked(arguments: Mapping[str, Any], **own: Check) -> dict[str, Any]:
-    """Returns the arguments of a model's constructor, checked.
+def checked(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of a model's constructor, each checked, and all together.
 
-    Of its `locals()`, `name`, `trainable` and `dtype` are left out. `own` checks replace those of
-    `CHECKS`.
+    Of its `locals()`, `name`, `trainable` and `dtype` are left out.
 
     Raises:
-        ValueError: if an argument is out of its range.
+        ValueError: if an argument is out of its range, or two contradict each other.
     """
     left_out = {"self", "__class__", "name", "trainable", "dtype"}
     found = {name: value for name, value in arguments.items() if name not in left_out}
+    is_transformer = "hidden_size" in found
+    own = {} if is_transformer else {"num_layers": _UNITS_PER_STAGE}
     for name, (expected, convert) in {**CHECKS, **own}.items():
         value = found.get(name)
         if name not in found or (value is None and name in OPTIONAL):
@@ -113,10 +114,12 @@ def checked(arguments: Mapping[str, Any], **own: Check) -> dict[str, Any]:
         except (TypeError, ValueError) as error:
             message = f"`{name}` must {expected}. Received: {name}={value!r}"
             raise ValueError(message) from error
+    if is_transformer:
+        _check_together(found)
     return found
 
 
-def check_together(arguments: Mapping[str, Any]) -> None:
+def _check_together(arguments):
     """Raises ValueError if two arguments of a `VisionTransformer` contradict each other."""
     axial, registers = arguments["attention"] == "axial", arguments["register_tokens"]
     relative = arguments["position_embedding"] == "relative"

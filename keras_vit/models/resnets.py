@@ -16,7 +16,7 @@ from keras_vit.layers import (
 )
 from keras_vit.layers.axial import batch_normalization
 from keras_vit.layers.heads import classification_head
-from keras_vit.models.argument_checks import UNITS_PER_STAGE, as_height_width, checked
+from keras_vit.models.argument_checks import as_height_width, checked
 from keras_vit.models.image_model import ImageModel
 from keras_vit.type_hints import ImageSize, Tensor
 
@@ -90,7 +90,7 @@ class ResNetV2(ImageModel):
         trainable: bool = True,
         dtype: str | keras.DTypePolicy | None = None,
     ):
-        arguments = checked(locals(), num_layers=UNITS_PER_STAGE)
+        arguments = checked(locals())
         images, x, policy = _padded_images(arguments, dtype)
         width, own = int(64 * width_factor), {"dtype": policy}
         x = StandardizedConv2D(width, 7, 2, "valid", "bit", name="conv_root", **own)(x)
@@ -136,7 +136,7 @@ class AxialResNet(ImageModel):
         trainable: bool = True,
         dtype: str | keras.DTypePolicy | None = None,
     ):
-        arguments = checked(locals(), num_layers=UNITS_PER_STAGE)
+        arguments = checked(locals())
         images, x, policy = _padded_images(arguments, dtype)
         x = keras.layers.Conv2D(
             int(64 * width_factor),

@@ -24,7 +24,6 @@ from keras_vit.layers.position_variants import POSITION_EMBEDDINGS
 from keras_vit.models.argument_checks import (
     WITH_CLASS_TOKEN,
     as_height_width,
-    check_together,
     checked,
 )
 from keras_vit.models.encoder_views import EncoderViews
@@ -78,7 +77,7 @@ class VisionTransformer(EncoderViews):
             NVIDIA's GPUs, in 16 bits. Elsewhere, and where something needs the probabilities,
             attention is computed plainly. Its speed has not been measured.
         in_channels: int, of the images. Checkpoints of color images are converted: see
-            `keras_vit.checkpoints.patch_embedding`.
+            `keras_vit.checkpoints.conversions`.
 
     Raises:
         ValueError: if an argument is out of its range or two contradict.
@@ -120,7 +119,6 @@ class VisionTransformer(EncoderViews):
         dtype: str | keras.DTypePolicy | None = None,
     ):
         arguments = checked(locals())
-        check_together(arguments)
         shape = (*as_height_width(image_size), arguments["in_channels"])
         images = keras.Input(shape, dtype="float32", name="images")
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())

@@ -19,7 +19,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
-from keras_vit.backends.jax.batch_part import part_of_batch
+from keras_vit.backends.jax import part_of_batch
 from keras_vit.training.engine import jax_processes
 from keras_vit.training.engine.base import Engine, MakeDataset
 from keras_vit.training.engine.checkpoints import Shards

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from ml_collections import ConfigDict
 
-from keras_vit.backends.tensorflow.batch_part import seeds_of_part
+from keras_vit.backends.tensorflow import seeds_of_part
 from keras_vit.training.engine.base import Engine, MakeDataset, gather_text
 from keras_vit.training.engine.checkpoints import Shards, whole
 from keras_vit.training.engine.step import Report, Step, Totals

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
-from keras_vit.analysis.attention_rollout import rollout_function
+from keras_vit.analysis.attention import rollout_function
 from keras_vit.training.errors import damage_named
 from keras_vit.training.evaluators import exported_files, model_from_source
 from keras_vit.training.evaluators.model_from_source import KERAS_RANGE, image_size_of, resizing

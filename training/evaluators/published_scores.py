@@ -7,8 +7,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from keras_vit.checkpoints.download import cache_directory
-from keras_vit.checkpoints.published_weights import AUGREG, published, published_classifier, url_of
-from keras_vit.checkpoints.published_weights_table import Published
+from keras_vit.checkpoints.published_weights import (
+    AUGREG,
+    Published,
+    published,
+    published_classifier,
+    url_of,
+)
 from keras_vit.training import paper_tables
 from keras_vit.training.errors import UsageError, damage_named
 
@@ -54,7 +59,7 @@ def published_scores(name: str, index: str | os.PathLike | None = None) -> Score
     if row and row.score:
         return Scores(
             {"imagenet2012": row.score},
-            "keras_vit/checkpoints/published_weights_table.py, with its sources",
+            "keras_vit/checkpoints/published_weights.py, with its sources",
         )
     if folder == _TRANSFERRED and file in _AT_224:
         return Scores({"imagenet2012": _AT_224[file]}, "README of google-research")

@@ -6,7 +6,7 @@ import pytest
 
 import keras_vit
 from keras_vit.analysis import attention_rollout
-from keras_vit.analysis.attention_rollout import rollout_endpoint, rollout_function
+from keras_vit.analysis.attention import rollout_endpoint, rollout_function
 
 FIRST = [[0.6, 0.2, 0.2], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]]
 SECOND = [[0.2, 0.5, 0.3], [0.4, 0.4, 0.2], [0.1, 0.1, 0.8]]

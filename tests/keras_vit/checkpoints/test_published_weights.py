@@ -9,11 +9,12 @@ from keras_vit.checkpoints import load
 from keras_vit.checkpoints.official_names import POSITION_TABLE, weights_of
 from keras_vit.checkpoints.published_weights import (
     LISTED,
+    PERMISSIVE,
+    TABLE,
     find_checkpoint,
     published_classifier,
     url_of,
 )
-from keras_vit.checkpoints.published_weights_table import PERMISSIVE, TABLE
 
 HUB = "https://huggingface.co"
 BUCKET = "https://storage.googleapis.com"

@@ -5,10 +5,10 @@ import pytest
 
 import keras_vit
 from keras_vit.checkpoints import CheckpointError
-from keras_vit.checkpoints.patch_embedding import resize_kernel
-from keras_vit.checkpoints.resize_positions import (
+from keras_vit.checkpoints.conversions import (
     grid_of_table,
     resize_grid,
+    resize_kernel,
     resize_table,
 )
 from keras_vit.interpolation import half_pixel_weights

@@ -83,8 +83,16 @@ def test_another_pooling_and_another_place_of_positions_are_told(
         keras_vit.load_checkpoint(make_vit(), tmp_path / "shared.keras")
 
 
-@pytest.mark.parametrize("config", [{"architecture": []}, {"vision_config": [3]}])
-def test_configs_without_a_statement(config, cases, build_case, write_case, tmp_path):
-    path = write_case(cases["deit"], tmp_path)
+@pytest.mark.parametrize("config", [{}, {"architecture": []}, {"vision_config": [3]}])
+@pytest.mark.parametrize(("name", "usual"), [("deit", "erf"), ("hf", "erf"), ("hf_siglip", "tanh")])
+def test_where_nothing_is_stated_another_gelu_than_the_usual_is_told(
+    config, name, usual, cases, build_case, write_case, tmp_path
+):
+    path = write_case(cases[name], tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(config))
-    keras_vit.load_checkpoint(build_case(cases["deit"]), path, **HALF)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        keras_vit.load_checkpoint(build_case(cases[name], gelu=usual), path, **HALF)
+    other = build_case(cases[name], gelu={"erf": "tanh", "tanh": "erf"}[usual])
+    with pytest.warns(UserWarning, match=f"states no activation.*gelu='{usual}' unless"):
+        keras_vit.load_checkpoint(other, path, **HALF)

@@ -21,7 +21,7 @@ def in_parts(draw, parts):
     """Returns what `draw(parts, seeds)` gives for the whole batch, in the order of examples."""
     if BACKEND == "jax":
         return in_parts_of_jax(draw, parts)
-    from keras_vit.backends.tensorflow.batch_part import seeds_of_part
+    from keras_vit.backends.tensorflow import seeds_of_part
 
     seeds = keras.random.SeedGenerator(7)
     first = seeds.state.numpy()
@@ -34,7 +34,7 @@ def in_parts(draw, parts):
 
 
 def in_parts_of_jax(draw, parts):
-    from keras_vit.backends.jax.batch_part import part_of_batch
+    from keras_vit.backends.jax import part_of_batch
 
     drawn = []
     for part in range(parts):
@@ -103,7 +103,7 @@ def test_corrupted_patches():
 @of_tensorflow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_an_undivided_batch_draws_what_keras_draws(shape):
-    from keras_vit.backends.tensorflow import batch_part
+    from keras_vit.backends import tensorflow as batch_part
 
     for seed in (1, 2**40 + 3, -5):
         ours, its = keras.random.SeedGenerator(seed), keras.random.SeedGenerator(seed)

@@ -17,9 +17,9 @@ def nvidia(monkeypatch):
     """Lets the layers believe that there is a GPU, for which JAX lowers programs anywhere."""
     from jax._src.cudnn import fused_attention_stablehlo
 
-    from keras_vit.backends.jax import cudnn
+    from keras_vit.backends import jax as ours
 
-    monkeypatch.setattr(cudnn, "_on_nvidia", lambda: True)
+    monkeypatch.setattr(ours, "_on_nvidia", lambda: True)
     monkeypatch.setattr(fused_attention_stablehlo, "check_cudnn_version", lambda: 91200)
 
 

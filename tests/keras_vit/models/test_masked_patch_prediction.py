@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.models.masked_patch_prediction import Corruption, PatchCorruption
-from keras_vit.models.patch_targets import (
+from keras_vit.models.masked_patch_prediction import (
+    Corruption,
+    PatchCorruption,
     PatchLoss,
     color_classes,
     color_of_class,

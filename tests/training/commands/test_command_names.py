@@ -9,6 +9,7 @@ import pytest
 from keras_vit import training
 from keras_vit.export.__main__ import COMMANDS as EXPORTS
 from keras_vit.export.__main__ import main as export_main
+from keras_vit.installation import __version__
 from keras_vit.training.__main__ import COMMANDS, main
 from keras_vit.training.command_options import CommandParser
 from keras_vit.training.commands import data
@@ -17,7 +18,6 @@ from keras_vit.training.config.overrides import config_of
 from keras_vit.training.config.schema import KEYS
 from keras_vit.training.errors import UsageError
 from keras_vit.training.loop import trainer
-from keras_vit.version import __version__
 
 ROOT = pathlib.Path(__file__).parents[3]
 HELP = """

@@ -1,19 +1,90 @@
-"""The .npz files of the original implementation and of big_vision.
-
-The same arrays have been published in several spellings, all flat with "/"
-between the names of modules. `Layout` describes a spelling, `Layout.detect`
-recognizes it, and a file is written back as it was read.
-"""
+"""Maps a model's weights and the arrays of a file to each other: the original's .npz, and BiT's."""
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
-from keras_vit.checkpoints.base_layouts import BLOCK, FileArray, FileLayout
-from keras_vit.checkpoints.official_names import POSITION_TABLE, Weight
+from keras_vit.checkpoints.npz_and_safetensors import Source
+from keras_vit.checkpoints.official_names import POSITION_TABLE, PositionTable, Weight
+
+BLOCK = re.compile(r"Transformer/encoderblock_(\d+)/(.+)")
+
+
+def _reshape(array, weight):
+    return [np.reshape(array, weight.shape)]
+
+
+@dataclass(frozen=True)
+class FileArray:
+    """One array of a checkpoint file and the weights that it holds, in order."""
+
+    name: str  # in the file
+    shape: tuple[int, ...]  # in the file
+    weights: tuple[Weight, ...]
+    # From (array, *weights) to an array of the published shape for each of them.
+    unpack: Callable[..., list[np.ndarray]] = _reshape
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The array's name in the file and the published ones of its weights."""
+        return (self.name, *(weight.name for weight in self.weights))
+
+    @property
+    def positions(self) -> PositionTable | int | None:
+        """The way to resize the array as position embeddings, or None."""
+        return self.weights[0].positions if self.unpack is _reshape else None
+
+
+class FileLayout:
+    """The names and the arrangement of a model's arrays in a published format."""
+
+    title: ClassVar[str]  # in messages
+    prefix = ""  # before every name that belongs to the model
+
+    @classmethod
+    def detect(
+        cls, shapes: Mapping[str, tuple[int, ...]], grid: tuple[int, int] | None = None
+    ) -> "FileLayout | None":
+        """Returns the layout of a file of these arrays, or None if it is of another format.
+
+        `grid` is the (rows, columns) of its position embeddings, if it is stated.
+        """
+        raise NotImplementedError
+
+    def owns(self, name: str) -> bool:
+        """Returns whether an array of the file belongs to the model."""
+        return name.startswith(self.prefix)
+
+    def spellings(self, part: str) -> tuple[str, ...]:
+        """Returns the names that `part`, an array or module in `skip`, can have in a file."""
+        return part, self.prefix + part
+
+    def patch_arrays(self) -> tuple[str, str, tuple[int, ...]]:
+        """Returns the names of the patch kernel and bias, and the kernel's axes.
+
+        The axes are those of rows, columns, channels and width in the file.
+        """
+        return f"{self.prefix}embedding/kernel", f"{self.prefix}embedding/bias", (0, 1, 2, 3)
+
+    def fold(self, source: Source) -> None:
+        """Folds what a plain model has no place for into the file's other arrays."""
+
+    def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
+        """Returns the arrays that a file of this layout holds for a model's weights.
+
+        Raises:
+            CheckpointError: if the format has no place for one of the weights.
+        """
+        raise NotImplementedError
+
+    def pack(self, array: FileArray, weights: Sequence[Weight]) -> np.ndarray:
+        """Returns the value of one of `file_arrays(weights)`, float32 of its shape."""
+        return np.reshape(array.weights[0].value(), array.shape)
+
 
 PREFIXES = ("opt/target/", "params/img/", "img/", "params/", "")
 
@@ -130,3 +201,29 @@ def _is_grid(shape, grid):
     if shape is None or len(shape) != 3:
         return False
     return shape[1] == (grid[0] * grid[1] if grid else math.isqrt(shape[1]) ** 2)
+
+
+# Some files keep the counters that TensorFlow appended to its modules' names.
+COUNTER = re.compile(r"(standardized_conv2d|group_norm|conv2d)_\d+")
+
+
+@dataclass(frozen=True)
+class BiTLayout(FileLayout):
+    """The arrays of a BiT file; `spelled` maps published names without counters to its own."""
+
+    title = "BiT's .npz"
+    spelled: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def detect(
+        cls, shapes: Mapping[str, tuple[int, ...]], grid: tuple[int, int] | None = None
+    ) -> "BiTLayout | None":
+        if not any(name.startswith("resnet/") for name in shapes):
+            return None
+        return cls({COUNTER.sub(r"\1", name): name for name in shapes})
+
+    def spellings(self, part: str) -> tuple[str, ...]:
+        return part, f"resnet/{part}"
+
+    def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
+        return [FileArray(self.spelled.get(w.name, w.name), w.shape, (w,)) for w in weights]

@@ -1,21 +1,17 @@
-"""Maps the arrays of a published file and the weights of a model to each other.
-
-For another format, copy a file of `formats`, `timm.py` for example, and add its class to
-`FORMATS` there.
-"""
+"""The arrays of PyTorch's safetensors: of Hugging Face, and of timm."""
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
+from keras_vit.checkpoints.layouts import BLOCK, FileArray, FileLayout
 from keras_vit.checkpoints.npz_and_safetensors import CheckpointError, Source
-from keras_vit.checkpoints.official_names import POSITION_TABLE, PositionTable, Weight
+from keras_vit.checkpoints.official_names import POSITION_TABLE, Weight
 
-BLOCK = re.compile(r"Transformer/encoderblock_(\d+)/(.+)")
 PROJECTED = re.compile(r".*/(query|key|value)/kernel")
 # The modules of a block in the order of the forward pass, and LayerScale's, y = gamma * f(x).
 _BLOCK = (
@@ -32,78 +28,6 @@ LEAVES = {"kernel": "weight", "scale": "weight", "bias": "bias"}
 SCALED = {"LayerScale_0": _BLOCK[4], "LayerScale_1": _BLOCK[7]}
 
 
-def _reshape(array, weight):
-    return [np.reshape(array, weight.shape)]
-
-
-@dataclass(frozen=True)
-class FileArray:
-    """One array of a checkpoint file and the weights that it holds, in order."""
-
-    name: str  # in the file
-    shape: tuple[int, ...]  # in the file
-    weights: tuple[Weight, ...]
-    # From (array, *weights) to an array of the published shape for each of them.
-    unpack: Callable[..., list[np.ndarray]] = _reshape
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The array's name in the file and the published ones of its weights."""
-        return (self.name, *(weight.name for weight in self.weights))
-
-    @property
-    def positions(self) -> PositionTable | int | None:
-        """The way to resize the array as position embeddings, or None."""
-        return self.weights[0].positions if self.unpack is _reshape else None
-
-
-class FileLayout:
-    """The names and the arrangement of a model's arrays in a published format."""
-
-    title: ClassVar[str]  # in messages
-    prefix = ""  # before every name that belongs to the model
-
-    @classmethod
-    def detect(
-        cls, shapes: Mapping[str, tuple[int, ...]], grid: tuple[int, int] | None = None
-    ) -> "FileLayout | None":
-        """Returns the layout of a file of these arrays, or None if it is of another format.
-
-        `grid` is the (rows, columns) of its position embeddings, if it is stated.
-        """
-        raise NotImplementedError
-
-    def owns(self, name: str) -> bool:
-        """Returns whether an array of the file belongs to the model."""
-        return name.startswith(self.prefix)
-
-    def spellings(self, part: str) -> tuple[str, ...]:
-        """Returns the names that `part`, an array or module in `skip`, can have in a file."""
-        return part, self.prefix + part
-
-    def patch_arrays(self) -> tuple[str, str, tuple[int, ...]]:
-        """Returns the names of the patch kernel and bias, and the kernel's axes.
-
-        The axes are those of rows, columns, channels and width in the file.
-        """
-        return f"{self.prefix}embedding/kernel", f"{self.prefix}embedding/bias", (0, 1, 2, 3)
-
-    def fold(self, source: Source) -> None:
-        """Folds what a plain model has no place for into the file's other arrays."""
-
-    def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
-        """Returns the arrays that a file of this layout holds for a model's weights.
-
-        Raises:
-            CheckpointError: if the format has no place for one of the weights.
-        """
-        raise NotImplementedError
-
-    def pack(self, array: FileArray, weights: Sequence[Weight]) -> np.ndarray:
-        """Returns the value of one of `file_arrays(weights)`, float32 of its shape."""
-        return np.reshape(array.weights[0].value(), array.shape)
-
-
 @dataclass(frozen=True)
 class TorchLayout(FileLayout):
     """A PyTorch format: names with dots, transposed kernels, images of any normalization."""
@@ -114,6 +38,7 @@ class TorchLayout(FileLayout):
     # prefix}, {} for the number of the block. Weights of one name share the array.
     tables: ClassVar[tuple[Mapping[str, str], ...]]
     classifier: ClassVar[str] = "classifier"  # the name of the head
+    gelu: ClassVar[str] = "erf"  # of models whose configuration states no activation
     unused: ClassVar[tuple[str, ...]] = ()  # arrays that pre-training alone needs
     # Of this file: the prefix, the table with it, and whether there is a head.
     prefix: str = ""
@@ -214,3 +139,158 @@ def _split_projections(array, *weights):
 def _transpose_convolution(array, weight):
     """Unpacks a convolution's (out, in, rows, columns) weight."""
     return [np.ascontiguousarray(array.transpose(2, 3, 1, 0))]
+
+
+MODULES = {
+    "cls": "embeddings.cls_token",
+    "Transformer/posembed_input/pos_embedding": "embeddings.position_embeddings",
+    "embedding": "embeddings.patch_embeddings.projection",
+    "Transformer/encoder_norm": "layernorm",
+}
+
+ATTENTION = (
+    "attention.attention.query attention.attention.key attention.attention.value "
+    "attention.output.dense"
+)
+# As transformers 5 calls the same modules in memory.
+RENAMED_ATTENTION = "attention.q_proj attention.k_proj attention.v_proj attention.o_proj"
+
+
+@dataclass(frozen=True)
+class HuggingFaceLayout(TorchLayout):
+    """The arrays of a file of `ViTModel`, `ViTForImageClassification`, or DeiT's."""
+
+    title = "Hugging Face's safetensors"
+    prefixes = ("vit.", "deit.", "")
+    marks = ("embeddings.patch_embeddings.projection.weight",)
+    tables = tuple(
+        {
+            **MODULES,
+            "pre_logits": "pooler.dense",
+            **in_blocks(blocks, f"layernorm_before {attention} layernorm_after {mlp}"),
+        }
+        for blocks, attention, mlp in (
+            ("encoder.layer", ATTENTION, "intermediate.dense output.dense"),
+            ("layers", RENAMED_ATTENTION, "mlp.fc1 mlp.fc2"),
+        )
+    )
+
+
+DINOV2_BLOCK = "norm1 {} norm2 mlp.fc1 mlp.fc2 layer_scale1.lambda1 layer_scale2.lambda1"
+
+
+@dataclass(frozen=True)
+class HuggingFaceDINOv2Layout(TorchLayout):
+    """The arrays of a file of `Dinov2Model`, with registers and with a classifier as well.
+
+    Their classifier reads the class token beside the mean of the patches: a model with
+    `classifier="token_gap"`.
+    """
+
+    title = "Hugging Face's DINOv2 safetensors"
+    prefixes = ("dinov2.", "dinov2_with_registers.", "")
+    marks = ("encoder.layer.0.layer_scale1.lambda1",)
+    tables = tuple(
+        {
+            **MODULES,
+            "reg": "embeddings.register_tokens",
+            **in_blocks("encoder.layer", DINOV2_BLOCK.format(attention)),
+        }
+        for attention in (ATTENTION, RENAMED_ATTENTION)
+    )
+    unused = ("embeddings.mask_token",)
+
+
+SIGLIP_TABLE = {
+    "Transformer/posembed_input/pos_embedding": "embeddings.position_embedding.weight",
+    "embedding": "embeddings.patch_embedding",
+    "Transformer/encoder_norm": "post_layernorm",
+    "MAPHead_0/probe": "head.probe",
+    # PyTorch's own attention has its three projections in one array.
+    **{
+        f"MAPHead_0/MultiHeadDotProductAttention_0/{projection}/{leaf}": (
+            f"head.attention.in_proj_{LEAVES[leaf]}"
+        )
+        for projection in ("query", "key", "value")
+        for leaf in ("kernel", "bias")
+    },
+    "MAPHead_0/MultiHeadDotProductAttention_0/out": "head.attention.out_proj",
+    "MAPHead_0/LayerNorm_0": "head.layernorm",
+    "MAPHead_0/MlpBlock_0/Dense_0": "head.mlp.fc1",
+    "MAPHead_0/MlpBlock_0/Dense_1": "head.mlp.fc2",
+    **in_blocks(
+        "encoder.layers",
+        "layer_norm1 self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.out_proj "
+        "layer_norm2 mlp.fc1 mlp.fc2",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class HuggingFaceSigLIPLayout(TorchLayout):
+    """The arrays of the image tower of a SigLIP file; those of the text tower are left.
+
+    The tower pools with `classifier="map"`. `SiglipForImageClassification` does not use that
+    pooling, which its files hold all the same: its logits are those of `classifier="gap"`.
+    """
+
+    title = "Hugging Face's SigLIP safetensors"
+    gelu = "tanh"
+    prefixes = ("vision_model.", "")
+    marks = ("embeddings.patch_embedding.weight", "embeddings.position_embedding.weight")
+    tables = (SIGLIP_TABLE,)
+
+    def owns(self, name: str) -> bool:
+        if self.classified and name.startswith(f"{self.prefix}head."):
+            return False
+        return name.startswith((self.prefix, "classifier."))
+
+    def spellings(self, part: str) -> tuple[str, ...]:
+        # Their "head" is attention pooling.
+        if part == "head":
+            return ("head/kernel", "head/bias", "classifier")
+        return super().spellings(part)
+
+    def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
+        if self.classified and any(weight.name.startswith("MAPHead_0/") for weight in weights):
+            raise CheckpointError(
+                "SiglipForImageClassification takes the mean of the patches and leaves the "
+                'attention pooling in its file unused. Build the model with classifier="gap". '
+                "Nothing was loaded."
+            )
+        return super().file_arrays(weights)
+
+
+POOL = "MAPHead_0/MultiHeadDotProductAttention_0"
+TABLE = {
+    "cls": "cls_token",
+    "reg": "reg_token",
+    "Transformer/posembed_input/pos_embedding": "pos_embed",
+    "embedding": "patch_embed.proj",
+    "Transformer/encoder_norm": "norm",
+    "pre_logits": "pre_logits.fc",
+    "MAPHead_0/probe": "attn_pool.latent",
+    f"{POOL}/query": "attn_pool.q",
+    f"{POOL}/key": "attn_pool.kv",
+    f"{POOL}/value": "attn_pool.kv",
+    f"{POOL}/out": "attn_pool.proj",
+    "MAPHead_0/LayerNorm_0": "attn_pool.norm",
+    "MAPHead_0/MlpBlock_0/Dense_0": "attn_pool.mlp.fc1",
+    "MAPHead_0/MlpBlock_0/Dense_1": "attn_pool.mlp.fc2",
+    **in_blocks(
+        "blocks",
+        "norm1 attn.qkv attn.qkv attn.qkv attn.proj norm2 mlp.fc1 mlp.fc2 ls1.gamma ls2.gamma",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class TimmLayout(TorchLayout):
+    """The arrays of a timm file: queries, keys and values of a block in one."""
+
+    title = "timm's safetensors"
+    marks = ("patch_embed.proj.weight",)
+    # DINOv2's own files have another name for register tokens.
+    tables = (TABLE, {**TABLE, "reg": "register_tokens"})
+    classifier = "head"
+    unused = ("mask_token",)

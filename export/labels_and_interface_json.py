@@ -3,7 +3,7 @@
 import contextlib
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 
 import keras
 
@@ -99,6 +99,8 @@ def labels_of_model(
         labels = model.class_names
     if labels is None:
         return None
+    if isinstance(labels, str | Mapping | Set):
+        raise ValueError(f"Expected a list of class names. Received: {type(labels).__name__}")
     labels = list(labels)
     if expected is None:
         raise ValueError("Expected no labels for a model without a head. Pass labels=None.")

@@ -4,15 +4,19 @@ import argparse
 import dataclasses
 import functools
 import json
+import logging
 import os
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_vit.export.errors import ExportError, damage_refused
 from keras_vit.export.tflite.quantization import CALIBRATED
+from keras_vit.training.errors import UsageError
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.paths import read_lines
+
+logger = logging.getLogger("keras_vit")
 
 # A command answers --help without TensorFlow: functions import what needs it.
 if TYPE_CHECKING:
@@ -99,6 +103,7 @@ class Export:
             data_dir=options.data_dir or source.run.get("data_dir") or None,
             preprocess=source.preprocess,
             limit=options.count,
+            class_names=source.class_names,
         )
 
     def verify(self, artifact: str | os.PathLike, runtime: str | None = None) -> "Report":
@@ -139,6 +144,7 @@ def load_images(
     data_dir: str | None = None,
     preprocess: str | None = None,
     limit: int = 200,
+    class_names: Sequence[str] | None = None,
 ) -> "tuple[np.ndarray, np.ndarray | None]":
     """Returns (images, labels) of a data set.
 
@@ -152,9 +158,11 @@ def load_images(
         preprocess: operations as in `training.data.preprocessing`, whose last is
             `value_range(-1,1)`, for all but a .npz file; None resizes.
         limit: how many.
+        class_names: of the model, in whose order the labels are given.
 
     Returns:
-        images, (n, height, width, 3) float32 in [0, 1], and labels, (n,) ints or None.
+        images, (n, height, width, 3) float32 in [0, 1], and labels as `verify` takes them, or None
+        where there are none, or they are of other classes than the model's, which a warning says.
 
     Raises:
         ValueError: if there are no images, or they cannot be used. What cannot be read of a data
@@ -166,6 +174,7 @@ def load_images(
     from keras_vit.training.data.pipeline import plain_dataset
     from keras_vit.training.data.preprocessing.preprocess import read_images
     from keras_vit.training.data.unreadable_examples import SkipCounter
+    from keras_vit.training.evaluators.classification import class_order
     from keras_vit.training.evaluators.model_from_source import resizing
     from keras_vit.training.io.image_listing import list_images
 
@@ -190,7 +199,15 @@ def load_images(
         if not examples:
             raise ExportError(f"Expected images in {data}. Received: none that can be read.")
         images = np.stack([each["image"] for each in examples])
-        labels = np.stack([each["label"] for each in examples]).argmax(-1)
+        labels = np.stack([each["label"] for each in examples])
+        try:
+            order = class_order(class_names, opened.dataset.class_names, str(data))
+        except UsageError as error:
+            logger.warning("No accuracy is computed. %s", error)
+            labels = None
+        else:
+            if order:
+                labels = labels[:, np.argsort(order)]
     if images.shape[1:] != (*size, 3):
         raise ExportError(
             f"Expected a preprocessing to images of shape {(*size, 3)}. Received: {preprocess!r}, "

@@ -7,7 +7,7 @@ import keras_vit
 from keras_vit.checkpoints.save_npz import require_finite
 from keras_vit.export.errors import ExportError
 from keras_vit.models.find_and_replace_layers import inner_layers, require_unquantized
-from keras_vit.models.image_model import ImageModel
+from keras_vit.models.image_model import ACTIVATIONS, ImageModel, activation_name
 from keras_vit.photos import outside
 from keras_vit.type_hints import Tensor
 
@@ -209,7 +209,7 @@ def _model_around(model, dtype):
     if last is core:
         around.class_names, around.activation = core.class_names, core.activation
     elif last.activation is not keras.activations.linear:
-        around.activation = last.activation.__name__
+        around.activation = activation_name(last.activation)
     return around
 
 
@@ -267,10 +267,10 @@ def _without_activation(head):
     """Returns a Dense layer that gives logits, with the weights of `head`."""
     if head.activation is keras.activations.linear:
         return head
-    if head.activation not in (keras.activations.softmax, keras.activations.sigmoid):
+    if activation_name(head.activation) not in ACTIVATIONS:
         raise ExportError(
             "Expected a head without activation, with softmax or with sigmoid. Received: "
-            f"{head.name} with {head.activation.__name__}."
+            f"{head.name} with {activation_name(head.activation)}."
         )
     config = {**head.get_config(), "activation": "linear"}
     logits = type(head).from_config(config)

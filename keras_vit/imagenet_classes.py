@@ -15,9 +15,10 @@ def require_class_name(name: str, where: str = "") -> None:
 
     `where` says in the message what the name is of.
     """
-    text = name.encode(errors="replace").decode()
-    if text != name or "\0" in name or not name.strip() or name.splitlines() != [name]:
+    text = isinstance(name, str) and name.encode(errors="replace").decode()
+    if text != name or not text.strip() or name.splitlines() != [name] or {*"\0\ufeff"} & {*name}:
         raise ValueError(
-            "Expected names of classes in UTF-8 and of one line, without the character 0. "
+            "Expected names of classes in UTF-8 and of one line, without the characters 0 and "
+            "U+FEFF. "
             f"Received: {name!r}{where and ' in '}{where}. Rename that class."
         )

@@ -130,7 +130,7 @@ def _is_read(image):
 
 def _pixels(photo) -> np.ndarray:
     array = ops.convert_to_numpy(photo)
-    if array.ndim != 3 or not np.issubdtype(array.dtype, np.integer):
+    if array.ndim != 3 or array.shape[-1] != 3 or not np.issubdtype(array.dtype, np.integer):
         raise ValueError(
             "Expected each photo as (height, width, 3) uint8, and images of floats of one size. "
             f"Received: {array.shape} of {array.dtype}."

@@ -21,7 +21,7 @@ from keras_vit.export.supported_models import (
 )
 from keras_vit.export.verification.runtimes import in_batches, open_artifact
 from keras_vit.export.verification.subprocesses import measure
-from keras_vit.export.web.to_web import tflite_of_page
+from keras_vit.export.web.to_web import page_operations, settings_of_page, tflite_of_page
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training.evaluators.exported_files import interface_of, labels_of
 
@@ -202,7 +202,9 @@ def verify(
         path: directory of a TF-Hub module, a .tar.gz of one, a .tflite file or an
             official .npz checkpoint, an .onnx file, or a web page, whose .tflite file is run.
         images: (n, height, width, 3) float32 RGB in [0, 1], of the model's size.
-        labels: (n,) int classes, to compare accuracies, or None.
+        labels: (n,) int classes, or (n, classes), positive at each label of the image, in the
+            model's order, to compare accuracies, or None. An image without any label is not
+            counted.
         runtime: what runs it, key of `export.verification.runtimes.RUNTIMES`:
             for a .tflite file "interpreter", LiteRT's `CompiledModel` on this processor,
             "compiled", or on the GPU, "gpu", "openvino", "mediapipe", on pixels rounded to
@@ -218,7 +220,7 @@ def verify(
 
     Raises:
         FileNotFoundError: if there is no artifact.
-        ExportError: if it is damaged, or the images are not what the model takes.
+        ExportError: if it is damaged, or the images or labels are not what the model takes.
         ValueError: if the texts inside of it are damaged.
         RuntimeMissing: if the runtime is not on this machine.
     """
@@ -260,7 +262,9 @@ def verify(
             **(_costs(usable, size) if costs and artifact.has_costs else {}),
         )
         failures = (thresholds or THRESHOLDS[artifact.kind]).missed(report)
-        failures.extend(_other_texts(usable, model, isinstance(original, CLASSIFIERS)))
+        activation = original.activation if isinstance(original, CLASSIFIERS) else None
+        failures.extend(_other_texts(usable, model, artifact, activation))
+        failures.extend(_other_settings(path, usable))
     return dataclasses.replace(report, failures=tuple(failures))
 
 
@@ -305,14 +309,29 @@ def _compare(output, reference, result, labels):
         ours, theirs = (_classes(output, each) for each in (reference, result))
         values["agreement"] = float((ours == theirs).mean())
         if labels is not None:
-            labels = np.asarray(labels)
-            if labels.shape != ours.shape:
-                raise ExportError(
-                    f"Expected a label for each image, {ours.shape}. Received: {labels.shape}"
-                )
-            values["model_accuracy"] = float((ours == labels).mean())
-            values["artifact_accuracy"] = float((theirs == labels).mean())
+            rows = _label_rows(labels, len(ours), max(2, reference.shape[-1]))
+            known, images = rows.any(1), np.arange(len(rows))
+            if known.any():
+                values["model_accuracy"] = float(rows[images, ours][known].mean())
+                values["artifact_accuracy"] = float(rows[images, theirs][known].mean())
     return values
+
+
+def _label_rows(labels, count, classes):
+    """Returns labels as booleans (images, classes)."""
+    labels = np.asarray(labels)
+    if labels.shape == (count, classes) and labels.dtype.kind in "buif":
+        return labels > 0
+    if labels.shape != (count,) or labels.dtype.kind not in "ui":
+        raise ExportError(
+            f"Expected an integer for each image, ({count},), or a row of its classes, ({count}, "
+            f"{classes}). Received: {labels.shape} of {labels.dtype}"
+        )
+    if labels.min() < 0 or labels.max() >= classes:
+        raise ExportError(
+            f"Expected labels in 0..{classes - 1}. Received: {labels.min()}..{labels.max()}"
+        )
+    return np.eye(classes, dtype=bool)[labels]
 
 
 def _classes(output, rows):
@@ -341,20 +360,51 @@ def _accelerator(found, reference):
     }
 
 
-def _other_texts(path, model, knows_activation):
-    """Says which of the texts inside of an artifact are not the model's."""
-    if pathlib.Path(path).suffix in (".npz", ".onnx"):
-        return []
-    wrong, names, labels = [], list(model.class_names or ()), labels_of(path) or []
-    if labels != names and sorted(labels) == sorted(names):
-        wrong.append("its labels.txt has the model's classes in another order")
-    expected, interface = exported_operations(model), interface_of(path)
-    if (found := interface.get("preprocessing", expected)) != expected:
-        wrong.append(f"it prepares photos by {found!r}, the model by {expected!r}")
-    activation = interface.get("activation")
-    if knows_activation and activation in ACTIVATIONS and activation != model.activation:
-        wrong.append(f"it makes probabilities by {activation}, the model by {model.activation}")
+def _other_texts(path, model, artifact, activation):
+    """Says which of the texts inside of an artifact are not the model's.
+
+    `activation` is the one that the model has set, or None where that is not known.
+    """
+    made = artifact.activation if artifact.output == "probabilities" else None
+    wrong = []
+    if artifact.kind != "npz":
+        names, labels = list(model.class_names or ()), labels_of(path) or []
+        common = set(names) & set(labels)
+        if any(names.index(name) != labels.index(name) for name in common):
+            wrong.append("its labels.txt has the model's classes in another order")
+        elif names and not labels and artifact.output != "representation":
+            wrong.append("it has no labels.txt, the model has names of classes")
+        interface = interface_of(path)
+        for key, expected in (
+            ("preprocessing", exported_operations(model)),
+            ("image_size", list(image_size(model))),
+            ("image_range", [0, 1]),
+        ):
+            if (found := interface.get(key, expected)) != expected:
+                wrong.append(f"its {key} is {found!r}, the model's {expected!r}")
+        made = made or interface.get("activation")
+    if activation and made in ACTIVATIONS and made != activation:
+        wrong.append(f"it makes probabilities by {made}, the model by {activation}")
     return wrong
+
+
+def _other_settings(path, file):
+    """Says which settings of a page are not those inside of its TFLite file."""
+    settings, interface = settings_of_page(path), interface_of(file)
+    if not settings or not interface:
+        return []
+    size = interface["image_size"]
+    expected = {
+        "operations": page_operations(interface["preprocessing"], tuple(size)),
+        "image_size": size,
+        "labels": labels_of(file),
+        "activation": interface["activation"],
+    }
+    return [
+        f"the page's {name} is {settings.get(name)!r}, its file's {value!r}"
+        for name, value in expected.items()
+        if settings.get(name) != value
+    ]
 
 
 def _size(path):

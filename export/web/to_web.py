@@ -26,7 +26,7 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.download import cache_directory, download
-from keras_vit.export.errors import ExportError
+from keras_vit.export.errors import ExportError, damage_refused
 from keras_vit.export.labels_and_interface_json import exported_operations, labels_of_model
 from keras_vit.export.supported_models import check_range, image_size, num_classes, portable
 from keras_vit.export.tflite.to_tflite import to_tflite
@@ -57,6 +57,7 @@ LICENSE = "LICENSE-LiteRT.txt"
 MARKER = "code/runtime.js"
 _WORKER = "service-worker.js"
 _MODEL_INSIDE = re.compile(rf'id="asset:{re.escape(MODEL)}">([^<]+)<'.encode())
+_SETTINGS_INSIDE = re.compile(rb'id="settings">(.*?)</script>')
 # A single file has the build that every browser runs: without a server there are no threads.
 _SINGLE = BUILDS[1]
 _WITHOUT_GPU = "GPUs take models whose weights are floats; this one's are integers."
@@ -121,7 +122,7 @@ def to_web(
         isinstance(model, VisionTransformer) and model.arguments["attention"] == "global"
     )
     settings = {
-        "operations": _operations(exported_operations(model), (height, width)),
+        "operations": page_operations(exported_operations(model), (height, width)),
         "image_size": [height, width],
         "labels": labels,
         "activation": activation or model.activation,
@@ -159,7 +160,7 @@ def to_web(
         )
 
 
-def _operations(text: str, size: tuple[int, int]) -> list[dict]:
+def page_operations(text: str, size: tuple[int, int]) -> list[dict]:
     """Returns operations as page/photo.js has them, tried here on a photo."""
     photo = np.zeros((2 * size[0], 2 * size[1], 3), "uint8")
     try:
@@ -359,6 +360,19 @@ def tflite_of_page(path: str | os.PathLike) -> Iterator[pathlib.Path]:
             yield file
     else:
         yield path
+
+
+def settings_of_page(path: str | os.PathLike) -> dict[str, Any] | None:
+    """Returns the settings of a page, a folder or a single file, as `write_page` takes them.
+
+    None of what is no page. Raises `ExportError` if they are damaged.
+    """
+    path = pathlib.Path(path)
+    file = path / "index.html" if (path / MARKER).is_file() else path
+    if not file.is_file() or file.suffix != ".html":
+        return None
+    with damage_refused(f"The settings of {file} are damaged"):
+        return json.loads(_SETTINGS_INSIDE.search(file.read_bytes())[1])
 
 
 def _modules(litert: Mapping[str, bytes]) -> dict[str, bytes]:

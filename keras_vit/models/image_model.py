@@ -6,7 +6,7 @@ attention, the representation, the head and the losses.
 """
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +26,11 @@ from keras_vit.type_hints import Tensor
 ACTIVATIONS = {"softmax": keras.ops.softmax, "sigmoid": keras.ops.sigmoid}
 
 
+def activation_name(activation: Callable) -> str:
+    """Returns the name of a function, or of a layer in its place."""
+    return getattr(activation, "__name__", type(activation).__name__).lower()
+
+
 def model_inside(model: keras.Model) -> str:
     """Returns a sentence that says how to get from a model to the one of this package, or ""."""
     layers = getattr(model, "layers", ())
@@ -33,6 +38,11 @@ def model_inside(model: keras.Model) -> str:
     if inside:
         return f" Pass the model inside it: model.get_layer({inside[0]!r})."
     if any(type(layer).__module__.startswith("keras_vit.") for layer in layers):
+        if None in model.input_shape[1:3]:
+            return (
+                " It takes images of any size, without names of classes: call it on images in "
+                "[-1, 1], or pass the model that it was made of."
+            )
         return (
             " It is a copy without our class, as keras.models.clone_model makes it: pass the "
             "original, after original.set_weights(copy.get_weights())."
@@ -115,10 +125,10 @@ class ImageModel(keras.Model):
     @class_names.setter
     def class_names(self, names: Sequence[str] | None) -> None:
         """Takes one name for each class; raises ValueError for another number, or no line."""
-        if isinstance(names, str | Mapping):
+        if isinstance(names, str | Mapping | Set):
             raise ValueError(f"Expected a list of names. Received: {names!r}")
         if names is not None:
-            names = tuple(map(str, names))
+            names = tuple(names)
             for name in names:
                 require_class_name(name, self.name)
             num_classes = self.arguments.get("num_classes")
@@ -162,7 +172,7 @@ class ImageModel(keras.Model):
             if layer.name == "head" and activation is not keras.activations.linear:
                 raise ValueError(
                     "Expected a head without activation: a saved model gives logits. Received: "
-                    f"{activation.__name__}, set on the head of {self.name}. Put it after the "
+                    f"{activation_name(activation)}, set on {self.name}'s head. Put it after the "
                     "model, keras.Sequential([model, keras.layers.Activation(…)]), or set "
                     "`model.activation`, which keras_vit.predict and exports apply."
                 )

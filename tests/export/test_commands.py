@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import sys
 
@@ -259,8 +260,18 @@ def test_directories_of_images(tmp_path, caplog):
     (tmp_path / "photos/bird/nothing.png").write_bytes(b"")
     images, labels = load_images(f"folder:{tmp_path / 'photos'}", (16, 16), split="train")
     np.testing.assert_allclose(images, expected[:1], atol=1e-6)
-    assert labels.tolist() == [0]
+    assert labels.tolist() == [[1]]
     assert "Left out: bird/nothing.png cannot be read" in caplog.text
+    (tmp_path / "photos/owl").mkdir()
+    os.link(tmp_path / "1.png", tmp_path / "photos/owl/1.png")
+    for names, expected in ((["owl", "bird"], [[0, 1], [1, 0]]), (["owl", "crow"], None)):
+        options = {"split": "train", "class_names": names}
+        _, labels = load_images(f"folder:{tmp_path / 'photos'}", (16, 16), **options)
+        found = None if labels is None else sorted(labels.tolist())
+        assert found == expected
+    assert "No accuracy is computed. Expected folder:" in caplog.text
+    assert "It lacks crow and has also bird." in caplog.text
+    shutil.rmtree(tmp_path / "photos/owl")
     (tmp_path / "photos/bird/whole.png").unlink()
     with pytest.raises(ExportError, match="Received: none that can be read"):
         load_images(f"folder:{tmp_path / 'photos'}", (16, 16), split="train")

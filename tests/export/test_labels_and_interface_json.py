@@ -56,7 +56,11 @@ def test_without_a_head_there_are_no_names_and_no_activation(make_vit, write, tm
     ("labels", "message"),
     [
         (LABELS[:4], "5 classes"),
-        *(([*LABELS[:4], label], "of one line") for label in (None, "two\nlines", "a\0", "", 5)),
+        *((kind(LABELS), "Expected a list") for kind in (set, str, dict.fromkeys)),
+        *(
+            ([*LABELS[:4], label], "of one line")
+            for label in (None, "two\nlines", "a\0", "", 5, "\ufeffa", b"a")
+        ),
     ],
 )
 def test_labels_must_fit_the_head(tiny, tmp_path, labels, message):

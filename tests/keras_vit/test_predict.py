@@ -85,6 +85,10 @@ def test_files_and_bytes_are_photos(model, photos, tmp_path):
         assert dict(row) == pytest.approx(dict(same), abs=1e-6)
     with pytest.raises(ValueError, match=r"floats of one size.*Received: \(20, 30, 3\) of"):
         keras_vit.predict(model, [files[0], photos[1].astype("float32")])
+    with pytest.raises(ValueError, match=r"\(height, width, 3\).*Received: \(20, 30, 4\)"):
+        keras_vit.predict(model, [files[0], np.zeros((20, 30, 4), np.uint8)])
+    with pytest.raises(ValueError, match="takes images of any size, without names of classes"):
+        keras_vit.predict(model.any_resolution(), photos)
     (alone,) = keras_vit.predict(model, str(files[1]), top=3)
     assert alone == [(name, pytest.approx(value, abs=1e-6)) for name, value in of_bytes[1]]
     height, width = model.input_shape[1:3]

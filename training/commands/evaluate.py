@@ -56,6 +56,11 @@ def _evaluate(options):
             if not options.model:
                 checkpoint |= {"name": named.model, **named.arguments}
     splits, missing = _splits(options)
+    if len({_folder_name(split.dataset.name) for split in splits}) < len(splits):
+        raise UsageError(
+            "Expected data sets whose names differ by more than / and :, as each gets a folder of "
+            f"--output. Received: {', '.join(split.dataset.name for split in splits)}."
+        )
     if checkpoint["name"]:
         checkpoint["num_classes"] = splits[0].dataset.num_classes
     source = options.weights or options.source
@@ -121,6 +126,10 @@ def _measure(model, split, options):
     return {**result, "classes": classes, "split": split.text, "preprocess": preprocess}
 
 
+def _folder_name(dataset):
+    return dataset.replace("/", "_").replace(":", "_")
+
+
 def _write(results, options):
     """Writes the files of --output."""
     from keras_vit.training.io.atomic import write_text
@@ -130,7 +139,7 @@ def _write(results, options):
         return
     for dataset, result in results.items():
         confusion, classes = result.pop("confusion"), result.pop("classes")
-        folder = options.output / dataset.replace("/", "_").replace(":", "_")
+        folder = options.output / _folder_name(dataset)
         write_text(folder / "per_class.csv", classes.csv())
         names = [row[0] for row in classes.rows]
         matrix = [(name, *counts) for name, counts in zip(names, confusion, strict=True)]

@@ -110,6 +110,7 @@ def _choose_own_data(options):
     """Fills in what a run held out of its own data: its photos, or a data set for shards."""
     from keras_vit.training.data.photo_sets import photo_path
 
+    import_tensorflow()  # quietly, as reading a split needs it
     split = own_split(options)
     if options.shards or not split.photos:
         options.dataset, options.split = split.dataset.name, split.text
@@ -217,7 +218,7 @@ def _write_shards(options, predictor):
             done = write_on_cluster(predictor, folder, shards, options.cluster, **machines)
         unreadable = sum(track(done, f"predicting {predictor.count} images", len(shards)))
     there = len(predictor.shards) - len(shards)
-    print(f"Wrote {len(shards)} shards to {options.shards}; {there} were there already.")
+    print(f"Shards in {options.shards}: {len(shards)} written, {there} there already.")
     if unreadable:
         logger.warning("%d images cannot be read: the column `error` says why.", unreadable)
 

@@ -167,8 +167,8 @@ class Split:
 
     @property
     def identity(self) -> str:
-        """A text that changes with its examples, and when photos are written again, for caches."""
-        return self.fingerprint["digest"] + self.fingerprint.get("modified", "")
+        """A text for caches: it changes with the examples, and when files are written again."""
+        return self.fingerprint["digest"] + self.fingerprint["modified"]
 
     @functools.cached_property
     def left_out(self) -> "SkipCounter | None":

@@ -28,7 +28,7 @@ from keras_vit.training.data.tfds_folder import ARRAY_RECORD
 from keras_vit.training.data.traced_functions import as_it_stands
 from keras_vit.training.errors import UsageError, first_line
 from keras_vit.training.io.atomic import atomic_file
-from keras_vit.training.io.paths import any_path, cache_folder, is_remote
+from keras_vit.training.io.paths import any_path, cache_folder, is_remote, size_and_time
 from keras_vit.training.io.progress_bar import track
 from keras_vit.training.io.stores import local_file
 
@@ -154,7 +154,9 @@ class Shards:
     def fingerprint(self, identity: Iterable[bytes]) -> dict[str, Any]:
         """Returns what identifies the records, given names, sizes and index of the files."""
         parts = itertools.chain([self.ranges.encode()], identity)
-        return {"examples": sum(self.counts), "digest": fingerprint.digest_of(parts)}
+        times = (str(size_and_time(file)[1]).encode() for file in self.files)
+        digest, modified = map(fingerprint.digest_of, (parts, times))
+        return {"examples": sum(self.counts), "digest": digest, "modified": modified}
 
     def place(self, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the numbers of the file that holds a record, and of the record in it."""

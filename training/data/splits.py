@@ -98,6 +98,23 @@ def select(split: str, photos: Mapping[str, Sequence[Photo]]) -> list[Photo]:
     return chosen
 
 
+def divide(split: str, sizes: Mapping[str, int], share: float) -> tuple[str, str]:
+    """Returns two splits of photos that make up `split`: the second has the last `share` of it.
+
+    Each term is divided on its own, whole splits and percentages within each class.
+    """
+    parts: tuple[list[str], list[str]] = ([], [])
+    for term in _terms(split, sizes.keys()):
+        unit = "%" if "%" in term[0] or "[" not in term[0] else ""
+        first, last = _ends(term, 100 if unit else sizes[term["name"]], float)
+        boundary = last - share * (last - first)
+        ends = first, boundary if unit else min(round(boundary), last - 1), last
+        for part, *slices in zip(parts, ends, ends[1:], strict=False):
+            low, high = (f"{end:.6g}{unit}" for end in slices)
+            part.append(f"{term['name']}[{low}:{high}]")
+    return "+".join(parts[0]), "+".join(parts[1])
+
+
 def _nonempty(found, term, split, sizes):
     if not found:
         part = "" if term[0] == split else f", of which {term[0]}"

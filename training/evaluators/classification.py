@@ -226,11 +226,14 @@ def class_order(
         return None
     if sorted(of_model) != sorted(of_data):
         lacking, others = set(of_model) - set(of_data), set(of_data) - set(of_model)
+        differing = [
+            f"{what} {', '.join(sorted(names)[:5])}"
+            for what, names in (("lacks", lacking), ("has also", others))
+            if names
+        ]
         raise UsageError(
-            f"Expected {name} to have the model's {len(of_model)} classes, as "
-            f"{', '.join(sorted(lacking)[:5])}. Found {len(of_data)}, as "
-            f"{', '.join(sorted(others)[:5])}. Rename its classes, or evaluate a model that was "
-            "trained on them."
+            f"Expected {name} to have the model's {len(of_model)} classes. It "
+            f"{' and '.join(differing)}. Rename its classes, or take a model and data of the same."
         )
     outputs = {each: output for output, each in enumerate(of_model)}
     return [outputs[each] for each in of_data]

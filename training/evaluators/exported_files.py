@@ -39,7 +39,7 @@ _STARTING = threading.Lock()
 
 
 def labels_of(path: str | os.PathLike) -> list[str] | None:
-    """Returns the class names inside of a TF-Hub module or TFLite file, or None without any.
+    """Returns the class names inside of a module, TFLite or ONNX file, or None without any.
 
     Raises:
         ValueError: if they are damaged.
@@ -48,7 +48,7 @@ def labels_of(path: str | os.PathLike) -> list[str] | None:
 
 
 def interface_of(path: str | os.PathLike) -> dict[str, Any]:
-    """Returns the `interface.json` inside of a module or TFLite file, or {}.
+    """Returns the `interface.json` inside of a module, TFLite or ONNX file, or {}.
 
     Raises:
         ValueError: if it is damaged.
@@ -62,6 +62,13 @@ def _inside(path, name, parse):
         if path.is_dir():
             file = path / "assets" / name
             return parse(read_text(file)) if file.is_file() else None
+        if path.suffix == ".onnx":
+            import onnx
+
+            content = onnx.load(path, load_external_data=False)
+            texts = {each.key: each.value for each in content.metadata_props}
+            found = texts.get("labels" if name == LABELS_FILE else name)
+            return None if found is None else parse(found)
         if zipfile.is_zipfile(path):
             with path.open("rb") as stream, open_archive(stream) as archive:
                 found = name in archive.namelist()

@@ -15,9 +15,9 @@ import dataclasses
 import functools
 import hashlib
 import json
+import logging
 import os
 import pathlib
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -30,6 +30,8 @@ from keras_vit.training.io.atomic import atomic_file
 from keras_vit.training.io.printed_table import Table
 from keras_vit.training.io.progress_bar import track
 from keras_vit.training.paper_tables import MeanDeviation
+
+logger = logging.getLogger("keras_vit")
 
 # (images, dimensions) float32, and their labels, (images,) int32.
 Features: TypeAlias = tuple[np.ndarray, np.ndarray]
@@ -144,10 +146,10 @@ def evaluate_features(
         raise ValueError("Expected finite features. Received: infinite or undefined values")
     fewest = np.bincount(y, minlength=num_classes).min()
     if fewest < max(shots):
-        warnings.warn(
-            f"Expected {max(shots)} examples of each class for {max(shots)} shots. Some class has "
-            f"{fewest}, and gives all it has.",
-            stacklevel=2,
+        logger.warning(
+            "Expected %d examples of each class for %d shots. Some class has %d, and gives all it "
+            "has.",
+            *(max(shots), max(shots), fewest),
         )
     penalties = [float(penalty) for penalty in np.atleast_1d(l2)]
     results = []

@@ -9,13 +9,12 @@ import copy
 import dataclasses
 import logging
 import pathlib
-import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from ml_collections import ConfigDict
 
-from keras_vit.training.data import Dataset
+from keras_vit.training.data import Dataset, splits
 from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.evaluators import classification
 from keras_vit.training.evaluators.evaluated_model import load_frozen
@@ -31,7 +30,6 @@ logger = logging.getLogger("keras_vit")
 
 # Scored with the same weights: the paper's ImageNet ReaL column, and ImageNet-V2.
 FURTHER_TEST_SETS = {"imagenet2012": ("imagenet2012_real", "imagenet_v2")}
-_WHOLE_OR_PERCENT = re.compile(r"([\w.-]+)(?:\[(?:([\d.]+)%)?:(?:([\d.]+)%)?\])?", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +60,7 @@ def development_splits(dataset: Dataset, train_split: str, share: float) -> tupl
 
     Where the data set has a development split of its own for the whole of `train_split`, as the
     paper's data sets and VTAB's tasks do, that one; otherwise the last part of `train_split`, of
-    photos the last part of each class.
+    whole splits and percentages of photos the last part of each class.
 
     Args:
         dataset: that is trained on.
@@ -75,20 +73,9 @@ def development_splits(dataset: Dataset, train_split: str, share: float) -> tupl
     spec = dataset.spec
     if spec.dev and train_split in ("train", "train800val200"):
         return spec.dev
-    terms = [_WHOLE_OR_PERCENT.fullmatch(term.strip()) for term in train_split.split("+")]
-    if dataset.photos and all(terms):
-        return _stratified(terms, share)
+    if dataset.photos:
+        return splits.divide(train_split, spec.sizes, share)
     return _by_position(dataset.split(train_split).num_examples, spec, train_split, share)
-
-
-def _stratified(terms, share):
-    first, second = [], []
-    for name, start, stop in (term.groups() for term in terms):
-        low, high = float(start or 0), float(stop or 100)
-        boundary = high - share * (high - low)
-        first.append(f"{name}[{low:.6g}%:{boundary:.6g}%]")
-        second.append(f"{name}[{boundary:.6g}%:{high:.6g}%]")
-    return "+".join(first), "+".join(second)
 
 
 def _by_position(size, spec, train_split, share):

@@ -40,6 +40,9 @@ def test_names_labels_and_any_batch(make_vit, images, tmp_path):
     assert logits.name == "logits"
     for count in (1, 3, 8):
         assert session.run(None, {"image": images[:count]})[0].shape == (count, 5)
+    model.class_names = list("edcba")
+    order, activation = verify(model, file, images).failures
+    assert "in another order" in order and "by sigmoid, the model by softmax" in activation
 
 
 def test_onnx_runtime_quantizes_them(plain, images, tmp_path):

@@ -74,15 +74,56 @@ def test_texts_inside_are_compared(make_vit, images, tmp_path, caplog):
         order, photos = verify(model, file, images[:1]).failures
         assert "classes in another order" in order
         assert (
-            "'decode|resize(32)|value_range(0,1)', the model by 'decode|resize([32,32])" in photos
+            "is 'decode|resize(32)|value_range(0,1)', the model's 'decode|resize([32,32])" in photos
         )
-        model.class_names = ["Ameise", *names[1:]]
+        model.class_names = [*names[:0:-1], "Ameise"]
         model.preprocessing = "decode|resize(32)|value_range(-1,1)"
         assert verify(model, file, images[:1]).ok
         model.activation = "sigmoid"
         (activation,) = verify(model, file, images[:1]).failures
         assert "by softmax, the model by sigmoid" in activation
         model.activation = None
+
+
+def test_texts_that_were_changed_by_hand_are_noticed(make_vit, images, tmp_path):
+    model = make_vit(num_layers=1)
+    model.class_names = names = ["ant", "bee", "cow", "dog", "elk"]
+    module = export.to_hub(model, tmp_path / "module")
+    interface, labels = (module / "assets" / name for name in ("interface.json", "labels.txt"))
+    changed = json.loads(interface.read_text()) | {"image_size": [9, 9], "image_range": [-1, 1]}
+    interface.write_text(json.dumps(changed))
+    size, values = verify(model, module, images[:1]).failures
+    assert "its image_size is [9, 9]" in size and "its image_range is [-1, 1]" in values
+    interface.unlink()
+    labels.write_text("\n".join(["bee", "ant", "Kuh", *names[3:]]))
+    assert "in another order" in verify(model, module, images[:1]).failures[0]
+    labels.unlink()
+    assert "it has no labels.txt" in verify(model, module, images[:1]).failures[0]
+
+
+def test_probabilities_of_another_activation_fail(make_vit, images, tmp_path):
+    model = make_vit(num_layers=1)
+    options = {"probabilities": True, "activation": "sigmoid"}
+    file = export.to_tflite(model, tmp_path / "m.tflite", **options)
+    (failure,) = verify(model, file, images[:2]).failures
+    assert "makes probabilities by sigmoid, the model by softmax" in failure
+
+
+@pytest.mark.parametrize(
+    "labels", [[-1] * 8, [5] * 8, [0.5] * 8, ["ant"] * 8, [0] * 7, np.zeros((8, 4))]
+)
+def test_labels_that_can_be_none_are_refused(tiny, tiny_tflite, images, labels):
+    with pytest.raises(ExportError, match=r"Expected (labels|an integer for each)"):
+        verify(tiny, tiny_tflite, images, labels)
+
+
+def test_images_with_several_labels_or_none(tiny, tiny_tflite, images):
+    best = answer(tiny, images).argmax(-1)
+    rows = np.zeros((8, 5), np.float32)
+    rows[[0, 0, 1], [best[0], (best[0] + 1) % 5, (best[1] + 1) % 5]] = 1
+    report = verify(tiny, tiny_tflite, images, rows)
+    assert report.model_accuracy == report.artifact_accuracy == 1 / 2
+    assert verify(tiny, tiny_tflite, images, 0 * rows).model_accuracy is None
 
 
 def test_a_single_logit_is_of_the_class_or_not(make_vit, images, tmp_path):

@@ -11,6 +11,7 @@ from keras_vit.export.errors import ExportError
 from keras_vit.export.web.to_web import VERSION, litert_js
 from keras_vit.training.evaluators.exported_files import labels_of
 from keras_vit.training.reporting import run_report
+from tests.export.conftest import verify
 
 
 def settings_of(page):
@@ -39,6 +40,19 @@ def test_a_folder_has_all_that_the_page_asks_for(site):
     assert labels_of(site / "assets/model.tflite") == settings["labels"]
     addresses = re.findall(r"https?://[^\s'\"]+", (site / "index.html").read_text())
     assert set(addresses) <= {"http://www.w3.org/2000/svg", "http://localhost:8000."}
+
+
+@pytest.mark.parametrize("single_file", [False, True])
+def test_settings_that_are_not_the_files_fail(model, images, tmp_path, single_file):
+    options = {"quantization": "none", "single_file": single_file, "labels": list("abcde")}
+    page = export.to_web(model, tmp_path / "p.html", **options)
+    file = page if single_file else page / "index.html"
+    text = file.read_text()
+    assert verify(model, page, images[:1]).ok
+    file.write_text(text.replace('["a", "b"', '["b", "a"').replace('"softmax"', '"sigmoid"'))
+    labels, activation = verify(model, page, images[:1]).failures
+    assert "the page's labels is ['b', 'a'" in labels
+    assert "the page's activation is 'sigmoid', its file's 'softmax'" in activation
 
 
 def test_a_page_is_replaced_but_nothing_else(site, model, tmp_path):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import keras
 import numpy as np
@@ -101,6 +102,7 @@ def test_classes_are_matched_by_name_and_mistakes_are_said(run, data_dir, tmp_pa
     write_photos(tmp_path / "two", ["ant/1.png", "bee/2.png", "bee/3.png"])
     model = tiny_vit(image_size=8, num_layers=1, num_classes=2)
     model.get_layer("head").bias.assign([0, 1])
+    shutil.copytree(tmp_path / "two", f"{tmp_path}_two")
     data_set = [f"--dataset=folder:{tmp_path / 'two'}", "--split=train"]
     for names, top1 in ((("ant", "bee"), 2 / 3), (("bee", "ant"), 1 / 3), (None, 2 / 3)):
         model.class_names = names
@@ -112,11 +114,12 @@ def test_classes_are_matched_by_name_and_mistakes_are_said(run, data_dir, tmp_pa
     model.save(tmp_path / "two.keras")
     capsys.readouterr()
     for arguments, message in (
-        ([f"{tmp_path}/two.keras", *data_set], "model's 2 classes, as cow. Found 2, as bee."),
+        ([f"{tmp_path}/two.keras", *data_set], "model's 2 classes. It lacks cow and has also bee."),
         (["digits", str(path)], f"unrecognized arguments: {path}."),
         (["digits", f"--dataset={path}"], f"{path} is a run, which stands in SOURCE's place."),
         ([str(path), *data_set], "2 classes"),
         (["runs/some"], "Expected --dataset=NAME"),
+        ([str(path), f"{data_set[0]},folder:{tmp_path}_two", data_set[1]], "differ by more than"),
     ):
         assert command.main(arguments) == 2
         assert message in capsys.readouterr().err

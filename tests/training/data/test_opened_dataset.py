@@ -1,6 +1,7 @@
 """Data sets of TFDS, opened and read: each schema, each kind of split, and what is missing."""
 
 import dataclasses
+import os
 import shutil
 import types
 
@@ -56,6 +57,16 @@ def test_every_schema_as_its_own_builder_writes_it(name, tiny, resize_row):
             # TFDS's own example, decoded; `test_vtab_labels` has the rules themselves.
             assert one["label"] == vtab_labels.rule(spec.label).classify(reference)
             assert 0 <= one["label"] < spec.num_classes
+
+
+def test_files_that_are_written_again_are_others_for_caches(digits_split, data_dir, tmp_path):
+    split = digits_split("test")
+    shutil.copytree(data_dir, tmp_path, dirs_exist_ok=True)
+    for file in tmp_path.rglob("*test.tfrecord*"):
+        os.utime(file, (1, 1))
+    other = data.open("digits", "test", tmp_path)
+    assert other.fingerprint["digest"] == split.fingerprint["digest"]
+    assert other.identity != split.identity
 
 
 def test_slices_across_shards_name_what_tfds_names(numbers):

@@ -231,6 +231,8 @@ def test_development_splits(dataset, split, share, expected):
     [
         ("train", 0.1, ("train[0%:90%]", "train[90%:100%]")),
         ("train[50%:]", 0.5, ("train[50%:75%]", "train[75%:100%]")),
+        ("train[:-30%]", 0.1, ("train[0%:63%]", "train[63%:70%]")),
+        ("train[:7_0%]", 0.1, ("train[0%:63%]", "train[63%:70%]")),
         ("train+test", 0.5, ("train[0%:50%]+test[0%:50%]", "train[50%:100%]+test[50%:100%]")),
     ],
 )
@@ -244,6 +246,8 @@ def test_photos_are_split_class_by_class(tmp_path, split, share, expected):
     first, second = (dataset.split(text).photos for text in expected)
     assert sorted(first + second) == sorted(dataset.split(split).photos)
     assert all({photo.label for photo in part} == {0, 1} for part in (first, second))
+    parts = sweep.development_splits(dataset, "train[10:-20]", 0.5)
+    assert parts == ("train[10:35]", "train[35:60]")
 
 
 def test_command_takes_rates_from_table_4(runs, data_dir, tmp_path, capsys):

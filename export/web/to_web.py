@@ -372,7 +372,7 @@ def settings_of_page(path: str | os.PathLike) -> dict[str, Any] | None:
     if not file.is_file() or file.suffix != ".html":
         return None
     with damage_refused(f"The settings of {file} are damaged"):
-        return json.loads(_SETTINGS_INSIDE.search(file.read_bytes())[1])
+        return json.loads(_SETTINGS_INSIDE.findall(file.read_bytes())[0])
 
 
 def _modules(litert: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -23,7 +23,7 @@ from keras_vit import create_model
 from keras_vit.training.engine.jax import JaxStep
 from keras_vit.training.engine.step import Totals
 from keras_vit.training.recipes.losses import build_loss
-from keras_vit.training.recipes.optimizers import build_optimizer
+from keras_vit.training.recipes.optimizers_and_schedules import build_optimizer
 
 
 def lower(
@@ -38,7 +38,7 @@ def lower(
 
     Args:
         model: images to logits.
-        optimizer: of `training.recipes.optimizers`, not built.
+        optimizer: of `training.recipes.optimizers_and_schedules`, not built.
         devices: of a topology, or of this machine.
         mesh: (data, fsdp).
         images: per device and step.

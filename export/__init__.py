@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from keras_vit.export.hub.to_hub import to_hub
     from keras_vit.export.onnx.to_onnx import to_onnx
     from keras_vit.export.tflite.to_tflite import to_tflite
-    from keras_vit.export.verification.verify import verify
+    from keras_vit.export.verification.verify_and_thresholds import verify
     from keras_vit.export.web.to_web import to_web
 
 __getattr__ = import_when_used(
@@ -31,7 +31,7 @@ __getattr__ = import_when_used(
         "to_onnx": "onnx.to_onnx",
         "to_tflite": "tflite.to_tflite",
         "to_web": "web.to_web",
-        "verify": "verification.verify",
+        "verify": "verification.verify_and_thresholds",
     },
 )
 

@@ -298,7 +298,7 @@ def inspect(export: Export) -> int:
 
       keras-vit export inspect digits.tflite --against=runs/quickstart --output=layers.png
     """
-    from keras_vit.export.tflite.flatbuffer import TFLiteFile
+    from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile
     from keras_vit.export.tflite.layer_errors import figure, layer_errors
     from keras_vit.export.tflite.to_tflite import to_tflite
     from keras_vit.training.io.printed_table import Table

@@ -15,7 +15,7 @@ import keras_vit
 from keras_vit.export.errors import ExportError
 from keras_vit.export.labels_and_interface_json import exported_operations
 from keras_vit.export.supported_models import image_size, num_classes
-from keras_vit.export.verification.verify import Report
+from keras_vit.export.verification.verify_and_thresholds import Report
 from keras_vit.training import paper_tables
 from keras_vit.training.io.atomic import atomic_file
 

@@ -22,7 +22,7 @@ logger = logging.getLogger("keras_vit")
 if TYPE_CHECKING:
     import numpy as np
 
-    from keras_vit.export.verification.verify import Report
+    from keras_vit.export.verification.verify_and_thresholds import Report
     from keras_vit.training.evaluators.model_from_source import SourceModel
 
 
@@ -108,7 +108,7 @@ class Export:
 
     def verify(self, artifact: str | os.PathLike, runtime: str | None = None) -> "Report":
         """Returns the report of an artifact, on `samples`."""
-        from keras_vit.export.verification.verify import verify
+        from keras_vit.export.verification.verify_and_thresholds import verify
 
         return verify(self.source.model, artifact, *self.samples, runtime=runtime)
 

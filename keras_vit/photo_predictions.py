@@ -16,7 +16,7 @@ from keras_vit.photos import (
     read_photo,
     warn_of_0_to_1,
 )
-from keras_vit.suggestions import require_one_of
+from keras_vit.suggested_names import require_one_of
 from keras_vit.type_hints import Tensor
 
 

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from keras_vit.training.loop.trainer import train
     from keras_vit.training.prediction.predictor import predict
     from keras_vit.training.recipes.losses import build_loss
-    from keras_vit.training.recipes.optimizers import build_optimizer
+    from keras_vit.training.recipes.optimizers_and_schedules import build_optimizer
 
 __getattr__ = import_when_used(
     "keras_vit.training",
     {
         "build_loss": "recipes.losses",
-        "build_optimizer": "recipes.optimizers",
+        "build_optimizer": "recipes.optimizers_and_schedules",
         "evaluate": "evaluators.classification",
         "load_dataset": "data",
         "predict": "prediction.predictor",

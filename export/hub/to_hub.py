@@ -16,7 +16,7 @@ from keras_vit.export.supported_models import (
     portable,
 )
 from keras_vit.models.image_model import ACTIVATIONS
-from keras_vit.suggestions import require_one_of
+from keras_vit.suggested_names import require_one_of
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from keras_vit.training.io.atomic import atomic_directory
 

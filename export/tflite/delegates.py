@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.export.tflite.flatbuffer import (
+from keras_vit.export.tflite.flatbuffer_and_metadata import (
     Node,
     add_ints,
     add_tensor,
@@ -79,7 +79,7 @@ def delegate_faults(
     """Returns what is wrong with a TFLite model for GPU delegates, in words; empty if nothing.
 
     Args:
-        tree: as `export.tflite.flatbuffer.unpack` returns it, with weights in float.
+        tree: as `export.tflite.flatbuffer_and_metadata.unpack` returns it, with weights in float.
         graphs: which of its graphs; None is all.
     """
     faults: list[str] = []

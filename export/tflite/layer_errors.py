@@ -9,7 +9,7 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from keras_vit.export.errors import ExportError
-from keras_vit.export.tflite.flatbuffer import TFLiteFile, nodes, producers
+from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile, nodes, producers
 
 # Operations that move values have the error of their input.
 MOVES = ("RESHAPE", "TRANSPOSE", "STRIDED_SLICE", "SLICE", "SPLIT", "CONCATENATION", "PAD")

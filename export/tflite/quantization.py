@@ -51,7 +51,7 @@ def quantize(
     """
     from litert_quantizer.quantizer import Quantizer
 
-    from keras_vit.export.tflite.flatbuffer import pack, unpack
+    from keras_vit.export.tflite.flatbuffer_and_metadata import pack, unpack
 
     manager = _recipe(quantization)
     with _silence():
@@ -96,7 +96,7 @@ def _activation_ranges(model, samples, manager):
     from litert_quantizer import calibrator
     from litert_quantizer.utils.qsv_utils import min_max_update
 
-    from keras_vit.export.tflite.flatbuffer import rank, unpack
+    from keras_vit.export.tflite.flatbuffer_and_metadata import rank, unpack
 
     observer = calibrator.Calibrator(
         model,

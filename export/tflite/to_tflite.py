@@ -25,7 +25,7 @@ from keras_vit.export.supported_models import (
     require_single_file,
 )
 from keras_vit.export.tflite.delegates import delegate_faults, equalize_ranks, for_delegates
-from keras_vit.export.tflite.flatbuffer import (
+from keras_vit.export.tflite.flatbuffer_and_metadata import (
     add_metadata,
     append_texts,
     pack,
@@ -36,7 +36,7 @@ from keras_vit.export.tflite.quantization import CALIBRATED, FOR_NPUS, QUANTIZAT
 from keras_vit.models.argument_checks import as_height_width
 from keras_vit.models.find_and_replace_layers import with_replaced_layers
 from keras_vit.models.image_model import ACTIVATIONS, ImageModel
-from keras_vit.suggestions import require_one_of
+from keras_vit.suggested_names import require_one_of
 from keras_vit.training.evaluators.exported_files import LABELS_FILE
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.type_hints import ImageSize, Tensor

@@ -86,7 +86,7 @@ class Artifact:
     """An exported file, opened by what will run it in the end.
 
     Attributes:
-        kind: key of `export.verification.verify.THRESHOLDS`.
+        kind: key of `export.verification.verify_and_thresholds.THRESHOLDS`.
         output: what it computes, "logits", "probabilities" or "representation".
         run: from images (n, height, width, 3) float32 in [0, 1] to the outputs (n, …), and to what
             an accelerator took, None where there is none.
@@ -186,7 +186,7 @@ def _open_onnx(path, model=None):
 
 def _open_interpreter(path, model=None, runtime="litert", delegation=None):
     """Opens a .tflite file in LiteRT's interpreter, or in OpenVINO, on one thread."""
-    from keras_vit.export.tflite.flatbuffer import TFLiteFile
+    from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile
     from keras_vit.training.evaluators.exported_files import TFLiteFunction
 
     file = TFLiteFile(path)

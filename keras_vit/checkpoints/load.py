@@ -10,14 +10,6 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.conversions import (
-    Grid,
-    convert_patches,
-    normalization_of,
-    resize_line,
-    resize_table,
-    square_grid,
-)
 from keras_vit.checkpoints.layouts import BiTLayout, FileArray, FileLayout, Layout
 from keras_vit.checkpoints.npz_and_safetensors import STATED, CheckpointError, Source, open_source
 from keras_vit.checkpoints.official_names import weights_of
@@ -33,6 +25,14 @@ from keras_vit.checkpoints.pytorch_layouts import (
     HuggingFaceSigLIPLayout,
     TimmLayout,
     TorchLayout,
+)
+from keras_vit.checkpoints.resized_positions_and_patches import (
+    Grid,
+    convert_patches,
+    normalization_of,
+    resize_line,
+    resize_table,
+    square_grid,
 )
 from keras_vit.imagenet_classes import imagenet_classes
 from keras_vit.models.find_and_replace_layers import require_unquantized
@@ -92,7 +92,7 @@ def load_checkpoint(
     of big_vision and of BiT, the safetensors of Hugging Face and of timm, and
     models saved with `model.save`. The format is recognized from the arrays'
     names. Position embeddings of another image size are resized, corners
-    aligned, by `keras_vit.checkpoints.conversions`.
+    aligned, by `keras_vit.checkpoints.resized_positions_and_patches`.
 
     Args:
         model: a `VisionTransformer` or `ResNetV2`.
@@ -109,7 +109,7 @@ def load_checkpoint(
             folds the difference into its patch embedding.
         std: (r, g, b), as `mean`.
         flexible: bool, whether a patch kernel of another size is resized, and positions with it,
-            as FlexiViT does: see `keras_vit.checkpoints.conversions.resize_kernel`.
+            as FlexiViT does: `keras_vit.checkpoints.resized_positions_and_patches.resize_kernel`.
 
     Raises:
         FileNotFoundError: if there is no such file, nor such a name.

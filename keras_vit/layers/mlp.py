@@ -10,7 +10,7 @@ from keras_vit.backends.gelu import GELU_FLAVORS, TRAINED_GELU_FLAVORS
 from keras_vit.initializers import RandomNormal, glorot_uniform
 from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout
-from keras_vit.suggestions import require_one_of
+from keras_vit.suggested_names import require_one_of
 from keras_vit.type_hints import Tensor
 
 

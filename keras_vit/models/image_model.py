@@ -20,7 +20,7 @@ from keras_vit.models.find_and_replace_layers import (
     quantized_layers,
     trainability,
 )
-from keras_vit.suggestions import refuse_unknown, require_one_of
+from keras_vit.suggested_names import refuse_unknown, require_one_of
 from keras_vit.type_hints import Tensor
 
 ACTIVATIONS = {"softmax": keras.ops.softmax, "sigmoid": keras.ops.sigmoid}

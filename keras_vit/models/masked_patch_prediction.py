@@ -12,7 +12,7 @@ from keras_vit.layers.base import Layer
 from keras_vit.layers.patch_embedding import cut_patches
 from keras_vit.models.image_model import ImageModel
 from keras_vit.models.vision_transformer import VisionTransformer
-from keras_vit.suggestions import require_one_of
+from keras_vit.suggested_names import require_one_of
 from keras_vit.type_hints import Tensor
 
 # Three bits for each of red, green and blue.

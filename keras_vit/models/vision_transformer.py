@@ -77,7 +77,7 @@ class VisionTransformer(EncoderViews):
             NVIDIA's GPUs, in 16 bits. Elsewhere, and where something needs the probabilities,
             attention is computed plainly. Its speed has not been measured.
         in_channels: int, of the images. Checkpoints of color images are converted: see
-            `keras_vit.checkpoints.conversions`.
+            `keras_vit.checkpoints.resized_positions_and_patches`.
 
     Raises:
         ValueError: if an argument is out of its range or two contradict.

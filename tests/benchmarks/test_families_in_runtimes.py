@@ -5,7 +5,7 @@ import pytest
 from benchmarks import families_in_runtimes
 from benchmarks.__main__ import main
 from keras_vit.export.errors import RuntimeMissing
-from keras_vit.export.verification.verify import verify
+from keras_vit.export.verification.verify_and_thresholds import verify
 
 
 @pytest.mark.parametrize(

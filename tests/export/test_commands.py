@@ -52,7 +52,9 @@ def costs_without_processes(monkeypatch):
     """Costs, and the processes that measure them, have tests of their own."""
     costs = {"load_seconds": 0.1, "first_call_seconds": 0.01, "latency_ms": 1.0}
     costs |= {"peak_memory_bytes": 2**20, "partitions": 1, "operations_outside_delegate": {}}
-    monkeypatch.setattr("keras_vit.export.verification.verify.measure", lambda *_: costs)
+    monkeypatch.setattr(
+        "keras_vit.export.verification.verify_and_thresholds.measure", lambda *_: costs
+    )
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from keras_vit import export
 from keras_vit.export.hub import archives
 from keras_vit.export.labels_and_interface_json import labels_of_model
 from keras_vit.export.source_and_images import load_images
-from keras_vit.export.tflite.flatbuffer import TFLiteFile
+from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile
 from keras_vit.export.verification.runtimes import open_hub
 from keras_vit.photos import read_photo
 from keras_vit.training.config import schema
@@ -29,9 +29,9 @@ from keras_vit.training.data import (
 from keras_vit.training.data.preprocessing.preprocess import Preprocess, read_images
 from keras_vit.training.engine import checkpoints
 from keras_vit.training.engine.tensorflow import read_cluster
-from keras_vit.training.evaluators.evaluated_model import load_frozen
 from keras_vit.training.evaluators.exported_files import interface_of, labels_of
 from keras_vit.training.evaluators.few_shot import kept_features
+from keras_vit.training.evaluators.frozen_model import load_frozen
 from keras_vit.training.evaluators.model_from_source import (
     load_model,
     read_run_config,

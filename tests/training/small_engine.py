@@ -11,7 +11,7 @@ from keras_vit.training.config import schema
 from keras_vit.training.engine import create_engine
 from keras_vit.training.engine.base import Engine
 from keras_vit.training.recipes.losses import build_loss
-from keras_vit.training.recipes.optimizers import optimizer_of
+from keras_vit.training.recipes.optimizers_and_schedules import optimizer_of
 
 
 def random_batches(batches: int, size: int) -> dict[str, np.ndarray]:

@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from keras_vit.suggestions import did_you_mean
+from keras_vit.suggested_names import did_you_mean
 from keras_vit.training.data import splits
 
 

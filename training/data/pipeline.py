@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.training.data.decoded_images import keep_decoded
+from keras_vit.training.data.decoded_image_cache import keep_decoded
 from keras_vit.training.data.order import example_order
 from keras_vit.training.data.preprocessing.flips_labels_and_mixup import one_hot
 from keras_vit.training.data.preprocessing.operation_language import parse
@@ -65,7 +65,7 @@ def train_dataset(
         mixup_p: parameter of mixup's Beta distribution, 0 for none.
         skip_counter: lets the next example stand in for an unreadable one, and counts that; None
             raises its error.
-        cache: whether decoded images stay in memory, see `training.data.decoded_images`.
+        cache: whether decoded images stay in memory, see `training.data.decoded_image_cache`.
 
     Raises:
         ValueError: for arguments that do not fit together, or damaged files.

@@ -107,8 +107,8 @@ class Engine(abc.ABC):
         Args:
             make_model: returns the model, images to logits, with its first weights; the global
                 seed is set before.
-            make_optimizer: returns an optimizer of `training.recipes.optimizers` for the model,
-                not built.
+            make_optimizer: an optimizer of `training.recipes.optimizers_and_schedules` for the
+                model, not built.
             loss: of `training.recipes.losses`.
             prepare_images: applied to the images of training.
 

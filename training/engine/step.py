@@ -65,7 +65,7 @@ class Step(abc.ABC):
 
     Args:
         model: `keras.Model`, images to logits.
-        optimizer: of `training.recipes.optimizers`, built.
+        optimizer: of `training.recipes.optimizers_and_schedules`, built.
         loss: of `training.recipes.losses`.
         batch_size: examples per update, over all devices.
         seed: start of dropout.

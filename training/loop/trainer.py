@@ -23,8 +23,8 @@ from keras_vit.training.loop.progress import Progress
 from keras_vit.training.loop.run_directory import RunDirectory
 from keras_vit.training.loop.stopping import BestEvaluation, StopRequest
 from keras_vit.training.recipes.losses import MeanOutput, build_loss
-from keras_vit.training.recipes.models import build_model
-from keras_vit.training.recipes.optimizers import optimizer_of
+from keras_vit.training.recipes.model_freezing_and_layer_decay import build_model
+from keras_vit.training.recipes.optimizers_and_schedules import optimizer_of
 from keras_vit.training.reporting.run_report import report_run
 
 logger = logging.getLogger("keras_vit")

@@ -14,7 +14,7 @@ from keras_vit.training.configs.ablation import STUDIES, Study
 from keras_vit.training.data import Dataset
 from keras_vit.training.errors import Diverged
 from keras_vit.training.evaluators import few_shot
-from keras_vit.training.evaluators.evaluated_model import freeze
+from keras_vit.training.evaluators.frozen_model import freeze
 from keras_vit.training.evaluators.model_from_source import load_model
 from keras_vit.training.evaluators.speed import images_per_second
 from keras_vit.training.io.printed_table import Table

@@ -17,7 +17,7 @@ from ml_collections import ConfigDict
 from keras_vit.training.data import Dataset, splits
 from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.evaluators import classification
-from keras_vit.training.evaluators.evaluated_model import load_frozen
+from keras_vit.training.evaluators.frozen_model import load_frozen
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.printed_table import Table
 from keras_vit.training.io.progress_bar import track

@@ -14,7 +14,7 @@ from keras_vit.export.tflite.delegates import (
     map_head,
     root_pooling,
 )
-from keras_vit.export.tflite.flatbuffer import (
+from keras_vit.export.tflite.flatbuffer_and_metadata import (
     TFLiteFile,
     add_buffer,
     add_ints,

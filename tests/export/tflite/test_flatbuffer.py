@@ -8,7 +8,12 @@ from ai_edge_litert import schema_py_generated as schema
 
 from keras_vit import export
 from keras_vit.export.errors import ExportError
-from keras_vit.export.tflite.flatbuffer import add_metadata, pack, share_equal_weights, unpack
+from keras_vit.export.tflite.flatbuffer_and_metadata import (
+    add_metadata,
+    pack,
+    share_equal_weights,
+    unpack,
+)
 from keras_vit.export.tflite.layer_errors import layer_errors
 
 

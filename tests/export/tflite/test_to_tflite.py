@@ -9,9 +9,9 @@ from ai_edge_litert.interpreter import Interpreter
 
 import keras_vit
 from keras_vit import export
-from keras_vit.export.tflite.flatbuffer import TFLiteFile, schema
+from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile, schema
 from keras_vit.export.tflite.to_tflite import to_tflite_files
-from keras_vit.export.verification.verify import THRESHOLDS
+from keras_vit.export.verification.verify_and_thresholds import THRESHOLDS
 from keras_vit.training.evaluators.exported_files import interface_of, labels_of
 from tests.export.conftest import LABELS, answer, run, verify
 

@@ -10,13 +10,13 @@ from ai_edge_litert import schema_py_generated as schema
 
 from keras_vit import export
 from keras_vit.export.errors import ExportError, RuntimeMissing
-from keras_vit.export.tflite.flatbuffer import pack, unpack
+from keras_vit.export.tflite.flatbuffer_and_metadata import pack, unpack
 from keras_vit.export.tflite.quantization import QUANTIZATIONS
 from keras_vit.export.tflite.to_tflite import to_tflite_files
 from keras_vit.export.verification import runtimes
 from keras_vit.export.verification.browser import chromium
 from keras_vit.export.verification.subprocesses import run_compiled
-from keras_vit.export.verification.verify import THRESHOLDS
+from keras_vit.export.verification.verify_and_thresholds import THRESHOLDS
 from keras_vit.export.web.to_web import litert_js
 from tests.export.conftest import run, verify
 

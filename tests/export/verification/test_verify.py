@@ -11,9 +11,9 @@ import keras_vit
 from keras_vit import export
 from keras_vit.export.errors import ExportError
 from keras_vit.export.hub import archives
-from keras_vit.export.tflite import flatbuffer
+from keras_vit.export.tflite.flatbuffer_and_metadata import pack, unpack
 from keras_vit.export.verification.subprocesses import measure
-from keras_vit.export.verification.verify import Thresholds
+from keras_vit.export.verification.verify_and_thresholds import Thresholds
 from tests.export.conftest import answer, verify
 
 
@@ -229,11 +229,11 @@ def test_an_artifact_of_another_model_is_refused(make_vit, tiny_module, tiny_tfl
 
 
 def test_a_damaged_shape_takes_no_memory(tiny, tiny_tflite, images, tmp_path, monkeypatch):
-    tree = flatbuffer.unpack(tiny_tflite.read_bytes())
+    tree = unpack(tiny_tflite.read_bytes())
     graph = tree.subgraphs[0]
     tensor = graph.tensors[graph.operators[len(graph.operators) // 2].outputs[0]]
     tensor.shape = np.array([2**24, *tensor.shape[1:]], np.int32)
-    (tmp_path / "m.tflite").write_bytes(flatbuffer.pack(tree))
+    (tmp_path / "m.tflite").write_bytes(pack(tree))
 
     def allocate(interpreter):
         raise AssertionError("memory was taken")

@@ -5,7 +5,7 @@ import pytest
 
 import keras_vit
 from keras_vit.checkpoints import CheckpointError
-from keras_vit.checkpoints.conversions import (
+from keras_vit.checkpoints.resized_positions_and_patches import (
     grid_of_table,
     resize_grid,
     resize_kernel,

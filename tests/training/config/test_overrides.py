@@ -7,7 +7,7 @@ from keras_vit.training.config import schema
 from keras_vit.training.config.overrides import load_config, override
 from keras_vit.training.configs import parse_argument, parse_options
 from keras_vit.training.errors import UsageError
-from keras_vit.training.recipes.models import build_model
+from keras_vit.training.recipes.model_freezing_and_layer_decay import build_model
 
 OWN_FILE = """
 from ml_collections import ConfigDict

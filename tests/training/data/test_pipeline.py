@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.training import data
-from keras_vit.training.data import decoded_images, pipeline
+from keras_vit.training.data import decoded_image_cache, pipeline
 from keras_vit.training.data.order import example_order
 from keras_vit.training.errors import UsageError
 from tests.training.data import helpers
@@ -244,20 +244,20 @@ def test_a_run_of_kept_photos_resumes_with_the_same_bits(photos):
 def test_decoded_images_that_do_not_fit_are_refused(photos, monkeypatch):
     # 6 images of 12.5 rows on average.
     wanted = 6 * 12.5 * 8 * 3
-    monkeypatch.setattr(decoded_images, "free_memory", lambda: wanted / 0.75 * 1.1)
+    monkeypatch.setattr(decoded_image_cache, "free_memory", lambda: wanted / 0.75 * 1.1)
     take(helpers.train(photos, cache=True), 1)
-    monkeypatch.setattr(decoded_images, "free_memory", lambda: wanted / 0.75 * 0.9)
+    monkeypatch.setattr(decoded_image_cache, "free_memory", lambda: wanted / 0.75 * 0.9)
     with pytest.raises(UsageError, match=r"^config\.cache: the 6 decoded .* data set\.$"):
         helpers.train(photos, cache=True)
 
 
 def test_a_container_has_less_memory_than_its_machine(tmp_path, monkeypatch):
     machine = SimpleNamespace(available=80_000)
-    monkeypatch.setattr(decoded_images.psutil, "virtual_memory", lambda: machine)
-    monkeypatch.setattr(decoded_images, "_CGROUP", tmp_path)
-    assert decoded_images.free_memory() == 80_000
+    monkeypatch.setattr(decoded_image_cache.psutil, "virtual_memory", lambda: machine)
+    monkeypatch.setattr(decoded_image_cache, "_CGROUP", tmp_path)
+    assert decoded_image_cache.free_memory() == 80_000
     (tmp_path / "memory.current").write_text("5000\n")
     (tmp_path / "memory.stat").write_text("anon 3000\ninactive_file 1500\n")
     for limit, free in (("max", 80_000), ("9000", 5500), ("900000", 80_000)):
         (tmp_path / "memory.max").write_text(f"{limit}\n")
-        assert decoded_images.free_memory() == free
+        assert decoded_image_cache.free_memory() == free

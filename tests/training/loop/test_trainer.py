@@ -12,7 +12,7 @@ from keras_vit.training import data
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import classification
 from keras_vit.training.loop import trainer
-from keras_vit.training.recipes.models import build_model
+from keras_vit.training.recipes.model_freezing_and_layer_decay import build_model
 from tests.training.runs import rows
 
 

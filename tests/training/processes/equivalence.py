@@ -13,8 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.training.evaluators import classification
-from keras_vit.training.recipes import models
 from keras_vit.training.recipes.losses import build_loss
+from keras_vit.training.recipes.model_freezing_and_layer_decay import (
+    adapt_low_rank,
+    freeze_for_good,
+)
 from tests.tiny_vit import tiny_vit
 from tests.training.small_engine import (
     give_tensorflow_two_devices,
@@ -52,8 +55,8 @@ def make_engine(case, place, processes):
     def make_model(config):
         model = tiny_vit(**MODELS.get(case, {}))
         if case == "lora":
-            models.adapt_low_rank(model, rank=2)
-        models.freeze_for_good(model, config.freeze)
+            adapt_low_rank(model, rank=2)
+        freeze_for_good(model, config.freeze)
         return model
 
     options = {"total_steps": STEPS, "processes": processes} | mesh_config(place) | CONFIGS[case]

@@ -12,7 +12,7 @@ import numpy as np
 import keras_vit
 from keras_vit.training.config import overrides
 from keras_vit.training.loop import trainer
-from keras_vit.training.recipes import models
+from keras_vit.training.recipes.model_freezing_and_layer_decay import adapt_low_rank
 from keras_vit.training.reporting.metrics_csv import read_metrics
 from tests.tiny_vit import tiny_vit
 
@@ -22,7 +22,7 @@ RESNET = {"num_layers": (1, 1), "width_factor": 0.5}
 
 def low_rank_vit():
     model = tiny_vit()
-    models.adapt_low_rank(model, rank=2)
+    adapt_low_rank(model, rank=2)
     return model
 
 

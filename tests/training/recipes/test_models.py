@@ -6,7 +6,7 @@ import pytest
 import keras_vit
 from keras_vit.training.config import default_config
 from keras_vit.training.errors import UsageError
-from keras_vit.training.recipes.models import (
+from keras_vit.training.recipes.model_freezing_and_layer_decay import (
     depths,
     first_steps,
     freeze_for_good,

@@ -5,7 +5,12 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from keras_vit.training.recipes.optimizers import AdamW, Momentum, WarmupDecay, build_optimizer
+from keras_vit.training.recipes.optimizers_and_schedules import (
+    AdamW,
+    Momentum,
+    WarmupDecay,
+    build_optimizer,
+)
 from tests.training.processes import fit_averages
 from tests.training.runs import finish
 

@@ -19,7 +19,7 @@ from keras import ops
 from ml_collections import ConfigDict
 
 from keras_vit.training.config import default_config
-from keras_vit.training.recipes.models import first_steps, rate_factors
+from keras_vit.training.recipes.model_freezing_and_layer_decay import first_steps, rate_factors
 from keras_vit.type_hints import Tensor
 
 LearningRate: TypeAlias = float | keras.optimizers.schedules.LearningRateSchedule

@@ -1,5 +1,4 @@
-"""Models are functions of images, from runs, files and modules, and known by their weights."""from keras_vit.training.evaluators import frozen_model
-
+"""Models are functions of images, from runs, files and modules, and known by their weights."""
 
 import keras
 import numpy as np
@@ -7,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import keras_vit
+from keras_vit.training.evaluators import frozen_model
 
 
 def images(size=16):

@@ -57,9 +57,9 @@ def size_of(arguments):
 def test_an_activation_that_would_be_lost_is_refused(make_vit, tmp_path):
     model = make_vit(num_classes=3)
     model.get_layer("head").activation = keras.activations.softmax
-    with pytest.raises(ValueError, match="Received: softmax, set on the head"):
+    with pytest.raises(ValueError, match="Received: softmax, set on "):
         model.save(tmp_path / "m.keras")
-    with pytest.raises(ValueError, match="Received: softmax, set on the head"):
+    with pytest.raises(ValueError, match="Received: softmax, set on "):
         keras_vit.predict(model, np.zeros((16, 16, 3), "uint8"))
     with pytest.raises(ValueError, match="Expected a list of names"):
         model.class_names = {0: "ant", 1: "bee", 2: "cow"}
@@ -164,7 +164,7 @@ def test_models_keep_what_they_are_told_of_classes_and_photos(make_vit, tmp_path
     with pytest.raises(ValueError, match="each of the model's 0 classes"):
         make_vit(num_classes=None).class_names = ["crow"]
     for name in ("two\nlines", "zero\0", "\udce9", " "):
-        with pytest.raises(ValueError, match="in UTF-8 and of one line, without the character 0"):
+        with pytest.raises(ValueError, match="in UTF-8 and of one line, without the characters 0"):
             model.class_names = ["crow", "finch", name]
 
 

@@ -153,7 +153,7 @@ def test_shards_that_are_others_are_noticed(data_dir, damaged_digits, numbers):
     assert names["class_names"] is None and fingerprint.is_description(names)
     # Shards that are written again: records are known by their sizes.
     damaged = damaged_digits.dataset
-    assert damaged.describe("train")["train"] == before["train"]
+    assert damaged.describe("train")["train"]["digest"] == before["train"]["digest"]
     (file,) = damaged.place.glob("*train.tfrecord*")
     kept = list(tf.data.TFRecordDataset(str(file)).ignore_errors().as_numpy_iterator())
     with tf.io.TFRecordWriter(str(file)) as writer:

@@ -213,7 +213,7 @@ def test_a_table_may_lack_splits_and_name_photos_elsewhere(tmp_path, ram):
         ("path,label", "photos.csv,", "Line 2 of .* has no label"),
         ("path,label,split", "photos.csv,crow,Test", "in small letters. .* has Test"),
         ("path,label", 'photos.csv,"two\nlines"', "of one line"),
-        ("path,label", "photos.csv,zero\0", "without the character 0"),
+        ("path,label", "photos.csv,zero\0", "without the characters 0"),
     ],
 )
 def test_tables_that_cannot_be_read_are_explained(columns, row, message, tmp_path):

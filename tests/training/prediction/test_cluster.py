@@ -78,7 +78,7 @@ def test_a_node_that_is_killed_in_the_middle(command, expected, tmp_path, launch
     finished, stamp = died.read_text().splitlines()
     assert os.stat(finished).st_mtime_ns == int(stamp)
     assert contents(tmp_path / "out") == expected
-    assert "Wrote 8 shards" in output
+    assert "8 written" in output
 
 
 def test_what_does_not_answer(command, tmp_path, launch):

@@ -50,7 +50,7 @@ def test_shards_say_what_predictions_say(bird_model, photos, tmp_path, capsys):
     options += ["--top=2", "--representation"]
     assert predict.main(options) == 0
     captured = capsys.readouterr()
-    assert "Wrote 3 shards" in captured.out
+    assert "3 written" in captured.out
     assert "2 images cannot be read" in captured.err
     found = rows(tmp_path / "out")
     assert [row["id"] for row in found] == [str(photos / f"{number}.png") for number in range(9)]
@@ -77,7 +77,7 @@ def test_shards_say_what_predictions_say(bird_model, photos, tmp_path, capsys):
     (tmp_path / "out" / "predictions-00001-of-00003.parquet").unlink()
     stamps = {file: file.stat().st_mtime_ns for file in (tmp_path / "out").iterdir()}
     assert predict.main(options) == 0
-    assert "Wrote 1 shards" in capsys.readouterr().out
+    assert "1 written" in capsys.readouterr().out
     assert {file: file.stat().st_mtime_ns for file in stamps} == stamps
     assert contents(tmp_path / "out") == before
 
@@ -128,7 +128,7 @@ def test_photos_model_and_shards_in_a_store(bird_model, photos, ram, tmp_path, c
     (bucket / "m.keras").write_bytes(bird_model.read_bytes())
     options = [f"{bucket}/m.keras", f"{bucket}/photos", f"--shards={bucket}/out", "--shard_size=2"]
     assert predict.main(options) == 0
-    assert "Wrote 3 shards" in capsys.readouterr().out
+    assert "3 written" in capsys.readouterr().out
     found = rows(bucket / "out")
     names = ["a/1", "a/3", "b/0", "b/2", "b/4"]
     assert [row["id"] for row in found] == [f"{bucket}/photos/{name}.png" for name in names]
@@ -141,7 +141,7 @@ def test_photos_model_and_shards_in_a_store(bird_model, photos, ram, tmp_path, c
         assert one["probabilities"] == other["probabilities"]
     capsys.readouterr()
     assert predict.main(options) == 0
-    assert "Wrote 0 shards" in capsys.readouterr().out
+    assert "0 written" in capsys.readouterr().out
     assert predict.main([options[0], f"{bucket}/nothing", options[2]]) == 2
     assert "Expected an image or a folder of images" in capsys.readouterr().err
 

@@ -2,15 +2,18 @@
 
 import itertools
 import math
+import pathlib
 import re
 import sys
+import tempfile
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.harness.process import Process, ProcessError
 from benchmarks.harness.report import show
 from keras_vit.training.errors import TrainingError
 from keras_vit.training.io.progress_bar import track
+from keras_vit.training.io.quiet_start import import_tensorflow
 
 # Of the steps that are compiled.
 PRECISION = "mixed_bfloat16"
@@ -41,6 +44,7 @@ _REFUSAL = re.compile(
 
 
 def tpu_compile(
+    engine: Literal["tensorflow", "jax"] = "tensorflow",
     model: Sequence[str] = ("ViT-Ti/16",),
     topology: Sequence[str] = ("v5e:2x2",),
     batch_size: int = 128,
@@ -48,6 +52,7 @@ def tpu_compile(
     fsdp: int = 1,
     remat: bool = False,
     accumulation_steps: int = 1,
+    against: Literal["none", "vit_jax"] = "none",
 ) -> None:
     """The training step, compiled ahead of time for TPUs.
 
@@ -55,34 +60,55 @@ def tpu_compile(
     included) for a topology, without any TPU at hand. That shows whether the step compiles for the
     chip, whether it fits its memory, and what its gradients' sums become. It does not show speed.
 
-    It is the program that the JAX engine runs on that slice. Needs `pip install jax==0.10.2
-    libtpu==0.0.52` (half a gigabyte).
+    `--engine jax` compiles the program that the JAX engine runs on that slice. `--engine
+    tensorflow` compiles not the program that `TPUStrategy` traces, but the same step lowered by
+    TensorFlow for one replica, with the all-reduces put in.
+
+    `--against vit_jax` compiles the JAX engine's step without dropout, and that of the original's
+    model in Flax beside it, data parallel.
+
+    Needs `pip install jax==0.10.2 libtpu==0.0.52` (half a gigabyte), and for `--against` flax and
+    optax.
 
     Args:
+        engine: whose step: tensorflow or jax.
         topology: such as v5e:2x2 or v4:2x2x1.
         batch_size: images per chip.
-        data: chips along this axis of the mesh; -1 takes what is left.
-        fsdp: the same of the other axis.
-        remat: recompute activations.
-        accumulation_steps: micro-batches per step.
+        data: of jax: chips along this axis of the mesh; -1 takes what is left.
+        fsdp: of jax: the same of the other axis.
+        remat: of jax: recompute activations.
+        accumulation_steps: of jax: micro-batches per step.
+        against: vit_jax: the original's step beside ours.
     """
+    programs = ["keras_vit"]
+    dropout_rate = DROPOUT_RATE
+    if against != "none":
+        engine, dropout_rate = "jax", 0.0
+        programs.append(against)
     images = str(batch_size)
     if accumulation_steps > 1:
         images = f"{accumulation_steps} × {batch_size // accumulation_steps}"
     rows = []
-    cells = list(itertools.product(model, topology))
-    for name, slice_ in track(cells, "compiling"):
-        found = run_compiler(
-            model=name,
-            topology=slice_,
-            images=batch_size,
-            mesh=[data, fsdp],
-            accumulation_steps=accumulation_steps,
-            remat=remat,
-        )
+    cells = list(itertools.product(model, topology, programs))
+    for name, slice_, program in track(cells, "compiling"):
+        task = {"model": name, "topology": slice_, "images": batch_size}
+        if program == against:
+            found = run_compiler(program, **task)
+        elif engine == "tensorflow":
+            found = _compile_tensorflow(**task)
+        else:
+            found = run_compiler(
+                program,
+                **task,
+                mesh=[data, fsdp],
+                accumulation_steps=accumulation_steps,
+                remat=remat,
+                dropout_rate=dropout_rate,
+            )
         row = {
             "model": name,
             "topology": slice_,
+            "program": program,
             "mesh": _mesh(data, fsdp, slice_),
             "images per chip": images + ", remat" * remat,
             **_cells(found),
@@ -103,21 +129,21 @@ def _chips(topology):
     return math.prod(map(int, topology.partition(":")[2].split("x")))
 
 
-def run_compiler(**task: Any) -> dict[str, Any]:
-    """Returns what `benchmarks.tpu_programs.compile_step` finds.
+def run_compiler(program: str, **task: Any) -> dict[str, Any]:
+    """Returns what a function of `benchmarks.tpu_programs` finds.
 
     `rematerialized` is how often the partitioner logged an involuntary rematerialization.
 
     Args:
+        program: name of the function.
         **task: its arguments.
 
     Raises:
         TrainingError: if the compiler does not start.
     """
+    function = f"benchmarks.tpu_programs:{program}"
     try:
-        with Process(
-            "benchmarks.tpu_programs:compile_step", task, environment=_ENVIRONMENT
-        ) as process:
+        with Process(function, task, environment=_ENVIRONMENT) as process:
             log = "".join(process.messages())
             return process.facts | {"rematerialized": log.count(REMATERIALIZED)}
     except ProcessError as error:
@@ -125,6 +151,44 @@ def run_compiler(**task: Any) -> dict[str, Any]:
             f"The TPU compiler did not start: {str(error).splitlines()[-1]}. Install it with: "
             "pip install jax==0.10.2 libtpu==0.0.52"
         ) from error
+
+
+def _compile_tensorflow(model, topology, images):
+    """Returns what the compiler finds of a replica's training step, lowered by TensorFlow."""
+    tf = import_tensorflow()
+    import keras
+    from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+    import keras_vit
+    from keras_vit.training.engine.tensorflow import TensorFlowStep
+    from keras_vit.training.recipes.losses import build_loss
+    from keras_vit.training.recipes.optimizers_and_schedules import build_optimizer
+
+    replicas = _chips(topology)
+    group = tf.constant([list(range(replicas))], tf.int32)
+
+    class Steps(TensorFlowStep):
+        def sum_over_replicas(self, arrays):
+            return [
+                gen_xla_ops.xla_all_reduce(
+                    input=array, group_assignment=group, reduce_op="Add", mode="CrossReplica"
+                )
+                for array in arrays
+            ]
+
+    keras.config.set_dtype_policy(PRECISION)
+    built = keras_vit.create_model(model, num_classes=1000, dropout_rate=DROPOUT_RATE)
+    optimizer = build_optimizer(OPTIMIZER)
+    optimizer.build(built.trainable_variables)
+    loss, strategy = build_loss("softmax"), tf.distribute.get_strategy()
+    steps = Steps(strategy, built, optimizer, loss, batch_size=images * replicas)
+    batch = tf.zeros((images, *built.input_shape[1:])), tf.zeros((images, 1000))
+    update = tf.function(steps.replica_update, jit_compile=True)
+    compiler_ir = update.experimental_get_compiler_ir(*batch, tf.zeros([2]))
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "step.stablehlo"
+        file.write_bytes(compiler_ir(stage="stablehlo_serialized"))
+        return run_compiler("stablehlo", file=str(file), topology=topology, replicas=replicas)
 
 
 def _cells(found):

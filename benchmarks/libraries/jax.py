@@ -81,18 +81,7 @@ def prepare(case: Case) -> tuple[Callable[[], Any], int]:
         return lambda: jax.block_until_ready(forward(weights, images)), parameters
     optimizer = optax.sgd(LEARNING_RATE, momentum=MOMENTUM)
     state = weights, optimizer.init(weights)
-
-    @functools.partial(jax.jit, donate_argnums=0)
-    def update(state, images, labels):
-        weights, slots = state
-
-        def loss_of(weights):
-            logits = model.apply(weights, images)
-            return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
-
-        value, gradients = jax.value_and_grad(loss_of)(weights)
-        updates, slots = optimizer.update(gradients, slots, weights)
-        return (optax.apply_updates(weights, updates), slots), value
+    update = update_of(model, optimizer, optax.softmax_cross_entropy_with_integer_labels)
 
     def step():
         nonlocal state
@@ -100,3 +89,30 @@ def prepare(case: Case) -> tuple[Callable[[], Any], int]:
         return jax.block_until_ready((state, loss))
 
     return step, parameters
+
+
+def update_of(
+    model: nn.Module, optimizer: optax.GradientTransformation, loss: Callable[..., jax.Array]
+) -> jax.stages.Wrapped:
+    """Returns one compiled update, from (state, images, labels) to (state, loss).
+
+    A state is (weights, what the optimizer keeps), and donated.
+
+    Args:
+        model: images to logits.
+        optimizer: of optax.
+        loss: of optax, from logits and labels to (batch,).
+    """
+
+    @functools.partial(jax.jit, donate_argnums=0)
+    def update(state, images, labels):
+        weights, slots = state
+
+        def loss_of(weights):
+            return loss(model.apply(weights, images), labels).mean()
+
+        value, gradients = jax.value_and_grad(loss_of)(weights)
+        updates, slots = optimizer.update(gradients, slots, weights)
+        return (optax.apply_updates(weights, updates), slots), value
+
+    return update

@@ -1,4 +1,4 @@
-"""What is read of the compiler's answers, and printed."""
+"""What is printed of the compiler's answers."""
 
 import pytest
 
@@ -20,21 +20,31 @@ def test_a_program_and_why_there_is_none(monkeypatch, cells):
     answers = {"v5e:4x4": PROGRAM, "v5e:16x16": {"seconds": 5.0, "error": "out of memory"}}
     tasks = []
 
-    def compiler(topology, **task):
+    def compiler(program, topology, **task):
         tasks.append(task)
         return answers[topology]
 
     monkeypatch.setattr(tpu_compile, "run_compiler", compiler)
-    words = ["tpu_compile", "--topology=v5e:4x4,v5e:16x16", "--fsdp=8"]
+    words = ["tpu_compile", "--engine=jax", "--topology=v5e:4x4,v5e:16x16", "--fsdp=8"]
     assert main([*words, "--batch_size=64", "--accumulation_steps=4"]) == 0
     whole, none = cells()[2:]
-    assert whole[2:4] == ["data=2,fsdp=8", "4 × 16"]
-    assert whole[4:] == [
+    assert whole[2:5] == ["keras_vit", "data=2,fsdp=8", "4 × 16"]
+    assert whole[5:] == [
         *("61 s", "1.00", "2.0 GB", "1.00 GB", "3.00 GB"),
         "4 all-reduce, 3 rematerialized",
     ]
-    assert none[2:6] == ["data=32,fsdp=8", "4 × 16", "5 s", "out of memory"]
-    assert tasks[0]["mesh"] == [-1, 8]
+    assert none[3:7] == ["data=32,fsdp=8", "4 × 16", "5 s", "out of memory"]
+    assert tasks[0]["mesh"] == [-1, 8] and tasks[0]["dropout_rate"] > 0
+
+
+def test_the_original_has_no_dropout_and_neither_has_ours_beside_it(monkeypatch, cells):
+    tasks = {}
+    monkeypatch.setattr(
+        tpu_compile, "run_compiler", lambda name, **task: tasks.update({name: task}) or PROGRAM
+    )
+    assert main(["tpu_compile", "--against=vit_jax"]) == 0
+    assert [row[2] for row in cells()[2:]] == ["keras_vit", "vit_jax"]
+    assert tasks["keras_vit"]["dropout_rate"] == 0.0
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ CONVERTER = "tensorflow.lite.python.convert"
 RANGES = "from litert_quantizer.utils.qsv_utils import min_max_update"
 PRIVATE = [
     ("tensorflow", "2.21", f"from {CONVERTER} import convert_saved_model", "to_tflite"),
-    (*LITE, "from ai_edge_litert import schema_py_generated", "flatbuffer"),
+    (*LITE, "from ai_edge_litert import schema_py_generated", "flatbuffer_and_metadata"),
     (*LITE, "interpreter._get_ops_details", "subprocesses"),
     (*QUANTIZER, "from litert_quantizer import calibrator", "quantization"),
     (*QUANTIZER, RANGES, "quantization"),

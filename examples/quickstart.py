@@ -12,7 +12,7 @@ import os
 import pathlib
 import sys
 
-CONFIG = "training/configs/quickstart.py"
+CONFIG = "quickstart"
 QUANTIZATIONS = {"none": "float32", "int8": "int8"}
 
 

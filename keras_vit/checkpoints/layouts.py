@@ -44,6 +44,8 @@ class FileLayout:
 
     title: ClassVar[str]  # in messages
     prefix = ""  # before every name that belongs to the model
+    # Whether the table of positions has an entry for the class token; None if some have.
+    class_entry: ClassVar[bool | None] = None
 
     @classmethod
     def detect(

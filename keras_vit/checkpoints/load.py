@@ -294,6 +294,7 @@ def _advice(file, names):
 def _resized(file, array, value):
     """Returns an array of positions in the model's grid, and other arrays as they are."""
     positions, shape, grid = array.positions, value.shape, file.grid
+    class_entry = file.layout.class_entry
     if positions is None or (len(shape), shape[-1:]) != (len(array.shape), array.shape[-1:]):
         return value
     if isinstance(positions, int):
@@ -306,8 +307,9 @@ def _resized(file, array, value):
     if len(value) != 1:
         return value
     if file.is_published and not grid:
-        grid = (square_grid(shape[1], positions.class_token) or ())[:2]
-    return resize_table(value, positions.class_token, positions.grid_size, grid, file.flexible)
+        grid = (square_grid(shape[1], positions.class_token, class_entry) or ())[:2]
+    mine = positions.class_token, positions.grid_size
+    return resize_table(value, *mine, grid, file.flexible, class_entry)
 
 
 def _compare_stated_arguments(model, source, row, layout):

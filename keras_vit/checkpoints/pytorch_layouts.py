@@ -161,6 +161,7 @@ class HuggingFaceLayout(TorchLayout):
     """The arrays of a file of `ViTModel`, `ViTForImageClassification`, or DeiT's."""
 
     title = "Hugging Face's safetensors"
+    class_entry = True
     prefixes = ("vit.", "deit.", "")
     marks = ("embeddings.patch_embeddings.projection.weight",)
     tables = tuple(
@@ -188,6 +189,7 @@ class HuggingFaceDINOv2Layout(TorchLayout):
     """
 
     title = "Hugging Face's DINOv2 safetensors"
+    class_entry = True
     prefixes = ("dinov2.", "dinov2_with_registers.", "")
     marks = ("encoder.layer.0.layer_scale1.lambda1",)
     tables = tuple(
@@ -235,6 +237,7 @@ class HuggingFaceSigLIPLayout(TorchLayout):
     """
 
     title = "Hugging Face's SigLIP safetensors"
+    class_entry = False
     gelu = "tanh"
     prefixes = ("vision_model.", "")
     marks = ("embeddings.patch_embedding.weight", "embeddings.position_embedding.weight")

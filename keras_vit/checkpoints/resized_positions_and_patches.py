@@ -207,12 +207,19 @@ def resize_grid(grid: np.ndarray, rows: int, columns: int, flexible: bool = Fals
     return np.einsum("rs,ct,std->rcd", by_row, by_column, grid, optimize=True).astype(grid.dtype)
 
 
-def square_grid(entries: int, class_token: bool) -> tuple[int, int, int] | None:
+def _class_entries(class_token, class_entry):
+    return (int(class_token), 1 - int(class_token)) if class_entry is None else (int(class_entry),)
+
+
+def square_grid(
+    entries: int, class_token: bool, class_entry: bool | None = None
+) -> tuple[int, int, int] | None:
     """Returns the (rows, columns, class entries) of a square table of that length, or None.
 
-    A length can be n * n and also a class token and n * n: the model's kind is tried first.
+    A length can be n * n and also a class token and n * n: the model's kind is tried first, unless
+    the format says by `class_entry` whether its tables have one.
     """
-    for first in (int(class_token), 1 - int(class_token)):
+    for first in _class_entries(class_token, class_entry):
         side = math.isqrt(max(entries - first, 0))
         if side and side * side + first == entries:
             return side, side, first
@@ -220,7 +227,11 @@ def square_grid(entries: int, class_token: bool) -> tuple[int, int, int] | None:
 
 
 def grid_of_table(
-    entries: int, class_token: bool, grid_size: Grid, stated: Grid | None = None
+    entries: int,
+    class_token: bool,
+    grid_size: Grid,
+    stated: Grid | None = None,
+    class_entry: bool | None = None,
 ) -> tuple[int, int, int]:
     """Returns the (rows, columns, class entries) of a table of position embeddings.
 
@@ -233,15 +244,17 @@ def grid_of_table(
         class_token: bool, whether the model has a class token.
         grid_size: (rows, columns) of the model.
         stated: (rows, columns) that the file or the caller states, or None.
+        class_entry: bool, whether tables of the file's format have an entry for the class token,
+            or None if both do occur.
 
     Raises:
         CheckpointError: if no grid has that many entries.
     """
     rows, columns = stated or grid_size
-    square = None if stated else square_grid(entries, class_token)
+    square = None if stated else square_grid(entries, class_token, class_entry)
     candidates = [
         (rows, columns, first)
-        for first in (int(class_token), 1 - int(class_token))
+        for first in _class_entries(class_token, class_entry)
         if rows * columns + first == entries
     ]
     if square and square not in candidates:
@@ -254,10 +267,13 @@ def grid_of_table(
                 stacklevel=7,
             )
     if not candidates:
+        classes = "with or without a class token"
+        if class_entry is not None:
+            classes = f"with{'' if class_entry else 'out'} a class token"
         kind = "not a grid" if stated else "neither a square grid nor the model's, a grid"
         raise CheckpointError(
             f"A table of {entries} position embeddings is {kind} of {rows} rows and {columns} "
-            "columns, with or without a class token. Pass the table's own grid as "
+            f"columns, {classes}. Pass the table's own grid as "
             "`position_grid=(rows, columns)`."
         )
     return candidates[0]
@@ -269,6 +285,7 @@ def resize_table(
     grid_size: Grid,
     stated: Grid | None = None,
     flexible: bool = False,
+    class_entry: bool | None = None,
 ) -> np.ndarray:
     """Resizes a table of position embeddings to a model's grid.
 
@@ -279,6 +296,7 @@ def resize_table(
         grid_size: (rows, columns) of the model.
         stated: (rows, columns) of the table, or None: see `grid_of_table`.
         flexible: bool, as of `resize_grid`.
+        class_entry: bool or None, as of `grid_of_table`.
 
     Returns:
         (1, entries of the model, channels) float32 array.
@@ -286,7 +304,8 @@ def resize_table(
     Raises:
         CheckpointError: if the table is no grid.
     """
-    rows, columns, first = grid_of_table(table.shape[1], class_token, grid_size, stated)
+    entries = table.shape[1]
+    rows, columns, first = grid_of_table(entries, class_token, grid_size, stated, class_entry)
     channels = table.shape[-1]
     grid = table[0, first:].reshape(rows, columns, channels)
     if (rows, columns) != tuple(grid_size):

@@ -5,6 +5,7 @@ import pytest
 
 import keras_vit
 from keras_vit.checkpoints import CheckpointError
+from keras_vit.checkpoints.pytorch_layouts import HuggingFaceDINOv2Layout, HuggingFaceLayout
 from keras_vit.checkpoints.resized_positions_and_patches import (
     grid_of_table,
     resize_grid,
@@ -86,6 +87,27 @@ def test_grid_of_a_table(entries, class_token, grid_size, stated, expected):
 def test_a_table_without_grid(entries, stated, message):
     with pytest.raises(CheckpointError, match=message):
         grid_of_table(entries, True, (14, 14), stated)
+
+
+@pytest.mark.parametrize(
+    ("entries", "class_token", "grid_size", "class_entry", "expected"),
+    [
+        # 16 entries of a format that always has a class token are no grid of 4 x 4.
+        (16, True, (5, 3), True, (5, 3, 1)),
+        (16, False, (5, 3), True, (5, 3, 1)),
+        (17, True, (3, 3), True, (4, 4, 1)),
+        (16, True, (3, 5), False, (4, 4, 0)),
+    ],
+)
+def test_a_format_knows_its_class_entry(entries, class_token, grid_size, class_entry, expected):
+    found = grid_of_table(entries, class_token, grid_size, class_entry=class_entry)
+    assert found == expected
+
+
+@pytest.mark.parametrize("layout", [HuggingFaceLayout, HuggingFaceDINOv2Layout])
+def test_sixteen_entries_with_a_class_token_are_not_square(layout):
+    with pytest.raises(CheckpointError, match="rows and 4 columns, with a class token"):
+        grid_of_table(16, True, (4, 4), class_entry=layout.class_entry)
 
 
 def test_the_class_tokens_entry_stays_apart():

@@ -11,7 +11,7 @@ from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
 from typing import Literal, get_args, get_origin
 
-from keras_vit.suggested_names import did_you_mean
+from keras_vit.did_you_mean import did_you_mean
 from keras_vit.training.command_options import CommandParser, list_of
 from keras_vit.training.exit_status import exit_process, status_of
 from keras_vit.training.io.quiet_start import check_backend, quiet_start

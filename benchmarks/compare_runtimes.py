@@ -18,7 +18,7 @@ from benchmarks.harness.process import Process, peak_memory
 from benchmarks.harness.report import machine, show
 from benchmarks.libraries import INSTALL, missing
 from keras_vit.export.verification.browser import chromium, served
-from keras_vit.photos import prepare_photo, read_photo
+from keras_vit.prepare_photos import prepare_photo, read_photo
 from keras_vit.training.errors import UsageError
 
 OURS = "keras_vit.inference_function"

@@ -130,7 +130,7 @@ def _chips(topology):
 
 
 def run_compiler(program: str, **task: Any) -> dict[str, Any]:
-    """Returns what a function of `benchmarks.tpu_programs` finds.
+    """Returns what a function of `benchmarks.tpu_compiler_process` finds.
 
     `rematerialized` is how often the partitioner logged an involuntary rematerialization.
 
@@ -141,7 +141,7 @@ def run_compiler(program: str, **task: Any) -> dict[str, Any]:
     Raises:
         TrainingError: if the compiler does not start.
     """
-    function = f"benchmarks.tpu_programs:{program}"
+    function = f"benchmarks.tpu_compiler_process:{program}"
     try:
         with Process(function, task, environment=_ENVIRONMENT) as process:
             log = "".join(process.messages())
@@ -161,7 +161,7 @@ def _compile_tensorflow(model, topology, images):
 
     import keras_vit
     from keras_vit.training.engine.tensorflow import TensorFlowStep
-    from keras_vit.training.recipes.losses import build_loss
+    from keras_vit.training.recipes.classification_losses import build_loss
     from keras_vit.training.recipes.optimizers_and_schedules import build_optimizer
 
     replicas = _chips(topology)

@@ -36,7 +36,7 @@ def quickstart(workdir, overrides):
     from keras_vit import export
     from keras_vit.training.evaluators.model_from_source import load_model
     from keras_vit.training.io.quiet_start import quiet_start
-    from keras_vit.training.reporting.run_report import report_run
+    from keras_vit.training.reporting.report_from_run_directory import report_run
 
     source = load_model(workdir)
     model, names = source.model, source.class_names

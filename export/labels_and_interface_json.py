@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Set
 
 import keras
 
+from keras_vit.did_you_mean import require_one_of
 from keras_vit.export.supported_models import image_size, num_classes
 from keras_vit.imagenet_classes import require_class_name
 from keras_vit.models.image_model import ACTIVATIONS
-from keras_vit.photos import maps_to_model_range
-from keras_vit.suggested_names import require_one_of
+from keras_vit.prepare_photos import maps_to_model_range
 from keras_vit.training.evaluators.exported_files import INTERFACE_FILE, LABELS_FILE
 from keras_vit.training.evaluators.model_from_source import resizing
 

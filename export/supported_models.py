@@ -8,7 +8,7 @@ from keras_vit.checkpoints.save_npz import require_finite
 from keras_vit.export.errors import ExportError
 from keras_vit.models.find_and_replace_layers import inner_layers, require_unquantized
 from keras_vit.models.image_model import ACTIVATIONS, ImageModel, activation_name
-from keras_vit.photos import outside
+from keras_vit.prepare_photos import outside
 from keras_vit.type_hints import Tensor
 
 CLASSIFIERS = (keras_vit.VisionTransformer, keras_vit.ResNetV2, keras_vit.AxialResNet)

@@ -9,7 +9,7 @@ from keras_vit.installation import __version__
 from keras_vit.model_factory import create_model, list_models
 from keras_vit.models import AxialResNet, ResNetV2, VisionTransformer
 from keras_vit.models.masked_patch_prediction import MaskedPatchPrediction
-from keras_vit.photo_predictions import predict
+from keras_vit.predict_photos import predict
 
 __all__: list[str] = [
     "AxialResNet",

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from keras_vit.training.evaluators.classification import evaluate
     from keras_vit.training.loop.trainer import train
     from keras_vit.training.prediction.predictor import predict
-    from keras_vit.training.recipes.losses import build_loss
+    from keras_vit.training.recipes.classification_losses import build_loss
     from keras_vit.training.recipes.optimizers_and_schedules import build_optimizer
 
 __getattr__ = import_when_used(

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from keras_vit.suggested_names import did_you_mean
+from keras_vit.did_you_mean import did_you_mean
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io.paths import any_path
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
+from keras_vit.did_you_mean import require_one_of
 from keras_vit.export.hub.archives import write_saved_model
 from keras_vit.export.labels_and_interface_json import exported_texts, model_operations
 from keras_vit.export.supported_models import (
@@ -16,7 +17,6 @@ from keras_vit.export.supported_models import (
     portable,
 )
 from keras_vit.models.image_model import ACTIVATIONS
-from keras_vit.suggested_names import require_one_of
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from keras_vit.training.io.atomic import atomic_directory
 

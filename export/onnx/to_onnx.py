@@ -14,7 +14,7 @@ import keras
 from keras_vit.export.errors import imported
 from keras_vit.export.labels_and_interface_json import exported_texts
 from keras_vit.export.supported_models import image_size, output_name, portable, require_single_file
-from keras_vit.export.tflite.delegates import for_delegates
+from keras_vit.export.tflite.gpu_delegate_fixes import for_delegates
 from keras_vit.training.evaluators.exported_files import LABELS_FILE
 from keras_vit.training.io.atomic import atomic_file
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 from tensorflow.lite.python.convert import convert_saved_model
 
 from keras_vit.analysis.attention import rollout_endpoint
+from keras_vit.did_you_mean import require_one_of
 from keras_vit.export.errors import ExportError, imported
 from keras_vit.export.hub.archives import write_saved_model
 from keras_vit.export.labels_and_interface_json import exported_operations, exported_texts
@@ -24,7 +25,6 @@ from keras_vit.export.supported_models import (
     portable,
     require_single_file,
 )
-from keras_vit.export.tflite.delegates import delegate_faults, equalize_ranks, for_delegates
 from keras_vit.export.tflite.flatbuffer_and_metadata import (
     add_metadata,
     append_texts,
@@ -32,11 +32,15 @@ from keras_vit.export.tflite.flatbuffer_and_metadata import (
     share_equal_weights,
     unpack,
 )
+from keras_vit.export.tflite.gpu_delegate_fixes import (
+    delegate_faults,
+    equalize_ranks,
+    for_delegates,
+)
 from keras_vit.export.tflite.quantization import CALIBRATED, FOR_NPUS, QUANTIZATIONS, quantize
 from keras_vit.models.argument_checks import as_height_width
 from keras_vit.models.find_and_replace_layers import with_replaced_layers
 from keras_vit.models.image_model import ACTIVATIONS, ImageModel
-from keras_vit.suggested_names import require_one_of
 from keras_vit.training.evaluators.exported_files import LABELS_FILE
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.type_hints import ImageSize, Tensor

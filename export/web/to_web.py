@@ -31,7 +31,7 @@ from keras_vit.export.labels_and_interface_json import exported_operations, labe
 from keras_vit.export.supported_models import check_range, image_size, num_classes, portable
 from keras_vit.export.tflite.to_tflite import to_tflite
 from keras_vit.models.vision_transformer import VisionTransformer
-from keras_vit.photos import parsed_operations, prepare_photo
+from keras_vit.prepare_photos import parsed_operations, prepare_photo
 from keras_vit.training.errors import first_line
 from keras_vit.training.io.atomic import atomic_directory, write_text
 from keras_vit.type_hints import Tensor

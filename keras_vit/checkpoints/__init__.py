@@ -1,10 +1,10 @@
 """Published checkpoints: finds, downloads, reads, compares with a model, and writes them."""
 
 from keras_vit.checkpoints.download import DownloadError, cache_directory
-from keras_vit.checkpoints.layouts import BiTLayout, Layout
-from keras_vit.checkpoints.load import load_checkpoint, load_weights
+from keras_vit.checkpoints.list_of_published_weights import find_checkpoint, list_weights, published
+from keras_vit.checkpoints.load_into_model import load_checkpoint, load_weights
 from keras_vit.checkpoints.npz_and_safetensors import CheckpointError
-from keras_vit.checkpoints.published_weights import find_checkpoint, list_weights, published
+from keras_vit.checkpoints.npz_layouts import BiTLayout, Layout
 from keras_vit.checkpoints.save_npz import save_checkpoint
 
 __all__ = [

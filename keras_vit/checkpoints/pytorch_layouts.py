@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from keras_vit.checkpoints.layouts import BLOCK, FileArray, FileLayout
 from keras_vit.checkpoints.npz_and_safetensors import CheckpointError, Source
+from keras_vit.checkpoints.npz_layouts import BLOCK, FileArray, FileLayout
 from keras_vit.checkpoints.official_names import POSITION_TABLE, Weight
 
 PROJECTED = re.compile(r".*/(query|key|value)/kernel")

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.layouts import FileLayout
 from keras_vit.checkpoints.npz_and_safetensors import CheckpointError, Source, json_beside
+from keras_vit.checkpoints.npz_layouts import FileLayout
 from keras_vit.interpolation import corner_weights, half_pixel_weights
 
 PREPROCESSOR = "preprocessor_config.json"

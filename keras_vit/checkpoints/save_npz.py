@@ -7,7 +7,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.layouts import BiTLayout, Layout
+from keras_vit.checkpoints.npz_layouts import BiTLayout, Layout
 from keras_vit.checkpoints.official_names import weights_of
 from keras_vit.hidden_folder import hidden_folder
 from keras_vit.models.find_and_replace_layers import require_unquantized

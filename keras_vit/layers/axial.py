@@ -7,10 +7,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.did_you_mean import require_one_of
 from keras_vit.initializers import RandomNormal, he_normal_fan_out
 from keras_vit.layers.base import Layer
 from keras_vit.layers.encoder_block import EncoderBlock
-from keras_vit.suggested_names import require_one_of
 from keras_vit.type_hints import Tensor
 
 

@@ -6,11 +6,11 @@ import keras
 from keras import ops
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
-from keras_vit.layers.attention_variants import FusedSelfAttention, RelativeSelfAttention
 from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout, StochasticDepth, remat
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.normalization import LayerNormalization
+from keras_vit.layers.relative_and_fused_attention import FusedSelfAttention, RelativeSelfAttention
 from keras_vit.type_hints import Tensor
 
 

@@ -5,10 +5,10 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_vit.did_you_mean import require_one_of
 from keras_vit.initializers import VarianceScaling
 from keras_vit.layers.base import Layer
 from keras_vit.layers.normalization import scaled, standardized
-from keras_vit.suggested_names import require_one_of
 from keras_vit.type_hints import Tensor
 
 # {name: mode of `ops.pad`}

@@ -7,12 +7,12 @@ import numpy as np
 from keras import ops
 
 from keras_vit.backends.by_backend import batch_random
+from keras_vit.did_you_mean import require_one_of
 from keras_vit.initializers import RandomNormal
 from keras_vit.layers.base import Layer
 from keras_vit.layers.patch_embedding import cut_patches
 from keras_vit.models.image_model import ImageModel
 from keras_vit.models.vision_transformer import VisionTransformer
-from keras_vit.suggested_names import require_one_of
 from keras_vit.type_hints import Tensor
 
 # Three bits for each of red, green and blue.

@@ -19,8 +19,8 @@ from keras_vit.layers import (
     PatchEmbedding,
     RegisterTokens,
 )
-from keras_vit.layers.heads import classification_head
-from keras_vit.layers.position_variants import POSITION_EMBEDDINGS
+from keras_vit.layers.map_head_and_classifier import classification_head
+from keras_vit.layers.positions_2d_and_sincos import POSITION_EMBEDDINGS
 from keras_vit.models.argument_checks import (
     WITH_CLASS_TOKEN,
     as_height_width,

@@ -16,7 +16,7 @@ from keras_vit.export.labels_and_interface_json import labels_of_model
 from keras_vit.export.source_and_images import load_images
 from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile
 from keras_vit.export.verification.runtimes import open_hub
-from keras_vit.photos import read_photo
+from keras_vit.prepare_photos import read_photo
 from keras_vit.training.config import schema
 from keras_vit.training.data import (
     load_dataset,
@@ -41,7 +41,7 @@ from keras_vit.training.io.paths import read_lines
 from keras_vit.training.loop.run_directory import drop_events_after
 from keras_vit.training.protocols.run_result import computed_once
 from keras_vit.training.reporting.metrics_csv import read_metrics
-from keras_vit.training.reporting.run_report import kept_evaluation
+from keras_vit.training.reporting.report_from_run_directory import kept_evaluation
 from tests.run_config import DATA
 from tests.tiny_vit import tiny_vit
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit import photos
-from keras_vit.photos import prepare_photo, read_photo
+from keras_vit import prepare_photos
+from keras_vit.prepare_photos import prepare_photo, read_photo
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_avif_is_read_and_heic_where_its_extra_is_installed(tmp_path, monkeypatc
     registered = []
     extra = SimpleNamespace(register_heif_opener=lambda: registered.append(True))
     monkeypatch.setitem(sys.modules, "pillow_heif", extra)
-    photos._formats.cache_clear()
+    prepare_photos._formats.cache_clear()
     read_photo(tmp_path / "photo.avif")
     assert registered
 

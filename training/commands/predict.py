@@ -150,7 +150,7 @@ def _show(options, predictor):
     from keras_vit.training.io.atomic import write_text
     from keras_vit.training.io.printed_table import Table
     from keras_vit.training.io.progress_bar import track
-    from keras_vit.training.reporting.html_charts_and_tables import predictions_html
+    from keras_vit.training.reporting.html_pages import predictions_html
 
     found = predictor.predict(range(predictor.count), pictures=bool(options.output))
     found = track(found, f"predicting {predictor.count} photos", predictor.count)

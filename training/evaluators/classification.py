@@ -17,7 +17,7 @@ from keras_vit.training.engine.base import Engine
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators.frozen_model import inference_function
 from keras_vit.training.io.printed_table import Table
-from keras_vit.training.recipes.losses import build_loss
+from keras_vit.training.recipes.classification_losses import build_loss
 from keras_vit.type_hints import Tensor
 
 

@@ -85,7 +85,7 @@ def load_model(
         ValueError: if it is damaged, or of another kind, or says itself what is given.
     """
     import keras_vit
-    from keras_vit.checkpoints.published_weights import published_classifier
+    from keras_vit.checkpoints.list_of_published_weights import published_classifier
     from keras_vit.imagenet_classes import imagenet_classes
 
     path = pathlib.Path(source)

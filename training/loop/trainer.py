@@ -19,13 +19,13 @@ from keras_vit.training.errors import Diverged, Interrupted, TrainingError, Usag
 from keras_vit.training.evaluators.base import Evaluator, create_evaluators
 from keras_vit.training.evaluators.model_from_source import load_model
 from keras_vit.training.loop import agreement
-from keras_vit.training.loop.progress import Progress
 from keras_vit.training.loop.run_directory import RunDirectory
 from keras_vit.training.loop.stopping import BestEvaluation, StopRequest
-from keras_vit.training.recipes.losses import MeanOutput, build_loss
+from keras_vit.training.loop.training_progress import Progress
+from keras_vit.training.recipes.classification_losses import MeanOutput, build_loss
 from keras_vit.training.recipes.model_freezing_and_layer_decay import build_model
 from keras_vit.training.recipes.optimizers_and_schedules import optimizer_of
-from keras_vit.training.reporting.run_report import report_run
+from keras_vit.training.reporting.report_from_run_directory import report_run
 
 logger = logging.getLogger("keras_vit")
 

@@ -1,4 +1,4 @@
-// A photo, made into the image that the model takes: the operations of keras_vit/photos.py.
+// A photo, made into the image that the model takes: the operations of keras_vit/prepare_photos.py.
 
 import SETTINGS from "page/assets";
 

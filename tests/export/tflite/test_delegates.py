@@ -7,13 +7,6 @@ from ai_edge_litert.interpreter import Interpreter
 
 from keras_vit import export
 from keras_vit.export.errors import ExportError
-from keras_vit.export.tflite.delegates import (
-    delegate_faults,
-    equalize_ranks,
-    for_delegates,
-    map_head,
-    root_pooling,
-)
 from keras_vit.export.tflite.flatbuffer_and_metadata import (
     TFLiteFile,
     add_buffer,
@@ -25,6 +18,13 @@ from keras_vit.export.tflite.flatbuffer_and_metadata import (
     producers,
     schema,
     unpack,
+)
+from keras_vit.export.tflite.gpu_delegate_fixes import (
+    delegate_faults,
+    equalize_ranks,
+    for_delegates,
+    map_head,
+    root_pooling,
 )
 from keras_vit.export.verification.runtimes import open_gpu
 from keras_vit.layers import MAPHead, RootPooling

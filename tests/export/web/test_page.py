@@ -13,7 +13,7 @@ import keras_vit
 from keras_vit import export
 from keras_vit.export.verification.browser import served
 from keras_vit.export.web.to_web import MODEL
-from keras_vit.photos import prepare_photo, read_photo
+from keras_vit.prepare_photos import prepare_photo, read_photo
 from tests.odd_photos import CASES
 
 READY = "html[data-ready]"

@@ -16,7 +16,7 @@ import keras_vit
 from keras_vit.checkpoints import (
     DownloadError,
     cache_directory,
-    published_weights,
+    list_of_published_weights,
 )
 from keras_vit.checkpoints.download import download
 
@@ -174,7 +174,7 @@ def bucket(server, monkeypatch, tmp_path):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
     for place in ("BUCKET", "HUB"):
         url = f"http://127.0.0.1:{server.server_port}"
-        monkeypatch.setattr(published_weights, place, url)
+        monkeypatch.setattr(list_of_published_weights, place, url)
     return server
 
 
@@ -206,12 +206,12 @@ def hub_row(bucket, cases, golden, monkeypatch, tmp_path):
         "model": "ViT-B/16",
         "arguments": {"gelu": "erf", "num_heads": 4},
         "parameters": sum(array.size for array in arrays.values()),
-        **published_weights.IMAGENET,
+        **list_of_published_weights.IMAGENET,
     }
 
     def add(**changes):
-        row = published_weights.Published(**{**facts, **changes})
-        monkeypatch.setitem(published_weights.TABLE, "timm/tiny", row)
+        row = list_of_published_weights.Published(**{**facts, **changes})
+        monkeypatch.setitem(list_of_published_weights.TABLE, "timm/tiny", row)
 
     return add
 

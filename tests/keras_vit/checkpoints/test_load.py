@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints import CheckpointError, load, load_weights
+from keras_vit.checkpoints import CheckpointError, load_into_model, load_weights
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_a_table_without_a_stated_grid(make_vit, edit, positions, monkeypatch):
         keras_vit.load_checkpoint(model, path)
     np.testing.assert_array_equal(positions(model), table)
     # Published files have a square grid, and callers know theirs.
-    monkeypatch.setattr(load, "find_checkpoint", lambda name: path)
+    monkeypatch.setattr(load_into_model, "find_checkpoint", lambda name: path)
     for name, grid in (("imagenet21k/ViT-B_16", None), (path, (4, 4))):
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -5,9 +5,8 @@ import re
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints import load
-from keras_vit.checkpoints.official_names import POSITION_TABLE, weights_of
-from keras_vit.checkpoints.published_weights import (
+from keras_vit.checkpoints import load_into_model
+from keras_vit.checkpoints.list_of_published_weights import (
     LISTED,
     PERMISSIVE,
     TABLE,
@@ -15,6 +14,7 @@ from keras_vit.checkpoints.published_weights import (
     published_classifier,
     url_of,
 )
+from keras_vit.checkpoints.official_names import POSITION_TABLE, weights_of
 
 HUB = "https://huggingface.co"
 BUCKET = "https://storage.googleapis.com"
@@ -162,7 +162,7 @@ def test_names_of_classifiers_of_imagenet(name, model, image_size):
 def test_a_published_head_brings_its_names(tmp_path, monkeypatch):
     whole = keras_vit.create_model("ViT-Ti/32", num_classes=1000, image_size=32)
     keras_vit.save_checkpoint(whole, tmp_path / "whole.npz")
-    monkeypatch.setattr(load, "find_checkpoint", lambda name: tmp_path / "whole.npz")
+    monkeypatch.setattr(load_into_model, "find_checkpoint", lambda name: tmp_path / "whole.npz")
     published = "augreg/Ti_16-imagenet2012"
     arguments = {"image_size": 32, "weights": published}
     model = keras_vit.create_model("ViT-Ti/32", **arguments)

@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints import CheckpointError, load
+from keras_vit.checkpoints import CheckpointError, load_into_model
 
 SAVED = {"num_heads": 2, "gelu": "erf", "layer_norm_epsilon": 1e-5}
 HALF = {"mean": (0.5,) * 3, "std": (0.5,) * 3}
@@ -33,7 +33,7 @@ def load_stated(request, cases, build_case, write_case, make_vit, tmp_path, monk
             (tmp_path / "config.json").write_text(json.dumps(CONFIGS[request.param]))
             keras_vit.load_checkpoint(model, path, **HALF)
         else:
-            monkeypatch.setattr(load, "find_checkpoint", lambda name: path)
+            monkeypatch.setattr(load_into_model, "find_checkpoint", lambda name: path)
             keras_vit.load_checkpoint(model, "timm/deit_tiny_patch16_224.fb_in1k")
 
     return of_keras if request.param == "keras" else of_deit

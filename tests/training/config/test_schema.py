@@ -5,7 +5,7 @@ from ml_collections import ConfigDict
 
 from keras_vit.training.config import schema
 from keras_vit.training.errors import UsageError
-from keras_vit.training.recipes import losses, optimizers_and_schedules
+from keras_vit.training.recipes import classification_losses, optimizers_and_schedules
 
 
 def minimal(**values):
@@ -159,6 +159,6 @@ def test_differences_are_what_changes_the_result():
 
 def test_choices_are_what_is_there():
     choices = {key.name: key.choices for key in schema.KEYS}
-    assert choices["loss"] == tuple(losses.LOSSES)
+    assert choices["loss"] == tuple(classification_losses.LOSSES)
     assert choices["optimizer.name"] == tuple(optimizers_and_schedules.OPTIMIZERS)
     assert choices["optimizer.schedule"] == optimizers_and_schedules.DECAYS

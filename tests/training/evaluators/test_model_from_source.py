@@ -109,7 +109,7 @@ def test_a_published_classifier_needs_its_name_alone(shallow, tmp_path, monkeypa
     whole = keras_vit.create_model("ViT-Ti/16", image_size=32)
     keras_vit.save_checkpoint(whole, tmp_path / "whole.npz")
     files = {"augreg/Ti_16-imagenet2012": tmp_path / "whole.npz"}
-    monkeypatch.setattr("keras_vit.checkpoints.load.find_checkpoint", files.__getitem__)
+    monkeypatch.setattr("keras_vit.checkpoints.load_into_model.find_checkpoint", files.__getitem__)
     source = load_model("augreg/Ti_16-imagenet2012", image_size=32)
     assert source.class_names[:2] == ["tench", "goldfish"]
     assert source.model.arguments["num_classes"] == 1000 and source.image_size == (32, 32)

@@ -2,12 +2,12 @@
 
 import logging
 
-from keras_vit.training.loop import progress
+from keras_vit.training.loop import training_progress
 
 
 def test_the_first_row_has_no_speed_and_the_next_have(caplog):
-    caplog.set_level(logging.INFO, progress.logger.name)
-    with progress.Progress(100, 0, 8) as shown:
+    caplog.set_level(logging.INFO, training_progress.logger.name)
+    with training_progress.Progress(100, 0, 8) as shown:
         for step in (25, 50):
             shown.advance(step, 5.0, 1.0)
             shown.log({"loss": 1.0, "images_per_second": shown.images_per_second()})

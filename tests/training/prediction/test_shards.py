@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from etils import epath
 
-from keras_vit.photo_predictions import top_classes
+from keras_vit.predict_photos import top_classes
 from keras_vit.training.commands import predict
 from keras_vit.training.data.preprocessing.preprocess import read_images
 from keras_vit.training.errors import TrainingError

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.training.evaluators import classification
-from keras_vit.training.recipes.losses import build_loss
+from keras_vit.training.recipes.classification_losses import build_loss
 from keras_vit.training.recipes.model_freezing_and_layer_decay import (
     adapt_low_rank,
     freeze_for_good,

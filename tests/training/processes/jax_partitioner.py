@@ -11,7 +11,7 @@ import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
 from benchmarks.tpu_compile import collectives
-from benchmarks.tpu_programs import lower
+from benchmarks.tpu_compiler_process import lower
 from keras_vit.training.engine import jax as engine
 from keras_vit.training.engine.jax import ActivationLayout, create_mesh, state_sharding
 from keras_vit.training.recipes.optimizers_and_schedules import build_optimizer

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.training.recipes.losses import build_loss
+from keras_vit.training.recipes.classification_losses import build_loss
 
 
 @pytest.mark.parametrize(

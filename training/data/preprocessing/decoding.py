@@ -1,6 +1,6 @@
 """Decoding: encoded bytes to images, (height, width, channels) uint8 in 0..255.
 
-TensorFlow decodes JPEG and PNG; Pillow, by `keras_vit.photos.read_photo`, every other image.
+TensorFlow decodes JPEG and PNG, `keras_vit.prepare_photos.read_photo` every other image by Pillow.
 """
 
 import io
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.photos import MAX_PIXELS
+from keras_vit.prepare_photos import MAX_PIXELS
 from keras_vit.training.data.preprocessing.operation_language import operation
 from keras_vit.training.data.preprocessing.resizing_and_cropping import cut
 from keras_vit.training.data.traced_functions import require, traced_once
@@ -155,7 +155,7 @@ class Decode:
     def _by_pillow(self, image):
         def read(content):
             # Here, as it brings Keras, which reading data needs for nothing else.
-            from keras_vit.photos import read_photo
+            from keras_vit.prepare_photos import read_photo
 
             # Bytes in a graph, and an array of them outside of one.
             return read_photo(io.BytesIO(np.asarray(content, object).item()), self.upright)

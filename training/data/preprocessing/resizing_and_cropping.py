@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from keras_vit.photos import MAX_PIXELS
+from keras_vit.prepare_photos import MAX_PIXELS
 from keras_vit.training.data.preprocessing.operation_language import operation
 from keras_vit.training.data.traced_functions import require
 

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image, ImageOps
 
-from keras_vit import photos
-from keras_vit.photos import prepare_photo, read_photo
+from keras_vit import prepare_photos
+from keras_vit.prepare_photos import prepare_photo, read_photo
 from keras_vit.training import data
 from keras_vit.training.data.preprocessing import decoding
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
@@ -142,9 +142,9 @@ def test_pillows_errors_are_pythons_outside_of_a_graph(content):
 )
 def test_the_size_is_looked_up_before_decoding(kind, operation, monkeypatch):
     text = f"decode|{operation}(8)"
-    assert photos.MAX_PIXELS == decoding.MAX_PIXELS == 1 << 27
+    assert prepare_photos.MAX_PIXELS == decoding.MAX_PIXELS == 1 << 27
     monkeypatch.setattr(decoding, "MAX_PIXELS", 1200)
-    monkeypatch.setattr(photos, "MAX_PIXELS", 1200)
+    monkeypatch.setattr(prepare_photos, "MAX_PIXELS", 1200)
 
     def photo(width):
         image = Image.new("RGB", (width, 30))

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from keras_vit.training.engine.step import generator_states
 from keras_vit.training.engine.tensorflow import TensorFlowStep
-from keras_vit.training.recipes.losses import build_loss
+from keras_vit.training.recipes.classification_losses import build_loss
 from keras_vit.training.recipes.optimizers_and_schedules import build_optimizer
 from tests.tiny_vit import tiny_vit
 from tests.training.small_engine import random_batches

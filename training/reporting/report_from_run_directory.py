@@ -15,7 +15,7 @@ from keras_vit.training.evaluators.frozen_model import rollout_of
 from keras_vit.training.evaluators.model_from_source import load_model, read_run_config
 from keras_vit.training.io.atomic import atomic_file, write_text
 from keras_vit.training.io.progress_bar import track
-from keras_vit.training.reporting.html_charts_and_tables import Example, report_html
+from keras_vit.training.reporting.html_pages import Example, report_html
 from keras_vit.training.reporting.metrics_csv import read_metrics
 
 # Enough for a picture; accuracies come from `metrics.csv`, where every image counts.

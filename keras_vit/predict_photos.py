@@ -8,15 +8,15 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.did_you_mean import require_one_of
 from keras_vit.models.image_model import ACTIVATIONS, model_inside
-from keras_vit.photos import (
+from keras_vit.prepare_photos import (
     maps_to_model_range,
     outside,
     prepare_photo,
     read_photo,
     warn_of_0_to_1,
 )
-from keras_vit.suggested_names import require_one_of
 from keras_vit.type_hints import Tensor
 
 

@@ -27,7 +27,7 @@ from keras_vit.training.engine.jax import (
     state_sharding,
 )
 from keras_vit.training.engine.step import Totals
-from keras_vit.training.recipes.losses import build_loss
+from keras_vit.training.recipes.classification_losses import build_loss
 from keras_vit.training.recipes.optimizers_and_schedules import build_optimizer
 from keras_vit.variants import arguments_of
 

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.layouts import BiTLayout, FileArray, FileLayout, Layout
-from keras_vit.checkpoints.npz_and_safetensors import STATED, CheckpointError, Source, open_source
-from keras_vit.checkpoints.official_names import weights_of
-from keras_vit.checkpoints.published_weights import (
+from keras_vit.checkpoints.list_of_published_weights import (
     PERMISSIVE,
     find_checkpoint,
     published,
     published_classifier,
 )
+from keras_vit.checkpoints.npz_and_safetensors import STATED, CheckpointError, Source, open_source
+from keras_vit.checkpoints.npz_layouts import BiTLayout, FileArray, FileLayout, Layout
+from keras_vit.checkpoints.official_names import weights_of
 from keras_vit.checkpoints.pytorch_layouts import (
     HuggingFaceDINOv2Layout,
     HuggingFaceLayout,

@@ -6,12 +6,13 @@ import logging
 from collections.abc import Iterable, Mapping, Set
 
 import keras
+import numpy as np
 
 from keras_vit.did_you_mean import require_one_of
 from keras_vit.export.supported_models import image_size, num_classes
 from keras_vit.imagenet_classes import require_class_name
 from keras_vit.models.image_model import ACTIVATIONS
-from keras_vit.prepare_photos import maps_to_model_range
+from keras_vit.prepare_photos import maps_to_model_range, prepare_photo
 from keras_vit.training.evaluators.exported_files import INTERFACE_FILE, LABELS_FILE
 from keras_vit.training.evaluators.model_from_source import resizing
 
@@ -36,8 +37,10 @@ def exported_texts(
         output: "logits", "probabilities" or "representation".
 
     Raises:
-        ValueError: if the activation is another, or the labels do not fit.
+        ValueError: if the activation is another, or the labels do not fit, or what prepares
+            photos makes images of another size.
     """
+    _require_size(model)
     labels = labels_of_model(labels, model, output)
     require_one_of("activation", activation, ACTIVATIONS)
     if model.preprocessing and not _known_operations(model):
@@ -56,6 +59,20 @@ def exported_texts(
     if labels is not None:
         texts[LABELS_FILE] = "".join(f"{label}\n" for label in labels)
     return texts
+
+
+def _require_size(model):
+    """Raises ValueError if the model's preparation of photos makes images of another size."""
+    operations = model_operations(model)
+    try:
+        made = prepare_photo(np.zeros((480, 640, 3), "uint8"), operations).shape[:2]
+    except ValueError:  # of an operation that TensorFlow alone has
+        return
+    if made != image_size(model):
+        raise ValueError(
+            f"Expected model.preprocessing to make images of {image_size(model)}, the model's "
+            f"size. Received: {operations!r}, which makes {made}."
+        )
 
 
 def model_operations(model: keras.Model) -> str:

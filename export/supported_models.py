@@ -206,6 +206,8 @@ def _model_around(model, dtype):
     units = endpoints["logits"].shape[-1] if "logits" in endpoints else None
     policy = keras.DTypePolicy("float32")
     around = ImageModel(images, endpoints, {"num_classes": units}, policy, model.name)
+    if core.input_shape[1:] == size:
+        around.preprocessing = core.preprocessing
     if last is core:
         around.class_names, around.activation = core.class_names, core.activation
     elif last.activation is not keras.activations.linear:
@@ -272,8 +274,9 @@ def _without_activation(head):
             "Expected a head without activation, with softmax or with sigmoid. Received: "
             f"{head.name} with {activation_name(head.activation)}."
         )
-    config = {**head.get_config(), "activation": "linear"}
-    logits = type(head).from_config(config)
+    config = {key: value for key, value in head.get_config().items() if "lora" not in key}
+    logits = type(head).from_config({**config, "activation": "linear"})
     logits.build((None, head.kernel.shape[0]))
-    logits.set_weights(head.get_weights())
+    # With the product of LoRA's factors.
+    logits.set_weights([head.kernel, head.bias] if head.use_bias else [head.kernel])
     return logits

@@ -59,12 +59,14 @@ def predict(
     """
     if activation is not None:
         require_one_of("activation", activation, ACTIVATIONS)
-    if not isinstance(top, int) or top < 1:
+    if not isinstance(top, int | np.integer) or top < 1:
         raise ValueError(f"`top` must be a positive int. Received: {top!r}")
-    if getattr(model, "arguments", {}).get("num_classes") is None:
+    arguments, shape = getattr(model, "arguments", {}), tuple(model.output_shape)
+    if arguments.get("num_classes") is None or len(shape) != 2:
         raise ValueError(
-            "Expected a model of keras_vit with a head, built with num_classes. Received: "
-            f"{model.name}, which gives {tuple(model.output_shape)}.{model_inside(model)}"
+            "Expected a model of keras_vit with a head, built with num_classes, and one row of "
+            f"logits for an image. Received: {model.name}, which gives {shape}."
+            f"{'' if arguments else model_inside(model)}"
         )
     model.require_logits()
     logits = model.predict(_prepared(model, images_or_paths), batch_size=batch_size, verbose=0)
@@ -78,7 +80,15 @@ def top_classes(
     """Returns for each row of (images, classes) the `top` most probable, best first.
 
     They are (name, probability), with the class's number for a name where there are none.
+
+    Raises:
+        ValueError: for a probability that is no number.
     """
+    if not np.isfinite(probabilities).all():
+        raise ValueError(
+            "Expected finite logits. Received: infinite or undefined values from the model, whose "
+            "training may have diverged."
+        )
     best = np.argsort(-probabilities, axis=-1, kind="stable")[:, :top]
     return [
         [(class_names[i] if class_names else str(i), float(row[i])) for i in order]

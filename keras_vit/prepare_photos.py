@@ -62,6 +62,10 @@ def read_photo(
                     f"expected at most {MAX_PIXELS} pixels, received {photo.width} x {photo.height}"
                 )
             turned = ImageOps.exif_transpose(photo) if upright else photo
+            # PNG and PPM have at most 16 bits, whatever Pillow's mode is.
+            is_deep = turned.mode.startswith("I;16") or photo.format in ("PNG", "PPM")
+            if turned.mode == "F" or (turned.mode == "I" and not is_deep):
+                raise ValueError("expected 8 or 16 bits for a color, received 32")
             if turned.mode.startswith("I"):
                 turned = Image.fromarray((np.asarray(turned) >> 8).astype(np.uint8))
             return np.asarray(turned.convert("RGB"))

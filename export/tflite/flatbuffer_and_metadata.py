@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import flatbuffers
+import flatbuffers.table
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
@@ -143,17 +144,34 @@ def share_equal_weights(tree: schema.ModelT) -> None:
 
 
 def add_metadata(
-    tree: schema.ModelT, name: str, description: str, output: str, labels: bool
+    tree: schema.ModelT, name: str, operations: str, output: str, labels: bool
 ) -> None:
     """Gives a TFLite model the buffer of metadata, which describes its main signature.
 
     Args:
         tree: changed in place; its first subgraph takes `image`, with pixels in [0, 1].
         name: of the model.
-        description: of the model.
+        operations: which make such an image of a photo.
         output: name of the first subgraph's output.
         labels: whether labels.txt names the entries of the output.
     """
+    content = _description(name, operations, output, labels)
+    buffer = add_buffer(tree, np.frombuffer(content, np.uint8))
+    tree.metadata = [*(tree.metadata or []), schema.MetadataT(_METADATA, buffer)]
+
+
+def has_other_metadata(tree: schema.ModelT, operations: str, output: str, labels: bool) -> bool:
+    """Returns whether a model's metadata is not what `add_metadata` writes, its name aside."""
+    for entry in tree.metadata:
+        if entry.name == _METADATA.encode():
+            content = bytes(tree.buffers[entry.buffer].data)
+            table = flatbuffers.table.Table(content, int.from_bytes(content[:4], "little"))
+            name = table.String(table.Pos + table.Offset(4)).decode()
+            return content != _description(name, operations, output, labels)
+    return False
+
+
+def _description(name, operations, output, labels):
     normalization = {0: [0.0], 1: [255.0]}  # mean, standard deviation
     image = {
         0: "image",
@@ -165,11 +183,11 @@ def add_metadata(
     result: dict[int, object] = {0: output}
     if labels:
         result[6] = [{0: LABELS_FILE, 2: _TENSOR_AXIS_LABELS}]
-    content = {0: name, 1: description, 3: [{2: [image], 3: [result]}], 7: _PARSER_VERSION}
+    text = f"Vision model. Input: RGB image in [0, 1]. How a photo becomes one: {operations}"
+    content = {0: name, 1: text, 3: [{2: [image], 3: [result]}], 7: _PARSER_VERSION}
     builder = flatbuffers.Builder(1024)
     builder.Finish(_write(builder, content), file_identifier=b"M001")
-    buffer = add_buffer(tree, np.frombuffer(builder.Output(), np.uint8))
-    tree.metadata = [*(tree.metadata or []), schema.MetadataT(_METADATA, buffer)]
+    return bytes(builder.Output())
 
 
 def _write(builder, value):

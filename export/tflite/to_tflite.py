@@ -209,8 +209,7 @@ def _float_content(model, found, labels):
     add_metadata(
         tree,
         name=model.name,
-        description="Vision model. Input: RGB image in [0, 1]. How a photo becomes one: "
-        f"{exported_operations(model)}",
+        operations=exported_operations(model),
         output=found[MAIN].output,
         labels=labels,
     )

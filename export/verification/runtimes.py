@@ -92,7 +92,8 @@ class Artifact:
             an accelerator took, None where there is none.
         image_size: (height, width) that it takes; None for any, or where the model says it.
         output_shape: of one image, where the file says it.
-        activation: "softmax" or "sigmoid", which made the probabilities.
+        activation: "softmax" or "sigmoid", or "another function", which makes the probabilities
+            that it gives; None where it gives none.
         takes_bytes: whether it rounds pixels to bytes, as photos have them.
         has_costs: whether `subprocesses.measure` can run the file as this runtime does.
     """
@@ -102,7 +103,7 @@ class Artifact:
     run: "Callable[[np.ndarray], tuple[np.ndarray, Delegation | None]]"
     image_size: tuple[int, int] | None = None
     output_shape: tuple[int, ...] = ()
-    activation: str = "softmax"
+    activation: str | None = None
     takes_bytes: bool = False
     has_costs: bool = False
 
@@ -135,8 +136,27 @@ def open_hub(path: pathlib.Path, model: "keras.Model | None" = None) -> Artifact
         output=output,
         run=lambda images: (in_batches(module, images), None),
         image_size=sides if all(sides) else None,
+        activation=_activation_of(signature, sides, model),
         has_costs=True,
     )
+
+
+def _activation_of(signature, sides, model):
+    """Names the function that a module makes its probabilities by, if it makes any."""
+    if model is None or "probabilities" not in signature.structured_outputs:
+        return None
+    import numpy as np
+    import tensorflow as tf
+
+    from keras_vit.export.supported_models import image_size
+    from keras_vit.models.image_model import ACTIVATIONS
+
+    height, width = sides if all(sides) else image_size(model)
+    given = signature(images=tf.zeros((1, height, width, 3)))
+    for name, function in ACTIVATIONS.items():
+        if np.allclose(function(given["logits"]), given["probabilities"], atol=1e-6):
+            return name
+    return "another function"
 
 
 def _open_keras(path, model):
@@ -192,14 +212,15 @@ def _open_interpreter(path, model=None, runtime="litert", delegation=None):
     file = TFLiteFile(path)
     with damage_refused(f"{path} cannot be run"):
         function = TFLiteFunction(path, runtime, threads=1)
+    # A quantized file ends with DEQUANTIZE.
+    activation = "sigmoid" if "LOGISTIC" in file.operations[-2:] else "softmax"
     return Artifact(
         kind=file.quantization,
         output=function.output,
         run=lambda images: (function(images), delegation),
         image_size=function.image_shape[:2],
         output_shape=function.output_shape,
-        # A quantized file ends with DEQUANTIZE.
-        activation="sigmoid" if "LOGISTIC" in file.operations[-2:] else "softmax",
+        activation=activation if function.output == "probabilities" else None,
         has_costs=runtime == "litert",
     )
 

@@ -17,8 +17,10 @@ from keras_vit.export.supported_models import (
     CLASSIFIERS,
     check_range,
     image_size,
+    num_classes,
     portable,
 )
+from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile, has_other_metadata
 from keras_vit.export.verification.runtimes import in_batches, open_artifact
 from keras_vit.export.verification.subprocesses import measure
 from keras_vit.export.web.to_web import page_operations, settings_of_page, tflite_of_page
@@ -365,7 +367,6 @@ def _other_texts(path, model, artifact, activation):
 
     `activation` is the one that the model has set, or None where that is not known.
     """
-    made = artifact.activation if artifact.output == "probabilities" else None
     wrong = []
     if artifact.kind != "npz":
         names, labels = list(model.class_names or ()), labels_of(path) or []
@@ -374,16 +375,28 @@ def _other_texts(path, model, artifact, activation):
             wrong.append("its labels.txt has the model's classes in another order")
         elif names and not labels and artifact.output != "representation":
             wrong.append("it has no labels.txt, the model has names of classes")
+        elif labels and len(labels) != num_classes(model):
+            wrong.append(f"it has {len(labels)} labels, the model {num_classes(model)} classes")
         interface = interface_of(path)
-        for key, expected in (
-            ("preprocessing", exported_operations(model)),
-            ("image_size", list(image_size(model))),
-            ("image_range", [0, 1]),
-        ):
-            if (found := interface.get(key, expected)) != expected:
-                wrong.append(f"its {key} is {found!r}, the model's {expected!r}")
-        made = made or interface.get("activation")
-    if activation and made in ACTIVATIONS and made != activation:
+        expected = {
+            "preprocessing": exported_operations(model),
+            "image_size": list(image_size(model)),
+            "image_range": [0, 1],
+        }
+        if artifact.output == "probabilities" or activation:
+            of_output = {"logits": activation, "probabilities": "none"}
+            expected["activation"] = of_output.get(artifact.output)
+        if not interface:
+            wrong.append("it has no interface.json, which says how to prepare photos")
+        for key, value in expected.items() if interface else ():
+            if (found := interface.get(key)) != value:
+                wrong.append(f"its {key} is {found!r}, the model's {value!r}")
+        operations = interface.get("preprocessing", exported_operations(model))
+        described = operations, artifact.output, bool(labels)
+        if path.suffix == ".tflite" and has_other_metadata(TFLiteFile(path).tree, *described):
+            wrong.append("its metadata describe other images or outputs than the model's")
+    if activation and artifact.activation not in (None, activation):
+        made = artifact.activation
         wrong.append(f"it makes probabilities by {made}, the model by {activation}")
     return wrong
 

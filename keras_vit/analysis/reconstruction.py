@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.models.masked_patch_prediction import TARGETS, MaskedPatchPrediction, color_of_class
+from keras_vit.prepare_photos import require_model_range
 from keras_vit.type_hints import Tensor
 
 
@@ -46,7 +47,11 @@ def reconstruct(masked: MaskedPatchPrediction, images: Tensor) -> Reconstruction
 
     Returns:
         A `Reconstruction`. Colors are the middles of the most likely classes.
+
+    Raises:
+        ValueError: for pixels outside of [-1, 1].
     """
+    require_model_range(ops.convert_to_numpy(images))
     results = keras.Model(masked.input, masked.endpoints)(images, training=False)
     positions, losses, predictions = (
         ops.convert_to_numpy(results[name]) for name in ("positions", "losses", "predictions")

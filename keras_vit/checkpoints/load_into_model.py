@@ -16,7 +16,13 @@ from keras_vit.checkpoints.list_of_published_weights import (
     published,
     published_classifier,
 )
-from keras_vit.checkpoints.npz_and_safetensors import STATED, CheckpointError, Source, open_source
+from keras_vit.checkpoints.npz_and_safetensors import (
+    OF_HEAD,
+    STATED,
+    CheckpointError,
+    Source,
+    open_source,
+)
 from keras_vit.checkpoints.npz_layouts import BiTLayout, FileArray, FileLayout, Layout
 from keras_vit.checkpoints.official_names import weights_of
 from keras_vit.checkpoints.pytorch_layouts import (
@@ -123,7 +129,8 @@ def load_checkpoint(
     Warns:
         UserWarning: if the file, or the configuration beside it, asks for another GELU, epsilon,
             pooling or place of positions than the model has, or a safetensors file states no
-            activation and the model has not the usual GELU of its format.
+            activation and the model has not the usual GELU of its format; if the head of a `.keras`
+            file replaces the model's class names by its own.
 
     Examples:
         >>> model = keras_vit.create_model("ViT-B/16", num_classes=10, image_size=384)
@@ -227,6 +234,20 @@ def _assign(model, file, skip, path):
     classes = imagenet_classes() if _HEADS & loaded and published_classifier(path) else ()
     if classes and len(classes) == model.arguments["num_classes"]:
         model.class_names = classes
+    for name in OF_HEAD if _HEADS & loaded else ():
+        stated, own = file.source.config.get(name), getattr(model, name)
+        if stated and stated != own:
+            if own and name == "class_names":
+                warnings.warn(
+                    f"The head of {file.source.path} stands for {_some(stated)}: these are the "
+                    f"model's classes now. They were {_some(own)}.",
+                    stacklevel=3,
+                )
+            setattr(model, name, stated)
+
+
+def _some(names):
+    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
 def _check_skip(file, skip):
@@ -327,7 +348,7 @@ def _compare_stated_arguments(model, source, row, layout):
         for name in STATED
         if name in stated and model.arguments.get(name, stated[name]) != stated[name]
     }
-    pool = _POOLING.get(str(stated.get("global_pool")))
+    pool = source.config.get("classifier") or _POOLING.get(str(stated.get("global_pool")))
     if pool and model.arguments.get("classifier", pool) not in (pool, "unpooled"):
         differing["classifier"] = pool
     if "num_heads" in differing:

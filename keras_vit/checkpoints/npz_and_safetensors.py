@@ -17,7 +17,16 @@ from keras_vit.models.find_and_replace_layers import require_unquantized
 from keras_vit.unpacking import open_archive
 
 # Arguments of a model that the arrays' shapes do not show.
-STATED = ("num_heads", "gelu", "layer_norm_epsilon", "position_placement", "pool_padding")
+STATED = (
+    "num_heads",
+    "gelu",
+    "layer_norm_epsilon",
+    "position_embedding",
+    "position_placement",
+    "pool_padding",
+)
+# What a saved model says of its head: with it these go to the model that loads it.
+OF_HEAD = ("class_names", "activation")
 
 # The grid of position embeddings that are not square, in the archive's comment.
 GRID_COMMENT = re.compile(rb"position grid (\d+)x(\d+)")
@@ -54,7 +63,7 @@ class Source:
     arrays: dict[str, np.ndarray]
     # (rows, columns) of its position embeddings if it states them.
     grid: tuple[int, int] | None = None
-    # Its config.json, or of a saved model its `STATED` arguments.
+    # Its config.json, or of a saved model its `STATED` arguments, classifier, and `OF_HEAD`.
     config: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -123,8 +132,6 @@ def _array(file):
 def _safetensors_source(paths):
     """Reads one or several safetensors files, beside which a config.json may lie."""
     config = json_beside(paths[0], "config.json") or {}
-    with _reading(paths[0].with_name("config.json")):
-        grid = _grid_of_config(config)
     arrays = {}
     for path in paths:
         with _reading(path):
@@ -135,6 +142,8 @@ def _safetensors_source(paths):
                 array = file.get_tensor(name)
                 is_float = file.get_slice(name).get_dtype() in ("F16", "BF16", "F32", "F64")
                 arrays[name] = array.astype(np.float32, copy=False) if is_float else array
+    with _reading(paths[0].with_name("config.json")):
+        grid = _grid_of_config(config, arrays)
     return Source(paths[0], arrays, grid, config)
 
 
@@ -145,7 +154,9 @@ def _keras_source(path):
     model = getattr(model, "encoder", model)
     require_unquantized(model)
     arrays = {weight.name: weight.value() for weight in weights_of(model)}
-    config = {name: model.arguments[name] for name in STATED if name in model.arguments}
+    names = (*STATED, "classifier")
+    config = {name: model.arguments[name] for name in names if name in model.arguments}
+    config |= {name: getattr(model, name) for name in OF_HEAD}
     return Source(path, arrays, getattr(model, "grid_size", None), config)
 
 
@@ -181,13 +192,27 @@ def json_beside(path: str | os.PathLike, name: str) -> dict[str, Any] | None:
         return found
 
 
-def _grid_of_config(config):
+def _grid_of_config(config, arrays):
+    """Returns the (rows, columns) that Hugging Face's configuration states, or timm's."""
     image, patch = config.get("image_size"), config.get("patch_size")
-    if not isinstance(image, list) or not isinstance(patch, int):
+    patch = [patch] * 2 if isinstance(patch, int) else patch
+    if isinstance(image, list) and isinstance(patch, list):
+        sides = [*image, *patch]
+        if len(sides) != 4 or not all(isinstance(side, int) and side > 0 for side in sides):
+            raise ValueError(f"image_size={image} and patch_size={patch} are no grid")
+        return image[0] // patch[0], image[1] // patch[1]
+    kernel, table = arrays.get("patch_embed.proj.weight"), arrays.get("pos_embed")
+    if np.ndim(kernel) != 4 or np.ndim(table) != 3:
         return None
-    if len(image) != 2 or patch < 1 or not all(isinstance(size, int) for size in image):
-        raise ValueError(f"image_size={image} and patch_size={patch} are no grid")
-    return image[0] // patch, image[1] // patch
+    # timm states the size of pre-training too, which the table need not have.
+    stated = [(config.get("model_args") or {}).get("img_size")]
+    stated.append(((config.get("pretrained_cfg") or config).get("input_size") or [0])[1:])
+    for size in stated:
+        if isinstance(size, list) and len(size) == 2 and all(isinstance(n, int) for n in size):
+            rows, columns = (side // at for side, at in zip(size, kernel.shape[2:], strict=True))
+            if 0 <= table.shape[1] - rows * columns <= 1:
+                return rows, columns
+    return None
 
 
 @contextlib.contextmanager

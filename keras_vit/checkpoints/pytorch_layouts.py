@@ -70,8 +70,12 @@ class TorchLayout(FileLayout):
         return f"{module}.weight", f"{module}.bias", (2, 3, 1, 0)
 
     def fold(self, source: Source) -> None:
-        """Folds LayerScale into the projections; gives positions a batch axis."""
-        arrays = source.arrays
+        """Folds LayerScale into the projections; gives positions a batch axis.
+
+        Raises:
+            CheckpointError: if only some of the projections have a LayerScale.
+        """
+        arrays, names = source.arrays, set(source.arrays)
         for scale, scaled in SCALED.items():
             pattern = re.escape(self.modules.get(scale, "")).replace(r"\{\}", r"(\d+)")
             for name in filter(source.has_numbers, list(arrays)):
@@ -83,6 +87,20 @@ class TorchLayout(FileLayout):
                         for target in targets:
                             arrays[target] = (arrays[target].T * gamma).T
                         del arrays[name]
+        scales = {
+            self.modules[scale].format(block)
+            for scale, scaled in SCALED.items()
+            if scale in self.modules
+            for block in range(len(names))
+            if f"{self.modules[scaled].format(block)}.weight" in names
+        }
+        missing = sorted(scales - names) if scales & names else []
+        if missing:
+            raise CheckpointError(
+                f"{source.path} lacks some of its LayerScale: {', '.join(missing)}. Nothing was "
+                "loaded.",
+                missing,
+            )
         positions = self.modules[POSITION_TABLE]
         if len(source.shapes.get(positions, ())) == 2:
             arrays[positions] = arrays[positions][None]

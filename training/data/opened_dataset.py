@@ -16,6 +16,7 @@ import itertools
 import logging
 import os
 import pathlib
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,8 @@ logger = logging.getLogger("keras_vit")
 
 # Images of a class below which its accuracy is not told apart from luck.
 _FEW_HELD_OUT = 5
+# As TFDS names the classes of ImageNet.
+_SYNSET = re.compile(r"n\d{8}")
 
 
 def open(name: str, split: str, data_dir: str | os.PathLike | None = None) -> "Split":
@@ -113,11 +116,13 @@ class Dataset:
     @functools.cached_property
     def class_names(self) -> tuple[str, ...] | None:
         """Names of the classes by label, if known; in words for ImageNet's 1,000."""
-        if self.spec.builder.startswith("imagenet") and self.num_classes == 1_000:
+        names = self.spec.class_names
+        of_imagenet = self.spec.builder.startswith("imagenet") and self.num_classes == 1_000
+        if of_imagenet and all(_SYNSET.fullmatch(name) for name in names or ()):
             from keras_vit.imagenet_classes import imagenet_classes
 
             return tuple(imagenet_classes())
-        return self.spec.class_names
+        return names
 
     def describe(self, train_split: str, eval_split: str = "") -> dict[str, Any]:
         """Returns `{"class_names": names or None, "train": …, "eval": … or None}` of a run.
@@ -342,13 +347,20 @@ class RunData:
         """What `Dataset.describe` says of both splits, all of which it reads."""
         return self.dataset.describe(self._config.train_split, self._config.eval_split)
 
-    def check(self, shape: Sequence[int | None]) -> None:
+    def check(self, model: "keras.Model") -> None:
         """Warns of small classes and shared images, and reads one where that shows its range.
 
         Raises:
+            UsageError: for a model of another number of classes than the data set has.
             ValueError: for preprocessing to another shape than the model's (height, width,
                 channels), or another range of pixels than models take.
         """
+        shape, classes = model.input_shape[1:], self.dataset.num_classes
+        if not self._config.masked.target and model.output_shape[-1] != classes:
+            raise UsageError(
+                f"config.model.num_classes: expected {classes}, the classes of "
+                f"{self._config.dataset}. Received: {model.output_shape[-1]}."
+            )
         self.preprocess.require_fit("train_preprocess", self.train, shape)
         if not self.eval:
             return

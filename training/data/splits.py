@@ -110,7 +110,7 @@ def divide(split: str, sizes: Mapping[str, int], share: float) -> tuple[str, str
         boundary = last - share * (last - first)
         ends = first, boundary if unit else min(round(boundary), last - 1), last
         for part, *slices in zip(parts, ends, ends[1:], strict=False):
-            low, high = (f"{end:.6g}{unit}" for end in slices)
+            low, high = (f"{end:.6g}%" if unit else f"{end:.0f}" for end in slices)
             part.append(f"{term['name']}[{low}:{high}]")
     return "+".join(parts[0]), "+".join(parts[1])
 

@@ -224,6 +224,11 @@ def class_order(
     """
     if not of_model or not of_data or list(of_model) == list(of_data):
         return None
+    if len(set(of_model)) < len(of_model):
+        raise UsageError(
+            f"Expected {name} to have the model's classes in their order, as some of them share a "
+            "name. It has them in another order."
+        )
     if sorted(of_model) != sorted(of_data):
         lacking, others = set(of_model) - set(of_data), set(of_data) - set(of_model)
         differing = [

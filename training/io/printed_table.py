@@ -36,7 +36,7 @@ class Table(NamedTuple):
             )
         for row in self.rows:
             table.add_row(*map(str, row))
-        console = rich.console.Console(markup=False, highlight=False)
+        console = rich.console.Console(markup=False, highlight=False, emoji=False)
         if not console.is_terminal:
             # A file or pipe has no width to keep to.
             console.width = 240

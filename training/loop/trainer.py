@@ -107,7 +107,7 @@ class _Run:
             loss,
             data.preprocess.on_device,
         )
-        data.check(engine.model.input_shape[1:])
+        data.check(engine.model)
         restored = engine.restore(directory.checkpoints)
         agreement.check_step(engine)
         self.digest = fingerprint.as_numbers(data.description)

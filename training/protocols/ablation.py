@@ -12,7 +12,7 @@ import keras_vit
 from keras_vit.training.config import schema
 from keras_vit.training.configs.ablation import STUDIES, Study
 from keras_vit.training.data import Dataset
-from keras_vit.training.errors import Diverged
+from keras_vit.training.errors import Diverged, UsageError
 from keras_vit.training.evaluators import few_shot
 from keras_vit.training.evaluators.frozen_model import freeze
 from keras_vit.training.evaluators.model_from_source import load_model
@@ -20,7 +20,7 @@ from keras_vit.training.evaluators.speed import images_per_second
 from keras_vit.training.io.printed_table import Table
 from keras_vit.training.io.stores import local_file
 from keras_vit.training.paper_tables import MeanDeviation
-from keras_vit.training.protocols.run_result import computed_once, train_run
+from keras_vit.training.protocols.run_result import computed_once, require_last_update, train_run
 from keras_vit.training.reporting.figures import new_figure
 from keras_vit.training.reporting.metrics_csv import read_metrics
 
@@ -122,7 +122,8 @@ def _run_cell(study, cell, config, seed, run, dataset, few_shot_task):
             **_score(run / ("best.keras" if best else "model.keras"), config, few_shot_task),
         }
 
-    return Score(**computed_once(run / SCORES, score))
+    scored_on = [split.identity for split in few_shot_task]
+    return Score(**computed_once(run / SCORES, score, scored_on))
 
 
 def _finished_config(config, study, seed, num_examples):
@@ -132,6 +133,12 @@ def _finished_config(config, study, seed, num_examples):
     evaluations.
     """
     config = schema.complete(config)
+    require_last_update(config)
+    if study.early_stopping and config.early_stopping.metric != "eval_top1":
+        raise UsageError(
+            "Expected --config.early_stopping.metric=eval_top1: this study scores the weights of "
+            f"the best top-1 accuracy. Received: {config.early_stopping.metric}."
+        )
     config.seed = seed
     # The length of the run is derived first: a short run refuses the usual warm-up.
     warmup, config.optimizer.warmup_steps = config.optimizer.warmup_steps, 0

@@ -15,7 +15,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from keras_vit.training.data import Dataset, splits
-from keras_vit.training.errors import TrainingError, UsageError
+from keras_vit.training.errors import TrainingError
 from keras_vit.training.evaluators import classification
 from keras_vit.training.evaluators.frozen_model import load_frozen
 from keras_vit.training.io.atomic import write_text
@@ -23,7 +23,12 @@ from keras_vit.training.io.printed_table import Table
 from keras_vit.training.io.progress_bar import track
 from keras_vit.training.io.stores import local_file
 from keras_vit.training.paper_tables import TABLE_2, TABLE_5, TABLE_6, UPSTREAM, MeanDeviation
-from keras_vit.training.protocols.run_result import RunResult, computed_once, train_run
+from keras_vit.training.protocols.run_result import (
+    RunResult,
+    computed_once,
+    require_last_update,
+    train_run,
+)
 from keras_vit.training.reporting.figures import new_figure, write_png
 
 logger = logging.getLogger("keras_vit")
@@ -118,12 +123,7 @@ def transfer(
         UsageError: if runs would end or be handed over by what they score on the test split.
         TrainingError: if every rate diverged, or the chosen one did on the whole training set.
     """
-    if config.early_stopping.patience or config.hand_over == "best":
-        raise UsageError(
-            "Expected --config.early_stopping.patience=0 --config.hand_over=last: the last update "
-            f"is scored, as none is chosen on {config.eval_split}. Received: "
-            f"patience={config.early_stopping.patience}, hand_over={config.hand_over}."
-        )
+    require_last_update(config)
     scores = {}
     (rate, *others) = rates
     if others:
@@ -222,8 +222,9 @@ def _train(config, run, dataset, label):
 
 
 def _score(config, dataset, run):
+    split = dataset.split("test")
+
     def evaluate():
-        split = dataset.split("test")
         preprocess = split.preprocess(config.eval_preprocess)
         batch_size = config.eval_batch_size or config.batch_size
         settings = {"batch_size": batch_size, "skip_counter": split.left_out}
@@ -234,7 +235,7 @@ def _score(config, dataset, run):
         del result["confusion"]
         return result
 
-    return computed_once(run / f"{dataset.name}.json", evaluate)
+    return computed_once(run / f"{dataset.name}.json", evaluate, [split.identity])
 
 
 def _changed(config, rate, **changes):

@@ -1,9 +1,12 @@
 """One run of a protocol: trained unless it has finished, its scores kept in `result.json`."""
 
 import dataclasses
+import functools
+import hashlib
 import json
 import logging
 import math
+import os
 import pathlib
 from collections.abc import Callable, Sequence
 
@@ -13,6 +16,7 @@ from keras_vit.training.data import Dataset, fingerprint
 from keras_vit.training.errors import Diverged, UsageError, damage_named
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.paths import read_path
+from keras_vit.training.io.stores import local_file
 from keras_vit.training.reporting.metrics_csv import read_metrics
 
 RESULT = "result.json"
@@ -65,6 +69,20 @@ def refuse_chosen(overrides: Sequence[str], *keys: str) -> None:
             )
 
 
+def require_last_update(config: ConfigDict) -> None:
+    """Refuses runs that end, or are handed over, by what they score on the evaluation split.
+
+    Raises:
+        UsageError: saying which keys to leave.
+    """
+    if config.early_stopping.patience or config.hand_over == "best":
+        raise UsageError(
+            "Expected --config.early_stopping.patience=0 --config.hand_over=last: the last update "
+            f"is scored, as none is chosen on {config.eval_split}. Received: "
+            f"patience={config.early_stopping.patience}, hand_over={config.hand_over}."
+        )
+
+
 def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> RunResult:
     """Trains one run unless it has finished, and returns its scores.
 
@@ -87,6 +105,7 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
     from keras_vit.training.loop import trainer
 
     wanted = json.loads(schema.to_json(schema.complete(config)))
+    checkpoint = _digest(config.checkpoint)
     data = dataset.describe(config.train_split, config.eval_split)
 
     def train() -> dict:
@@ -97,7 +116,8 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
             result = _last_scores(workdir)
         except Diverged as error:
             result = RunResult(diverged=str(error))
-        return {"config": wanted, "data": data, "result": dataclasses.asdict(result)}
+        scores = {"result": dataclasses.asdict(result), "checkpoint": checkpoint}
+        return {"config": wanted, "data": data, **scores}
 
     kept = computed_once(workdir / RESULT, train)
     changes = schema.differences(kept["config"], wanted)
@@ -106,25 +126,54 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
             f"{workdir} holds a run of another config ({'; '.join(changes)}). "
             "Use another --workdir."
         )
-    fingerprint.require_same(kept["data"], data, str(workdir), wanted["data_changed"] == "accept")
+    if kept["checkpoint"] != checkpoint:
+        raise UsageError(
+            f"{workdir} holds a run that began from other weights than {config.checkpoint} has "
+            "now. Use another --workdir."
+        )
+    accept = wanted["data_changed"] == "accept"
+    fingerprint.require_same(kept["data"], data, str(workdir), accept, finished=True)
     stores.remove(epath.Path(workdir / "checkpoints"))
     return RunResult(**kept["result"])
 
 
-def computed_once(file: pathlib.Path, compute: Callable[[], dict]) -> dict:
+def _digest(checkpoint: str) -> str:
+    """Returns a digest of a checkpoint's file or run, "" of a published name or none."""
+    with local_file(checkpoint) as name:
+        path = pathlib.Path(name)
+        file = path / "model.keras" if path.is_dir() else path
+        if not checkpoint or not file.is_file():
+            return ""
+        return _digest_of(file, os.stat(file).st_mtime_ns)
+
+
+@functools.cache
+def _digest_of(file, modified):
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def computed_once(
+    file: pathlib.Path, compute: Callable[[], dict], data: Sequence[str] | None = None
+) -> dict:
     """Returns the JSON of `file`, which is what `compute` returns where there is none yet.
+
+    Where `data` identifies what it is computed from, it is computed again from other data.
 
     Raises:
         ValueError: if the file is damaged.
         UsageError, TrainingError: if it is in a store that refuses or fails.
     """
     if not read_path(file, file.exists):
-        write_text(file, json.dumps(compute(), indent=2, sort_keys=True) + "\n")
+        made = compute() | ({} if data is None else {"made_from": list(data)})
+        write_text(file, json.dumps(made, indent=2, sort_keys=True) + "\n")
     content = read_path(file, file.read_bytes)
     with damage_named(f"{file} is damaged", "Delete it to compute it again."):
         found = json.loads(content)
         if not isinstance(found, dict):
             raise TypeError(f"it holds a {type(found).__name__}")
+    if data is not None and found.pop("made_from", None) != list(data):
+        file.unlink()
+        return computed_once(file, compute, data)
     return found
 
 

@@ -3,6 +3,7 @@
 import base64
 import html
 import io
+import os
 import pathlib
 import string
 import urllib.parse
@@ -269,7 +270,9 @@ def predictions_html(
         predictions: shown in this order.
         trained_on: ids of the photos that the model was trained on, which are marked.
     """
-    figures = "".join(_prediction(each, each.id in trained_on) for each in predictions)
+    folders = {pathlib.Path(each.id).parent for each in predictions}
+    shared = os.path.commonpath(folders) if len(folders) > 1 else None
+    figures = "".join(_prediction(each, each.id in trained_on, shared) for each in predictions)
     note = f"Each photo is shown as the model saw it.{_attention_note(predictions)}"
     if trained_on:
         note += f" {_MARK}: the model learned this photo; the answer says little about new ones."
@@ -277,8 +280,10 @@ def predictions_html(
     return _html_page("Predictions", f"{len(predictions)} photos by {model}", body)
 
 
-def _prediction(prediction, trained_on):
-    file = pathlib.Path(prediction.id).name
+def _prediction(prediction, trained_on, shared):
+    """Returns the figure of a photo, named by its path below the folder that all share."""
+    path = pathlib.Path(prediction.id)
+    file = path.relative_to(shared).as_posix() if shared else path.name
     caption = html.escape(file) + f" {_MARK}" * trained_on
     rows = "".join(
         f'<tr><td class="text" style="--share:{100 * probability:.1f}%" '

@@ -1,22 +1,25 @@
 """The report of a finished run, from the files in its directory."""
 
 import json
+import logging
 import os
 import pathlib
 
 import numpy as np
 
-from keras_vit.training.data import Dataset, open_dataset
+from keras_vit.training.data import Dataset, fingerprint, open_dataset
 from keras_vit.training.data.splits import HELD_OUT_FIFTH
 from keras_vit.training.data.unreadable_examples import counter_for
 from keras_vit.training.errors import damage_named
-from keras_vit.training.evaluators.classification import sign_of
+from keras_vit.training.evaluators.classification import class_order, sign_of
 from keras_vit.training.evaluators.frozen_model import rollout_of
 from keras_vit.training.evaluators.model_from_source import load_model, read_run_config
 from keras_vit.training.io.atomic import atomic_file, write_text
 from keras_vit.training.io.progress_bar import track
 from keras_vit.training.reporting.html_pages import Example, report_html
 from keras_vit.training.reporting.metrics_csv import read_metrics
+
+logger = logging.getLogger("keras_vit")
 
 # Enough for a picture; accuracies come from `metrics.csv`, where every image counts.
 MAX_IMAGES = 2000
@@ -52,10 +55,10 @@ def report_run(
         )
     config = read_run_config(run / "config.json")
     config["data_dir"] = data_dir or config["data_dir"]
-    del config["data"]
     series = read_metrics(run / "metrics.csv")
     source = load_model(run)
     evaluated = _evaluated(run, source, config, dataset) if config["eval_split"] else {}
+    del config["data"]
     page = report_html(
         title=f"{run.resolve().name}: {_short_name(config['dataset'])}",
         subtitle=_subtitle(series, config, evaluated),
@@ -73,14 +76,15 @@ def _evaluated(run, source, config, dataset):
     """Returns what the page shows of the evaluation split, kept for when its data is gone."""
     file = run / EVALUATION
     try:
-        dataset = dataset or open_dataset(config["dataset"], config["data_dir"])
-        results = _results(source.model, config, dataset)
+        results = _results(source, config, dataset or _opened(run, config))
         with atomic_file(file) as temporary, temporary.open("wb") as stream:
             np.savez_compressed(stream, **results)
     except FileNotFoundError:
         if not file.exists():
             raise
         results = kept_evaluation(file)
+    if not len(results["labels"]):
+        return {}
     # Only classes that occur: the matrix of all could be too large for the memory.
     both = np.stack([results["labels"], results["predictions"]])
     classes, places = np.unique(both, return_inverse=True)
@@ -97,6 +101,15 @@ def _evaluated(run, source, config, dataset):
     return {"confusion": confusion, "names": names, "examples": examples}
 
 
+def _opened(run, config):
+    """Opens the data of a run, and warns of what has changed in it."""
+    dataset = open_dataset(config["dataset"], config["data_dir"])
+    now = dataset.describe(config["train_split"], config["eval_split"])
+    if said := fingerprint.changes_since(config, now):
+        logger.warning("The data of %s has changed: %s", run, said)
+    return dataset
+
+
 def kept_evaluation(file: pathlib.Path) -> dict[str, np.ndarray]:
     """Returns the arrays of `EVALUATION`.
 
@@ -109,9 +122,14 @@ def kept_evaluation(file: pathlib.Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _results(model, config, dataset):
-    """Returns the arrays of `EVALUATION`: of all images labels and predictions, of some more."""
-    batches = zip(*_batches(model, config, dataset), strict=True)
+def _results(source, config, dataset):
+    """Returns the arrays of `EVALUATION`: of all images labels and predictions, of some more.
+
+    Labels are outputs of the model. Images of several labels, or none, are left out.
+    """
+    model = source.model
+    outputs = class_order(source.class_names, dataset.class_names, dataset.name)
+    batches = zip(*_batches(model, outputs, config, dataset), strict=True)
     images, labels, logits = map(np.concatenate, batches)
     predictions = logits.argmax(axis=-1)
     chosen = _chosen(labels, predictions)
@@ -125,7 +143,7 @@ def _results(model, config, dataset):
     }
 
 
-def _batches(model, config, dataset):
+def _batches(model, outputs, config, dataset):
     """Yields images, labels and logits of batches that hold the first `MAX_IMAGES`."""
     split = dataset.split(config["eval_split"])
     preprocess = split.preprocess(config["eval_preprocess"])
@@ -134,9 +152,10 @@ def _batches(model, config, dataset):
     batches = split.evaluate(preprocess, batch_size=batch_size, skip_counter=skipped)
     count = -(-min(MAX_IMAGES, split.num_examples) // batch_size)
     for batch in track(batches.take(count), "drawing report.html", count):
-        real = np.asarray(batch["mask"]) > 0
-        images = np.asarray(batch["image"])
-        labels = np.asarray(batch["label"]).argmax(axis=-1)
+        images, rows = np.asarray(batch["image"]), np.asarray(batch["label"])
+        real = (np.asarray(batch["mask"]) > 0) & (np.count_nonzero(rows, axis=-1) == 1)
+        labels = rows.argmax(axis=-1)
+        labels = labels if outputs is None else np.array(outputs)[labels]
         yield images[real], labels[real], model.predict_on_batch(images)[real]
 
 
@@ -204,5 +223,10 @@ def _evaluation_of_model(series, config):
     """Returns the step whose weights `model.keras` has, of those that were evaluated."""
     if config["hand_over"] == "last":
         return series["eval_top1"][-1][0]
-    metric = config["early_stopping"]["metric"]
-    return max(series[metric], key=lambda row: sign_of(metric) * row[1])[0]
+    metric, losses = config["early_stopping"]["metric"], dict(series["eval_loss"])
+    # Evaluations before other data was accepted are of other images.
+    counts = dict(series["eval_count"])
+    last = series["eval_count"][-1][1]
+    # As `BestEvaluation` compares them.
+    rows = [row for row in series[metric] if counts[row[0]] == last]
+    return max(rows, key=lambda row: (sign_of(metric) * row[1], -losses[row[0]]))[0]

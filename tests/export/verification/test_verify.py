@@ -109,6 +109,24 @@ def test_probabilities_of_another_activation_fail(make_vit, images, tmp_path):
     assert "makes probabilities by sigmoid, the model by softmax" in failure
 
 
+def test_a_module_whose_interface_hides_its_activation_fails(make_vit, images, tmp_path):
+    model = make_vit(num_layers=1)
+    module = export.to_hub(model, tmp_path / "module", activation="sigmoid")
+    interface = module / "assets" / "interface.json"
+    interface.write_text(json.dumps(json.loads(interface.read_text()) | {"activation": "softmax"}))
+    (failure,) = verify(model, module, images[:2]).failures
+    assert "makes probabilities by sigmoid, the model by softmax" in failure
+
+
+def test_another_normalization_in_the_metadata_fails(tiny, tiny_tflite, images, tmp_path):
+    content = tiny_tflite.read_bytes()
+    deviation = np.float32(255).tobytes()
+    assert content.count(deviation) == 1
+    (tmp_path / "m.tflite").write_bytes(content.replace(deviation, np.float32(127.5).tobytes()))
+    (failure,) = verify(tiny, tmp_path / "m.tflite", images).failures
+    assert "its metadata describe other images" in failure
+
+
 @pytest.mark.parametrize(
     "labels", [[-1] * 8, [5] * 8, [0.5] * 8, ["ant"] * 8, [0] * 7, np.zeros((8, 4))]
 )

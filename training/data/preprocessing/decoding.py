@@ -87,6 +87,11 @@ class Decode:
             return cut(decoded, window_of(tf.shape(decoded))) if window_of else decoded
 
         if image.dtype != tf.string:
+            if image.dtype != tf.uint8:
+                raise ValueError(
+                    "Expected images that are encoded, or arrays of uint8 in 0..255. Received: "
+                    f"arrays of {image.dtype.name}."
+                )
             return in_window(image)
         orientation = _orientation(image) if self.upright else tf.constant(1)
 

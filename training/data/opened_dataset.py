@@ -29,6 +29,7 @@ from keras_vit.training.errors import UsageError
 from keras_vit.training.io.paths import size_and_time
 
 if TYPE_CHECKING:
+    import keras
     import tensorflow as tf
 
     from keras_vit.training.data.preprocessing.preprocess import Preprocess

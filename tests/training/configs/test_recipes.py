@@ -116,7 +116,8 @@ def test_batch_and_steps_follow_from_table_3(arg, examples, steps):
 
 
 def test_every_row_of_table_3_is_a_config():
-    for model, row in ((model, row) for row in paper_tables.TABLE_3 for model in row.models):
+    rows = [(model, row) for row in paper_tables.TABLE_3 for model in row.models]
+    for model, row in rows:
         config = pretrain.get_config(f"{model},{row.dataset},data=tfds:mine:1.0.0")
         assert (row, config.epochs) == paper_tables.row_of_table_3(model, row.dataset)
         for key in ("base_lr", "schedule", "weight_decay", "clip_norm"):

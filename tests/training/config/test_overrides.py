@@ -77,14 +77,6 @@ def test_options_after_the_colon_follow_the_rules_of_keys():
             parse_options([part], "f", defaults)
 
 
-def test_what_tensorflow_says_when_a_config_imports_it_is_kept_back(tmp_path, capfd):
-    lines = ["I0000 00:00:1 port.cc:153] oneDNN custom operations are on.", "of the user"]
-    text = "\n".join(f"import os; os.write(2, b'{line}\\n')" for line in lines)
-    (tmp_path / "mine.py").write_text(text + OWN_FILE)
-    assert load_config(str(tmp_path / "mine.py")).dataset == "mine"
-    assert capfd.readouterr().err == "of the user\n"
-
-
 @pytest.mark.parametrize(
     "argument, value",
     [

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __getattr__ = import_when_used(
     "keras_vit.training",
     {
-        "build_loss": "recipes.losses",
+        "build_loss": "recipes.classification_losses",
         "build_optimizer": "recipes.optimizers_and_schedules",
         "evaluate": "evaluators.classification",
         "load_dataset": "data",

@@ -77,22 +77,6 @@ def test_options_after_the_colon_follow_the_rules_of_keys():
             parse_options([part], "f", defaults)
 
 
-def test_what_tensorflow_says_when_a_config_imports_it_is_kept_back(tmp_path, capfd):
-    lines = ["I0000 00:00:1 port.cc:153] oneDNN custom operations are on.", "of the user"]
-    text = "\n".join(f"import os; os.write(2, b'{line}\\n')" for line in lines)
-    (tmp_path / "mine.py").write_text(text + OWN_FILE)
-    assert load_config(str(tmp_path / "mine.py")).dataset == "mine"
-    assert capfd.readouterr().err == "of the user\n"
-
-
-@pytest.mark.parametrize("path", ["quickstrat", "other/quickstart.py", "quickstart.py", "../x"])
-def test_configs_that_are_not_there(path, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    message = f"one of .*, masked, own_photos, pretrain, quickstart. Received: {path}, no such file"
-    with pytest.raises(UsageError, match=message):
-        load_config(path)
-
-
 @pytest.mark.parametrize(
     "argument, value",
     [
@@ -137,23 +121,6 @@ def test_arguments_of_the_model_are_checked_by_it():
         config = override(load_config("quickstart"), [f"--config.model.{argument}"])
         with pytest.raises((UsageError, ValueError), match=argument.partition("=")[0]):
             build_model(config, 10)
-
-
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        ("finetune:cifar10", "^Expected finetune:MODEL,DATASET"),
-        ("pretrain", "^Expected --config=pretrain:ARGUMENT, .* Received: pretrain.$"),
-        ("quickstart:foo", "^Expected --config=quickstart, .* Received: quickstart:foo.$"),
-        ("cifar10_small:abc", "^--config=cifar10_small:abc: invalid literal"),
-        ("ablation:head/abc", "^--config=ablation:head/abc: Expected a cell"),
-        ("finetune:ViT-B/16,cifar10,size=abc", "^size of finetune: expected a whole number"),
-    ],
-)
-def test_a_wrong_use_of_the_package_s_configs_is_one_line(text, message, capsys):
-    with pytest.raises(UsageError, match=message) as caught:
-        load_config(text)
-    assert "\n" not in str(caught.value) and not capsys.readouterr().err
 
 
 def test_a_length_that_is_given_replaces_the_other():

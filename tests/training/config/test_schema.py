@@ -66,13 +66,20 @@ LEAST_ONE = {
 LEAST = {"mesh.data": -1, "mesh.fsdp": -1} | dict.fromkeys(LEAST_ONE, 1)
 
 
-def test_every_number_has_its_least():
+def test_every_number_has_bounds_and_none_may_be_none():
     for key in schema.KEYS:
         if not isinstance(key.default, (bool, str)):
             least = LEAST.get(key.name, 0)
             kind = (lambda value: (value,)) if key.name == "few_shot.shots" else type(key.default)
             assert key.accepts(kind(least)) and not key.accepts(kind(least - 1)), key.name
             assert f", at least {least}" in key.expected
+        if type(key.default) in (int, float):
+            # Infinite is off.
+            infinite = key.name in ("checkpoint_every_minutes", "loss_limit")
+            assert key.accepts(math.inf) == infinite
+            assert not key.accepts(math.nan) and not key.accepts(True)
+        with pytest.raises(UsageError, match=rf"config\.{key.name}: expected"):
+            schema.complete(ConfigDict(minimal() | nested(key.name, None)))
 
 
 @pytest.mark.parametrize(
@@ -84,28 +91,15 @@ def test_every_number_has_its_least():
         ("optimizer.layer_decay", 1.1),
         ("masked.corruption_rate", 1.5),
         ("seed", 2**40),
-        ("total_steps", 10**30),
         ("epochs", 10**400),
         ("few_shot.shots", (1, True)),
         ("few_shot.shots", (1, 2.5)),
         ("few_shot.shots", ()),
-        ("few_shot.shots", 5),
     ],
 )
 def test_senseless_numbers_are_refused(key, value):
     with pytest.raises(UsageError, match=rf"config\.{key}: expected .* Received: "):
         schema.complete(minimal(epochs=1.0) | nested(key, value))
-
-
-def test_every_number_has_bounds_and_none_may_be_none():
-    for key in schema.KEYS:
-        if type(key.default) in (int, float):
-            # Infinite is off.
-            infinite = key.name in ("checkpoint_every_minutes", "loss_limit")
-            assert key.accepts(math.inf) == infinite
-            assert not key.accepts(math.nan) and not key.accepts(True)
-        with pytest.raises(UsageError, match=rf"config\.{key.name}: expected"):
-            schema.complete(ConfigDict(minimal() | nested(key.name, None)))
 
 
 def test_more_updates_than_can_be_counted_are_refused():
@@ -149,10 +143,10 @@ def test_every_key_that_means_nothing_without_another_says_so():
 def test_differences_are_what_changes_the_result():
     before = schema.complete(ConfigDict(minimal())).to_dict()
     after = schema.complete(
-        ConfigDict(minimal(seed=1, strategy="mirrored", optimizer={"base_lr": 0.5}))
+        ConfigDict(minimal(seed=1, strategy="mirrored", optimizer={"base_lr": 0.0005}))
     ).to_dict()
     assert schema.differences(before, after) == [
-        "optimizer.base_lr: 0.001 -> 0.5",
+        "optimizer.base_lr: 0.001 -> 0.0005",
         "seed: 0 -> 1",
     ]
 

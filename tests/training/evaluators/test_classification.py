@@ -116,19 +116,12 @@ def test_functions_and_hub_modules_are_models_too(vit, tmp_path):
     )
     tf.saved_model.save(module, str(tmp_path))
 
-    results = [
-        classification.evaluate(model, batches)
-        for model in (
-            vit,
-            lambda x: vit(x, training=False),
-            hub.load(str(tmp_path)),
-            hub.KerasLayer(str(tmp_path)),
-        )
-    ]
-    for other in results[1:]:
-        assert other["top1"] == results[0]["top1"]
-        assert other["loss"] == pytest.approx(results[0]["loss"], rel=1e-6)
-        np.testing.assert_array_equal(other["confusion"], results[0]["confusion"])
+    expected = classification.evaluate(vit, batches)
+    for model in (module.__call__, hub.load(str(tmp_path)), hub.KerasLayer(str(tmp_path))):
+        found = classification.evaluate(model, batches)
+        assert found["top1"] == expected["top1"]
+        assert found["loss"] == pytest.approx(expected["loss"], rel=1e-6)
+        np.testing.assert_array_equal(found["confusion"], expected["confusion"])
 
 
 def test_per_class_table():

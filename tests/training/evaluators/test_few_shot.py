@@ -79,18 +79,11 @@ def test_classes_are_shuffled_and_one_with_too_few_examples_gives_all_it_has(cap
     assert all_of_them[0].accuracy == all_of_them[1].accuracy == 1.0
 
 
-def test_every_combination_is_evaluated_and_more_shots_help():
-    rng = np.random.default_rng(1)
-    centers = rng.normal(size=(4, 16))
-    y, y_test = np.repeat(np.arange(4), 30), np.repeat(np.arange(4), 50)
-    x = centers[y] + 1.5 * rng.normal(size=(120, 16))
-    x_test = centers[y_test] + 1.5 * rng.normal(size=(200, 16))
-    results = few_shot.evaluate_features((x, y), (x_test, y_test), 4, l2=[1.0, 1024.0])
+def test_every_combination_is_evaluated():
+    results = few_shot.evaluate_features(example(), example(), 2, shots=[1, 3], l2=[1.0, 1024.0])
     assert [(r.seed, r.shots, r.l2) for r in results] == [
-        (seed, shots, l2) for seed in (0, 1, 2) for shots in (1, 5, 10, 25) for l2 in (1.0, 1024.0)
+        (seed, shots, l2) for seed in (0, 1, 2) for shots in (1, 3) for l2 in (1.0, 1024.0)
     ]
-    means = few_shot.mean_accuracies(results)
-    assert means[25, 1024.0][0] > means[1, 1024.0][0] + 0.2
 
 
 def test_best_l2_is_the_one_of_highest_mean_rank_and_is_shown():

@@ -1,4 +1,4 @@
-"""Models come from runs, `.keras` files and checkpoints, with what is known of them."""
+"""Models of runs, `.keras` files, checkpoints and exports, with what is known of them."""
 
 import json
 import zipfile
@@ -9,6 +9,7 @@ import pytest
 
 import keras_vit
 from keras_vit.training.config import schema
+from keras_vit.training.evaluators.exported_files import interface_of, labels_of
 from keras_vit.training.evaluators.model_from_source import (
     load_model,
     read_run_config,
@@ -123,12 +124,21 @@ def test_damaged_keras_files_are_named(content, tmp_path):
             read(tmp_path / "model.keras")
 
 
-@pytest.mark.parametrize("member", ["config.json", "model.weights.h5"])
-def test_a_bomb_is_not_unpacked(member, tmp_path):
-    with zipfile.ZipFile(tmp_path / "m.keras", "w", zipfile.ZIP_DEFLATED) as archive:
+@pytest.mark.parametrize(
+    "file, member, read",
+    [
+        ("m.keras", "config.json", load_model),
+        ("m.keras", "model.weights.h5", load_model),
+        ("m.tflite", "labels.txt", labels_of),
+    ],
+)
+def test_a_bomb_is_not_unpacked(file, member, read, tmp_path):
+    file = tmp_path / file
+    file.write_bytes(b"TFL3" * file.name.endswith("tflite"))
+    with zipfile.ZipFile(file, "a", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(member, bytes(2**25))
     with pytest.raises(ValueError, match=r"its members claim 33554432 bytes, and the file has \d+"):
-        load_model(tmp_path / "m.keras")
+        read(file)
 
 
 def changed(**values):
@@ -160,3 +170,36 @@ def test_damage_of_a_config_is_named(content, reason, tmp_path):
             read(file)
         assert str(file) in str(error.value) and reason in str(error.value)
         assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.fixture
+def assets(tmp_path):
+    (tmp_path / "assets").mkdir()
+    return tmp_path / "assets"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"\xff", "UTF-8"),
+        (b"[]", "no object"),
+        (b"{", "Expecting property name"),
+        (b'{"preprocessing": 5}', "its preprocessing is 5"),
+        (b'{"activation": ["softmax"]}', r"its activation is \['softmax'\]"),
+    ],
+)
+def test_damaged_interfaces(content, reason, assets):
+    (assets / "interface.json").write_bytes(content)
+    with pytest.raises(ValueError, match=f"damaged: .*{reason}.*Export the model again"):
+        interface_of(assets.parent)
+
+
+def test_the_texts_beside_an_export(assets):
+    assert labels_of(assets.parent) is None and interface_of(assets.parent) == {}
+    for activation in ("softmax", "sigmoid", "none", None):
+        written = {"preprocessing": "decode|resize(8)", "activation": activation}
+        (assets / "interface.json").write_text(json.dumps(written))
+        assert interface_of(assets.parent) == written
+    (assets / "labels.txt").write_bytes(b"crow\n\xe9\n")
+    with pytest.raises(ValueError, match=r"Expected a text in UTF-8. Received: .*labels\.txt"):
+        labels_of(assets.parent)

@@ -82,8 +82,5 @@ def test_names_say_the_model_and_its_image_size(name, model, size):
     found = architecture_of(name)
     assert (found.model, found.image_size) == (model, size)
     assert found.arguments == ({"gelu": "erf"} if name.startswith("timm/") else {})
-
-
-def test_a_name_that_does_not():
     with pytest.raises(ValueError, match="expected --model and --image_size"):
         architecture_of("bit/vtab/BiT-M-R50x1-run0-dtd")

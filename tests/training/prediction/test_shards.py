@@ -22,7 +22,23 @@ from keras_vit.training.io.locks import lock
 from keras_vit.training.prediction.cluster import Worker
 from keras_vit.training.prediction.predictor import Predictor, write_shard
 
-KILLED = pathlib.Path(__file__).parents[1] / "processes" / "killed_predict.py"
+# `predict`, killed in the middle of writing its third shard.
+KILLED = """
+import os, signal, sys
+import pyarrow.parquet
+from keras_vit.training.commands import predict
+write_table, written = pyarrow.parquet.write_table, []
+
+def half(table, file):
+    write_table(table, file)
+    written.append(file)
+    if len(written) == 3:
+        os.truncate(file, os.path.getsize(file) // 2)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+pyarrow.parquet.write_table = half
+sys.exit(predict.main(sys.argv[1:]))
+"""
 SHARD = "predictions-00000-of-00001.parquet"
 
 
@@ -87,7 +103,7 @@ def test_a_killed_process_leaves_whole_shards(bird_model, photos, tmp_path, laun
     def options(folder):
         return [str(bird_model), str(photos), f"--shards={folder}", "--shard_size=2"]
 
-    process = launch(KILLED, *options(tmp_path / "killed"))
+    process = launch("-c", KILLED, *options(tmp_path / "killed"))
     assert process.wait() == -signal.SIGKILL
     whole = [file.name for file in (tmp_path / "killed").glob("predictions-*")]
     assert sorted(whole) == [f"predictions-0000{k}-of-00005.parquet" for k in range(2)]

@@ -1,8 +1,9 @@
-"""Group means and the mean of 19, on the columns of Table 9."""
+"""The paper's tables agree with each other, and with the means of VTAB on those of Table 9."""
 
 import pytest
 
-from keras_vit.training.paper_tables import TABLE_2, TABLE_9, VTAB_TASKS
+from keras_vit.training import paper_tables
+from keras_vit.training.paper_tables import TABLE_2, TABLE_9, VTAB_TASKS, MeanDeviation
 from keras_vit.training.protocols import vtab
 
 
@@ -57,3 +58,25 @@ def test_the_figure_pales_what_is_not_whole_and_its_legend_covers_no_bar():
     figure.draw_without_rendering()
     (legend,) = figure.legends or [axes.get_legend()]
     assert legend.get_window_extent().y0 >= axes.get_window_extent().y1
+
+
+def test_every_cell_is_there_once():
+    assert sum(map(len, TABLE_2.values())) == 4 * 7
+    assert sum(map(len, paper_tables.TABLE_5.values())) == 2 * 4 * 6 + 5 * 6
+    assert len(paper_tables.TABLE_6) == 18
+    assert len(paper_tables.TABLE_8) == 8 and len(VTAB_TASKS) == 19
+    pairs = [(model, row.dataset) for row in paper_tables.TABLE_3 for model in row.models]
+    assert len(pairs) == len(set(pairs)) == 23
+    # The models pre-trained on JFT are in both.
+    for model, epochs in {"B/32": 7, "B/16": 7, "L/32": 7, "L/16": 14}.items():
+        shared = paper_tables.TABLE_5[f"ViT-{model}", "jft"]
+        assert shared == paper_tables.TABLE_6[f"ViT-{model}", epochs]
+
+
+def test_the_deviation_is_the_sample_one_and_one_run_has_none():
+    result = MeanDeviation.of([0.80, 0.81, 0.82])
+    assert result == pytest.approx((0.81, 0.01))
+    assert str(result.percent) == "81.00 ± 1.00"
+    assert str(MeanDeviation.of([0.5, 0.5]).percent) == "50.00 ± 0.00"
+    assert MeanDeviation.of([0.5]) == (0.5, None)
+    assert str(MeanDeviation.of([0.5]).percent) == "50.00"

@@ -49,17 +49,14 @@ def devices(count):
 )
 def test_shape(asked, shape):
     assert create_mesh(*asked, devices(8)).devices.shape == shape
+    for wrong in ((-1, -1), (0, 1), (3, 1), (-1, 3), (16, 1)):
+        with pytest.raises(UsageError, match=rf"Received: config.mesh.data={wrong[0]}, "):
+            create_mesh(*wrong, devices(8))
 
 
 def test_each_process_holds_consecutive_devices():
     grid = create_mesh(2, 4, devices(8))
     assert [device.process_index for device in grid.devices.flat] == [0] * 4 + [1] * 4
-
-
-@pytest.mark.parametrize("asked", [(-1, -1), (0, 1), (3, 1), (-1, 3), (16, 1)])
-def test_wrong_shape(asked):
-    with pytest.raises(UsageError, match=rf"Received: config.mesh.data={asked[0]}, "):
-        create_mesh(*asked, devices(8))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,130 @@
+"""Which engine, compiler and cluster a run gets, and what an engine refuses."""
+
+import json
+import queue
+import socket
+
+import keras
+import pytest
+import tensorflow as tf
+
+from keras_vit.training.config.schema import complete
+from keras_vit.training.engine import create_engine
+from keras_vit.training.engine.tensorflow import compiles, read_cluster
+from keras_vit.training.engine.worker_watch import Watch
+from keras_vit.training.errors import TrainingError, UsageError
+from tests.tiny_vit import tiny_vit
+from tests.training.small_engine import random_batches, small_engine
+
+CONFIG = {"dataset": "digits", "batch_size": 8, "total_steps": 1}
+WORKERS = {"worker": ["host1:2222", "host2:2222"]}
+TASK = {"type": "worker", "index": 0}
+
+
+def engine_of(num_classes=5, **changes):
+    changes = {"optimizer": {"first_moment_dtype": "bfloat16"}, **changes}
+    return small_engine(lambda _: tiny_vit(num_layers=1, num_classes=num_classes), **changes)
+
+
+def test_the_backend_chooses_the_engine(monkeypatch):
+    config = engine_of().config
+    assert type(create_engine(config)).__name__ == "TensorFlowEngine"
+    config.strategy = "sharded"
+    with pytest.raises(UsageError, match=r"one or mirrored or .* with the backend tensorflow"):
+        create_engine(config)
+    monkeypatch.setattr(keras.backend, "backend", lambda: "torch")
+    with pytest.raises(UsageError, match=r"expected tensorflow or jax\. Received: 'torch'"):
+        create_engine(config)
+
+
+def test_a_split_without_examples_has_no_sum():
+    empty = tf.data.Dataset.from_tensor_slices(random_batches(1, 16)).take(0)
+    sums = engine_of().make_split_sums(lambda logits, batch: logits[0], lambda *_: empty)
+    with pytest.raises(ValueError, match=r"Expected a split with examples\. Received: none"):
+        sums()
+
+
+def test_a_state_of_another_model_is_refused(tmp_path):
+    engine = engine_of()
+    assert engine.restore(tmp_path) is None
+    engine.save({})
+    with pytest.raises(TrainingError, match=r"step 0 in .* has no head/kernel of shape \(16, 7\)"):
+        engine_of(num_classes=7).restore(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "capability, auto", [((9, 0), True), ((10, 0), False), ((12, 0), False)], ids=str
+)
+def test_xla_on_gpus_and_refused_where_it_crashes(monkeypatch, capability, auto):
+    gpu = tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [gpu])
+    details = {"compute_capability": capability, "device_name": "NVIDIA B200"}
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda gpu: details)
+    config = complete(CONFIG)
+    assert compiles(config) == auto
+    config.jit_compile = "on"
+    if auto:
+        assert compiles(config)
+    else:
+        with pytest.raises(UsageError, match=r"B200\. Train with KERAS_BACKEND=jax"):
+            compiles(config)
+
+
+@pytest.mark.parametrize(
+    "flags, steps, auto",
+    [
+        ("avx512_bf16 amx_bf16", 1000, True),
+        ("avx512_bf16 amx_bf16", 999, False),
+        ("avx512_bf16", 1000, False),
+    ],
+)
+def test_xla_on_cpus_with_matrix_units(monkeypatch, flags, steps, auto):
+    monkeypatch.setattr("pathlib.Path.read_text", lambda *_, **__: f"flags : fpu {flags}\n")
+    config = complete(CONFIG | {"total_steps": steps})
+    for config.jit_compile, expected in (("auto", auto), ("on", True), ("off", False)):
+        assert compiles(config) == expected
+
+
+def read(content):
+    return read_cluster({"TF_CONFIG": content if isinstance(content, str) else json.dumps(content)})
+
+
+def test_cluster():
+    cluster = read({"cluster": WORKERS, "task": {"type": "worker", "index": "1"}})
+    assert cluster.task == ("worker", 1)
+    assert cluster.others == {"worker 0": "host1:2222"}
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("{cluster", "JSONDecodeError"),
+        ({"cluster": WORKERS}, "KeyError: 'task'"),
+        ({"cluster": WORKERS, "task": {"type": "worker", "index": 2}}, "'worker', 2"),
+        ({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0}}, "'ps'"),
+        ({"cluster": {"worker": ["host1"]}, "task": TASK}, "'host1' is not host:port"),
+    ],
+)
+def test_wrong_cluster(content, message):
+    with pytest.raises(UsageError, match=message):
+        read(content)
+    with pytest.raises(UsageError, match="KeyError: 'TF_CONFIG'"):
+        read_cluster({})
+
+
+@pytest.mark.parametrize("came", [False, True])
+def test_a_peer_that_never_comes_and_one_that_leaves_after_the_end(came):
+    server, messages = socket.create_server(("localhost", 0)), queue.Queue()
+    address = f"localhost:{server.getsockname()[1]}"
+    if not came:
+        server.close()
+    watch = Watch({"worker 1": address}, 1, messages.put)
+    if came:
+        server.accept()
+        watch.stop()
+        server.close()
+        # The thread that would send one has ended.
+        assert messages.empty()
+    else:
+        message = messages.get(timeout=30)
+        assert message.startswith(f"No answer from worker 1 ({address}) within 1 s.")

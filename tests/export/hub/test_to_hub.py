@@ -22,6 +22,7 @@ from tests.export.conftest import LABELS, answer
 @pytest.fixture(scope="module")
 def model(make_vit):
     model = make_vit(num_layers=1, dropout_rate=0.1, representation_size=24)
+    model.preprocessing = "decode|resize_small(40)|central_crop(32)|value_range(-1, 1)"
     model.get_layer("head").kernel.regularizer = keras.regularizers.L2(0.5)
     return model
 
@@ -80,7 +81,7 @@ def test_it_gives_what_keras_does_and_drops_in_training_alone(model, module, ima
     np.testing.assert_allclose(results["block_00/attention"], maps, atol=1e-5)
 
 
-def test_signatures_take_floats_integers_and_files(model, module, images, logits):
+def test_signatures_take_floats_integers_and_files(model, module, images, logits, tmp_path):
     answers = module.signatures["serving_default"](images=tf.constant(images))
     np.testing.assert_allclose(answers["logits"], logits, atol=1e-5)
     np.testing.assert_allclose(answers["probabilities"], tf.nn.softmax(logits), atol=1e-5)
@@ -93,32 +94,15 @@ def test_signatures_take_floats_integers_and_files(model, module, images, logits
     answers = module.signatures["serving_uint8"](images=tf.constant(pixels))
     np.testing.assert_allclose(answers["logits"], logits, atol=1e-5)
 
-    files = tf.stack([tf.io.encode_png(image) for image in pixels])
-    answers = module.signatures["serving_bytes"](image_bytes=files)
-    np.testing.assert_allclose(answers["logits"], logits, atol=1e-5)
-    # Of another size they are resized.
-    image = np.random.default_rng(2).integers(0, 256, (50, 41, 3)).astype("uint8")
-    resized = tf.image.resize(image / np.float32(255), (32, 32))
-    answers = module.signatures["serving_bytes"](image_bytes=tf.io.encode_png(image)[None])
-    np.testing.assert_allclose(answers["logits"], answer(model, resized[None]), atol=1e-5)
-
-
-@pytest.mark.long
-def test_encoded_photos_are_prepared_as_the_model_wants(make_vit, tmp_path):
-    model = make_vit()
-    model.preprocessing = "decode|resize_small(40)|central_crop(32)|value_range(-1, 1)"
-    path = export.to_hub(model, tmp_path / "m")
-    # One that was taken sideways.
+    # A photo that was taken sideways, prepared as the model wants.
     pixels = np.random.default_rng(2).integers(0, 256, (50, 41, 3)).astype("uint8")
     exif = Image.Exif()
     exif[0x0112] = 8
     Image.fromarray(pixels).save(tmp_path / "photo.png", exif=exif)
-    answers = hub.load(str(path)).signatures["serving_bytes"](
-        image_bytes=tf.constant([(tmp_path / "photo.png").read_bytes()])
-    )
+    photos = tf.constant([(tmp_path / "photo.png").read_bytes()])
     prepared = prepare_photo(np.rot90(pixels), model.preprocessing)[None]
-    logits = keras.ops.convert_to_numpy(model(prepared, training=False))
-    np.testing.assert_allclose(answers["logits"], logits, atol=1e-4)
+    answers = module.signatures["serving_bytes"](image_bytes=photos)
+    np.testing.assert_allclose(answers["logits"], model(prepared, training=False), atol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -138,30 +122,21 @@ def test_any_resolution_interpolates_positions_with_corners_aligned(model, any_m
 
 
 def test_any_resolution_is_refused_where_the_weights_know_the_grid(make_vit, tmp_path):
-    axial = make_vit(attention="axial", classifier="gap", num_layers=1)
-    with pytest.raises(ValueError, match="Axial attention"):
-        export.to_hub(axial, tmp_path / "m", resolution="any")
-    relative = make_vit(position_embedding="relative", num_layers=1)
-    with pytest.raises(ValueError, match="Relative positions"):
-        export.to_hub(relative, tmp_path / "m", resolution="any")
+    for arguments, message in (
+        ({"attention": "axial", "classifier": "gap"}, "Axial attention"),
+        ({"position_embedding": "relative"}, "Relative positions"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            export.to_hub(make_vit(**arguments), tmp_path / "m", resolution="any")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_model_without_head_gives_its_representation(make_vit, images, tmp_path):
-    model = make_vit(num_classes=None, classifier="map", num_layers=1)
-    module = hub.load(str(export.to_hub(model, tmp_path / "m")))
-    np.testing.assert_allclose(module(images), answer(model, images), atol=1e-5)
-    answers = module.signatures["serving_default"](images=tf.constant(images))
-    assert set(answers) == {"representation"}
-    assert not hasattr(module, "feature_vector")
-    with pytest.raises(ValueError, match="no head"):
-        export.to_hub(model, tmp_path / "n", output="logits")
 
 
 def test_a_feature_vector_module_has_no_head(model, images, tmp_path):
     module = hub.load(str(export.to_hub(model, tmp_path / "m", output="representation")))
     np.testing.assert_allclose(module(images), answer(model, images, "representation"), atol=1e-5)
     assert len(module.trainable_variables) == len(model.weights) - 2
+    assert set(module.signatures["serving_default"].structured_outputs) == {"representation"}
+    assert not hasattr(module, "feature_vector")
 
 
 @pytest.mark.parametrize("arguments", [{}, {"dtype": "bfloat16", "remat": True}])
@@ -319,20 +294,15 @@ def test_tf1_graphs_as_vtab_builds_them(model, directory, images, logits, target
 def test_xla_compiles_forward_and_backward(directory, images, logits, targets):
     module = hub.load(str(directory))
 
-    @tf.function(jit_compile=True)
     def gradients(images):
         with tf.GradientTape() as tape:
             result = module(images, training=False)
             loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(targets, result))
-        return result, tape.gradient(loss, module.trainable_variables)
+        return [result, *tape.gradient(loss, module.trainable_variables)]
 
-    result, compiled = gradients(images)
-    np.testing.assert_allclose(result, logits, atol=1e-5)
-    with tf.GradientTape() as tape:
-        result = module(images, training=False)
-        loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(targets, result))
-    eager = tape.gradient(loss, module.trainable_variables)
-    for a, b in zip(compiled, eager, strict=True):
+    compiled = tf.function(gradients, jit_compile=True)(images)
+    np.testing.assert_allclose(compiled[0], logits, atol=1e-5)
+    for a, b in zip(compiled, gradients(images), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
@@ -357,26 +327,20 @@ import tf_keras
 
 directory, file = sys.argv[1:]
 data = np.load(file)
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-assert strategy.num_replicas_in_sync == 2
-with strategy.scope():
+with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
     layer = hub.KerasLayer(directory, trainable=True)
     model = tf_keras.Sequential([tf_keras.Input((32, 32, 3)), layer])
     model.compile("adam", tf_keras.losses.CategoricalCrossentropy(from_logits=True))
 np.testing.assert_allclose(model.predict(data["images"], verbose=0), data["logits"], atol=1e-5)
 before = [v.numpy() for v in layer.trainable_variables]
 history = model.fit(data["images"], data["targets"], epochs=4, verbose=0).history["loss"]
-after = [v.numpy() for v in layer.trainable_variables]
-moved = sum(np.any(a != b) for a, b in zip(before, after))
-print("moved", moved, "of", len(before), "fell", history[-1] < history[0])
+assert history[-1] < history[0]
+assert all(np.any(a != b.numpy()) for a, b in zip(before, layer.trainable_variables))
 """
 
 
 @pytest.mark.long
-def test_mirrored_strategy_on_two_devices(model, directory, images, logits, targets, tmp_path):
+def test_mirrored_strategy_on_two_devices(directory, images, logits, targets, tmp_path):
     np.savez(tmp_path / "data.npz", images=images, logits=logits, targets=targets)
     command = [sys.executable, "-c", MIRRORED, str(directory), str(tmp_path / "data.npz")]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr[-3000:]
-    count = len(model.weights)
-    assert result.stdout.splitlines()[-1] == f"moved {count} of {count} fell True"
+    subprocess.run(command, check=True)

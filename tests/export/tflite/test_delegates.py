@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from benchmarks.families_in_runtimes import with_noise
 from keras_vit import export
 from keras_vit.export.errors import ExportError
 from keras_vit.export.tflite.flatbuffer_and_metadata import (
@@ -158,10 +159,10 @@ def test_pooling_over_joined_cells_has_the_same_bits(padding, size):
     np.testing.assert_array_equal(root_pooling(layer, features), expected)
 
 
-def test_pooling_with_the_query_in_the_keys_weights_is_the_same(randomize):
+def test_pooling_with_the_query_in_the_keys_weights_is_the_same():
     layer = MAPHead(num_heads=2, mlp_dim=16)
     layer.build((None, 5, 8))
-    randomize(layer)
+    with_noise(layer)
     tokens = noise(3, 5, 8)
     expected = keras.ops.convert_to_numpy(layer(tokens))
     np.testing.assert_allclose(map_head(layer, tokens), expected, atol=1e-6)

@@ -1,7 +1,6 @@
 """Memory, threads, and the golden cases: files, models and logits of other implementations."""
 
 import gc
-import importlib.util
 import itertools
 import json
 import os
@@ -14,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.golden import golden as weights_and_images
 from tests.ram_store import register
 
 ROOT = Path(__file__).parents[1]
@@ -111,10 +111,7 @@ def run_installed(installed, users_folder):
 @pytest.fixture(scope="session")
 def golden():
     """The module that makes the weights and images of the golden cases."""
-    spec = importlib.util.spec_from_file_location("golden", GOLDEN / "golden.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return weights_and_images
 
 
 @pytest.fixture(scope="session")

@@ -55,15 +55,12 @@ def is_described(name, owner):
     return False
 
 
-def parameters(function, owner):
+def parameters(function):
     """Returns the parameters of a function that need a hint."""
-    decorators = {d.id for d in function.decorator_list if isinstance(d, ast.Name)}
     arguments = function.args
-    positional = arguments.posonlyargs + arguments.args
-    if owner and "staticmethod" not in decorators:
-        positional = positional[1:]
-    rest = [extra for extra in (arguments.vararg, arguments.kwarg) if extra]
-    return positional + arguments.kwonlyargs + rest
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    every = [*named, arguments.vararg, arguments.kwarg]
+    return [each for each in every if each and each.arg not in ("self", "cls")]
 
 
 def lacking(module):
@@ -79,7 +76,7 @@ def lacking(module):
             continue
         yield from (
             f"hint of {name}({parameter.arg})"
-            for parameter in parameters(node, owner)
+            for parameter in parameters(node)
             if not parameter.annotation
         )
         if not (node.returns or node.name == "__init__"):

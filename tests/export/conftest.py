@@ -7,8 +7,10 @@ from ai_edge_litert.interpreter import Interpreter
 
 from benchmarks.families_in_runtimes import with_noise
 from keras_vit import export
-from keras_vit.export.errors import RuntimeMissing
+from keras_vit.export.errors import ExportError, RuntimeMissing
+from keras_vit.export.verification.browser import chromium
 from keras_vit.export.verification.runtimes import vulkan_environment
+from keras_vit.export.web.to_web import litert_js
 from tests.tiny_vit import tiny_vit
 
 LABELS = ["cat", "dog", "tench", "château", "a b"]
@@ -32,12 +34,6 @@ def run(file, images, signature="serving_default"):
 def verify(*args, **kwargs):
     """Returns the report of an artifact, without what it costs."""
     return export.verify(*args, **{"costs": False, **kwargs})
-
-
-@pytest.fixture(scope="session")
-def randomize():
-    """The function that sets a model's weights to noise and returns the model."""
-    return with_noise
 
 
 @pytest.fixture(scope="session")
@@ -83,3 +79,22 @@ def gpu():
         vulkan_environment()
     except RuntimeMissing as missing:
         pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def with_litert_js():
+    """Skips where LiteRT.js cannot be had."""
+    try:
+        litert_js()
+    except (ExportError, OSError) as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def with_browser(with_litert_js):
+    """Skips where there is no Chromium either."""
+    try:
+        with chromium():
+            pass
+    except ExportError as error:
+        pytest.skip(f"{error} (make test-runtimes)")

@@ -50,6 +50,9 @@ def test_without_a_head_there_are_no_names_and_no_activation(make_vit, write, tm
         write(model, tmp_path / "n", labels=LABELS)
     with pytest.raises(ValueError, match="`activation` must be one of"):
         write(model, tmp_path / "n", activation="none")
+    of_a_head = {export.to_hub: {"output": "logits"}, export.to_tflite: {"probabilities": True}}
+    with pytest.raises(ValueError, match="no head"):
+        write(model, tmp_path / "n", **of_a_head[write])
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,7 @@ def texts(tiny, tmp_path):
 
 def test_the_page_has_the_keys_and_facts_that_tf_hub_asks_for(tiny, module_report, texts):
     page, *_ = texts(module_report, config={"dataset": "digits"})
-    lines = page.splitlines()
-    assert lines[0] == "# Module me/tiny_vit/2"
-    assert lines[2] == "Classifies images into 5 classes."
+    assert page.startswith("# Module me/tiny_vit/2\n\nClassifies images into 5 classes.\n")
     assert dict(re.findall(r"<!-- ([\w-]+): (.+) -->", page)) == {
         "asset-path": "tiny-vit.tar.gz",
         "task": "image-classification",
@@ -48,9 +46,8 @@ def test_the_page_has_the_keys_and_facts_that_tf_hub_asks_for(tiny, module_repor
         "network-architecture": "vision-transformer",
         "license": "apache-2.0",
     }
-    for fact in ("[0, 1]", "32 x 32 pixels", "(batch, 5)", "tf.nn.softmax", "momentum 0.9"):
+    for fact in ("[0, 1]", "32 x 32 pixels", "(batch, 5)", f"{tiny.count_params():,}"):
         assert fact in page
-    assert f"| parameters | {tiny.count_params():,} |" in page
 
 
 def test_the_page_says_which_classes_and_how_photos_are_prepared(make_vit, module_report, texts):
@@ -71,26 +68,21 @@ def test_every_figure_comes_from_the_verifier(lite_report, texts):
     assert page.startswith("# Lite me/tiny_vit/2\n") and "parent-model: me/tiny_vit/2" in page
     _, figures = page.split("## Verification")
     for name, value in lite_report.rows():
-        if name not in ("artifact", "result"):
-            assert f"| {name} | {value} |" in figures
-    page, *_ = texts(dataclasses.replace(lite_report, output="probabilities"))
-    assert "Output: probabilities, float32, shape (batch, 5). Class" in page
+        assert name in ("artifact", "result") or f"| {name} | {value} |" in figures
 
 
 def test_kaggle_metadata(module_report, lite_report, texts):
     page, *metadata = texts(module_report, config={"dataset": "digits"})
-    about, variation = map(json.loads, metadata)
+    about, module = map(json.loads, metadata)
     assert (about["ownerSlug"], about["slug"], about["isPrivate"]) == ("me", "tiny-vit", True)
-    assert about["subtitle"] == "Classifies images into 5 classes." and about["description"] == page
-    assert variation["framework"] == "tensorFlow2" and variation["fineTunable"] is True
-    assert variation["instanceSlug"] == "32x32-classification"
-    assert variation["licenseName"] == "Apache 2.0"
-    assert variation["trainingData"] == ["digits"]
-    assert "${PATH}" in variation["usage"] and "${VERSION_NUMBER}" in variation["usage"]
-
-    variation = json.loads(texts(lite_report)[-1])
-    assert (variation["framework"], variation["instanceSlug"]) == ("tfLite", "32x32-none")
-    assert variation["fineTunable"] is False and "${PATH}" in variation["usage"]
+    assert about["description"] == page
+    assert (module["licenseName"], module["trainingData"]) == ("Apache 2.0", ["digits"])
+    for variation, framework, slug, trains in (
+        (module, "tensorFlow2", "32x32-classification", True),
+        (json.loads(texts(lite_report)[-1]), "tfLite", "32x32-none", False),
+    ):
+        assert (variation["framework"], variation["instanceSlug"]) == (framework, slug)
+        assert variation["fineTunable"] is trains and "${PATH}" in variation["usage"]
 
 
 def test_only_good_artifacts_get_a_card(tiny, lite_report, tmp_path):

@@ -11,8 +11,8 @@ from keras_vit.training.config import schema
 from keras_vit.training.config.schema import DEFAULTS
 from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.loop import trainer
+from tests.fuzz.conftest import SEED
 
-SEED = int(os.environ.get("FUZZ_SEED", "0"))
 FACTOR = float(os.environ.get("FUZZ", "1"))
 
 VALUES = st.one_of(

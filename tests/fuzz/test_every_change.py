@@ -5,7 +5,6 @@ safetensors write as well.
 """
 
 import os
-import pathlib
 import random
 import re
 import shutil
@@ -17,11 +16,11 @@ import pytest
 
 from keras_vit.export.verification.runtimes import open_hub
 from tests.fuzz import export_process
+from tests.fuzz.conftest import SEED
 from tests.tiny_vit import tiny_vit
+from tests.training.conftest import TINY
 from tests.training.runs import rows
 
-SEED = int(os.environ.get("FUZZ_SEED", "0"))
-TINY = pathlib.Path(__file__).parents[1] / "training" / "processes" / "tiny.py"
 OPTIONS = (
     "total_steps=8",
     "steps_per_call=2",

@@ -1,13 +1,13 @@
 """Every format that is read, mutated: the answer is a result or one clear error."""
 
 import gzip
-import io
 import json
 import zipfile
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 import keras_vit
 from keras_vit import export
@@ -58,178 +58,158 @@ def model():
 
 
 @pytest.fixture
-def reads(tmp_path):
-    """Returns a function from a name and a reader of a path to a reader of bytes."""
+def attack_file(attack):
+    """Returns a function that attacks what a file holds, at its place, and leaves it whole.
 
-    def reader(name, read):
-        file = tmp_path / name
-        file.parent.mkdir(parents=True, exist_ok=True)
+    Of a zip archive `member` is attacked, whose checksums are then right.
+    """
 
-        def read_bytes(content):
-            file.write_bytes(content)
-            return read(file)
-
-        return read_bytes
-
-    return reader
-
-
-@pytest.fixture
-def attack_member(attack):
-    """Returns a function that attacks a member of a zip archive, whose checksums are then right."""
-
-    def run(name, count, member, archive, read):
-        with zipfile.ZipFile(io.BytesIO(archive)) as old:
-            members = {each: old.read(each) for each in old.namelist()}
+    def run(name, count, file, read, *errors, member=None, size=0):
+        whole = file.read_bytes()
+        members = {}
+        if member:
+            with zipfile.ZipFile(file) as archive:
+                members = {each: archive.read(each) for each in archive.namelist()}
 
         def read_changed(changed):
-            result = io.BytesIO()
-            with zipfile.ZipFile(result, "w") as new:
-                for each, content in (members | {member: changed}).items():
-                    new.writestr(each, content)
-            read(result.getvalue())
+            if member:
+                with zipfile.ZipFile(file, "w") as archive:
+                    for each, content in (members | {member: changed}).items():
+                        archive.writestr(each, content)
+            else:
+                file.write_bytes(changed)
+            read(file)
 
-        attack(name, count, members[member], read_changed)
+        attack(name, count, members[member] if member else whole, read_changed, *errors, size=size)
+        file.write_bytes(whole)
 
     return run
 
 
-def test_npz(attack, attack_member, reads, model, tmp_path):
-    keras_vit.save_checkpoint(model, tmp_path / "good.npz")
-    content = (tmp_path / "good.npz").read_bytes()
-    read = reads("model.npz", lambda file: keras_vit.load_checkpoint(model, file))
-    attack("npz", 100, content, read)
-    attack_member("npz, a member's bytes", 100, "cls.npy", content, read)
+def test_npz(attack_file, model, tmp_path):
+    def load(file):
+        keras_vit.load_checkpoint(model, file)
+
+    file = tmp_path / "model.npz"
+    keras_vit.save_checkpoint(model, file)
+    attack_file("npz", 100, file, load)
+    attack_file("npz, a member's bytes", 100, file, load, member="cls.npy")
 
 
-def test_safetensors_and_their_json(attack, reads, cases, golden, build_case, load_case, tmp_path):
-    from safetensors.numpy import save
-
+def test_safetensors_and_their_json(
+    attack_file, cases, golden, build_case, load_case, write_case, tmp_path
+):
     case = cases["timm"]
     timm = build_case(case)
-    read = reads("timm/model.safetensors", lambda file: load_case(timm, case, file))
-    attack("safetensors", 60, save(golden.checkpoint(case)), read)
+    file = write_case(case, tmp_path)
+    attack_file("safetensors", 60, file, lambda file: load_case(timm, case, file))
 
     case, folder = cases["hf"], tmp_path / "hf"
-    arrays, hugging_face = golden.checkpoint(case), build_case(case)
     folder.mkdir()
-    (folder / "part.safetensors").write_bytes(save(arrays))
-    index = {"weight_map": dict.fromkeys(arrays, "part.safetensors")}
-    config = {"model_type": "vit", "hidden_size": 48, "num_hidden_layers": 3}
-
-    def load(_):
-        load_case(hugging_face, case, folder)
-
-    name = "hf/model.safetensors.index.json"
-    attack("safetensors index", 60, json.dumps(index).encode(), reads(name, load))
-    (tmp_path / name).write_text(json.dumps(index))
-    content = json.dumps(config).encode()
-    attack("safetensors config", 60, content, reads("hf/config.json", load))
+    part, hugging_face = write_case(case, folder), build_case(case)
+    index, config = folder / "model.safetensors.index.json", folder / "config.json"
+    weight_map = dict.fromkeys(golden.checkpoint(case), part.name)
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    config.write_text('{"model_type": "vit", "hidden_size": 48, "num_hidden_layers": 3}')
+    for file in (index, config):
+        attack_file(f"hf {file.name}", 60, file, lambda _: load_case(hugging_face, case, folder))
 
 
-def test_keras_files(attack, attack_member, reads, model, tmp_path):
-    model.save(tmp_path / "good.keras")
-    content = (tmp_path / "good.keras").read_bytes()
-    read = reads("model.keras", load_model)
-    attack("keras", 12, content, read)
-    load = reads("model.keras", lambda file: keras_vit.load_checkpoint(model, file))
-    attack("keras, as a checkpoint", 6, content, load)
-    arguments = reads("model.keras", saved_arguments)
-    attack("keras, arguments", 40, content, arguments)
-    attack_member("keras, its config", 12, "config.json", content, read)
+def test_keras_files(attack_file, model, tmp_path):
+    file = tmp_path / "model.keras"
+    model.save(file)
+    attack_file("keras", 12, file, load_model)
+    attack_file("keras, as a checkpoint", 6, file, lambda _: keras_vit.load_checkpoint(model, file))
+    attack_file("keras, arguments", 40, file, saved_arguments)
+    attack_file("keras, its config", 12, file, load_model, member="config.json")
 
 
-def test_files_of_a_run(attack, reads, tmp_path):
+def test_files_of_a_run(attack_file, tmp_path):
     config = schema.complete({"dataset": "digits", "batch_size": 8, "total_steps": 1})
-    content = schema.to_json(config, DATA).encode()
-    attack("config.json", 400, content, reads("config.json", read_run_config))
-    rows = b"step,loss,eval_top1\r\n" + b"".join(b"%d,0.%d,\r\n" % (i, i) for i in range(50))
-    attack("metrics.csv", 400, rows, reads("metrics.csv", read_metrics))
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, labels=np.arange(200) % 3, num_classes=np.array(3))
-    kept = reads("evaluation.npz", kept_evaluation)
-    attack("evaluation.npz", 200, buffer.getvalue(), kept)
-
-
-def test_what_protocols_keep(attack, reads, tmp_path):
+    (tmp_path / "config.json").write_text(schema.to_json(config, DATA))
+    rows = "".join(f"{step},0.{step},\r\n" for step in range(50))
+    (tmp_path / "metrics.csv").write_text("step,loss,eval_top1\r\n" + rows)
+    labels, classes = np.arange(200) % 3, np.array(3)
+    np.savez_compressed(tmp_path / "evaluation.npz", labels=labels, num_classes=classes)
+    result = {"config": {}, "result": {"top1": 0.5, "count": 10}}
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    features = np.ones((20, 4), "float32")
+    np.savez(tmp_path / "features.npz", features=features, labels=np.arange(20))
+    np.save(tmp_path / "some.tfrecord.offsets.npy", 20 * np.arange(50))
     table = str(tmp_path / "some.tfrecord")
-    result = json.dumps({"config": {}, "result": {"top1": 0.5, "count": 10}}).encode()
-    read = reads("result.json", lambda file: computed_once(file, dict))
-    attack("result.json", 200, result, read)
-    buffer = io.BytesIO()
-    np.savez(buffer, features=np.ones((20, 4), "float32"), labels=np.arange(20))
-    read = reads("features.npz", kept_features)
-    attack("cached features", 100, buffer.getvalue(), read)
-    buffer = io.BytesIO()
-    np.save(buffer, 20 * np.arange(50))
-    read = reads("some.tfrecord.offsets.npy", lambda _: records._indexed(table, 980))
-    attack("the index of records", 200, buffer.getvalue(), read)
+    for name, count, read in (
+        ("config.json", 400, read_run_config),
+        ("metrics.csv", 400, read_metrics),
+        ("evaluation.npz", 200, kept_evaluation),
+        ("result.json", 200, lambda file: computed_once(file, dict)),
+        ("features.npz", 100, kept_features),
+        ("some.tfrecord.offsets.npy", 200, lambda _: records._indexed(table, 980)),
+    ):
+        attack_file(name, count, tmp_path / name, read)
 
 
-def test_tensorboard_events(attack, reads, tmp_path):
-    writer = tf.summary.create_file_writer(str(tmp_path / "events"))
+def test_tensorboard_events(attack_file, tmp_path):
+    writer = tf.summary.create_file_writer(str(tmp_path))
     with writer.as_default():
         for step in range(20):
             tf.summary.write("loss", tf.constant(1.0), step=step)
     writer.close()
-    (file,) = (tmp_path / "events").iterdir()
-    read = reads("run/events.out.tfevents.1", lambda file: drop_events_after(file.parent, 10))
-    attack("tensorboard events", 60, file.read_bytes(), read)
+    (file,) = tmp_path.iterdir()
+    attack_file("tensorboard events", 60, file, lambda file: drop_events_after(file.parent, 10))
 
 
-def test_checkpoints_of_a_run(attack, reads, tmp_path):
-    folder = tmp_path / "checkpoints"
-    saver = checkpoints.Checkpoints(folder)
+def test_checkpoints_of_a_run(attack_file, tmp_path):
+    saver = checkpoints.Checkpoints(tmp_path)
     saver.save(1, lambda: {"weights": checkpoints.whole(np.ones(500))})
     saver.wait()
 
-    def read_step(step):
-        return checkpoints.read(folder, step)["weights"].read()
+    def read_step(_):
+        return checkpoints.read(tmp_path, 1)["weights"].read()
+
+    def read_newest(_):
+        step = checkpoints.Checkpoints(tmp_path).newest()
+        return checkpoints.read(tmp_path, step)["weights"].read()
 
     for name in ("manifest.json", "part-0.safetensors"):
-        file = folder / "checkpoint-1" / name
-        content = file.read_bytes()
-        for read in (
-            lambda _: read_step(checkpoints.Checkpoints(folder).newest()),
-            lambda _: read_step(1),
-        ):
-            attack(f"run's {name}", 60, content, reads(file.relative_to(tmp_path), read))
-            file.write_bytes(content)
+        for read in (read_newest, read_step):
+            attack_file(f"run's {name}", 60, tmp_path / "checkpoint-1" / name, read)
 
 
-def test_modules(attack, reads, model, tmp_path):
+def test_modules(attack_file, attack, model, tmp_path):
     directory = export.to_hub(model, tmp_path / "module", labels=["a", "b"])
-    content = (directory / "saved_model.pb").read_bytes()
-    load = reads("module/saved_model.pb", lambda file: open_hub(file.parent))
-    attack("saved_model.pb", 2, content, load)
-    load = reads("module/saved_model.pb", lambda file: load_frozen(file.parent))
-    attack("saved_model.pb, predicting", 2, content, load)
-    (directory / "saved_model.pb").write_bytes(content)
+    for name, load in (("saved_model.pb", open_hub), ("saved_model.pb, predicting", load_frozen)):
+        attack_file(name, 2, directory / "saved_model.pb", lambda _, load=load: load(directory))
     for name, count in (("labels.txt", 60), ("interface.json", 200)):
-        content = (directory / "assets" / name).read_bytes()
-        texts = reads(f"module/assets/{name}", lambda file: exported(file.parents[1]))
-        attack(f"hub's {name}", count, content, texts)
-        (directory / "assets" / name).write_bytes(content)
-    archive = archives.pack(directory, tmp_path / "module.tar.gz").read_bytes()
+        file = directory / "assets" / name
+        attack_file(f"hub's {name}", count, file, lambda _: exported(directory))
+    archive = archives.pack(directory, tmp_path / "module.tar.gz")
+    tar = gzip.decompress(archive.read_bytes())
 
     def unpack(file):
         with archives.unpacked(file):
             pass
 
-    read = reads("mutated.tar.gz", unpack)
-    attack("tar.gz", 100, archive, read, size=2**20)
-    tar = gzip.decompress(archive)
-    attack("tar", 60, tar, lambda changed: read(gzip.compress(changed, 1)), size=2**20)
+    def unpack_changed(changed):
+        archive.write_bytes(gzip.compress(changed, 1))
+        unpack(archive)
+
+    attack_file("tar.gz", 100, archive, unpack, size=2**20)
+    attack("tar", 60, tar, unpack_changed, size=2**20)
 
 
-def test_tflite(attack, reads, model, tmp_path):
-    content = export.to_tflite(model, tmp_path / "good.tflite").read_bytes()
-    attack("tflite, inspected", 200, content, reads("model.tflite", TFLiteFile))
-    infer = reads("model.tflite", lambda file: load_frozen(file).logits(np.zeros((1, 8, 8, 3))))
-    attack("tflite, predicting", 60, content, infer)
-    texts = reads("model.tflite", exported)
-    attack("tflite, its texts", 100, content, texts)
-    attack("tflite, the end of its texts", 100, content[-600:], texts)
+def test_tflite(attack_file, attack, model, tmp_path):
+    def predict(file):
+        load_frozen(file).logits(np.zeros((1, 8, 8, 3)))
+
+    def read_end(changed):
+        file.write_bytes(changed)
+        exported(file)
+
+    file = export.to_tflite(model, tmp_path / "model.tflite")
+    attack_file("tflite, inspected", 200, file, TFLiteFile)
+    attack_file("tflite, predicting", 60, file, predict)
+    attack_file("tflite, its texts", 100, file, exported)
+    attack("tflite, the end of its texts", 100, file.read_bytes()[-600:], read_end)
 
 
 def exported(path):
@@ -239,65 +219,52 @@ def exported(path):
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF"])
-def test_images(kind, attack, reads):
-    from PIL import Image
+def test_images(kind, attack_file, tmp_path):
+    def prepare(file):
+        read_images([file], "decode|resize(8)|value_range")
 
     pixels = np.random.default_rng(0).integers(0, 256, (24, 20, 3)).astype(np.uint8)
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, kind)
-    read = reads("image", lambda file: read_images([file], "decode|resize(8)|value_range"))
-    attack(kind, 60, buffer.getvalue(), read, size=2**29)
-    photo = reads("photo", read_photo)
-    attack(f"{kind}, by Pillow", 60, buffer.getvalue(), photo, size=2**29)
-    if kind == "JPEG":
-        buffer = io.BytesIO()
-        np.savez(buffer, images=np.zeros((2, 8, 8, 3), "float32"), labels=np.zeros(2, int))
-        read = reads("images.npz", lambda file: load_images(file, (8, 8)))
-        attack("npz of images", 100, buffer.getvalue(), read)
+    Image.fromarray(pixels).save(tmp_path / "image", kind)
+    attack_file(kind, 60, tmp_path / "image", prepare, size=2**29)
+    attack_file(f"{kind}, by Pillow", 60, tmp_path / "image", read_photo, size=2**29)
 
 
-def test_data_sets(attack, reads, tmp_path):
-    prepare.prepare_digits(tmp_path)
-    (info,) = tmp_path.rglob("dataset_info.json")
-    content = info.read_bytes()
-    name = info.relative_to(tmp_path)
-    read = reads(name, lambda file: tfds_folder.read_info(file.parent))
-    attack("dataset_info.json", 200, content, read)
-    info.write_bytes(content)
-    info.with_name("label.labels.txt").write_text("".join(f"{digit}\n" for digit in range(10)))
-    for file in (info.with_name("features.json"), info.with_name("label.labels.txt")):
-        content = file.read_bytes()
-        read = reads(
-            file.relative_to(tmp_path),
-            lambda _: open_dataset("tfds:sklearn_digits", tmp_path),
-        )
-        attack(file.name, 200, content, read)
-        file.write_bytes(content)
-    file = sorted(tmp_path.rglob("*test.tfrecord*"))[0]
+def test_images_in_an_array(attack_file, tmp_path):
+    file = tmp_path / "images.npz"
+    np.savez(file, images=np.zeros((2, 8, 8, 3), "float32"), labels=np.zeros(2, int))
+    attack_file("npz of images", 100, file, lambda file: load_images(file, (8, 8)))
 
+
+def test_data_sets(attack_file, tmp_path):
     def examples(_):
         for _ in load_dataset("digits", "test[:20]", data_dir=tmp_path):
             pass
 
-    read = reads(file.relative_to(tmp_path), examples)
-    attack("tfrecords", 6, file.read_bytes(), read, tf.errors.OpError)
+    prepare.prepare_digits(tmp_path)
+    (info,) = tmp_path.rglob("dataset_info.json")
+    attack_file(info.name, 200, info, lambda file: tfds_folder.read_info(file.parent))
+    labels = info.with_name("label.labels.txt")
+    labels.write_text("".join(f"{digit}\n" for digit in range(10)))
+    for file in (info.with_name("features.json"), labels):
+        attack_file(file.name, 200, file, lambda _: open_dataset("tfds:sklearn_digits", tmp_path))
+    file = min(tmp_path.rglob("*test.tfrecord*"))
+    attack_file("tfrecords", 6, file, examples, tf.errors.OpError)
 
 
-def test_texts(attack, reads, model):
-    def text(function):
-        return lambda content: function(content.decode("utf-8", "replace"))
+def test_texts(attack, attack_file, model, tmp_path):
+    def attack_text(name, text, read):
+        attack(name, 300, text.encode(), lambda content: read(content.decode("utf-8", "replace")))
 
-    operations = b"decode|inception_crop(8)|flip_lr|randaugment(2,15)|value_range(-1,1)|one_hot(10)"
-    attack("preprocessing", 300, operations, text(Preprocess))
-    attack(
-        "splits",
-        300,
-        b"train[:98%]+validation[10:200]",
-        text(lambda value: splits.resolve(value, {"train": 900, "validation": 300})),
-    )
+    operations = "decode|inception_crop(8)|flip_lr|randaugment(2,15)|value_range(-1,1)|one_hot(10)"
+    attack_text("preprocessing", operations, Preprocess)
+    sizes = {"train": 900, "validation": 300}
+    split = "train[:98%]+validation[10:200]"
+    attack_text("splits", split, lambda text: splits.resolve(text, sizes))
     job = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 0}}
-    cluster = text(lambda value: read_cluster({"TF_CONFIG": value}))
-    attack("TF_CONFIG", 300, json.dumps(job).encode(), cluster)
-    labels = text(lambda value: labels_of_model(value.split("\n")[:2], model, "logits"))
-    attack("labels", 300, b"crow\nfinch\n", labels)
-    attack("labels in a file", 100, b"crow\nfinch\njay\n", reads("labels.txt", read_lines))
+    attack_text("TF_CONFIG", json.dumps(job), lambda text: read_cluster({"TF_CONFIG": text}))
+    labels = "crow\nfinch\n"
+    attack_text(
+        "labels", labels, lambda text: labels_of_model(text.split("\n")[:2], model, "logits")
+    )
+    (tmp_path / "labels.txt").write_text(labels + "jay\n")
+    attack_file("labels in a file", 100, tmp_path / "labels.txt", read_lines)

@@ -44,9 +44,7 @@ def test_the_module_is_the_root_without_owners_and_times(module, tmp_path):
 @pytest.mark.parametrize(
     ("name", "kind", "link"),
     [
-        ("../outside.txt", tarfile.REGTYPE, ""),
         ("a/../../outside.txt", tarfile.REGTYPE, ""),
-        ("link", tarfile.SYMTYPE, "/etc/passwd"),
         ("link", tarfile.SYMTYPE, "saved_model.pb"),
         ("link", tarfile.LNKTYPE, "saved_model.pb"),
         ("pipe", tarfile.FIFOTYPE, ""),

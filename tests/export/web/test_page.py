@@ -39,12 +39,24 @@ def rollout_of(page):
     return np.array(json.loads(page.locator("html").get_attribute("data-rollout")))
 
 
+def visit_again(page):
+    page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    page.reload()
+    page.wait_for_selector(READY, state="attached")
+
+
 def by_interpreter(site, file, signature="serving_default"):
     operations = "decode|resize_small(36)|central_crop(32)|value_range(0,1)"
     image = prepare_photo(read_photo(file), operations)
     interpreter = Interpreter(str(site / "assets" / MODEL))
     (values,) = interpreter.get_signature_runner(signature)(image=image[None]).values()
     return values[0]
+
+
+def assert_agrees(page, site, file, atol=ROUNDING):
+    """The page gives the logits of the interpreter for a file."""
+    logits, _ = choose(page, file)
+    np.testing.assert_allclose(logits, by_interpreter(site, file), atol=atol, err_msg=file.name)
 
 
 def error_of(page, file):
@@ -54,8 +66,7 @@ def error_of(page, file):
     return page.get_by_role("alert").inner_text()
 
 
-def test_answers_are_those_of_the_interpreter(open_page, address, model, site, photo):
-    page = open_page(address)
+def test_answers_are_those_of_the_interpreter(page, model, site, photo):
     logits, bars = choose(page, photo)
     expected = by_interpreter(site, photo)
     np.testing.assert_allclose(logits, expected, atol=ROUNDING)
@@ -90,35 +101,29 @@ def fails(names, reason):
         fails(TRANSPARENT, "a canvas keeps no color below alpha 0"),
     ],
 )
-def test_photos_are_read_as_ours(open_page, address, site, tmp_path, names):
-    page, file = open_page(address), tmp_path / "photo"
+def test_photos_are_read_as_ours(page, site, tmp_path, names):
     for name in names:
-        file.write_bytes(CASES[name][0])
-        logits, _ = choose(page, file)
-        expected = by_interpreter(site, file)
-        np.testing.assert_allclose(logits, expected, atol=ROUNDING, err_msg=name)
+        (tmp_path / name).write_bytes(CASES[name][0])
+        assert_agrees(page, site, tmp_path / name)
 
 
 @pytest.mark.parametrize(
     "size",
     [pytest.param((2600, 3700), id="in several strips", marks=pytest.mark.long), (400, 37)],
 )
-def test_photos_of_any_size_are_prepared_as_ours(open_page, address, site, photo, tmp_path, size):
+def test_photos_of_any_size_are_prepared_as_ours(page, site, photo, tmp_path, size):
     file = tmp_path / "photo.png"
     Image.open(photo).resize(size).save(file)
-    logits, _ = choose(open_page(address), file)
-    np.testing.assert_allclose(logits, by_interpreter(site, file), atol=ROUNDING)
+    assert_agrees(page, site, file)
 
 
-def test_jpeg_decoders_differ_by_rounding(open_page, address, site, photo, tmp_path):
+def test_jpeg_decoders_differ_by_rounding(page, site, photo, tmp_path):
     Image.open(photo).save(tmp_path / "photo.jpg", quality=95)
-    logits, _ = choose(open_page(address), tmp_path / "photo.jpg")
     expected = by_interpreter(site, tmp_path / "photo.jpg")
-    np.testing.assert_allclose(logits, expected, atol=0.02 * np.abs(expected).max())
+    assert_agrees(page, site, tmp_path / "photo.jpg", 0.02 * np.abs(expected).max())
 
 
-def test_where_the_model_looks(open_page, address, model, site, photo):
-    page = open_page(address)
+def test_where_the_model_looks(page, model, site, photo):
     choose(page, photo)
     assert page.locator("#attention").is_hidden()
     page.get_by_role("switch", name="Show where the model looks").check()
@@ -133,13 +138,10 @@ def test_where_the_model_looks(open_page, address, model, site, photo):
 
 
 @pytest.mark.long
-def test_threads_and_gpu_give_the_same(open_page, address, site, photo):
-    page = open_page(address)
+def test_threads_and_gpu_give_the_same(page, site, photo):
     assert page.get_by_role("radio", name="threads").is_disabled()
     # The service worker adds the headers that threads need, from the next visit on.
-    page.evaluate("navigator.serviceWorker.ready.then(() => true)")
-    page.reload()
-    page.wait_for_selector(READY, state="attached")
+    visit_again(page)
     expected = by_interpreter(site, photo)
     looked = by_interpreter(site, photo, "attention_rollout")
     page.locator("#show-attention").evaluate("(input) => (input.checked = true)")
@@ -161,10 +163,7 @@ def test_threads_and_gpu_give_the_same(open_page, address, site, photo):
         np.testing.assert_allclose(rollout_of(page), looked.ravel(), atol=limit)
 
 
-def test_files_that_are_no_images_and_images_that_are_too_large(
-    open_page, address, photo, tmp_path
-):
-    page = open_page(address)
+def test_files_that_are_no_images_and_images_that_are_too_large(page, photo, tmp_path):
     (tmp_path / "notes.txt").write_text("no image")
     message = error_of(page, tmp_path / "notes.txt")
     assert message.startswith("Expected an image") and "notes.txt" in message
@@ -189,8 +188,7 @@ def test_files_that_are_no_images_and_images_that_are_too_large(
     assert page.locator("#picture").is_visible()
 
 
-def test_transparent_pixels_are_shown_as_the_model_sees_them(open_page, address, tmp_path):
-    page = open_page(address)
+def test_transparent_pixels_are_shown_as_the_model_sees_them(page, tmp_path):
     pixels = np.full((64, 64, 4), (200, 100, 50, 255), np.uint8)
     pixels[:, 32:, 3] = 0
     Image.fromarray(pixels).save(tmp_path / "half.png")
@@ -205,8 +203,7 @@ def test_transparent_pixels_are_shown_as_the_model_sees_them(open_page, address,
     assert alpha == 255
 
 
-def test_percentages_of_an_answer_add_up(open_page, address):
-    page = open_page(address)
+def test_percentages_of_an_answer_add_up(page):
     shown = page.evaluate(
         """async () => {
             const { spoken } = await import("page/answer");
@@ -223,9 +220,7 @@ def test_no_request_leaves_the_page_and_it_needs_no_network(open_page, photo, si
     page = open_page(address)
     requests = []
     page.on("request", lambda request: requests.append(request.url))
-    page.evaluate("navigator.serviceWorker.ready.then(() => true)")
-    page.reload()
-    page.wait_for_selector(READY, state="attached")
+    visit_again(page)
     choose(page, photo)
     assert requests
     assert [url for url in requests if not url.startswith((address, "blob:", "data:"))] == []
@@ -240,15 +235,13 @@ def test_no_request_leaves_the_page_and_it_needs_no_network(open_page, photo, si
     server.close()
     page.reload()
     page.wait_for_selector(READY, state="attached")
-    logits, _ = choose(page, photo)
-    np.testing.assert_allclose(logits, by_interpreter(site, photo), atol=ROUNDING)
+    assert_agrees(page, site, photo)
 
 
 def test_a_single_file_opens_without_a_server(open_page, model, site, photo, tmp_path):
     file = export.to_web(model, tmp_path / "page.html", quantization="none", single_file=True)
     page = open_page(file.as_uri())
-    logits, _ = choose(page, photo)
-    np.testing.assert_allclose(logits, by_interpreter(site, photo), atol=ROUNDING)
+    assert_agrees(page, site, photo)
     assert page.get_by_role("radio", name="threads").is_disabled()
 
 
@@ -260,14 +253,12 @@ def test_a_folder_that_no_server_gives_out_says_so(browser, site):
     context.close()
 
 
-def test_examples_dropped_and_photographed_images(open_page, address, site, example, tmp_path):
-    page = open_page(address)
+def test_examples_dropped_and_photographed_images(page, site, example, tmp_path):
     page.get_by_role("button", name="Example 1").click()
     logits, _ = answered(page)
     Image.fromarray(example).save(tmp_path / "example.png")
-    np.testing.assert_allclose(
-        logits, by_interpreter(site, tmp_path / "example.png"), atol=ROUNDING
-    )
+    expected = by_interpreter(site, tmp_path / "example.png")
+    np.testing.assert_allclose(logits, expected, atol=ROUNDING)
     page.evaluate("delete document.documentElement.dataset.logits")
     page.evaluate(
         """async () => {
@@ -290,8 +281,7 @@ def test_examples_dropped_and_photographed_images(open_page, address, site, exam
     assert page.get_by_role("img", name="photo.png").is_visible()
 
 
-def test_keyboard_alone(open_page, address):
-    page = open_page(address)
+def test_keyboard_alone(page):
     names = []
     for _ in range(8):
         page.keyboard.press("Tab")

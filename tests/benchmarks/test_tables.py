@@ -1,0 +1,242 @@
+"""The tables and figures, of made-up measurements and of small ones."""
+
+from unittest import mock
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from benchmarks import families_in_runtimes, input, paper, tpu_compile
+from benchmarks.__main__ import main
+from benchmarks.compare_libraries import Result, at_best_batch, report
+from benchmarks.harness.process import ProcessError
+from benchmarks.libraries import Case
+from benchmarks.paper import Measurement, search
+from keras_vit.export.errors import RuntimeMissing
+from keras_vit.export.verification.verify_and_thresholds import verify
+
+PIPELINES = [(kind, name) for kind, makers in input.pipelines().items() for name in makers]
+
+
+def result(library, per_image, precision="float32", batch_size=2, parameters=7):
+    compiled = library == "timm"
+    case = Case(library, {}, "infer", batch_size, precision, compiled)
+    return Result(case, parameters, per_image, 2**20)
+
+
+def results(precision):
+    return [
+        result("keras_vit", [0.1, 0.1, 0.1], precision),
+        result("keras_vit.remat", [0.05, 0.05, 0.1], precision),
+        result("timm", [0.1, 0.05, 0.05], precision),
+    ]
+
+
+def test_ratios_are_medians_within_rounds_to_our_fastest_way(cells):
+    rows = cells(report([*results("float32"), *results("bfloat16")]))[2:]
+    # Three rounds: quartiles lie half way between the ratios 0.5, 1 and 2.
+    assert rows[2] == ["timm", "float32", "inductor", "50.00", "1.00", "0.75 to 1.50", "1"]
+    assert rows[1][2:6] == ["no", "50.00", "1.00", "1.00 to 1.00"]
+    assert [row[1] for row in rows] == ["float32"] * 3 + ["bfloat16"] * 3
+    unlike = [*results("float32")[:2], result("timm", [0.1], parameters=8)]
+    with pytest.raises(ValueError, match="'timm': 8"):
+        report(unlike)
+
+
+def test_each_library_is_shown_at_its_best_batch(cells):
+    slower = [result(name, [0.3] * 3, batch_size=1) for name in ("keras_vit", "keras_vit.remat")]
+    faster = result("timm", [0.05, 0.025, 0.025], batch_size=4)
+    rows = cells(report(at_best_batch([*slower, *results("float32"), faster])))[2:]
+    assert [[row[0], row[3]] for row in rows] == [
+        ["keras_vit", "2"],
+        ["keras_vit.remat", "2"],
+        ["timm", "4"],
+    ]
+    assert rows[2][4:7] == ["25.00", "0.50", "0.38 to 0.75"]
+
+
+def test_ratios_of_pipelines_are_medians_within_rounds():
+    seconds = dict.fromkeys(PIPELINES, [1.0] * 3) | {("training", "ours"): [2.0, 4.0, 1.6]}
+    [row] = [row for row in input.rates(seconds) if row["pipeline"] == "training: ours"]
+    assert list(row.values())[1:] == ["0", "0.50", "0.50", "0.38 to 0.56"]
+
+
+@pytest.mark.long
+def test_every_pipeline_is_compared(tmp_path, cells, capsys):
+    rng = np.random.default_rng(0)
+    for number in range(4):
+        image = rng.integers(0, 256, (60, 80, 3)).astype(np.uint8)
+        (tmp_path / f"{number}.JPEG").write_bytes(tf.io.encode_jpeg(image).numpy())
+    input.compare_pipelines(str(tmp_path), batch_size=4, batches=2, rounds=1)
+    printed = capsys.readouterr().out
+    assert "4 images, batches of 4, 224 pixels, 1 rounds" in printed
+    _, _, *rows = cells(printed)
+    rates, changes = rows[: len(PIPELINES)], rows[len(PIPELINES) + 2 :]
+    # These images are smaller than the target, so that there is nothing to reduce.
+    assert [row[1:] for row in changes] == [["0.00"] * 2] * 2
+    assert [row[0] for row in rates] == [": ".join(name) for name in PIPELINES]
+    assert all(float(row[1]) > 0 for row in rates)
+    # A row is compared with itself in its own column.
+    assert all(float(row[2]) == 1.0 for row in rates if row[0].endswith(input.FLOOR))
+
+
+def test_cells_of_runtimes_are_errors_and_what_is_wrong_or_missing_is_told(
+    monkeypatch, capsys, cells
+):
+    command = ["runtimes", "--family=ViT*"]
+    for options, least, most, count in (
+        (["--runtime=interpreter,compiled"], 0, 1e-5, 2),
+        (["--runtime=interpreter", "--weights=float16"], 1e-5, 1e-2, 1),
+    ):
+        assert main([*command, *options]) == 0
+        ((family, *errors),) = cells()[2:]
+        assert family == "ViT, class token" and len(errors) == count
+        assert all(least < float(error) < most for error in errors)
+
+    def wrong(model, file, images, runtime, **kwargs):
+        if runtime == "gpu":
+            raise RuntimeMissing("Expected a Vulkan driver.")
+        head = model.get_layer("head")
+        head.bias.assign(head.bias + 1)
+        return verify(model, file, images, runtime=runtime, **kwargs)
+
+    monkeypatch.setattr(families_in_runtimes, "verify", wrong)
+    assert main([*command, "--runtime=interpreter,gpu"]) == 1
+    output = capsys.readouterr().out
+    ((_, cell),) = cells(output)[2:]
+    assert cell.startswith("**wrong**")
+    assert "gpu is not here: Expected a Vulkan driver." in output
+
+
+# Figure 11 and Table 6.
+
+
+def device(capacity, rate=float):
+    """Returns what a process answers whose memory holds `capacity` images."""
+
+    def ask(batch_size):
+        if batch_size > capacity:
+            raise ProcessError("killed", out_of_memory=True)
+        return {"images_per_second": rate(batch_size)}
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("capacity", "best", "largest", "limited"),
+    [(1000, 8, 16, False), (12, 8, 8, True), (0, 0, 0, True)],
+)
+def test_best_batch_need_not_be_the_largest(capacity, best, largest, limited):
+    rates, found = search(device(capacity, lambda batch: 100 - (batch - 8) ** 2), max_batch=16)
+    measured = Measurement("ViT-B/16", 224, rates, found)
+    assert (measured.best_batch, measured.largest_batch, found) == (best, largest, limited)
+    with pytest.raises(ProcessError, match="no disk"):  # is no limit
+        search(mock.Mock(side_effect=ProcessError("no disk", out_of_memory=False)), 2)
+
+
+def test_throughputs_are_printed_and_drawn(tmp_path, monkeypatch, capsys, cells):
+    def fake(function, task, *, memory):
+        process = mock.MagicMock(facts={"device": "CPU"}, ask=device(task["image_size"] // 16))
+        process.__enter__.return_value = process
+        return process
+
+    monkeypatch.setattr(paper, "Process", fake)
+    file = tmp_path / "figure.png"
+    words = ["--models=ViT-B/16,BiT-R50x1", "--image_sizes=32,64", "--max_batch=4"]
+    words += ["--precision=bfloat16", f"--output={file}"]
+    assert main(["figure_11_throughput", *words]) == 0
+    printed = capsys.readouterr().out
+    assert "Inference in bfloat16 on CPU, 4 GiB" in printed
+    assert cells(printed)[2:] == [
+        [model, *row]
+        for model in ("ViT-B/16", "BiT-R50x1")
+        for row in (["32", "2", "2", "2"], ["64", "4", "4", "≥ 4"])
+    ]
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_figure_has_a_line_for_each_model():
+    measurements = [
+        Measurement("ViT-B/16", 224, {8: 50.0, 64: 40.0}, True),
+        Measurement("ViT-B/16", 384, {4: 10.0, 16: 9.0}, False),
+        Measurement("ViT-H/14", 384, {}, True),
+    ]
+    rates, batches = paper.draw(measurements, "title").axes
+    assert rates.lines[0].get_xydata().tolist() == [[224, 50], [384, 10]]
+    assert batches.lines[0].get_xydata().tolist() == [[224, 64], [384, 16]]
+
+
+def test_every_row_of_table_6_is_printed_with_our_count(cells):
+    paper.table_6_exaflops()
+    rows = {(row[0], row[1]): row[2:] for row in cells()[2:]}
+    assert len(rows) == 18
+    assert rows["ViT-B/16", "7"] == ["85.8M", "17.56", "16.35", "223.5", "224", "-0.22%", ""]
+    assert "half of the same model's 1668" in rows["R50+ViT-L/16", "7"][-1]
+    assert sum(row[-1] != "" for row in rows.values()) == 1
+
+
+# What the TPU's compiler answers.
+PROGRAM = {
+    "seconds": 61.0,
+    "flops": 1e12,
+    "bytes": 2e9,
+    "arguments": 1e9,
+    "temporaries": 3e9,
+    "collectives": {"all-reduce": 4},
+    "rematerialized": 3,
+}
+
+
+def test_a_compiled_program_and_why_there_is_none(monkeypatch, cells):
+    answers = {"v5e:4x4": PROGRAM, "v5e:16x16": {"seconds": 5.0, "error": "out of memory"}}
+    tasks = []
+
+    def compiler(program, topology, **task):
+        tasks.append(task)
+        return answers[topology]
+
+    monkeypatch.setattr(tpu_compile, "run_compiler", compiler)
+    words = ["tpu_compile", "--engine=jax", "--topology=v5e:4x4,v5e:16x16", "--fsdp=8"]
+    assert main([*words, "--batch_size=64", "--accumulation_steps=4"]) == 0
+    whole, none = cells()[2:]
+    row = "keras_vit | data=2,fsdp=8 | 4 × 16 | 61 s | 1.00 | 2.0 GB | 1.00 GB | 3.00 GB"
+    assert whole[2:] == [*row.split(" | "), "4 all-reduce, 3 rematerialized"]
+    assert none[3:7] == ["data=32,fsdp=8", "4 × 16", "5 s", "out of memory"]
+    assert tasks[0]["mesh"] == [-1, 8] and tasks[0]["dropout_rate"] > 0
+    # The original has no dropout, and neither has ours beside it.
+    assert main(["tpu_compile", "--against=vit_jax", "--topology=v5e:4x4"]) == 0
+    assert [row[2] for row in cells()[2:]] == ["keras_vit", "vit_jax"]
+    assert tasks[2]["dropout_rate"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("Used 17.20G of 15.75G hbm. Exceeded", "out of memory: used 17.20G of 15.75G"),
+        (
+            "memory required for HLO temporaries (578.84G) exceeds available HBM (15.75G). HLO",
+            "out of memory: used 578.84G of 15.75G",
+        ),
+        ("INTERNAL: no such chip\nand more", "INTERNAL: no such chip"),
+    ],
+)
+def test_the_compilers_reason(message, expected):
+    assert tpu_compile.reason(RuntimeError(message)) == expected
+
+
+# As the TPU compiler writes them.
+TEXT = """\
+%all-reduce-scatter.1 (p: f32[8]) -> f32[2] {
+  %a = f32[8] all-reduce(%p), channel_id=1, to_apply=%add
+}
+ENTRY %main (p: f32[8]) -> f32[8] {
+  %b = f32[8] all-reduce-start(%p), channel_id=2, to_apply=%add
+  %c = f32[8] all-reduce-start(%p), channel_id=2, to_apply=%add
+  %d = f32[8] all-reduce(%p), channel_id=3, to_apply=%add
+  %e = f32[8] all-reduce-done(%b)
+}
+"""
+
+
+def test_a_collective_counts_once_under_its_channel():
+    assert tpu_compile.collectives(TEXT) == {"all-reduce": 2, "reduce-scatter": 1}

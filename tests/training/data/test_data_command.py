@@ -17,32 +17,6 @@ def test_list_shows_every_row_and_what_is_prepared(data_dir, capsys, monkeypatch
     assert output.count("1.0.0") == 1
 
 
-# Commands alone import without Keras: see `runs_command`.
-COMMAND = """
-import sys
-from keras_vit.training.__main__ import main as keras_vit
-from keras_vit.training import data
-from keras_vit.training.commands.data import main
-
-photos, digits, nowhere = sys.argv[1:]
-data.open(photos, "train[:1]")
-data.open("digits", "train", digits)
-main(["list"])
-assert main(["check", "vtab/dtd", f"--data_dir={nowhere}"]) == 2
-assert "tensorflow" not in sys.modules
-for name in (photos, "digits"):
-    assert keras_vit(["data", "check", name, f"--data_dir={digits}"]) == 0
-"""
-
-
-def test_opening_data_needs_no_tensorflow_and_a_check_is_silent(run_command, data_dir, tmp_path):
-    write_photos(tmp_path, ["photos/crow/1.png", "photos/owl/1.png"])
-    result = run_command(COMMAND, f"folder:{tmp_path}/photos", data_dir, tmp_path, check=True)
-    # All that is said is the error of what is missing, and nothing of TensorFlow.
-    assert result.stderr.strip().endswith(f"prepare vtab/dtd --data_dir={tmp_path}")
-    assert result.stdout.count("all well") == 2
-
-
 def test_check_reports_sizes_classes_and_decoding(data_dir, capsys):
     assert main(["check", "digits", f"--data_dir={data_dir}"]) == 0
     output = capsys.readouterr().out

@@ -1,5 +1,3 @@
-import shutil
-
 import pytest
 
 from keras_vit.training import data
@@ -85,55 +83,24 @@ def test_no_flip_where_it_changes_the_label():
     assert {task.name for task in dataset_table.TASKS if not task.flip} == {"svhn", *structured}
 
 
-def test_an_unknown_name_lists_the_known(tmp_path):
-    with pytest.raises(
-        ValueError, match=r"^Expected folder:/path .* one of digits.* data set 'birds'"
-    ):
-        dataset_table.row("birds")
-    with pytest.raises(ValueError, match=r"^Did you mean pets\? .* data set 'pet'"):
-        dataset_table.row("pet")
-    with pytest.raises(ValueError, match=r"^Did you mean folder:/.*\? Expected folder:/path"):
-        data.open_dataset(str(tmp_path))
-
-
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "message"),
     [
-        ("cifar100", ["keras-vit data prepare cifar100 --data_dir=", "169 MB"]),
-        ("imagenet2012", ["ILSVRC2012_img_train.tar", "downloads/manual"]),
-        ("imagenet21k", ["builder", "imagenet21k"]),
-        ("tfds:mnist", ["prepare tfds:mnist --data_dir="]),
+        ("birds", r"^Expected folder:/path .* one of digits.* data set 'birds'"),
+        ("pet", r"^Did you mean pets\? .* data set 'pet'"),
+        ("/photos", r"^Did you mean folder:/photos\? Expected folder:/path"),
+        ("cifar100", r"keras-vit data prepare cifar100 --data_dir={folder}.* 169 MB"),
+        ("imagenet2012", r"ILSVRC2012_img_train\.tar.* {folder}/downloads/manual"),
+        ("imagenet21k", r"{folder}.* builder .*imagenet21k"),
+        ("tfds:mnist", r"prepare tfds:mnist --data_dir={folder}"),
     ],
 )
-def test_missing_data_says_at_once_how_to_get_it(name, words, tmp_path):
-    with pytest.raises(NotPreparedError) as error:
-        data.open(name, "train", tmp_path)
-    for word in [*words, str(tmp_path)]:
-        assert word in str(error.value)
+def test_what_is_unknown_or_not_prepared_says_how_to_get_it(name, message, tmp_path):
+    with pytest.raises(ValueError, match=f"(?s){message.format(folder=tmp_path)}"):
+        data.open_dataset(name, tmp_path)
 
 
 def test_an_interrupted_preparation_is_explained(tmp_path):
     (tmp_path / "cifar10" / "3.0.2").mkdir(parents=True)
     with pytest.raises(NotPreparedError, match=r"no dataset_info\.json.*Delete the folder"):
         data.open("cifar10", "train", tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("file", "old", "new", "message"),
-    [
-        ("dataset_info.json", b"tfrecord", b"riegeli", r"1\.0\.0 holds riegeli: prepare the data"),
-        ("dataset_info.json", b"1.0.0", b"1.0", r"1\.0\.0 is damaged .* Prepare the data set"),
-        ("features.json", b"{", b"\xff", r"1\.0\.0 is damaged .* Prepare the data set"),
-        ("label.labels.txt", b"", b"\xff", r"in UTF-8\. Received: .*label\.labels\.txt"),
-        ("label.labels.txt", b"", b"crow\nowl\n", r"10 names of classes in .* Received: 2, "),
-        ("label.labels.txt", b"", b"crow\n" * 10, r"Received: 10, of which 1 differ"),
-        ("dataset_info.json", b'"1438"', b'"-1"', r"1\.0\.0 is damaged: a file of less than no"),
-        ("features.json", b'"label"', b'"x"', r"sklearn_digits/1.* and `label` .* Found: .*x"),
-    ],
-)
-def test_what_cannot_be_read_is_named(file, old, new, message, data_dir, tmp_path):
-    shutil.copytree(data_dir, tmp_path, dirs_exist_ok=True)
-    path = tmp_path / "sklearn_digits" / "1.0.0" / file
-    path.write_bytes(path.read_bytes().replace(old, new) if path.exists() else new)
-    with pytest.raises(ValueError, match=message):
-        data.open_dataset("tfds:sklearn_digits", tmp_path)

@@ -7,11 +7,15 @@ from keras_vit.training.errors import UsageError
 from keras_vit.training.loop import agreement
 from keras_vit.training.loop.run_directory import RunDirectory
 
+CONFIG = schema.complete({"dataset": "digits", "batch_size": 8, "total_steps": 1})
+TRAIN = {"examples": 10, "digest": "ab" * 16}
+DATA = {"class_names": ["crow", "owl"], "train": TRAIN, "eval": None}
+
 
 class Engine:
     """Process 0 of a job whose others answer what `change` makes of its text."""
 
-    is_chief, step = True, 4
+    is_chief, step, parts = True, 4, 2
 
     def __init__(self, change=str):
         self.change = change
@@ -20,25 +24,30 @@ class Engine:
         return [text, self.change(text)]
 
 
-def check(tmp_path, change):
-    config = schema.complete({"dataset": "digits", "batch_size": 8, "total_steps": 1})
-    agreement.check_alike(Engine(change), config, tmp_path)
-
-
 @pytest.mark.parametrize(
-    "mine, theirs, named",
+    "check, mine, theirs, named",
     [
-        ('"config.seed": 0', '"config.seed": 1', "config.seed is 0 in worker 0 and 1 in worker 1"),
-        ('"config.seed": 0, ', "", "config.seed is 0 in worker 0 and None in worker 1"),
-        ('-vit": "', '-vit": "1', "the version of keras-vit is '0"),
-        ("/run", "/other", "--workdir is '"),
+        (
+            "alike",
+            '"config.seed": 0',
+            '"config.seed": 1',
+            "seed is 0 in worker 0 and 1 in worker 1",
+        ),
+        ("alike", '"config.seed": 0, ', "", "seed is 0 in worker 0 and None in worker 1"),
+        ("alike", '-vit": "', '-vit": "1', "the version of keras-vit is '0"),
+        ("alike", "/run", "/other", "--workdir is '/run'.* and '/other'"),
+        ("data", ": 10", ": 9", "the examples of train is 10 in worker 0 and 9 in worker 1"),
+        ("data", "abab", "cdab", "the digest of train is 'abab.* in worker 0 and 'cdab"),
+        ("data", 'names": "', 'names": "0', "the digest of the class names is '.* and '0"),
+        ("step", "4", "14", "newest is 4 in worker 0 and 14 in worker 1"),
     ],
 )
-def test_what_differs_is_named(tmp_path, mine, theirs, named):
-    check(tmp_path / "run", str)
-    with pytest.raises(UsageError, match="Start all of them again") as error:
-        check(tmp_path / "run", lambda text: text.replace(mine, theirs))
-    assert named in str(error.value)
+def test_what_differs_is_named(check, mine, theirs, named):
+    require = getattr(agreement, f"check_{check}")
+    own = {"alike": (CONFIG, "/run"), "data": (DATA,), "step": ()}[check]
+    require(Engine(), *own)
+    with pytest.raises(UsageError, match=f"^Expected all workers .*{named}"):
+        require(Engine(lambda text: text.replace(mine, theirs, 1)), *own)
 
 
 def test_what_every_process_has_of_its_own():
@@ -47,34 +56,14 @@ def test_what_every_process_has_of_its_own():
     assert left_out == {"processes.index", "processes.coordinator", "data_dir"}
 
 
-def check_data(change):
-    train = {"examples": 10, "digest": "ab" * 16}
-    data = {"class_names": ["crow", "owl"], "train": train, "eval": None}
-    agreement.check_data(Engine(change), data)
-
-
-@pytest.mark.parametrize(
-    "mine, theirs, named",
-    [
-        (": 10", ": 9", "the examples of train is 10 in worker 0 and 9 in worker 1"),
-        ("abab", "cdab", "the digest of train is 'abab.*' in worker 0 and 'cdab.*' in worker 1"),
-        ('names": "', 'names": "0', "the digest of the class names is '.*' in worker 0 and '0"),
-    ],
-)
-def test_other_data_is_refused(mine, theirs, named):
-    check_data(str)
-    expected = f"Expected all workers to read the same data: {named}.*same files"
-    with pytest.raises(UsageError, match=expected):
-        check_data(lambda text: text.replace(mine, theirs, 1))
-
-
-def test_different_steps():
-    with pytest.raises(UsageError, match="newest is 4 in worker 0 and 14 in worker 1"):
-        agreement.check_step(Engine(lambda text: text.replace("4", "14")))
-
-
 def test_directory_that_cannot_be_written_is_refused_by_all(tmp_path):
     folder = tmp_path / "run"
     folder.touch()
     with pytest.raises(UsageError, match=r"is a file\. Name a directory"):
         agreement.acquire(Engine(lambda text: ""), RunDirectory(folder, None))
+
+
+def test_parts_of_several_processes_need_a_folder():
+    with pytest.raises(UsageError, match="Mount it, as with gcsfuse"):
+        agreement.check_shared(Engine(), "gs://bucket/run")
+    agreement.check_shared(Engine(), "/shared/run")

@@ -131,17 +131,14 @@ def test_a_resumed_run_ends_where_it_would_have(
     workdir, metrics = run
     train = TensorFlowEngine.train
 
-    class Killed(Exception):
-        """Stands for the end of the process."""
-
     def die_in_patience(engine, batches, count, **requests):
         if engine.step == metrics["step"] - 4:
-            raise Killed
+            raise SystemExit
         return train(engine, batches, count, **requests)
 
     often = config.copy_and_resolve_references()
     often.checkpoint_every_steps = 1
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
         patch.setattr(TensorFlowEngine, "train", die_in_patience)
         often.steps_per_call = 1
         trainer.train(often, tmp_path)

@@ -4,13 +4,13 @@ import time
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from keras_vit.training import data
 from keras_vit.training.commands.train import main
 from keras_vit.training.errors import Diverged, TrainingError, UsageError
 from keras_vit.training.loop import trainer
 from keras_vit.training.loop.run_directory import RunDirectory
+from tests.training.data.helpers import write_photos
 from tests.training.runs import wait_for
 
 
@@ -35,10 +35,7 @@ def test_a_clock_far_ahead(tiny, tmp_path, monkeypatch):
 
 def test_diverging_run_names_the_step_and_the_last_good_checkpoint(tiny, tmp_path):
     config = tiny(total_steps=40)
-    config.optimizer.clip_norm = 0.0
-    config.optimizer.name = "sgd"
-    config.optimizer.base_lr = 1e6
-    config.optimizer.warmup_steps = 12
+    config.optimizer.update(clip_norm=0.0, name="sgd", base_lr=1e6, warmup_steps=12)
     config.loss_limit = 1e3
     config.checkpoint_every_steps = 1
     with pytest.raises(Diverged, match=r"in step \d+\. The last good checkpoint is that of step"):
@@ -54,31 +51,25 @@ def test_an_open_data_set_that_the_config_does_not_name(tiny, data_dir, tmp_path
 
 
 @pytest.mark.parametrize(
-    "options, message",
+    "option, message",
     [
-        (["--config.batch_siz=8"], "Did you mean batch_size? Unknown config key batch_siz."),
-        (["--config.model.hidden_size=17"], "hidden_size"),
-        (["--config.dataset=nothing"], "an unknown data set 'nothing'"),
-        (["--config.dataset=cifar10"], "keras-vit data prepare cifar10"),
-        (["--config.train_preprocess=decode|shrink"], "Received: 'shrink'"),
-        (["--config.train_preprocess=decode|resize(16)"], "which maps them to [0, 255]"),
-        (
-            ["--config.eval_preprocess=decode|resize(18)|value_range(-1, 1)"],
-            "images of (16, 16, 3), as the model takes. Received: 'decode|resize(18)|",
-        ),
-        (["--config.checkpoint=missing.npz"], "missing.npz"),
-        (["--config.strategy=multiworker"], "from TF_CONFIG: KeyError: 'TF_CONFIG'"),
-        (["--config.strategy=tpu"], "TPU 'local' cannot be reached"),
-        (["--config.optimizer.warmup_steps=500"], "fewer than the 200 updates of the schedule"),
-        (["--config.profile=200:300"], "a first step below 200"),
+        ("batch_siz=8", "Did you mean batch_size? Unknown config key batch_siz."),
+        ("model.hidden_size=17", "hidden_size"),
+        ("dataset=cifar10", "keras-vit data prepare cifar10"),
+        ("eval_preprocess=decode|resize(18)|value_range", "(16, 16, 3), as the model takes"),
+        ("checkpoint=missing.npz", "missing.npz"),
+        ("strategy=multiworker", "from TF_CONFIG: KeyError: 'TF_CONFIG'"),
+        ("strategy=tpu", "TPU 'local' cannot be reached"),
+        ("optimizer.warmup_steps=500", "fewer than the 200 updates of the schedule"),
+        ("profile=200:300", "a first step below 200"),
     ],
 )
 def test_wrong_command_leaves_nothing_behind(
-    options, message, train_command, tmp_path, capsys, monkeypatch
+    option, message, train_command, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     workdir = tmp_path / "run"
-    _, _, *arguments = train_command(workdir, *options)
+    _, _, *arguments = train_command(workdir, f"--config.{option}")
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert message in error
@@ -105,17 +96,15 @@ def test_a_folder_that_is_renamed_ends_the_run_and_stays_as_it_is(tiny, tmp_path
 
 @pytest.mark.long
 def test_damaged_photos_are_named_or_skipped_and_where_all_are_it_is_said(tiny, tmp_path, caplog):
-    for name in "ab":
-        (tmp_path / "photos" / name).mkdir(parents=True)
-        (tmp_path / "photos" / name / "1.png").write_text("no image")
+    write_photos(tmp_path / "photos", ["a/1.png", "b/1.png"])
+    for file in (tmp_path / "photos").glob("*/*"):
+        file.write_text("no image")
     photos = {"dataset": f"folder:{tmp_path / 'photos'}", "eval_split": "", "total_steps": 8}
     skipping = tiny(**photos, on_error="skip")
     with pytest.raises(TrainingError, match=r"16 images in a row cannot be read: .*data check fol"):
         trainer.train(skipping, tmp_path / "run")
-    Image.new("L", (8, 8)).save(tmp_path / "photos" / "b" / "1.png")
-    expected = (
-        r"after step \d+: .*cannot be decoded: a/1\.png\. .*on_error=skip\. There is no earlier"
-    )
+    write_photos(tmp_path / "photos", ["b/1.png"])
+    expected = r"after step \d+: .*cannot be decoded: a/1\.png\. .*on_error=skip\. There is no"
     with pytest.raises(TrainingError, match=expected):
         trainer.train(tiny(**photos), tmp_path / "other")
     skipping.data_changed = "accept"

@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_vit.training import data
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import classification
-from keras_vit.training.loop import trainer
+from keras_vit.training.loop import trainer, training_progress
 from keras_vit.training.recipes.model_freezing_and_layer_decay import build_model
 from tests.training.runs import rows
 
@@ -129,3 +129,16 @@ def test_precision_is_that_of_the_run_only(tiny, tmp_path):
     assert not (tmp_path / "best.keras").exists()
     model = keras.saving.load_model(tmp_path / "model.keras")
     assert model.get_layer("head").kernel.dtype == "float32"
+
+
+def test_the_first_row_of_a_log_has_no_speed_and_the_next_have(caplog):
+    caplog.set_level("INFO", "keras_vit")
+    with training_progress.Progress(100, 0, 8) as shown:
+        for step in (25, 50):
+            shown.advance(step, 5.0, 1.0)
+            shown.log({"loss": 1.0, "images_per_second": shown.images_per_second()})
+    first, second = (
+        "step 25/100  loss 1",
+        "step 50/100  loss 1  images_per_second 40  left 00:00:10",
+    )
+    assert caplog.messages == [first, second]

@@ -37,9 +37,8 @@ def test_every_schema_as_its_own_builder_writes_it(name, tiny, resize_row):
         theirs.update({one["tfds_id"]: one for one in tfds.as_numpy(dataset)})
 
     split = "trainval" if name.startswith("vtab/") else next(iter(sizes))
-    ours = list(
-        data.load_dataset(name, split, data_dir=data_dir, with_ids=True).as_numpy_iterator()
-    )
+    ours = data.load_dataset(name, split, data_dir=data_dir, with_ids=True)
+    ours = list(ours.as_numpy_iterator())
     found = [one["id"].decode() for one in ours]
     assert ids(name, split, data_dir) == found
     assert len(set(found)) == len(found) == dataset_table.row(name).num_examples(split)
@@ -54,7 +53,7 @@ def test_every_schema_as_its_own_builder_writes_it(name, tiny, resize_row):
             classes[reference["real_label"]] = 1
             np.testing.assert_array_equal(one["label"], classes)
         else:
-            # TFDS's own example, decoded; `test_vtab_labels` has the rules themselves.
+            # TFDS's own example, decoded; `test_dataset_table` has the rules themselves.
             assert one["label"] == vtab_labels.rule(spec.label).classify(reference)
             assert 0 <= one["label"] < spec.num_classes
 
@@ -75,10 +74,8 @@ def test_slices_across_shards_name_what_tfds_names(numbers):
     # One shard at a time, as TFDS otherwise mixes them.
     config = tfds.ReadConfig(add_tfds_id=True, interleave_cycle_length=1)
     for split in ("train[5:310]", "train[40%:]"):
-        theirs = [
-            (one["tfds_id"], one["label"])
-            for one in tfds.as_numpy(builder.as_dataset(split, read_config=config))
-        ]
+        dataset = tfds.as_numpy(builder.as_dataset(split, read_config=config))
+        theirs = [(one["tfds_id"], one["label"]) for one in dataset]
         ours = data.load_dataset("tfds:numbers:1.0.0", split, data_dir=numbers, with_ids=True)
         assert [(one["id"], one["label"]) for one in ours.as_numpy_iterator()] == theirs
         found = ids("tfds:numbers:1.0.0", split, numbers)

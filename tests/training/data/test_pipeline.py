@@ -50,7 +50,6 @@ def test_images_of_static_shapes_keep_their_labels(train, data_dir):
         (1, 1, 0.3, True, {}),
         (10, 2, 0.0, False, {"cache": True}),
         (2, 4, 0.3, False, {}),
-        (5, 1, 0.3, False, {"cache": True}),
         (2, 1, 0.0, True, {"cache": True, "on_error": "skip"}),
     ],
 )
@@ -151,7 +150,6 @@ def test_mixup_blends_with_the_image_before(train):
     [
         ({"batch_size": 30, "num_input_pipelines": 4}, "multiple of num_input_pipelines"),
         ({"num_input_pipelines": 2, "input_pipeline_id": 2}, "input_pipeline_id"),
-        ({"on_error": "ignore"}, "one of"),
         ({"text": "resize(8)", "cache": True}, "begin with decode"),
         ({"text": "decode|value_range"}, "add a resize or a crop"),
     ],
@@ -165,7 +163,7 @@ def test_arguments_that_do_not_fit_are_explained(train, digits_split, changes, m
 
 @pytest.mark.parametrize(
     ("batch_size", "workers", "on_error"),
-    [(64, 4, "raise"), (64, 1, "skip"), (200, 2, "raise"), (400, 1, "raise"), (400, 4, "skip")],
+    [(64, 4, "raise"), (64, 1, "skip"), (200, 2, "raise"), (400, 4, "skip")],
 )
 def test_evaluation_pads_and_never_drops(digits_split, data_dir, batch_size, workers, on_error):
     settings = {"batch_size": batch_size, "num_input_pipelines": workers, "on_error": on_error}
@@ -189,27 +187,19 @@ def test_evaluation_pads_and_never_drops(digits_split, data_dir, batch_size, wor
 
 def test_images_without_a_real_label_are_masked(tiny, resize_row):
     labels = [[3, 5], [], [7], []]
-    image = np.zeros((8, 8, 3), np.uint8)
-    data_dir = tiny(
-        "imagenet2012_real",
-        {
-            "validation": [
-                {"image": image, "real_label": label, "original_label": 7} for label in labels
-            ]
-        },
-    )
+    example = {"image": np.zeros((8, 8, 3), np.uint8), "original_label": 7}
+    examples = [{**example, "real_label": label} for label in labels]
+    data_dir = tiny("imagenet2012_real", {"validation": examples})
     resize_row("imagenet2012_real", {"validation": 4})
     split = data.open("real", "test", data_dir)
     (batch,) = evaluate(split, "decode|resize(4)", batch_size=6)
-    found = {
-        tuple(np.flatnonzero(label)): (mask, np.flatnonzero(original).tolist())
-        for label, mask, original in zip(
-            *(batch["label"], batch["mask"], batch["original_label"]), strict=True
-        )
-        if original.any()
-    }
-    assert found == {(3, 5): (1.0, [7]), (7,): (1.0, [7]), (): (0.0, [7])}
-    assert batch["mask"].sum() == 2
+    found = sorted(
+        (*np.flatnonzero(label), mask)
+        for label, mask in zip(batch["label"][:4], batch["mask"][:4], strict=True)
+    )
+    assert found == [(0.0,), (0.0,), (3, 5, 1.0), (7, 1.0)]
+    assert (np.argmax(batch["original_label"][:4], axis=1) == 7).all()
+    assert not batch["original_label"][4:].any() and batch["mask"].sum() == 2
 
 
 @pytest.mark.parametrize("remote", [False, True])

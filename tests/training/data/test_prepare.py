@@ -14,6 +14,7 @@ from keras_vit.training import data
 from keras_vit.training.commands.data import main
 from keras_vit.training.data import prepare
 from keras_vit.training.errors import UsageError
+from keras_vit.training.io import stores
 from tests.training.data.helpers import contents, error_line, write_photos
 
 
@@ -39,10 +40,8 @@ def photos(tmp_path_factory):
 def stored_photos(photos, ram):
     """The address of a copy of the photos in a store."""
     address = epath.Path(ram()) / "photos"
-    for path in photos.glob("*/*/*"):
-        target = address / path.relative_to(photos)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(path.read_bytes())
+    with stores.synchronized(address) as copy:
+        shutil.copytree(photos, copy, dirs_exist_ok=True)
     return address
 
 

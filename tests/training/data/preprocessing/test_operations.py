@@ -12,8 +12,7 @@ from tests.odd_photos import encode
 
 NOISE = np.random.default_rng(0).integers(0, 256, (90, 130, 3)).astype(np.uint8)
 # A smooth image, for which chroma upsampling at a crop's border hardly matters.
-ROWS, COLUMNS = np.linspace(0, 255, 120)[:, None], np.linspace(255, 0, 200)[None]
-SMOOTH = np.stack(np.broadcast_arrays(ROWS, COLUMNS, 90.0), axis=2).astype(np.uint8)
+SMOOTH = np.stack([*np.mgrid[0:240:2, 0:200], np.full((120, 200), 90)], axis=2).astype(np.uint8)
 
 
 def jpeg(image, mode="RGB"):
@@ -22,6 +21,11 @@ def jpeg(image, mode="RGB"):
 
 def run(text, encoded, number=0):
     return Preprocess(text)(tf.constant(encoded), (0, number)).numpy()
+
+
+def drawn(function, count):
+    """Returns an array of what a function makes of so many numbers."""
+    return np.asarray([*tf.data.Dataset.range(count).map(function).as_numpy_iterator()])
 
 
 def test_the_fast_decoder_and_inks():
@@ -59,10 +63,8 @@ def test_a_flip_and_a_range_are_those_of_what_was_resized(crop, arguments):
 
 def test_inception_crops_area_aspect_and_height():
     """Area is 5 to 100 %, aspect 0.75 to 1.33, and small crops are favored (24 % on average)."""
-    image = tf.zeros((256, 512, 3))
-    process = Preprocess("inception_crop(8, resize=False)")
-    crops = tf.data.Dataset.range(400).map(lambda k: tf.shape(process(image, tf.stack([5, k]))))
-    shapes = np.asarray(list(crops.as_numpy_iterator()))
+    image, process = tf.zeros((256, 512, 3)), Preprocess("inception_crop(8, resize=False)")
+    shapes = drawn(lambda k: tf.shape(process(image, tf.stack([5, k]))), 400)
     area, aspect = shapes[:, 0] * shapes[:, 1] / (256 * 512), shapes[:, 1] / shapes[:, 0]
     assert area.min() > 0.045 and area.max() <= 1
     assert aspect.min() > 0.73 and aspect.max() < 1.36
@@ -78,7 +80,7 @@ def test_random_resized_crops_area_is_uniform():
         column = process(ramp, tf.stack([1, number]))[:, 0, 0]
         return tf.square((column[300] - column[100]) / 200)
 
-    found = np.asarray(list(tf.data.Dataset.range(300).map(area).as_numpy_iterator()))
+    found = drawn(area, 300)
     assert found.min() > 0.24 and found.max() < 0.51
     assert abs(found.mean() - 0.375) < 0.015
 
@@ -98,8 +100,8 @@ def test_random_resized_crops_area_is_uniform():
 def test_random_resized_crops_are_of_whole_pixels(shape, scale, boxes):
     ratio = (3 / 4, 4 / 3) if scale == 0.901 else (1.0, 1.0)
     box, whole = random_resized_crop(4, (scale, scale), ratio).box, tf.constant((*shape, 3))
-    found = tf.data.Dataset.range(200).map(lambda k: box(whole, tf.stack([0, k])))
-    assert set(map(tuple, found.as_numpy_iterator())) == boxes
+    found = drawn(lambda k: box(whole, tf.stack([0, k])), 200)
+    assert set(map(tuple, found)) == boxes
 
 
 def row(*values):
@@ -143,10 +145,8 @@ def test_resize_small_keeps_the_aspect():
 
 def test_crops_and_flips_take_the_pixels_they_name():
     np.testing.assert_array_equal(run("central_crop((80, 100))", NOISE), NOISE[5:85, 15:115])
-    image = np.stack(np.mgrid[:20, :30], 2)
-    crop = Preprocess("random_crop(18)")
-    crops = tf.data.Dataset.range(400).map(lambda k: crop(tf.constant(image), tf.stack([0, k])))
-    corners = {tuple(each[0, 0]) for each in crops.as_numpy_iterator()}
+    image, crop = tf.constant(np.stack(np.mgrid[:20, :30], 2)), Preprocess("random_crop(18)")
+    corners = set(map(tuple, drawn(lambda k: crop(image, tf.stack([0, k]))[0, 0], 400)))
     assert corners == {(row, column) for row in range(3) for column in range(13)}
     np.testing.assert_array_equal(run("flip_lr(1.0)", NOISE), NOISE[:, ::-1])
     np.testing.assert_array_equal(run("flip_lr(0.0)", NOISE), NOISE)
@@ -199,8 +199,7 @@ def test_one_hot_of_one_class_several_and_none_also_in_a_graph(label, expected):
 def weights(p, count=2_000):
     apply = parse(f"mixup({p})")[0].apply
     one, zero = {"image": tf.ones(())}, {"image": tf.zeros(())}
-    seeds = tf.data.Dataset.range(count).map(lambda k: apply(one, zero, tf.stack([3, k])))
-    return np.asarray([each["image"] for each in seeds.as_numpy_iterator()])
+    return drawn(lambda k: apply(one, zero, tf.stack([3, k]))["image"], count)
 
 
 def test_weights_follow_the_folded_beta_distribution():

@@ -55,15 +55,10 @@ def test_a_command_starts_without_what_it_may_need_later(run_command, data_dir, 
     assert result.stdout.count("all well") == 2
 
 
-@pytest.fixture
-def without_keras(monkeypatch):
-    monkeypatch.delitem(sys.modules, "keras", raising=False)
-    yield
-    gc.unfreeze()
-
-
-def test_packages_are_found_again_also_after_an_error(monkeypatch, without_keras):
-    monkeypatch.delitem(sys.modules, "sklearn", raising=False)
+def test_packages_are_found_again_also_after_an_error(monkeypatch, request):
+    request.addfinalizer(gc.unfreeze)
+    for name in ("keras", "sklearn"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     finders = list(sys.meta_path)
     with pytest.raises(ModuleNotFoundError, match="sklearn"), quick_imports():
         assert not gc.isenabled()

@@ -34,11 +34,9 @@ def paint(root, name, count, channel):
 
 def config_of(photos, **changes):
     config = own_photos.get_config(f"{photos},size=8,steps=4")
-    config.model.update({"patch_size": 8, "hidden_size": 16, "mlp_dim": 16, "num_heads": 2})
-    config.model.num_layers = 1
-    config.update(
-        {"log_every_steps": 2, "eval_every_steps": 2, "checkpoint_every_steps": 2, "report": False}
-    )
+    config.model.update(patch_size=8, hidden_size=16, mlp_dim=16, num_heads=2, num_layers=1)
+    config.log_every_steps = config.eval_every_steps = config.checkpoint_every_steps = 2
+    config.report = False
     config.update(changes)
     return config
 
@@ -158,9 +156,8 @@ def test_a_run_lists_its_folder_once(photos, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(progress_bar, "LOG_EVERY_SECONDS", -1)
     trainer.train(config, tmp_path / "run")
     # Each folder of a class and the one around them.
-    assert sorted(each for each in listed if str(photos) in each) == sorted(
-        map(str, (photos, *photos.iterdir()))
-    )
+    folders = sorted(map(str, (photos, *photos.iterdir())))
+    assert sorted(each for each in listed if str(photos) in each) == folders
     page = (tmp_path / "run" / "report.html").read_text()
     assert "<h1>run: photos</h1>" in page and "6 images of the held-out fifth." in page
     assert "drawing report.html: 0 of 1" in caplog.text

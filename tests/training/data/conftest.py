@@ -62,13 +62,23 @@ def tiny(tmp_path_factory):
     return write
 
 
+def write_numbers(folder, file_format):
+    """Writes 700 images of one color, number % 256, into four files: `tfds:numbers`."""
+    pairs = ((np.full((4, 4, 3), number % 256), number) for number in range(700))
+    write_set("numbers", folder, 700, {"train": pairs}, num_shards=4, file_format=file_format)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def numbers(tmp_path_factory):
-    """Folder with 700 images of one color, number % 256, in four files: `tfds:numbers`."""
-    folder = tmp_path_factory.mktemp("numbers")
-    pairs = ((np.full((4, 4, 3), number % 256), number) for number in range(700))
-    write_set("numbers", folder, 700, {"train": pairs}, num_shards=4)
-    return folder
+    return write_numbers(tmp_path_factory.mktemp("numbers"), "tfrecord")
+
+
+@pytest.fixture(scope="session")
+def number_arrays(tmp_path_factory):
+    """The same as ArrayRecord files."""
+    pytest.importorskip("array_record")
+    return write_numbers(tmp_path_factory.mktemp("array_record"), "array_record")
 
 
 @pytest.fixture

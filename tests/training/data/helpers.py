@@ -30,7 +30,7 @@ def write_photos(root, names, pixels_of=None):
         path.write_bytes(buffer.getvalue())
 
 
-def write_set(name, folder, num_classes, splits, *, version="1.0.0", num_shards=None):
+def write_set(name, folder, num_classes, splits, *, version="1.0.0", num_shards=None, **options):
     """Prepares a data set of TFDS, of the (pixels, label) pairs of each split."""
     import tensorflow_datasets as tfds
 
@@ -50,6 +50,7 @@ def write_set(name, folder, num_classes, splits, *, version="1.0.0", num_shards=
         {split: examples(pairs) for split, pairs in splits.items()},
         data_dir=folder,
         download_config=tfds.download.DownloadConfig(num_shards=num_shards),
+        **options,
     )
 
 

@@ -48,17 +48,17 @@ def test_the_order_is_that_of_a_copy(tmp_path):
 
 
 def test_folders_without_images_are_explained(tmp_path, ram):
-    for root in (tmp_path, ram()):
-        with pytest.raises(FileNotFoundError, match=rf"{root}/none does not exist\.$"):
-            photo_sets.scan(f"{root}/none")
-    with pytest.raises(ValueError, match=r"Expected the path of a folder of images\. Received: ''"):
-        photo_sets.scan("")
-    (tmp_path / "crow").mkdir()
-    with pytest.raises(ValueError, match="one sub-folder for each class"):
-        photo_sets.scan(tmp_path)
-    write_photos(tmp_path, ["a/1.nef", "b/2.nef"])
-    with pytest.raises(ValueError, match=r"Found none below .*, but a/1\.nef, b/2\.nef \(\.nef is"):
-        photo_sets.scan(tmp_path)
+    (tmp_path / "empty" / "crow").mkdir(parents=True)
+    write_photos(tmp_path, ["raw/a/1.nef", "raw/b/2.nef"])
+    for root, message in (
+        ("", r"Expected the path of a folder of images\. Received: ''"),
+        (f"{tmp_path}/none", r"/none does not exist\.$"),
+        (f"{ram()}/none", r"^Expected a folder .*/none does not exist\.$"),
+        (tmp_path / "empty", "one sub-folder for each class"),
+        (tmp_path / "raw", r"Found none below .*, but a/1\.nef, b/2\.nef \(\.nef is"),
+    ):
+        with pytest.raises((FileNotFoundError, ValueError), match=message):
+            photo_sets.scan(root)
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,7 @@ def test_split_folders_are_splits_and_those_of_systems_are_nothing(tmp_path, cap
     "names, message",
     [
         (["a/1.png"], "has one class, a: expected two or more"),
-        (
-            ["a/1.png", "b/1.png", "c/x.txt"],
-            "1 of 3 classes have no image in the split train, such",
-        ),
+        (["a/1.png", "b/1.png", "c/x.txt"], "1 of 3 classes have no image in the split train"),
         (["train/a/1.png", "train/b/1.png", "test/a/1.png"], "in the split test, such as b"),
         (["Café/1.png", "cafe/1.png", "d/1.png"], "classes Café, cafe differ in case or accents"),
         (["a/1.png", "b/1.png", "b/2.cr2", "b/3.NEF"], "b/2.cr2 (.cr2 is not read: convert it to"),
@@ -161,19 +158,20 @@ def write_table(root, rows, columns="path,label,split"):
 
 
 def test_a_table_is_a_data_set(tmp_path):
-    parts = [(split, kind, k) for split in ("train", "test") for kind in "ab" for k in "12"]
-    names = [f"{split}/{kind}/{k}.jpg" for split, kind, k in parts]
+    names = [
+        f"{split}/{kind}/{k}.jpg" for split in ("train", "test") for kind in "ab" for k in "12"
+    ]
     write_photos(tmp_path, names)
-    rows = [f"{split}/{kind}/{k}.jpg,{kind},{split}" for split, kind, k in parts]
-    name = write_table(tmp_path, rows)
+    name = write_table(
+        tmp_path, ["{2},{1},{0}".format(*each.split("/")[:2], each) for each in names]
+    )
     dataset = data.open_dataset(name)
     assert dataset.class_names == ("a", "b") and dataset.spec.sizes == {"train": 4, "test": 4}
     # In the order of its rows.
     assert ids(name) == names[:4] and ids(name, "test") == names[4:]
     for split in ("train", "test"):
         assert contents(name, split) == contents(f"folder:{tmp_path}", split)
-    ours = data.open(name, "train[:50%]")
-    theirs = data.open(f"folder:{tmp_path}", "train[:50%]")
+    ours, theirs = (data.open(each, "train[:50%]") for each in (name, f"folder:{tmp_path}"))
     assert ours.fingerprint["classes"] == theirs.fingerprint["classes"]
     # Nothing of a cache is that of the same photos under other labels.
     table = tmp_path / "photos.csv"

@@ -9,13 +9,12 @@ import urllib.parse
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_datasets as tfds
 
 from keras_vit.training import data
 from keras_vit.training.commands.data import main
-from keras_vit.training.data import prepare, records
+from keras_vit.training.data import records
 from keras_vit.training.data.records import Shards
-from keras_vit.training.data.unreadable_examples import SkipCounter
+from keras_vit.training.data.unreadable_examples import ATTEMPTS, SkipCounter, load_or_next
 from tests.training.data.helpers import (
     error_line,
     evaluate,
@@ -25,6 +24,7 @@ from tests.training.data.helpers import (
     read_by,
     take,
     train,
+    write_photos,
 )
 
 LENGTHS = [0, 1, 5, 70_000, 3]
@@ -89,6 +89,72 @@ def test_a_damaged_record_costs_its_neighbors_nothing(digits_split, damaged_digi
             np.testing.assert_array_equal(skipping[key][others], values[others])
 
 
+@pytest.mark.parametrize(
+    ("damaged", "store"), [([4, 7], True), ([11], False), ([10, 11], False), ([11, 0, 1], True)]
+)
+def test_the_next_example_takes_the_place_and_after_the_last_the_first(tmp_path, damaged, store):
+    names = [f"{number % 2}/{number:02d}.jpg" for number in range(12)]
+    write_photos(tmp_path, names, lambda number: np.full((24, 32, 3), 20 * number))
+    split = data.open(f"folder:{tmp_path}", "train")
+    order = [int(split.example_id(place)[2:-4]) for place in range(12)]
+    for length, place in enumerate(damaged):
+        file = tmp_path / split.photos[place].path
+        file.write_bytes(file.read_bytes()[: 200 * length])
+    split, counter = in_store(split) if store else split, SkipCounter()
+    skipping = {"on_error": "skip", "skip_counter": counter}
+    (batch,) = take(
+        train(split, "decode|inception_crop(8)|value_range(-1,1)", batch_size=12, **skipping), 1
+    )
+    levels = np.round((batch["image"][:, 0, 0, 0] + 1) * 127.5 / 20).astype(int)
+    # Each that is damaged gives its place to the first after it that is not, with its label.
+    assert (levels % 2 == np.argmax(batch["label"], axis=1)).all()
+    readable = [place for place in range(12) if place not in damaged]
+    following = [
+        next(place % 12 for place in range(one, one + 12) if place % 12 in readable)
+        for one in damaged
+    ]
+    assert sorted(levels) == sorted(order[place] for place in readable + following)
+    ids = [split.example_id(place) for place in damaged]
+    assert set(counter.examples) == set(ids)
+
+    # Evaluation masks them, as blank as what fills its batches, and `load_dataset` leaves them out.
+    found = joined(evaluate(split, "decode|resize(8)", batch_size=16, **skipping))
+    np.testing.assert_array_equal(found["mask"], [place in readable for place in range(16)])
+    blank = found["mask"] == 0
+    assert not found["image"][blank].any() and not found["label"][blank].any()
+    kept = data.load_dataset(split.dataset.name, "train", with_ids=True, **skipping)
+    found = [one["id"].decode() for one in kept.as_numpy_iterator()]
+    assert found == [split.example_id(place) for place in readable]
+    with pytest.raises(tf.errors.OpError):
+        evaluate(split, "decode|resize(8)")
+
+    def load(index):
+        return tf.io.decode_jpeg(split.read(index)["image"])
+
+    # One place counts, once, each that it passes over.
+    counter = SkipCounter()
+    load_or_next(load, tf.constant(damaged[0], tf.int64), split, counter)
+    assert counter.examples == dict.fromkeys(ids[: 1 if damaged == [4, 7] else None], 1)
+
+
+def test_a_pipeline_that_fails_everywhere_raises_its_own_error(digits_split):
+    counter, split = SkipCounter(), digits_split("train")
+    options = {"batch_size": 2, "on_error": "skip", "skip_counter": counter}
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at least that large"):
+        take(train(split, "decode|random_crop(999)", **options), 1)
+    assert ATTEMPTS == 16 and not counter.examples
+
+    def load(index):
+        tf.debugging.assert_greater_equal(index, np.int64(20))
+        return index
+
+    # After 16 others an example is found.
+    assert load_or_next(load, tf.constant(4, tf.int64), split, counter) == 20
+    assert len(counter.examples) == 16
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        load_or_next(load, tf.constant(3, tf.int64), split, counter)
+
+
 def test_files_that_are_not_whole_are_explained(file):
     with pytest.raises(ValueError, match=r"Expected 6 records .* Found 5"):
         offsets(file, 6)
@@ -101,14 +167,24 @@ def test_files_that_are_not_whole_are_explained(file):
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
-        ("dataset_info.json", "175", "0", r"Expected 0 records in .* Found 175"),
-        ("dataset_info.json", "numbers", "other", r"Expected the files that .*: .*/other-train"),
+        ("dataset_info.json", b"175", b"0", r"Expected 0 records in .* Found 175"),
+        ("dataset_info.json", b'"numbers"', b'"other"', r"Expected the files that .*/other-train"),
+        ("dataset_info.json", b"tfrecord", b"riegeli", r"1\.0\.0 holds riegeli: prepare the data"),
+        ("dataset_info.json", b"1.0.0", b"1.0", r"1\.0\.0 is damaged .* Prepare the data set"),
+        ("dataset_info.json", b'"175"', b'"-1"', r"1\.0\.0 is damaged: a file of less than no"),
+        ("features.json", b"{", b"\xff", r"1\.0\.0 is damaged .* Prepare the data set"),
+        ("features.json", b'"label"', b'"x"', r"numbers/1.* and `label` .* Found: .*x"),
+        ("label.labels.txt", b"", b"\xff", r"in UTF-8\. Received: .*label\.labels\.txt"),
+        ("label.labels.txt", b"", b"crow\nowl\n", r"700 names of classes in .* Received: 2, "),
+        ("label.labels.txt", b"", b"crow\n" * 700, r"Received: 700, of which 1 differ"),
     ],
 )
-def test_a_description_of_other_records_is_refused(file, old, new, message, numbers, tmp_path):
+def test_a_description_that_is_damaged_or_of_other_records_is_refused(
+    file, old, new, message, numbers, tmp_path
+):
     shutil.copytree(numbers, tmp_path, dirs_exist_ok=True)
     path = tmp_path / "numbers" / "1.0.0" / file
-    path.write_text(path.read_text().replace(f'"{old}"', f'"{new}"', 1))
+    path.write_bytes(path.read_bytes().replace(old, new, 1) if path.exists() else new)
     with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=message):
         list(data.load_dataset("tfds:numbers", "train", data_dir=tmp_path))
 
@@ -191,38 +267,23 @@ def test_the_index_beside_a_file_spares_its_reading(file, monkeypatch):
             offsets(file)
 
 
-@pytest.fixture(scope="module")
-def array_dir(tmp_path_factory):
-    """The digits as ArrayRecord files."""
-    pytest.importorskip("array_record")
-    folder = tmp_path_factory.mktemp("array_record")
-    tfds.disable_progress_bar()
-    tfds.dataset_builders.store_as_tfds_dataset(
-        "sklearn_digits",
-        "1.0.0",
-        tfds.features.FeaturesDict(prepare.digits_features()),
-        prepare.digits_examples(),
-        data_dir=folder,
-        file_format="array_record",
-    )
-    return folder
-
-
-def test_array_records_hold_the_same_examples(array_dir, data_dir):
+def test_array_records_hold_the_same_examples(number_arrays, numbers):
     ours, theirs = (
-        list(data.load_dataset("digits", "test[:7]+train[10%:35%]", **settings, with_ids=True))
-        for settings in ({"data_dir": array_dir}, {"data_dir": data_dir})
+        data.load_dataset(
+            "tfds:numbers", "train[5:310]+train[40%:]", data_dir=folder, with_ids=True
+        )
+        for folder in (number_arrays, numbers)
     )
-    for one, two in zip(ours, theirs, strict=True):
+    for one, two in zip(ours.as_numpy_iterator(), theirs.as_numpy_iterator(), strict=True):
         np.testing.assert_array_equal(one["image"], two["image"])
-        assert int(one["label"]) == int(two["label"])
-        assert one["id"].numpy().replace(b"array_record", b"tfrecord") == two["id"].numpy()
+        assert one["label"] == two["label"]
+        assert one["id"].replace(b"array_record", b"tfrecord") == two["id"]
 
 
 @pytest.fixture
-def bucket(array_dir, monkeypatch):
+def bucket(number_arrays, monkeypatch):
     """Serves the files as the bucket of Google's JSON interface; returns its requests' ranges."""
-    files = {file.name: file.read_bytes() for file in array_dir.rglob("*array_record*")}
+    files = {file.name: file.read_bytes() for file in number_arrays.rglob("*array_record*")}
     asked = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -258,34 +319,33 @@ def bucket(array_dir, monkeypatch):
         server.shutdown()
 
 
-def test_array_records_are_the_same_in_a_bucket(array_dir, bucket):
-    (file,) = array_dir.rglob("*train.array_record*")
-    rows = [1438], [0], [1438]
-    record = records.array_record_reader(
-        Shards([f"gs://bucket/tfds/{file.name}"], *rows), None
-    ).record
-    expected = records.array_record_reader(Shards([str(file)], *rows), None).record
-    index = tf.constant(700, tf.int64)
+def test_array_records_are_the_same_in_a_bucket(number_arrays, bucket):
+    file = next(number_arrays.rglob("*train.array_record*"))
+    record, expected = (
+        records.array_record_reader(Shards([name], [175], [0], [175]), None).record
+        for name in (f"gs://bucket/tfds/{file.name}", str(file))
+    )
+    index = tf.constant(100, tf.int64)
     bucket.clear()
     assert record(index).numpy() == expected(index).numpy()
     # One for the index, one for the record.
     assert len(bucket) <= 2
-    several = tf.data.Dataset.range(200)
+    several = tf.data.Dataset.range(175)
     found = several.map(record, num_parallel_calls=16).as_numpy_iterator()
     assert list(found) == list(several.map(expected).as_numpy_iterator())
 
 
 def test_array_records_that_cannot_be_read_or_indexed_are_explained(
-    array_dir, tmp_path, bucket, capsys
+    number_arrays, tmp_path, bucket, capsys
 ):
-    assert main(["index", "tfds:sklearn_digits", f"--data_dir={array_dir}"]) == 2
+    assert main(["index", "tfds:numbers", f"--data_dir={number_arrays}"]) == 2
     assert "holds array_record, which needs no index" in error_line(capsys)
-    (file,) = array_dir.rglob("*train.array_record*")
+    file = next(number_arrays.rglob("*train.array_record*"))
     (tmp_path / "cut").write_bytes(file.read_bytes()[:1000])
     for name, message in (
         ("gs://bucket/none", r"gs://bucket/none cannot be .*Check the name"),
         ("s3://bucket/a", r"^s3://bucket/a cannot be read: .* of gs:// alone"),
-        (str(file), r"Expected 7 records .* Found 1438"),
+        (str(file), r"Expected 7 records .* Found 175"),
         (str(tmp_path / "cut"), r"cut cannot be read: .* prepare the data set again"),
     ):
         with pytest.raises(ValueError, match=message) as error:

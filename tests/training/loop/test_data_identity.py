@@ -9,11 +9,14 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.training.commands import evaluate, predict
+from keras_vit.export.__main__ import main as export_main
+from keras_vit.training.commands import evaluate, predict, report
 from keras_vit.training.configs import own_photos
 from keras_vit.training.data import open_dataset
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import few_shot, frozen_model
+from keras_vit.training.evaluators.exported_files import labels_of
+from keras_vit.training.evaluators.model_from_source import load_model
 from keras_vit.training.io import progress_bar
 from keras_vit.training.loop import trainer
 from keras_vit.training.loop.stopping import BestEvaluation
@@ -31,11 +34,9 @@ def paint(root, name, count, channel):
 
 def config_of(photos, **changes):
     config = own_photos.get_config(f"{photos},size=8,steps=4")
-    config.model.update({"patch_size": 8, "hidden_size": 16, "mlp_dim": 16, "num_heads": 2})
-    config.model.num_layers = 1
-    config.update(
-        {"log_every_steps": 2, "eval_every_steps": 2, "checkpoint_every_steps": 2, "report": False}
-    )
+    config.model.update(patch_size=8, hidden_size=16, mlp_dim=16, num_heads=2, num_layers=1)
+    config.log_every_steps = config.eval_every_steps = config.checkpoint_every_steps = 2
+    config.report = False
     config.update(changes)
     return config
 
@@ -46,7 +47,7 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained") / "folder"
     for name, channel in CHANNELS.items():
         paint(folder / "photos", name, 10, channel)
-    trainer.train(config_of(folder / "photos"), folder / "run")
+    trainer.train(config_of(folder / "photos", report=True), folder / "run")
     return folder, shutil.copytree(folder, folder.with_name("copy"))
 
 
@@ -66,10 +67,14 @@ def run(photos):
 
 def refusal(photos, run, **changes):
     """Returns the one line in which a run on changed photos ends, with all its files as before."""
-    before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
+
+    def files():
+        return {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
+
+    before = files()
     with pytest.raises(UsageError) as error:
         trainer.train(config_of(photos, **changes), run)
-    assert {file: file.read_bytes() for file in run.rglob("*") if file.is_file()} == before
+    assert files() == before
     assert "\n" not in str(error.value)
     return str(error.value)
 
@@ -151,9 +156,8 @@ def test_a_run_lists_its_folder_once(photos, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(progress_bar, "LOG_EVERY_SECONDS", -1)
     trainer.train(config, tmp_path / "run")
     # Each folder of a class and the one around them.
-    assert sorted(each for each in listed if str(photos) in each) == sorted(
-        map(str, (photos, *photos.iterdir()))
-    )
+    folders = sorted(map(str, (photos, *photos.iterdir())))
+    assert sorted(each for each in listed if str(photos) in each) == folders
     page = (tmp_path / "run" / "report.html").read_text()
     assert "<h1>run: photos</h1>" in page and "6 images of the held-out fifth." in page
     assert "drawing report.html: 0 of 1" in caplog.text
@@ -219,17 +223,37 @@ def test_the_page_marks_photos_that_were_trained_on(photos, run, tmp_path, monke
     assert "may have changed sides" in capsys.readouterr().err
 
 
-def test_classes_are_matched_by_name_or_refused(photos, run, tmp_path, capsys):
-    # Tables keep the order of rows, folders that of names: the same classes in another order.
-    model = keras.saving.load_model(run / "model.keras")
-    model.class_names = ["owl", "crow", "finch"]
-    model.get_layer("head").bias.assign([0.0, 50.0, 0.0])
-    model.save(tmp_path / "shuffled.keras")
-    options = [f"--dataset=folder:{photos}", "--split=train"]
-    output = tmp_path / "out"
-    assert evaluate.main([str(tmp_path / "shuffled.keras"), *options, f"--output={output}"]) == 0
-    rows = (next(output.rglob("confusion.csv"))).read_text().splitlines()
-    assert [row.split(",")[1] for row in rows] == ["crow", "10", "10", "10"]
-    (photos / "owl").rename(photos / "gull")
-    assert evaluate.main([str(tmp_path / "shuffled.keras"), *options]) == 2
-    assert "Expected folder:" in capsys.readouterr().err
+@pytest.mark.long
+def test_a_run_says_all_of_itself_when_its_folder_is_gone(photos, run, tmp_path, capsys):
+    photo = shutil.copy(photos / "crow" / "crow_0.png", tmp_path)
+    preprocess = json.loads((run / "config.json").read_text())["eval_preprocess"]
+    first = (run / "report.html").read_text()
+    shutil.rmtree(photos)
+    for source in (run, run / "best.keras"):
+        model = load_model(source)
+        assert (model.class_names, model.preprocess) == ([*CHANNELS], preprocess)
+        assert predict.main([str(source), photo, "--json"]) == 0
+        (found,) = json.loads(capsys.readouterr().out)
+        assert {each["class"] for each in found["classes"]} == CHANNELS.keys()
+
+    module = run / "module"
+    assert export_main(["hub", str(run), f"--output={module}"]) == 0
+    assert "not verified: Expected a folder of images" in capsys.readouterr().out
+    assert labels_of(module) == [*CHANNELS]
+
+    (run / "page.html").write_text("<p>Names &amp; birds")
+    assert report.main([str(run)]) == 0
+    again = (run / "report.html").read_text()
+    assert 'href="page.html">page.html</a>' in again
+    assert 'href="module/"' in again and 'href="module/"' not in first
+    # The rest is as it was, images included.
+    one, two = (
+        page[page.index('id="classes"') : page.index('id="files"')] for page in (first, again)
+    )
+    assert one == two
+    evaluation = run / "evaluation.npz"
+    evaluation.write_bytes(evaluation.read_bytes()[:100])
+    for message in ("evaluation.npz is damaged: ", "does not exist"):
+        assert report.main([str(run)]) == 2
+        assert message in capsys.readouterr().err
+        evaluation.unlink(missing_ok=True)

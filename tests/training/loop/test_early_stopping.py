@@ -106,20 +106,15 @@ def test_the_best_evaluation_is_handed_over(config, tmp_path, caplog):
         f"Last evaluation, eval_loss {last:.4g}; best evaluation, at step {step}, eval_loss "
         f"{losses[step]:.4g}. model.keras has the weights of the best evaluation.\n" in caplog.text
     )
-    trainer.train(config, tmp_path)
+    before = (tmp_path / "metrics.csv").read_text()
+    assert trainer.train(config, tmp_path)["step"] == max(losses)
+    assert (tmp_path / "metrics.csv").read_text() == before
     assert f"already finished, at step {max(losses)}. To train its model further" in caplog.text
     content = bytearray((tmp_path / "best.keras").read_bytes())
     content[len(content) // 2] ^= 1
     (tmp_path / "best.keras").write_bytes(content)
     with pytest.raises(ValueError, match=r"best\.keras cannot be loaded as a Keras model"):
         trainer.train(config, tmp_path)
-
-
-def test_a_run_that_ended_is_not_trained_again(run, config):
-    workdir, metrics = run
-    before = (workdir / "metrics.csv").read_text()
-    assert trainer.train(config, workdir)["step"] == metrics["step"]
-    assert (workdir / "metrics.csv").read_text() == before
 
 
 @pytest.mark.long
@@ -131,17 +126,14 @@ def test_a_resumed_run_ends_where_it_would_have(
     workdir, metrics = run
     train = TensorFlowEngine.train
 
-    class Killed(Exception):
-        """Stands for the end of the process."""
-
     def die_in_patience(engine, batches, count, **requests):
         if engine.step == metrics["step"] - 4:
-            raise Killed
+            raise SystemExit
         return train(engine, batches, count, **requests)
 
     often = config.copy_and_resolve_references()
     often.checkpoint_every_steps = 1
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
         patch.setattr(TensorFlowEngine, "train", die_in_patience)
         often.steps_per_call = 1
         trainer.train(often, tmp_path)

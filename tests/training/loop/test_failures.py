@@ -4,13 +4,14 @@ import time
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from keras_vit.training import data
 from keras_vit.training.commands.train import main
+from keras_vit.training.config import default_config, schema
 from keras_vit.training.errors import Diverged, TrainingError, UsageError
-from keras_vit.training.loop import trainer
+from keras_vit.training.loop import agreement, trainer
 from keras_vit.training.loop.run_directory import RunDirectory
+from tests.training.data.helpers import write_photos
 from tests.training.runs import wait_for
 
 
@@ -35,10 +36,7 @@ def test_a_clock_far_ahead(tiny, tmp_path, monkeypatch):
 
 def test_diverging_run_names_the_step_and_the_last_good_checkpoint(tiny, tmp_path):
     config = tiny(total_steps=40)
-    config.optimizer.clip_norm = 0.0
-    config.optimizer.name = "sgd"
-    config.optimizer.base_lr = 1e6
-    config.optimizer.warmup_steps = 12
+    config.optimizer.update(clip_norm=0.0, name="sgd", base_lr=1e6, warmup_steps=12)
     config.loss_limit = 1e3
     config.checkpoint_every_steps = 1
     with pytest.raises(Diverged, match=r"in step \d+\. The last good checkpoint is that of step"):
@@ -54,31 +52,25 @@ def test_an_open_data_set_that_the_config_does_not_name(tiny, data_dir, tmp_path
 
 
 @pytest.mark.parametrize(
-    "options, message",
+    "option, message",
     [
-        (["--config.batch_siz=8"], "Did you mean batch_size? Unknown config key batch_siz."),
-        (["--config.model.hidden_size=17"], "hidden_size"),
-        (["--config.dataset=nothing"], "an unknown data set 'nothing'"),
-        (["--config.dataset=cifar10"], "keras-vit data prepare cifar10"),
-        (["--config.train_preprocess=decode|shrink"], "Received: 'shrink'"),
-        (["--config.train_preprocess=decode|resize(16)"], "which maps them to [0, 255]"),
-        (
-            ["--config.eval_preprocess=decode|resize(18)|value_range(-1, 1)"],
-            "images of (16, 16, 3), as the model takes. Received: 'decode|resize(18)|",
-        ),
-        (["--config.checkpoint=missing.npz"], "missing.npz"),
-        (["--config.strategy=multiworker"], "from TF_CONFIG: KeyError: 'TF_CONFIG'"),
-        (["--config.strategy=tpu"], "TPU 'local' cannot be reached"),
-        (["--config.optimizer.warmup_steps=500"], "fewer than the 200 updates of the schedule"),
-        (["--config.profile=200:300"], "a first step below 200"),
+        ("batch_siz=8", "Did you mean batch_size? Unknown config key batch_siz."),
+        ("model.hidden_size=17", "hidden_size"),
+        ("dataset=cifar10", "keras-vit data prepare cifar10"),
+        ("eval_preprocess=decode|resize(18)|value_range", "(16, 16, 3), as the model takes"),
+        ("checkpoint=missing.npz", "missing.npz"),
+        ("strategy=multiworker", "from TF_CONFIG: KeyError: 'TF_CONFIG'"),
+        ("strategy=tpu", "TPU 'local' cannot be reached"),
+        ("optimizer.warmup_steps=500", "fewer than the 200 updates of the schedule"),
+        ("profile=200:300", "a first step below 200"),
     ],
 )
 def test_wrong_command_leaves_nothing_behind(
-    options, message, train_command, tmp_path, capsys, monkeypatch
+    option, message, train_command, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     workdir = tmp_path / "run"
-    _, _, *arguments = train_command(workdir, *options)
+    _, _, *arguments = train_command(workdir, f"--config.{option}")
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert message in error
@@ -105,19 +97,79 @@ def test_a_folder_that_is_renamed_ends_the_run_and_stays_as_it_is(tiny, tmp_path
 
 @pytest.mark.long
 def test_damaged_photos_are_named_or_skipped_and_where_all_are_it_is_said(tiny, tmp_path, caplog):
-    for name in "ab":
-        (tmp_path / "photos" / name).mkdir(parents=True)
-        (tmp_path / "photos" / name / "1.png").write_text("no image")
+    write_photos(tmp_path / "photos", ["a/1.png", "b/1.png"])
+    for file in (tmp_path / "photos").glob("*/*"):
+        file.write_text("no image")
     photos = {"dataset": f"folder:{tmp_path / 'photos'}", "eval_split": "", "total_steps": 8}
     skipping = tiny(**photos, on_error="skip")
     with pytest.raises(TrainingError, match=r"16 images in a row cannot be read: .*data check fol"):
         trainer.train(skipping, tmp_path / "run")
-    Image.new("L", (8, 8)).save(tmp_path / "photos" / "b" / "1.png")
-    expected = (
-        r"after step \d+: .*cannot be decoded: a/1\.png\. .*on_error=skip\. There is no earlier"
-    )
+    write_photos(tmp_path / "photos", ["b/1.png"])
+    expected = r"after step \d+: .*cannot be decoded: a/1\.png\. .*on_error=skip\. There is no"
     with pytest.raises(TrainingError, match=expected):
         trainer.train(tiny(**photos), tmp_path / "other")
     skipping.data_changed = "accept"
     assert np.isfinite(trainer.train(skipping, tmp_path / "run")["loss"])
     assert "1 unreadable images are skipped, such as a/1.png" in caplog.text
+
+
+CONFIG = schema.complete({"dataset": "digits", "batch_size": 8, "total_steps": 1})
+TRAIN = {"examples": 10, "digest": "ab" * 16}
+DATA = {"class_names": ["crow", "owl"], "train": TRAIN, "eval": None}
+
+
+class Engine:
+    """Process 0 of a job whose others answer what `change` makes of its text."""
+
+    is_chief, step, parts = True, 4, 2
+
+    def __init__(self, change=str):
+        self.change = change
+
+    def gather(self, text):
+        return [text, self.change(text)]
+
+
+@pytest.mark.parametrize(
+    "check, mine, theirs, named",
+    [
+        (
+            "alike",
+            '"config.seed": 0',
+            '"config.seed": 1',
+            "seed is 0 in worker 0 and 1 in worker 1",
+        ),
+        ("alike", '"config.seed": 0, ', "", "seed is 0 in worker 0 and None in worker 1"),
+        ("alike", '-vit": "', '-vit": "1', "the version of keras-vit is '0"),
+        ("alike", "/run", "/other", "--workdir is '/run'.* and '/other'"),
+        ("data", ": 10", ": 9", "the examples of train is 10 in worker 0 and 9 in worker 1"),
+        ("data", "abab", "cdab", "the digest of train is 'abab.* in worker 0 and 'cdab"),
+        ("data", 'names": "', 'names": "0', "the digest of the class names is '.* and '0"),
+        ("step", "4", "14", "newest is 4 in worker 0 and 14 in worker 1"),
+    ],
+)
+def test_what_differs_is_named(check, mine, theirs, named):
+    require = getattr(agreement, f"check_{check}")
+    own = {"alike": (CONFIG, "/run"), "data": (DATA,), "step": ()}[check]
+    require(Engine(), *own)
+    with pytest.raises(UsageError, match=f"^Expected all workers .*{named}"):
+        require(Engine(lambda text: text.replace(mine, theirs, 1)), *own)
+
+
+def test_what_every_process_has_of_its_own():
+    names = schema.shared_by_processes(default_config())
+    left_out = {key.name for key in schema.KEYS} - names.keys()
+    assert left_out == {"processes.index", "processes.coordinator", "data_dir"}
+
+
+def test_directory_that_cannot_be_written_is_refused_by_all(tmp_path):
+    folder = tmp_path / "run"
+    folder.touch()
+    with pytest.raises(UsageError, match=r"is a file\. Name a directory"):
+        agreement.acquire(Engine(lambda text: ""), RunDirectory(folder, None))
+
+
+def test_parts_of_several_processes_need_a_folder():
+    with pytest.raises(UsageError, match="Mount it, as with gcsfuse"):
+        agreement.check_shared(Engine(), "gs://bucket/run")
+    agreement.check_shared(Engine(), "/shared/run")

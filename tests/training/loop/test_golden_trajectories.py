@@ -21,15 +21,16 @@ RECIPES = {
 
 def start_model(case, golden, folder):
     config = case["config"]
+    transformer = {
+        key: config["transformer"][key] for key in ("mlp_dim", "num_heads", "num_layers")
+    }
     model = keras_vit.VisionTransformer(
         image_size=case["size"],
         patch_size=config["patch"],
         hidden_size=config["hidden_size"],
-        mlp_dim=config["transformer"]["mlp_dim"],
-        num_heads=config["transformer"]["num_heads"],
-        num_layers=config["transformer"]["num_layers"],
         num_classes=case["num_classes"],
         representation_size=config["representation_size"],
+        **transformer,
     )
     keras_vit.save_checkpoint(model, folder / "random.npz")
     with np.load(folder / "random.npz") as random:

@@ -11,7 +11,8 @@ import tensorflow as tf
 from keras_vit.training import data
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import classification
-from keras_vit.training.loop import trainer
+from keras_vit.training.loop import trainer, training_progress
+from keras_vit.training.loop.run_directory import drop_events_after
 from keras_vit.training.recipes.model_freezing_and_layer_decay import build_model
 from tests.training.runs import rows
 
@@ -64,10 +65,8 @@ def test_a_row_is_the_mean_since_the_row_before():
 
 def test_tensorboard_holds_the_metrics(run):
     _, workdir, _ = run
-    (file,) = (workdir / "tensorboard").glob("events.out.tfevents.*.v2")
     seen = {}
-    for record in tf.data.TFRecordDataset(str(file)):
-        event = tf.compat.v1.Event.FromString(record.numpy())
+    for event in events(workdir / "tensorboard"):
         for value in event.summary.value:
             assert value.metadata.plugin_data.plugin_name == "scalars"
             seen[event.step, value.tag] = float(tf.make_ndarray(value.tensor))
@@ -129,3 +128,66 @@ def test_precision_is_that_of_the_run_only(tiny, tmp_path):
     assert not (tmp_path / "best.keras").exists()
     model = keras.saving.load_model(tmp_path / "model.keras")
     assert model.get_layer("head").kernel.dtype == "float32"
+
+
+def test_the_first_row_of_a_log_has_no_speed_and_the_next_have(caplog):
+    caplog.set_level("INFO", "keras_vit")
+    with training_progress.Progress(100, 0, 8) as shown:
+        for step in (25, 50):
+            shown.advance(step, 5.0, 1.0)
+            shown.log({"loss": 1.0, "images_per_second": shown.images_per_second()})
+    first, second = (
+        "step 25/100  loss 1",
+        "step 50/100  loss 1  images_per_second 40  left 00:00:10",
+    )
+    assert caplog.messages == [first, second]
+
+
+def write(folder, steps):
+    writer = tf.summary.create_file_writer(str(folder))
+    with writer.as_default():
+        for step in steps:
+            tf.summary.write("loss", tf.constant(step / 2), step=step)
+    writer.close()
+
+
+def events(folder):
+    """Returns the TensorBoard events of a folder that hold values."""
+    records = tf.data.TFRecordDataset([str(file) for file in folder.glob("events*")])
+    found = (tf.compat.v1.Event.FromString(record.numpy()) for record in records)
+    return [event for event in found if event.summary.value]
+
+
+def steps_of(folder):
+    return sorted(event.step for event in events(folder))
+
+
+def test_events_after_the_step_are_dropped(tmp_path):
+    drop_events_after(tmp_path / "tensorboard", 0)
+    assert not (tmp_path / "tensorboard").exists()
+    write(tmp_path, [10, 20, 30, 40])
+    drop_events_after(tmp_path, 20)
+    assert steps_of(tmp_path) == [10, 20]
+    write(tmp_path, [30, 40, 50])
+    drop_events_after(tmp_path, 40)
+    assert steps_of(tmp_path) == [10, 20, 30, 40]
+
+
+def test_half_an_event_goes_and_whole_files_stay_as_they_are(tmp_path, caplog):
+    write(tmp_path, [10, 20])
+    (file,) = tmp_path.iterdir()
+    content = file.read_bytes()
+    for left in (content, content + content[-30:-7]):
+        file.write_bytes(left)
+        drop_events_after(tmp_path, 20)
+        assert file.read_bytes() == content
+    caplog.clear()
+    file.write_bytes(content[:-5])
+    drop_events_after(tmp_path, 20)
+    assert steps_of(tmp_path) == [10] and not caplog.messages
+    assert list(tmp_path.iterdir()) == [file]
+    damaged = bytearray(file.read_bytes())
+    damaged[-5] ^= 1
+    file.write_bytes(damaged)
+    drop_events_after(tmp_path, 20)
+    assert f"{file} is damaged: TensorBoard loses what follows its first 1 events" in caplog.text

@@ -1,19 +1,19 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
+from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from scipy import stats
 
 from keras_vit.training.data.preprocessing.flips_labels_and_mixup import one_hot
 from keras_vit.training.data.preprocessing.operation_language import parse
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
+from keras_vit.training.data.preprocessing.randaugment import OPERATIONS, Strengths
 from keras_vit.training.data.preprocessing.resizing_and_cropping import random_resized_crop
 from tests.odd_photos import encode
 
 NOISE = np.random.default_rng(0).integers(0, 256, (90, 130, 3)).astype(np.uint8)
 # A smooth image, for which chroma upsampling at a crop's border hardly matters.
-ROWS, COLUMNS = np.linspace(0, 255, 120)[:, None], np.linspace(255, 0, 200)[None]
-SMOOTH = np.stack(np.broadcast_arrays(ROWS, COLUMNS, 90.0), axis=2).astype(np.uint8)
+SMOOTH = np.stack([*np.mgrid[0:240:2, 0:200], np.full((120, 200), 90)], axis=2).astype(np.uint8)
 
 
 def jpeg(image, mode="RGB"):
@@ -22,6 +22,11 @@ def jpeg(image, mode="RGB"):
 
 def run(text, encoded, number=0):
     return Preprocess(text)(tf.constant(encoded), (0, number)).numpy()
+
+
+def drawn(function, count):
+    """Returns an array of what a function makes of so many numbers."""
+    return np.asarray([*tf.data.Dataset.range(count).map(function).as_numpy_iterator()])
 
 
 def test_the_fast_decoder_and_inks():
@@ -59,10 +64,8 @@ def test_a_flip_and_a_range_are_those_of_what_was_resized(crop, arguments):
 
 def test_inception_crops_area_aspect_and_height():
     """Area is 5 to 100 %, aspect 0.75 to 1.33, and small crops are favored (24 % on average)."""
-    image = tf.zeros((256, 512, 3))
-    process = Preprocess("inception_crop(8, resize=False)")
-    crops = tf.data.Dataset.range(400).map(lambda k: tf.shape(process(image, tf.stack([5, k]))))
-    shapes = np.asarray(list(crops.as_numpy_iterator()))
+    image, process = tf.zeros((256, 512, 3)), Preprocess("inception_crop(8, resize=False)")
+    shapes = drawn(lambda k: tf.shape(process(image, tf.stack([5, k]))), 400)
     area, aspect = shapes[:, 0] * shapes[:, 1] / (256 * 512), shapes[:, 1] / shapes[:, 0]
     assert area.min() > 0.045 and area.max() <= 1
     assert aspect.min() > 0.73 and aspect.max() < 1.36
@@ -78,7 +81,7 @@ def test_random_resized_crops_area_is_uniform():
         column = process(ramp, tf.stack([1, number]))[:, 0, 0]
         return tf.square((column[300] - column[100]) / 200)
 
-    found = np.asarray(list(tf.data.Dataset.range(300).map(area).as_numpy_iterator()))
+    found = drawn(area, 300)
     assert found.min() > 0.24 and found.max() < 0.51
     assert abs(found.mean() - 0.375) < 0.015
 
@@ -98,8 +101,8 @@ def test_random_resized_crops_area_is_uniform():
 def test_random_resized_crops_are_of_whole_pixels(shape, scale, boxes):
     ratio = (3 / 4, 4 / 3) if scale == 0.901 else (1.0, 1.0)
     box, whole = random_resized_crop(4, (scale, scale), ratio).box, tf.constant((*shape, 3))
-    found = tf.data.Dataset.range(200).map(lambda k: box(whole, tf.stack([0, k])))
-    assert set(map(tuple, found.as_numpy_iterator())) == boxes
+    found = drawn(lambda k: box(whole, tf.stack([0, k])), 200)
+    assert set(map(tuple, found)) == boxes
 
 
 def row(*values):
@@ -143,10 +146,8 @@ def test_resize_small_keeps_the_aspect():
 
 def test_crops_and_flips_take_the_pixels_they_name():
     np.testing.assert_array_equal(run("central_crop((80, 100))", NOISE), NOISE[5:85, 15:115])
-    image = np.stack(np.mgrid[:20, :30], 2)
-    crop = Preprocess("random_crop(18)")
-    crops = tf.data.Dataset.range(400).map(lambda k: crop(tf.constant(image), tf.stack([0, k])))
-    corners = {tuple(each[0, 0]) for each in crops.as_numpy_iterator()}
+    image, crop = tf.constant(np.stack(np.mgrid[:20, :30], 2)), Preprocess("random_crop(18)")
+    corners = set(map(tuple, drawn(lambda k: crop(image, tf.stack([0, k]))[0, 0], 400)))
     assert corners == {(row, column) for row in range(3) for column in range(13)}
     np.testing.assert_array_equal(run("flip_lr(1.0)", NOISE), NOISE[:, ::-1])
     np.testing.assert_array_equal(run("flip_lr(0.0)", NOISE), NOISE)
@@ -199,8 +200,7 @@ def test_one_hot_of_one_class_several_and_none_also_in_a_graph(label, expected):
 def weights(p, count=2_000):
     apply = parse(f"mixup({p})")[0].apply
     one, zero = {"image": tf.ones(())}, {"image": tf.zeros(())}
-    seeds = tf.data.Dataset.range(count).map(lambda k: apply(one, zero, tf.stack([3, k])))
-    return np.asarray([each["image"] for each in seeds.as_numpy_iterator()])
+    return drawn(lambda k: apply(one, zero, tf.stack([3, k]))["image"], count)
 
 
 def test_weights_follow_the_folded_beta_distribution():
@@ -211,3 +211,108 @@ def test_weights_follow_the_folded_beta_distribution():
     small = weights(0.01, 500)
     assert np.isfinite(small).all() and (small > 0.999).mean() > 0.9
     assert (weights(0, 3) == 1).all()
+
+
+PHOTO = np.random.default_rng(0).integers(20, 230, (48, 64, 3)).astype(np.uint8)
+PIL = Image.fromarray(PHOTO)
+
+
+def augment(name, magnitude, image=PHOTO, sign=1.0, place=(0.5, 0.5)):
+    out = OPERATIONS[name](tf.constant(image), Strengths(magnitude), sign, tf.constant(place))
+    assert out.dtype == tf.uint8
+    return out.numpy()
+
+
+def test_sixteen_augmentations_all_of_which_are_drawn():
+    assert len(OPERATIONS) == 16
+    # Each operation marks the image it is given; count the marks of many draws.
+    process = Preprocess("randaugment(1, 15)")
+    expected = {
+        name: {augment(name, 15, sign=sign).tobytes() for sign in (-1.0, 1.0)}
+        for name in OPERATIONS
+        if name != "Cutout"
+    }
+    dataset = tf.data.Dataset.range(400).map(lambda k: process(tf.constant(PHOTO), [9, k]))
+    seen = {image.tobytes() for image in dataset.as_numpy_iterator()}
+    for name, images in expected.items():
+        assert images <= seen, name
+    assert seen - set().union(*expected.values()), "Cutout"
+
+
+@pytest.mark.parametrize(
+    ("magnitude", "threshold", "kept"),
+    [(10, 0, 4), (15, 128, 6), (20, 0, 8), (5, 128, 2), (9, 230, 3), (0, 0, 1), (25, 128, 1)],
+)
+def test_solarize_compares_with_a_byte_and_posterize_keeps_high_bits(magnitude, threshold, kept):
+    expected = np.where(threshold > PHOTO, PHOTO, 255 - PHOTO)
+    np.testing.assert_array_equal(augment("Solarize", magnitude), expected)
+    mask = (0xFF << (8 - kept)) & 0xFF
+    np.testing.assert_array_equal(augment("Posterize", magnitude), PHOTO & mask)
+
+
+def test_contrast_blends_toward_a_constant_of_the_size():
+    constant = 48 * 64 // 256
+    expected = constant + 1.9 * (PHOTO.astype(np.float32) - constant)
+    np.testing.assert_array_equal(
+        augment("Contrast", 10), np.clip(expected, 0, 255).astype(np.uint8)
+    )
+    gray = np.full((224, 224, 3), 100, np.uint8)
+    # At 224×224 the constant is 196.
+    np.testing.assert_allclose(augment("Contrast", 0, gray), int(196 + 0.1 * (100 - 196)), atol=1)
+
+
+def test_colors_are_pils_up_to_rounding():
+    photo = (PHOTO // 2 + 30).astype(np.uint8)
+    pil, flat = Image.fromarray(photo), np.full((8, 8, 3), 77, np.uint8)
+    ours = augment("AutoContrast", 10, photo).astype(int)
+    assert np.abs(ours - np.asarray(ImageOps.autocontrast(pil))).max() <= 1
+    np.testing.assert_array_equal(
+        augment("Equalize", 10, photo), np.asarray(ImageOps.equalize(pil))
+    )
+    for name in ("AutoContrast", "Equalize"):
+        np.testing.assert_array_equal(augment(name, 10, flat), flat)
+    for name in ("Brightness", "Color"):
+        expected = np.asarray(getattr(ImageEnhance, name)(PIL).enhance(1.9)).astype(int)
+        assert np.abs(augment(name, 10) - expected).max() <= 2
+    added = np.where(PHOTO < 128, np.minimum(PHOTO.astype(int) + 110, 255), PHOTO)
+    np.testing.assert_array_equal(augment("SolarizeAdd", 10), added)
+    np.testing.assert_array_equal(augment("Invert", 10), 255 - PHOTO)
+
+
+def test_sharpness_is_pils_and_keeps_the_border():
+    smooth = np.asarray(PIL.filter(ImageFilter.SMOOTH)).astype(np.float32)
+    expected = np.clip(smooth + 1.9 * (PHOTO - smooth), 0, 255)
+    ours = augment("Sharpness", 10)
+    assert np.abs(ours[1:-1, 1:-1] - expected[1:-1, 1:-1]).max() <= 2.5
+    np.testing.assert_array_equal(ours[0], PHOTO[0])
+
+
+def test_geometry_moves_pixels_where_it_says_and_fills_with_gray():
+    right, up, sheared = (
+        augment("TranslateX", 1, sign=-1.0),
+        augment("TranslateY", 1),
+        augment("ShearX", 10),
+    )
+    np.testing.assert_array_equal(right[:, 10:], PHOTO[:, :-10])
+    np.testing.assert_array_equal(up[:-10], PHOTO[10:])
+    assert (right[:, :10] == 128).all() and (up[-10:] == 128).all()
+    np.testing.assert_array_equal(sheared[0], PHOTO[0])
+    np.testing.assert_array_equal(sheared[10, : 64 - 3], PHOTO[10, 3:])
+    np.testing.assert_array_equal(augment("ShearY", 10)[:, 0], PHOTO[:, 0])
+    odd = np.zeros((31, 31, 3), np.uint8)
+    odd[15, 15], odd[15, 25] = 250, 200
+    turned, back = (augment("Rotate", 30, odd, sign)[..., 0] for sign in (1.0, -1.0))  # 90 degrees
+    assert (turned[15, 15], turned[5, 15], back[25, 15]) == (250, 200, 200)
+
+
+def test_cutout_grays_a_square_around_its_center():
+    image = np.zeros((100, 100, 3), np.uint8)
+    cut, corner = (augment("Cutout", 5, image, 1, at)[..., 0] for at in ((0.5, 0.5), (0.0, 0.999)))
+    assert (cut == 128).sum() == 40 * 40 and (cut[30:70, 30:70] == 128).all()
+    assert (corner == 128).sum() == 20 * 21 and (corner[:20, 79:] == 128).all()
+
+
+def test_floats_are_rounded_to_bytes_first():
+    process, image = Preprocess("randaugment(2, 10)"), tf.constant(PHOTO)
+    rounded = process(tf.cast(image, tf.float32) + 0.4, (1, 2))
+    np.testing.assert_array_equal(rounded, process(image, (1, 2)))

@@ -52,14 +52,10 @@ def block():
     return block
 
 
-@pytest.fixture
-def added(to_numpy):
-    """Returns a function of a layer to what it makes of zeros, (examples, 4, WIDTH)."""
-
-    def compute(layer, training):
-        return to_numpy(layer(np.zeros((4000, 4, WIDTH), "float32"), training=training))
-
-    return compute
+def added(block, training):
+    """Returns what a block makes of zeros, (examples, 4, WIDTH)."""
+    zeros = np.zeros((4000, 4, WIDTH), "float32")
+    return keras.ops.convert_to_numpy(block(zeros, training=training))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +68,7 @@ def added(to_numpy):
         "mlp_depth",
     ],
 )
-def test_sites_of_a_block(site, block, added):
+def test_sites_of_a_block(site, block):
     if site.startswith("mlp"):
         # Each element depends on one element of the site alone.
         hidden = site == "mlp.hidden_dropout"
@@ -86,7 +82,7 @@ def test_sites_of_a_block(site, block, added):
     assert by_example == site.endswith("depth")
 
 
-def test_attention_probabilities(block, added):
+def test_attention_probabilities(block):
     """With equal probabilities and values of 1 an output is the fraction of tokens kept."""
     set_dense(block.attention.query)
     set_dense(block.attention.value, bias=1)

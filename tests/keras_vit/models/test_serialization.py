@@ -92,17 +92,14 @@ def test_half_precision(policy, family, random_images, forward):
     assert 0 < error < {"mixed_bfloat16": 5e-2, "mixed_float16": 1e-2}[policy]
 
 
-def test_training_continues_from_a_file(make_vit, random_images, few_steps, tmp_path):
+def test_training_continues_from_a_file(make_vit, random_images, train, tmp_path):
     """A saved model resumes with its optimizer and with its dropout's random streams."""
     model = make_vit(dropout_rate=0.3, num_layers=1)
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile("adam", loss, **few_steps)
-    images, labels = random_images(4), np.arange(4)
-    model.train_on_batch(images, labels)
+    train(model)
     resumed = reload(model, tmp_path)
     for either in (model, resumed):
         for _ in range(2):
-            either.train_on_batch(images, labels)
+            either.train_on_batch(random_images(4), np.arange(4))
     for one, other in zip(model.get_weights(), resumed.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
     streams = [v for v in resumed.variables if "seed_generator" in v.path]

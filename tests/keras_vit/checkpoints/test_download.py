@@ -6,18 +6,14 @@ import hashlib
 import http.server
 import os
 import threading
-import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
 import keras_vit
-from keras_vit.checkpoints import (
-    DownloadError,
-    cache_directory,
-    list_of_published_weights,
-)
+from keras_vit.checkpoints import DownloadError, cache_directory, list_of_published_weights
 from keras_vit.checkpoints.download import download
 
 DATA = np.random.default_rng(0).bytes(3_000_000)
@@ -145,11 +141,8 @@ def test_another_file_than_announced_is_not_kept(change, size_range, message, se
 
 def test_several_processes_share_a_download(server, tmp_path):
     path = tmp_path / "model.npz"
-    threads = [threading.Thread(target=download, args=(server.url, path)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(download, [server.url] * 4, [path] * 4)) == [path] * 4
     assert path.read_bytes() == DATA
     assert os.listdir(tmp_path) == ["model.npz"]
 
@@ -216,25 +209,20 @@ def hub_row(bucket, cases, golden, monkeypatch, tmp_path):
     return add
 
 
+@pytest.mark.filterwarnings("error")
 def test_the_hubs_weights_by_name(hub_row, cases, build_case, assert_logits):
     """Normalization comes from the table: the file is alone in the cache."""
     hub_row()
-    case = cases["deit"]
-    model = build_case(case)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        keras_vit.load_checkpoint(model, "timm/tiny")
+    model = build_case(cases["deit"])
+    keras_vit.load_checkpoint(model, "timm/tiny")
     assert (cache_directory() / "timm" / "tiny.safetensors").exists()
-    assert_logits(model, case)
+    assert_logits(model, cases["deit"])
 
 
-def test_the_hubs_file_of_another_size(hub_row, cases, build_case):
+def test_the_hubs_file_of_another_size_license_or_patch(hub_row, cases, build_case):
     hub_row(parameters=1_000_000)
     with pytest.raises(DownloadError, match="the published file has 4000000 to 5048576"):
         keras_vit.load_checkpoint(build_case(cases["deit"]), "timm/tiny")
-
-
-def test_a_restrictive_license_is_told_and_flexible_patches_are_resized(hub_row, cases, build_case):
     hub_row(license="CC-BY-NC-4.0", flexible=True)
     with pytest.warns(UserWarning, match="under CC-BY-NC-4.0"):
         keras_vit.load_checkpoint(build_case(cases["deit"], patch_size=8), "timm/tiny")

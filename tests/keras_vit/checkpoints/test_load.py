@@ -1,6 +1,6 @@
-"""Strict loading: what it accepts, refuses and leaves alone."""
+"""Strict loading: what it accepts, refuses, leaves alone, and compares with what a file states."""
 
-import warnings
+import json
 
 import keras
 import numpy as np
@@ -85,15 +85,7 @@ def test_numbers_must_be_finite_unless_they_are_skipped(value, edit, make_vit, r
     keras_vit.load_checkpoint(model, edit(cls=bad), skip=("cls",))
 
 
-@pytest.mark.parametrize("size", [(16, 16), (32, 16), (28, 40), (4, 4)])
-def test_position_embeddings_are_resized(size, saved, make_vit, random_images, forward):
-    model = make_vit(seed=1, representation_size=12, image_size=size)
-    keras_vit.load_checkpoint(model, saved)
-    images = random_images(2, *size)
-    expected = forward(make_vit(representation_size=12).any_resolution(), images)
-    np.testing.assert_allclose(forward(model, images), expected, atol=5e-6)
-
-
+@pytest.mark.filterwarnings("error::UserWarning")
 def test_a_table_without_a_stated_grid(make_vit, edit, positions, monkeypatch):
     """4 x 4 patches and 2 x 8 are as many: only the file or the caller can tell them apart."""
     model, path = make_vit(seed=1, representation_size=12, image_size=(8, 32)), edit()
@@ -105,44 +97,35 @@ def test_a_table_without_a_stated_grid(make_vit, edit, positions, monkeypatch):
     # Published files have a square grid, and callers know theirs.
     monkeypatch.setattr(load_into_model, "find_checkpoint", lambda name: path)
     for name, grid in (("imagenet21k/ViT-B_16", None), (path, (4, 4))):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            keras_vit.load_checkpoint(model, name, position_grid=grid)
+        keras_vit.load_checkpoint(model, name, position_grid=grid)
         square, resized = table[0, 1:].reshape(4, 4, 16), positions(model)[0, 1:]
         np.testing.assert_array_equal(resized.reshape(2, 8, 16)[:, [0, -1]], square[::3, [0, -1]])
     with pytest.warns(UserWarning, match="4 x 4 is taken; the model has 7 x 3"):
         keras_vit.load_checkpoint(make_vit(representation_size=12, image_size=(28, 12)), path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        keras_vit.load_checkpoint(make_vit(representation_size=12, image_size=28), path)
+    keras_vit.load_checkpoint(make_vit(representation_size=12, image_size=28), path)
 
 
-def test_a_rectangle_is_read_back_as_one(make_vit, positions, tmp_path):
-    model = make_vit(image_size=(8, 32))
+def test_a_rectangle_is_read_back_as_one_and_a_foreign_one_must_be_stated(
+    make_vit, refuse, positions, tmp_path
+):
+    model = make_vit(image_size=(8, 12))
     keras_vit.save_checkpoint(model, tmp_path / "a.npz")
-    for size in ((8, 32), (32, 8)):
+    for size in ((8, 12), (12, 8)):
         other = make_vit(seed=1, image_size=size)
         keras_vit.load_checkpoint(other, tmp_path / "a.npz")
-        assert np.array_equal(positions(model), positions(other)) == (size == (8, 32))
-
-
-def test_a_foreign_rectangle_must_be_stated(make_vit, refuse, positions, tmp_path):
-    model, other = make_vit(image_size=(8, 12)), make_vit(seed=1)
-    keras_vit.save_checkpoint(model, tmp_path / "a.npz")
+        assert np.array_equal(positions(model), positions(other)) == (size == (8, 12))
+    other = make_vit(seed=1)
     with np.load(tmp_path / "a.npz") as file:
         np.savez(tmp_path / "b.npz", **dict(file.items()))
     assert "position_grid=(rows, columns)" in str(refuse(other, tmp_path / "b.npz"))
     keras_vit.load_checkpoint(other, tmp_path / "b.npz", position_grid=(2, 3))
-    table, source = (positions(m)[0, 1:] for m in (other, model))
-    source = source.reshape(2, 3, 16)
+    table, source = positions(other)[0, 1:], positions(model)[0, 1:].reshape(2, 3, 16)
     np.testing.assert_array_equal(table.reshape(4, 4, 16)[::3, ::3], source[:, ::2])
 
 
 def test_other_files_and_models_are_refused(saved, make_vit, tmp_path, refuse):
     np.savez(tmp_path / "a.npz", weights=np.zeros(3, "float32"))
-    error = str(refuse(make_vit(), tmp_path / "a.npz"))
-    assert "in no known format" in error
-    assert "weights" in error
+    assert "in no known format" in str(refuse(make_vit(), tmp_path / "a.npz"))
     with pytest.raises(FileNotFoundError, match="There is no file"):
         keras_vit.load_checkpoint(make_vit(), tmp_path / "none.npz")
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
@@ -200,3 +183,97 @@ def test_sums_of_lora_are_no_variables(make_vit, refuse, tmp_path):
     model = make_vit()
     model.blocks[1].mlp.hidden_dense.enable_lora(2)
     assert "Load before `enable_lora`" in str(refuse(model, tmp_path / "m.npz"))
+
+
+SAVED = {"num_heads": 2, "gelu": "erf", "layer_norm_epsilon": 1e-5}
+HALF = {"mean": (0.5,) * 3, "std": (0.5,) * 3}
+HUGGING_FACE = {"hidden_act": "gelu", "layer_norm_eps": 1e-6, "num_attention_heads": 3}
+CONFIGS = {
+    "timm": {"architecture": "deit_tiny_patch16_224"},
+    "hugging face": HUGGING_FACE,
+    "its tower": {"vision_config": HUGGING_FACE},
+}
+
+
+@pytest.fixture(params=["keras", "name", *CONFIGS])
+def load_stated(request, cases, build_case, write_case, make_vit, tmp_path, monkeypatch):
+    """Returns a function of a model's arguments, which loads a file that states others or them."""
+
+    def of_keras(**overrides):
+        make_vit(**SAVED).save(tmp_path / "model.keras")
+        keras_vit.load_checkpoint(make_vit(**SAVED | overrides), tmp_path / "model.keras")
+
+    def of_deit(**overrides):
+        path = write_case(cases["deit"], tmp_path)
+        model = build_case(cases["deit"], **{"gelu": "erf", "num_heads": 3} | overrides)
+        if request.param in CONFIGS:
+            (tmp_path / "config.json").write_text(json.dumps(CONFIGS[request.param]))
+            keras_vit.load_checkpoint(model, path, **HALF)
+        else:
+            monkeypatch.setattr(load_into_model, "find_checkpoint", lambda name: path)
+            keras_vit.load_checkpoint(model, "timm/deit_tiny_patch16_224.fb_in1k")
+
+    return of_keras if request.param == "keras" else of_deit
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_another_function_is_told_and_other_heads_are_refused(load_stated):
+    load_stated()
+    with pytest.warns(UserWarning, match="asks for gelu='erf'"):
+        load_stated(gelu="tanh")
+    with pytest.warns(UserWarning, match="asks for layer_norm_epsilon=1e-0"):
+        load_stated(layer_norm_epsilon=1e-3)
+    with pytest.raises(CheckpointError, match="the model has num_heads=4"):
+        load_stated(num_heads=4)
+
+
+@pytest.fixture
+def load_beside(cases, build_case, write_case, tmp_path):
+    """Returns a function that loads the file of a golden case beside a JSON file of the test."""
+
+    def load(case, config, name="config.json", **overrides):
+        path = write_case(cases[case], tmp_path)
+        (tmp_path / name).write_text(json.dumps(config))
+        half = HALF if name == "config.json" else {}
+        keras_vit.load_checkpoint(build_case(cases[case], **overrides), path, **half)
+
+    return load
+
+
+@pytest.mark.parametrize(
+    "name, config, message",
+    [
+        ("config.json", {"hidden_act": "relu"}, "says 'relu'"),
+        ("config.json", {"model_args": {"act_layer": "silu"}}, "says 'silu'"),
+        ("config.json", {"model_args": {"num_heads": 1}}, "says num_heads=1"),
+        ("preprocessor_config.json", {"do_flip_channel_order": True}, "flips the order"),
+    ],
+)
+def test_what_no_model_here_computes_is_refused(name, config, message, load_beside):
+    with pytest.raises(CheckpointError, match=message):
+        load_beside("deit", config, name)
+
+
+def test_another_pooling_and_another_place_of_positions_are_told(load_beside, make_vit, tmp_path):
+    with pytest.warns(UserWarning, match="asks for classifier='gap'"):
+        load_beside("deit", {"global_pool": "avg"})
+    make_vit(position_placement="shared").save(tmp_path / "shared.keras")
+    with pytest.warns(UserWarning, match="asks for position_placement='shared'"):
+        keras_vit.load_checkpoint(make_vit(), tmp_path / "shared.keras")
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+@pytest.mark.parametrize(
+    ("case", "usual", "other", "config"),
+    [
+        ("deit", "erf", "tanh", {}),
+        ("hf", "erf", "tanh", {"architecture": []}),
+        ("hf_siglip", "tanh", "erf", {"vision_config": [3]}),
+    ],
+)
+def test_where_nothing_is_stated_another_gelu_than_the_usual_is_told(
+    case, usual, other, config, load_beside
+):
+    load_beside(case, config, gelu=usual)
+    with pytest.warns(UserWarning, match=f"states no activation.*gelu='{usual}' unless"):
+        load_beside(case, config, gelu=other)

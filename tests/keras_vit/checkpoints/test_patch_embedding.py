@@ -80,27 +80,26 @@ def test_images_in_0_to_1(folder, case, golden, build_case, to_numpy):
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("text", "arguments", "message"),
     [
-        {"mean": MEAN},
-        {"mean": MEAN, "std": [0.1, 0.1]},
-        {"mean": MEAN, "std": [0.1, 0.1, 0.0]},
-        {"mean": [np.nan, 0, 0], "std": STD},
-        {"mean": "rgb", "std": STD},
+        *(
+            ("{}", arguments, "a mean and a positive std")
+            for arguments in (
+                {"mean": MEAN},
+                {"mean": MEAN, "std": [0.1, 0.1]},
+                {"mean": MEAN, "std": [0.1, 0.1, 0.0]},
+                {"mean": [np.nan, 0, 0], "std": STD},
+                {"mean": "rgb", "std": STD},
+            )
+        ),
+        *((text, {}, r"preprocessor_config\.json") for text in ("{", "{}", '{"image_mean": 1}')),
+        ('{"do_normalize": false, "rescale_factor": "a"}', {}, "a positive `rescale_factor`"),
     ],
 )
-def test_impossible_normalization(arguments, folder, case, build_case):
-    with pytest.raises(CheckpointError, match="a mean and a positive std"):
-        keras_vit.load_checkpoint(build_case(case), folder, **arguments)
-
-
-@pytest.mark.parametrize(
-    "text", ["{", "{}", '{"image_mean": 1}', '{"do_normalize": false, "rescale_factor": "a"}']
-)
-def test_damaged_preprocessor(text, folder, case, build_case):
+def test_impossible_normalization(text, arguments, message, folder, case, build_case):
     (folder / PREPROCESSOR).write_text(text)
-    with pytest.raises(CheckpointError, match=r"preprocessor_config\.json"):
-        keras_vit.load_checkpoint(build_case(case), folder)
+    with pytest.raises(CheckpointError, match=message):
+        keras_vit.load_checkpoint(build_case(case), folder, **arguments)
 
 
 def test_files_for_minus_one_to_one_take_no_normalization(saved, make_vit):

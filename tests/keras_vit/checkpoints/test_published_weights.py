@@ -14,7 +14,6 @@ from keras_vit.checkpoints.list_of_published_weights import (
     published_classifier,
     url_of,
 )
-from keras_vit.checkpoints.official_names import POSITION_TABLE, weights_of
 
 HUB = "https://huggingface.co"
 BUCKET = "https://storage.googleapis.com"
@@ -46,7 +45,6 @@ ADDRESSES = {
         f"{HUB}/timm/deit3_base_patch16_384.fb_in22k_ft_in1k/resolve/main/model.safetensors"
     ),
     "big_vision/siglip2/siglip2_b32_256": f"{BUCKET}/big_vision/siglip2/siglip2_b32_256.npz",
-    "bit/BiT-M-R50x1": f"{BUCKET}/bit_models/BiT-M-R50x1.npz",
     "bit/BiT-S-R152x4-ILSVRC2012": f"{BUCKET}/bit_models/BiT-S-R152x4-ILSVRC2012.npz",
     "bit/vtab/BiT-M-R101x3-run2-caltech101": (
         f"{BUCKET}/bit_models/vtab/BiT-M-R101x3-run2-caltech101.npz"
@@ -63,11 +61,8 @@ def test_addresses(name):
     "name",
     [
         "ViT-B_16",
-        "imagenet22k/ViT-B_16",
-        "imagenet21k/ViT-B/16",
         "imagenet21k/../ViT-B_16",
         "augreg/B_17",
-        "augreg/B_16-i21k",
         "bit/BiT-L-R50x1",
         "bit/BiT-M-R50x1?",
         "",
@@ -102,9 +97,6 @@ def parameters_of_the_file(name, row):
     width, depth = size["hidden_size"], size["num_layers"]
     scaled = "deit3" in name or "dinov2" in name
     without_class = "deit3" in name or "reg4" in name
-    if without_class:
-        model = keras_vit.create_model(row.model, **arguments, num_layers=1)
-        assert POSITION_TABLE in {weight.name for weight in weights_of(model)}
     total = keras_vit.costs(row.model, **arguments).parameters
     return total + scaled * 2 * depth * width - without_class * width
 
@@ -120,8 +112,6 @@ def test_rows_are_complete(name):
     class_name, arguments = keras_vit.variants.arguments_of(row.model)
     assert class_name == "VisionTransformer"
     assert (row.mean is None) == (row.std is None) == row.path.endswith(".npz")
-    assert row.measure in ("top-1", "linear", "zero-shot")
-    assert row.score is None or 70 < row.score < 100
     assert (row.license in PERMISSIVE) == (not name.endswith(".mae"))
     # A size in the file's name is the model's.
     sizes = {"tiny": 192, "small": 384, "medium": 512, "base": 768, "large": 1024, "huge": 1280}

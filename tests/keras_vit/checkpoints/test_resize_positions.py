@@ -54,60 +54,46 @@ def test_same_size_is_the_same_bits_and_constants_stay(flexible):
 
 
 @pytest.mark.parametrize(
-    ("entries", "class_token", "grid_size", "stated", "expected"),
+    ("entries", "class_token", "grid_size", "stated", "class_entry", "expected"),
     [
-        (197, True, (24, 24), None, (14, 14, 1)),
-        (196, False, (24, 24), None, (14, 14, 0)),
-        (196, True, (24, 24), None, (14, 14, 0)),
-        (197, False, (24, 24), None, (14, 14, 1)),
+        (197, True, (24, 24), None, None, (14, 14, 1)),
+        (196, False, (24, 24), None, None, (14, 14, 0)),
+        (196, True, (24, 24), None, None, (14, 14, 0)),
+        (197, False, (24, 24), None, None, (14, 14, 1)),
         # 18 x 32 has as many cells as 24 x 24.
-        (577, True, (18, 32), None, (18, 32, 1)),
-        (577, True, (18, 32), (24, 24), (24, 24, 1)),
-        (577, True, (18, 32), (18, 32), (18, 32, 1)),
+        (577, True, (18, 32), None, None, (18, 32, 1)),
+        (577, True, (18, 32), (24, 24), None, (24, 24, 1)),
         # And 14 x 14 without a class token is 13 x 15 with one.
-        (196, True, (13, 15), None, (13, 15, 1)),
-        (196, True, (13, 15), (14, 14), (14, 14, 0)),
-        (7, True, (2, 3), None, (2, 3, 1)),
-        (6, False, (2, 3), None, (2, 3, 0)),
-        (13, True, (5, 5), (3, 4), (3, 4, 1)),
-        (2, True, (5, 5), None, (1, 1, 1)),
-    ],
-)
-def test_grid_of_a_table(entries, class_token, grid_size, stated, expected):
-    assert grid_of_table(entries, class_token, grid_size, stated) == expected
-
-
-@pytest.mark.parametrize(
-    ("entries", "stated", "message"),
-    [
-        *((entries, None, "position_grid") for entries in (0, 13, 195)),
-        (197, (3, 3), "3 rows and 3 columns"),
-    ],
-)
-def test_a_table_without_grid(entries, stated, message):
-    with pytest.raises(CheckpointError, match=message):
-        grid_of_table(entries, True, (14, 14), stated)
-
-
-@pytest.mark.parametrize(
-    ("entries", "class_token", "grid_size", "class_entry", "expected"),
-    [
+        (196, True, (13, 15), None, None, (13, 15, 1)),
+        (196, True, (13, 15), (14, 14), None, (14, 14, 0)),
+        (6, False, (2, 3), None, None, (2, 3, 0)),
+        (13, True, (5, 5), (3, 4), None, (3, 4, 1)),
+        (2, True, (5, 5), None, None, (1, 1, 1)),
         # 16 entries of a format that always has a class token are no grid of 4 x 4.
-        (16, True, (5, 3), True, (5, 3, 1)),
-        (16, False, (5, 3), True, (5, 3, 1)),
-        (17, True, (3, 3), True, (4, 4, 1)),
-        (16, True, (3, 5), False, (4, 4, 0)),
+        (16, True, (5, 3), None, True, (5, 3, 1)),
+        (16, False, (5, 3), None, True, (5, 3, 1)),
+        (17, True, (3, 3), None, True, (4, 4, 1)),
+        (16, True, (3, 5), None, False, (4, 4, 0)),
     ],
 )
-def test_a_format_knows_its_class_entry(entries, class_token, grid_size, class_entry, expected):
-    found = grid_of_table(entries, class_token, grid_size, class_entry=class_entry)
-    assert found == expected
+def test_grid_of_a_table(entries, class_token, grid_size, stated, class_entry, expected):
+    assert grid_of_table(entries, class_token, grid_size, stated, class_entry) == expected
 
 
-@pytest.mark.parametrize("layout", [HuggingFaceLayout, HuggingFaceDINOv2Layout])
-def test_sixteen_entries_with_a_class_token_are_not_square(layout):
-    with pytest.raises(CheckpointError, match="rows and 4 columns, with a class token"):
-        grid_of_table(16, True, (4, 4), class_entry=layout.class_entry)
+@pytest.mark.parametrize(
+    ("entries", "stated", "class_entry", "message"),
+    [
+        *((entries, None, None, "position_grid") for entries in (0, 13, 195)),
+        (197, (3, 3), None, "3 rows and 3 columns"),
+        *(
+            (16, None, layout.class_entry, "rows and 4 columns, with a class token")
+            for layout in (HuggingFaceLayout, HuggingFaceDINOv2Layout)
+        ),
+    ],
+)
+def test_a_table_without_grid(entries, stated, class_entry, message):
+    with pytest.raises(CheckpointError, match=message):
+        grid_of_table(entries, True, (4, 4), stated, class_entry)
 
 
 def test_the_class_tokens_entry_stays_apart():

@@ -75,9 +75,7 @@ def test_plain_without_a_gpu():
 
 @pytest.mark.usefixtures("nvidia")
 @pytest.mark.parametrize("classifier", ["gap", "token_gap"])  # 16 tokens, and 17
-def test_model_computes_the_same(
-    classifier, make_vit, random_images, forward, gradients, monkeypatch
-):
+def test_model_computes_the_same(classifier, make_vit, random_images, forward, monkeypatch):
     import jax
 
     called = []
@@ -97,12 +95,3 @@ def test_model_computes_the_same(
         forward(fused, images).astype("float32"), expected, atol=0.02 * np.abs(expected).max()
     )
     assert called == ["cudnn"] * 2
-    expected, found = gradients(plain, images), gradients(fused, images)
-    for name, gradient in expected.items():
-        if name.endswith("key/bias"):
-            # No gradient but rounding.
-            continue
-        gradient = gradient.astype("float32")
-        np.testing.assert_allclose(
-            found[name].astype("float32"), gradient, atol=0.1 * np.abs(gradient).max(), err_msg=name
-        )

@@ -135,11 +135,6 @@ def test_rectangle_of_the_config(cases, golden, load, positions, tmp_path):
         assert np.array_equal(positions(model), table) == equal
 
 
-def test_model_without_a_place(cases, golden, refuse):
-    error = refuse("hf", golden.checkpoint(cases["hf"]), classifier="map")
-    assert "no place for the model's MAPHead_0/probe" in str(error)
-
-
 @pytest.mark.parametrize("prefix", ["vision_model.", ""])
 def test_siglips_head_is_not_the_classifier(prefix, cases, golden, load, to_numpy, tmp_path):
     """Their module `head` is our `MAPHead_0`; `skip` and transfer call the logits head."""
@@ -157,7 +152,9 @@ def test_siglips_head_is_not_the_classifier(prefix, cases, golden, load, to_nump
         np.testing.assert_array_equal(probe, tower[f"{prefix}head.probe"])
 
 
-def test_siglips_pooling_and_classifier_exclude_each_other(cases, golden, refuse):
+def test_poolings_of_another_kind_are_refused(cases, golden, refuse):
+    error = refuse("hf", golden.checkpoint(cases["hf"]), classifier="map")
+    assert "no place for the model's MAPHead_0/probe" in str(error)
     error = refuse("hf_siglip", golden.checkpoint(cases["hf_siglip"]), classifier="gap")
     assert all(name.startswith("vision_model.head.") for name in error.left_over)
     case = "hf_siglip_classifier"

@@ -109,7 +109,7 @@ class Engine(abc.ABC):
                 seed is set before.
             make_optimizer: an optimizer of `training.recipes.optimizers_and_schedules` for the
                 model, not built.
-            loss: of `training.recipes.losses`.
+            loss: of `training.recipes.classification_losses`.
             prepare_images: applied to the images of training.
 
         Raises:

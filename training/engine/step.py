@@ -66,7 +66,7 @@ class Step(abc.ABC):
     Args:
         model: `keras.Model`, images to logits.
         optimizer: of `training.recipes.optimizers_and_schedules`, built.
-        loss: of `training.recipes.losses`.
+        loss: of `training.recipes.classification_losses`.
         batch_size: examples per update, over all devices.
         seed: start of dropout.
         accumulation_steps: micro-batches per update, each with a part of every device's examples.

@@ -28,7 +28,7 @@ def counted_sums(logits: Tensor, labels: Tensor, mask: Tensor, loss: keras.losse
         logits: (batch, classes) float32. A row with a NaN is no hit.
         labels: (batch, classes) floats, positive at each label of the image.
         mask: (batch,) float32, 0 for images that only pad the batch.
-        loss: of `training.recipes.losses`.
+        loss: of `training.recipes.classification_losses`.
 
     Returns:
         (4,) float32: the three sums, and the number of images that have a label and are no
@@ -80,7 +80,7 @@ class ClassificationEvaluator:
     Args:
         every_steps: updates between evaluations; 0 evaluates after the last one only.
         engine: that trains, built.
-        loss: of `training.recipes.losses`.
+        loss: of `training.recipes.classification_losses`.
         data: of a run with a `config.eval_split`.
     """
 

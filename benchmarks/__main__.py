@@ -11,7 +11,7 @@ from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
 from typing import Literal, get_args, get_origin
 
-from keras_vit.did_you_mean import did_you_mean
+from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
 from keras_vit.training.command_options import CommandParser, list_of
 from keras_vit.training.exit_status import exit_process, status_of
 from keras_vit.training.io.quiet_start import check_backend, quiet_start
@@ -20,14 +20,14 @@ from keras_vit.training.io.quiet_start import check_backend, quiet_start
 COMMANDS = {
     "compare_libraries": "compare_libraries",
     "compare_pipelines": "input",
-    "compare_runtimes": "compare_runtimes",
+    "compare_runtimes": "speed_in_runtimes",
     "dress_rehearsal": "dress_rehearsal",
     "figure_11_throughput": "paper",
-    "runtimes": "families_in_runtimes",
+    "runtimes": "errors_of_families_in_runtimes",
     "startup": "startup",
     "table_6_exaflops": "paper",
     "tpu_compile": "tpu_compile",
-    "web_page": "compare_runtimes",
+    "web_page": "speed_in_runtimes",
 }
 
 

@@ -130,7 +130,7 @@ def _chips(topology):
 
 
 def run_compiler(program: str, **task: Any) -> dict[str, Any]:
-    """Returns what a function of `benchmarks.tpu_compiler_process` finds.
+    """Returns what a function of `benchmarks.train_steps_for_tpu_compile` finds.
 
     `rematerialized` is how often the partitioner logged an involuntary rematerialization.
 
@@ -141,7 +141,7 @@ def run_compiler(program: str, **task: Any) -> dict[str, Any]:
     Raises:
         TrainingError: if the compiler does not start.
     """
-    function = f"benchmarks.tpu_compiler_process:{program}"
+    function = f"benchmarks.train_steps_for_tpu_compile:{program}"
     try:
         with Process(function, task, environment=_ENVIRONMENT) as process:
             log = "".join(process.messages())

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from keras_vit.export.verification.verify_and_thresholds import Report
-    from keras_vit.training.evaluators.model_from_source import SourceModel
+    from keras_vit.training.evaluators.load_keras_model import SourceModel
 
 
 class Export:
@@ -44,7 +44,7 @@ class Export:
             ExportError: if the model cannot be exported.
         """
         from keras_vit.export.supported_models import portable
-        from keras_vit.training.evaluators.model_from_source import load_model
+        from keras_vit.training.evaluators.load_keras_model import load_model
 
         options = self.options
         source = load_model(
@@ -175,7 +175,7 @@ def load_images(
     from keras_vit.training.data.preprocessing.preprocess import read_images
     from keras_vit.training.data.unreadable_examples import SkipCounter
     from keras_vit.training.evaluators.classification import class_order
-    from keras_vit.training.evaluators.model_from_source import resizing
+    from keras_vit.training.evaluators.load_keras_model import resizing
     from keras_vit.training.io.image_listing import list_images
 
     preprocess = preprocess or resizing(size)

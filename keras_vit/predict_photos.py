@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.did_you_mean import require_one_of
+from keras_vit.did_you_mean_and_foreign_keywords import require_one_of
 from keras_vit.models.image_model import ACTIVATIONS, model_inside
 from keras_vit.prepare_photos import (
     maps_to_model_range,
@@ -38,7 +38,7 @@ def predict(
     Args:
         model: a `VisionTransformer`, `ResNetV2` or `AxialResNet` with a head.
         images_or_paths: paths of image files or images of Pillow, one or several, read as
-            `prepare_photos.read_photo` does; (batch, height, width, 3) or (height, width, 3) of uint8,
+            `prepare_photos.read_photo` does; (batch, height, width, 3) or (height, width, 3) uint8,
             photos in 0..255, or a list of such of several sizes; or images of floats.
         top: int, how many classes of each.
         activation: "softmax" or "sigmoid"; None takes `model.activation`.

@@ -8,7 +8,7 @@ whole, as in the paper.
 import re
 from typing import Any
 
-from keras_vit.did_you_mean import did_you_mean
+from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
 
 # timm's names of models that are ours. Loading folds LayerScale and positions without class token,
 # which DeiT III, DINOv2 and FlexiViT have, into the weights.

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from keras_vit.training.data import load_dataset
     from keras_vit.training.evaluators.classification import evaluate
     from keras_vit.training.loop.trainer import train
-    from keras_vit.training.prediction.predictor import predict
+    from keras_vit.training.prediction.predict_folders_and_shards import predict
     from keras_vit.training.recipes.classification_losses import build_loss
     from keras_vit.training.recipes.optimizers_and_schedules import build_optimizer
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from keras_vit.did_you_mean import did_you_mean
+from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io.paths import any_path
 
@@ -181,7 +181,7 @@ def own_data(options: argparse.Namespace) -> "tuple[Dataset, dict[str, Any]]":
         NotPreparedError: if its data is gone.
     """
     from keras_vit.training.data import fingerprint, open_dataset
-    from keras_vit.training.evaluators.model_from_source import read_run_config
+    from keras_vit.training.evaluators.load_keras_model import read_run_config
 
     file = any_path(options.source) / "config.json"
     if not file.is_file():

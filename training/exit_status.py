@@ -17,12 +17,12 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
-from keras_vit.did_you_mean import did_you_mean
+from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
 from keras_vit.installation import __version__
 from keras_vit.training.command_options import CommandParser
 from keras_vit.training.errors import TrainingError, first_line
 from keras_vit.training.io.quiet_start import check_backend
-from keras_vit.training.io.stores import local_options
+from keras_vit.training.io.remote_stores import local_options
 
 _BAD_USE = (
     ValueError,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from keras_vit.did_you_mean import require_one_of
+from keras_vit.did_you_mean_and_foreign_keywords import require_one_of
 from keras_vit.export.hub.archives import write_saved_model
 from keras_vit.export.labels_and_interface_json import exported_texts, model_operations
 from keras_vit.export.supported_models import (

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, Literal
 import keras
 import numpy as np
 
-from keras_vit.did_you_mean import require_one_of
+from keras_vit.did_you_mean_and_foreign_keywords import require_one_of
 from keras_vit.export.errors import ExportError
 from keras_vit.export.supported_models import CLASSIFIERS, image_size
 from keras_vit.export.tflite.to_tflite import to_tflite

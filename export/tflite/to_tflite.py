@@ -14,7 +14,7 @@ import tensorflow as tf
 from tensorflow.lite.python.convert import convert_saved_model
 
 from keras_vit.analysis.attention import rollout_endpoint
-from keras_vit.did_you_mean import require_one_of
+from keras_vit.did_you_mean_and_foreign_keywords import require_one_of
 from keras_vit.export.errors import ExportError, imported
 from keras_vit.export.hub.archives import write_saved_model
 from keras_vit.export.labels_and_interface_json import exported_operations, exported_texts
@@ -38,7 +38,7 @@ from keras_vit.export.tflite.gpu_delegate_fixes import (
     for_delegates,
 )
 from keras_vit.export.tflite.quantization import CALIBRATED, FOR_NPUS, QUANTIZATIONS, quantize
-from keras_vit.models.argument_checks import as_height_width
+from keras_vit.models.argument_ranges import as_height_width
 from keras_vit.models.find_and_replace_layers import with_replaced_layers
 from keras_vit.models.image_model import ACTIVATIONS, ImageModel
 from keras_vit.training.evaluators.exported_files import LABELS_FILE

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_vit import models, variants
-from keras_vit.models.argument_checks import (
+from keras_vit.models.argument_ranges import (
     WITH_CLASS_TOKEN,
     as_height_width,
     checked,

@@ -24,7 +24,6 @@ from keras_vit.checkpoints.npz_and_safetensors import (
     open_source,
 )
 from keras_vit.checkpoints.npz_layouts import BiTLayout, FileArray, FileLayout, Layout
-from keras_vit.checkpoints.official_names import weights_of
 from keras_vit.checkpoints.pytorch_layouts import (
     HuggingFaceDINOv2Layout,
     HuggingFaceLayout,
@@ -40,6 +39,7 @@ from keras_vit.checkpoints.resized_positions_and_patches import (
     resize_table,
     square_grid,
 )
+from keras_vit.checkpoints.weights_by_official_name import weights_of
 from keras_vit.imagenet_classes import imagenet_classes
 from keras_vit.models.find_and_replace_layers import require_unquantized
 from keras_vit.models.vision_transformer import VisionTransformer

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_vit.backends.by_backend import token_rows
 from keras_vit.backends.gelu import GELU_FLAVORS, TRAINED_GELU_FLAVORS
-from keras_vit.did_you_mean import require_one_of
+from keras_vit.did_you_mean_and_foreign_keywords import require_one_of
 from keras_vit.initializers import RandomNormal, glorot_uniform
 from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_vit.initializers import RandomNormal
 from keras_vit.layers.base import Layer
-from keras_vit.layers.positions_of_any_grid import resized
+from keras_vit.layers.resize_positions_in_graph import resized
 from keras_vit.type_hints import Tensor
 
 

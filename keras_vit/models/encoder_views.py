@@ -6,7 +6,7 @@ import keras
 
 from keras_vit.layers import EncoderBlock, PatchEmbedding
 from keras_vit.layers.position_embeddings import PositionEmbedding
-from keras_vit.models.argument_checks import WITH_CLASS_TOKEN
+from keras_vit.models.argument_ranges import WITH_CLASS_TOKEN
 from keras_vit.models.image_model import ImageModel
 from keras_vit.models.resnets import stem_stride
 from keras_vit.type_hints import Tensor

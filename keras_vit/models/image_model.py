@@ -13,7 +13,7 @@ from typing import Any
 import keras
 
 from keras_vit.backends.by_backend import predicting
-from keras_vit.did_you_mean import refuse_unknown, require_one_of
+from keras_vit.did_you_mean_and_foreign_keywords import refuse_unknown, require_one_of
 from keras_vit.imagenet_classes import require_class_name
 from keras_vit.models.find_and_replace_layers import (
     apply_trainability,

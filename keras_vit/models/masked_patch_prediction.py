@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.backends.by_backend import batch_random
-from keras_vit.did_you_mean import require_one_of
+from keras_vit.did_you_mean_and_foreign_keywords import require_one_of
 from keras_vit.initializers import RandomNormal
 from keras_vit.layers.base import Layer
 from keras_vit.layers.patch_embedding import cut_patches

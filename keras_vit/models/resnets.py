@@ -16,7 +16,7 @@ from keras_vit.layers import (
 )
 from keras_vit.layers.axial import batch_normalization
 from keras_vit.layers.map_head_and_classifier import classification_head
-from keras_vit.models.argument_checks import as_height_width, checked
+from keras_vit.models.argument_ranges import as_height_width, checked
 from keras_vit.models.image_model import ImageModel
 from keras_vit.type_hints import ImageSize, Tensor
 

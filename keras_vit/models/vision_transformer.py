@@ -21,7 +21,7 @@ from keras_vit.layers import (
 )
 from keras_vit.layers.map_head_and_classifier import classification_head
 from keras_vit.layers.positions_2d_and_sincos import POSITION_EMBEDDINGS
-from keras_vit.models.argument_checks import (
+from keras_vit.models.argument_ranges import (
     WITH_CLASS_TOKEN,
     as_height_width,
     checked,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks import families_in_runtimes, input, paper, tpu_compile
+from benchmarks import errors_of_families_in_runtimes, input, paper, tpu_compile
 from benchmarks.__main__ import main
 from benchmarks.compare_libraries import Result, at_best_batch, report
 from benchmarks.harness.process import ProcessError
@@ -100,7 +100,7 @@ def test_cells_of_runtimes_are_errors_and_what_is_wrong_or_missing_is_told(
         head.bias.assign(head.bias + 1)
         return verify(model, file, images, runtime=runtime, **kwargs)
 
-    monkeypatch.setattr(families_in_runtimes, "verify", wrong)
+    monkeypatch.setattr(errors_of_families_in_runtimes, "verify", wrong)
     assert main([*command, "--runtime=interpreter,gpu"]) == 1
     output = capsys.readouterr().out
     ((_, cell),) = cells(output)[2:]

@@ -5,7 +5,7 @@ from etils import epath
 
 from keras_vit.export.__main__ import main as export
 from keras_vit.training.commands import evaluate, predict, report, train
-from keras_vit.training.io import stores
+from keras_vit.training.io import remote_stores
 from tests.odd_photos import CASES
 from tests.training.conftest import TINY
 
@@ -28,7 +28,7 @@ def run(ram):
 
 
 def test_the_run_is_in_the_store_and_the_same_command_finds_it_finished(run):
-    names = {*stores.files_below(run)}
+    names = {*remote_stores.files_below(run)}
     assert names >= {"config.json", "metrics.csv", "model.keras", "report.html", "evaluation.npz"}
     checkpoint = "checkpoints/checkpoint-40"
     assert names >= {f"{checkpoint}/manifest.json", f"{checkpoint}/part-0.safetensors"}

@@ -21,10 +21,10 @@ from keras_vit.training.config import schema
 from keras_vit.training.data import (
     load_dataset,
     open_dataset,
-    prepare,
     records,
     splits,
     tfds_folder,
+    write_prepared_datasets,
 )
 from keras_vit.training.data.preprocessing.preprocess import Preprocess, read_images
 from keras_vit.training.engine import checkpoints
@@ -32,7 +32,7 @@ from keras_vit.training.engine.tensorflow import read_cluster
 from keras_vit.training.evaluators.exported_files import interface_of, labels_of
 from keras_vit.training.evaluators.few_shot import kept_features
 from keras_vit.training.evaluators.frozen_model import load_frozen
-from keras_vit.training.evaluators.model_from_source import (
+from keras_vit.training.evaluators.load_keras_model import (
     load_model,
     read_run_config,
     saved_arguments,
@@ -40,8 +40,8 @@ from keras_vit.training.evaluators.model_from_source import (
 from keras_vit.training.io.paths import read_lines
 from keras_vit.training.loop.run_directory import drop_events_after
 from keras_vit.training.protocols.run_result import computed_once
+from keras_vit.training.reporting.collect_run_results import kept_evaluation
 from keras_vit.training.reporting.metrics_csv import read_metrics
-from keras_vit.training.reporting.report_from_run_directory import kept_evaluation
 from tests.run_config import DATA
 from tests.tiny_vit import tiny_vit
 
@@ -240,7 +240,7 @@ def test_data_sets(attack_file, tmp_path):
         for _ in load_dataset("digits", "test[:20]", data_dir=tmp_path):
             pass
 
-    prepare.prepare_digits(tmp_path)
+    write_prepared_datasets.prepare_digits(tmp_path)
     (info,) = tmp_path.rglob("dataset_info.json")
     attack_file(info.name, 200, info, lambda file: tfds_folder.read_info(file.parent))
     labels = info.with_name("label.labels.txt")

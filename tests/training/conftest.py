@@ -95,10 +95,10 @@ def noise_photos(tmp_path_factory):
 @pytest.fixture(scope="session")
 def data_dir(tmp_path_factory):
     """A folder with the embedded digits, prepared once."""
-    from keras_vit.training.data import prepare
+    from keras_vit.training.data import write_prepared_datasets
 
     folder = tmp_path_factory.mktemp("data")
-    prepare.prepare_digits(folder)
+    write_prepared_datasets.prepare_digits(folder)
     return str(folder)
 
 

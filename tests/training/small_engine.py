@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_vit.training.config import schema
 from keras_vit.training.engine import create_engine
-from keras_vit.training.engine.base import Engine
+from keras_vit.training.engine.engine_interface import Engine
 from keras_vit.training.recipes.classification_losses import build_loss
 from keras_vit.training.recipes.optimizers_and_schedules import optimizer_of
 

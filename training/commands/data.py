@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from keras_vit.training.command_options import at_least_1
 from keras_vit.training.data import open_dataset, tfds_folder
 from keras_vit.training.data.dataset_table import DATASETS
-from keras_vit.training.data.prepare import prepare, prepare_photos
 from keras_vit.training.data.splits import HELD_OUT_FIFTH
+from keras_vit.training.data.write_prepared_datasets import prepare, prepare_photos
 from keras_vit.training.errors import UsageError, first_line
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.printed_table import Table

@@ -44,7 +44,10 @@ def _evaluate(options):
         raise UsageError("Expected --weights=NAME with --index.")
     import_tensorflow()
     from keras_vit.training.evaluators.frozen_model import load_frozen
-    from keras_vit.training.evaluators.published_scores import architecture_of, published_scores
+    from keras_vit.training.evaluators.published_augreg_scores import (
+        architecture_of,
+        published_scores,
+    )
     from keras_vit.training.io.printed_table import Table
 
     checkpoint, scores = {"name": options.model, "image_size": options.image_size}, None

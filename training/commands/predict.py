@@ -125,7 +125,7 @@ def _predict(options):
         # For the workers, of which one may be on this machine.
         tensorflow.config.set_visible_devices([], "GPU")
     from keras_vit.training.io.image_listing import list_images
-    from keras_vit.training.prediction.predictor import Predictor
+    from keras_vit.training.prediction.predict_folders_and_shards import Predictor
 
     predictor = Predictor(
         options.source,
@@ -150,7 +150,7 @@ def _show(options, predictor):
     from keras_vit.training.io.atomic import write_text
     from keras_vit.training.io.printed_table import Table
     from keras_vit.training.io.progress_bar import track
-    from keras_vit.training.reporting.html_pages import predictions_html
+    from keras_vit.training.reporting.html_of_charts_and_tables import predictions_html
 
     found = predictor.predict(range(predictor.count), pictures=bool(options.output))
     found = track(found, f"predicting {predictor.count} photos", predictor.count)
@@ -205,7 +205,7 @@ def _trained_on(options, predictions):
 
 def _write_shards(options, predictor):
     from keras_vit.training.io.progress_bar import track
-    from keras_vit.training.prediction.predictor import missing_shards, write_shard
+    from keras_vit.training.prediction.predict_folders_and_shards import missing_shards, write_shard
 
     # The same path for a worker on another machine.
     folder = str(absolute_path(options.shards))

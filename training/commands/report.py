@@ -17,7 +17,7 @@ def _add_options(parser):
 
 def _report(options):
     import_tensorflow()
-    from keras_vit.training.reporting.report_from_run_directory import report_run
+    from keras_vit.training.reporting.collect_run_results import report_run
 
     print(f"Written to {report_run(options.run, data_dir=options.data_dir)}")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ml_collections import ConfigDict, config_dict
 
-from keras_vit.did_you_mean import did_you_mean
+from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
 from keras_vit.training.config import schema
 from keras_vit.training.config.schema import DEFAULTS
 from keras_vit.training.errors import TrainingError, UsageError

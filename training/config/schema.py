@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from keras_vit.did_you_mean import did_you_mean
+from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io.paths import any_path
 

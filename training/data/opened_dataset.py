@@ -70,9 +70,9 @@ def open_dataset(name: str, data_dir: str | os.PathLike | None = None) -> "Datas
         return Dataset(spec, photos.root, photos=photos)
     spec = dataset_table.row(name)
     if spec.obtain == "embedded":
-        from keras_vit.training.data import prepare
+        from keras_vit.training.data import write_prepared_datasets
 
-        prepare.prepare_digits(data_dir)
+        write_prepared_datasets.prepare_digits(data_dir)
     spec, place, info = tfds_folder.read(spec, data_dir)
     return Dataset(spec, place, info=info)
 

@@ -30,7 +30,7 @@ from keras_vit.training.errors import UsageError, first_line
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.training.io.paths import any_path, cache_folder, is_remote, size_and_time
 from keras_vit.training.io.progress_bar import track
-from keras_vit.training.io.stores import local_file
+from keras_vit.training.io.remote_stores import local_file
 
 if TYPE_CHECKING:
     from keras_vit.training.data.opened_dataset import Split

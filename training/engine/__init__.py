@@ -7,7 +7,7 @@ from ml_collections import ConfigDict
 from keras_vit.training.errors import UsageError
 
 if TYPE_CHECKING:
-    from keras_vit.training.engine.base import Engine
+    from keras_vit.training.engine.engine_interface import Engine
 
 
 def create_engine(config: ConfigDict) -> "Engine":

@@ -21,8 +21,8 @@ from ml_collections import ConfigDict
 
 from keras_vit.backends.jax import part_of_batch
 from keras_vit.training.engine import jax_processes
-from keras_vit.training.engine.base import Engine, MakeDataset
 from keras_vit.training.engine.checkpoints import Shards
+from keras_vit.training.engine.engine_interface import Engine, MakeDataset
 from keras_vit.training.engine.step import Report, Step, Totals, is_seed
 from keras_vit.training.errors import Disagreement, Diverged, Interrupted, UsageError
 from keras_vit.type_hints import Tensor

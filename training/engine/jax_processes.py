@@ -12,7 +12,7 @@ import jax
 from jax.experimental import multihost_utils
 from ml_collections import ConfigDict
 
-from keras_vit.training.engine.base import gather_text
+from keras_vit.training.engine.engine_interface import gather_text
 from keras_vit.training.engine.worker_watch import SECONDS_TO_NAME_THE_LOST, Watch
 from keras_vit.training.errors import UsageError
 

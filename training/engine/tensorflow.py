@@ -15,8 +15,8 @@ import tensorflow as tf
 from ml_collections import ConfigDict
 
 from keras_vit.backends.tensorflow import seeds_of_part
-from keras_vit.training.engine.base import Engine, MakeDataset, gather_text
 from keras_vit.training.engine.checkpoints import Shards, whole
+from keras_vit.training.engine.engine_interface import Engine, MakeDataset, gather_text
 from keras_vit.training.engine.step import Report, Step, Totals
 from keras_vit.training.engine.worker_watch import Watch
 from keras_vit.training.errors import UsageError, first_line

@@ -7,7 +7,7 @@ import keras
 from ml_collections import ConfigDict
 
 from keras_vit.training.data.opened_dataset import RunData
-from keras_vit.training.engine.base import Engine
+from keras_vit.training.engine.engine_interface import Engine
 from keras_vit.training.evaluators.classification import ClassificationEvaluator
 from keras_vit.training.evaluators.few_shot import FewShotEvaluator, open_task
 

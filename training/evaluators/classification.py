@@ -13,7 +13,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.training.data.opened_dataset import RunData
-from keras_vit.training.engine.base import Engine
+from keras_vit.training.engine.engine_interface import Engine
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators.frozen_model import inference_function
 from keras_vit.training.io.printed_table import Table

@@ -14,8 +14,8 @@ import numpy as np
 
 from keras_vit.analysis.attention import rollout_function
 from keras_vit.training.errors import damage_named
-from keras_vit.training.evaluators import exported_files, model_from_source
-from keras_vit.training.evaluators.model_from_source import KERAS_RANGE, image_size_of, resizing
+from keras_vit.training.evaluators import exported_files, load_keras_model
+from keras_vit.training.evaluators.load_keras_model import KERAS_RANGE, image_size_of, resizing
 from keras_vit.type_hints import Tensor
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class FrozenModel:
         image_size: (height, width) that the model takes.
         image_range: smallest and largest value of the images that it takes.
         preprocess: operations that make such images of files: those of the run's evaluation, or
-            `model_from_source.resizing`.
+            `load_keras_model.resizing`.
         class_names: of the logits, or None where they are not known.
         activation: "softmax" or "sigmoid", from logits to probabilities; "none" if `logits` gives
             probabilities; None without a head.
@@ -87,7 +87,7 @@ def load_frozen(
     runtime: str | None = None,
     **checkpoint: Any,
 ) -> FrozenModel:
-    """Loads a model from wherever `model_from_source` finds one, or what was exported.
+    """Loads a model from wherever `load_keras_model` finds one, or what was exported.
 
     Args:
         source: of a Keras model, the directory of a TF-Hub module, which holds
@@ -96,7 +96,7 @@ def load_frozen(
             of a module. None takes `endpoints["representation"]`, or `module.feature_vector`,
             where there is one, and what the model returns otherwise.
         runtime: of a .tflite file, one of `exported_files.RUNTIMES`; None takes the faster one.
-        **checkpoint: `name`, `num_classes` and `image_size` of `model_from_source.load_model`.
+        **checkpoint: `name`, `num_classes` and `image_size` of `load_keras_model.load_model`.
 
     Raises:
         FileNotFoundError: if there is no such model.
@@ -105,7 +105,7 @@ def load_frozen(
     path = pathlib.Path(source)
     is_tflite, is_module = path.suffix == ".tflite", (path / "saved_model.pb").exists()
     if is_tflite or is_module:
-        model_from_source.refuse_facts(source, **checkpoint)
+        load_keras_model.refuse_facts(source, **checkpoint)
     if layer is not None and is_tflite:
         raise ValueError(f"Expected a Keras model or module for layer={layer!r}. It is {path}.")
     if runtime is not None and not is_tflite:
@@ -114,15 +114,15 @@ def load_frozen(
         return _freeze_tflite(path, runtime)
     if is_module:
         return _freeze_module(path, layer)
-    loaded = model_from_source.load_model(source, **checkpoint)
-    model_from_source.require_ours(loaded)
+    loaded = load_keras_model.load_model(source, **checkpoint)
+    load_keras_model.require_ours(loaded)
     frozen = freeze(loaded.model, loaded.name, layer=layer)
     return dataclasses.replace(frozen, preprocess=loaded.preprocess, class_names=loaded.class_names)
 
 
 def untrained(source: str | os.PathLike, *, layer: str | None = None) -> FrozenModel:
     """Returns the Keras model of `source` with freshly initialized weights, for comparison."""
-    model = model_from_source.load_model(source).model
+    model = load_keras_model.load_model(source).model
     keras.utils.set_random_seed(0)
     fresh = type(model).from_config(model.get_config())
     return freeze(fresh, "without training", layer=layer)

@@ -21,7 +21,7 @@ def atomic_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         OSError: if the folder cannot be written, or `path` is a directory.
     """
     if is_remote(path):
-        from keras_vit.training.io.stores import sent
+        from keras_vit.training.io.remote_stores import sent
 
         with sent(any_path(path)) as temporary:
             yield temporary

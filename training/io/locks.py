@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from keras_vit.training.errors import TrainingError, UsageError
-from keras_vit.training.io import stores
+from keras_vit.training.io import remote_stores
 from keras_vit.training.io.paths import any_path, is_remote, read_path
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _lock_in_store(folder: "epath.Path") -> Iterator[None]:
 
     def write():
         # Other content each time.
-        stores.send(f"{_this_process()}\n{uuid.uuid4().hex}".encode(), file)
+        remote_stores.send(f"{_this_process()}\n{uuid.uuid4().hex}".encode(), file)
 
     def beat():
         while not ended.wait(BEAT):
@@ -137,7 +137,7 @@ def _lock_in_store(folder: "epath.Path") -> Iterator[None]:
     finally:
         ended.set()
         heartbeat.join()
-        attempted(stores.remove, file)
+        attempted(remote_stores.remove, file)
 
 
 def _wait_until_free(folder: "epath.Path", file: "epath.Path") -> None:

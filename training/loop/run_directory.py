@@ -21,11 +21,11 @@ from keras_vit.training.config import schema
 from keras_vit.training.data import fingerprint
 from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.evaluators.classification import ClassificationEvaluator
-from keras_vit.training.evaluators.model_from_source import read_run_config
+from keras_vit.training.evaluators.load_keras_model import read_run_config
 from keras_vit.training.io.atomic import atomic_file, write_text
 from keras_vit.training.io.locks import lock
 from keras_vit.training.io.paths import any_path, is_remote
-from keras_vit.training.io.stores import FolderCopy
+from keras_vit.training.io.remote_stores import FolderCopy
 from keras_vit.training.reporting.metrics_csv import metric_rows
 
 logger = logging.getLogger("keras_vit")

@@ -13,19 +13,19 @@ from keras_vit.training.config import schema
 from keras_vit.training.data import Dataset, fingerprint
 from keras_vit.training.data.opened_dataset import RunData
 from keras_vit.training.engine import create_engine
-from keras_vit.training.engine.base import Engine
+from keras_vit.training.engine.engine_interface import Engine
 from keras_vit.training.engine.step import Report
 from keras_vit.training.errors import Diverged, Interrupted, TrainingError, UsageError
 from keras_vit.training.evaluators.base import Evaluator, create_evaluators
-from keras_vit.training.evaluators.model_from_source import load_model
-from keras_vit.training.loop import agreement
+from keras_vit.training.evaluators.load_keras_model import load_model
+from keras_vit.training.loop import agreement_of_workers
+from keras_vit.training.loop.progress_display import Progress
 from keras_vit.training.loop.run_directory import RunDirectory
 from keras_vit.training.loop.stopping import BestEvaluation, StopRequest
-from keras_vit.training.loop.training_progress import Progress
 from keras_vit.training.recipes.classification_losses import MeanOutput, build_loss
 from keras_vit.training.recipes.model_freezing_and_layer_decay import build_model
 from keras_vit.training.recipes.optimizers_and_schedules import optimizer_of
-from keras_vit.training.reporting.report_from_run_directory import report_run
+from keras_vit.training.reporting.collect_run_results import report_run
 
 logger = logging.getLogger("keras_vit")
 
@@ -62,9 +62,9 @@ def train(
         try:
             engine = create_engine(config)
             stack.callback(engine.close)
-            agreement.check_alike(engine, config, directory.address)
-            agreement.check_shared(engine, directory.address)
-            agreement.acquire(engine, directory)
+            agreement_of_workers.check_alike(engine, config, directory.address)
+            agreement_of_workers.check_shared(engine, directory.address)
+            agreement_of_workers.acquire(engine, directory)
             directory.download()
             run = _Run(config, directory, engine, dataset)
         except (ValueError, OSError) as error:
@@ -83,7 +83,7 @@ class _Run:
         self.config, self.directory, self.engine = config, directory, engine
         self.data = data = RunData(config, dataset)
         schema.derive_steps(config, data.train.num_examples, directory.before)
-        agreement.check_data(engine, data.description)
+        agreement_of_workers.check_data(engine, data.description)
         directory.check(data.description)
         if config.expects_checkpoint and not config.checkpoint:
             logger.warning(
@@ -109,7 +109,7 @@ class _Run:
         )
         data.check(engine.model)
         restored = engine.restore(directory.checkpoints)
-        agreement.check_step(engine)
+        agreement_of_workers.check_step(engine)
         self.digest = fingerprint.as_numbers(data.description)
         # Of updates, losses and gradient norms since the last row of metrics.
         self.sums, best = np.zeros(3), None

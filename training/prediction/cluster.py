@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from keras_vit.training.errors import TrainingError, UsageError, first_line
 from keras_vit.training.io.paths import any_path, is_remote
-from keras_vit.training.prediction.predictor import Predictor, write_shard
+from keras_vit.training.prediction.predict_folders_and_shards import Predictor, write_shard
 
 
 def write_on_cluster(

@@ -21,7 +21,7 @@ from keras_vit.training.evaluators.frozen_model import load_frozen
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.printed_table import Table
 from keras_vit.training.io.progress_bar import track
-from keras_vit.training.io.stores import local_file
+from keras_vit.training.io.remote_stores import local_file
 from keras_vit.training.paper_tables import TABLE_2, TABLE_5, TABLE_6, UPSTREAM, MeanDeviation
 from keras_vit.training.protocols.run_result import (
     RunResult,

@@ -16,7 +16,7 @@ from keras_vit.training.data import Dataset, fingerprint
 from keras_vit.training.errors import Diverged, UsageError, damage_named
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.paths import read_path
-from keras_vit.training.io.stores import local_file
+from keras_vit.training.io.remote_stores import local_file
 from keras_vit.training.reporting.metrics_csv import read_metrics
 
 RESULT = "result.json"
@@ -101,7 +101,7 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
     from etils import epath
 
     from keras_vit.training.config import schema
-    from keras_vit.training.io import stores
+    from keras_vit.training.io import remote_stores
     from keras_vit.training.loop import trainer
 
     wanted = json.loads(schema.to_json(schema.complete(config)))
@@ -133,7 +133,7 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
         )
     accept = wanted["data_changed"] == "accept"
     fingerprint.require_same(kept["data"], data, str(workdir), accept, finished=True)
-    stores.remove(epath.Path(workdir / "checkpoints"))
+    remote_stores.remove(epath.Path(workdir / "checkpoints"))
     return RunResult(**kept["result"])
 
 

@@ -20,7 +20,7 @@ import keras_vit
 from keras_vit.initializers import he_uniform
 from keras_vit.training.config.schema import freezes
 from keras_vit.training.errors import UsageError, damage_named
-from keras_vit.training.io.stores import local_file
+from keras_vit.training.io.remote_stores import local_file
 from keras_vit.unpacking import saved_config
 
 _ENCODER_BLOCK = re.compile(r"encoder_block_\d+")

@@ -10,7 +10,7 @@ from keras_vit import export
 from keras_vit.export.errors import ExportError
 from keras_vit.export.web.to_web import VERSION, litert_js
 from keras_vit.training.evaluators.exported_files import labels_of
-from keras_vit.training.reporting import report_from_run_directory
+from keras_vit.training.reporting import collect_run_results
 from tests.export.conftest import verify
 
 
@@ -100,4 +100,4 @@ def test_models_without_a_map_have_no_switch(make_vit, with_litert_js, tmp_path)
 
 
 def test_a_runs_report_links_to_the_page(site):
-    assert "site/index.html" in report_from_run_directory._files(site.parent)
+    assert "site/index.html" in collect_run_results._files(site.parent)

@@ -12,7 +12,7 @@ from keras_vit.checkpoints.resized_positions_and_patches import (
     resize_kernel,
     resize_table,
 )
-from keras_vit.interpolation import half_pixel_weights
+from keras_vit.interpolation_weights import half_pixel_weights
 
 
 def resized(grid, rows, columns):

@@ -1,4 +1,4 @@
-"""The commands on data sets: what they list, check, index and prepare."""
+"""The commands on data sets: what they list, check, index and write_prepared_datasets."""
 
 import importlib.util
 import os
@@ -13,9 +13,9 @@ from sklearn.datasets import load_digits
 
 from keras_vit.training import data
 from keras_vit.training.commands.data import main, spread
-from keras_vit.training.data import dataset_table, prepare, records
+from keras_vit.training.data import dataset_table, records, write_prepared_datasets
 from keras_vit.training.errors import UsageError
-from keras_vit.training.io import stores
+from keras_vit.training.io import remote_stores
 from tests.training.data.helpers import contents, error_line, ids, write_photos
 
 
@@ -111,7 +111,7 @@ def test_prepare_fails_at_once_without_a_network(tmp_path, capsys, monkeypatch):
     def no_address(*_):
         raise OSError("no network")
 
-    monkeypatch.setattr(prepare.socket, "getaddrinfo", no_address)
+    monkeypatch.setattr(write_prepared_datasets.socket, "getaddrinfo", no_address)
     for name in ("https_proxy", "HTTPS_PROXY", "http_proxy"):
         monkeypatch.delenv(name, raising=False)
     assert main(["prepare", "cifar10", f"--data_dir={tmp_path}"]) == 1
@@ -142,7 +142,7 @@ def photos(tmp_path_factory):
 def stored_photos(photos, ram):
     """The address of a copy of the photos in a store."""
     address = epath.Path(ram()) / "photos"
-    with stores.synchronized(address) as copy:
+    with remote_stores.synchronized(address) as copy:
         shutil.copytree(photos, copy, dirs_exist_ok=True)
     return address
 
@@ -194,7 +194,7 @@ def test_what_cannot_be_prepared_is_one_line(stored_photos, tmp_path, capsys):
 @pytest.mark.skipif(importlib.util.find_spec("apache_beam") is not None, reason="it is there")
 def test_options_of_beam_need_it():
     with pytest.raises(UsageError, match="pip install apache-beam"):
-        prepare.prepare("tfds:c4", beam_options=["--runner=X"])
+        write_prepared_datasets.prepare("tfds:c4", beam_options=["--runner=X"])
 
 
 def test_the_digits_keep_all_seventeen_levels_and_every_class_in_proportion(data_dir):

@@ -85,7 +85,7 @@ def all_alike(launch, tmp_path):
 def weights(workdir):
     import keras
 
-    from keras_vit.training.evaluators.model_from_source import load_model
+    from keras_vit.training.evaluators.load_keras_model import load_model
 
     model = load_model(workdir).model
     return {weight.path: keras.ops.convert_to_numpy(weight) for weight in model.weights}

@@ -10,7 +10,7 @@ import pytest
 import keras_vit
 from keras_vit.training.config import schema
 from keras_vit.training.evaluators.exported_files import interface_of, labels_of
-from keras_vit.training.evaluators.model_from_source import (
+from keras_vit.training.evaluators.load_keras_model import (
     load_model,
     read_run_config,
     resizing,

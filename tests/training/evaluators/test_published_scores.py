@@ -3,7 +3,7 @@
 import pytest
 
 from keras_vit.training.errors import UsageError
-from keras_vit.training.evaluators.published_scores import architecture_of, published_scores
+from keras_vit.training.evaluators.published_augreg_scores import architecture_of, published_scores
 
 COLUMNS = "name,ds,filename,final_test,adapt_ds,adapt_filename,adapt_final_test"
 PRETRAINED = "Ti_16-i1k-300ep-lr_0.001-aug_none-wd_0.1-do_0.0-sd_0.0"

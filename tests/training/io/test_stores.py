@@ -12,10 +12,10 @@ import tensorflow as tf
 from etils import epath
 
 from keras_vit.training.errors import TrainingError, UsageError
-from keras_vit.training.io import image_listing, stores
+from keras_vit.training.io import image_listing, remote_stores
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.paths import size_and_time
-from keras_vit.training.io.stores import FolderCopy
+from keras_vit.training.io.remote_stores import FolderCopy
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def copy(address):
 
 
 def contents(address):
-    return {name: (address / name).read_text() for name in stores.files_below(address)}
+    return {name: (address / name).read_text() for name in remote_stores.files_below(address)}
 
 
 def write(copy, **texts):
@@ -47,16 +47,16 @@ def test_a_folder_comes_back_as_it_was_sent(copy, address):
     (copy.path / "a").unlink()
     write(copy, checkpoints__b="changed")
     copy.upload()
-    with stores.fetched(address) as again:
+    with remote_stores.fetched(address) as again:
         found = {path.name: path.read_text() for path in again.rglob("*") if path.is_file()}
     assert found == {"b": "changed", "checkpoint": "2"}
-    with stores.synchronized(address, skip=("checkpoints/",)) as again:
+    with remote_stores.synchronized(address, skip=("checkpoints/",)) as again:
         assert list(again.iterdir()) == []
         (again / "c").write_text("4")
     assert contents(address).keys() == {"c", "checkpoints/b", "checkpoints/checkpoint"}
-    stores.remove(address / "checkpoints")
+    remote_stores.remove(address / "checkpoints")
     for _ in range(2):
-        stores.remove(address / "c")
+        remote_stores.remove(address / "c")
     assert contents(address) == {}
 
 
@@ -144,23 +144,26 @@ def test_a_store_that_refuses_is_asked_once(copy, address, failing_store, monkey
 def test_a_file_system_that_is_not_installed_is_named():
     expected = r"^s3://bucket/run cannot be read: .*s3:// with tensorflow-io\. Install it, or mount"
     with pytest.raises(UsageError, match=expected):
-        stores.files_below(epath.Path("s3://bucket/run"))
+        remote_stores.files_below(epath.Path("s3://bucket/run"))
 
 
 def test_files_and_folders_are_sent_and_fetched(ram):
     address = epath.Path(ram())
-    with stores.sent(address / "page.html") as file, stores.sent(address / "module") as folder:
+    with (
+        remote_stores.sent(address / "page.html") as file,
+        remote_stores.sent(address / "module") as folder,
+    ):
         file.write_text("page")
         folder.mkdir()
         (folder / "saved_model.pb").write_text("graph")
     assert contents(address) == {"page.html": "page", "module/saved_model.pb": "graph"}
-    with stores.fetched(address / "module") as folder:
+    with remote_stores.fetched(address / "module") as folder:
         assert (folder / "saved_model.pb").read_text() == "graph"
-    with stores.fetched(address / "page.html") as file:
+    with remote_stores.fetched(address / "page.html") as file:
         assert file.read_text() == "page"
     assert not file.exists() and not folder.exists()
     with pytest.raises(UsageError, match=r"none\.html cannot be read"):
-        stores.fetched(address / "none.html").__enter__()
+        remote_stores.fetched(address / "none.html").__enter__()
 
 
 def test_the_next_copy_removes_a_killed_process_s(tmp_path, monkeypatch, address):

@@ -16,7 +16,7 @@ from keras_vit.training.data import open_dataset
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import few_shot, frozen_model
 from keras_vit.training.evaluators.exported_files import labels_of
-from keras_vit.training.evaluators.model_from_source import load_model
+from keras_vit.training.evaluators.load_keras_model import load_model
 from keras_vit.training.io import progress_bar
 from keras_vit.training.loop import trainer
 from keras_vit.training.loop.stopping import BestEvaluation

@@ -9,7 +9,7 @@ from keras_vit.training import data
 from keras_vit.training.commands.train import main
 from keras_vit.training.config import default_config, schema
 from keras_vit.training.errors import Diverged, TrainingError, UsageError
-from keras_vit.training.loop import agreement, trainer
+from keras_vit.training.loop import agreement_of_workers, trainer
 from keras_vit.training.loop.run_directory import RunDirectory
 from tests.training.data.helpers import write_photos
 from tests.training.runs import wait_for
@@ -149,7 +149,7 @@ class Engine:
     ],
 )
 def test_what_differs_is_named(check, mine, theirs, named):
-    require = getattr(agreement, f"check_{check}")
+    require = getattr(agreement_of_workers, f"check_{check}")
     own = {"alike": (CONFIG, "/run"), "data": (DATA,), "step": ()}[check]
     require(Engine(), *own)
     with pytest.raises(UsageError, match=f"^Expected all workers .*{named}"):
@@ -166,10 +166,10 @@ def test_directory_that_cannot_be_written_is_refused_by_all(tmp_path):
     folder = tmp_path / "run"
     folder.touch()
     with pytest.raises(UsageError, match=r"is a file\. Name a directory"):
-        agreement.acquire(Engine(lambda text: ""), RunDirectory(folder, None))
+        agreement_of_workers.acquire(Engine(lambda text: ""), RunDirectory(folder, None))
 
 
 def test_parts_of_several_processes_need_a_folder():
     with pytest.raises(UsageError, match="Mount it, as with gcsfuse"):
-        agreement.check_shared(Engine(), "gs://bucket/run")
-    agreement.check_shared(Engine(), "/shared/run")
+        agreement_of_workers.check_shared(Engine(), "gs://bucket/run")
+    agreement_of_workers.check_shared(Engine(), "/shared/run")

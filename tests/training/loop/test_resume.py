@@ -8,7 +8,7 @@ import pytest
 from etils import epath
 
 from keras_vit.training.errors import Interrupted, TrainingError
-from keras_vit.training.io.stores import fetched
+from keras_vit.training.io.remote_stores import fetched
 from keras_vit.training.loop import trainer
 from keras_vit.training.loop.run_directory import RunDirectory
 from tests.training.runs import KILLS, kill_at_random, rows, stop, wait_for

@@ -20,7 +20,7 @@ from keras_vit.training.errors import TrainingError
 from keras_vit.training.evaluators.frozen_model import load_frozen
 from keras_vit.training.io.locks import lock
 from keras_vit.training.prediction.cluster import Worker
-from keras_vit.training.prediction.predictor import Predictor, write_shard
+from keras_vit.training.prediction.predict_folders_and_shards import Predictor, write_shard
 
 # `predict`, killed in the middle of writing its third shard.
 KILLED = """

@@ -11,7 +11,7 @@ import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
 from benchmarks.tpu_compile import collectives
-from benchmarks.tpu_compiler_process import lower
+from benchmarks.train_steps_for_tpu_compile import lower
 from keras_vit.training.engine import jax as engine
 from keras_vit.training.engine.jax import ActivationLayout, create_mesh, state_sharding
 from keras_vit.training.recipes.optimizers_and_schedules import build_optimizer

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from keras_vit.training.io.atomic import write_text
-from keras_vit.training.reporting.html_pages import Example, report_html
+from keras_vit.training.reporting.html_of_charts_and_tables import Example, report_html
 from keras_vit.training.reporting.metrics_csv import read_metrics
 
 VOID = {"meta", "img", "br", "link", "hr", "wbr"}

@@ -7,7 +7,7 @@ import pytest
 
 from keras_vit.training.commands import report
 from keras_vit.training.loop import trainer
-from keras_vit.training.reporting import report_from_run_directory
+from keras_vit.training.reporting import collect_run_results
 from keras_vit.training.reporting.metrics_csv import read_metrics
 from tests.training.data.helpers import write_photos
 
@@ -79,5 +79,5 @@ def test_images_of_several_labels_are_left_out(tiny, tmp_path):
     config = tiny(dataset="tfds:several", data_dir=str(tmp_path), eval_split="test", total_steps=8)
     config.update({"loss": "sigmoid", "mixup_p": 0.0, "batch_size": 2, "report": True})
     trainer.train(config, tmp_path / "run")
-    kept = report_from_run_directory.kept_evaluation(tmp_path / "run" / "evaluation.npz")
+    kept = collect_run_results.kept_evaluation(tmp_path / "run" / "evaluation.npz")
     assert sorted(kept["labels"]) == [0, 1, 1]

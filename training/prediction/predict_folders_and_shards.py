@@ -20,7 +20,7 @@ from keras_vit.training.evaluators.frozen_model import load_frozen
 from keras_vit.training.io.atomic import atomic_file, write_text
 from keras_vit.training.io.locks import lock
 from keras_vit.training.io.paths import any_path, attempt, is_remote
-from keras_vit.training.io.stores import local_file
+from keras_vit.training.io.remote_stores import local_file
 
 BATCH = 64
 # Attention rollout holds the attention of all layers.

@@ -13,10 +13,10 @@ from keras_vit.training.data.unreadable_examples import counter_for
 from keras_vit.training.errors import damage_named
 from keras_vit.training.evaluators.classification import class_order, sign_of
 from keras_vit.training.evaluators.frozen_model import rollout_of
-from keras_vit.training.evaluators.model_from_source import load_model, read_run_config
+from keras_vit.training.evaluators.load_keras_model import load_model, read_run_config
 from keras_vit.training.io.atomic import atomic_file, write_text
 from keras_vit.training.io.progress_bar import track
-from keras_vit.training.reporting.html_pages import Example, report_html
+from keras_vit.training.reporting.html_of_charts_and_tables import Example, report_html
 from keras_vit.training.reporting.metrics_csv import read_metrics
 
 logger = logging.getLogger("keras_vit")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_vit.training.evaluators.classification import per_class
-from keras_vit.training.prediction.predictor import Prediction
+from keras_vit.training.prediction.predict_folders_and_shards import Prediction
 
 PHOTO_SIDE = 224
 # Blue for what was trained on, orange for what was held out: apart for every kind of color vision.

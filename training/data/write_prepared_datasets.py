@@ -26,7 +26,7 @@ from keras_vit.training.data.photo_sets import photo_path
 from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.io.paths import is_remote, read_path
 from keras_vit.training.io.quiet_start import quiet_start
-from keras_vit.training.io.stores import sent
+from keras_vit.training.io.remote_stores import sent
 
 # Of the sets that are written here.
 VERSION = "1.0.0"

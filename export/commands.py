@@ -302,7 +302,7 @@ def inspect(export: Export) -> int:
     from keras_vit.export.tflite.layer_errors import figure, layer_errors
     from keras_vit.export.tflite.to_tflite import to_tflite
     from keras_vit.training.io.printed_table import Table
-    from keras_vit.training.reporting.figures import write_png
+    from keras_vit.training.reporting.matplotlib_figures import write_png
 
     options = export.options
     TFLiteFile(options.artifact)  # says what is wrong with a damaged one

@@ -73,7 +73,7 @@ def layer_errors(
 
 def figure(errors: Sequence[LayerError]) -> Any:
     """Draws the error of each operation in order, one color a type, on a logarithmic scale."""
-    from keras_vit.training.reporting.figures import new_figure
+    from keras_vit.training.reporting.matplotlib_figures import new_figure
 
     drawn, (axis,) = new_figure(width=9)
     axis.plot([each.error for each in errors], color="lightgray", zorder=1)

@@ -14,7 +14,7 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.npz_and_safetensors import CheckpointError, Source, json_beside
-from keras_vit.checkpoints.npz_layouts import FileLayout
+from keras_vit.checkpoints.npz_file_layouts import FileLayout
 from keras_vit.interpolation_weights import corner_weights, half_pixel_weights
 
 PREPROCESSOR = "preprocessor_config.json"

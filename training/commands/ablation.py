@@ -58,7 +58,7 @@ def _run(options):
         study_figure,
         study_table,
     )
-    from keras_vit.training.reporting.figures import write_png
+    from keras_vit.training.reporting.matplotlib_figures import write_png
 
     workdir = options.workdir
     task = open_task(datasets[few_shot_set], *few_shot_splits)

@@ -35,7 +35,7 @@ def _add_options(parser):
 def _analyze(options):
     import_tensorflow()
     from keras_vit.training.evaluators.load_keras_model import load_model, require_ours
-    from keras_vit.training.reporting.figures import write_analysis
+    from keras_vit.training.reporting.matplotlib_figures import write_analysis
 
     source = load_model(options.source, name=options.model, image_size=options.image_size)
     require_ours(source)

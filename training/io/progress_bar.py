@@ -1,11 +1,11 @@
-"""A progress bar for a loop over items, whose number may be unknown."""
+"""Shows how far a loop or a training run is: a bar on a terminal, lines in a log."""
 
 import logging
 import operator
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 logger = logging.getLogger("keras_vit")
 Item = TypeVar("Item")
@@ -33,3 +33,74 @@ def track(items: Iterable[Item], description: str, total: int | None = None) -> 
             logged = time.monotonic()
             logger.info("%s: %d%s", description, done, f" of {total}" if total else "")
         yield item
+
+
+class Progress:
+    """Shows of training step, rate, images per second, time left and loss.
+
+    Args:
+        total: number of updates.
+        start: updates done before.
+        batch_size: images per update.
+        shown: whether this process shows anything.
+    """
+
+    def __init__(self, total: int, start: int, batch_size: int, shown: bool = True):
+        self.total, self.step, self.batch_size, self.shown = total, start, batch_size, shown
+        self._bar: Any = None
+        self._started = False
+        self._steps, self._seconds, self._rate = 0, 0.0, 0.0
+
+    def __enter__(self):
+        if self.shown and sys.stderr.isatty():
+            from rich import console, progress
+
+            bar, count = progress.BarColumn(), progress.MofNCompleteColumn()
+            times = (progress.TimeElapsedColumn(), progress.TimeRemainingColumn())
+            self._bar = progress.Progress(
+                *("{task.description}", bar, count, "{task.fields[note]}", *times),
+                console=console.Console(stderr=True),
+            )
+            self._bar.add_task("training", total=self.total, completed=self.step, note="")
+            self._bar.start()
+        return self
+
+    def __exit__(self, *exception):
+        if self._bar:
+            self._bar.stop()
+
+    def advance(self, step: int, seconds: float, loss: float) -> None:
+        """Records that training reached `step` after `seconds` more of computing."""
+        # The first call also traces and compiles, so its time is not counted.
+        if self._started:
+            self._steps += step - self.step
+            self._seconds += seconds
+        self._started = True
+        self.step = step
+        if self._bar:
+            rate = self._steps / self._seconds if self._seconds else self._rate
+            note = f"{rate:.2f} steps/s  {rate * self.batch_size:.0f} images/s  loss {loss:.4f}"
+            self._bar.update(self._bar.task_ids[0], completed=step, note=note)
+
+    def images_per_second(self) -> float:
+        """Returns the rate since the last call of this method."""
+        if self._seconds:
+            self._rate = self._steps / self._seconds
+        self._steps, self._seconds = 0, 0.0
+        return self._rate * self.batch_size
+
+    def log(self, values: Mapping[str, float]) -> None:
+        """Logs a row of metrics where there is no bar to show them."""
+        if self.shown and self._bar is None:
+            # After the first call alone there is no rate.
+            names = [name for name in values if self._rate or name != "images_per_second"]
+            shown = [f"{name} {_short(values[name])}" for name in names]
+            if self._rate:
+                left = (self.total - self.step) / self._rate
+                time_left = time.strftime("%H:%M:%S", time.gmtime(left))
+                shown.append(f"left {time_left if left < 86400 else '> 1 day'}")
+            logger.info("step %d/%d  %s", self.step, self.total, "  ".join(shown))
+
+
+def _short(value):
+    return str(value) if isinstance(value, int) else f"{value:.4g}"

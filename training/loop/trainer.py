@@ -18,8 +18,8 @@ from keras_vit.training.engine.step import Report
 from keras_vit.training.errors import Diverged, Interrupted, TrainingError, UsageError
 from keras_vit.training.evaluators.base import Evaluator, create_evaluators
 from keras_vit.training.evaluators.load_keras_model import load_model
+from keras_vit.training.io.progress_bar import Progress
 from keras_vit.training.loop import agreement_of_workers
-from keras_vit.training.loop.progress_display import Progress
 from keras_vit.training.loop.run_directory import RunDirectory
 from keras_vit.training.loop.stopping import BestEvaluation, StopRequest
 from keras_vit.training.recipes.classification_losses import MeanOutput, build_loss

@@ -21,7 +21,7 @@ from keras_vit.training.io.printed_table import Table
 from keras_vit.training.io.remote_stores import local_file
 from keras_vit.training.paper_tables import MeanDeviation
 from keras_vit.training.protocols.run_result import computed_once, require_last_update, train_run
-from keras_vit.training.reporting.figures import new_figure
+from keras_vit.training.reporting.matplotlib_figures import new_figure
 from keras_vit.training.reporting.metrics_csv import read_metrics
 
 logger = logging.getLogger("keras_vit")

@@ -29,7 +29,7 @@ from keras_vit.training.protocols.run_result import (
     require_last_update,
     train_run,
 )
-from keras_vit.training.reporting.figures import new_figure, write_png
+from keras_vit.training.reporting.matplotlib_figures import new_figure, write_png
 
 logger = logging.getLogger("keras_vit")
 

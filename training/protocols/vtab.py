@@ -17,7 +17,7 @@ from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.printed_table import Table
 from keras_vit.training.paper_tables import TABLE_2, TABLE_9, VTAB_GROUPS, VTAB_TASKS, MeanDeviation
 from keras_vit.training.protocols.learning_rate_sweep import choose_rate, score_rates, transfer
-from keras_vit.training.reporting.figures import new_figure, write_png
+from keras_vit.training.reporting.matplotlib_figures import new_figure, write_png
 
 logger = logging.getLogger("keras_vit")
 

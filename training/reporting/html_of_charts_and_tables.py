@@ -148,7 +148,7 @@ def report_html(
 def _curves(series):
     import matplotlib
 
-    from keras_vit.training.reporting.figures import new_figure
+    from keras_vit.training.reporting.matplotlib_figures import new_figure
 
     drawn = []
     settings = {"svg.fonttype": "none", "svg.hashsalt": "report", "font.size": 10}

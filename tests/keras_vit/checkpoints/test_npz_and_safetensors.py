@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints import CheckpointError, npz_layouts
+from keras_vit.checkpoints import CheckpointError, npz_file_layouts
 
 
 def test_keras_file_and_run_directory(make_vit, random_images, forward, tmp_path):
@@ -84,7 +84,7 @@ def test_file_appears_only_when_complete(make_vit, tmp_path, monkeypatch):
     def fail(self, array, weights):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(npz_layouts.Layout, "pack", fail)
+    monkeypatch.setattr(npz_file_layouts.Layout, "pack", fail)
     with pytest.raises(OSError, match="no space"):
         keras_vit.save_checkpoint(make_vit(), path)
     assert path.read_bytes() == b"before"

@@ -11,7 +11,8 @@ import tensorflow as tf
 from keras_vit.training import data
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import classification
-from keras_vit.training.loop import progress_display, trainer
+from keras_vit.training.io.progress_bar import Progress
+from keras_vit.training.loop import trainer
 from keras_vit.training.loop.run_directory import drop_events_after
 from keras_vit.training.recipes.model_freezing_and_layer_decay import build_model
 from tests.training.runs import rows
@@ -132,7 +133,7 @@ def test_precision_is_that_of_the_run_only(tiny, tmp_path):
 
 def test_the_first_row_of_a_log_has_no_speed_and_the_next_have(caplog):
     caplog.set_level("INFO", "keras_vit")
-    with progress_display.Progress(100, 0, 8) as shown:
+    with Progress(100, 0, 8) as shown:
         for step in (25, 50):
             shown.advance(step, 5.0, 1.0)
             shown.log({"loss": 1.0, "images_per_second": shown.images_per_second()})

@@ -136,17 +136,19 @@ def test_a_finished_run_is_not_trained_again_nor_taken_for_another(config, runs,
     assert train_run(config, run, digits) == result and len(calls) == 1
     assert not (run / "checkpoints").exists()
 
-    # On other data it is another run, unless its owner takes that.
+    # On other data, or from other weights, it is another run, whatever its owner accepts.
     file = run / "result.json"
     file.write_text(
         file.read_text()
         .replace('"examples": 1438', '"examples": 1437')
         .replace(digits.split("train").fingerprint["digest"], "0" * 32)
     )
-    with pytest.raises(UsageError, match="train has 1438 examples instead of 1437"):
+    for config.data_changed in ("refuse", "accept"):
+        with pytest.raises(UsageError, match="train has 1438 examples instead of 1437"):
+            train_run(config, run, digits)
+    file.write_text(file.read_text().replace('\n  "checkpoint": ""', '\n  "checkpoint": "0"'))
+    with pytest.raises(UsageError, match="began from other weights"):
         train_run(config, run, digits)
-    config.data_changed = "accept"
-    assert train_run(config, run, digits) == result
     config.optimizer.base_lr = 0.5
     with pytest.raises(UsageError, match=r"another config \(optimizer\.base_lr: 0\.01 -> 0\.5\)"):
         train_run(config, run, digits)

@@ -1,7 +1,5 @@
 """The page of a run shows the run's own classes, single labels, and the weights handed over."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -24,7 +22,7 @@ def birds(tmp_path):
     return tmp_path / "photos"
 
 
-def test_classes_that_changed_since_are_refused_and_what_is_kept_stays(birds, tiny, capsys, caplog):
+def test_classes_that_changed_since_are_refused_and_what_is_kept_stays(birds, tiny, capsys):
     run = birds.parent / "run"
     config = tiny(dataset=f"folder:{birds}", eval_split="test", total_steps=8, mixup_p=0.0)
     trainer.train(config, run)
@@ -34,8 +32,8 @@ def test_classes_that_changed_since_are_refused_and_what_is_kept_stays(birds, ti
         (birds / split / "crow").rename(birds / split / "zebra finch")
     capsys.readouterr()
     assert report.main([str(run)]) == 2
-    assert "It lacks crow and has also zebra finch" in capsys.readouterr().err
-    assert "has changed" in caplog.text
+    said = capsys.readouterr().err
+    assert "has changed" in said and "It lacks crow and has also zebra finch" in said
     assert (run / "evaluation.npz").read_bytes() == kept
 
 
@@ -50,12 +48,8 @@ def test_the_page_tells_of_the_weights_that_are_handed_over(birds, tiny):
     best = min(series["eval_loss"], key=lambda row: row[1])[0]
     accuracies = dict(series["eval_top1"])
     assert accuracies[best] != accuracies[2]
-    assert (
-        f"{100 * accuracies[best]:.2f} %"
-        == re.search(
-            r"([\d.]+ %)</[a-z]+>\s*<[a-z]+>top-1 accuracy<", (run / "report.html").read_text()
-        )[1]
-    )
+    page = (run / "report.html").read_text()
+    assert f"<b>{100 * accuracies[best]:.2f} %</b>top-1 accuracy<" in page
 
 
 def test_images_of_several_labels_are_left_out(tiny, tmp_path):

@@ -42,6 +42,14 @@ def test_photos_of_another_range_are_resized_and_it_is_said(make_vit, tmp_path, 
     assert "exported resizes them instead" in caplog.text
 
 
+def test_photos_prepared_to_another_size_are_refused(make_vit, write, tmp_path):
+    model = make_vit(num_layers=1)
+    model.preprocessing = "decode|resize(40)|value_range(-1,1)"
+    with pytest.raises(ValueError, match=r"images of \(32, 32\).* which makes \(40, 40\)"):
+        write(model, tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_without_a_head_there_are_no_names_and_no_activation(make_vit, write, tmp_path):
     model = make_vit(num_layers=1, num_classes=None)
     path = write(model, tmp_path / "m")

@@ -134,6 +134,17 @@ def test_probabilities_are_those_of_the_head(core, photos, tmp_path, units, acti
         assert interface_of(softmax)["activation"] == "softmax"
 
 
+def test_loras_scale_of_the_head_is_handed_over(core, photos, tmp_path):
+    head = keras.layers.Dense(3, activation="softmax")
+    model = sequential(keras.layers.Rescaling(2.0, -1.0), core, head)
+    head.enable_lora(2, lora_alpha=7)
+    head.lora_kernel_b.assign(keras.random.normal(head.lora_kernel_b.shape, seed=5))
+    images = photos[:, :32, :32]
+    expected = keras.ops.convert_to_numpy(model(images, training=False))
+    file = export.to_tflite(model, tmp_path / "m.tflite", probabilities=True)
+    np.testing.assert_allclose(run(file, images), expected, atol=1e-5)
+
+
 def test_functional_models_are_handed_over(core, photos, tmp_path):
     inputs = keras.Input((40, 36, 3))
     x = keras.layers.Resizing(32, 32)(inputs) / 127.5 - 1.0

@@ -56,3 +56,14 @@ def test_no_photo(tmp_path):
     os.mkfifo(tmp_path / "pipe.jpg")
     with pytest.raises(ValueError, match=r"pipe\.jpg cannot be .* it is no regular file"):
         read_photo(tmp_path / "pipe.jpg")
+
+
+def test_16_bits_are_read_and_32_refused(tmp_path):
+    pixels = np.arange(20, dtype=np.uint16).reshape(4, 5) << 11
+    for name in ("deep.png", "deep.tif", "deep.ppm"):
+        Image.fromarray(pixels).save(tmp_path / name)
+        np.testing.assert_array_equal(read_photo(tmp_path / name)[..., 0], pixels >> 8)
+    for mode in ("F", "I"):
+        Image.new(mode, (5, 4), 200).save(tmp_path / "photo.tif")
+        with pytest.raises(ValueError, match="expected 8 or 16 bits for a color, received 32"):
+            read_photo(tmp_path / "photo.tif")

@@ -122,8 +122,13 @@ def test_bad_use(model, make_vit):
     for arguments in ({"top": 0}, {"top": 1.5}, {"activation": "relu"}):
         with pytest.raises(ValueError, match=next(iter(arguments))):
             keras_vit.predict(model, images, **arguments)
-    with pytest.raises(ValueError, match="a model of keras_vit with a head"):
-        keras_vit.predict(make_vit(num_classes=None), images)
+    for other in (make_vit(num_classes=None), make_vit(num_classes=3, classifier="unpooled")):
+        with pytest.raises(ValueError, match=r"with a head.*which gives \([^)]*\)\.$"):
+            keras_vit.predict(other, images)
+    diverged = make_vit(num_classes=3)
+    diverged.get_layer("head").bias.assign([0.0, np.nan, 0.0])
+    with pytest.raises(ValueError, match="Expected finite logits"):
+        keras_vit.predict(diverged, images - 1)
     around = keras.Sequential([keras.Input((16, 16, 3)), model])
     with pytest.raises(ValueError, match=rf"model\.get_layer\('{model.name}'\)"):
         keras_vit.predict(around, images)

@@ -105,6 +105,28 @@ def test_texts_that_were_changed_by_hand_are_noticed(make_vit, images, tmp_path)
     assert "makes probabilities by sigmoid, the model by softmax" in failure
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"activation": "none"}, "its activation is 'none', the model's 'softmax'"),
+        ({"activation": None}, "its activation is None"),
+        ({"preprocessing": None}, "its preprocessing is None"),
+        (None, "it has no interface.json"),
+    ],
+)
+def test_an_interface_that_lacks_something_is_noticed(make_vit, images, tmp_path, changes, message):
+    model = make_vit(num_layers=1)
+    module = export.to_hub(model, tmp_path / "module", labels=["a", "b", "c", "d", "e"])
+    interface = module / "assets" / "interface.json"
+    kept = json.loads(interface.read_text()) | (changes or {})
+    interface.write_text(json.dumps({key: value for key, value in kept.items() if value}))
+    (module / "assets" / "labels.txt").write_text("a\nb\n")
+    if changes is None:
+        interface.unlink()
+    labels, failure = verify(model, module, images[:1]).failures
+    assert labels == "it has 2 labels, the model 5 classes" and message in failure
+
+
 def test_a_module_whose_interface_hides_its_activation_fails(make_vit, images, tmp_path):
     model = make_vit(num_layers=1)
     module = export.to_hub(model, tmp_path / "module", activation="sigmoid")

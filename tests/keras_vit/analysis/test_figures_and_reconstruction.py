@@ -58,6 +58,8 @@ def make_masked(make_model):
 def test_corrupted_patches_get_the_most_likely_color(make_masked, images, target, kind):
     masked = make_masked(target)
     masked.get_layer("prediction").bias.assign(np.tile(np.eye(512)[511], kind))
+    with pytest.raises(ValueError, match=r"Expected images in \[-1, 1\]"):
+        reconstruct(masked, 127.5 * images + 127.5)
     found = reconstruct(masked, images)
     for image, places in enumerate(found.positions):
         corrupted = np.isin(np.arange(24), places).reshape(4, 6)

@@ -260,6 +260,25 @@ def test_another_pooling_and_another_place_of_positions_are_told(load_beside, ma
     make_vit(position_placement="shared").save(tmp_path / "shared.keras")
     with pytest.warns(UserWarning, match="asks for position_placement='shared'"):
         keras_vit.load_checkpoint(make_vit(), tmp_path / "shared.keras")
+    make_vit(position_embedding="none").save(tmp_path / "none.keras")
+    with pytest.warns(UserWarning, match="asks for position_embedding='none'"):
+        computed = make_vit(position_embedding="sincos_2d")
+        keras_vit.load_checkpoint(computed, tmp_path / "none.keras")
+
+
+def test_the_head_of_a_keras_file_brings_its_classes(make_vit, tmp_path):
+    file = make_vit(num_classes=2)
+    file.class_names, file.activation = ["cat", "dog"], "sigmoid"
+    file.save(tmp_path / "m.keras")
+    model = make_vit(num_classes=2)
+    keras_vit.load_checkpoint(model, tmp_path / "m.keras")
+    assert (model.class_names, model.activation) == (("cat", "dog"), "sigmoid")
+    model.class_names = ["dog", "cat"]
+    keras_vit.load_checkpoint(model, tmp_path / "m.keras", skip=("head",))
+    assert model.class_names == ("dog", "cat")
+    with pytest.warns(UserWarning, match="stands for cat, dog.* They were dog, cat"):
+        keras_vit.load_checkpoint(model, tmp_path / "m.keras")
+    assert model.class_names == ("cat", "dog")
 
 
 @pytest.mark.filterwarnings("error::UserWarning")

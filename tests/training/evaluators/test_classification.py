@@ -8,6 +8,7 @@ from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training import data
 from keras_vit.training.config import schema
 from keras_vit.training.data.opened_dataset import RunData
+from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import classification
 from keras_vit.training.evaluators.base import create_evaluators
 from keras_vit.training.evaluators.classification import counted_sums
@@ -143,6 +144,8 @@ def test_errors_name_what_was_expected(vit):
         classification.evaluate(vit, [])
     with pytest.raises(ValueError, match="each of 2 classes"):
         classification.per_class(np.zeros((2, 2)), ["one"])
+    with pytest.raises(UsageError, match="some of them share a name"):
+        classification.class_order(["crane", "crane", "owl"], ["owl", "crane", "crane"], "birds")
 
 
 class Engine:

@@ -92,6 +92,17 @@ def test_saved_models_are_the_average_that_was_evaluated(run, final_state):
     assert not np.array_equal(kernel, state["head/kernel"])
 
 
+@pytest.mark.parametrize("classes", [1, 12, None])
+def test_a_model_of_other_classes_than_the_data_leaves_nothing(tiny, tmp_path, classes):
+    config = tiny()
+    config.model.num_classes = classes
+    with pytest.raises(
+        UsageError, match=r"config\.model\.num_classes: expected 10, the classes of"
+    ):
+        trainer.train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_directory_of_another_config(run):
     config, workdir, _ = run
     other = config.copy_and_resolve_references()

@@ -124,10 +124,30 @@ def test_a_study_in_a_store_is_trained_scored_drawn_and_resumed(data_dir, ram, c
     assert "2/2 gap, seed 0" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("study", "override", "message"),
+    [
+        ("head", "hand_over=best", "the last update is scored"),
+        ("data_size", "early_stopping.metric=eval_loss", "the best top-1 accuracy"),
+    ],
+)
+def test_other_weights_than_those_that_are_scored_are_refused(
+    study, override, message, data_dir, tmp_path, capsys
+):
+    arguments = [study, f"--workdir={tmp_path / 'study'}", f"--data_dir={data_dir}", *TINY]
+    assert command.main([*arguments, f"--config.{override}"]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "study").exists()
+
+
 @pytest.mark.long
-def test_early_stopping_scores_the_best_weights(data_dir, tmp_path):
+def test_early_stopping_scores_the_best_weights(data_dir, tmp_path, capsys):
     arguments = ["data_size", f"--workdir={tmp_path}", "--cells=b_30", *TINY]
     assert command.main([*arguments, f"--data_dir={data_dir}"]) == 0
+    table = capsys.readouterr().out
+    other = [*arguments, f"--data_dir={data_dir}", "--few_shot_train_split=train[:50]"]
+    assert command.main(other) == 0
+    assert capsys.readouterr().out != table
     run = tmp_path / "b_30" / "seed_0"
     scores = json.loads((run / "scores.json").read_text())
     assert scores["top1"] == max(accuracy for _, accuracy in learning_curve(run))

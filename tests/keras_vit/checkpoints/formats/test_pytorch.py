@@ -9,6 +9,7 @@ from safetensors.numpy import save_file
 
 import keras_vit
 from keras_vit.checkpoints import CheckpointError, load_weights
+from keras_vit.checkpoints.npz_and_safetensors import open_source
 
 # The images that most references took: [-1, 1].
 HALF = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
@@ -190,3 +191,40 @@ def test_what_pretraining_alone_needs_is_left_and_a_layer_scale_of_no_layer_is_n
     load("dinov2", {**arrays, "mask_token": np.ones((1, 48), "float32")})
     error = refuse("dinov2", {**arrays, "blocks.2.ls1.gamma": np.ones(1, "float32")})
     assert error.left_over == ("blocks.2.ls1.gamma",)
+
+
+@pytest.mark.parametrize(("case", "mark"), [("dinov2", "ls2.gamma"), ("hf_dinov2", "lambda1")])
+def test_a_layer_scale_that_some_branches_lack_is_refused(case, mark, cases, golden, refuse):
+    arrays = golden.checkpoint(cases[case])
+    name = max(name for name in arrays if name.endswith(mark))
+    del arrays[name]
+    assert refuse(case, arrays).missing == (name,)
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"model_args": {"img_size": [24, 12]}}, (6, 3)),
+        ({"pretrained_cfg": {"input_size": [3, 24, 12]}}, (6, 3)),
+        ({"input_size": [3, 24, 12]}, (6, 3)),
+        # Of pre-training at another size than the file's.
+        ({"pretrained_cfg": {"input_size": [3, 16, 16]}}, None),
+        ({"image_size": [24, 12], "patch_size": [4, 4]}, (6, 3)),
+        ({"image_size": [24, 12], "patch_size": 4}, (6, 3)),
+        ({"image_size": 24, "patch_size": 4}, None),
+    ],
+)
+def test_the_grid_of_a_configuration(config, expected, tmp_path):
+    arrays = {"pos_embed": np.zeros((1, 19, 8)), "patch_embed.proj.weight": np.zeros((8, 3, 4, 4))}
+    save_file(arrays, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert open_source(tmp_path / "model.safetensors").grid == expected
+
+
+def test_a_normalization_of_bytes_is_refused(cases, golden, build_case, tmp_path):
+    save_file(golden.checkpoint(cases["hf"]), tmp_path / "model.safetensors")
+    of_bytes = {"mean": (123, 117, 104), "std": (58, 57, 57)}
+    with pytest.raises(CheckpointError, match="Divide values of 0..255 by 255"):
+        keras_vit.load_checkpoint(
+            build_case(cases["hf"]), tmp_path / "model.safetensors", **of_bytes
+        )

@@ -57,13 +57,14 @@ def test_initial_values_and_dropout_rates(to_numpy):
 def test_endpoints(make_vit, random_images, forward):
     model = make_vit(representation_size=12)
     values = forward(keras.Model(model.input, model.endpoints), random_images())
-    shapes = [(name, value.shape[1:]) for name, value in values.items()]
-    assert shapes == [
-        ("stem", (4, 4, 16)),
-        *((name, (17, 16)) for name in ("embedded", "block_00", "block_01", "encoded")),
-        ("representation", (12,)),
-        ("logits", (5,)),
-    ]
+    expected = {
+        "stem": (4, 4, 16),
+        **dict.fromkeys(("embedded", "block_00", "block_01", "encoded"), (17, 16)),
+        "representation": (12,),
+        "logits": (5,),
+    }
+    assert list(model.endpoints) == list(expected)
+    assert {name: value.shape[1:] for name, value in values.items()} == expected
     assert np.abs(values["representation"]).max() < 1
     np.testing.assert_allclose(values["logits"], forward(model, random_images()), atol=2e-6)
 

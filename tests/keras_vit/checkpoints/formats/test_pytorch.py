@@ -224,7 +224,7 @@ def test_the_grid_of_a_configuration(config, expected, tmp_path):
 def test_a_normalization_of_bytes_is_refused(cases, golden, build_case, tmp_path):
     save_file(golden.checkpoint(cases["hf"]), tmp_path / "model.safetensors")
     of_bytes = {"mean": (123, 117, 104), "std": (58, 57, 57)}
-    with pytest.raises(CheckpointError, match="Divide values of 0..255 by 255"):
+    with pytest.raises(CheckpointError, match="Divide values of"):
         keras_vit.load_checkpoint(
             build_case(cases["hf"]), tmp_path / "model.safetensors", **of_bytes
         )

@@ -19,7 +19,7 @@ __getattr__ = import_when_used(
         "build_optimizer": "recipes.optimizers_and_schedules",
         "evaluate": "evaluators.classification",
         "load_dataset": "data",
-        "predict": "prediction.predictor",
+        "predict": "prediction.predict_folders_and_shards",
         "train": "loop.trainer",
     },
 )

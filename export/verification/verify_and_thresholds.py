@@ -393,7 +393,11 @@ def _other_texts(path, model, artifact, activation):
                 wrong.append(f"its {key} is {found!r}, the model's {value!r}")
         operations = interface.get("preprocessing", exported_operations(model))
         described = operations, artifact.output, bool(labels)
-        if path.suffix == ".tflite" and has_other_metadata(TFLiteFile(path).tree, *described):
+        if (
+            path.suffix == ".tflite"
+            and path.is_file()
+            and has_other_metadata(TFLiteFile(path).tree, *described)
+        ):
             wrong.append("its metadata describe other images or outputs than the model's")
     if activation and artifact.activation not in (None, activation):
         made = artifact.activation

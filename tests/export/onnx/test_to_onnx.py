@@ -42,7 +42,7 @@ def test_names_labels_and_any_batch(make_vit, images, tmp_path):
         assert session.run(None, {"image": images[:count]})[0].shape == (count, 5)
     model.class_names = list("edcba")
     order, activation = verify(model, file, images).failures
-    assert "in another order" in order and "by sigmoid, the model by softmax" in activation
+    assert "in another order" in order and "is 'sigmoid', the model's 'softmax'" in activation
 
 
 def test_onnx_runtime_quantizes_them(plain, images, tmp_path):

@@ -201,8 +201,7 @@ def saved_arguments(source: str | os.PathLike) -> dict[str, Any] | None:
         None if `source` is neither a run directory nor a `.keras` file.
 
     Raises:
-        FileNotFoundError: if there is no such `.keras` file.
-        ValueError: if the file holds a model of another class.
+        ValueError: if there is no such `.keras` file, or it holds a model of another class.
     """
     path = any_path(source)
 
@@ -212,7 +211,7 @@ def saved_arguments(source: str | os.PathLike) -> dict[str, Any] | None:
         if path.suffix != ".keras":
             return None
         if not path.is_file():
-            raise FileNotFoundError(f"Expected a .keras file. There is nothing at {path}.")
+            raise ValueError(f"Expected a .keras file. There is nothing at {path}.")
         kind, arguments = _saved_model(path)
         if kind != "keras_vit>VisionTransformer":
             raise ValueError(

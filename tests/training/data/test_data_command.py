@@ -1,4 +1,4 @@
-"""The commands on data sets: what they list, check, index and write_prepared_datasets."""
+"""The commands on data sets: what they list, check, index and prepare."""
 
 import importlib.util
 import os
@@ -12,7 +12,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from keras_vit.training import data
-from keras_vit.training.commands.data import main, spread
+from keras_vit.training.commands.data import main
 from keras_vit.training.data import dataset_table, records, write_prepared_datasets
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io import remote_stores
@@ -84,13 +84,6 @@ def test_a_store_that_refuses_or_fails_is_one_line(
     assert main([*arguments, f"--data_dir={bucket}/tfds"]) == status
     (line,) = (each for each in capsys.readouterr().err.splitlines() if "error:" in each)
     assert line.startswith(f"error: {bucket}/tfds") and advice in line
-
-
-def test_images_to_decode_are_spread_and_distinct():
-    chosen = spread({"train": 1000, "validation": 2, "test": 60}, 100)
-    assert len(set(chosen)) == len(chosen) == 33 + 2 + 33
-    assert chosen[:2] == [("train", 0), ("train", 30)]
-    assert all(0 <= index < 60 for split, index in chosen if split == "test")
 
 
 def test_an_index_is_written_beside_the_files_of_a_store(ram, capsys, monkeypatch):

@@ -7,13 +7,12 @@ import pytest
 from etils import epath
 
 from keras_vit.export.__main__ import main as export_main
-from keras_vit.training.command_options import CommandParser
 from keras_vit.training.commands import train, vtab
 from keras_vit.training.config import schema
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io import image_listing
 from keras_vit.training.io.image_listing import list_images
-from keras_vit.training.io.paths import any_path, cache_folder, is_remote, local_path, read_lines
+from keras_vit.training.io.paths import any_path, is_remote, local_path, read_lines
 from tests.training.data.helpers import write_photos
 
 UNKNOWN = ["memory://run", "http://host/run", "file://host/run"]
@@ -64,11 +63,7 @@ def test_commands_refuse_before_any_work(main, arguments, capsys):
     assert set(pathlib.Path.cwd().iterdir()) == before
 
 
-def test_options_and_data_sets_may_lie_in_stores_that_are_known():
-    parser = CommandParser("training")
-    parser.add_path("--output", "folder")
-    assert str(parser.parse_args(["--output=gs://b/x"]).output) == "gs://b/x"
-    assert parser.parse_args(["--output=~/x"]).output == pathlib.Path.home() / "x"
+def test_data_sets_may_lie_in_stores_that_are_known():
     config = {"dataset": "digits", "batch_size": 8, "total_steps": 1}
     assert schema.complete(config | {"data_dir": "gs://b/tfds"}).data_dir == "gs://b/tfds"
     with pytest.raises(UsageError, match="memory://run"):
@@ -84,13 +79,6 @@ def test_lines_of_text(tmp_path, ram):
             read_lines(folder / "names.txt")
     with pytest.raises(UsageError, match=r"/none\.txt cannot be read: .*Check the name"):
         read_lines(folder / "none.txt")
-
-
-def test_caches_share_a_folder(monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
-    assert cache_folder("features") == pathlib.Path("/cache/keras-vit/features")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder("x") == pathlib.Path.home() / ".cache" / "keras-vit" / "x"
 
 
 @pytest.fixture

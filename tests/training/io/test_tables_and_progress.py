@@ -30,7 +30,7 @@ def test_a_spreadsheet_runs_no_formula_of_a_name():
 
 
 def test_every_cell_is_shown_on_one_line(capsys):
-    long = "runs/" + "a" * 100
+    long = "runs/:cat:" + "a" * 100  # no emoji
     Table(("model", "top-1 %"), [(long, "50.00 ± 1.00")]).show()
     lines = capsys.readouterr().out.splitlines()
     assert sum(long in line and "50.00 ± 1.00" in line for line in lines) == 1

@@ -7,7 +7,7 @@ import pytest
 
 from keras_vit.training import data
 from keras_vit.training.commands.train import main
-from keras_vit.training.config import default_config, schema
+from keras_vit.training.config import schema
 from keras_vit.training.errors import Diverged, TrainingError, UsageError
 from keras_vit.training.loop import agreement_of_workers, trainer
 from keras_vit.training.loop.run_directory import RunDirectory
@@ -154,12 +154,6 @@ def test_what_differs_is_named(check, mine, theirs, named):
     require(Engine(), *own)
     with pytest.raises(UsageError, match=f"^Expected all workers .*{named}"):
         require(Engine(lambda text: text.replace(mine, theirs, 1)), *own)
-
-
-def test_what_every_process_has_of_its_own():
-    names = schema.shared_by_processes(default_config())
-    left_out = {key.name for key in schema.KEYS} - names.keys()
-    assert left_out == {"processes.index", "processes.coordinator", "data_dir"}
 
 
 def test_directory_that_cannot_be_written_is_refused_by_all(tmp_path):

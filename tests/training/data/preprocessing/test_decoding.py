@@ -229,3 +229,8 @@ def test_other_formats_and_turned_photos_are_decoded_whole():
     for content in (tf.io.encode_png(SMOOTH), turned):
         np.testing.assert_array_equal(reduced(content, (0, 0)), whole(content, (0, 0)))
     assert not np.array_equal(reduced(SMOOTH_JPEG, (0, 0)), whole(SMOOTH_JPEG, (0, 0)))
+
+
+def test_arrays_of_other_than_bytes_are_refused():
+    with pytest.raises(ValueError, match=r"Received: arrays of float32\."):
+        decoding.Decode()(tf.zeros((2, 2, 3)))

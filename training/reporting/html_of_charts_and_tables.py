@@ -270,8 +270,8 @@ def predictions_html(
         predictions: shown in this order.
         trained_on: ids of the photos that the model was trained on, which are marked.
     """
-    folders = {pathlib.Path(each.id).parent for each in predictions}
-    shared = os.path.commonpath(folders) if len(folders) > 1 else None
+    folders = {pathlib.Path(each.id).absolute().parent for each in predictions}
+    shared = os.path.commonpath(folders) if folders else ""
     figures = "".join(_prediction(each, each.id in trained_on, shared) for each in predictions)
     note = f"Each photo is shown as the model saw it.{_attention_note(predictions)}"
     if trained_on:
@@ -282,8 +282,7 @@ def predictions_html(
 
 def _prediction(prediction, trained_on, shared):
     """Returns the figure of a photo, named by its path below the folder that all share."""
-    path = pathlib.Path(prediction.id)
-    file = path.relative_to(shared).as_posix() if shared else path.name
+    file = pathlib.Path(prediction.id).absolute().relative_to(shared).as_posix()
     caption = html.escape(file) + f" {_MARK}" * trained_on
     rows = "".join(
         f'<tr><td class="text" style="--share:{100 * probability:.1f}%" '

@@ -22,10 +22,10 @@ COMMANDS = {
     "compare_pipelines": "input",
     "compare_runtimes": "speed_in_runtimes",
     "dress_rehearsal": "dress_rehearsal",
-    "figure_11_throughput": "paper",
+    "figure_11_throughput": "figure_11_and_table_6",
     "runtimes": "errors_of_families_in_runtimes",
     "startup": "startup",
-    "table_6_exaflops": "paper",
+    "table_6_exaflops": "figure_11_and_table_6",
     "tpu_compile": "tpu_compile",
     "web_page": "speed_in_runtimes",
 }

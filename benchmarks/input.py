@@ -16,7 +16,7 @@ from benchmarks.harness import interleaved
 from benchmarks.harness.report import machine, show
 from keras_vit.training.data import open_dataset
 from keras_vit.training.data.order import example_order
-from keras_vit.training.data.preprocessing.operation_language import operation_seed
+from keras_vit.training.data.preprocessing.parse_operations import operation_seed
 from keras_vit.training.data.write_prepared_datasets import prepare_photos
 from keras_vit.training.errors import UsageError
 

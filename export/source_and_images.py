@@ -171,8 +171,8 @@ def load_images(
     import numpy as np
 
     from keras_vit.training.data import open_dataset
-    from keras_vit.training.data.pipeline import plain_dataset
     from keras_vit.training.data.preprocessing.preprocess import read_images
+    from keras_vit.training.data.tf_data_batches import plain_dataset
     from keras_vit.training.data.unreadable_examples import SkipCounter
     from keras_vit.training.evaluators.classification import class_order
     from keras_vit.training.evaluators.load_keras_model import resizing

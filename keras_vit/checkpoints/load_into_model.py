@@ -39,7 +39,7 @@ from keras_vit.checkpoints.resized_positions_and_patches import (
     resize_table,
     square_grid,
 )
-from keras_vit.checkpoints.variables_to_official_names import weights_of
+from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.imagenet_classes import imagenet_classes
 from keras_vit.models.find_and_replace_layers import require_unquantized
 from keras_vit.models.vision_transformer import VisionTransformer

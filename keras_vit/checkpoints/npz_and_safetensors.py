@@ -12,7 +12,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.variables_to_official_names import weights_of
+from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.models.find_and_replace_layers import require_unquantized
 from keras_vit.unpacking import open_archive
 

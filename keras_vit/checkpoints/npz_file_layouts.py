@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from keras_vit.checkpoints.npz_and_safetensors import Source
-from keras_vit.checkpoints.variables_to_official_names import POSITION_TABLE, PositionTable, Weight
+from keras_vit.checkpoints.weights_of_model import POSITION_TABLE, PositionTable, Weight
 
 BLOCK = re.compile(r"Transformer/encoderblock_(\d+)/(.+)")
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_vit.checkpoints.npz_and_safetensors import CheckpointError, Source
 from keras_vit.checkpoints.npz_file_layouts import BLOCK, FileArray, FileLayout
-from keras_vit.checkpoints.variables_to_official_names import POSITION_TABLE, Weight
+from keras_vit.checkpoints.weights_of_model import POSITION_TABLE, Weight
 
 PROJECTED = re.compile(r".*/(query|key|value)/kernel")
 # The modules of a block in the order of the forward pass, and LayerScale's, y = gamma * f(x).

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.npz_file_layouts import BiTLayout, Layout
-from keras_vit.checkpoints.variables_to_official_names import weights_of
+from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.hidden_folder import hidden_folder
 from keras_vit.models.find_and_replace_layers import require_unquantized
 from keras_vit.models.vision_transformer import VisionTransformer

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks import errors_of_families_in_runtimes, input, paper, tpu_compile
+from benchmarks import errors_of_families_in_runtimes, figure_11_and_table_6, input, tpu_compile
 from benchmarks.__main__ import main
 from benchmarks.compare_libraries import Result, at_best_batch, report
+from benchmarks.figure_11_and_table_6 import Measurement, search
 from benchmarks.harness.process import ProcessError
 from benchmarks.libraries import Case
-from benchmarks.paper import Measurement, search
 from keras_vit.export.errors import RuntimeMissing
 from keras_vit.export.verification.verify_and_thresholds import verify
 
@@ -140,7 +140,7 @@ def test_throughputs_are_printed_and_drawn(tmp_path, monkeypatch, capsys, cells)
         process.__enter__.return_value = process
         return process
 
-    monkeypatch.setattr(paper, "Process", fake)
+    monkeypatch.setattr(figure_11_and_table_6, "Process", fake)
     file = tmp_path / "figure.png"
     words = ["--models=ViT-B/16,BiT-R50x1", "--image_sizes=32,64", "--max_batch=4"]
     words += ["--precision=bfloat16", f"--output={file}"]
@@ -161,13 +161,13 @@ def test_figure_has_a_line_for_each_model():
         Measurement("ViT-B/16", 384, {4: 10.0, 16: 9.0}, False),
         Measurement("ViT-H/14", 384, {}, True),
     ]
-    rates, batches = paper.draw(measurements, "title").axes
+    rates, batches = figure_11_and_table_6.draw(measurements, "title").axes
     assert rates.lines[0].get_xydata().tolist() == [[224, 50], [384, 10]]
     assert batches.lines[0].get_xydata().tolist() == [[224, 64], [384, 16]]
 
 
 def test_every_row_of_table_6_is_printed_with_our_count(cells):
-    paper.table_6_exaflops()
+    figure_11_and_table_6.table_6_exaflops()
     rows = {(row[0], row[1]): row[2:] for row in cells()[2:]}
     assert len(rows) == 18
     assert rows["ViT-B/16", "7"] == ["85.8M", "17.56", "16.35", "223.5", "224", "-0.22%", ""]

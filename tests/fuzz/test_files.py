@@ -30,8 +30,8 @@ from keras_vit.training.data.preprocessing.preprocess import Preprocess, read_im
 from keras_vit.training.engine import checkpoints
 from keras_vit.training.engine.tensorflow import read_cluster
 from keras_vit.training.evaluators.exported_files import interface_of, labels_of
+from keras_vit.training.evaluators.features_and_logits import load_frozen
 from keras_vit.training.evaluators.few_shot import kept_features
-from keras_vit.training.evaluators.frozen_model import load_frozen
 from keras_vit.training.evaluators.load_keras_model import (
     load_model,
     read_run_config,
@@ -39,7 +39,7 @@ from keras_vit.training.evaluators.load_keras_model import (
 )
 from keras_vit.training.io.paths import read_lines
 from keras_vit.training.loop.run_directory import drop_events_after
-from keras_vit.training.protocols.run_result import computed_once
+from keras_vit.training.protocols.train_unless_finished import computed_once
 from keras_vit.training.reporting.collect_run_results import kept_evaluation
 from keras_vit.training.reporting.metrics_csv import read_metrics
 from tests.run_config import DATA

@@ -38,7 +38,7 @@ def _run(options):
     from keras_vit.training.configs.ablation import FEW_SHOT, STUDIES
     from keras_vit.training.data import open_dataset
     from keras_vit.training.io.atomic import write_text
-    from keras_vit.training.protocols.run_result import refuse_chosen
+    from keras_vit.training.protocols.train_unless_finished import refuse_chosen
 
     refuse_chosen(options.overrides, "seed")
     study = STUDIES[options.study]

@@ -51,7 +51,7 @@ def _analyze(options):
 def _images(options, preprocess):
     """Returns (images, height, width, 3) of --dataset, --images or the run's data, or None."""
     from keras_vit.training import data
-    from keras_vit.training.data.pipeline import plain_dataset
+    from keras_vit.training.data.tf_data_batches import plain_dataset
     from keras_vit.training.io.image_listing import list_images
 
     if options.images and (options.dataset or options.split):

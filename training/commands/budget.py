@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import keras_vit
 from keras_vit.training import paper_tables
 from keras_vit.training.command_options import above_0, list_of
-from keras_vit.training.data import dataset_table
+from keras_vit.training.data import known_datasets
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.printed_table import Table
 from keras_vit.training.io.quiet_start import import_tensorflow
@@ -69,7 +69,7 @@ def _pre_training(model, upstream, teraflops):
     except ValueError:
         return "–"
     stated = paper_tables.UPSTREAM_IMAGES.get(upstream)
-    images = stated or dataset_table.row(upstream).num_examples("train")
+    images = stated or known_datasets.row(upstream).num_examples("train")
     return _cell(model, paper_tables.TABLE_3_IMAGE_SIZE, epochs * images, teraflops)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from keras_vit.training.command_options import at_least_1
 from keras_vit.training.data import open_dataset, tfds_folder
-from keras_vit.training.data.dataset_table import DATASETS
+from keras_vit.training.data.known_datasets import DATASETS
 from keras_vit.training.data.splits import HELD_OUT_FIFTH
 from keras_vit.training.data.write_prepared_datasets import prepare, prepare_photos
 from keras_vit.training.errors import UsageError, first_line

@@ -43,7 +43,7 @@ def _evaluate(options):
     if options.index and not options.weights:
         raise UsageError("Expected --weights=NAME with --index.")
     import_tensorflow()
-    from keras_vit.training.evaluators.frozen_model import load_frozen
+    from keras_vit.training.evaluators.features_and_logits import load_frozen
     from keras_vit.training.evaluators.published_augreg_scores import (
         architecture_of,
         published_scores,

@@ -47,19 +47,19 @@ _penalties.__name__ = "penalty"
 
 def _evaluate(options):
     import_tensorflow()
-    from keras_vit.training.evaluators import few_shot, frozen_model
+    from keras_vit.training.evaluators import features_and_logits, few_shot
     from keras_vit.training.io.atomic import write_text
     from keras_vit.training.io.paths import cache_folder
     from keras_vit.training.io.printed_table import Table
 
     tasks = _tasks(options)
     given = {"name": options.model, "image_size": options.image_size, "layer": options.layer}
-    candidates = [(frozen_model.load_frozen(options.source, **given), options.preprocess)]
+    candidates = [(features_and_logits.load_frozen(options.source, **given), options.preprocess)]
     if options.baselines and not options.model:
-        fresh = frozen_model.untrained(options.source, layer=options.layer)
+        fresh = features_and_logits.untrained(options.source, layer=options.layer)
         candidates.append((fresh, options.preprocess))
     if options.baselines:
-        pixels = frozen_model.raw_pixels()
+        pixels = features_and_logits.raw_pixels()
         candidates.append((pixels, pixels.preprocess))
     cache = options.cache_dir or cache_folder("features")
     settings = {name: getattr(options, name) for name in ("batch_size", "shots", "seeds", "l2")}

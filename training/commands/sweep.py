@@ -31,7 +31,7 @@ def _sweep(options):
     from keras_vit.training.config.overrides import config_of
     from keras_vit.training.configs.finetune import row_of_table_4
     from keras_vit.training.data import open_dataset
-    from keras_vit.training.protocols.run_result import refuse_chosen
+    from keras_vit.training.protocols.train_unless_finished import refuse_chosen
 
     refuse_chosen(options.overrides, "optimizer.base_lr", "seed")
     config = config_of(options)

@@ -15,7 +15,7 @@ training examples.
 
 from keras_vit.training.command_options import above_0, at_least_1, list_of, whole
 from keras_vit.training.data import open_dataset
-from keras_vit.training.data.dataset_table import TASKS
+from keras_vit.training.data.known_datasets import TASKS
 from keras_vit.training.data.tfds_folder import NotPreparedError
 from keras_vit.training.errors import UsageError
 from keras_vit.training.exit_status import command_main
@@ -39,7 +39,7 @@ def _add_options(parser):
 
 def _vtab(options):
     from keras_vit.training.paper_tables import TABLE_4
-    from keras_vit.training.protocols.run_result import refuse_chosen
+    from keras_vit.training.protocols.train_unless_finished import refuse_chosen
 
     refuse_chosen(options.overrides, "optimizer.base_lr", "seed")
     # Every config is made before any run, so that a wrong option ends the command at once.

@@ -23,7 +23,7 @@ from ml_collections import ConfigDict
 from keras_vit.training import paper_tables
 from keras_vit.training.config import default_config
 from keras_vit.training.configs import parse_argument
-from keras_vit.training.data.dataset_table import TASKS, full_name
+from keras_vit.training.data.known_datasets import TASKS, full_name
 from keras_vit.training.evaluators.load_keras_model import saved_arguments
 from keras_vit.training.io.paths import any_path
 

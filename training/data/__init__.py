@@ -1,8 +1,8 @@
 """Data sets, opened once: `open` returns a split, which gives what trains and what evaluates.
 
-From a name to batches: `opened_dataset` looks it up in `dataset_table`, finds it by `tfds_folder`
-or `photo_sets`, cuts it by `splits`, and holds what a run takes of it; `pipeline` puts it into the
-order of `order`, reads it by `records` and prepares it by `preprocessing`.
+From a name to batches: `opened_dataset` looks it up in `known_datasets`, finds it by `tfds_folder`
+or `photo_sets`, cuts it by `splits`, and holds what a run takes of it; `tf_data_batches` puts it
+into the order of `order`, reads it by `records` and prepares it by `preprocessing`.
 """
 
 from keras_vit.training.data.opened_dataset import (

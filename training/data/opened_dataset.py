@@ -1,6 +1,6 @@
 """Data sets, opened once: `open` finds one on disk and returns a split of it.
 
-    cifar10, imagenet2012, digits, …   a row of the table, `training.data.dataset_table`
+    cifar10, imagenet2012, digits, …   a row of the table, `training.data.known_datasets`
     vtab/clevr_count, …                one of VTAB's 19 tasks
     tfds:name/config:version           anything TFDS has prepared, private builders included
     folder:/path, csv:/file.csv        photos of one's own, `training.data.photo_sets`
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from keras_vit.training.data import dataset_table, photo_sets, splits, tfds_folder
-from keras_vit.training.data.dataset_table import DatasetSpec, full_name
+from keras_vit.training.data import known_datasets, photo_sets, splits, tfds_folder
+from keras_vit.training.data.known_datasets import DatasetSpec, full_name
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io.paths import size_and_time
 
@@ -68,7 +68,7 @@ def open_dataset(name: str, data_dir: str | os.PathLike | None = None) -> "Datas
         names = photos.class_names
         spec = DatasetSpec(name, len(names), sizes, class_names=names)
         return Dataset(spec, photos.root, photos=photos)
-    spec = dataset_table.row(name)
+    spec = known_datasets.row(name)
     if spec.obtain == "embedded":
         from keras_vit.training.data import write_prepared_datasets
 
@@ -281,18 +281,18 @@ class Split:
         return weights
 
     def train(self, preprocess: "Preprocess", *worker: int, **settings: Any) -> "tf.data.Dataset":
-        """Returns the infinite training data; see `training.data.pipeline.train_dataset`."""
-        from keras_vit.training.data import pipeline
+        """Returns the infinite training data; see `training.data.tf_data_batches.train_dataset`."""
+        from keras_vit.training.data import tf_data_batches
 
-        return pipeline.train_dataset(self, preprocess, *worker, **settings)
+        return tf_data_batches.train_dataset(self, preprocess, *worker, **settings)
 
     def evaluate(
         self, preprocess: "Preprocess", *worker: int, **settings: Any
     ) -> "tf.data.Dataset":
-        """Returns one pass in batches; see `training.data.pipeline.eval_dataset`."""
-        from keras_vit.training.data import pipeline
+        """Returns one pass in batches; see `training.data.tf_data_batches.eval_dataset`."""
+        from keras_vit.training.data import tf_data_batches
 
-        return pipeline.eval_dataset(self, preprocess, *worker, **settings)
+        return tf_data_batches.eval_dataset(self, preprocess, *worker, **settings)
 
 
 class RunData:
@@ -449,14 +449,14 @@ def load_dataset(
         on_error: "raise", or "skip" to leave unreadable images out.
         skip_counter: counts what is left out.
         **settings: `one_hot`, `batch_size` and `with_ids` of
-            `training.data.pipeline.plain_dataset`.
+            `training.data.tf_data_batches.plain_dataset`.
 
     Raises:
         NotPreparedError, ValueError: as `open`, at once; nothing is ever downloaded here.
         ValueError: for an unknown operation or value of `on_error`.
     """
-    from keras_vit.training.data import pipeline, unreadable_examples
+    from keras_vit.training.data import tf_data_batches, unreadable_examples
 
     opened = open(name, split, data_dir)
     settings["skip_counter"] = unreadable_examples.counter_for(on_error, skip_counter)
-    return pipeline.plain_dataset(opened, opened.preprocess(preprocess), **settings)
+    return tf_data_batches.plain_dataset(opened, opened.preprocess(preprocess), **settings)

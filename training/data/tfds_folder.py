@@ -11,7 +11,7 @@ import pathlib
 import re
 from typing import Any
 
-from keras_vit.training.data.dataset_table import DatasetSpec
+from keras_vit.training.data.known_datasets import DatasetSpec
 from keras_vit.training.errors import TrainingError, first_line
 from keras_vit.training.io.paths import absolute_path, read_path, read_text
 

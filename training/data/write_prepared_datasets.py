@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.hidden_folder import hidden_folder
-from keras_vit.training.data import dataset_table, photo_sets, tfds_folder
+from keras_vit.training.data import known_datasets, photo_sets, tfds_folder
 from keras_vit.training.data.photo_sets import photo_path
 from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.io.paths import is_remote, read_path
@@ -56,7 +56,7 @@ def prepare(
     options = _beam_options(beam_options)
     if name.startswith("folder:"):
         return
-    row = dataset_table.row(name)
+    row = known_datasets.row(name)
     if row.obtain == "embedded":
         return
     import tensorflow_datasets as tfds

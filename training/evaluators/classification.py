@@ -15,7 +15,7 @@ from keras import ops
 from keras_vit.training.data.opened_dataset import RunData
 from keras_vit.training.engine.engine_interface import Engine
 from keras_vit.training.errors import UsageError
-from keras_vit.training.evaluators.frozen_model import inference_function
+from keras_vit.training.evaluators.features_and_logits import inference_function
 from keras_vit.training.io.printed_table import Table
 from keras_vit.training.recipes.classification_losses import build_loss
 from keras_vit.type_hints import Tensor

@@ -25,7 +25,7 @@ import keras
 import numpy as np
 
 from keras_vit.training.data import Dataset, Split
-from keras_vit.training.evaluators.frozen_model import FrozenModel, freeze
+from keras_vit.training.evaluators.features_and_logits import FrozenModel, freeze
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.training.io.printed_table import Table
 from keras_vit.training.io.progress_bar import track
@@ -283,7 +283,7 @@ def evaluate(
     """Returns the few-shot accuracies of a model on one data set.
 
     Args:
-        model: from `training.evaluators.frozen_model`.
+        model: from `training.evaluators.features_and_logits`.
         of: the splits.
         preprocess: text of operations; None is `preprocessing(model)`.
         batch_size: images per call of the model.

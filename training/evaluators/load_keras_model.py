@@ -10,7 +10,7 @@ from typing import Any
 
 from keras_vit.training.config import schema
 from keras_vit.training.data import fingerprint
-from keras_vit.training.data.dataset_table import DATASETS, full_name
+from keras_vit.training.data.known_datasets import DATASETS, full_name
 from keras_vit.training.engine.checkpoints import steps
 from keras_vit.training.errors import damage_named
 from keras_vit.training.io.image_listing import EXTENSIONS

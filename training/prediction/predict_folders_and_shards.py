@@ -16,7 +16,7 @@ from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training import data
 from keras_vit.training.data.traced_functions import as_it_stands
 from keras_vit.training.errors import UsageError, damage_named, first_line
-from keras_vit.training.evaluators.frozen_model import load_frozen
+from keras_vit.training.evaluators.features_and_logits import load_frozen
 from keras_vit.training.io.atomic import atomic_file, write_text
 from keras_vit.training.io.locks import lock
 from keras_vit.training.io.paths import any_path, attempt, is_remote
@@ -103,7 +103,7 @@ class Predictor:
     """Predicts images. Paths may be in a store.
 
     Args:
-        source: the model, as `training.evaluators.frozen_model.load_frozen` takes it.
+        source: the model, as `training.evaluators.features_and_logits.load_frozen` takes it.
         photos: image files; empty for a data set.
         dataset: its name, if it is one.
         split: of the data set.

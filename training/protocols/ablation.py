@@ -14,13 +14,17 @@ from keras_vit.training.configs.ablation import STUDIES, Study
 from keras_vit.training.data import Dataset
 from keras_vit.training.errors import Diverged, UsageError
 from keras_vit.training.evaluators import few_shot
-from keras_vit.training.evaluators.frozen_model import freeze
+from keras_vit.training.evaluators.features_and_logits import freeze
 from keras_vit.training.evaluators.load_keras_model import load_model
 from keras_vit.training.evaluators.speed import images_per_second
 from keras_vit.training.io.printed_table import Table
 from keras_vit.training.io.remote_stores import local_file
 from keras_vit.training.paper_tables import MeanDeviation
-from keras_vit.training.protocols.run_result import computed_once, require_last_update, train_run
+from keras_vit.training.protocols.train_unless_finished import (
+    computed_once,
+    require_last_update,
+    train_run,
+)
 from keras_vit.training.reporting.matplotlib_figures import new_figure
 from keras_vit.training.reporting.metrics_csv import read_metrics
 

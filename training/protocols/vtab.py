@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
 from keras_vit.training.data import Dataset
-from keras_vit.training.data.dataset_table import VtabTask
+from keras_vit.training.data.known_datasets import VtabTask
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.printed_table import Table
 from keras_vit.training.paper_tables import TABLE_2, TABLE_9, VTAB_GROUPS, VTAB_TASKS, MeanDeviation

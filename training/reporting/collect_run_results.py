@@ -12,7 +12,7 @@ from keras_vit.training.data.splits import HELD_OUT_FIFTH
 from keras_vit.training.data.unreadable_examples import counter_for
 from keras_vit.training.errors import damage_named
 from keras_vit.training.evaluators.classification import class_order, sign_of
-from keras_vit.training.evaluators.frozen_model import rollout_of
+from keras_vit.training.evaluators.features_and_logits import rollout_of
 from keras_vit.training.evaluators.load_keras_model import load_model, read_run_config
 from keras_vit.training.io.atomic import atomic_file, write_text
 from keras_vit.training.io.progress_bar import track

@@ -16,7 +16,7 @@ from keras_vit import export
 from keras_vit.training import data
 from keras_vit.training.commands import evaluate as command
 from keras_vit.training.commands import few_shot
-from keras_vit.training.data import dataset_table
+from keras_vit.training.data import known_datasets
 from tests.run_config import write_run_config
 from tests.tiny_vit import tiny_vit
 from tests.training.data.helpers import write_photos
@@ -195,8 +195,8 @@ def imagenet(published, shallow, tmp_path, monkeypatch):
         tfds.dataset_builders.store_as_tfds_dataset(
             name, version, features, splits, data_dir=tmp_path
         )
-        row = dataclasses.replace(dataset_table.DATASETS[name], sizes={"validation": 20})
-        monkeypatch.setitem(dataset_table.DATASETS, name, row)
+        row = dataclasses.replace(known_datasets.DATASETS[name], sizes={"validation": 20})
+        monkeypatch.setitem(known_datasets.DATASETS, name, row)
     return tmp_path
 
 

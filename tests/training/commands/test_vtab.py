@@ -12,7 +12,7 @@ import pytest
 from etils import epath
 
 from keras_vit.training.commands import vtab as command
-from keras_vit.training.data import dataset_table
+from keras_vit.training.data import known_datasets
 from keras_vit.training.io.atomic import atomic_file
 from tests.training.data.helpers import write_set
 
@@ -135,10 +135,10 @@ def small_tasks(tmp_path, monkeypatch):
     """A folder with one example in each split of both tasks."""
     black = [(np.zeros((4, 4, 3)), 0)]
     for name, version, classes in (("dtd", "3.0.1", 47), ("oxford_flowers102", "2.1.1", 102)):
-        row = dataset_table.row(f"vtab/{name}")
+        row = known_datasets.row(f"vtab/{name}")
         write_set(name, tmp_path, classes, dict.fromkeys(row.sizes, black), version=version)
         small = dataclasses.replace(row, sizes=dict.fromkeys(row.sizes, 1))
-        monkeypatch.setitem(dataset_table.DATASETS, f"vtab/{name}", small)
+        monkeypatch.setitem(known_datasets.DATASETS, f"vtab/{name}", small)
     return tmp_path
 
 

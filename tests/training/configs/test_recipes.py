@@ -11,7 +11,7 @@ from keras_vit.training.commands import train
 from keras_vit.training.config.overrides import load_config
 from keras_vit.training.config.schema import complete, derive_steps
 from keras_vit.training.configs import finetune, own_photos, pretrain
-from keras_vit.training.data.preprocessing.operation_language import parse
+from keras_vit.training.data.preprocessing.parse_operations import parse
 from keras_vit.training.errors import UsageError
 from keras_vit.training.loop import trainer
 from tests.run_config import write_run_config

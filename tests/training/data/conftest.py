@@ -8,7 +8,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from keras_vit.training import data
-from keras_vit.training.data import dataset_table, records
+from keras_vit.training.data import known_datasets, records
 from tests.training.data.helpers import write_set
 
 
@@ -86,8 +86,8 @@ def resize_row(monkeypatch):
     """Returns `resize_row(name, sizes)`: the registry then expects these sizes of splits."""
 
     def resize(name, sizes):
-        row = dataclasses.replace(dataset_table.DATASETS[name], sizes=sizes)
-        monkeypatch.setitem(dataset_table.DATASETS, name, row)
+        row = dataclasses.replace(known_datasets.DATASETS[name], sizes=sizes)
+        monkeypatch.setitem(known_datasets.DATASETS, name, row)
 
     return resize
 

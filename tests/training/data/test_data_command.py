@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 
 from keras_vit.training import data
 from keras_vit.training.commands.data import main
-from keras_vit.training.data import dataset_table, records, write_prepared_datasets
+from keras_vit.training.data import known_datasets, records, write_prepared_datasets
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io import remote_stores
 from tests.training.data.helpers import contents, error_line, ids, write_photos
@@ -23,7 +23,7 @@ def test_list_shows_every_row_and_what_is_prepared(data_dir, capsys, monkeypatch
     monkeypatch.setenv("COLUMNS", "100")
     assert main(["list", f"--data_dir={data_dir}"]) == 0
     output = capsys.readouterr().out
-    for name in dataset_table.DATASETS:
+    for name in known_datasets.DATASETS:
         assert name in output
     (digits,) = (line for line in output.splitlines() if line.lstrip("│ ").startswith("digits "))
     assert "1.0.0" in digits

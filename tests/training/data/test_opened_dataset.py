@@ -12,7 +12,7 @@ import tensorflow_datasets as tfds
 
 from keras_vit import training
 from keras_vit.training import data
-from keras_vit.training.data import dataset_table, vtab_labels
+from keras_vit.training.data import known_datasets, vtab_labels
 from keras_vit.training.data.splits import Range
 from keras_vit.training.data.tfds_folder import NotPreparedError
 from keras_vit.training.errors import UsageError
@@ -21,14 +21,14 @@ from tests.training.data.helpers import ids, write_photos
 # One of each builder and label.
 NAMES = {
     (row.builder, row.label): name
-    for name, row in dataset_table.DATASETS.items()
+    for name, row in known_datasets.DATASETS.items()
     if name not in ("digits", "imagenet21k")
 }
 
 
 @pytest.mark.parametrize("name", NAMES.values())
 def test_every_schema_as_its_own_builder_writes_it(name, tiny, resize_row):
-    spec = dataset_table.row(name)
+    spec = known_datasets.row(name)
     sizes = {split: 5 + number for number, split in enumerate(spec.sizes)}
     data_dir = tiny(spec.builder, {split: [{}] * size for split, size in sizes.items()})
     resize_row(name, sizes)
@@ -43,7 +43,7 @@ def test_every_schema_as_its_own_builder_writes_it(name, tiny, resize_row):
     ours = list(ours.as_numpy_iterator())
     found = [one["id"].decode() for one in ours]
     assert ids(name, split, data_dir) == found
-    assert len(set(found)) == len(found) == dataset_table.row(name).num_examples(split)
+    assert len(set(found)) == len(found) == known_datasets.row(name).num_examples(split)
     for one in ours:
         reference = theirs[one["id"]]
         scale = 255 if "dsprites" in name else 1
@@ -176,7 +176,7 @@ FINE_TUNING = {
 
 @pytest.mark.parametrize("name", FINE_TUNING)
 def test_sizes_of_the_fine_tuning_protocol(name):
-    spec = dataset_table.row(name)
+    spec = known_datasets.row(name)
     assert {split: spec.num_examples(split) for split in FINE_TUNING[name]} == FINE_TUNING[name]
     if spec.dev:
         # They share no example and make up `train`.
@@ -215,7 +215,7 @@ def members(spec, split):
 
 @pytest.mark.parametrize("name", VTAB)
 def test_splits_of_vtab_1k(name):
-    spec = dataset_table.row(f"vtab/{name}")
+    spec = known_datasets.row(f"vtab/{name}")
     val200, test, classes = VTAB[name]
     assert spec.ranges("train800") == [Range("train", 0, 800)]
     assert spec.ranges("val200") == [val200]
@@ -230,13 +230,13 @@ def test_splits_of_vtab_1k(name):
 
 def test_caltechs_later_builds_have_three_images_less(resize_row):
     resize_row("vtab/caltech101", {"train": 3_057, "test": 6_084})
-    spec = dataset_table.row("vtab/caltech101")
+    spec = known_datasets.row("vtab/caltech101")
     assert spec.ranges("val200") == [Range("train", 2751, 2951)]
 
 
 def test_no_flip_where_it_changes_the_label():
     structured = [*VTAB][-8:]
-    assert {task.name for task in dataset_table.TASKS if not task.flip} == {"svhn", *structured}
+    assert {task.name for task in known_datasets.TASKS if not task.flip} == {"svhn", *structured}
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 
 from keras_vit.training import data
 from keras_vit.training.commands import few_shot as command
-from keras_vit.training.data import dataset_table
+from keras_vit.training.data import known_datasets
 from keras_vit.training.errors import UsageError
-from keras_vit.training.evaluators import few_shot, frozen_model
+from keras_vit.training.evaluators import features_and_logits, few_shot
 from keras_vit.training.loop.trainer import train
 from tests.tiny_vit import tiny_vit
 
@@ -107,7 +107,7 @@ def digits(data_dir):
 
 def splits_of(name, **chosen):
     """Returns the texts of the splits of a data set as if it were on disk."""
-    dataset = data.Dataset(dataset_table.row(name), pathlib.Path())
+    dataset = data.Dataset(known_datasets.row(name), pathlib.Path())
     return tuple(split.text for split in few_shot.open_task(dataset, **chosen))
 
 
@@ -118,9 +118,9 @@ def model():
 
 
 def test_preprocessing_is_the_authors():
-    loaded = frozen_model.raw_pixels()
+    loaded = features_and_logits.raw_pixels()
     assert few_shot.preprocessing(loaded).startswith("decode|resize([37,37])")
-    hub = frozen_model.FrozenModel("", None, None, "", "", (224, 224), (0.0, 1.0), "")
+    hub = features_and_logits.FrozenModel("", None, None, "", "", (224, 224), (0.0, 1.0), "")
     expected = "decode|resize([256,256])|central_crop([224,224])|value_range(0,1)"
     assert few_shot.preprocessing(hub) == expected
     assert splits_of("imagenet") == ("train[:65000]", "validation")
@@ -131,7 +131,7 @@ def test_accuracies_are_those_of_features_computed_by_hand(model, digits):
     preprocess = "decode|resize(8)|value_range(-1,1)"
     settings = {"shots": [1, 5], "seeds": [0, 1], "l2": 1.0}
     task = few_shot.open_task(digits, "train[:300]", "test[:100]")
-    frozen = frozen_model.freeze(model, "m")
+    frozen = features_and_logits.freeze(model, "m")
     results = few_shot.evaluate(frozen, task, preprocess=preprocess, batch_size=60, **settings)
     represent = keras.Model(model.input, model.endpoints["representation"])
     splits = []
@@ -161,7 +161,7 @@ def test_errors_name_what_was_expected(padded_batches):
 
 
 def test_features_are_computed_once_and_again_if_damaged(model, digits, tmp_path):
-    calls, loaded = [], frozen_model.freeze(model, "m")
+    calls, loaded = [], features_and_logits.freeze(model, "m")
 
     def counted(images):
         calls.append(1)

@@ -14,7 +14,7 @@ from keras_vit.training.commands import evaluate, predict, report
 from keras_vit.training.configs import own_photos
 from keras_vit.training.data import open_dataset
 from keras_vit.training.errors import UsageError
-from keras_vit.training.evaluators import few_shot, frozen_model
+from keras_vit.training.evaluators import features_and_logits, few_shot
 from keras_vit.training.evaluators.exported_files import labels_of
 from keras_vit.training.evaluators.load_keras_model import load_model
 from keras_vit.training.io import progress_bar
@@ -165,7 +165,7 @@ def test_a_run_lists_its_folder_once(photos, tmp_path, monkeypatch, caplog):
 
 
 def test_cached_features_are_of_the_photos_with_their_labels(photos, tmp_path):
-    model = frozen_model.raw_pixels()
+    model = features_and_logits.raw_pixels()
 
     def accuracy():
         task = few_shot.open_task(open_dataset(f"folder:{photos}"), "train[:80%]", "train[80%:]")

@@ -17,7 +17,7 @@ from keras_vit.predict_photos import top_classes
 from keras_vit.training.commands import predict
 from keras_vit.training.data.preprocessing.preprocess import read_images
 from keras_vit.training.errors import TrainingError
-from keras_vit.training.evaluators.frozen_model import load_frozen
+from keras_vit.training.evaluators.features_and_logits import load_frozen
 from keras_vit.training.io.locks import lock
 from keras_vit.training.prediction.cluster import Worker
 from keras_vit.training.prediction.predict_folders_and_shards import Predictor, write_shard

@@ -11,13 +11,13 @@ from etils import epath
 from keras_vit.training import data
 from keras_vit.training.commands import sweep as command
 from keras_vit.training.configs import finetune
-from keras_vit.training.data import dataset_table
+from keras_vit.training.data import known_datasets
 from keras_vit.training.errors import Diverged, TrainingError, UsageError
 from keras_vit.training.evaluators import classification
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.training.loop import trainer
 from keras_vit.training.protocols import learning_rate_sweep as sweep
-from keras_vit.training.protocols.run_result import RunResult, computed_once, train_run
+from keras_vit.training.protocols.train_unless_finished import RunResult, computed_once, train_run
 from tests.training.data.helpers import write_photos
 
 TINY = pathlib.Path(__file__).parents[1] / "processes" / "tiny.py"
@@ -217,7 +217,7 @@ def test_results_of_a_model_on_a_data_set():
     ],
 )
 def test_development_splits(dataset, split, share, expected):
-    spec = dataset_table.row(dataset)
+    spec = known_datasets.row(dataset)
     opened = data.Dataset(spec, pathlib.Path())
     if not expected:
         with pytest.raises(ValueError, match="at least 2 images"):

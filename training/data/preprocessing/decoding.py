@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.prepare_photos import MAX_PIXELS
-from keras_vit.training.data.preprocessing.operation_language import operation
+from keras_vit.training.data.preprocessing.parse_operations import operation
 from keras_vit.training.data.preprocessing.resizing_and_cropping import cut
 from keras_vit.training.data.traced_functions import require, traced_once
 

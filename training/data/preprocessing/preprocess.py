@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.training.data.preprocessing.operation_language import (
+from keras_vit.training.data.preprocessing.parse_operations import (
     MAX_OPERATIONS,
     REGISTRY,
     Operation,
@@ -38,7 +38,7 @@ class Preprocess:
         reduced_decoding: float = 0.0,
         divided: bool = False,
     ):
-        """Parses `text`, see `training.data.preprocessing.operation_language`; errors as `parse`.
+        """Parses `text`, see `training.data.preprocessing.parse_operations`; errors as `parse`.
 
         `pixel_scale` is a factor on the pixels as they are stored. `upright`, `graph_only` and
         `reduced_decoding` are those of `Decode`. `divided` leaves what follows `on_device` to the

@@ -19,7 +19,7 @@ from functools import partial
 import tensorflow as tf
 
 from keras_vit.training.data.augreg_strengths import STRENGTHS
-from keras_vit.training.data.preprocessing.operation_language import operation
+from keras_vit.training.data.preprocessing.parse_operations import operation
 
 _GRAY = 128
 

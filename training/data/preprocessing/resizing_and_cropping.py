@@ -10,7 +10,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from keras_vit.prepare_photos import MAX_PIXELS
-from keras_vit.training.data.preprocessing.operation_language import operation
+from keras_vit.training.data.preprocessing.parse_operations import operation
 from keras_vit.training.data.traced_functions import require
 
 

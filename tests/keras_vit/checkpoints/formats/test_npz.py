@@ -5,7 +5,7 @@ import pytest
 
 import keras_vit
 from keras_vit.checkpoints import CheckpointError, Layout
-from keras_vit.checkpoints.variables_to_official_names import POSITION_TABLE
+from keras_vit.checkpoints.weights_of_model import POSITION_TABLE
 
 LAYOUTS = {
     "original": Layout(),

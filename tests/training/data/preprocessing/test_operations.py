@@ -5,7 +5,7 @@ from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from scipy import stats
 
 from keras_vit.training.data.preprocessing.flips_labels_and_mixup import one_hot
-from keras_vit.training.data.preprocessing.operation_language import parse
+from keras_vit.training.data.preprocessing.parse_operations import parse
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from keras_vit.training.data.preprocessing.randaugment import OPERATIONS, Strengths
 from keras_vit.training.data.preprocessing.resizing_and_cropping import random_resized_crop

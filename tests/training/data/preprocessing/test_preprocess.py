@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vit.training.data.preprocessing.operation_language import REGISTRY, parse
+from keras_vit.training.data.preprocessing.parse_operations import REGISTRY, parse
 from keras_vit.training.data.preprocessing.preprocess import Preprocess, read_images
 
 PHOTO = np.random.default_rng(0).integers(0, 256, (40, 60, 3)).astype(np.uint8)

@@ -17,7 +17,7 @@ import tensorflow as tf
 from keras_vit.training.data.decoded_image_cache import keep_decoded
 from keras_vit.training.data.order import example_order
 from keras_vit.training.data.preprocessing.flips_labels_and_mixup import one_hot
-from keras_vit.training.data.preprocessing.operation_language import parse
+from keras_vit.training.data.preprocessing.parse_operations import parse
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from keras_vit.training.data.traced_functions import as_it_stands, require
 from keras_vit.training.data.unreadable_examples import SkipCounter, load_or_blank, load_or_next

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import keras_vit
-from keras_vit.training.evaluators import frozen_model
+from keras_vit.training.evaluators import features_and_logits
 
 
 def images(size=16):
@@ -17,22 +17,24 @@ def test_a_run_its_model_file_and_the_same_untrained(vit, tmp_path):
     kernel = vit.get_layer("embedding").weights[0]
     kernel.assign(3 * kernel)
     vit.save(tmp_path / "model.keras")
-    by_run, by_file = (frozen_model.load_frozen(p) for p in (tmp_path, tmp_path / "model.keras"))
-    assert by_run.identity == by_file.identity == frozen_model.freeze(vit, "").identity
+    by_run, by_file = (
+        features_and_logits.load_frozen(p) for p in (tmp_path, tmp_path / "model.keras")
+    )
+    assert by_run.identity == by_file.identity == features_and_logits.freeze(vit, "").identity
     assert by_run.image_size == (16, 16) and by_run.image_range == (-1.0, 1.0)
     np.testing.assert_allclose(by_run.logits(images()), vit.predict_on_batch(images()), atol=1e-6)
     represent = keras.Model(vit.input, vit.endpoints["representation"])
     expected = represent.predict_on_batch(images())
     np.testing.assert_allclose(by_run.features(images()), expected, atol=1e-6)
     assert by_run.feature_name == "representation"
-    fresh, again = (frozen_model.untrained(tmp_path / "model.keras") for _ in range(2))
+    fresh, again = (features_and_logits.untrained(tmp_path / "model.keras") for _ in range(2))
     assert np.abs(fresh.features(images()) - expected).max() > 0.1
     assert fresh.identity == again.identity != by_run.identity
 
 
 def test_identity_changes_with_weights_architecture_and_output(vit):
     def identity(model, **settings):
-        return frozen_model.freeze(model, "", **settings).identity
+        return features_and_logits.freeze(model, "", **settings).identity
 
     other = keras_vit.VisionTransformer(**{**vit.arguments, "layer_norm_epsilon": 1e-5})
     other.set_weights(vit.get_weights())
@@ -44,19 +46,19 @@ def test_identity_changes_with_weights_architecture_and_output(vit):
 def test_any_keras_model_gives_its_output_or_a_named_layer():
     layers = [keras.layers.Flatten(name="flat"), keras.layers.Dense(5, name="hidden")]
     model = keras.Sequential([keras.Input((4, 4, 3)), *layers])
-    whole = frozen_model.freeze(model, "")
+    whole = features_and_logits.freeze(model, "")
     assert whole.features(images(4)).shape == (2, 5) and whole.feature_name == "output"
-    flat = frozen_model.freeze(model, "", layer="flat")
+    flat = features_and_logits.freeze(model, "", layer="flat")
     np.testing.assert_allclose(flat.features(images(4)), images(4).reshape(2, -1))
     with pytest.raises(ValueError, match=r"flat, hidden.*Received: head"):
-        frozen_model.freeze(model, "", layer="head")
+        features_and_logits.freeze(model, "", layer="head")
 
 
 def test_a_model_around_ours_is_exported_first(vit, tmp_path):
     layers = [keras.layers.Rescaling(1 / 127.5, -1), vit, keras.layers.Dense(4, "softmax")]
     keras.Sequential([keras.Input((16, 16, 3)), *layers]).save(tmp_path / "around.keras")
     with pytest.raises(ValueError, match=r"around\.keras, a model of Keras around one\. Export it"):
-        frozen_model.load_frozen(tmp_path / "around.keras")
+        features_and_logits.load_frozen(tmp_path / "around.keras")
 
 
 @pytest.fixture
@@ -75,27 +77,27 @@ def module(tmp_path):
 
 
 def test_a_hub_module_gives_its_feature_vector(module):
-    loaded = frozen_model.load_frozen(module)
+    loaded = features_and_logits.load_frozen(module)
     x = np.random.default_rng(0).uniform(0, 1, (2, 8, 6, 3)).astype(np.float32)
     np.testing.assert_allclose(loaded.logits(x), x.sum((1, 2)), rtol=1e-6)
     np.testing.assert_allclose(loaded.features(x), x.max((1, 2)))
     assert loaded.feature_name == "feature_vector"
     assert loaded.image_size == (8, 6) and loaded.image_range == (0.0, 1.0)
-    output = frozen_model.load_frozen(module, layer="output")
+    output = features_and_logits.load_frozen(module, layer="output")
     np.testing.assert_allclose(output.features(x), x.sum((1, 2)), rtol=1e-6)
     assert output.identity != loaded.identity
 
 
 def test_a_module_that_is_not_a_model_is_refused(module, tmp_path):
     with pytest.raises(ValueError, match="callable attribute"):
-        frozen_model.load_frozen(module, layer="tokens")
+        features_and_logits.load_frozen(module, layer="tokens")
     tf.saved_model.save(tf.Module(), str(tmp_path / "empty"))
     with pytest.raises(ValueError, match="can be called on images"):
-        frozen_model.load_frozen(tmp_path / "empty")
+        features_and_logits.load_frozen(tmp_path / "empty")
 
 
 @pytest.mark.parametrize("content", [b"", b"no module"])
 def test_a_damaged_module_is_named(content, tmp_path):
     (tmp_path / "saved_model.pb").write_bytes(content)
     with pytest.raises(ValueError, match=r"loaded as a TF-Hub module: .*Export the model again"):
-        frozen_model.load_frozen(tmp_path)
+        features_and_logits.load_frozen(tmp_path)

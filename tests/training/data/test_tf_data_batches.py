@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.training import data
-from keras_vit.training.data import decoded_image_cache, pipeline
+from keras_vit.training.data import decoded_image_cache, tf_data_batches
 from keras_vit.training.data.order import example_order, permute
 from keras_vit.training.errors import UsageError
 from tests.training.data import helpers
@@ -63,7 +63,7 @@ def test_any_step_and_share_are_those_of_the_whole_run(
     split = in_store(split) if remote else split
     settings = {"start_step": start_step, "mixup_p": mixup_p, "num_input_pipelines": workers}
     # Large hosts fill several batches at once.
-    monkeypatch.setattr(pipeline.os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(tf_data_batches.os, "cpu_count", lambda: 64)
     shares = [
         take(helpers.train(split, **settings, **changes, input_pipeline_id=worker), 6)
         for worker in range(workers)

@@ -31,7 +31,7 @@ _ENVIRONMENT = {
     "TPU_WORKER_HOSTNAMES": "localhost",
     "TPU_WORKER_ID": "0",
 }
-# What the partitioner logs that found no way between two layouts but whole arrays.
+# The partitioner logs it where it finds no way between two layouts but whole arrays.
 REMATERIALIZED = "Involuntary full rematerialization"
 _COLLECTIVE = re.compile(
     r"= .* (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("

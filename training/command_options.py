@@ -1,7 +1,6 @@
 """The options that several commands take: spelled and explained here, once."""
 
 import argparse
-import logging
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -14,7 +13,6 @@ from keras_vit.training.io.paths import any_path
 if TYPE_CHECKING:
     from keras_vit.training.data import Dataset, Split
 
-logger = logging.getLogger("keras_vit")
 
 _OVERRIDE = re.compile(r"--?config\.")
 
@@ -180,7 +178,7 @@ def own_data(options: argparse.Namespace) -> "tuple[Dataset, dict[str, Any]]":
         UsageError: if SOURCE is no run directory.
         NotPreparedError: if its data is gone.
     """
-    from keras_vit.training.data import fingerprint, open_dataset
+    from keras_vit.training.data import open_data_of_run
     from keras_vit.training.evaluators.load_keras_model import read_run_config
 
     file = any_path(options.source) / "config.json"
@@ -191,11 +189,7 @@ def own_data(options: argparse.Namespace) -> "tuple[Dataset, dict[str, Any]]":
         )
     config = read_run_config(file)
     options.data_dir = options.data_dir or config["data_dir"]
-    dataset = open_dataset(config["dataset"], options.data_dir)
-    now = dataset.describe(config["train_split"], config["eval_split"])
-    if said := fingerprint.changes_since(config, now):
-        logger.warning("The data of %s has changed: %s", options.source, said)
-    return dataset, config
+    return open_data_of_run(options.source, config, options.data_dir), config
 
 
 def own_split(options: argparse.Namespace) -> "Split":

@@ -160,15 +160,17 @@ def add_metadata(
     tree.metadata = [*(tree.metadata or []), schema.MetadataT(_METADATA, buffer)]
 
 
-def has_other_metadata(tree: schema.ModelT, operations: str, output: str, labels: bool) -> bool:
-    """Returns whether a model's metadata is not what `add_metadata` writes, its name aside."""
-    for entry in tree.metadata:
-        if entry.name == _METADATA.encode():
-            content = bytes(tree.buffers[entry.buffer].data)
-            table = flatbuffers.table.Table(content, int.from_bytes(content[:4], "little"))
-            name = table.String(table.Pos + table.Offset(4)).decode()
-            return content != _description(name, operations, output, labels)
-    return False
+def metadata_of(tree: schema.ModelT) -> bytes:
+    """Returns the buffer of metadata of a TFLite model, b"" if it has none."""
+    buffers = (entry.buffer for entry in tree.metadata if entry.name == _METADATA.encode())
+    return next((bytes(tree.buffers[buffer].data) for buffer in buffers), b"")
+
+
+def is_metadata(content: bytes, operations: str, output: str, labels: bool) -> bool:
+    """Returns whether a buffer is what `add_metadata` writes, the model's name aside."""
+    table = flatbuffers.table.Table(content, int.from_bytes(content[:4], "little"))
+    name = table.String(table.Pos + table.Offset(4)).decode()
+    return content == _description(name, operations, output, labels)
 
 
 def _description(name, operations, output, labels):

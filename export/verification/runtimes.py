@@ -94,6 +94,7 @@ class Artifact:
         output_shape: of one image, where the file says it.
         activation: "softmax" or "sigmoid", or "another function", which makes the probabilities
             that it gives; None where it gives none.
+        metadata: what a TFLite file says to MediaPipe; empty where it says nothing.
         takes_bytes: whether it rounds pixels to bytes, as photos have them.
         has_costs: whether `subprocesses.measure` can run the file as this runtime does.
     """
@@ -104,6 +105,7 @@ class Artifact:
     image_size: tuple[int, int] | None = None
     output_shape: tuple[int, ...] = ()
     activation: str | None = None
+    metadata: bytes = b""
     takes_bytes: bool = False
     has_costs: bool = False
 
@@ -206,7 +208,7 @@ def _open_onnx(path, model=None):
 
 def _open_interpreter(path, model=None, runtime="litert", delegation=None):
     """Opens a .tflite file in LiteRT's interpreter, or in OpenVINO, on one thread."""
-    from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile
+    from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile, metadata_of
     from keras_vit.training.evaluators.exported_files import TFLiteFunction
 
     file = TFLiteFile(path)
@@ -221,6 +223,7 @@ def _open_interpreter(path, model=None, runtime="litert", delegation=None):
         image_size=function.image_shape[:2],
         output_shape=function.output_shape,
         activation=activation if function.output == "probabilities" else None,
+        metadata=metadata_of(file.tree),
         has_costs=runtime == "litert",
     )
 
@@ -362,7 +365,7 @@ def _open_browser(path, model, backend, precisions):
 
 
 class Runtime(NamedTuple):
-    """What a runtime opens, one of the formats above, and the function that opens it."""
+    """Names the format that a runtime opens, one of those above, and holds what opens it."""
 
     format: str
     open: "Callable[[pathlib.Path, keras.Model], Artifact]"

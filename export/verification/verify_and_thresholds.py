@@ -20,7 +20,7 @@ from keras_vit.export.supported_models import (
     num_classes,
     portable,
 )
-from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile, has_other_metadata
+from keras_vit.export.tflite.flatbuffer_and_metadata import is_metadata
 from keras_vit.export.verification.runtimes import in_batches, open_artifact
 from keras_vit.export.verification.subprocesses import measure
 from keras_vit.export.web.to_web import page_operations, settings_of_page, tflite_of_page
@@ -393,11 +393,7 @@ def _other_texts(path, model, artifact, activation):
                 wrong.append(f"its {key} is {found!r}, the model's {value!r}")
         operations = interface.get("preprocessing", exported_operations(model))
         described = operations, artifact.output, bool(labels)
-        if (
-            path.suffix == ".tflite"
-            and path.is_file()
-            and has_other_metadata(TFLiteFile(path).tree, *described)
-        ):
+        if artifact.metadata and not is_metadata(artifact.metadata, *described):
             wrong.append("its metadata describe other images or outputs than the model's")
     if activation and artifact.activation not in (None, activation):
         made = artifact.activation

@@ -25,7 +25,7 @@ STATED = (
     "position_placement",
     "pool_padding",
 )
-# What a saved model says of its head: with it these go to the model that loads it.
+# A saved model says these of its head, and with the head they go to the model that loads it.
 OF_HEAD = ("class_names", "activation")
 
 # The grid of position embeddings that are not square, in the archive's comment.

@@ -10,8 +10,17 @@ from keras_vit.training.data.opened_dataset import (
     Split,
     load_dataset,
     open,
+    open_data_of_run,
     open_dataset,
     open_files,
 )
 
-__all__ = ["Dataset", "Split", "load_dataset", "open", "open_dataset", "open_files"]
+__all__ = [
+    "Dataset",
+    "Split",
+    "load_dataset",
+    "open",
+    "open_data_of_run",
+    "open_dataset",
+    "open_files",
+]

@@ -17,13 +17,13 @@ import logging
 import os
 import pathlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from ml_collections import ConfigDict
 
-from keras_vit.training.data import known_datasets, photo_sets, splits, tfds_folder
+from keras_vit.training.data import fingerprint, known_datasets, photo_sets, splits, tfds_folder
 from keras_vit.training.data.known_datasets import DatasetSpec, full_name
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io.paths import size_and_time
@@ -75,6 +75,23 @@ def open_dataset(name: str, data_dir: str | os.PathLike | None = None) -> "Datas
         write_prepared_datasets.prepare_digits(data_dir)
     spec, place, info = tfds_folder.read(spec, data_dir)
     return Dataset(spec, place, info=info)
+
+
+def open_data_of_run(
+    run: str | os.PathLike, config: Mapping[str, Any], data_dir: str | os.PathLike | None = None
+) -> "Dataset":
+    """Opens the data set that a run was trained on, and warns of what has changed in it since.
+
+    Args:
+        run: its directory, as the warning names it.
+        config: its `config.json`.
+        data_dir: where the data is now; None is where the run found it.
+    """
+    dataset = open_dataset(config["dataset"], data_dir or config["data_dir"])
+    now = dataset.describe(config["train_split"], config["eval_split"])
+    if said := fingerprint.changes_since(config, now):
+        logger.warning("The data of %s has changed: %s", run, said)
+    return dataset
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

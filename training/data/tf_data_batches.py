@@ -202,8 +202,6 @@ def plain_dataset(
     dataset, _ = _walk(split, indices, load, skip_counter)
     if skip_counter:
         dataset = dataset.filter(lambda is_read, _: is_read)
-    else:
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(split.num_examples))
     dataset = dataset.map(as_it_stands(lambda _, example: _labeled(split, example)))
     if batch_size:
         dataset = dataset.batch(batch_size)

@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 import math
-import os
 import pathlib
 from collections.abc import Callable, Sequence
 
@@ -15,8 +14,7 @@ from ml_collections import ConfigDict
 from keras_vit.training.data import Dataset, fingerprint
 from keras_vit.training.errors import Diverged, UsageError, damage_named
 from keras_vit.training.io.atomic import write_text
-from keras_vit.training.io.paths import read_path
-from keras_vit.training.io.remote_stores import local_file
+from keras_vit.training.io.paths import any_path, read_path, size_and_time
 from keras_vit.training.reporting.metrics_csv import read_metrics
 
 RESULT = "result.json"
@@ -139,16 +137,20 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
 
 def _digest(checkpoint: str) -> str:
     """Returns a digest of a checkpoint's file or run, "" of a published name or none."""
-    with local_file(checkpoint) as name:
-        path = pathlib.Path(name)
+    if not checkpoint:
+        return ""
+    path = any_path(checkpoint)
+
+    def read():
         file = path / "model.keras" if path.is_dir() else path
-        if not checkpoint or not file.is_file():
-            return ""
-        return _digest_of(file, os.stat(file).st_mtime_ns)
+        return _digest_of(file, size_and_time(file)) if file.is_file() else ""
+
+    return read_path(path, read)
 
 
 @functools.cache
-def _digest_of(file, modified):
+def _digest_of(file, changed):
+    """Is called for every run of a protocol, most of which begin from one file."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 

@@ -1,13 +1,12 @@
 """The report of a finished run, from the files in its directory."""
 
 import json
-import logging
 import os
 import pathlib
 
 import numpy as np
 
-from keras_vit.training.data import Dataset, fingerprint, open_dataset
+from keras_vit.training.data import Dataset, open_data_of_run
 from keras_vit.training.data.splits import HELD_OUT_FIFTH
 from keras_vit.training.data.unreadable_examples import counter_for
 from keras_vit.training.errors import damage_named
@@ -18,8 +17,6 @@ from keras_vit.training.io.atomic import atomic_file, write_text
 from keras_vit.training.io.progress_bar import track
 from keras_vit.training.reporting.html_of_charts_and_tables import Example, report_html
 from keras_vit.training.reporting.metrics_csv import read_metrics
-
-logger = logging.getLogger("keras_vit")
 
 # Enough for a picture; accuracies come from `metrics.csv`, where every image counts.
 MAX_IMAGES = 2000
@@ -76,7 +73,7 @@ def _evaluated(run, source, config, dataset):
     """Returns what the page shows of the evaluation split, kept for when its data is gone."""
     file = run / EVALUATION
     try:
-        results = _results(source, config, dataset or _opened(run, config))
+        results = _results(source, config, dataset or open_data_of_run(run, config))
         with atomic_file(file) as temporary, temporary.open("wb") as stream:
             np.savez_compressed(stream, **results)
     except FileNotFoundError:
@@ -99,15 +96,6 @@ def _evaluated(run, source, config, dataset):
         for index, image, looked in zip(chosen, images, attention, strict=True)
     ]
     return {"confusion": confusion, "names": names, "examples": examples}
-
-
-def _opened(run, config):
-    """Opens the data of a run, and warns of what has changed in it."""
-    dataset = open_dataset(config["dataset"], config["data_dir"])
-    now = dataset.describe(config["train_split"], config["eval_split"])
-    if said := fingerprint.changes_since(config, now):
-        logger.warning("The data of %s has changed: %s", run, said)
-    return dataset
 
 
 def kept_evaluation(file: pathlib.Path) -> dict[str, np.ndarray]:

@@ -15,15 +15,19 @@ def write(request):
 
 
 @pytest.mark.parametrize(
-    "model_range", ["value_range(-1, 1)", "value_range", "value_range(high=1)"]
+    ("kind", "model_range"),
+    [
+        ("hub", "value_range(-1, 1)"),
+        *(("tflite", f"value_range{text}") for text in ("(-1, 1)", "", "(high=1)")),
+    ],
 )
 def test_a_model_that_knows_its_classes_and_photos_hands_them_over(
-    make_vit, write, model_range, tmp_path
+    make_vit, kind, model_range, tmp_path
 ):
     model = make_vit(num_layers=1)
     model.class_names = LABELS
     model.preprocessing = f"decode|resize_small(40)|central_crop(32)|{model_range}"
-    path = write(model, tmp_path / "m", activation="sigmoid")
+    path = WRITERS[kind](model, tmp_path / "m", activation="sigmoid")
     assert labels_of(path) == LABELS
     assert interface_of(path) == {
         "image_size": [32, 32],

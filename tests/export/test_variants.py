@@ -13,7 +13,7 @@ from keras_vit.export.verification.subprocesses import measure
 from tests.export.conftest import answer, verify
 
 # Of which each takes an exporter's path of its own.
-ALWAYS = ("attention pooling (MAP)", "positions before every block", "masked")
+ALWAYS = ("positions before every block", "masked")
 KINDS = [
     pytest.param(kind, marks=[] if kind in ALWAYS else pytest.mark.long)
     for kind in (*FAMILIES, "masked")
@@ -45,6 +45,7 @@ def test_every_kind_of_model_becomes_every_artifact(model, images, tmp_path):
     assert report.output == ("logits" if has_head else "representation")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runtime", ["gpu", "openvino", "mediapipe", "onnx"])
 def test_every_kind_of_model_is_right_in_every_runtime(model, images, tmp_path, runtime):
     write = export.to_onnx if runtime == "onnx" else export.to_tflite
@@ -69,13 +70,10 @@ def test_a_masked_encoder_is_the_encoder_that_was_trained(make_vit, images, tmp_
 PUBLISHED = ["vit", "hybrid", "bv_s16", "bv_siglip", "flexivit", "bit"]  # Google's
 PUBLISHED += ["timm", "deit", "deit3", "dinov2", "dinov2_registers", "siglip"]  # timm's
 PUBLISHED += ["hf", "hf_dinov2_registers", "hf_siglip"]  # Hugging Face's
-# Whose graph is none of those above.
-QUICK = ("dinov2_registers",)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.long) for n in PUBLISHED]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", PUBLISHED)
 def test_every_family_of_published_checkpoints(
     name, cases, golden, build_case, write_case, load_case, tmp_path
 ):

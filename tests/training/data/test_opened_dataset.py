@@ -24,9 +24,13 @@ NAMES = {
     for name, row in known_datasets.DATASETS.items()
     if name not in ("digits", "imagenet21k")
 }
+# Whose labels, images or splits are read as no other's.
+QUICK = ("imagenet2012_real", "cifar10", "vtab/dsprites_location", "vtab/kitti_distance")
 
 
-@pytest.mark.parametrize("name", NAMES.values())
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.long) for n in NAMES.values()]
+)
 def test_every_schema_as_its_own_builder_writes_it(name, tiny, resize_row):
     spec = known_datasets.row(name)
     sizes = {split: 5 + number for number, split in enumerate(spec.sizes)}

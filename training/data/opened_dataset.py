@@ -78,7 +78,10 @@ def open_dataset(name: str, data_dir: str | os.PathLike | None = None) -> "Datas
 
 
 def open_data_of_run(
-    run: str | os.PathLike, config: Mapping[str, Any], data_dir: str | os.PathLike | None = None
+    run: str | os.PathLike,
+    config: Mapping[str, Any],
+    data_dir: str | os.PathLike | None = None,
+    dataset: "Dataset | None" = None,
 ) -> "Dataset":
     """Opens the data set that a run was trained on, and warns of what has changed in it since.
 
@@ -86,12 +89,35 @@ def open_data_of_run(
         run: its directory, as the warning names it.
         config: its `config.json`.
         data_dir: where the data is now; None is where the run found it.
+        dataset: the data set, if it is open already.
     """
-    dataset = open_dataset(config["dataset"], data_dir or config["data_dir"])
+    dataset = dataset or open_dataset(config["dataset"], data_dir or config["data_dir"])
     now = dataset.describe(config["train_split"], config["eval_split"])
     if said := fingerprint.changes_since(config, now):
         logger.warning("The data of %s has changed: %s", run, said)
     return dataset
+
+
+def warn_of_trained(split: "Split", run: str | os.PathLike, config: Mapping[str, Any]) -> None:
+    """Warns where images of a split, which is scored, trained the model of a run, or may have.
+
+    Args:
+        split: compared with what the run's training split is today, as far as that can be.
+        run: its directory, as warnings name it.
+        config: its `config.json`.
+    """
+    same = full_name(config["dataset"]) == split.dataset.name
+    if not same and not (split.photos and config["dataset"].startswith(("folder:", "csv:"))):
+        return
+    try:
+        dataset = open_data_of_run(run, config, dataset=split.dataset if same else None)
+        trained = dataset.split(config["train_split"])
+    except (OSError, ValueError) as error:
+        logger.warning(
+            "It cannot be told whether images of %s trained %s: %s", split.text, run, error
+        )
+        return
+    split.warn_of_shared(trained, f"{run} was trained on")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -203,18 +229,33 @@ class Split:
 
         return SkipCounter(named=True) if self.photos else None
 
-    def warn_of_shared(self, trained: "Split") -> None:
-        """Warns where images of it, on which a model is scored, are among those that train it."""
-        shared = len({each.path for each in self.photos} & {each.path for each in trained.photos})
+    def warn_of_shared(self, trained: "Split", who: str = "this run trains on") -> None:
+        """Warns where images of it, on which a model is scored, are among those that train it.
+
+        Photos of another folder are the same if their content is.
+        """
+        if self.photos and trained.dataset is not self.dataset:
+            sizes = {photo.size for photo in self.photos} & {photo.size for photo in trained.photos}
+            mine, others = (each._contents(sizes) for each in (self, trained))
+            shared = sum(map(set(others).__contains__, mine))
+        else:
+            paths = ({photo.path for photo in each.photos} for each in (self, trained))
+            shared = len(set.intersection(*paths))
         for one, other in itertools.product(self.ranges, trained.ranges):
             if one.split == other.split:
                 shared += len(range(max(one.start, other.start), min(one.stop, other.stop)))
         if shared:
             logger.warning(
-                "%d of the %d images of %s, which is scored, are in %s too, which trains: the "
-                "score says little of other images.",
-                *(shared, self.num_examples, self.text, trained.text),
+                "%d of the %d images of %s, which is scored, are in %s too, which %s: the score "
+                "says little of other images.",
+                *(shared, self.num_examples, self.text, trained.text, who),
             )
+
+    def _contents(self, sizes):
+        """Returns the digests of its photos of some sizes in bytes."""
+        paths = [photo.path for photo in self.photos if photo.size in sizes]
+        files = [photo_sets.photo_path(self.dataset.place, path) for path in paths]
+        return [fingerprint.digest_of([file.read_bytes()]) for file in files]
 
     def read(self, index: "tf.Tensor") -> "dict[str, tf.Tensor]":
         """Returns the example at an int64 index, in a TensorFlow graph or eagerly.

@@ -184,6 +184,17 @@ def read_run_config(file: str | os.PathLike) -> dict[str, Any]:
     return config
 
 
+def config_of_run(source: str | os.PathLike) -> dict[str, Any] | None:
+    """Returns the `config.json` of the run that a directory, or a `.keras` file in it, is.
+
+    None of anything else, such as a published name. Raises as `read_run_config`.
+    """
+    path = any_path(source)
+    folder = path.parent if path.suffix == ".keras" else path
+    files = [folder / "config.json", folder / "metrics.csv"]
+    return read_run_config(files[0]) if all(file.is_file() for file in files) else None
+
+
 def _saved_model(path):
     """Returns the class and the arguments of the model in a `.keras` file, which is not built."""
     expected = "Expected a .keras file, which is a zip archive with a config.json"

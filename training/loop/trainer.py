@@ -11,13 +11,13 @@ from ml_collections import ConfigDict
 
 from keras_vit.training.config import schema
 from keras_vit.training.data import Dataset, fingerprint
-from keras_vit.training.data.opened_dataset import RunData
+from keras_vit.training.data.opened_dataset import RunData, warn_of_trained
 from keras_vit.training.engine import create_engine
 from keras_vit.training.engine.engine_interface import Engine
 from keras_vit.training.engine.step import Report
 from keras_vit.training.errors import Diverged, Interrupted, TrainingError, UsageError
 from keras_vit.training.evaluators.base import Evaluator, create_evaluators
-from keras_vit.training.evaluators.load_keras_model import load_model
+from keras_vit.training.evaluators.load_keras_model import config_of_run, load_model
 from keras_vit.training.io.progress_bar import Progress
 from keras_vit.training.loop import agreement_of_workers
 from keras_vit.training.loop.run_directory import RunDirectory
@@ -108,6 +108,8 @@ class _Run:
             data.preprocess.on_device,
         )
         data.check(engine.model)
+        if config.checkpoint and data.eval and (before := config_of_run(config.checkpoint)):
+            warn_of_trained(data.eval, config.checkpoint, before)
         restored = engine.restore(directory.checkpoints)
         agreement_of_workers.check_step(engine)
         self.digest = fingerprint.as_numbers(data.description)

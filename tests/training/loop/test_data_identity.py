@@ -127,6 +127,29 @@ def test_evaluations_before_a_change_are_never_the_best(photos, run, monkeypatch
     assert known == [0]
 
 
+def test_photos_that_trained_what_one_starts_from_are_said(photos, run, tmp_path, caplog, capsys):
+    others = tmp_path / "others"
+    for number, photo in enumerate(sorted(photos.glob("*/*"), reverse=True)):
+        (others / photo.parent.name).mkdir(parents=True, exist_ok=True)
+        shutil.copy(photo, others / photo.parent.name / f"{number}.png")
+
+    def content(folder, split):
+        found = open_dataset(f"folder:{folder}").split(split).photos
+        return {(folder / photo.path).read_bytes() for photo in found}
+
+    shared = len(content(others, "train[80%:]") & content(photos, "train[:80%]"))
+    assert 0 < shared < 6
+    further = {"checkpoint": str(run), "total_steps": 2}
+    trainer.train(config_of(others, **further), tmp_path / "run")
+    (warning,) = (text for text in caplog.messages if "was trained on" in text)
+    assert warning.startswith(f"{shared} of the 6 images of train[80%:]")
+    evaluate.main([str(run), f"--dataset=folder:{photos}", "--split=train"])
+    assert "24 of the 30 images of train, which is scored" in capsys.readouterr().err
+    caplog.clear()
+    trainer.train(config_of(photos, **further), tmp_path / "own")
+    assert "was trained on" not in caplog.text
+
+
 def test_labels_that_moved_are_never_taken(photos, run):
     (photos / "crow").rename(photos / "raven")
     for choice in ("refuse", "accept"):

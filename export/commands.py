@@ -2,6 +2,7 @@
 
 import argparse
 import pathlib
+import shlex
 import tempfile
 from collections.abc import Callable
 from inspect import getdoc
@@ -113,7 +114,7 @@ def _command(
         text = "images to verify with: a data set's name, folder:PATH, a directory of images, or "
         text += ".npz; default: the run's"
         parser.add_argument("--dataset", "--data", metavar="NAME", help=text)
-        parser.add_argument("--split", help="of the data set; default: the run's, else test")
+        parser.add_argument("--split", help="default: the run's, else test, or the only one")
         parser.add_data_dir()
         number: dict[str, Any] = {"metavar": "N", "type": at_least_1, "default": count}
         text = f"images to verify with; default {count}"
@@ -255,9 +256,11 @@ def web(export: Export) -> int:
     )
     status = export.verify_written(page)
     if options.single_file:
-        print(f"Open it in a browser: python -m webbrowser {page}")
+        print(f"Open it in a browser: python -m webbrowser {shlex.quote(str(page))}")
     else:
-        print(f"See it: python -m http.server --directory {page} 8000, then http://localhost:8000")
+        print(
+            f"See it: python -m http.server --directory {shlex.quote(str(page))} 8000, then http://localhost:8000"
+        )
     return status
 
 

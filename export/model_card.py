@@ -16,7 +16,9 @@ from keras_vit.export.errors import ExportError
 from keras_vit.export.labels_and_interface_json import exported_operations
 from keras_vit.export.supported_models import image_size, num_classes
 from keras_vit.export.verification.verify_and_thresholds import Report
+from keras_vit.models.find_and_replace_layers import inner_layers
 from keras_vit.training import paper_tables
+from keras_vit.training.evaluators.exported_files import labels_of
 from keras_vit.training.io.atomic import atomic_file
 
 LICENSES = {"apache-2.0": "Apache 2.0", "mit": "MIT", "cc-by-4.0": "Attribution 4.0 International"}
@@ -188,7 +190,7 @@ def _interface(model, report):
         features = model.endpoints["representation"].shape[-1]
         yield f"Output: feature vectors, float32, shape (batch, {features}), without dropout."
         return
-    if names := model.class_names:
+    if names := model.class_names or labels_of(report.artifact):
         left = len(names) - CLASSES_SHOWN
         more = f" and {left:,} more" if left > 0 else ""
         yield f"Classes: {', '.join(map(_as_text, names[:CLASSES_SHOWN]))}{more}."
@@ -214,7 +216,10 @@ def _as_text(name):
 def _architecture(model):
     if isinstance(model, keras_vit.AxialResNet):
         return "axial-resnet"
-    return "vision-transformer" if "patch_size" in model.arguments else "resnet-v2"
+    # Of a model around one of ours, that of the one inside.
+    layers = [layer for _, layer, _ in inner_layers(model)]
+    transformer = any(isinstance(each, keras_vit.layers.PatchEmbedding) for each in layers)
+    return "vision-transformer" if transformer else "resnet-v2"
 
 
 def _table(rows):

@@ -93,13 +93,13 @@ class Export:
         run = {} if dataset else source.run
         if not (dataset := dataset or run.get("dataset")):
             raise FileNotFoundError(
-                "Expected images to verify with: --dataset=NAME, --dataset=folder:PATH, a "
-                "directory of image files or a .npz file. Only a run directory knows its own."
+                "Expected images to verify or calibrate with: --dataset=NAME or folder:PATH with "
+                "--split, a directory of image files or a .npz file. Only a run knows its own."
             )
         return load_images(
             dataset,
             source.image_size,
-            split=split or options.split or run.get("eval_split") or "test",
+            split=split or options.split or run.get("eval_split"),
             data_dir=options.data_dir or source.run.get("data_dir") or None,
             preprocess=source.preprocess,
             limit=options.count,
@@ -140,7 +140,7 @@ def load_images(
     data: str | os.PathLike,
     size: tuple[int, int],
     *,
-    split: str = "test",
+    split: str | None = None,
     data_dir: str | None = None,
     preprocess: str | None = None,
     limit: int = 200,
@@ -153,11 +153,11 @@ def load_images(
             directory with image files in and below it, which have no labels; or a .npz file
             with the arrays `images`, (n, height, width, 3) in [0, 1], and, if there are, `labels`.
         size: (height, width) in pixels.
-        split: text of the split, for names of the registry.
+        split: text of the split, for names of data sets; None is "test", or of photos the only one.
         data_dir: folder of TensorFlow Datasets, for names of the registry.
         preprocess: operations as in `training.data.preprocessing`, whose last is
             `value_range(-1,1)`, for all but a .npz file; None resizes.
-        limit: how many.
+        limit: how many; of a directory, from its first file to its last, evenly apart.
         class_names: of the model, in whose order the labels are given.
 
     Returns:
@@ -176,7 +176,7 @@ def load_images(
     from keras_vit.training.data.unreadable_examples import SkipCounter
     from keras_vit.training.evaluators.classification import class_order
     from keras_vit.training.evaluators.load_keras_model import resizing
-    from keras_vit.training.io.image_listing import list_images
+    from keras_vit.training.io.image_listing import list_images, spread
 
     preprocess = preprocess or resizing(size)
     path, labels = pathlib.Path(str(data)), None
@@ -189,9 +189,11 @@ def load_images(
             labels = arrays["labels"][:limit] if "labels" in arrays else None
             return np.asarray(arrays["images"][:limit], "float32"), labels
     if path.is_dir():
-        images = read_images(list_images([path])[:limit], preprocess)
+        images = read_images(spread(list_images([path]), limit), preprocess)
     else:
-        opened = open_dataset(str(data), data_dir).split(split)
+        opened_set = open_dataset(str(data), data_dir)
+        names = [*opened_set.spec.sizes] if opened_set.photos else []
+        opened = opened_set.split(split or (names[0] if len(names) == 1 else "test"))
         operations = opened.preprocess(preprocess).require_range("the preprocessing", opened)
         skipped = SkipCounter(named=True)
         dataset = plain_dataset(opened, operations, one_hot=True, skip_counter=skipped)

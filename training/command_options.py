@@ -106,6 +106,8 @@ class CommandParser(argparse.ArgumentParser):
             hint = did_you_mean(name, known) if name.startswith("--") else ""
             if hint and name not in known:
                 self.error(f"{hint}Received: {name}")
+            if self._takes_overrides and name not in known and name.lstrip("-") in _config_keys():
+                self.error(f"Did you mean --config.{name.lstrip('-')}? Received: {name}")
         return super().parse_known_args(args, namespace)
 
     def _check_value(self, action, value):
@@ -119,6 +121,12 @@ class CommandParser(argparse.ArgumentParser):
         """Raises a `UsageError`."""
         end = "" if message.endswith(("?", ".")) else "."
         raise UsageError(f"{message}{end} See {self.prog} --help")
+
+
+def _config_keys():
+    from keras_vit.training.config import schema
+
+    return schema.DEFAULTS
 
 
 class _ShowKeys(argparse.Action):
@@ -183,9 +191,10 @@ def own_data(options: argparse.Namespace) -> "tuple[Dataset, dict[str, Any]]":
 
     file = any_path(options.source) / "config.json"
     if not file.is_file():
+        there = any_path(options.source).exists()
         raise UsageError(
-            f"Expected --dataset=NAME, the data to read, as {options.source} is no run directory, "
-            "which knows its own."
+            "Expected a run directory, which knows its own data, or --dataset=NAME. "
+            f"{options.source} {'is no run directory' if there else 'does not exist'}."
         )
     config = read_run_config(file)
     options.data_dir = options.data_dir or config["data_dir"]

@@ -17,6 +17,7 @@ from keras_vit.export.errors import ExportError
 from keras_vit.export.source_and_images import load_images
 from keras_vit.export.tflite.quantization import QUANTIZATIONS
 from keras_vit.training.evaluators.exported_files import labels_of
+from keras_vit.training.io.image_listing import spread
 from tests.export.conftest import answer
 from tests.run_config import write_run_config
 
@@ -247,13 +248,15 @@ def test_directories_of_images(tmp_path, caplog):
     images, labels = load_images(tmp_path, (16, 16), limit=2)
     expected = tf.image.resize(pixels / np.float32(255), (16, 16))
     np.testing.assert_allclose(images, expected[:2], atol=1e-6)
+    assert spread([*range(9)], 4) == [0, 2, 4, 6] and spread([1, 2], 5) == [1, 2]
     assert labels is None
     known, folder = ["bird", "owl", "wren"], tmp_path / "photos"
     for number, name in enumerate(known):
         (folder / name).mkdir(parents=True)
         os.link(tmp_path / f"{number}.png", folder / name / "whole.png")
     (folder / "bird/nothing.png").write_bytes(b"")
-    source, options = f"folder:{folder}", {"size": (16, 16), "split": "train"}
+    # Its only split.
+    source, options = f"folder:{folder}", {"size": (16, 16)}
     for names in (known, ["wren", "bird", "owl"]):
         images, labels = load_images(source, class_names=names, **options)
         shown = [known.index(names[place]) for place in labels.argmax(1)]

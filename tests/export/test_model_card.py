@@ -2,11 +2,13 @@ import dataclasses
 import json
 import re
 
+import keras
 import pytest
 
 from keras_vit import export
 from keras_vit.export.errors import ExportError
 from keras_vit.export.model_card import require_handle, write_card
+from keras_vit.export.supported_models import portable
 from tests.export.conftest import verify
 
 NO_HANDLES = ("tiny", "me/tiny", "me/tiny/0", "me/tiny/one", "Me/tiny/1", "")
@@ -61,6 +63,18 @@ def test_the_page_says_which_classes_and_how_photos_are_prepared(make_vit, modul
     assert "`decode|resize(32)|value_range(0,1)`" in found[0]
     assert "<!-- dataset: birds -->" in found[0]
     assert not any("secret" in text for text in found)
+
+
+def test_a_model_around_ours_has_the_architecture_inside_and_the_labels_of_its_module(
+    tiny, module_report, texts, tmp_path
+):
+    inputs = keras.Input((32, 32, 3))
+    around = portable(keras.Model(inputs, tiny(inputs)))
+    names = ["ant", "bee", "cow", "dog", "elk"]
+    module = export.to_hub(tiny, tmp_path / "module", labels=names)
+    page, *_ = texts(dataclasses.replace(module_report, artifact=str(module)), around)
+    assert "<!-- network-architecture: vision-transformer -->" in page
+    assert f"Classes: {', '.join(names)}." in page
 
 
 def test_every_figure_comes_from_the_verifier(lite_report, texts):

@@ -52,14 +52,14 @@ def _images(options, preprocess):
     """Returns (images, height, width, 3) of --dataset, --images or the run's data, or None."""
     from keras_vit.training import data
     from keras_vit.training.data.tf_data_batches import plain_dataset
-    from keras_vit.training.io.image_listing import list_images
+    from keras_vit.training.io.image_listing import list_images, spread
 
     if options.images and (options.dataset or options.split):
         raise UsageError("Expected either --images=PHOTO…, or --dataset=NAME and --split.")
     if options.dataset:
         split = data.open(options.dataset, options.split or "test", options.data_dir)
     elif options.images:
-        split = data.open_files(list(map(str, list_images(options.images)[: options.count])))
+        split = data.open_files([*map(str, spread(list_images(options.images), options.count))])
     elif (any_path(options.source) / "config.json").is_file():
         split = own_split(options)
     else:

@@ -20,12 +20,15 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
 from keras_vit.training import paper_tables
 from keras_vit.training.config import default_config
 from keras_vit.training.configs import parse_argument
 from keras_vit.training.data.known_datasets import TASKS, full_name
-from keras_vit.training.evaluators.load_keras_model import saved_arguments
+from keras_vit.training.errors import UsageError
+from keras_vit.training.evaluators.load_keras_model import saved_arguments, without_model
 from keras_vit.training.io.paths import any_path
+from keras_vit.variants import EVERY_NAME, arguments_of
 
 # The paper gives no rate per data set; this one is tried on every data set of Table 4.
 BASE_LR = 0.01
@@ -111,6 +114,14 @@ def architecture_of(model: str) -> tuple[dict[str, Any], str]:
     """Returns (the `model` part of a config, its checkpoint) of a name, run or `.keras` file."""
     architecture = saved_arguments(model)
     if architecture is None:
+        try:
+            arguments_of(model)
+        except ValueError as error:
+            raise UsageError(
+                f"{did_you_mean(model, EVERY_NAME)}Expected a run directory, a .keras file or the "
+                f"name of a model, such as ViT-B/16. Received: {model}, "
+                f"{without_model(any_path(model))}."
+            ) from error
         return {"name": model} | _dropout(model), ""
     kept = {k: v for k, v in architecture.items() if k not in _PRE_TRAINING_HEAD}
     return kept | _dropout(kept.get("name", "")), str(any_path(model))

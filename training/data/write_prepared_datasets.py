@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
 from keras_vit.hidden_folder import hidden_folder
 from keras_vit.training.data import known_datasets, photo_sets, tfds_folder
 from keras_vit.training.data.photo_sets import photo_path
@@ -63,7 +64,13 @@ def prepare(
 
     folder = tfds_folder.resolve_data_dir(data_dir)
     builder_name = name.removeprefix("tfds:") if name.startswith("tfds:") else row.builder
-    builder = tfds.builder(builder_name, data_dir=folder)
+    try:
+        builder = tfds.builder(builder_name, data_dir=folder)
+    except tfds.core.DatasetNotFoundError as error:
+        raise UsageError(
+            f"{did_you_mean(builder_name, tfds.list_builders())}Expected a data set of TFDS. "
+            f"Received: {name}, no builder of it: prepare your own with `tfds build`."
+        ) from error
     if builder.is_prepared():
         return
     manual = pathlib.Path(manual_dir or folder / "downloads" / "manual")

@@ -106,7 +106,7 @@ def load_model(
         raise (ValueError if file.exists() else FileNotFoundError)(
             "Expected a run directory with model.keras, which a run writes when it ends, a .keras "
             "file, or the published name of a classifier, such as augreg/B_16-imagenet2012. "
-            f"Received: {source}, {_without_model(path)}. A checkpoint needs the name of its model "
+            f"Received: {source}, {without_model(path)}. A checkpoint needs the name of its model "
             "as well, such as --model=ViT-B/16."
         )
     refuse_facts(source, num_classes=num_classes, image_size=image_size, **arguments)
@@ -148,7 +148,7 @@ def require_ours(source: SourceModel) -> None:
         )
 
 
-def _without_model(path):
+def without_model(path: pathlib.Path) -> str:
     """Returns what a source is that holds no model, for a message."""
     if full_name(str(path)) in DATASETS or str(path).startswith(("folder:", "csv:", "tfds:")):
         return "a data set, in the model's place: --dataset names it"

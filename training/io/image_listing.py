@@ -96,6 +96,13 @@ def list_images(paths: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
     return found
 
 
+def spread(files: Sequence[pathlib.Path], count: int) -> list[pathlib.Path]:
+    """Returns up to `count` of some files, from the first to the last, evenly apart."""
+    if len(files) <= count:
+        return list(files)
+    return [files[number * len(files) // count] for number in range(count)]
+
+
 def _images_of(path):
     if not path.is_dir():
         return [path] if path.is_file() else None

@@ -122,7 +122,7 @@ def test_classes_are_matched_by_name_and_mistakes_are_said(run, data_dir, tmp_pa
         (["digits", str(path)], f"unrecognized arguments: {path}."),
         (["digits", f"--dataset={path}"], f"{path} is a run, which stands in SOURCE's place."),
         ([str(path), *data_set], "2 classes"),
-        (["runs/some"], "Expected --dataset=NAME"),
+        (["runs/some"], "or --dataset=NAME. runs/some does not exist."),
         ([str(path), f"{data_set[0]},folder:{tmp_path}_two", data_set[1]], "differ by more than"),
     ):
         assert command.main(arguments) == 2

@@ -216,6 +216,7 @@ def test_fine_tuning_from_random_weights_warns(tmp_path, caplog, tiny, monkeypat
 @pytest.mark.parametrize(
     "text, message",
     [
+        ("own_photos:.,model=runs/nope", "file or the name .* runs/nope, which does not exist"),
         ("quickstrat", "^Did you mean quickstart.* masked, own_photos, .*: quickstrat, no such fi"),
         ("other/quickstart.py", "Received: other/quickstart.py, no such file"),
         ("quickstart:foo", "^Expected --config=quickstart, .* Received: quickstart:foo.$"),

@@ -105,7 +105,8 @@ class Preprocess:
         if not found.is_compatible_with(shape):
             raise ValueError(
                 f"Expected config.{key} to end with images of {tuple(shape)}, as the model takes. "
-                f"Received: {self.text!r}, which makes {tuple(found)}."
+                f"Received: {self.text!r}, which makes {tuple(found)}. Configs set both by size=, "
+                "as in own_photos:FOLDER,size=32."
             )
         self.require_range(f"config.{key}", split)
 

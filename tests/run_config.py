@@ -13,9 +13,9 @@ DATA = {
 }
 
 
-def run_config(**config: Any) -> dict[str, Any]:
+def run_config(data: dict[str, Any] = DATA, **config: Any) -> dict[str, Any]:
     """Returns a config as it is read again, with the data of the run."""
-    return {"data": DATA, **config}
+    return {"data": data, **config}
 
 
 def write_run_config(folder: pathlib.Path, **config: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ A fingerprint is made of names, sizes and labels: of photos, or of the files of 
 It stands in `config.json` beside the names of the classes, and as numbers in every checkpoint.
 """
 
+import functools
 import hashlib
 import logging
 import os
@@ -14,6 +15,7 @@ import numpy as np
 
 from keras_vit.training.data.splits import Photo
 from keras_vit.training.errors import UsageError
+from keras_vit.training.io.paths import any_path, read_path, size_and_time
 
 logger = logging.getLogger("keras_vit")
 
@@ -111,6 +113,27 @@ def digest_of(parts: Iterable[bytes]) -> str:
     for part in parts:
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()[:32]
+
+
+def digest_of_checkpoint(checkpoint: str) -> str:
+    """Returns a digest of the file or run of `config.checkpoint`, "" of a published name or none.
+
+    A file is read once by a process, as most runs of a protocol begin from the same.
+    """
+    if not checkpoint:
+        return ""
+    path = any_path(checkpoint)
+
+    def read():
+        file = path / "model.keras" if path.is_dir() else path
+        return _digest_of_file(file, size_and_time(file)) if file.is_file() else ""
+
+    return read_path(path, read)
+
+
+@functools.cache
+def _digest_of_file(file, changed):
+    return digest_of([file.read_bytes()])
 
 
 def as_numbers(data: Mapping[str, Any]) -> np.ndarray:

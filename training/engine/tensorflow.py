@@ -70,8 +70,8 @@ class TensorFlowStep(Step):
         self.function = tf.function(self._run, reduce_retracing=True)
 
     def micro_batch(self, array: Tensor, index: Tensor) -> Tensor:
-        size = array.shape[0] // self.accumulation_steps
-        return tf.reshape(array, [self.accumulation_steps, size, *array.shape[1:]])[index]
+        # Of several workers, TensorFlow does not know the size of a batch.
+        return tf.reshape(array, [self.accumulation_steps, -1, *array.shape[1:]])[index]
 
     def differentiate(
         self, loss: Callable[[], Tensor], states: Sequence[Tensor], replica: Tensor, index: Tensor

@@ -113,6 +113,12 @@ class _Run:
         restored = engine.restore(directory.checkpoints)
         agreement_of_workers.check_step(engine)
         self.digest = fingerprint.as_numbers(data.description)
+        before = (directory.before or {"data": {}})["data"]
+        data.description["checkpoint"] = (
+            before.get("checkpoint", "")
+            if restored
+            else fingerprint.digest_of_checkpoint(config.checkpoint)
+        )
         # Of updates, losses and gradient norms since the last row of metrics.
         self.sums, best = np.zeros(3), None
         if restored:

@@ -1,8 +1,6 @@
 """One run of a protocol: trained unless it has finished, its scores kept in `result.json`."""
 
 import dataclasses
-import functools
-import hashlib
 import json
 import logging
 import math
@@ -14,7 +12,7 @@ from ml_collections import ConfigDict
 from keras_vit.training.data import Dataset, fingerprint
 from keras_vit.training.errors import Diverged, UsageError, damage_named
 from keras_vit.training.io.atomic import write_text
-from keras_vit.training.io.paths import any_path, read_path, size_and_time
+from keras_vit.training.io.paths import read_path
 from keras_vit.training.reporting.metrics_csv import read_metrics
 
 RESULT = "result.json"
@@ -93,20 +91,32 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
         dataset: `config.dataset`, open.
 
     Raises:
-        UsageError: if `workdir` holds a run of another config, or on other data.
+        UsageError: if `workdir` holds a run of another config, from other weights, or on other
+            data.
     """
     import keras
     from etils import epath
 
     from keras_vit.training.config import schema
+    from keras_vit.training.evaluators.load_keras_model import read_run_config
     from keras_vit.training.io import remote_stores
     from keras_vit.training.loop import trainer
 
     wanted = json.loads(schema.to_json(schema.complete(config)))
-    checkpoint = _digest(config.checkpoint)
+    checkpoint = fingerprint.digest_of_checkpoint(config.checkpoint)
     data = dataset.describe(config.train_split, config.eval_split)
 
+    def require_start(found):
+        if found != checkpoint:
+            raise UsageError(
+                f"{workdir} holds a run that began from other weights than {config.checkpoint} has "
+                "now. Use another --workdir."
+            )
+
     def train() -> dict:
+        begun = workdir / "config.json"
+        if read_path(begun, begun.exists):
+            require_start(read_run_config(begun)["data"].get("checkpoint", ""))
         # Frees the graphs of earlier runs in this process.
         keras.utils.clear_session()
         try:
@@ -124,34 +134,11 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
             f"{workdir} holds a run of another config ({'; '.join(changes)}). "
             "Use another --workdir."
         )
-    if kept["checkpoint"] != checkpoint:
-        raise UsageError(
-            f"{workdir} holds a run that began from other weights than {config.checkpoint} has "
-            "now. Use another --workdir."
-        )
+    require_start(kept["checkpoint"])
     accept = wanted["data_changed"] == "accept"
     fingerprint.require_same(kept["data"], data, str(workdir), accept, finished=True)
     remote_stores.remove(epath.Path(workdir / "checkpoints"))
     return RunResult(**kept["result"])
-
-
-def _digest(checkpoint: str) -> str:
-    """Returns a digest of a checkpoint's file or run, "" of a published name or none."""
-    if not checkpoint:
-        return ""
-    path = any_path(checkpoint)
-
-    def read():
-        file = path / "model.keras" if path.is_dir() else path
-        return _digest_of(file, size_and_time(file)) if file.is_file() else ""
-
-    return read_path(path, read)
-
-
-@functools.cache
-def _digest_of(file, changed):
-    """Is called for every run of a protocol, most of which begin from one file."""
-    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def computed_once(

@@ -55,12 +55,13 @@ def report_run(
     series = read_metrics(run / "metrics.csv")
     source = load_model(run)
     evaluated = _evaluated(run, source, config, dataset) if config["eval_split"] else {}
+    tiles = _tiles(series, config)
     del config["data"]
     page = report_html(
         title=f"{run.resolve().name}: {_short_name(config['dataset'])}",
         subtitle=_subtitle(series, config, evaluated),
         series=series,
-        tiles=_tiles(series, config),
+        tiles=tiles,
         config=json.dumps(config, indent=2, sort_keys=True),
         files=_files(run),
         **evaluated,
@@ -192,8 +193,11 @@ def _subtitle(series, config, evaluated):
 
 def _tiles(series, config):
     last = {name: values[-1][1] for name, values in series.items()}
+    # Evaluations before other data was accepted are of other images.
+    since = config["data"].get("accepted_after", 0)
+    series = {name: [row for row in rows if row[0] > since] for name, rows in series.items()}
     tiles = {}
-    if "eval_top1" in last:
+    if series.get("eval_top1"):
         handed_over = _evaluation_of_model(series, config)
         tiles["top-1 accuracy"] = f"{100 * dict(series['eval_top1'])[handed_over]:.2f} %"
         tiles["images evaluated"] = f"{int(last['eval_count']):,}"
@@ -212,9 +216,5 @@ def _evaluation_of_model(series, config):
     if config["hand_over"] == "last":
         return series["eval_top1"][-1][0]
     metric, losses = config["early_stopping"]["metric"], dict(series["eval_loss"])
-    # Evaluations before other data was accepted are of other images.
-    counts = dict(series["eval_count"])
-    last = series["eval_count"][-1][1]
     # As `BestEvaluation` compares them.
-    rows = [row for row in series[metric] if counts[row[0]] == last]
-    return max(rows, key=lambda row: (sign_of(metric) * row[1], -losses[row[0]]))[0]
+    return max(series[metric], key=lambda row: (sign_of(metric) * row[1], -losses[row[0]]))[0]

@@ -12,7 +12,7 @@ import pytest
 from keras_vit.export.__main__ import main as export_main
 from keras_vit.training.commands import evaluate, predict, report
 from keras_vit.training.configs import own_photos
-from keras_vit.training.data import open_dataset
+from keras_vit.training.data import fingerprint, open_dataset
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import features_and_logits, few_shot
 from keras_vit.training.evaluators.exported_files import labels_of
@@ -125,6 +125,7 @@ def test_evaluations_before_a_change_are_never_the_best(photos, run, monkeypatch
     monkeypatch.setattr(BestEvaluation, "update", watched)
     trainer.train(config_of(photos, data_changed="accept"), run)
     assert known == [0]
+    assert json.loads((run / "config.json").read_text())["data"]["accepted_after"] == 2
 
 
 def test_photos_that_trained_what_one_starts_from_are_said(photos, run, tmp_path, caplog, capsys):
@@ -141,6 +142,9 @@ def test_photos_that_trained_what_one_starts_from_are_said(photos, run, tmp_path
     assert 0 < shared < 6
     further = {"checkpoint": str(run), "total_steps": 2}
     trainer.train(config_of(others, **further), tmp_path / "run")
+    digest = fingerprint.digest_of_checkpoint(str(run))
+    kept = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert kept["data"]["checkpoint"] == digest != ""
     (warning,) = (text for text in caplog.messages if "was trained on" in text)
     assert warning.startswith(f"{shared} of the 6 images of train[80%:]")
     evaluate.main([str(run), f"--dataset=folder:{photos}", "--split=train"])

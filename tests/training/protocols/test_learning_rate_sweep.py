@@ -18,6 +18,7 @@ from keras_vit.training.io.atomic import atomic_file
 from keras_vit.training.loop import trainer
 from keras_vit.training.protocols import learning_rate_sweep as sweep
 from keras_vit.training.protocols.train_unless_finished import RunResult, computed_once, train_run
+from tests.run_config import DATA, write_run_config
 from tests.training.data.helpers import write_photos
 
 TINY = pathlib.Path(__file__).parents[1] / "processes" / "tiny.py"
@@ -149,6 +150,12 @@ def test_a_finished_run_is_not_trained_again_nor_taken_for_another(config, runs,
     file.write_text(file.read_text().replace('\n  "checkpoint": ""', '\n  "checkpoint": "0"'))
     with pytest.raises(UsageError, match="began from other weights"):
         train_run(config, run, digits)
+    # Nor does one that was stopped go on from others.
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    write_run_config(begun, data=DATA | {"checkpoint": "0"}, seed=0)
+    with pytest.raises(UsageError, match="began from other weights"):
+        train_run(config, begun, digits)
     config.optimizer.base_lr = 0.5
     with pytest.raises(UsageError, match=r"another config \(optimizer\.base_lr: 0\.01 -> 0\.5\)"):
         train_run(config, run, digits)

@@ -52,6 +52,22 @@ def test_the_page_tells_of_the_weights_that_are_handed_over(birds, tiny):
     assert f"<b>{100 * accuracies[best]:.2f} %</b>top-1 accuracy<" in page
 
 
+def test_evaluations_before_other_data_was_accepted_are_not_of_the_model():
+    series = {
+        "eval_top1": [(10, 1.0), (20, 0.2), (30, 0.1)],
+        "eval_loss": [(10, 0.1), (20, 2.0), (30, 3.0)],
+        "eval_count": [(10, 20), (20, 20), (30, 20)],
+    }
+    config = {"data": {"accepted_after": 10}, "hand_over": "best", "total_steps": 30}
+    config["early_stopping"] = {"metric": "eval_top1"}
+    assert collect_run_results._tiles(series, config) == {
+        "top-1 accuracy": "20.00 %",
+        "images evaluated": "20",
+        "last top-1 accuracy, at step 30": "10.00 %",
+        "steps": "30 of 30",
+    }
+
+
 def test_images_of_several_labels_are_left_out(tiny, tmp_path):
     import tensorflow_datasets as tfds
 

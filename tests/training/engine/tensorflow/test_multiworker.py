@@ -11,7 +11,7 @@ def start(launch, cluster, train_command):
     """Starts both workers of a job in a directory and returns their processes."""
 
     def run(workdir, *own):
-        options = ["--config.strategy=multiworker", STEPS]
+        options = ["--config.strategy=multiworker", "--config.accumulation_steps=2", STEPS]
         return [
             launch(*train_command(workdir, *options, *more), environment=environment)
             for environment, more in zip(cluster(2), own or ([], []), strict=True)

@@ -206,12 +206,15 @@ def _model_around(model, dtype):
     units = endpoints["logits"].shape[-1] if "logits" in endpoints else None
     policy = keras.DTypePolicy("float32")
     around = ImageModel(images, endpoints, {"num_classes": units}, policy, model.name)
-    if core.input_shape[1:] == size:
-        around.preprocessing = core.preprocessing
+    own = getattr(model, "preprocessing", None)
+    if own or core.input_shape[1:] == size:
+        around.preprocessing = own or core.preprocessing
     if last is core:
         around.class_names, around.activation = core.class_names, core.activation
     elif last.activation is not keras.activations.linear:
         around.activation = activation_name(last.activation)
+    if names := getattr(model, "class_names", None):
+        around.class_names = names
     return around
 
 

@@ -369,10 +369,15 @@ def _other_texts(path, model, artifact, activation):
     """
     wrong = []
     if artifact.kind != "npz":
-        names, labels = list(model.class_names or ()), labels_of(path) or []
+        names, labels = (
+            [name.strip().casefold() for name in each or ()]
+            for each in (model.class_names, labels_of(path))
+        )
         common = set(names) & set(labels)
         if any(names.index(name) != labels.index(name) for name in common):
             wrong.append("its labels.txt has the model's classes in another order")
+        elif len(set(names)) == len(names) == len(labels) > len(set(labels)):
+            wrong.append("its labels.txt has a name twice")
         elif names and not labels and artifact.output != "representation":
             wrong.append("it has no labels.txt, the model has names of classes")
         elif labels and len(labels) != num_classes(model):

@@ -193,26 +193,45 @@ def json_beside(path: str | os.PathLike, name: str) -> dict[str, Any] | None:
 
 
 def _grid_of_config(config, arrays):
-    """Returns the (rows, columns) that Hugging Face's configuration states, or timm's."""
-    image, patch = config.get("image_size"), config.get("patch_size")
-    patch = [patch] * 2 if isinstance(patch, int) else patch
-    if isinstance(image, list) and isinstance(patch, list):
-        sides = [*image, *patch]
+    """Returns the (rows, columns) that Hugging Face's configuration states, or timm's.
+
+    One number is the side of a square, where the table is of as many patches.
+    """
+    tower = config.get("vision_config")
+    of_hugging_face = tower if isinstance(tower, dict) else config
+    image, patch = of_hugging_face.get("image_size"), of_hugging_face.get("patch_size")
+    entries = [
+        array.shape[-2]
+        for name, array in arrays.items()
+        if "pos_embed" in name or "position_embedding" in name
+        if np.ndim(array) in (2, 3)
+    ]
+
+    def fits(grid):
+        return any(0 <= count - grid[0] * grid[1] <= 1 for count in entries)
+
+    if isinstance(image, list | int) and isinstance(patch, list | int):
+        sides = [*_pair(image), *_pair(patch)]
         if len(sides) != 4 or not all(isinstance(side, int) and side > 0 for side in sides):
             raise ValueError(f"image_size={image} and patch_size={patch} are no grid")
-        return image[0] // patch[0], image[1] // patch[1]
-    kernel, table = arrays.get("patch_embed.proj.weight"), arrays.get("pos_embed")
-    if np.ndim(kernel) != 4 or np.ndim(table) != 3:
+        grid = sides[0] // sides[2], sides[1] // sides[3]
+        return grid if isinstance(image, list) or fits(grid) else None
+    kernel = arrays.get("patch_embed.proj.weight")
+    if np.ndim(kernel) != 4:
         return None
     # timm states the size of pre-training too, which the table need not have.
     stated = [(config.get("model_args") or {}).get("img_size")]
     stated.append(((config.get("pretrained_cfg") or config).get("input_size") or [0])[1:])
-    for size in stated:
-        if isinstance(size, list) and len(size) == 2 and all(isinstance(n, int) for n in size):
+    for size in map(_pair, stated):
+        if len(size) == 2 and all(isinstance(n, int) for n in size):
             rows, columns = (side // at for side, at in zip(size, kernel.shape[2:], strict=True))
-            if 0 <= table.shape[1] - rows * columns <= 1:
+            if fits((rows, columns)):
                 return rows, columns
     return None
+
+
+def _pair(sides):
+    return sides if isinstance(sides, list) else [sides] * 2
 
 
 @contextlib.contextmanager

@@ -158,6 +158,10 @@ def test_functional_models_are_handed_over(core, photos, tmp_path):
     answer = module.signatures["serving_default"](images=keras.ops.convert_to_tensor(photos))
     np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
     assert np.abs(answer["logits"] - expected).max() > 0.1
+    # What the model itself is told comes before what the one inside knows.
+    model.class_names, model.preprocessing = ["c", "d", "e"], "decode|resize_small(40)|value_range"
+    told = supported_models.portable(model)
+    assert (told.class_names, told.preprocessing) == (("c", "d", "e"), model.preprocessing)
     assert module.feature_vector(photos).shape == (4, 35)
 
 

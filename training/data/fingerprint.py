@@ -187,12 +187,15 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, boo
                 found.append(f"{split} has {number} examples instead of {count}")
         if not found and any(was["digest"] != there["digest"] for was, there, _ in splits):
             found = ["the files are others, or stand in other folders"]
-        changed = [label for label, (one, two) in enumerate(zip(*rows, strict=False)) if one != two]
         swapped = [
             f"the photos of {new[one]} are in {new[other]}"
-            for one in changed
-            for other in changed
-            if one != other and rows[0][one][0] and rows[0][one] == rows[1][other]
+            for was, there, _ in splits
+            for one, photos in enumerate(was.get("classes", ()))
+            for other, others in enumerate(there.get("classes", ()))
+            if photos[0] and photos == others
+            # Neither is what it was.
+            if others != was["classes"][other] and photos != there["classes"][one]
         ]
+        swapped = list(dict.fromkeys(swapped))
         found, moved = swapped or found, bool(swapped)
     return "; ".join(found[:5]) + ("; …" if len(found) > 5 else ""), moved

@@ -109,7 +109,8 @@ def named(make_vit, tmp_path_factory):
             ["in another order", "its activation is None", "its preprocessing is None"],
         ),
         ({"activation": "sigmoid"}, None, ["no labels.txt", "'sigmoid', the model's 'softmax'"]),
-        (None, NAMES, ["it has no interface.json"]),
+        (None, ["a", "a", *"xyz"], ["it has no interface.json", "labels.txt has a name twice"]),
+        ({}, ["Bee", "ANT", *NAMES[2:]], ["in another order"]),
     ],
 )
 def test_texts_that_were_changed_by_hand_are_noticed(

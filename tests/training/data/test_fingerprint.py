@@ -66,6 +66,15 @@ def exchange(root):
         move(root, was, now)
 
 
+def exchange_and_lengthen(root):
+    exchange(root)
+    trained = data.open(f"folder:{root}", "train[:80%]").photos
+    for name in ("crow", "finch"):
+        file = next(photo.path for photo in trained if photo.path.startswith(name))
+        with open(root / file, "ab") as stream:
+            stream.write(b"more")
+
+
 def lengthen(root):
     with open(root / data.open(f"folder:{root}", "train[:80%]").photos[0].path, "ab") as file:
         file.write(b"more")
@@ -91,6 +100,12 @@ def deepen(root):
         (lambda root: write_photos(root, ["auk/1.jpg"]), "the class auk was added", True),
         # In the place of a class, but of other photos.
         (replace_finch, "the class gull was added; the class finch was removed", True),
+        # The photos that are held out tell.
+        (
+            exchange_and_lengthen,
+            "the photos of crow are in finch; the photos of finch are in crow",
+            True,
+        ),
         (exchange, "the photos of crow are in finch; the photos of finch are in crow", True),
     ],
 )

@@ -212,10 +212,15 @@ def test_a_layer_scale_that_some_branches_lack_is_refused(case, mark, cases, gol
         ({"image_size": [24, 12], "patch_size": [4, 4]}, (6, 3)),
         ({"image_size": [24, 12], "patch_size": 4}, (6, 3)),
         ({"image_size": 24, "patch_size": 4}, None),
+        ({"vision_config": {"image_size": [24, 12], "patch_size": 4}}, (6, 3)),
+        ({"image_size": 16, "patch_size": 4}, (4, 4)),
+        ({"model_args": {"img_size": 16}}, (4, 4)),
     ],
 )
 def test_the_grid_of_a_configuration(config, expected, tmp_path):
-    arrays = {"pos_embed": np.zeros((1, 19, 8)), "patch_embed.proj.weight": np.zeros((8, 3, 4, 4))}
+    entries = 17 if expected == (4, 4) else 19
+    arrays = {"pos_embed": np.zeros((1, entries, 8))}
+    arrays["patch_embed.proj.weight"] = np.zeros((8, 3, 4, 4))
     save_file(arrays, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert open_source(tmp_path / "model.safetensors").grid == expected

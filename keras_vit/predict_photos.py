@@ -59,8 +59,9 @@ def predict(
     """
     if activation is not None:
         require_one_of("activation", activation, ACTIVATIONS)
-    if not isinstance(top, int | np.integer) or top < 1:
-        raise ValueError(f"`top` must be a positive int. Received: {top!r}")
+    for name, value in (("top", top), ("batch_size", batch_size)):
+        if not isinstance(value, int | np.integer) or value < 1:
+            raise ValueError(f"`{name}` must be a positive int. Received: {value!r}")
     arguments, shape = getattr(model, "arguments", {}), tuple(model.output_shape)
     if arguments.get("num_classes") is None or len(shape) != 2:
         raise ValueError(

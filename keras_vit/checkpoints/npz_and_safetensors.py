@@ -152,6 +152,11 @@ def _keras_source(path):
     model = keras.saving.load_model(path, compile=False)
     # Self-supervised pre-training saves its encoder and more.
     model = getattr(model, "encoder", model)
+    if not hasattr(model, "arguments"):
+        raise CheckpointError(
+            f"Expected a .keras file of a model of keras_vit. Received: {path}, of a model around "
+            "one or of another. Save the model inside it."
+        )
     require_unquantized(model)
     arrays = {weight.name: weight.value() for weight in weights_of(model)}
     names = (*STATED, "classifier")

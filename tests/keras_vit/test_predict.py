@@ -119,7 +119,7 @@ def test_pixels_between_0_and_1_are_warned_of(model, recwarn):
 
 def test_bad_use(model, make_vit):
     images = np.zeros((1, 16, 16, 3), "float32")
-    for arguments in ({"top": 0}, {"top": 1.5}, {"activation": "relu"}):
+    for arguments in ({"top": 0}, {"top": 1.5}, {"batch_size": 0}, {"activation": "relu"}):
         with pytest.raises(ValueError, match=next(iter(arguments))):
             keras_vit.predict(model, images, **arguments)
     for other in (make_vit(num_classes=None), make_vit(num_classes=3, classifier="unpooled")):

@@ -279,6 +279,10 @@ def test_the_head_of_a_keras_file_brings_its_classes(make_vit, tmp_path):
     with pytest.warns(UserWarning, match="stands for cat, dog.* They were dog, cat"):
         keras_vit.load_checkpoint(model, tmp_path / "m.keras")
     assert model.class_names == ("cat", "dog")
+    around = keras.Sequential([keras.Input(model.input_shape[1:]), model])
+    around.save(tmp_path / "m.keras")
+    with pytest.raises(CheckpointError, match="Save the model inside it"):
+        keras_vit.load_checkpoint(model, tmp_path / "m.keras")
 
 
 @pytest.mark.filterwarnings("error::UserWarning")

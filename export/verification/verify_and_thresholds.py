@@ -369,15 +369,9 @@ def _other_texts(path, model, artifact, activation):
     """
     wrong = []
     if artifact.kind != "npz":
-        names, labels = (
-            [name.strip().casefold() for name in each or ()]
-            for each in (model.class_names, labels_of(path))
-        )
-        common = set(names) & set(labels)
-        if any(names.index(name) != labels.index(name) for name in common):
+        names, labels = list(model.class_names or ()), labels_of(path) or []
+        if _is_reordered(names, labels):
             wrong.append("its labels.txt has the model's classes in another order")
-        elif len(set(names)) == len(names) == len(labels) > len(set(labels)):
-            wrong.append("its labels.txt has a name twice")
         elif names and not labels and artifact.output != "representation":
             wrong.append("it has no labels.txt, the model has names of classes")
         elif labels and len(labels) != num_classes(model):
@@ -404,6 +398,17 @@ def _other_texts(path, model, artifact, activation):
         made = artifact.activation
         wrong.append(f"it makes probabilities by {made}, the model by {activation}")
     return wrong
+
+
+def _is_reordered(names, labels):
+    """Whether names stand in another order, also where they differ in case or spaces."""
+    alike = [[name.strip().casefold() for name in each] for each in (names, labels)]
+    pairs = [(names, labels)]
+    if all(len(set(each)) == len(each) for each in alike):
+        pairs.append(tuple(alike))
+    return any(
+        one.index(name) != other.index(name) for one, other in pairs for name in {*one} & {*other}
+    )
 
 
 def _other_settings(path, file):

@@ -226,7 +226,8 @@ def _grid_of_config(config, arrays):
         return None
     # timm states the size of pre-training too, which the table need not have.
     stated = [(config.get("model_args") or {}).get("img_size")]
-    stated.append(((config.get("pretrained_cfg") or config).get("input_size") or [0])[1:])
+    of_input = (config.get("pretrained_cfg") or config).get("input_size")
+    stated.append(of_input[1:] if isinstance(of_input, list) else of_input)
     for size in map(_pair, stated):
         if len(size) == 2 and all(isinstance(n, int) for n in size):
             rows, columns = (side // at for side, at in zip(size, kernel.shape[2:], strict=True))

@@ -45,7 +45,7 @@ def _evaluate(options):
     import_tensorflow()
     from keras_vit.training.data.opened_dataset import warn_of_trained
     from keras_vit.training.evaluators.features_and_logits import load_frozen
-    from keras_vit.training.evaluators.load_keras_model import config_of_run
+    from keras_vit.training.evaluators.load_keras_model import runs_behind
     from keras_vit.training.evaluators.published_augreg_scores import (
         architecture_of,
         published_scores,
@@ -70,9 +70,9 @@ def _evaluate(options):
         checkpoint["num_classes"] = splits[0].dataset.num_classes
     source = options.weights or options.source
     model = load_frozen(source, runtime=options.runtime, **checkpoint)
-    if options.dataset and (config := config_of_run(source)):
+    for run, config in runs_behind(source if options.dataset else ""):
         for split in splits:
-            warn_of_trained(split, source, config)
+            warn_of_trained(split, run, config)
     results = {split.dataset.name: _measure(model, split, options) for split in splits}
     _write(results, options)
     columns, rows = ["data set", "images", "top-1 %", "top-5 %", "loss"], []

@@ -82,8 +82,8 @@ def changes_since(config: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     said = [f"{changed}."] if changed else []
     if config["data"].get("accepted"):
         said.append("Other data was accepted while it trained.")
-    pools = {(config[f"{use}_split"] or "").partition("[")[0] for use in SPLITS}
-    if said and now["train"].get("classes") and len(pools) == 1:
+    others = any(_photos(config["data"][split]) != _photos(now[split]) for split in SPLITS)
+    if said and now["train"].get("classes") and (others or config["data"].get("accepted")):
         said.append("Photos may have changed sides: some held out now may have trained the run.")
     return " ".join(said)
 
@@ -125,8 +125,17 @@ def digest_of_checkpoint(checkpoint: str) -> str:
     path = any_path(checkpoint)
 
     def read():
-        file = path / "model.keras" if path.is_dir() else path
-        return _digest_of_file(file, size_and_time(file)) if file.is_file() else ""
+        files = [path]
+        if path.is_dir():
+            # Of a run, or of Hugging Face's files and their descriptions.
+            names = (
+                ["model.keras"]
+                if (path / "model.keras").is_file()
+                else ["*.safetensors*", "*.json"]
+            )
+            files = sorted({file for name in names for file in path.glob(name)})
+        found = [_digest_of_file(file, size_and_time(file)) for file in files if file.is_file()]
+        return "" if not found else digest_of(map(str.encode, found)) if found[1:] else found[0]
 
     return read_path(path, read)
 

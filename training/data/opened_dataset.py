@@ -106,16 +106,21 @@ def warn_of_trained(split: "Split", run: str | os.PathLike, config: Mapping[str,
         run: its directory, as warnings name it.
         config: its `config.json`.
     """
-    same = full_name(config["dataset"]) == split.dataset.name
-    if not same and not (split.photos and config["dataset"].startswith(("folder:", "csv:"))):
+    name, dataset = config["dataset"], split.dataset
+    of_photos = name.startswith(("folder:", "csv:"))
+    if of_photos != bool(split.photos):
         return
     try:
-        dataset = open_data_of_run(run, config, dataset=split.dataset if same else None)
-        trained = dataset.split(config["train_split"])
+        if full_name(name) != dataset.name:
+            dataset = open_dataset(name, config["data_dir"])
+            # One data set of TFDS may have several names.
+            if not of_photos and dataset.place != split.dataset.place:
+                return
+        trained = open_data_of_run(run, config, dataset=dataset).split(config["train_split"])
     except (OSError, ValueError) as error:
-        logger.warning(
-            "It cannot be told whether images of %s trained %s: %s", split.text, run, error
-        )
+        if of_photos:
+            expected = "It cannot be told whether images of %s trained %s: %s"
+            logger.warning(expected, split.text, run, error)
         return
     split.warn_of_shared(trained, f"{run} was trained on")
 

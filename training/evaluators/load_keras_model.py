@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from keras_vit.training.config import schema
@@ -184,15 +184,22 @@ def read_run_config(file: str | os.PathLike) -> dict[str, Any]:
     return config
 
 
-def config_of_run(source: str | os.PathLike) -> dict[str, Any] | None:
-    """Returns the `config.json` of the run that a directory, or a `.keras` file in it, is.
+def runs_behind(source: str | os.PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields (name, `config.json`) of the run that a source is, and of those that it began from.
 
-    None of anything else, such as a published name. Raises as `read_run_config`.
+    Nothing for what is neither a run directory nor a `.keras` file in one, such as a published
+    name. Raises as `read_run_config`.
     """
-    path = any_path(source)
-    folder = path.parent if path.suffix == ".keras" else path
-    files = [folder / "config.json", folder / "metrics.csv"]
-    return read_run_config(files[0]) if all(file.is_file() for file in files) else None
+    name, seen = str(source), set()
+    while name and name not in seen:
+        seen.add(name)
+        path = any_path(name)
+        folder = path.parent if path.suffix == ".keras" else path
+        if not all((folder / file).is_file() for file in ("config.json", "metrics.csv")):
+            return
+        config = read_run_config(folder / "config.json")
+        yield name, config
+        name = config.get("checkpoint", "")
 
 
 def _saved_model(path):

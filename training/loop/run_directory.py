@@ -140,10 +140,9 @@ class RunDirectory:
         """Raises `UsageError` unless the directory is new or of a run of the same config and data.
 
         `data`, of `Dataset.describe`, gets a key `accepted`: `fingerprint.as_numbers` of the data
-        before, each time that other data was accepted; and `open` adds `accepted_after`, the
-        updates before the last time.
+        before, each time that other data was accepted.
         """
-        data["accepted"], data["accepted_after"] = [], 0
+        data["accepted"] = []
         self._metric_rows()
         if not self.before:
             return
@@ -164,26 +163,22 @@ class RunDirectory:
         accept, finished = config.data_changed == "accept", (self.path / "model.keras").exists()
         fingerprint.require_same(data_before, data, str(self.path), accept, finished)
         data["accepted"] = list(data_before.get("accepted", ()))
-        data["accepted_after"] = data_before.get("accepted_after", 0)
         was, now = (fingerprint.as_numbers(each).tolist() for each in (data_before, data))
         if was != now:
             data["accepted"].append(was)
-            data["accepted_after"] = None
 
     def _metric_rows(self):
         file = self.path / "metrics.csv"
         return metric_rows(file) if file.exists() else []
 
-    def open(self, step: int, names: Iterable[str], data: dict[str, Any]) -> None:
+    def open(self, step: int, names: Iterable[str], data: Mapping[str, Any]) -> None:
         """Writes the config, drops what was logged after `step`, and opens the logs.
 
         Args:
             step: number of updates done.
             names: of the metrics of evaluators; those beyond `METRICS` get columns after them.
-            data: as `check` has completed it, written into the config.
+            data: of `Dataset.describe`, written into the config.
         """
-        if data["accepted_after"] is None:
-            data["accepted_after"] = step
         remove_unfinished(self.path)
         write_text(self.path / "config.json", schema.to_json(self.config, data))
         file = self.path / "metrics.csv"

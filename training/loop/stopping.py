@@ -45,23 +45,27 @@ class BestEvaluation:
     Args:
         metric: `"eval_loss"`, of which less is better, or an accuracy.
         patience: evaluations without a better one after which the run is over; 0 never ends it.
-        state: of a run that is resumed; None is one without evaluations.
+        state: of a run that is resumed; None is one without evaluations that compare.
+        since: number of updates done, without a state.
 
     Attributes:
         step: number of updates before the best evaluation; 0 before any.
+        since: number of updates after which evaluations are compared.
     """
 
-    def __init__(self, metric: str, patience: int = 0, state: np.ndarray | None = None):
+    def __init__(
+        self, metric: str, patience: int = 0, state: np.ndarray | None = None, since: int = 0
+    ):
         self.metric, self.patience = metric, patience
         self._sign = sign_of(metric)
-        start = np.array([-np.inf, np.inf, 0.0, 0.0, np.nan]) if state is None else state
+        start = np.array([-np.inf, np.inf, 0.0, 0.0, np.nan, since]) if state is None else state
         values: list[float] = start.tolist()
-        self._score, self._loss, self.step, self._stale, self._last = values
+        self._score, self._loss, self.step, self._stale, self._last, self.since = values
 
     @property
     def state(self) -> np.ndarray:
-        """Float64 (5,) of the best evaluation, those since and the last, for a checkpoint."""
-        return np.array([self._score, self._loss, self.step, self._stale, self._last])
+        """Float64 (6,) of the best evaluation, those since and the last, for a checkpoint."""
+        return np.array([self._score, self._loss, self.step, self._stale, self._last, self.since])
 
     def update(self, values: Mapping[str, float], step: int) -> bool:
         """Counts an evaluation after `step` updates, and returns whether it is the best so far.

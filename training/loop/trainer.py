@@ -17,7 +17,7 @@ from keras_vit.training.engine.engine_interface import Engine
 from keras_vit.training.engine.step import Report
 from keras_vit.training.errors import Diverged, Interrupted, TrainingError, UsageError
 from keras_vit.training.evaluators.base import Evaluator, create_evaluators
-from keras_vit.training.evaluators.load_keras_model import config_of_run, load_model
+from keras_vit.training.evaluators.load_keras_model import load_model, runs_behind
 from keras_vit.training.io.progress_bar import Progress
 from keras_vit.training.loop import agreement_of_workers
 from keras_vit.training.loop.run_directory import RunDirectory
@@ -108,8 +108,9 @@ class _Run:
             data.preprocess.on_device,
         )
         data.check(engine.model)
-        if config.checkpoint and data.eval and (before := config_of_run(config.checkpoint)):
-            warn_of_trained(data.eval, config.checkpoint, before)
+        if data.eval:
+            for run, its_config in runs_behind(config.checkpoint):
+                warn_of_trained(data.eval, run, its_config)
         restored = engine.restore(directory.checkpoints)
         agreement_of_workers.check_step(engine)
         self.digest = fingerprint.as_numbers(data.description)
@@ -130,10 +131,13 @@ class _Run:
                     "use another --workdir."
                 )
             self.sums = restored["sums"]
-            # Evaluations before the data changed are of other images or labels.
-            best = restored["best"] if found == own else None
+            # Evaluations before the data changed are of other images or labels, but in a run that
+            # has finished, where names of classes alone may have.
+            finished = (directory.path / "model.keras").exists()
+            best = restored["best"] if finished or found == own else None
         stopping = config.early_stopping
-        self.best = BestEvaluation(stopping.metric, stopping.patience, best)
+        self.best = BestEvaluation(stopping.metric, stopping.patience, best, engine.step)
+        data.description["accepted_after"] = int(self.best.since)
         self.batches = engine.make_batches(data.train_batches(engine.step))
         self.evaluators = create_evaluators(config, engine, eval_loss, data)
 

@@ -109,7 +109,7 @@ def named(make_vit, tmp_path_factory):
             ["in another order", "its activation is None", "its preprocessing is None"],
         ),
         ({"activation": "sigmoid"}, None, ["no labels.txt", "'sigmoid', the model's 'softmax'"]),
-        (None, ["a", "a", *"xyz"], ["it has no interface.json", "labels.txt has a name twice"]),
+        (None, ["a", "a", *"xyz"], ["it has no interface.json"]),
         ({}, ["Bee", "ANT", *NAMES[2:]], ["in another order"]),
     ],
 )

@@ -176,6 +176,17 @@ def test_shards_that_are_others_are_noticed(data_dir, damaged_digits, numbers):
     assert "the files are others" in refusal(before, again)
 
 
+def test_a_checkpoint_is_known_by_its_files(tmp_path):
+    digest = fingerprint.digest_of_checkpoint
+    assert digest("") == digest("augreg/Ti_16") == digest(str(tmp_path)) == ""
+    found = [""]
+    for name in ("config.json", "model.safetensors", "model.safetensors", "model.keras"):
+        file = tmp_path / name
+        file.write_bytes(name.encode() + (file.read_bytes() if file.exists() else b""))
+        found.append(digest(str(tmp_path)))
+    assert len(set(found)) == 5 and found[-1] == digest(str(tmp_path / "model.keras"))
+
+
 def test_what_is_no_description_is_known(birds):
     found = described(birds)
     assert fingerprint.is_description({**found, "eval": None, "class_names": None})

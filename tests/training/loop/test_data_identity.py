@@ -83,8 +83,10 @@ def test_a_class_that_keeps_its_label_is_accepted(photos, run):
     (photos / "crow").rename(photos / "coot")
     assert "the class crow is called coot" in (message := refusal(photos, run))
     assert "data_changed=accept" in message
-    trainer.train(config_of(photos, data_changed="accept"), run)
+    trainer.train(config_of(photos, data_changed="accept", report=True), run)
     assert keras.saving.load_model(run / "model.keras").class_names == ("coot", "finch", "owl")
+    # The evaluations are of the same photos.
+    assert "top-1 accuracy<" in (run / "report.html").read_text()
     # From now on these are the run's own.
     trainer.train(config_of(photos), run)
 
@@ -115,6 +117,7 @@ def test_a_run_by_epochs_keeps_its_steps(photos, run, tmp_path, caplog, capsys):
 def test_evaluations_before_a_change_are_never_the_best(photos, run, monkeypatch):
     (photos / "crow").rename(photos / "coot")
     shutil.rmtree(max((run / "checkpoints").iterdir()))
+    (run / "model.keras").unlink()
     known = []
     update = BestEvaluation.update
 
@@ -125,7 +128,13 @@ def test_evaluations_before_a_change_are_never_the_best(photos, run, monkeypatch
     monkeypatch.setattr(BestEvaluation, "update", watched)
     trainer.train(config_of(photos, data_changed="accept"), run)
     assert known == [0]
-    assert json.loads((run / "config.json").read_text())["data"]["accepted_after"] == 2
+    # A state of the data before is compared with its own evaluations again.
+    shutil.rmtree(max((run / "checkpoints").iterdir()))
+    (run / "model.keras").unlink()
+    (photos / "coot").rename(photos / "crow")
+    trainer.train(config_of(photos, data_changed="accept"), run)
+    assert known == [0, 2]
+    assert json.loads((run / "config.json").read_text())["data"]["accepted_after"] == 0
 
 
 def test_photos_that_trained_what_one_starts_from_are_said(photos, run, tmp_path, caplog, capsys):
@@ -147,8 +156,10 @@ def test_photos_that_trained_what_one_starts_from_are_said(photos, run, tmp_path
     assert kept["data"]["checkpoint"] == digest != ""
     (warning,) = (text for text in caplog.messages if "was trained on" in text)
     assert warning.startswith(f"{shared} of the 6 images of train[80%:]")
-    evaluate.main([str(run), f"--dataset=folder:{photos}", "--split=train"])
-    assert "24 of the 30 images of train, which is scored" in capsys.readouterr().err
+    # Of the run that it began from, too.
+    evaluate.main([str(tmp_path / "run"), f"--dataset=folder:{photos}", "--split=train"])
+    said = capsys.readouterr().err
+    assert "24 of the 30 images of train, which is scored" in said and f"which {run} was" in said
     caplog.clear()
     trainer.train(config_of(photos, **further), tmp_path / "own")
     assert "was trained on" not in caplog.text

@@ -255,12 +255,11 @@ def web(export: Export) -> int:
         litert_folder=options.litert_js,
     )
     status = export.verify_written(page)
+    place = shlex.quote(str(page))
     if options.single_file:
-        print(f"Open it in a browser: python -m webbrowser {shlex.quote(str(page))}")
+        print(f"Open it in a browser: python -m webbrowser {place}")
     else:
-        print(
-            f"See it: python -m http.server --directory {shlex.quote(str(page))} 8000, then http://localhost:8000"
-        )
+        print(f"See it: python -m http.server --directory {place} 8000, then http://localhost:8000")
     return status
 
 

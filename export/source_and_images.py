@@ -191,9 +191,9 @@ def load_images(
     if path.is_dir():
         images = read_images(spread(list_images([path]), limit), preprocess)
     else:
-        opened_set = open_dataset(str(data), data_dir)
-        names = [*opened_set.spec.sizes] if opened_set.photos else []
-        opened = opened_set.split(split or (names[0] if len(names) == 1 else "test"))
+        whole = open_dataset(str(data), data_dir)
+        names = [*whole.spec.sizes] if whole.photos else []
+        opened = whole.split(split or (names[0] if len(names) == 1 else "test"))
         operations = opened.preprocess(preprocess).require_range("the preprocessing", opened)
         skipped = SkipCounter(named=True)
         dataset = plain_dataset(opened, operations, one_hot=True, skip_counter=skipped)

@@ -6,6 +6,7 @@ It stands in `config.json` beside the names of the classes, and as numbers in ev
 
 import functools
 import hashlib
+import itertools
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -128,14 +129,11 @@ def digest_of_checkpoint(checkpoint: str) -> str:
         files = [path]
         if path.is_dir():
             # Of a run, or of Hugging Face's files and their descriptions.
-            names = (
-                ["model.keras"]
-                if (path / "model.keras").is_file()
-                else ["*.safetensors*", "*.json"]
-            )
-            files = sorted({file for name in names for file in path.glob(name)})
+            published = (path.glob("*.safetensors*"), path.glob("*.json"))
+            own = path / "model.keras"
+            files = [own] if own.is_file() else sorted({*itertools.chain(*published)})
         found = [_digest_of_file(file, size_and_time(file)) for file in files if file.is_file()]
-        return "" if not found else digest_of(map(str.encode, found)) if found[1:] else found[0]
+        return digest_of(map(str.encode, found)) if found else ""
 
     return read_path(path, read)
 

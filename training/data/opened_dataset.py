@@ -234,15 +234,15 @@ class Split:
 
         return SkipCounter(named=True) if self.photos else None
 
-    def warn_of_shared(self, trained: "Split", who: str = "this run trains on") -> None:
+    def warn_of_shared(self, trained: "Split", who: str = "trains") -> None:
         """Warns where images of it, on which a model is scored, are among those that train it.
 
         Photos of another folder are the same if their content is.
         """
         if self.photos and trained.dataset is not self.dataset:
             sizes = {photo.size for photo in self.photos} & {photo.size for photo in trained.photos}
-            mine, others = (each._contents(sizes) for each in (self, trained))
-            shared = sum(map(set(others).__contains__, mine))
+            known = set(trained._contents(sizes))
+            shared = sum(content in known for content in self._contents(sizes))
         else:
             paths = ({photo.path for photo in each.photos} for each in (self, trained))
             shared = len(set.intersection(*paths))

@@ -165,7 +165,12 @@ def test_arguments_that_do_not_fit_are_explained(train, digits_split, changes, m
 
 @pytest.mark.parametrize(
     ("batch_size", "workers", "on_error"),
-    [(64, 1, "skip"), (200, 2, "raise"), (400, 4, "skip")],
+    [
+        pytest.param(64, 4, "raise", marks=pytest.mark.long),
+        (64, 1, "skip"),
+        (200, 2, "raise"),
+        (400, 4, "skip"),
+    ],
 )
 def test_evaluation_pads_and_never_drops(digits_split, data_dir, batch_size, workers, on_error):
     settings = {"batch_size": batch_size, "num_input_pipelines": workers, "on_error": on_error}

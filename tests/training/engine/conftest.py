@@ -62,9 +62,8 @@ def all_alike(launch, tmp_path):
             for file, (words, own) in ((files[number], commands[number]) for number in numbers):
                 script = PROCESSES / "equivalence.py"
                 started.append(launch(script, file, *words, environment=own))
-            for process in started:
-                logs.append(process.communicate(timeout=1500)[0])
-                assert process.returncode == 0, logs[-1]
+            logs += [process.communicate(timeout=1500)[0] for process in started]
+            assert not any(process.returncode for process in started), "\n".join(logs)
         alone, worker, other = map(np.load, files)
         for name in worker.files:
             np.testing.assert_array_equal(worker[name], other[name])

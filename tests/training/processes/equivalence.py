@@ -121,8 +121,11 @@ def main(output, *arguments):
     for place, case in itertools.product(places.split(), CONFIGS):
         # A process joins its job once.
         engine, found = run(case, place, {} if first else processes)
+        if first and engine.watch:
+            engine.watch.stop()  # That of the first watches until all are done.
         first = first or engine
         results |= {f"{place}/{key}": value for key, value in found.items()}
+    first.gather("")
     first.close()
     np.savez(output, **results)
 

@@ -198,23 +198,25 @@ def _tiles(series, config):
     series = {name: [row for row in rows if row[0] > since] for name, rows in series.items()}
     tiles = {}
     if series.get("eval_top1"):
-        handed_over = _evaluation_of_model(series, config)
-        tiles["top-1 accuracy"] = f"{100 * dict(series['eval_top1'])[handed_over]:.2f} %"
+        last_step = series["eval_top1"][-1][0]
+        handed_over = last_step
+        if config["hand_over"] == "best":
+            handed_over = _best_step(series, config["early_stopping"]["metric"])
+        accuracies = dict(series["eval_top1"])
+        tiles["top-1 accuracy"] = f"{100 * accuracies[handed_over]:.2f} %"
         tiles["images evaluated"] = f"{int(last['eval_count']):,}"
-        best = max(series["eval_top1"], key=lambda row: row[1])
-        for name, (step, accuracy) in (("best", best), ("last", series["eval_top1"][-1])):
+        for name, step in (("best", _best_step(series, "eval_top1")), ("last", last_step)):
             if step != handed_over:
-                tiles[f"{name} top-1 accuracy, at step {step:,}"] = f"{100 * accuracy:.2f} %"
+                tiles[f"{name} top-1 accuracy, at step {step:,}"] = (
+                    f"{100 * accuracies[step]:.2f} %"
+                )
     if "loss" in last:
         tiles["training loss"] = f"{last['loss']:.4f}"
     tiles["steps"] = f"{_last_step(series):,} of {config['total_steps']:,}"
     return tiles
 
 
-def _evaluation_of_model(series, config):
-    """Returns the step whose weights `model.keras` has, of those that were evaluated."""
-    if config["hand_over"] == "last":
-        return series["eval_top1"][-1][0]
-    metric, losses = config["early_stopping"]["metric"], dict(series["eval_loss"])
+def _best_step(series, metric):
+    losses = dict(series["eval_loss"])
     # As `BestEvaluation` compares them.
     return max(series[metric], key=lambda row: (sign_of(metric) * row[1], -losses[row[0]]))[0]

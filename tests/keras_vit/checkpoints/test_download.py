@@ -1,11 +1,8 @@
 """Downloads against a server on this machine."""
 
 import base64
-import contextlib
 import hashlib
-import http.server
 import os
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,6 +12,7 @@ from safetensors.numpy import save_file
 import keras_vit
 from keras_vit.checkpoints import DownloadError, cache_directory, list_of_published_weights
 from keras_vit.checkpoints.download import download
+from tests.file_server import serving
 
 DATA = np.random.default_rng(0).bytes(3_000_000)
 
@@ -23,68 +21,23 @@ def md5(data):
     return base64.b64encode(hashlib.md5(data).digest()).decode()
 
 
-class Server(http.server.ThreadingHTTPServer):
-    """Serves `content` and counts; the test says how it misbehaves."""
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.content = DATA
-        self.etag = '"1"'
-        self.checksum = None
-        self.cut_after = None
-        self.ranges = True
-        self.requests = []
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_port}/model.npz"
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        server = self.server
-        asked = self.headers.get("Range")
-        server.requests.append(asked)
-        if self.path.endswith("missing.npz"):
-            self.send_error(404)
-            return
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and server.ranges else 0
-        body = server.content[start:]
-        self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("ETag", server.etag)
-        if server.checksum is not None:
-            self.send_header("x-goog-hash", "crc32c=AAAAAA==")
-            self.send_header("x-goog-hash", f"md5={server.checksum}")
-        self.end_headers()
-        if server.cut_after is not None:
-            body = body[: server.cut_after]
-        # The client may have seen all that it wanted to know.
-        with contextlib.suppress(ConnectionError):
-            self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+def address(server):
+    return f"{server.url}/model.npz"
 
 
 @pytest.fixture
 def server():
-    server = Server()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(DATA) as server:
+        yield server
 
 
 def test_download_and_cache(server, tmp_path, capsys):
     server.checksum = md5(DATA)
-    path = download(server.url, tmp_path / "cache" / "model.npz")
+    path = download(address(server), tmp_path / "cache" / "model.npz")
     assert path.read_bytes() == DATA
     assert os.listdir(path.parent) == ["model.npz"]
     assert "3000000" in capsys.readouterr().out.replace("/", "")
-    assert download(server.url, path) == path
+    assert download(address(server), path) == path
     assert server.requests == [None]
 
 
@@ -92,11 +45,11 @@ def test_interrupted_download_is_resumed(server, tmp_path):
     server.cut_after = 1_200_000
     path, size_range = tmp_path / "model.npz", (3_000_000, 3_000_000)
     with pytest.raises(DownloadError, match="cannot be downloaded"):
-        download(server.url, path, size_range=size_range)
+        download(address(server), path, size_range=size_range)
     assert not path.exists()
     server.cut_after = None
     server.checksum = md5(DATA)
-    download(server.url, path, size_range=size_range)
+    download(address(server), path, size_range=size_range)
     assert path.read_bytes() == DATA
     assert os.listdir(tmp_path) == ["model.npz"]
     assert server.requests[0:2] == [None, None]
@@ -111,10 +64,10 @@ def test_interrupted_download_is_resumed(server, tmp_path):
 def test_changed_files_and_servers_without_ranges_start_again(change, content, server, tmp_path):
     server.cut_after = 1_200_000
     with pytest.raises(DownloadError):
-        download(server.url, tmp_path / "model.npz")
+        download(address(server), tmp_path / "model.npz")
     server.cut_after = None
     vars(server).update(change)
-    assert download(server.url, tmp_path / "model.npz").read_bytes() == content
+    assert download(address(server), tmp_path / "model.npz").read_bytes() == content
     assert (len(server.requests) == 2) == ("etag" in change)
 
 
@@ -134,7 +87,7 @@ SIZE = "has 3000000 bytes, and the published file has"
 def test_another_file_than_announced_is_not_kept(change, size_range, message, server, tmp_path):
     vars(server).update(change)
     with pytest.raises(DownloadError, match=message):
-        download(server.url, tmp_path / "model.npz", size_range=size_range)
+        download(address(server), tmp_path / "model.npz", size_range=size_range)
     assert not (tmp_path / "model.npz").exists()
     assert not (size_range and os.listdir(tmp_path))
 
@@ -142,15 +95,15 @@ def test_another_file_than_announced_is_not_kept(change, size_range, message, se
 def test_several_processes_share_a_download(server, tmp_path):
     path = tmp_path / "model.npz"
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(download, [server.url] * 4, [path] * 4)) == [path] * 4
+        assert list(pool.map(download, [address(server)] * 4, [path] * 4)) == [path] * 4
     assert path.read_bytes() == DATA
     assert os.listdir(tmp_path) == ["model.npz"]
 
 
 def test_no_such_file_and_no_network(server, tmp_path):
-    missing = server.url.replace("model", "missing")
+    server.content = {}
     for url, reason in (
-        (missing, "the server answers 404"),
+        (address(server), "the server answers 404"),
         ("http://127.0.0.1:9/model.npz", "refused"),
     ):
         with pytest.raises(DownloadError) as error:
@@ -166,8 +119,7 @@ def bucket(server, monkeypatch, tmp_path):
     """Points the published names at the server and the cache at a folder of the test."""
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
     for place in ("BUCKET", "HUB"):
-        url = f"http://127.0.0.1:{server.server_port}"
-        monkeypatch.setattr(list_of_published_weights, place, url)
+        monkeypatch.setattr(list_of_published_weights, place, server.url)
     return server
 
 

@@ -1,7 +1,9 @@
 """Data sets of TFDS: the table of them, each schema, each kind of split, and what is missing."""
 
 import dataclasses
+import json
 import os
+import pathlib
 import shutil
 import types
 
@@ -165,23 +167,13 @@ def test_only_labels_of_classes_are_counted(weighed, monkeypatch):
         weighed.label_counts()
 
 
-# (split text, examples) of the paper's fine-tuning protocol, appendix B.1.1.
-FINE_TUNING = {
-    "imagenet2012": {"train": 1_281_167, "sweep": 1_268_355, "dev": 12_812, "test": 50_000},
-    "cifar10": {"train": 50_000, "sweep": 49_000, "dev": 1_000, "test": 10_000},
-    "cifar100": {"train": 50_000, "sweep": 49_000, "dev": 1_000, "test": 10_000},
-    "oxford_iiit_pet": {"train": 3_680, "sweep": 3_312, "dev": 368, "test": 3_669},
-    "oxford_flowers102": {"train": 1_020, "sweep": 918, "dev": 102, "test": 6_149},
-    "imagenet2012_real": {"test": 50_000},
-    "imagenet_v2": {"test": 10_000},
-    "digits": {"train": 1_438, "sweep": 1_294, "dev": 144, "test": 359},
-}
+SPLITS = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "splits.json").read_text())
 
 
-@pytest.mark.parametrize("name", FINE_TUNING)
+@pytest.mark.parametrize("name", SPLITS["fine_tuning"])
 def test_sizes_of_the_fine_tuning_protocol(name):
-    spec = known_datasets.row(name)
-    assert {split: spec.num_examples(split) for split in FINE_TUNING[name]} == FINE_TUNING[name]
+    spec, expected = known_datasets.row(name), SPLITS["fine_tuning"][name]
+    assert {split: spec.num_examples(split) for split in expected} == expected
     if spec.dev:
         # They share no example and make up `train`.
         sweep, dev = (spec.ranges(text) for text in spec.dev)
@@ -189,43 +181,19 @@ def test_sizes_of_the_fine_tuning_protocol(name):
         assert dev[0].stop == spec.sizes["train"]
 
 
-# task -> (val200, test, classes): the absolute ranges of the reference implementation.
-VTAB = {
-    "caltech101": (Range("train", 2754, 2954), Range("test", 0, 6084), 102),
-    "cifar100": (Range("train", 45000, 45200), Range("test", 0, 10000), 100),
-    "dtd": (Range("validation", 0, 200), Range("test", 0, 1880), 47),
-    "oxford_flowers102": (Range("validation", 0, 200), Range("test", 0, 6149), 102),
-    "oxford_iiit_pet": (Range("train", 2944, 3144), Range("test", 0, 3669), 37),
-    "sun397": (Range("validation", 0, 200), Range("test", 0, 21750), 397),
-    "svhn": (Range("train", 65931, 66131), Range("test", 0, 26032), 10),
-    "patch_camelyon": (Range("validation", 0, 200), Range("test", 0, 32768), 2),
-    "eurosat": (Range("train", 16200, 16400), Range("train", 21600, 27000), 10),
-    "resisc45": (Range("train", 18900, 19100), Range("train", 25200, 31500), 45),
-    "diabetic_retinopathy": (Range("validation", 0, 200), Range("test", 0, 42670), 5),
-    "clevr_count": (Range("train", 63000, 63200), Range("validation", 0, 15000), 8),
-    "clevr_distance": (Range("train", 63000, 63200), Range("validation", 0, 15000), 6),
-    "dmlab": (Range("validation", 0, 200), Range("test", 0, 22735), 6),
-    "dsprites_location": (Range("train", 589824, 590024), Range("train", 663552, 737280), 16),
-    "dsprites_orientation": (Range("train", 589824, 590024), Range("train", 663552, 737280), 16),
-    "kitti_distance": (Range("validation", 0, 200), Range("test", 0, 711), 4),
-    "smallnorb_azimuth": (Range("test", 0, 200), Range("test", 12150, 24300), 18),
-    "smallnorb_elevation": (Range("test", 0, 200), Range("test", 12150, 24300), 9),
-}
-
-
 def members(spec, split):
     return {(part.split, k) for part in spec.ranges(split) for k in range(part.start, part.stop)}
 
 
-@pytest.mark.parametrize("name", VTAB)
+@pytest.mark.parametrize("name", SPLITS["vtab"])
 def test_splits_of_vtab_1k(name):
-    spec = known_datasets.row(f"vtab/{name}")
-    val200, test, classes = VTAB[name]
-    assert spec.ranges("train800") == [Range("train", 0, 800)]
+    spec, expected = known_datasets.row(f"vtab/{name}"), SPLITS["vtab"][name]
+    train800, val200 = Range("train", 0, 800), Range(*expected["val200"])
+    assert spec.ranges("train800") == [train800]
     assert spec.ranges("val200") == [val200]
-    assert spec.ranges("train800val200") == [Range("train", 0, 800), val200]
-    assert spec.ranges("test") == [test]
-    assert spec.num_classes == classes
+    assert spec.ranges("train800val200") == [train800, val200]
+    assert spec.ranges("test") == [Range(*expected["test"])]
+    assert spec.num_classes == expected["classes"]
     assert spec.num_examples("train800val200") == 1_000
     if spec.num_examples("trainval") < 100_000:
         assert not members(spec, "trainval") & members(spec, "test")
@@ -239,7 +207,7 @@ def test_caltechs_later_builds_have_three_images_less(resize_row):
 
 
 def test_no_flip_where_it_changes_the_label():
-    structured = [*VTAB][-8:]
+    structured = [*SPLITS["vtab"]][-8:]
     assert {task.name for task in known_datasets.TASKS if not task.flip} == {"svhn", *structured}
 
 

@@ -1,10 +1,5 @@
-import contextlib
-import http.server
 import io
-import re
 import shutil
-import threading
-import urllib.parse
 
 import numpy as np
 import pytest
@@ -15,6 +10,7 @@ from keras_vit.training.commands.data import main
 from keras_vit.training.data import records
 from keras_vit.training.data.records import Shards
 from keras_vit.training.data.unreadable_examples import ATTEMPTS, SkipCounter, load_or_next
+from tests.file_server import serving
 from tests.training.data.helpers import (
     error_line,
     evaluate,
@@ -290,39 +286,10 @@ def test_array_records_hold_the_same_examples(number_arrays, numbers):
 def bucket(number_arrays, monkeypatch):
     """Serves the files as the bucket of Google's JSON interface; returns its requests' ranges."""
     files = {file.name: file.read_bytes() for file in number_arrays.rglob("*array_record*")}
-    asked = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            name = urllib.parse.unquote(self.path.partition("?")[0]).rpartition("/")[2]
-            if name not in files:
-                self.send_error(404)
-                return
-            content = files[name]
-            asked.append(self.headers["Range"])
-            first, last = re.fullmatch(r"bytes=(\d*)-(\d*)", asked[-1]).groups()
-            begin = int(first) if first else max(0, len(content) - int(last))
-            end = int(last) + 1 if first and last else len(content)
-            part = content[begin:end]
-            self.send_response(206)
-            self.send_header(
-                "Content-Range", f"bytes {begin}-{begin + len(part) - 1}/{len(content)}"
-            )
-            self.end_headers()
-            # A reader that wants no more of a file hangs up.
-            with contextlib.suppress(ConnectionError):
-                self.wfile.write(part)
-
-        def log_message(self, *_):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        endpoint = f"http://127.0.0.1:{server.server_port}"
-        monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", endpoint)
+    with serving(files) as server:
+        monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", server.url)
         monkeypatch.setenv("no_proxy", "127.0.0.1")
-        yield asked
-        server.shutdown()
+        yield server.requests
 
 
 def test_array_records_are_the_same_in_a_bucket(number_arrays, bucket):

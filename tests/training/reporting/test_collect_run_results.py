@@ -53,10 +53,11 @@ def test_the_page_tells_of_the_weights_that_are_handed_over(birds, tiny):
 
 
 def test_evaluations_before_other_data_was_accepted_are_not_of_the_model():
+    # Of equal accuracies the one of less loss.
     series = {
-        "eval_top1": [(10, 1.0), (20, 0.2), (30, 0.1)],
-        "eval_loss": [(10, 0.1), (20, 2.0), (30, 3.0)],
-        "eval_count": [(10, 20), (20, 20), (30, 20)],
+        "eval_top1": [(10, 1.0), (15, 0.2), (20, 0.2), (30, 0.1)],
+        "eval_loss": [(10, 0.1), (15, 3.0), (20, 2.0), (30, 3.0)],
+        "eval_count": [(10, 20), (15, 20), (20, 20), (30, 20)],
     }
     config = {"data": {"accepted_after": 10}, "hand_over": "best", "total_steps": 30}
     config["early_stopping"] = {"metric": "eval_top1"}

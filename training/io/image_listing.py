@@ -8,7 +8,7 @@ import logging
 import os
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from keras_vit.training.io.paths import any_path, is_remote, read_path, size_and_time
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from etils import epath
 
 logger = logging.getLogger("keras_vit")
+
+_Item = TypeVar("_Item")
 
 _JPEG = (".jfif", ".jpe", ".jpeg", ".jpg")
 _HEIC = (".heic", ".heif")
@@ -96,11 +98,11 @@ def list_images(paths: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
     return found
 
 
-def spread(files: Sequence[pathlib.Path], count: int) -> list[pathlib.Path]:
-    """Returns up to `count` of some files, from the first to the last, evenly apart."""
-    if len(files) <= count:
-        return list(files)
-    return [files[number * len(files) // count] for number in range(count)]
+def spread(items: Sequence[_Item], count: int) -> list[_Item]:
+    """Returns up to `count` of some items, from the first to the last, evenly apart."""
+    if len(items) <= count:
+        return list(items)
+    return [items[number * len(items) // count] for number in range(count)]
 
 
 def _images_of(path):

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from keras_vit import analysis
 from keras_vit.training.io.atomic import atomic_file, write_text
+from keras_vit.training.io.image_listing import spread
 from keras_vit.training.io.printed_table import Table
 
 
@@ -38,7 +39,7 @@ def write_analysis(
         model: a model of `keras_vit`.
         images: (images, height, width, 3) in [-1, 1], or None for what needs none.
         output: folder; each picture NAME.png comes with its numbers, NAME.csv.
-        shown: images in the pictures that show images; numbers are of all images.
+        shown: images in the pictures that show images, evenly apart; numbers are of all images.
         blur: radius in pixels of the Gaussian that smooths rollouts.
 
     Returns:
@@ -110,7 +111,8 @@ def _position_similarity(model):
 
 def _rollout(model, images, shown, blur):
     maps = analysis.attention_rollout(model, images)
-    figure = analysis.figures.rollout_figure(images[:shown], maps[:shown], blur=blur)
+    chosen = spread(range(len(images)), shown)
+    figure = analysis.figures.rollout_figure(images[chosen], maps[chosen], blur=blur)
     return figure, _table(("image", "row", "column", "attention"), maps)
 
 
@@ -121,11 +123,12 @@ def _attention_distance(model, images):
 
 
 def _reconstruction(masked, images, shown):
-    found = analysis.reconstruct(masked, images[:shown])
+    images = images[spread(range(len(images)), shown)]
+    found = analysis.reconstruct(masked, images)
     rows = [
         (image, position, f"{loss:.6g}")
         for image, (positions, losses) in enumerate(zip(found.positions, found.losses, strict=True))
         for position, loss in zip(positions, losses, strict=True)
     ]
-    figure = analysis.figures.reconstruction_figure(images[:shown], found)
+    figure = analysis.figures.reconstruction_figure(images, found)
     return figure, Table(("image", "patch", "loss"), rows)

@@ -28,15 +28,22 @@ def small(**arguments):
 
 @pytest.fixture
 def photos(tmp_path):
-    names = [f"inner/{index}.png" for index in range(3)]
+    names = [f"inner/{index}.png" for index in range(4)]
     write_photos(tmp_path / "photos", names, lambda number: noise(number, (40, 60, 3)))
     return tmp_path / "photos"
 
 
 def test_numbers_are_those_of_the_functions_on_images_as_the_model_wants_them(
-    tmp_path, photos, capsys
+    tmp_path, photos, capsys, monkeypatch
 ):
     keras.utils.set_random_seed(0)
+    figures, shown = keras_vit.analysis.figures, []
+    draw = figures.rollout_figure
+    monkeypatch.setattr(
+        figures,
+        "rollout_figure",
+        lambda *args, **options: shown.append(args) or draw(*args, **options),
+    )
     model = small(num_layers=1)
     model.preprocessing = "decode|resize_small(32)|central_crop([16,24])|value_range(-1,1)"
     model.save(tmp_path / "model.keras")
@@ -57,9 +64,11 @@ def test_numbers_are_those_of_the_functions_on_images_as_the_model_wants_them(
     values = np.array([float(row["similarity"]) for row in rows]).reshape(4, 6, 4, 6)
     np.testing.assert_allclose(values, similarity, atol=1e-5)
     rows = read(output / "rollout.csv")
-    maps = np.array([float(row["attention"]) for row in rows]).reshape(3, 4, 6)
+    maps = np.array([float(row["attention"]) for row in rows]).reshape(4, 4, 6)
     images = read_images(sorted(photos.glob("inner/*")), model.preprocessing)
     np.testing.assert_allclose(maps, keras_vit.analysis.attention_rollout(model, images), atol=1e-4)
+    for found, every in zip(shown[0], (images, maps), strict=True):
+        np.testing.assert_allclose(found, every[[0, 2]], atol=1e-4)
     distances = [float(row["pixels"]) for row in read(output / "attention_distance.csv")]
     expected = keras_vit.analysis.attention_distance(model, images)
     np.testing.assert_allclose(distances, np.ravel(expected), rtol=1e-4)

@@ -1,8 +1,8 @@
 """The commands on data sets: what they list, check, index and prepare."""
 
-import importlib.util
 import os
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -116,13 +116,9 @@ def test_prepare_fails_at_once_without_a_network(tmp_path, capsys, monkeypatch):
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
     root = tmp_path_factory.mktemp("photos")
-    names = [
-        f"{split}/{label}/{number}.{'png' if number == 2 else 'jpg'}"
-        for split, count in (("train", 6), ("test", 3))
-        for label in ("crow", "owl")
-        for number in range(count)
-    ]
-    write_photos(root, names)
+    folders = {"train/crow": 6, "train/owl": 6, "test/crow": 3, "test/owl": 3}
+    kinds = ["jpg", "jpg", "png", "jpg", "jpg", "jpg"]
+    write_photos(root, [f"{each}/{k}.{kinds[k]}" for each, n in folders.items() for k in range(n)])
     for path in root.glob("*/*/1.jpg"):
         # On its side, as its EXIF says.
         exif = Image.Exif()
@@ -184,10 +180,25 @@ def test_what_cannot_be_prepared_is_one_line(stored_photos, tmp_path, capsys):
         assert word in error_line(capsys)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("apache_beam") is not None, reason="it is there")
-def test_options_of_beam_need_it():
+def test_options_of_beam_need_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
     with pytest.raises(UsageError, match="pip install apache-beam"):
         write_prepared_datasets.prepare("tfds:c4", beam_options=["--runner=X"])
+
+
+@pytest.mark.long
+def test_beam_writes_what_one_machine_writes(tmp_path, capsys):
+    pytest.importorskip("apache_beam", reason="make test-cluster installs it")
+    write_photos(tmp_path / "birds", [f"{n % 2}/{n}.jpg" for n in range(20)])
+    beam = ["--beam=--runner=DirectRunner", "--beam=--direct_num_workers=2"]
+    for folder, beam_options in (("here", []), ("beam", beam)):
+        options = ["--as=birds", f"--data_dir={tmp_path / folder}", "--num_shards=3", *beam_options]
+        assert main(["prepare", f"{tmp_path}/birds", *options]) == 0
+        assert "20 images decoded: all well" in capsys.readouterr().out
+    here, there = (os.listdir(tmp_path / place / "birds" / "1.0.0") for place in ("here", "beam"))
+    assert {*here} == {*there} and len([name for name in there if "tfrecord" in name]) == 3
+    expected = contents(f"folder:{tmp_path}/birds", "train")
+    assert contents("tfds:birds", "train", tmp_path / "beam") == expected
 
 
 def test_the_digits_keep_all_seventeen_levels_and_every_class_in_proportion(data_dir):

@@ -15,6 +15,9 @@ from tests.training.data.helpers import write_photos
 NAMES = [f"{kind}/{number}.jpg" for kind in ("crow", "finch", "owl") for number in range(12)]
 
 
+EXCHANGED = "the photos of crow are in finch; the photos of finch are in crow"
+
+
 @pytest.fixture
 def birds(tmp_path):
     write_photos(tmp_path, NAMES)
@@ -66,18 +69,16 @@ def exchange(root):
         move(root, was, now)
 
 
+def lengthen(root, name=""):
+    photos = data.open(f"folder:{root}", "train[:80%]").photos
+    with open(root / next(one.path for one in photos if one.path.startswith(name)), "ab") as file:
+        file.write(b"more")
+
+
 def exchange_and_lengthen(root):
     exchange(root)
-    trained = data.open(f"folder:{root}", "train[:80%]").photos
-    for name in ("crow", "finch"):
-        file = next(photo.path for photo in trained if photo.path.startswith(name))
-        with open(root / file, "ab") as stream:
-            stream.write(b"more")
-
-
-def lengthen(root):
-    with open(root / data.open(f"folder:{root}", "train[:80%]").photos[0].path, "ab") as file:
-        file.write(b"more")
+    lengthen(root, "crow")
+    lengthen(root, "finch")
 
 
 def deepen(root):
@@ -101,12 +102,8 @@ def deepen(root):
         # In the place of a class, but of other photos.
         (replace_finch, "the class gull was added; the class finch was removed", True),
         # The photos that are held out tell.
-        (
-            exchange_and_lengthen,
-            "the photos of crow are in finch; the photos of finch are in crow",
-            True,
-        ),
-        (exchange, "the photos of crow are in finch; the photos of finch are in crow", True),
+        (exchange_and_lengthen, EXCHANGED, True),
+        (exchange, EXCHANGED, True),
     ],
 )
 def test_a_change_is_said_and_labels_that_moved_are_never_taken(birds, change, words, moved):

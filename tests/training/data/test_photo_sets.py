@@ -158,13 +158,10 @@ def write_table(root, rows, columns="path,label,split"):
 
 
 def test_a_table_is_a_data_set(tmp_path):
-    names = [
-        f"{split}/{kind}/{k}.jpg" for split in ("train", "test") for kind in "ab" for k in "12"
-    ]
+    parts = [(split, kind, k) for split in ("train", "test") for kind in "ab" for k in "12"]
+    names = [f"{split}/{kind}/{k}.jpg" for split, kind, k in parts]
     write_photos(tmp_path, names)
-    name = write_table(
-        tmp_path, ["{2},{1},{0}".format(*each.split("/")[:2], each) for each in names]
-    )
+    name = write_table(tmp_path, [f"{s}/{kind}/{k}.jpg,{kind},{s}" for s, kind, k in parts])
     dataset = data.open_dataset(name)
     assert dataset.class_names == ("a", "b") and dataset.spec.sizes == {"train": 4, "test": 4}
     # In the order of its rows.

@@ -143,9 +143,7 @@ def test_percentages_are_parts_that_add_up():
     last, same = parts(found, "train[-20%:]", "train[80%:]")
     assert last == same
     assert splits.select("train[:10%]+train[10%:20%]", found) == tenths[0] + tenths[1]
-    assert splits.divide("train[:2000000]", {"train": 3_000_000}, 0.1) == (
-        "train[0:1800000]",
-        "train[1800000:2000000]",
-    )
+    divided = splits.divide("train[:2000000]", {"train": 3_000_000}, 0.1)
+    assert divided == ("train[0:1800000]", "train[1800000:2000000]")
     # Counted in photos: in their order.
     assert parts(found, "train[5:12]", "train[-3:]") == [everything[5:12], everything[-3:]]

@@ -133,12 +133,7 @@ class Engine:
 @pytest.mark.parametrize(
     "check, mine, theirs, named",
     [
-        (
-            "alike",
-            '"config.seed": 0',
-            '"config.seed": 1',
-            "seed is 0 in worker 0 and 1 in worker 1",
-        ),
+        ("alike", '"config.seed": 0', '"config.seed": 1', "seed is 0 in worker 0 and 1 in worker"),
         ("alike", '"config.seed": 0, ', "", "seed is 0 in worker 0 and None in worker 1"),
         ("alike", '-vit": "', '-vit": "1', "the version of keras-vit is '0"),
         ("alike", "/run", "/other", "--workdir is '/run'.* and '/other'"),

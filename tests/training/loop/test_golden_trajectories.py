@@ -21,16 +21,14 @@ RECIPES = {
 
 def start_model(case, golden, folder):
     config = case["config"]
-    transformer = {
-        key: config["transformer"][key] for key in ("mlp_dim", "num_heads", "num_layers")
-    }
+    names = ("mlp_dim", "num_heads", "num_layers")
     model = keras_vit.VisionTransformer(
         image_size=case["size"],
         patch_size=config["patch"],
         hidden_size=config["hidden_size"],
         num_classes=case["num_classes"],
         representation_size=config["representation_size"],
-        **transformer,
+        **{name: config["transformer"][name] for name in names},
     )
     keras_vit.save_checkpoint(model, folder / "random.npz")
     with np.load(folder / "random.npz") as random:

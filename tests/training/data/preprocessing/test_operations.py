@@ -288,11 +288,8 @@ def test_sharpness_is_pils_and_keeps_the_border():
 
 
 def test_geometry_moves_pixels_where_it_says_and_fills_with_gray():
-    right, up, sheared = (
-        augment("TranslateX", 1, sign=-1.0),
-        augment("TranslateY", 1),
-        augment("ShearX", 10),
-    )
+    right, up = augment("TranslateX", 1, sign=-1.0), augment("TranslateY", 1)
+    sheared = augment("ShearX", 10)
     np.testing.assert_array_equal(right[:, 10:], PHOTO[:, :-10])
     np.testing.assert_array_equal(up[:-10], PHOTO[10:])
     assert (right[:, :10] == 128).all() and (up[-10:] == 128).all()

@@ -147,6 +147,16 @@ def test_augreg():
     assert 'augreg("strong2")' in config.train_preprocess
 
 
+def test_masked_patch_prediction_as_in_appendix_b_1_2():
+    config = load_config("masked:ViT-B/16,imagenet2012")
+    assert config.model.to_dict() == {"name": "ViT-B/16", "image_size": 224, "num_classes": None}
+    assert (config.total_steps, config.batch_size) == (1_000_000, 4096)
+    assert config.optimizer.base_lr == 2e-4
+    assert config.optimizer.warmup_steps == 10_000
+    assert config.optimizer.schedule == "cosine"
+    assert config.masked.to_dict() == {"target": "mean_color", "corruption_rate": 0.5}
+
+
 def test_a_fifth_is_held_out_unless_there_are_splits_in_a_store_too(tmp_path, ram):
     fill(tmp_path / "one", ["crow", "finch"])
     config = complete(own_photos.get_config(str(tmp_path / "one")))

@@ -128,9 +128,7 @@ def test_one_hot_by_argument_or_by_text(data_dir):
 def test_images_that_train_and_are_scored_are_said(split, shared, data_dir, tmp_path, caplog):
     digits = data.open_dataset("digits", data_dir)
     digits.split("test[10:30]+test[55:60]").warn_of_shared(digits.split(split))
-    write_photos(
-        tmp_path, [f"{name}/a/{number}.png" for name in ("train", "test") for number in "12"]
-    )
+    write_photos(tmp_path, [f"{part}/a/{k}.png" for part in ("train", "test") for k in "12"])
     photos = data.open_dataset(f"folder:{tmp_path}")
     photos.split("test[1:]").warn_of_shared(photos.split(split.partition("[")[0]))
     counts = [each.args[:2] for each in caplog.records if each.module == "opened_dataset"]

@@ -99,10 +99,8 @@ def test_folders_are_searched_and_what_they_leave_out_is_named(folder, caplog, m
     found = list_images([folder / "notes.txt", folder])
     assert found == [folder / name for name in ("notes.txt", "a.PNG", "b.png", "deep/c.png")]
     assert f"Left out of {folder}: README (no extension); 0.heic, 1.heic, 10.heic" in caplog.text
-    assert (
-        ", 7.heic and 2 more (.heic is not read: pip install 'keras-vit-16x16[heic]'); notes.txt "
-        "(.txt is not read)"
-    ) in caplog.text
+    named = ", 7.heic and 2 more (.heic is not read: pip install 'keras-vit-16x16[heic]')"
+    assert f"{named}; notes.txt (.txt is not read)" in caplog.text
 
 
 def test_pipes_are_no_images_and_what_is_missing_is_named(folder):

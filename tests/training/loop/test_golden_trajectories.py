@@ -52,9 +52,8 @@ def test_trajectory(name, golden, tmp_path):
         loss=loss,
         optimizer=recipe | {"warmup_steps": 5, "clip_norm": 1.0},
     )
-    images, labels = zip(
-        *(golden.training_batch(case, step) for step in range(case["steps"])), strict=True
-    )
+    drawn = [golden.training_batch(case, step) for step in range(case["steps"])]
+    images, labels = zip(*drawn, strict=True)
     one_hot = np.eye(case["num_classes"], dtype="float32")[np.stack(labels)]
     data = {"image": np.stack(images), "label": one_hot}
     batches = engine.make_batches(lambda *_: tf.data.Dataset.from_tensor_slices(data))

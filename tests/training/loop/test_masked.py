@@ -52,13 +52,3 @@ def test_a_run_learns_reproducibly_and_is_fine_tuned(data_dir, tmp_path):
         for left, right in zip(model.get_layer(block).get_weights(), trained, strict=True):
             np.testing.assert_array_equal(left, right)
     assert json.loads((run / "config.json").read_text())["masked"]["target"] == "mean_color"
-
-
-def test_the_papers_settings():
-    config = load_config("masked:ViT-B/16,imagenet2012")
-    assert config.model.to_dict() == {"name": "ViT-B/16", "image_size": 224, "num_classes": None}
-    assert (config.total_steps, config.batch_size) == (1_000_000, 4096)
-    assert config.optimizer.base_lr == 2e-4
-    assert config.optimizer.warmup_steps == 10_000
-    assert config.optimizer.schedule == "cosine"
-    assert config.masked.to_dict() == {"target": "mean_color", "corruption_rate": 0.5}

@@ -112,9 +112,12 @@ class _Run:
             for run, its_config in runs_behind(config.checkpoint):
                 warn_of_trained(data.eval, run, its_config)
         restored = engine.restore(directory.checkpoints)
+        finished, has_best = (
+            (directory.path / name).exists() for name in ("model.keras", "best.keras")
+        )
         agreement_of_workers.check_step(engine)
         self.digest = fingerprint.as_numbers(data.description)
-        before = (directory.before or {"data": {}})["data"]
+        before = directory.before["data"] if directory.before else {}
         data.description["checkpoint"] = (
             before.get("checkpoint", "")
             if restored
@@ -124,6 +127,7 @@ class _Run:
         self.sums, best = np.zeros(3), None
         if restored:
             found, own = restored["data"].tolist(), self.digest.tolist()
+            written = fingerprint.as_numbers(before).tolist() if before else own
             if found not in [own, *data.description["accepted"]]:
                 raise UsageError(
                     f"The checkpoints in {directory.checkpoints} are of a run on other data than "
@@ -132,9 +136,9 @@ class _Run:
                 )
             self.sums = restored["sums"]
             # Evaluations before the data changed are of other images or labels, but in a run that
-            # has finished, where names of classes alone may have.
-            finished = (directory.path / "model.keras").exists()
-            best = restored["best"] if finished or found == own else None
+            # has finished, where names of classes alone may have; of `best.keras` as well.
+            if finished or (found == written == own and (has_best or not restored["best"][2])):
+                best = restored["best"]
         stopping = config.early_stopping
         self.best = BestEvaluation(stopping.metric, stopping.patience, best, engine.step)
         data.description["accepted_after"] = int(self.best.since)
@@ -157,6 +161,9 @@ class _Run:
     def _train(self, stop_request):
         config, engine, metrics = self.config, self.engine, {}
         if engine.is_chief:
+            if not self.best.step:
+                # Of an evaluation that no state knows.
+                (self.directory.path / "best.keras").unlink(missing_ok=True)
             names = [name for evaluator in self.evaluators for name in evaluator.names]
             self.directory.open(engine.step, names, self.data.description)
             self.directory.upload()
@@ -275,12 +282,14 @@ class _Run:
 
     def _finish(self):
         folder = self.directory.path
-        hands_over_best = self.config.hand_over == "best" and (folder / "best.keras").exists()
+        hands_over_best = self.config.hand_over == "best" and bool(self.best.step)
         with self.engine.averaged_weights() as model:
             if self.engine.is_chief and not hands_over_best:
                 self.directory.save_model(model)
         if self.engine.is_chief and hands_over_best:
-            handed_over = load_model(folder / "best.keras").model
+            # Without one, the run had finished before and handed it over.
+            file = folder / ("best.keras" if (folder / "best.keras").exists() else "model.keras")
+            handed_over = load_model(file).model
             # Classes may have been renamed since.
             handed_over.class_names = self.engine.model.class_names
             self.directory.save_model(handed_over)

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import sys
 
 import keras
 import numpy as np
@@ -128,13 +129,23 @@ def test_evaluations_before_a_change_are_never_the_best(photos, run, monkeypatch
     monkeypatch.setattr(BestEvaluation, "update", watched)
     trainer.train(config_of(photos, data_changed="accept"), run)
     assert known == [0]
-    # A state of the data before is compared with its own evaluations again.
+    # The data before, and its state, but the best model of the other: stopped at once, and again.
     shutil.rmtree(max((run / "checkpoints").iterdir()))
     (run / "model.keras").unlink()
     (photos / "coot").rename(photos / "crow")
-    trainer.train(config_of(photos, data_changed="accept"), run)
-    assert known == [0, 2]
-    assert json.loads((run / "config.json").read_text())["data"]["accepted_after"] == 0
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(trainer._Run, "_say_where_it_begins", lambda _: sys.exit())
+        trainer.train(config_of(photos, data_changed="accept"), run)
+    assert not (run / "best.keras").exists()
+    trainer.train(config_of(photos), run)
+    assert known == [0, 0] and (run / "best.keras").exists()
+    assert json.loads((run / "config.json").read_text())["data"]["accepted_after"] == 2
+    # A finished run has handed it over.
+    expected = keras.saving.load_model(run / "model.keras").get_weights()
+    (run / "best.keras").unlink()
+    trainer.train(config_of(photos), run)
+    for one, other in zip(expected, load_model(run).model.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_photos_that_trained_what_one_starts_from_are_said(photos, run, tmp_path, caplog, capsys):

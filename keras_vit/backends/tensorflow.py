@@ -63,7 +63,7 @@ def _drawn(draw, shape, seed):
 
     static = tf.get_static_value(tf.convert_to_tensor(shape))
     size = tf.cast(tf.reduce_prod(shape), tf.int64) if static is None else int(static.prod())
-    if static is None or size % _GROUP == 0:
+    if static is not None and size % _GROUP == 0:
         return numbers(shape, part * size // _GROUP)
     # The part begins within a group.
     first = part * size

@@ -269,7 +269,8 @@ def grid_of_table(
         if rows * columns + first == entries
     ]
     if square and square not in candidates:
-        candidates.append(square)
+        # An entry that a model without class token drops is the last guess.
+        candidates = sorted([*candidates, square], key=lambda found: found[2] > class_token)
         if len(candidates) > 1 or rows != columns:
             warnings.warn(
                 f"The file does not state the grid of its {entries} position embeddings. "

@@ -66,6 +66,9 @@ def test_same_size_is_the_same_bits_and_constants_stay(flexible):
         # And 14 x 14 without a class token is 13 x 15 with one.
         (196, True, (13, 15), None, None, (13, 15, 1)),
         (196, True, (13, 15), (14, 14), None, (14, 14, 0)),
+        # Without a class token, a square comes before the model's grid with an entry for one.
+        (196, False, (13, 15), None, None, (14, 14, 0)),
+        (10, True, (2, 5), None, None, (2, 5, 0)),
         (6, False, (2, 3), None, None, (2, 3, 0)),
         (13, True, (5, 5), (3, 4), None, (3, 4, 1)),
         (2, True, (5, 5), None, None, (1, 1, 1)),

@@ -49,6 +49,14 @@ def compiled(shape, seeds):
     return tf.function(lambda: uniform(shape, seeds), jit_compile=True)()
 
 
+def of_unknown_size(shape, seeds):
+    import tensorflow as tf
+
+    spec = tf.TensorSpec((None, *shape[1:]))
+    function = tf.function(lambda like: uniform(tf.shape(like), seeds), [spec])
+    return function(tf.zeros(shape))
+
+
 def randint(shape, seeds):
     return batch_random().randint(shape, 1, 1000, seed=seeds)
 
@@ -68,6 +76,7 @@ def dropout(make, dtype="float32"):
     [
         uniform,
         pytest.param(compiled, marks=of_tensorflow),
+        pytest.param(of_unknown_size, marks=of_tensorflow),
         randint,
         dropout(Dropout),
         dropout(Dropout, "bfloat16"),

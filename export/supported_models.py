@@ -188,6 +188,7 @@ def _model_around(model, dtype):
             "Expected images of one size: begin with keras.Input((height, width, 3)). Received: "
             f"{model.name}, for {size}."
         )
+    require_unquantized(model)
     graph = keras.Model(model.inputs, model.outputs)
     last = graph.operations[-1]
     if last is not core and not isinstance(last, keras.layers.Dense):
@@ -212,9 +213,17 @@ def _model_around(model, dtype):
     if last is core:
         around.class_names, around.activation = core.class_names, core.activation
     elif last.activation is not keras.activations.linear:
-        around.activation = activation_name(last.activation)
+        around.activation = _activation_of(last)
     if names := getattr(model, "class_names", None):
         around.class_names = names
+    if name := getattr(model, "activation", None):
+        known = last is not core and last.activation is not keras.activations.linear
+        if known and name != around.activation:
+            raise ExportError(
+                f"Expected the activation of {model.name} to be that of its head, "
+                f"{around.activation}. Received: {model.name}.activation={name!r}."
+            )
+        around.activation = name
     return around
 
 
@@ -268,11 +277,21 @@ def _image_range(name, images, prepared):
     )
 
 
+def _activation_of(head):
+    """Returns which of `ACTIVATIONS` a head computes, whatever its function is called, or None."""
+    logits = np.linspace(-2, 2, max(head.units, 2), dtype="float32")[None]
+    found = keras.ops.convert_to_numpy(head.activation(keras.ops.convert_to_tensor(logits)))
+    for name, function in ACTIVATIONS.items():
+        if np.allclose(found, function(logits), atol=1e-6):
+            return name
+    return None
+
+
 def _without_activation(head):
     """Returns a Dense layer that gives logits, with the weights of `head`."""
     if head.activation is keras.activations.linear:
         return head
-    if activation_name(head.activation) not in ACTIVATIONS:
+    if _activation_of(head) is None:
         raise ExportError(
             "Expected a head without activation, with softmax or with sigmoid. Received: "
             f"{head.name} with {activation_name(head.activation)}."

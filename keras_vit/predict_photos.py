@@ -67,7 +67,7 @@ def predict(
         raise ValueError(
             "Expected a model of keras_vit with a head, built with num_classes, and one row of "
             f"logits for an image. Received: {model.name}, which gives {shape}."
-            f"{'' if arguments else model_inside(model)}"
+            f"{'' if arguments else model_inside(model, needs_head=True)}"
         )
     model.require_logits()
     logits = model.predict(_prepared(model, images_or_paths), batch_size=batch_size, verbose=0)

@@ -97,6 +97,8 @@ class Artifact:
         metadata: what a TFLite file says to MediaPipe; empty where it says nothing.
         takes_bytes: whether it rounds pixels to bytes, as photos have them.
         has_costs: whether `subprocesses.measure` can run the file as this runtime does.
+        other_ways: from images, as of `run`, to {another way to call it: largest difference from
+            what the model gives, in units of its largest output, but at least 1}.
     """
 
     kind: str
@@ -108,6 +110,7 @@ class Artifact:
     metadata: bytes = b""
     takes_bytes: bool = False
     has_costs: bool = False
+    other_ways: "Callable[[np.ndarray], dict[str, float]] | None" = None
 
 
 def in_batches(function: "Callable[[np.ndarray], Tensor]", images: "np.ndarray") -> "np.ndarray":
@@ -140,7 +143,53 @@ def open_hub(path: pathlib.Path, model: "keras.Model | None" = None) -> Artifact
         image_size=sides if all(sides) else None,
         activation=_activation_of(signature, sides, model),
         has_costs=True,
+        other_ways=partial(_other_ways, module, model, output),
     )
+
+
+def _other_ways(module, model, output, images):
+    """See `Artifact.other_ways`: signatures, features and endpoints, of what keras_vit writes."""
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    from keras_vit.export.labels_and_interface_json import model_operations
+    from keras_vit.training.data.preprocessing.preprocess import Preprocess
+
+    graph = keras.Model(model.input, dict(model.endpoints))
+    in_bytes = np.rint(255 * images).astype("uint8")
+    # Photos of another size and shape than the model's images.
+    photos = [tf.io.encode_png(each.repeat(2, 0).repeat(3, 1)) for each in in_bytes]
+    prepare = Preprocess(model_operations(model), graph_only=True)
+    prepared = np.stack([(prepare(photo, (0, 0)) + 1) / 2 for photo in photos])
+    calls = {
+        "serving_default": ({"images": images}, images),
+        "serving_uint8": ({"images": in_bytes}, in_bytes.astype("float32") / 255),
+        "serving_bytes": ({"image_bytes": photos}, prepared),
+    }
+    found = {}
+    for name, (arguments, seen) in calls.items():
+        if signature := module.signatures.get(name):
+            arguments = {key: tf.convert_to_tensor(each) for key, each in arguments.items()}
+            expected = graph(seen * 2 - 1, training=False)[output]
+            found[name] = _difference(signature(**arguments)[output], expected)
+    expected = graph(images * 2 - 1, training=False)
+    if hasattr(module, "feature_vector"):
+        features = module.feature_vector(images)
+        found["feature_vector"] = _difference(features, expected["representation"])
+    if hasattr(module, "endpoints"):
+        ends = module.endpoints(images)
+        found |= {f"endpoint {key}": _difference(ends[key], expected[key]) for key in expected}
+    return found
+
+
+def _difference(found, expected):
+    import numpy as np
+
+    found, expected = np.asarray(found), np.asarray(expected)
+    if found.shape != expected.shape:
+        return float("inf")
+    return float(np.abs(found - expected).max() / max(1.0, np.abs(expected).max()))
 
 
 def _activation_of(signature, sides, model):

@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
+import keras_vit
 from keras_vit.export.errors import ExportError
 from keras_vit.export.hub.archives import unpacked
 from keras_vit.export.labels_and_interface_json import exported_operations
@@ -29,6 +30,8 @@ from keras_vit.training.evaluators.exported_files import interface_of, labels_of
 
 logger = logging.getLogger("keras_vit")
 THREADS = (1, 2)
+# Images on which signatures and endpoints of a module are compared, and the largest difference.
+_SHOWN, _OTHER_WAYS = 2, 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,7 +267,16 @@ def verify(
             **(_costs(usable, size) if costs and artifact.has_costs else {}),
         )
         failures = (thresholds or THRESHOLDS[artifact.kind]).missed(report)
-        activation = original.activation if isinstance(original, CLASSIFIERS) else None
+        if artifact.other_ways:
+            ways = artifact.other_ways(images[:_SHOWN]).items()
+            failures += [
+                f"its {way} differs by {error:.2e} from the model, more than {_OTHER_WAYS:g}"
+                for way, error in ways
+                if not error <= _OTHER_WAYS
+            ]
+        activation = None
+        if not isinstance(original, keras_vit.MaskedPatchPrediction):
+            activation = getattr(original, "activation", None)
         failures.extend(_other_texts(usable, model, artifact, activation))
         failures.extend(_other_settings(path, usable))
     return dataclasses.replace(report, failures=tuple(failures))

@@ -31,12 +31,14 @@ def activation_name(activation: Callable) -> str:
     return getattr(activation, "__name__", type(activation).__name__).lower()
 
 
-def model_inside(model: keras.Model) -> str:
+def model_inside(model: keras.Model, needs_head: bool = False) -> str:
     """Returns a sentence that says how to get from a model to the one of this package, or ""."""
     layers = getattr(model, "layers", ())
-    inside = [layer.name for layer in layers if isinstance(layer, ImageModel)]
+    inside = [layer for layer in layers if isinstance(layer, ImageModel)]
+    if inside and needs_head and inside[0].arguments.get("num_classes") is None:
+        return " Its head stands outside of ours: call model.predict, or export it first."
     if inside:
-        return f" Pass the model inside it: model.get_layer({inside[0]!r})."
+        return f" Pass the model inside it: model.get_layer({inside[0].name!r})."
     if any(type(layer).__module__.startswith("keras_vit.") for layer in layers):
         if None in model.input_shape[1:3]:
             return (

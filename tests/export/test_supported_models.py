@@ -161,6 +161,9 @@ def test_functional_models_are_handed_over(core, photos, tmp_path):
     # What the model itself is told comes before what the one inside knows.
     model.class_names, model.preprocessing = ["c", "d", "e"], "decode|resize_small(40)|value_range"
     told = supported_models.portable(model)
+    linear = sequential(keras.layers.Rescaling(2.0, -1.0), core, keras.layers.Dense(3))
+    linear.activation = "sigmoid"
+    assert supported_models.portable(linear).activation == "sigmoid"
     assert (told.class_names, told.preprocessing) == (("c", "d", "e"), model.preprocessing)
     assert module.feature_vector(photos).shape == (4, 35)
 
@@ -178,16 +181,27 @@ def test_what_cannot_be_handed_over_is_said(core, make_vit, tmp_path):
     twice = keras.Model(images, head(core(images) - core(-images)))
     range_, foreign = r"bring images of .* to \[-1, 1\]", r"Expected one of .* that calls one"
     sizes = [keras.Input((None, None, 3)), keras.layers.Resizing(32, 32), core, head]
+
+    def softmax(logits):
+        return keras.ops.softmax(logits / 5)
+
+    quantized = sequential(core, keras.layers.Dense(3, "softmax"))
+    quantized.layers[-1].quantize("int8")
+    contradicting = sequential(core, keras.layers.Dense(3, "sigmoid"))
+    contradicting.activation = "softmax"
     for model, message in (
         (sequential(keras.layers.Rescaling(1 / 255), core, head), range_),
         (sequential(keras.layers.Rescaling(2.0, offset=-0.9), core, head), range_),
         (keras.Sequential(sizes), "Expected images of one size"),
         (sequential(core, head, keras.layers.ReLU()), "ends with a Dense layer"),
         (sequential(core, keras.layers.Dense(3, "relu")), "softmax or with sigmoid"),
+        (sequential(core, keras.layers.Dense(3, softmax)), "softmax or with sigmoid"),
+        (quantized, "quantize"),
+        (contradicting, "sigmoid. Received: .*activation='softmax'"),
         (twice, "which calls it 2 times"),
         (sequential(keras.layers.Flatten(), keras.layers.Dense(3)), foreign),
         (make_vit(in_channels=1, num_layers=1), "in_channels=1"),
     ):
-        with pytest.raises(ExportError, match=message):
+        with pytest.raises((ExportError, ValueError), match=message):
             export.to_hub(model, tmp_path / "m")
     assert not list(tmp_path.iterdir())

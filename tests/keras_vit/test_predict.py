@@ -132,6 +132,9 @@ def test_bad_use(model, make_vit):
     around = keras.Sequential([keras.Input((16, 16, 3)), model])
     with pytest.raises(ValueError, match=rf"model\.get_layer\('{model.name}'\)"):
         keras_vit.predict(around, images)
+    headed = keras.Sequential([make_vit(num_classes=None), keras.layers.Dense(3)])
+    with pytest.raises(ValueError, match="Its head stands outside of ours"):
+        keras_vit.predict(headed, images)
     clone = keras.models.clone_model(model)
     with pytest.raises(ValueError, match=r"original\.set_weights\(copy\.get_weights\(\)\)"):
         keras_vit.predict(clone, images)

@@ -195,8 +195,9 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
     A path is relative to the table, or in a store; a label is the name of a class.
 
     Raises:
-        UsageError: if columns, rows or cells are missing, a row has more cells, a file is not
-            there, a photo is listed twice, or splits differ from others or usual ones in case.
+        UsageError: if columns, rows or cells are missing, a row has more cells, a cell more
+            lines or an open quote, a file is not there, a photo is listed twice, or splits differ
+            from others or usual ones in case.
         ValueError: if the name of a class is not a line of text.
     """
     file = absolute_path(file)
@@ -205,14 +206,14 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
     rows: list[tuple[str, str, str, tuple[int, ...]]] = []
     lines: dict[str, int] = {}
     with io.StringIO(read_text(file), newline="") as stream:
-        reader = csv.DictReader(stream)
+        reader = csv.DictReader(stream, strict=True, skipinitialspace=True)
         columns = list(filter(None, reader.fieldnames or ()))
         if not {"path", "label"} <= set(columns) or len(columns) > len(set(columns)):
             raise UsageError(
                 f"Expected the columns path and label, and perhaps split, separated by commas. "
                 f"{file} has {','.join(columns)}."
             )
-        for cells in reader:
+        for cells in _rows_of(reader, file):
             row = {name: (cell or "").strip() for name, cell in cells.items() if name}
             photo = photo_path(file.parent, row["path"] or ".")
             empty = [name for name in _COLUMNS if name in row and not row[name]]
@@ -222,6 +223,8 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
                 wrong = f"no {empty[0]}"
             elif not photo.is_file():
                 wrong = f"{photo}, which is not there"
+            elif any("\n" in cell or "\r" in cell for cell in row.values()):
+                wrong = "a cell of several lines: close its quote, or leave its column out"
             elif any(cells.get(None) or ()):
                 wrong = f"more than {len(columns)} cells: quote a cell that holds a comma"
             elif first != reader.line_num:
@@ -243,6 +246,18 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
             f"Expected splits in one spelling, in small letters. {file} has {', '.join(splits)}."
         )
     return PhotoSet(file.parent, tuple(labels), dict(splits))
+
+
+def _rows_of(reader, file):
+    while True:
+        begin = reader.line_num + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise UsageError(f"Line {begin} of {file} is no row of CSV: {error}.") from error
+        if cells is None:
+            return
+        yield cells
 
 
 def photo_path(root: pathlib.Path, name: str) -> pathlib.Path:

@@ -15,7 +15,7 @@ from keras_vit.training.data import Dataset
 from keras_vit.training.errors import Diverged, UsageError
 from keras_vit.training.evaluators import few_shot
 from keras_vit.training.evaluators.features_and_logits import freeze
-from keras_vit.training.evaluators.load_keras_model import load_model
+from keras_vit.training.evaluators.load_keras_model import load_model, read_run_config
 from keras_vit.training.evaluators.speed import images_per_second
 from keras_vit.training.io.printed_table import Table
 from keras_vit.training.io.remote_stores import local_file
@@ -103,8 +103,9 @@ def _run_of_cell(workdir: pathlib.Path, cell: str, seed: int) -> pathlib.Path:
 
 
 def learning_curve(run: pathlib.Path) -> list[tuple[int, float]]:
-    """Returns (step, top-1 accuracy) of every evaluation in a run's `metrics.csv`."""
-    return read_metrics(run / "metrics.csv")["eval_top1"]
+    """Returns (step, top-1 accuracy) of the evaluations of a run on the data that it has now."""
+    since = read_run_config(run / "config.json")["data"].get("accepted_after", 0)
+    return [row for row in read_metrics(run / "metrics.csv")["eval_top1"] if row[0] > since]
 
 
 def _run_cell(study, cell, config, seed, run, dataset, few_shot_task):

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from keras_vit import export
 from keras_vit.export.errors import ExportError
 from keras_vit.export.hub import archives
 from keras_vit.export.tflite.flatbuffer_and_metadata import pack, unpack
+from keras_vit.export.verification import runtimes
 from keras_vit.export.verification.subprocesses import measure
 from keras_vit.export.verification.verify_and_thresholds import Thresholds
 from tests.export.conftest import answer, verify
@@ -139,6 +141,30 @@ def test_probabilities_by_another_activation_are_noticed(named, images, tmp_path
     for artifact in (module, export.to_tflite(model, tmp_path / "m.tflite", **options)):
         (failure,) = verify(model, artifact, images[:2]).failures
         assert "makes probabilities by sigmoid, the model by softmax" in failure
+
+
+def test_every_way_to_call_a_module_is_compared(named, images, tmp_path):
+    model, module = named
+    other = type(model).from_config(model.get_config())
+    other.set_weights(model.get_weights())
+    other.class_names = NAMES
+    other.preprocessing = "decode|resize_small(64)|central_crop(32)|value_range(-1,1)"
+    cropping = export.to_hub(other, tmp_path / "module")
+    shutil.copy(module / "assets" / "interface.json", cropping / "assets")
+    (failure,) = verify(model, cropping, images).failures
+    assert failure.startswith("its serving_bytes differs by ")
+    loaded = tf.saved_model.load(str(module))
+    signature = loaded.signatures["serving_default"]
+    swapping = types.SimpleNamespace(
+        signatures={"serving_default": lambda images: {"logits": -signature(images)["logits"]}},
+        feature_vector=lambda images: 0 * loaded.feature_vector(images),
+        endpoints=loaded.endpoints,
+    )
+    found = runtimes._other_ways(swapping, model, "logits", images)
+    assert {way for way, error in found.items() if error > 0.1} == {
+        "serving_default",
+        "feature_vector",
+    }
 
 
 def test_another_normalization_in_the_metadata_fails(tiny, tiny_tflite, images, tmp_path):

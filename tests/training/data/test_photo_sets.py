@@ -207,7 +207,13 @@ def test_a_table_may_lack_splits_and_name_photos_elsewhere(tmp_path, ram):
         ("path,label", ",crow", "Line 2 of .* has no path"),
         ("path,label", "photos.csv,", "Line 2 of .* has no label"),
         ("path,label,split", "photos.csv,crow,Test", "in small letters. .* has Test"),
-        ("path,label", 'photos.csv,"two\nlines"', "of one line"),
+        ("path,label", 'photos.csv,"two\nlines"', "a cell of several lines: close its quote"),
+        ("path,label,note", 'photos.csv,a,"5 inch\nother.csv,b,', "no row of CSV: unexpected end"),
+        (
+            "path,label,note",
+            f"photos.csv,a,{'x' * 200_000}",
+            "Line 2 .* no row of CSV: field",
+        ),
         ("path,label", "photos.csv,zero\0", "without the characters 0"),
     ],
 )

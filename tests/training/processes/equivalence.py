@@ -33,7 +33,8 @@ FINE_TUNING = {"optimizer": SGD | {"layer_decay": 0.5}, "label_smoothing": 0.1}
 CONFIGS = {
     "sgd": {"optimizer": SGD, "accumulation_steps": 2, "ema_decay": 0.9},
     "adamw": {"optimizer": {"name": "adamw", "base_lr": 1e-3, "weight_decay": 0.1, **WARM}},
-    "random": {"optimizer": SGD},
+    # In parts of two images, of which stochastic depth draws two numbers.
+    "random": {"optimizer": SGD, "accumulation_steps": 4},
     "frozen": {**FINE_TUNING, "freeze": {"blocks": 1}},
     "lora": FINE_TUNING,
 }

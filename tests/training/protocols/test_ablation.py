@@ -150,7 +150,13 @@ def test_early_stopping_scores_the_best_weights(data_dir, tmp_path, capsys):
     assert capsys.readouterr().out != table
     run = tmp_path / "b_30" / "seed_0"
     scores = json.loads((run / "scores.json").read_text())
-    assert scores["top1"] == max(accuracy for _, accuracy in learning_curve(run))
+    first, *others = learning_curve(run)
+    assert scores["top1"] == max(accuracy for _, accuracy in (first, *others))
+    # Those before other data was accepted are of other images.
+    config = json.loads((run / "config.json").read_text())
+    config["data"]["accepted_after"] = first[0]
+    (run / "config.json").write_text(json.dumps(config))
+    assert learning_curve(run) == others
     assert scores["images"] == 423
 
 

@@ -156,3 +156,10 @@ def test_choices_are_what_is_there():
     assert choices["loss"] == tuple(classification_losses.LOSSES)
     assert choices["optimizer.name"] == tuple(optimizers_and_schedules.OPTIMIZERS)
     assert choices["optimizer.schedule"] == optimizers_and_schedules.DECAYS
+
+
+def test_data_sets_may_lie_in_stores_that_are_known():
+    config = {"dataset": "digits", "batch_size": 8, "total_steps": 1}
+    assert schema.complete(config | {"data_dir": "gs://b/tfds"}).data_dir == "gs://b/tfds"
+    with pytest.raises(UsageError, match="memory://run"):
+        schema.complete(config | {"data_dir": "memory://run"})

@@ -8,7 +8,6 @@ from etils import epath
 
 from keras_vit.export.__main__ import main as export_main
 from keras_vit.training.commands import train, vtab
-from keras_vit.training.config import schema
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io import image_listing
 from keras_vit.training.io.image_listing import list_images
@@ -61,13 +60,6 @@ def test_commands_refuse_before_any_work(main, arguments, capsys):
     assert main([*others, f"{option}=memory://run"]) == 2
     assert "file system. Received: memory://run" in capsys.readouterr().err
     assert set(pathlib.Path.cwd().iterdir()) == before
-
-
-def test_data_sets_may_lie_in_stores_that_are_known():
-    config = {"dataset": "digits", "batch_size": 8, "total_steps": 1}
-    assert schema.complete(config | {"data_dir": "gs://b/tfds"}).data_dir == "gs://b/tfds"
-    with pytest.raises(UsageError, match="memory://run"):
-        schema.complete(config | {"data_dir": "memory://run"})
 
 
 def test_lines_of_text(tmp_path, ram):

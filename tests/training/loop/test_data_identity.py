@@ -37,8 +37,7 @@ def config_of(photos, **changes):
     config = own_photos.get_config(f"{photos},size=8,steps=4")
     config.model.update(patch_size=8, hidden_size=16, mlp_dim=16, num_heads=2, num_layers=1)
     config.log_every_steps = config.eval_every_steps = config.checkpoint_every_steps = 2
-    config.report = False
-    config.update(changes)
+    config.update({"report": False} | changes)
     return config
 
 

@@ -66,9 +66,8 @@ def at_the_end():
 def config(tiny):
     # The rate makes the loss worse at once.
     result = tiny(total_steps=100, eval_every_steps=5, log_every_steps=50, ema_decay=0.0)
-    result.early_stopping.update(patience=3, metric="eval_loss")
+    result.update(checkpoint_every_steps=0, early_stopping={"patience": 3, "metric": "eval_loss"})
     result.optimizer.update(name="sgd", base_lr=1.0, clip_norm=1.0)
-    result.checkpoint_every_steps = 0
     return result
 
 

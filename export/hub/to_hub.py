@@ -94,7 +94,7 @@ def _module(model, output, resolution, activation):
     root = _reusable(main, spec)
     if output == "logits":
         root.feature_vector = _reusable(_sub_model(model, "representation", resolution), spec)
-    root.endpoints = _reusable(_endpoint_model(model, resolution), spec, modes=(False,))
+    root.endpoints = _reusable(endpoint_model(model, resolution), spec, modes=(False,))
     call = root.__call__
     root.serve = tf.function(lambda images: call(images, training=False), input_signature=[spec])
     root.serve_train = tf.function(
@@ -114,7 +114,7 @@ def _sub_model(model, output, resolution):
     return keras.Model(model.input, model.endpoints[output])
 
 
-def _endpoint_model(model, resolution):
+def endpoint_model(model, resolution):
     """Returns the Keras model from images to a dict of all endpoints and attention weights."""
     tensors = dict(model.endpoints)
     if model.arguments.get("attention") == "global":

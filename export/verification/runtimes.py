@@ -136,30 +136,34 @@ def open_hub(path: pathlib.Path, model: "keras.Model | None" = None) -> Artifact
         )
     (images,) = signature.structured_input_signature[1].values()
     sides = tuple(images.shape)[1:3]
+    activation = _activation_of(signature, sides, model)
     return Artifact(
         kind="hub",
         output=output,
         run=lambda images: (in_batches(module, images), None),
         image_size=sides if all(sides) else None,
-        activation=_activation_of(signature, sides, model),
+        activation=activation,
         has_costs=True,
-        other_ways=partial(_other_ways, module, model, output),
+        other_ways=partial(_other_ways, module, model, output, activation),
     )
 
 
-def _other_ways(module, model, output, images):
+def _other_ways(module, model, output, activation, images):
     """See `Artifact.other_ways`: signatures, features and endpoints, of what keras_vit writes."""
-    import keras
     import numpy as np
     import tensorflow as tf
 
+    from keras_vit.export.hub.to_hub import endpoint_model
     from keras_vit.export.labels_and_interface_json import model_operations
+    from keras_vit.models.image_model import ACTIVATIONS
     from keras_vit.training.data.preprocessing.preprocess import Preprocess
 
-    graph = keras.Model(model.input, dict(model.endpoints))
+    graph = endpoint_model(model, "fixed")
     in_bytes = np.rint(255 * images).astype("uint8")
-    # Photos of another size and shape than the model's images.
-    photos = [tf.io.encode_png(each.repeat(2, 0).repeat(3, 1)) for each in in_bytes]
+    # Noise of another size and shape than the model's images, so that every way to resize differs.
+    height, width = images.shape[1:3]
+    noise = np.random.default_rng(0).integers(0, 256, (len(images), 2 * height, 3 * width, 3))
+    photos = [tf.io.encode_png(each) for each in noise.astype("uint8")]
     prepare = Preprocess(model_operations(model), graph_only=True)
     prepared = np.stack([(prepare(photo, (0, 0)) + 1) / 2 for photo in photos])
     calls = {
@@ -171,8 +175,11 @@ def _other_ways(module, model, output, images):
     for name, (arguments, seen) in calls.items():
         if signature := module.signatures.get(name):
             arguments = {key: tf.convert_to_tensor(each) for key, each in arguments.items()}
-            expected = graph(seen * 2 - 1, training=False)[output]
-            found[name] = _difference(signature(**arguments)[output], expected)
+            given, expected = signature(**arguments), graph(seen * 2 - 1, training=False)[output]
+            found[name] = _difference(given[output], expected)
+            if activation in ACTIVATIONS:
+                error = _difference(given["probabilities"], ACTIVATIONS[activation](expected))
+                found[name] = max(found[name], error)
     expected = graph(images * 2 - 1, training=False)
     if hasattr(module, "feature_vector"):
         features = module.feature_vector(images)

@@ -274,9 +274,8 @@ def verify(
                 for way, error in ways
                 if not error <= _OTHER_WAYS
             ]
-        activation = None
-        if not isinstance(original, keras_vit.MaskedPatchPrediction):
-            activation = getattr(original, "activation", None)
+        masked = isinstance(original, keras_vit.MaskedPatchPrediction)
+        activation = None if masked else model.activation
         failures.extend(_other_texts(usable, model, artifact, activation))
         failures.extend(_other_settings(path, usable))
     return dataclasses.replace(report, failures=tuple(failures))
@@ -377,7 +376,7 @@ def _accelerator(found, reference):
 def _other_texts(path, model, artifact, activation):
     """Says which of the texts inside of an artifact are not the model's.
 
-    `activation` is the one that the model has set, or None where that is not known.
+    `activation` is the model's, or None of one without logits.
     """
     wrong = []
     if artifact.kind != "npz":

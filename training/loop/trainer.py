@@ -141,6 +141,12 @@ class _Run:
                 best = restored["best"]
         stopping = config.early_stopping
         self.best = BestEvaluation(stopping.metric, stopping.patience, best, engine.step)
+        wants_best = config.hand_over == "best" and self.best.step and not has_best
+        if wants_best and directory.before and directory.before["hand_over"] != "best":
+            raise UsageError(
+                f"config.hand_over=best: {directory.path / 'best.keras'} is not there any more. Go "
+                "on with --config.hand_over=last."
+            )
         data.description["accepted_after"] = int(self.best.since)
         self.batches = engine.make_batches(data.train_batches(engine.step))
         self.evaluators = create_evaluators(config, engine, eval_loss, data)

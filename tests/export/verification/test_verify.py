@@ -3,6 +3,7 @@ import json
 import shutil
 import types
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -141,6 +142,10 @@ def test_probabilities_by_another_activation_are_noticed(named, images, tmp_path
     for artifact in (module, export.to_tflite(model, tmp_path / "m.tflite", **options)):
         (failure,) = verify(model, artifact, images[:2]).failures
         assert "makes probabilities by sigmoid, the model by softmax" in failure
+    around = keras.Sequential([keras.Input((32, 32, 3)), model, keras.layers.Dense(5, "softmax")])
+    module = export.to_hub(around, tmp_path / "around", activation="sigmoid")
+    one, other = verify(around, module, images[:2]).failures
+    assert "is 'sigmoid', the model's 'softmax'" in one and "by sigmoid, the model by" in other
 
 
 def test_every_way_to_call_a_module_is_compared(named, images, tmp_path):
@@ -153,6 +158,15 @@ def test_every_way_to_call_a_module_is_compared(named, images, tmp_path):
     shutil.copy(module / "assets" / "interface.json", cropping / "assets")
     (failure,) = verify(model, cropping, images).failures
     assert failure.startswith("its serving_bytes differs by ")
+    nearest = tmp_path / "nearest"
+    with pytest.MonkeyPatch.context() as patch:
+        resize = tf.image.resize
+        patch.setattr(
+            tf.image, "resize", lambda image, size, *_, **__: resize(image, size, "nearest")
+        )
+        export.to_hub(model, nearest)
+    (failure,) = verify(model, nearest, images).failures
+    assert failure.startswith("its serving_bytes differs by ")
     loaded = tf.saved_model.load(str(module))
     signature = loaded.signatures["serving_default"]
     swapping = types.SimpleNamespace(
@@ -160,7 +174,7 @@ def test_every_way_to_call_a_module_is_compared(named, images, tmp_path):
         feature_vector=lambda images: 0 * loaded.feature_vector(images),
         endpoints=loaded.endpoints,
     )
-    found = runtimes._other_ways(swapping, model, "logits", images)
+    found = runtimes._other_ways(swapping, model, "logits", None, images)
     assert {way for way, error in found.items() if error > 0.1} == {
         "serving_default",
         "feature_vector",

@@ -87,7 +87,6 @@ def test_a_class_that_keeps_its_label_is_accepted(photos, run):
     assert keras.saving.load_model(run / "model.keras").class_names == ("coot", "finch", "owl")
     # The evaluations are of the same photos.
     assert "top-1 accuracy<" in (run / "report.html").read_text()
-    # From now on these are the run's own.
     trainer.train(config_of(photos), run)
 
 
@@ -143,8 +142,11 @@ def test_evaluations_before_a_change_are_never_the_best(photos, run, monkeypatch
     expected = keras.saving.load_model(run / "model.keras").get_weights()
     (run / "best.keras").unlink()
     trainer.train(config_of(photos), run)
-    for one, other in zip(expected, load_model(run).model.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert all(map(np.array_equal, expected, load_model(run).model.get_weights()))
+    # One that has not handed it over cannot any more.
+    trainer.train(config_of(photos, hand_over="last"), run)
+    with pytest.raises(UsageError, match=r"best\.keras is not there any more"):
+        trainer.train(config_of(photos, hand_over="best"), run)
 
 
 def test_photos_that_trained_what_one_starts_from_are_said(photos, run, tmp_path, caplog, capsys):

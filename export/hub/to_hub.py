@@ -114,8 +114,13 @@ def _sub_model(model, output, resolution):
     return keras.Model(model.input, model.endpoints[output])
 
 
-def endpoint_model(model, resolution):
-    """Returns the Keras model from images to a dict of all endpoints and attention weights."""
+def endpoint_model(model: keras.Model, resolution: str) -> keras.Model:
+    """Returns the model from images to a dict of all endpoints and attention weights.
+
+    Args:
+        model: one of this package, as `portable` returns it.
+        resolution: "fixed" or "any", as of `to_hub`.
+    """
     tensors = dict(model.endpoints)
     if model.arguments.get("attention") == "global":
         tensors.update(model.attention_endpoints)

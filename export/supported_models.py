@@ -279,10 +279,14 @@ def _image_range(name, images, prepared):
 
 def _activation_of(head):
     """Returns which of `ACTIVATIONS` a head computes, whatever its function is called, or None."""
-    logits = np.linspace(-2, 2, max(head.units, 2), dtype="float32")[None]
-    found = keras.ops.convert_to_numpy(head.activation(keras.ops.convert_to_tensor(logits)))
+    logits = keras.ops.linspace(-2.0, 2.0, max(head.units, 2))[None]
+    return activation_between(logits, head.activation(logits))
+
+
+def activation_between(logits: Tensor, probabilities: Tensor) -> str | None:
+    """Returns which of `ACTIVATIONS` makes (n, classes) probabilities of logits, or None."""
     for name, function in ACTIVATIONS.items():
-        if np.allclose(found, function(logits), atol=1e-6):
+        if np.allclose(function(logits), probabilities, atol=1e-6):
             return name
     return None
 

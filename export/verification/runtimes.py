@@ -203,18 +203,13 @@ def _activation_of(signature, sides, model):
     """Names the function that a module makes its probabilities by, if it makes any."""
     if model is None or "probabilities" not in signature.structured_outputs:
         return None
-    import numpy as np
     import tensorflow as tf
 
-    from keras_vit.export.supported_models import image_size
-    from keras_vit.models.image_model import ACTIVATIONS
+    from keras_vit.export.supported_models import activation_between, image_size
 
     height, width = sides if all(sides) else image_size(model)
     given = signature(images=tf.zeros((1, height, width, 3)))
-    for name, function in ACTIVATIONS.items():
-        if np.allclose(function(given["logits"]), given["probabilities"], atol=1e-6):
-            return name
-    return "another function"
+    return activation_between(given["logits"], given["probabilities"]) or "another function"
 
 
 def _open_keras(path, model):

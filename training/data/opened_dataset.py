@@ -26,7 +26,7 @@ from ml_collections import ConfigDict
 from keras_vit.training.data import fingerprint, known_datasets, photo_sets, splits, tfds_folder
 from keras_vit.training.data.known_datasets import DatasetSpec, full_name
 from keras_vit.training.errors import UsageError
-from keras_vit.training.io.paths import size_and_time
+from keras_vit.training.io.paths import is_remote, size_and_time
 
 if TYPE_CHECKING:
     import keras
@@ -237,15 +237,13 @@ class Split:
     def warn_of_shared(self, trained: "Split", who: str = "trains") -> None:
         """Warns where images of it, on which a model is scored, are among those that train it.
 
-        Photos of another folder are the same if their content is.
+        Photos are the same if their content is; those of one data set in a store, if their path is.
         """
-        if self.photos and trained.dataset is not self.dataset:
-            sizes = {photo.size for photo in self.photos} & {photo.size for photo in trained.photos}
-            known = set(trained._contents(sizes))
-            shared = sum(content in known for content in self._contents(sizes))
-        else:
-            paths = ({photo.path for photo in each.photos} for each in (self, trained))
-            shared = len(set.intersection(*paths))
+        own, others = self._sizes(), trained._sizes()
+        copies = {file: size for file, size in own.items() if file not in others}
+        shared = len(own) - len(copies)
+        if trained.dataset is not self.dataset or not is_remote(self.dataset.place):
+            shared += photo_sets.count_copies(copies, others)
         for one, other in itertools.product(self.ranges, trained.ranges):
             if one.split == other.split:
                 shared += len(range(max(one.start, other.start), min(one.stop, other.stop)))
@@ -256,11 +254,10 @@ class Split:
                 *(shared, self.num_examples, self.text, trained.text, who),
             )
 
-    def _contents(self, sizes):
-        """Returns the digests of its photos of some sizes in bytes."""
-        paths = [photo.path for photo in self.photos if photo.size in sizes]
-        files = [photo_sets.photo_path(self.dataset.place, path) for path in paths]
-        return [fingerprint.digest_of([file.read_bytes()]) for file in files]
+    def _sizes(self):
+        """Returns {file: size in bytes} of its photos."""
+        place = self.dataset.place
+        return {photo_sets.photo_path(place, photo.path): photo.size for photo in self.photos}
 
     def read(self, index: "tf.Tensor") -> "dict[str, tf.Tensor]":
         """Returns the example at an int64 index, in a TensorFlow graph or eagerly.

@@ -97,7 +97,8 @@ def test_split_folders_are_splits_and_those_of_systems_are_nothing(tmp_path, cap
         (["a/1.png"], "has one class, a: expected two or more"),
         (["a/1.png", "b/1.png", "c/x.txt"], "1 of 3 classes have no image in the split train"),
         (["train/a/1.png", "train/b/1.png", "test/a/1.png"], "in the split test, such as b"),
-        (["Café/1.png", "cafe/1.png", "d/1.png"], "classes Café, cafe differ in case or accents"),
+        (["Café/1.png", "cafe/1.png", "d/1.png"], "classes Café, cafe differ in case, accents or"),
+        (["a\u200b/1.png", "a/1.png", "d/1.png"], "classes a, a\u200b differ in case, accents or"),
         (["a/1.png", "b/1.png", "b/2.cr2", "b/3.NEF"], "b/2.cr2 (.cr2 is not read: convert it to"),
         (["a/1.png", "b/1.png", "b/2"], "{root}: left out: b/2 (no extension)"),
         (["a/1.png", "b/1.png", "2.png"], "1 images beside the folders of classes, such as 2.png"),
@@ -198,6 +199,7 @@ def test_a_table_may_lack_splits_and_name_photos_elsewhere(tmp_path, ram):
     [
         ("path,class", "a.jpg,b", "Expected the columns path and label.* has path,class"),
         ("path,label,label", "photos.csv,crow,owl", "has path,label,label"),
+        ("path,label,Split", "photos.csv,crow,test", "in small letters.* has path,label,Split"),
         ("path,label", "photos.csv,a\n./photos.csv,b", r"Line 3 of .* \./photos.csv, which line 2"),
         ("path,label", "photos.csv,a\nlink.csv,b", "link.csv, which line 2 has too"),
         ("path,label", "photos.csv,crow, black", "Line 2 of .* has more than 2 cells: quote"),

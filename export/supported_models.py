@@ -67,13 +67,15 @@ def portable(model: keras.Model, dtype: str = "float32") -> keras.Model:
     if isinstance(model, keras_vit.MaskedPatchPrediction):
         encoder = model.encoder
         pooling = encoder.arguments["classifier"]
-        return _copy(
+        copy = _copy(
             encoder,
             dtype,
             num_classes=None,
             representation_size=None,
             classifier="gap" if pooling == "map" else pooling,
         )
+        copy.preprocessing = model.preprocessing or encoder.preprocessing
+        return copy
     if type(model) is ImageModel:
         return model
     if not isinstance(model, CLASSIFIERS):
@@ -279,7 +281,7 @@ def _image_range(name, images, prepared):
 
 def _activation_of(head):
     """Returns which of `ACTIVATIONS` a head computes, whatever its function is called, or None."""
-    logits = keras.ops.linspace(-2.0, 2.0, max(head.units, 2))[None]
+    logits = keras.ops.linspace(-2.0, 2.0, max(head.units, 2))[None] * [[1.0], [20.0]]
     return activation_between(logits, head.activation(logits))
 
 

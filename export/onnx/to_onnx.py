@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import keras
 
+from keras_vit.checkpoints.save_npz import require_finite
 from keras_vit.export.errors import imported
 from keras_vit.export.labels_and_interface_json import exported_texts
 from keras_vit.export.supported_models import image_size, output_name, portable, require_single_file
@@ -66,6 +67,7 @@ def to_onnx(
     onnx = imported("onnx", "onnx")
     # A policy of Keras: converters of files compute normalizations in float16 too, and overflow.
     model = portable(model, "float16" if float16 else "float32")
+    require_finite(model)  # in float16 large weights are infinite
     require_single_file(model)
     output = output_name(model, output)
     texts = exported_texts(model, labels, activation or model.activation, output)

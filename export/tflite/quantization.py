@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from keras_vit.export.errors import ExportError
+
 # The operations with weights: nearly all the time of a Transformer, and the only
 # ones whose rounding costs no accuracy to speak of.
 WEIGHTED = ("FULLY_CONNECTED", "CONV_2D")
@@ -48,6 +50,9 @@ def quantize(
         model: the float32 model.
         quantization: a key of `RECIPES`.
         samples: for `CALIBRATED`, for each name of a signature its inputs, arrays by name.
+
+    Raises:
+        ExportError: if a weight is larger than float16 can be, and is to be that.
     """
     from litert_quantizer.quantizer import Quantizer
 
@@ -58,8 +63,25 @@ def quantize(
         tool = Quantizer(bytearray(model), manager.get_quantization_recipe())
         calibrated = quantization in CALIBRATED
         ranges = _activation_ranges(bytes(model), samples, manager) if calibrated else None
-        # The quantizer puts weights behind the model, where OpenVINO does not look.
-        return pack(unpack(tool.quantize(ranges).quantized_model))
+        tree = unpack(tool.quantize(ranges).quantized_model)
+    if quantization == "float16":
+        _require_no_overflow(tree)
+    # The quantizer puts weights behind the model, where OpenVINO does not look.
+    return pack(tree)
+
+
+def _require_no_overflow(tree):
+    import numpy as np
+    from ai_edge_litert.schema_py_generated import TensorType
+
+    tensors = (tensor for graph in tree.subgraphs for tensor in graph.tensors)
+    halves = {each.buffer for each in tensors if each.type == TensorType.FLOAT16}
+    weights = (tree.buffers[number].data for number in halves)
+    if any(np.isinf(np.frombuffer(each, "float16")).any() for each in weights if each is not None):
+        raise ExportError(
+            "Expected weights of at most 65504, the largest number of float16. Received: a model "
+            "with larger ones. Use another quantization, such as none."
+        )
 
 
 def _recipe(quantization):

@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import pathlib
+import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -164,11 +165,7 @@ def to_tflite_files(
     if probabilities and output != "logits":
         raise ValueError("Expected probabilities=False: the model has no head.")
     texts = exported_texts(model, labels, activation, "probabilities" if probabilities else output)
-    found = _signatures(model, **added)
-    for name, each in found.items():
-        if probabilities and each.output == output:
-            graph = keras.Model(each.graph.input, ACTIVATIONS[activation](each.graph.output))
-            found[name] = each._replace(graph=graph, output="probabilities")
+    found = _signatures(model, activation if probabilities else None, **added)
     samples = None
     if calibration is not None and not CALIBRATED.isdisjoint(files):
         samples = _calibration_samples(calibration, found)
@@ -269,7 +266,7 @@ def _function(graph, shape, output):
     return infer
 
 
-class _Signature(NamedTuple):
+class Signature(NamedTuple):
     """One way into a file: a graph, the shape of its images with the batch, its output's name."""
 
     graph: keras.Model
@@ -277,27 +274,57 @@ class _Signature(NamedTuple):
     output: str
 
 
+def added_signatures(
+    model: keras.Model, names: Iterable[str], activation: str | None
+) -> dict[str, Signature]:
+    """Returns what the signatures of a file of `model` beside the main one compute, by name.
+
+    `activation` is that of probabilities in place of logits, or None.
+    """
+    batches = [re.fullmatch(r"batch_(\d+)", name) for name in names]
+    sizes = [re.fullmatch(r"size_(\d+)x(\d+)", name) for name in names]
+    found = _signatures(
+        model,
+        activation,
+        batch_sizes=[int(each[1]) for each in batches if each],
+        image_sizes=[(int(each[1]), int(each[2])) for each in sizes if each],
+        feature_vector="feature_vector" in names,
+        attention_rollout=ROLLOUT in names,
+    )
+    del found[MAIN]
+    return found
+
+
 def _signatures(
-    model, batch_sizes=(), image_sizes=(), feature_vector=False, attention_rollout=False
+    model,
+    activation,
+    batch_sizes=(),
+    image_sizes=(),
+    feature_vector=False,
+    attention_rollout=False,
 ):
     """Returns the signatures by name, the main one first; `to_tflite` explains the arguments."""
     output = output_name(model)
     size = image_size(model)
-    found = {MAIN: _Signature(model, (1, *size, 3), output)}
+    found = {MAIN: Signature(model, (1, *size, 3), output)}
     for batch in batch_sizes:
         if not isinstance(batch, int) or batch < 1:
             raise ValueError(f"`batch_sizes` must be positive ints. Received: {batch!r}")
-        found[f"batch_{batch}"] = _Signature(model, (batch, *size, 3), output)
+        found[f"batch_{batch}"] = Signature(model, (batch, *size, 3), output)
     for each in image_sizes:
         height, width = as_height_width(each)
         graph, shape = _of_size(model, height, width), (1, height, width, 3)
-        found[f"size_{height}x{width}"] = _Signature(graph, shape, output)
+        found[f"size_{height}x{width}"] = Signature(graph, shape, output)
+    if activation:
+        for name, each in found.items():
+            graph = keras.Model(each.graph.input, ACTIVATIONS[activation](each.graph.output))
+            found[name] = each._replace(graph=graph, output="probabilities")
     if feature_vector and output == "logits":
         features = keras.Model(model.input, model.endpoints["representation"])
-        found["feature_vector"] = _Signature(features, (1, *size, 3), "representation")
+        found["feature_vector"] = Signature(features, (1, *size, 3), "representation")
     if attention_rollout:
         maps = keras.Model(model.input, rollout_endpoint(model))
-        found[ROLLOUT] = _Signature(maps, (1, *size, 3), "rollout")
+        found[ROLLOUT] = Signature(maps, (1, *size, 3), "rollout")
     return found
 
 

@@ -150,6 +150,7 @@ def open_hub(path: pathlib.Path, model: "keras.Model | None" = None) -> Artifact
 
 def _other_ways(module, model, output, activation, images):
     """See `Artifact.other_ways`: signatures, features and endpoints, of what keras_vit writes."""
+    import keras
     import numpy as np
     import tensorflow as tf
 
@@ -181,6 +182,18 @@ def _other_ways(module, model, output, activation, images):
                 error = _difference(given["probabilities"], ACTIVATIONS[activation](expected))
                 found[name] = max(found[name], error)
     expected = graph(images * 2 - 1, training=False)
+    found["answer for one image"] = _difference(module(images[:1]), expected[output][:1])
+    if hasattr(module, "serve"):
+        found["serve"] = _difference(module.serve(images), expected[output])
+    trained = [graph(images * 2 - 1, training=True)[output] for _ in range(2)]
+    # Dropout draws anew each time.
+    if hasattr(module, "serve_train") and not _difference(*trained):
+        for name, call in (("training=True", module), ("serve_train", module.serve_train)):
+            arguments = {"training": True} if call is module else {}
+            found[name] = _difference(call(images, **arguments), trained[0])
+    main = keras.Model(model.input, model.endpoints[output])
+    counts = [sum(np.prod(each.shape) for each in of.variables) for of in (module, main)]
+    found["number of weights"] = float(abs(counts[0] - counts[1]))
     if hasattr(module, "feature_vector"):
         features = module.feature_vector(images)
         found["feature_vector"] = _difference(features, expected["representation"])
@@ -231,6 +244,8 @@ def _open_keras(path, model):
 
 def _open_onnx(path, model=None):
     """Opens an .onnx file in ONNX Runtime, on the processor."""
+    import keras
+
     onnxruntime, onnx = imported("onnxruntime", "onnx"), imported("onnx", "onnx")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # its errors are raised as well
@@ -253,8 +268,14 @@ def _open_onnx(path, model=None):
             result = in_batches(lambda batch: session.run(None, {"image": batch})[0], images)
         return result, Delegation(", ".join(session.get_providers()), True)
 
+    def other_ways(images):
+        graph = keras.Model(model.input, model.endpoints[made[0]])
+        expected = graph(images[:1] * 2 - 1, training=False)
+        return {"answer for one image": _difference(run(images[:1])[0], expected)}
+
     kind = "float16" if onnx.TensorProto.FLOAT16 in types else "onnx"
-    return Artifact(kind, made[0], run, (height, width))
+    others = other_ways if model and made[0] in model.endpoints else None
+    return Artifact(kind, made[0], run, (height, width), other_ways=others)
 
 
 def _open_interpreter(path, model=None, runtime="litert", delegation=None):
@@ -266,17 +287,40 @@ def _open_interpreter(path, model=None, runtime="litert", delegation=None):
     with damage_refused(f"{path} cannot be run"):
         function = TFLiteFunction(path, runtime, threads=1)
     # A quantized file ends with DEQUANTIZE.
-    activation = "sigmoid" if "LOGISTIC" in file.operations[-2:] else "softmax"
+    activation = None
+    if function.output == "probabilities":
+        activation = "sigmoid" if "LOGISTIC" in file.operations[-2:] else "softmax"
+    others = partial(_other_signatures, path, model, activation)
     return Artifact(
         kind=file.quantization,
         output=function.output,
         run=lambda images: (function(images), delegation),
         image_size=function.image_shape[:2],
         output_shape=function.output_shape,
-        activation=activation if function.output == "probabilities" else None,
+        activation=activation,
         metadata=metadata_of(file.tree),
         has_costs=runtime == "litert",
+        other_ways=others if model and runtime == "litert" else None,
     )
+
+
+def _other_signatures(path, model, activation, images):
+    """See `Artifact.other_ways`: the signatures of a TFLite file beside its main one."""
+    import keras
+    import numpy as np
+    from ai_edge_litert.interpreter import Interpreter
+
+    from keras_vit.export.tflite.to_tflite import added_signatures
+
+    interpreter, found = Interpreter(os.fspath(path)), {}
+    added = added_signatures(model, [*interpreter.get_signature_list()], activation)
+    for name, (graph, shape, output) in added.items():
+        sized = keras.ops.image.resize(images, shape[1:3], data_format="channels_last")
+        sized = np.resize(np.clip(sized, 0, 1), shape)
+        given = interpreter.get_signature_runner(name)(image=sized)
+        expected = graph(sized * 2 - 1, training=False)
+        found[f"signature {name}"] = _difference(given.get(output), expected)
+    return found
 
 
 def _open_openvino(path, model=None):

@@ -134,8 +134,9 @@ def attention_distance(
     Raises:
         ValueError: if the model's attention is axial, or there is no image.
     """
+    tensors = attention_tensors(model)
     distances = token_distances(model.grid_size, model.token_stride)
-    by_layer = [mean_distance(a, distances, renormalize) for a in attention_tensors(model)]
+    by_layer = [mean_distance(each, distances, renormalize) for each in tensors]
     return by_batch(keras.Model(model.input, ops.stack(by_layer, 1)), images, batch_size).mean(0)
 
 

@@ -1,6 +1,7 @@
 """Strict loading of published checkpoints."""
 
 import inspect
+import math
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -235,7 +236,7 @@ def _assign(model, file, skip, path):
     if classes and len(classes) == model.arguments["num_classes"]:
         model.class_names = classes
     for name in OF_HEAD if _HEADS & loaded else ():
-        stated, own = file.source.config.get(name), getattr(model, name)
+        stated, own = file.source.own.get(name), getattr(model, name)
         if stated and stated != own:
             if own and name == "class_names":
                 warnings.warn(
@@ -327,10 +328,24 @@ def _resized(file, array, value):
         return resize_line(value, array.shape[0]) if len(value) else value
     if len(value) != 1:
         return value
+    _require_no_register_positions(file, shape[1])
     if file.is_published and not grid:
         grid = (square_grid(shape[1], positions.class_token, class_entry) or ())[:2]
     mine = positions.class_token, positions.grid_size
     return resize_table(value, *mine, grid, file.flexible, class_entry)
+
+
+def _require_no_register_positions(file, entries):
+    """Refuses a table of timm that has entries of the register tokens before those of patches."""
+    modules, shapes = getattr(file.layout, "modules", {}), file.source.shapes
+    registers = math.prod(shapes.get(modules.get("reg"), (0,))[:2])
+    patches = entries - registers - (modules.get("cls") in shapes)
+    wanted = file.grid and math.prod(file.grid)
+    if registers and patches > 0 and patches == (wanted or math.isqrt(patches) ** 2):
+        raise CheckpointError(
+            f"{entries} position embeddings seem to have entries of the {registers} register "
+            "tokens, which models here do not take; if they have not, pass `position_grid`"
+        )
 
 
 def _compare_stated_arguments(model, source, row, layout):
@@ -342,19 +357,22 @@ def _compare_stated_arguments(model, source, row, layout):
             than that of the format, where nothing states one.
     """
     origin = row.path if row else f"The configuration of {source.path}"
-    stated = _of_model(row.model) | dict(row.arguments) if row else _of_config(source.config)
+    stated = source.own or _of_config(source.config)
+    if row:
+        stated = _of_model(row.model) | dict(row.arguments)
     differing = {
         name: stated[name]
         for name in STATED
         if name in stated and model.arguments.get(name, stated[name]) != stated[name]
     }
-    pool = source.config.get("classifier") or _POOLING.get(str(stated.get("global_pool")))
+    pool = stated.get("global_pool")
+    pool = source.own.get("classifier") or (pool and _POOLING.get(str(pool), f"timm's {pool}"))
     if pool and model.arguments.get("classifier", pool) not in (pool, "unpooled"):
         differing["classifier"] = pool
     if "num_heads" in differing:
         heads, own = differing["num_heads"], model.arguments["num_heads"]
         raise CheckpointError(
-            f"{origin} says num_heads={heads}, the model has num_heads={own}. Build the model "
+            f"{origin} says num_heads={heads!r}, the model has num_heads={own}. Build the model "
             f"with num_heads={heads}. Nothing was loaded."
         )
     usual = getattr(layout, "gelu", None)
@@ -391,7 +409,7 @@ def _of_config(config) -> dict[str, Any]:
         stated = {**config, **own, **{ours: config[name] for ours, name in names.items()}}
     activation = own.get("act_layer", config.get("hidden_act"))
     if activation is not None:
-        if activation not in _GELU:
+        if not isinstance(activation, str) or activation not in _GELU:
             raise CheckpointError(
                 f"Expected the activation to be a GELU, one of {', '.join(_GELU)}. The file's "
                 f"configuration says {activation!r}. Nothing was loaded."

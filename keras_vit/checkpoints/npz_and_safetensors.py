@@ -63,8 +63,10 @@ class Source:
     arrays: dict[str, np.ndarray]
     # (rows, columns) of its position embeddings if it states them.
     grid: tuple[int, int] | None = None
-    # Its config.json, or of a saved model its `STATED` arguments, classifier, and `OF_HEAD`.
+    # The config.json beside it.
     config: Mapping[str, Any] = field(default_factory=dict)
+    # Of a saved model its `STATED` arguments, classifier, and `OF_HEAD`.
+    own: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -129,8 +131,11 @@ def _array(file):
     return array.astype(np.float32, copy=False) if array.dtype.kind == "f" else array
 
 
-def _safetensors_source(paths):
-    """Reads one or several safetensors files, beside which a config.json may lie."""
+def _safetensors_source(paths, files=None):
+    """Reads one or several safetensors files, beside which a config.json may lie.
+
+    Of several, `files` says which of them has an array.
+    """
     config = json_beside(paths[0], "config.json") or {}
     arrays = {}
     for path in paths:
@@ -139,6 +144,8 @@ def _safetensors_source(paths):
 
             file = safe_open(path, "numpy")
             for name in file.keys():  # noqa: SIM118 (not a dict)
+                if files and Path(files.get(name, "")).name != path.name:
+                    continue
                 array = file.get_tensor(name)
                 is_float = file.get_slice(name).get_dtype() in ("F16", "BF16", "F32", "F64")
                 arrays[name] = array.astype(np.float32, copy=False) if is_float else array
@@ -160,9 +167,9 @@ def _keras_source(path):
     require_unquantized(model)
     arrays = {weight.name: weight.value() for weight in weights_of(model)}
     names = (*STATED, "classifier")
-    config = {name: model.arguments[name] for name in names if name in model.arguments}
-    config |= {name: getattr(model, name) for name in OF_HEAD}
-    return Source(path, arrays, getattr(model, "grid_size", None), config)
+    own = {name: model.arguments[name] for name in names if name in model.arguments}
+    own |= {name: getattr(model, name) for name in OF_HEAD}
+    return Source(path, arrays, getattr(model, "grid_size", None), own=own)
 
 
 def _open_directory(path):
@@ -173,8 +180,9 @@ def _open_directory(path):
     index = json_beside(path / "model.safetensors", "model.safetensors.index.json")
     if index is not None:
         with _reading(path / "model.safetensors.index.json"):
-            files = sorted(set(index["weight_map"].values()))
-            return _safetensors_source([path / Path(file).name for file in files])
+            files = index["weight_map"]
+            names = sorted({Path(file).name for file in files.values()})
+            return _safetensors_source([path / name for name in names], files)
     raise CheckpointError(
         f"{path} holds no checkpoint. Expected a directory with model.keras, model.safetensors "
         "or model.safetensors.index.json."

@@ -33,6 +33,8 @@ def activation_name(activation: Callable) -> str:
 
 def model_inside(model: keras.Model, needs_head: bool = False) -> str:
     """Returns a sentence that says how to get from a model to the one of this package, or ""."""
+    if isinstance(model, ImageModel):
+        return ""
     layers = getattr(model, "layers", ())
     inside = [layer for layer in layers if isinstance(layer, ImageModel)]
     if inside and needs_head and inside[0].arguments.get("num_classes") is None:

@@ -221,8 +221,8 @@ class Split:
 
     @property
     def identity(self) -> str:
-        """A text for caches: it changes with the examples, and when files are written again."""
-        return self.fingerprint["digest"] + self.fingerprint["modified"]
+        """A text for caches: it changes with examples, their place, and when files are written."""
+        return "{digest}{modified}".format(**self.fingerprint) + str(self.dataset.place)
 
     @functools.cached_property
     def left_out(self) -> "SkipCounter | None":

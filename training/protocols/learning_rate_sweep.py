@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from ml_collections import ConfigDict
 
-from keras_vit.training.data import Dataset, splits
+from keras_vit.training.data import Dataset, fingerprint, splits
 from keras_vit.training.errors import TrainingError
 from keras_vit.training.evaluators import classification
 from keras_vit.training.evaluators.features_and_logits import load_frozen
@@ -121,15 +121,20 @@ def transfer(
 
     Raises:
         UsageError: if runs would end or be handed over by what they score on the test split.
-        TrainingError: if every rate diverged, or the chosen one did on the whole training set.
+        TrainingError: if every rate diverged, or the chosen one did on the whole training set, or
+            the weights that all begin from were replaced meanwhile.
     """
     require_last_update(config)
-    scores = {}
+    scores, begun = {}, fingerprint.digest_of_checkpoint(config.checkpoint)
     (rate, *others) = rates
     if others:
         scores = score_rates(config, workdir, dataset, rates, development)
         rate = choose_rate([scores])
     found = _score_seeds(config, workdir, dataset, rate, seeds)
+    if fingerprint.digest_of_checkpoint(config.checkpoint) != begun:
+        raise TrainingError(
+            f"{config.checkpoint} was replaced while runs began from it. Use another --workdir."
+        )
     return Transfer(config.dataset, scores, rate, found)
 
 

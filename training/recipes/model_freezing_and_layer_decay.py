@@ -2,9 +2,9 @@
 
 Layer-wise decay of the learning rate is the rule of BEiT's and MAE's fine-tuning: with L blocks and
 a decay d, the rate of a weight is multiplied by d to the power of L + 1 minus its depth. Depth 0 is
-everything before the first block (patch embedding or stem, class token, register tokens) and every
-position embedding, the i-th block has depth i, and what follows the last block (norm, pooling,
-head) has depth L + 1, factor 1.
+everything before the first block (patch embedding or stem, class token, register tokens, position
+embeddings), the i-th block has depth i, with position embeddings that are its own, and what follows
+the last block (norm, pooling, head) has depth L + 1, factor 1.
 """
 
 import contextlib
@@ -112,8 +112,7 @@ def depths(model: keras.Model) -> dict[str, int]:
             passed += 1
             depth = passed
         else:
-            before = passed < len(blocks) or layer.name.startswith("position_")
-            depth = 0 if before else len(blocks) + 1
+            depth = passed + 1 if passed else 0
         found.update(dict.fromkeys((weight.path for weight in layer.weights), depth))
     return found
 

@@ -13,6 +13,7 @@ import keras_vit
 from keras_vit import export
 from keras_vit.export.errors import ExportError
 from keras_vit.export.hub import archives
+from keras_vit.export.tflite import to_tflite
 from keras_vit.export.tflite.flatbuffer_and_metadata import pack, unpack
 from keras_vit.export.verification import runtimes
 from keras_vit.export.verification.subprocesses import measure
@@ -168,17 +169,60 @@ def test_every_way_to_call_a_module_is_compared(named, images, tmp_path):
     (failure,) = verify(model, nearest, images).failures
     assert failure.startswith("its serving_bytes differs by ")
     loaded = tf.saved_model.load(str(module))
+    assert not any(error > 1e-4 for error in other_ways(loaded, model, images).values())
     signature = loaded.signatures["serving_default"]
-    swapping = types.SimpleNamespace(
+
+    class Swapping(types.SimpleNamespace):
+        def __call__(self, images, training=False):
+            return loaded(images) * (-1 if training or len(images) == 1 else 1)
+
+    swapping = Swapping(
         signatures={"serving_default": lambda images: {"logits": -signature(images)["logits"]}},
         feature_vector=lambda images: 0 * loaded.feature_vector(images),
+        serve=lambda images: loaded(images) + 1,
+        serve_train=loaded.serve_train,
         endpoints=loaded.endpoints,
+        variables=loaded.variables[1:],
     )
-    found = runtimes._other_ways(swapping, model, "logits", None, images)
+    found = other_ways(swapping, model, images)
     assert {way for way, error in found.items() if error > 0.1} == {
-        "serving_default",
+        "answer for one image",
         "feature_vector",
+        "number of weights",
+        "serve",
+        "serving_default",
+        "training=True",
     }
+
+
+def other_ways(module, model, images):
+    return runtimes._other_ways(module, model, "logits", None, images)
+
+
+@pytest.mark.parametrize("options", [{}, {"probabilities": True}, {"quantization": "float16"}])
+def test_every_signature_of_a_file_is_compared(tiny, wrong, images, tmp_path, monkeypatch, options):
+    added = {"batch_sizes": [2], "image_sizes": [48], "feature_vector": True, **options}
+    file = export.to_tflite(tiny, tmp_path / "m.tflite", attention_rollout=True, **added)
+    assert verify(tiny, file, images).ok
+    right = to_tflite._of_size
+    monkeypatch.setattr(to_tflite, "_of_size", lambda *_: right(wrong, 48, 48))
+    (failure,) = verify(tiny, file, images).failures
+    assert failure.startswith("its signature size_48x48 differs by ")
+
+
+def test_what_float16_cannot_hold_is_refused(make_vit, tmp_path):
+    model = make_vit(num_layers=1)
+    model.get_layer("head").kernel.assign(model.get_layer("head").kernel + 70_000)
+    with pytest.raises(ExportError, match=r"at most 65504, the largest number of float16"):
+        export.to_tflite(model, tmp_path / "m.tflite", quantization="float16")
+    assert not any(tmp_path.iterdir())
+
+
+def test_tokens_have_no_labels(make_vit, images, tmp_path):
+    model = make_vit(num_layers=1, classifier="unpooled")
+    file = export.to_tflite(model, tmp_path / "m.tflite")
+    report = verify(model, file, images, [0] * 8)
+    assert report.ok and report.model_accuracy is None
 
 
 def test_another_normalization_in_the_metadata_fails(tiny, tiny_tflite, images, tmp_path):

@@ -37,10 +37,11 @@ def test_depths_of_a_vision_transformer():
     head = {"encoder_norm", "pre_logits", "head"}
     model = vit_of(representation_size=4, register_tokens=1)
     assert by_depth(model) == [stem, *BLOCKS, head]
-    # Positions before every block are embeddings.
-    stem = {"embedding", "position_embedding_00", "position_embedding_01"}
+    # Positions that a block adds are its own, and not before it.
+    stem = {"embedding", "position_embedding_00"}
+    blocks = [BLOCKS[0], BLOCKS[1] | {"position_embedding_01"}]
     model = vit_of(classifier="map", position_placement="every")
-    assert by_depth(model) == [stem, *BLOCKS, {"encoder_norm", "pool", "head"}]
+    assert by_depth(model) == [stem, *blocks, {"encoder_norm", "pool", "head"}]
 
 
 def test_the_resnet_of_a_hybrid_is_its_stem_and_units_of_a_resnet_are_its_blocks():

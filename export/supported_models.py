@@ -100,6 +100,13 @@ def _copy(model, dtype, **changes):
     if "remat" in arguments:
         arguments["remat"] = False
     copy = type(model)(**arguments, name=model.name, dtype=dtype)
+    own = {path: layer for path, layer, _ in inner_layers(copy)}
+    for path, layer, _ in inner_layers(model):
+        if type(layer) is type(own.get(path)) and _settings(layer) != _settings(own[path]):
+            raise ExportError(
+                f"Expected layers as {model.name} was built. Received: {path}, with a setting that "
+                "was changed afterwards, which no copy has: build the model with it."
+            )
     copy.preprocessing = model.preprocessing
     copy.activation = model.activation
     if copy.arguments["num_classes"] == model.arguments["num_classes"]:
@@ -116,6 +123,13 @@ def _copy(model, dtype, **changes):
         target.assign(keras.ops.cast(kernels.get(target.path, source), target.dtype))
         target.regularizer = getattr(source, "regularizer", None)
     return copy
+
+
+def _settings(layer):
+    """Returns the configuration of a layer, without what a copy may have otherwise."""
+    others = ("dtype", "name", "trainable", "remat")
+    config = layer.get_config().items()
+    return {name: value for name, value in config if name not in others and "lora" not in name}
 
 
 def num_classes(model: keras.Model) -> int | None:

@@ -7,6 +7,7 @@ from the modules below it.
 
 import contextlib
 import io
+import logging
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -143,12 +144,16 @@ def _activation_ranges(model, samples, manager):
 
 @contextlib.contextmanager
 def _silence():
-    """Keeps the quantizer's progress bars and size reports off the terminal."""
-    sink = io.StringIO()
+    """Keeps the quantizer's progress bars, size reports and warnings off the terminal."""
+    sink, disabled = io.StringIO(), logging.root.manager.disable
+    logging.disable(max(disabled, logging.WARNING))
     with (
         contextlib.redirect_stdout(sink),
         contextlib.redirect_stderr(sink),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore", UserWarning)
-        yield
+        try:
+            yield
+        finally:
+            logging.disable(disabled)

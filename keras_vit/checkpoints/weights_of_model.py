@@ -92,14 +92,14 @@ def weights_of(model: keras.Model) -> list[Weight]:
     """Returns every variable of a `VisionTransformer` or `ResNetV2` under its published name.
 
     Raises:
-        TypeError: if the model is of another class.
+        ValueError: if the model is of another class.
     """
     if isinstance(model, VisionTransformer):
         names = _OF_VISION_TRANSFORMER
     elif isinstance(model, ResNetV2):
         names = _OF_RESNET_V2
     else:
-        raise TypeError(
+        raise ValueError(
             "Checkpoints are read and written for keras_vit.VisionTransformer and "
             f"keras_vit.ResNetV2. Received: {type(model).__name__}. Use `model.save` and "
             "`keras.saving.load_model` for other models."

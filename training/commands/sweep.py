@@ -38,6 +38,7 @@ def _sweep(options):
     if not config.eval_split:
         raise ValueError("Expected config.eval_split to name the test split. Received: ''.")
     dataset = open_dataset(config.dataset, config.data_dir or None)
+    dataset.split(config.eval_split)  # or rates would train first
 
     import_tensorflow()
     from keras_vit.training.protocols import learning_rate_sweep

@@ -131,20 +131,17 @@ def refuse_facts(source: str | os.PathLike, **facts: Any) -> None:
 
 
 def require_ours(source: SourceModel) -> None:
-    """Raises ValueError if a model of this package is only a part of the model.
+    """Raises ValueError if the model is not of this package, which may be only a part of it.
 
-    The layers around it may take images of another range, and give probabilities.
+    Others may take images of another range, and give probabilities.
     """
     from keras_vit.models.image_model import ImageModel
 
-    model = source.model
-    ours = isinstance(model, ImageModel) or hasattr(model, "encoder")
-    inside = any(isinstance(layer, ImageModel) for layer in getattr(model, "layers", ()))
-    if inside and not ours:
+    if not isinstance(source.model, ImageModel):
         raise ValueError(
-            f"Expected a model of keras_vit. Received: {source.name}, a model of Keras around one. "
-            "Export it with keras-vit export hub: `predict`, `evaluate` and `few_shot` take the "
-            "module. For `analyze`, save the model inside it."
+            f"Expected a model of keras_vit. Received: {source.name}, another model of Keras. If "
+            "it is one around ours, export it with keras-vit export hub: `predict`, `evaluate` and "
+            "`few_shot` take the module. For `analyze`, save the model inside it."
         )
 
 

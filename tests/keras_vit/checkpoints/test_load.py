@@ -129,7 +129,7 @@ def test_other_files_and_models_are_refused(saved, make_vit, tmp_path, refuse):
     with pytest.raises(FileNotFoundError, match="There is no file"):
         keras_vit.load_checkpoint(make_vit(), tmp_path / "none.npz")
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
-    with pytest.raises(TypeError, match="Received: Sequential"):
+    with pytest.raises(ValueError, match="Received: Sequential"):
         keras_vit.load_checkpoint(model, saved)
 
 

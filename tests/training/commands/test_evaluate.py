@@ -12,6 +12,7 @@ import tensorflow_datasets as tfds
 from PIL import Image
 
 import keras_vit
+from benchmarks.errors_of_families_in_runtimes import with_noise
 from keras_vit import export
 from keras_vit.training import data
 from keras_vit.training.commands import evaluate as command
@@ -24,10 +25,8 @@ from tests.training.data.helpers import write_photos
 
 @pytest.fixture
 def run(tmp_path):
-    """A run directory of a linear model of the digits, and the model."""
-    keras.utils.set_random_seed(0)
-    layers = [keras.layers.Flatten(), keras.layers.Dense(10)]
-    model = keras.Sequential([keras.Input((8, 8, 3)), *layers])
+    """A run directory of a model of the digits, and the model."""
+    model = with_noise(tiny_vit(image_size=8, num_layers=1, num_classes=10))
     model.save(tmp_path / "model.keras")
     write_run_config(tmp_path, eval_preprocess="decode|resize(8)|value_range(-1,1)")
     return tmp_path, model

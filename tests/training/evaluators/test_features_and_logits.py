@@ -54,10 +54,14 @@ def test_any_keras_model_gives_its_output_or_a_named_layer():
         features_and_logits.freeze(model, "", layer="head")
 
 
-def test_a_model_around_ours_is_exported_first(vit, tmp_path):
-    layers = [keras.layers.Rescaling(1 / 127.5, -1), vit, keras.layers.Dense(4, "softmax")]
-    keras.Sequential([keras.Input((16, 16, 3)), *layers]).save(tmp_path / "around.keras")
-    with pytest.raises(ValueError, match=r"around\.keras, a model of Keras around one\. Export it"):
+@pytest.mark.parametrize("core", ["model", "features", "another's"])
+def test_another_model_than_ours_is_exported_first(vit, core, tmp_path):
+    inner = {"model": vit, "features": keras.Model(vit.input, vit.endpoints["representation"])}
+    inner["another's"] = keras.layers.Flatten()
+    scaled = keras.Sequential([keras.layers.Rescaling(1 / 127.5, -1), inner[core]])
+    whole = keras.Sequential([keras.Input((16, 16, 3)), scaled, keras.layers.Dense(4, "softmax")])
+    whole.save(tmp_path / "around.keras")
+    with pytest.raises(ValueError, match=r"around\.keras, another model of Keras\. If it is one"):
         features_and_logits.load_frozen(tmp_path / "around.keras")
 
 

@@ -105,6 +105,23 @@ def test_one_rate_needs_no_development(config, runs, digits, tmp_path):
         sweep.transfer(config, tmp_path, digits, **settings)
 
 
+def test_weights_that_are_replaced_between_runs_are_noticed(config, runs, digits, tmp_path):
+    weights = tmp_path / "weights.npz"
+    weights.write_bytes(b"first")
+    config.checkpoint = str(weights)
+
+    class Replacing(dict):
+        def __getitem__(self, rate):
+            weights.write_bytes(b"second")
+            return 0.5
+
+    runs(Replacing())
+    with pytest.raises(TrainingError, match=r"weights\.npz was replaced while runs began from it"):
+        sweep.transfer(
+            config, tmp_path / "s", digits, rates=[0.1], seeds=[0], development=DEVELOPMENT
+        )
+
+
 def test_the_rate_is_the_best_on_average_and_of_equal_ones_the_smallest():
     scores = {0.03: RunResult(0.9), 0.01: RunResult(0.9), 0.003: RunResult(0.5)}
     assert sweep.choose_rate([scores]) == 0.01
@@ -269,7 +286,8 @@ def test_command_takes_rates_from_table_4(runs, data_dir, tmp_path, capsys):
     ]
     files = {path.name for path in tmp_path.iterdir() if path.is_file()}
     assert files == {"sweep.md", "sweep.csv", "sweep.png"}
-    assert command.main([*arguments, "--config.eval_split="]) == 2
+    for split in ("", "none"):
+        assert command.main([*arguments, f"--config.eval_split={split}"]) == 2
     assert "eval_split" in capsys.readouterr().err
     arguments[1] = "--workdir=s3://bucket/sweep"
     assert command.main([*arguments, "--rates=0.1", "--seeds=0"]) == 2

@@ -38,9 +38,7 @@ def _run(options):
     from keras_vit.training.configs.ablation import FEW_SHOT, STUDIES
     from keras_vit.training.data import open_dataset
     from keras_vit.training.io.atomic import write_text
-    from keras_vit.training.protocols.train_unless_finished import refuse_chosen
 
-    refuse_chosen(options.overrides, "seed")
     study = STUDIES[options.study]
     configs = _configs(study, options)
     given = (options.few_shot_dataset, options.few_shot_train_split, options.few_shot_test_split)
@@ -73,6 +71,8 @@ def _run(options):
 
 def _configs(study, options):
     from keras_vit.training.config.overrides import config_of
+    from keras_vit.training.config.schema import flatten
+    from keras_vit.training.protocols.train_unless_finished import refuse_chosen
 
     configs = study.cells(options.scale)
     unknown = sorted(set(options.cells or ()) - set(configs))
@@ -80,11 +80,12 @@ def _configs(study, options):
         raise ValueError(
             f"Expected cells among {', '.join(configs)}. Received: {', '.join(unknown)}."
         )
-    return {
-        cell: config_of(options, config)
-        for cell, config in configs.items()
-        if not options.cells or cell in options.cells
-    }
+    configs = {cell: configs[cell] for cell in configs if cell in (options.cells or configs)}
+    flat = [flatten(config) for config in configs.values()]
+    keys = {key for config in flat for key in config}
+    varied = [key for key in keys if len({repr(config.get(key)) for config in flat}) > 1]
+    refuse_chosen(options.overrides, "seed", *varied)
+    return {cell: config_of(options, config) for cell, config in configs.items()}
 
 
 main = command_main("keras-vit ablation", __doc__, _add_options, _run)

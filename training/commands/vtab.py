@@ -41,7 +41,8 @@ def _vtab(options):
     from keras_vit.training.paper_tables import TABLE_4
     from keras_vit.training.protocols.train_unless_finished import refuse_chosen
 
-    refuse_chosen(options.overrides, "optimizer.base_lr", "seed")
+    chosen = ("optimizer.base_lr", "seed", "dataset", "train_split", "eval_split", "checkpoint")
+    refuse_chosen(options.overrides, *chosen)
     # Every config is made before any run, so that a wrong option ends the command at once.
     configs = [(task, _config(options, task)) for task in _choose_tasks(options.tasks)]
     opened, missing = [], []

@@ -25,7 +25,7 @@ from ml_collections import ConfigDict
 
 from keras_vit.training.data import fingerprint, known_datasets, photo_sets, splits, tfds_folder
 from keras_vit.training.data.known_datasets import DatasetSpec, full_name
-from keras_vit.training.errors import UsageError
+from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.io.paths import is_remote, size_and_time
 
 if TYPE_CHECKING:
@@ -172,6 +172,16 @@ class Dataset:
 
             return tuple(imagenet_classes())
         return names
+
+    def require_unchanged(self) -> None:
+        """Raises `TrainingError` if a photo was replaced since it was listed; not in a store."""
+        photos = itertools.chain(*self.photos.splits.values()) if self.photos else ()
+        for path, _, *listed in photos:
+            file = photo_sets.photo_path(self.place, path)
+            if [*_size_and_time(file)] != listed:
+                raise TrainingError(
+                    f"{file} was replaced while runs read {self.name}. Use another --workdir."
+                )
 
     def describe(self, train_split: str, eval_split: str = "") -> dict[str, Any]:
         """Returns `{"class_names": names or None, "train": …, "eval": … or None}` of a run.

@@ -9,6 +9,7 @@ import logging
 import os
 import pathlib
 import struct
+import zipfile
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -203,6 +204,14 @@ class RunDirectory:
             for name, value in values.items():
                 tf.summary.write(name, tf.constant(value, tf.float32), metadata=_SCALAR)
         self._events.flush()
+
+    def identity_of(self, name: str) -> float:
+        """Returns a number of the weights in a saved model; NaN if it is not there."""
+        try:
+            with zipfile.ZipFile(self.path / name) as archive:
+                return float(archive.getinfo("model.weights.h5").CRC)
+        except (OSError, KeyError, zipfile.BadZipFile):
+            return float("nan")
 
     def save_model(self, model: keras.Model, name: str = "model.keras") -> None:
         """Saves `model` under `name`, replacing the file only once the new one is complete."""

@@ -50,6 +50,7 @@ class BestEvaluation:
 
     Attributes:
         step: number of updates before the best evaluation; 0 before any.
+        model: identifies the model of that evaluation, of `RunDirectory.identity_of`.
         since: number of updates after which evaluations are compared.
     """
 
@@ -58,14 +59,15 @@ class BestEvaluation:
     ):
         self.metric, self.patience = metric, patience
         self._sign = sign_of(metric)
-        start = np.array([-np.inf, np.inf, 0.0, 0.0, np.nan, since]) if state is None else state
-        values: list[float] = start.tolist()
-        self._score, self._loss, self.step, self._stale, self._last, self.since = values
+        start = [-np.inf, np.inf, 0.0, 0.0, np.nan, since, 0.0]
+        values: list[float] = start if state is None else state.tolist()
+        self._score, self._loss, self.step, self._stale, self._last, self.since, self.model = values
 
     @property
     def state(self) -> np.ndarray:
-        """Float64 (6,) of the best evaluation, those since and the last, for a checkpoint."""
-        return np.array([self._score, self._loss, self.step, self._stale, self._last, self.since])
+        """Float64 (7,) of the best evaluation, those since and the last, for a checkpoint."""
+        best = self._score, self._loss, self.step
+        return np.array([*best, self._stale, self._last, self.since, self.model])
 
     def update(self, values: Mapping[str, float], step: int) -> bool:
         """Counts an evaluation after `step` updates, and returns whether it is the best so far.

@@ -139,6 +139,11 @@ class _Run:
             # has finished, where names of classes alone may have; of `best.keras` as well.
             if finished or (found == written == own and (has_best or not restored["best"][2])):
                 best = restored["best"]
+            elif found == written == own:
+                logger.warning(
+                    "%s is not there any more: evaluations are compared anew from step %d on.",
+                    *(directory.path / "best.keras", engine.step),
+                )
         stopping = config.early_stopping
         self.best = BestEvaluation(stopping.metric, stopping.patience, best, engine.step)
         wants_best = config.hand_over == "best" and self.best.step and not has_best
@@ -272,6 +277,7 @@ class _Run:
             better = self.best.update(values, self.engine.step)
             if better and self.engine.is_chief:
                 self.directory.save_model(model, "best.keras")
+                self.best.model = self.directory.identity_of("best.keras")
         return values
 
     def _say_where_it_begins(self):
@@ -288,21 +294,24 @@ class _Run:
 
     def _finish(self):
         folder = self.directory.path
-        hands_over_best = self.config.hand_over == "best" and bool(self.best.step)
+        # Without best.keras, the run had finished before and handed it over.
+        file = "best.keras" if (folder / "best.keras").exists() else "model.keras"
+        is_best = bool(self.best.step) and self.directory.identity_of(file) == self.best.model
+        hands_over_best = self.config.hand_over == "best" and is_best
         with self.engine.averaged_weights() as model:
             if self.engine.is_chief and not hands_over_best:
                 self.directory.save_model(model)
         if self.engine.is_chief and hands_over_best:
-            # Without one, the run had finished before and handed it over.
-            file = folder / ("best.keras" if (folder / "best.keras").exists() else "model.keras")
-            handed_over = load_model(file).model
+            handed_over = load_model(folder / file).model
             # Classes may have been renamed since.
             handed_over.class_names = self.engine.model.class_names
             self.directory.save_model(handed_over)
         if self.engine.is_chief and self.best.step:
-            last = "last step, best.keras those of the best evaluation"
-            whose = "best evaluation" if hands_over_best else last
-            logger.info("%s. model.keras has the weights of the %s.", self.best, whose)
+            last = f"last step, best.keras {'those' if is_best else 'not those'} of the best"
+            whose = "best" if hands_over_best else last
+            logger.info("%s. model.keras has the weights of the %s evaluation.", self.best, whose)
+            if not is_best:
+                logger.warning("%s was removed or replaced.", folder / "best.keras")
         if self.engine.is_chief and self.config.report:
             logger.info("Drawing report.html")
             report_run(folder, dataset=self.data.dataset)

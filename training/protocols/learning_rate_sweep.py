@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from ml_collections import ConfigDict
 
-from keras_vit.training.data import Dataset, fingerprint, splits
+from keras_vit.training.data import Dataset, splits
 from keras_vit.training.errors import TrainingError
 from keras_vit.training.evaluators import classification
 from keras_vit.training.evaluators.features_and_logits import load_frozen
@@ -27,6 +27,7 @@ from keras_vit.training.protocols.train_unless_finished import (
     RunResult,
     computed_once,
     require_last_update,
+    same_weights,
     train_run,
 )
 from keras_vit.training.reporting.matplotlib_figures import new_figure, write_png
@@ -125,16 +126,13 @@ def transfer(
             the weights that all begin from were replaced meanwhile.
     """
     require_last_update(config)
-    scores, begun = {}, fingerprint.digest_of_checkpoint(config.checkpoint)
+    scores = {}
     (rate, *others) = rates
-    if others:
-        scores = score_rates(config, workdir, dataset, rates, development)
-        rate = choose_rate([scores])
-    found = _score_seeds(config, workdir, dataset, rate, seeds)
-    if fingerprint.digest_of_checkpoint(config.checkpoint) != begun:
-        raise TrainingError(
-            f"{config.checkpoint} was replaced while runs began from it. Use another --workdir."
-        )
+    with same_weights(config.checkpoint):
+        if others:
+            scores = score_rates(config, workdir, dataset, rates, development)
+            rate = choose_rate([scores])
+        found = _score_seeds(config, workdir, dataset, rate, seeds)
     return Transfer(config.dataset, scores, rate, found)
 
 

@@ -1,16 +1,17 @@
 """One run of a protocol: trained unless it has finished, its scores kept in `result.json`."""
 
+import contextlib
 import dataclasses
 import json
 import logging
 import math
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ml_collections import ConfigDict
 
 from keras_vit.training.data import Dataset, fingerprint
-from keras_vit.training.errors import Diverged, UsageError, damage_named
+from keras_vit.training.errors import Diverged, TrainingError, UsageError, damage_named
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.paths import read_path
 from keras_vit.training.reporting.metrics_csv import read_metrics
@@ -54,15 +55,26 @@ def refuse_chosen(overrides: Sequence[str], *keys: str) -> None:
     """Refuses overrides of keys that a protocol sets in each run.
 
     Raises:
-        UsageError: with the option that takes their values.
+        UsageError: with the option that takes their values, if there is one.
     """
-    options = {"optimizer.base_lr": "--rates", "seed": "--seeds"}
+    options = {"optimizer.base_lr": "--rates", "seed": "--seeds", "dataset": "--tasks"}
     for name in {each.partition("=")[0].removeprefix("--config.") for each in overrides}:
         if name in keys:
             raise UsageError(
-                f"Expected {options[name]}: this protocol sets config.{name} in each run. "
-                f"Received: --config.{name}."
+                f"Expected {options.get(name, 'it as it is')}: this protocol sets config.{name} in "
+                f"each run. Received: --config.{name}."
             )
+
+
+@contextlib.contextmanager
+def same_weights(checkpoint: str) -> Iterator[None]:
+    """Raises `TrainingError` at the end if the weights that runs began from were replaced."""
+    begun = fingerprint.digest_of_checkpoint(checkpoint)
+    yield
+    if fingerprint.digest_of_checkpoint(checkpoint) != begun:
+        raise TrainingError(
+            f"{checkpoint} was replaced while runs began from it. Use another --workdir."
+        )
 
 
 def require_last_update(config: ConfigDict) -> None:
@@ -93,6 +105,7 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
     Raises:
         UsageError: if `workdir` holds a run of another config, from other weights, or on other
             data.
+        TrainingError: if photos were replaced while it trained.
     """
     import keras
     from etils import epath
@@ -121,6 +134,7 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
         keras.utils.clear_session()
         try:
             trainer.train(config, workdir, dataset=dataset)
+            dataset.require_unchanged()
             result = _last_scores(workdir)
         except Diverged as error:
             result = RunResult(diverged=str(error))

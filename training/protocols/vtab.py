@@ -17,6 +17,7 @@ from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.printed_table import Table
 from keras_vit.training.paper_tables import TABLE_2, TABLE_9, VTAB_GROUPS, VTAB_TASKS, MeanDeviation
 from keras_vit.training.protocols.learning_rate_sweep import choose_rate, score_rates, transfer
+from keras_vit.training.protocols.train_unless_finished import same_weights
 from keras_vit.training.reporting.matplotlib_figures import new_figure, write_png
 
 logger = logging.getLogger("keras_vit")
@@ -129,16 +130,17 @@ def run(
         rates = [choose_rate(scores)]
         logger.info("All tasks: rate %g", rates[0])
     found = {}
-    for number, (task, config, dataset) in enumerate(tasks, 1):
-        logger.info("Task %d of %d: %s", number, len(tasks), task.title)
-        train = dataset.split(config.train_split)
-        # Of the same slice they can differ between machines.
-        names = (train.example_id(index) for index in range(train.num_examples))
-        write_text(workdir / task.name / "examples.txt", "".join(f"{each}\n" for each in names))
-        found[task.title] = transfer(
-            config, workdir / task.name, dataset, rates=rates, seeds=seeds, development=DEVELOPMENT
-        )
-        table = _write_results(name, found, workdir)
+    with same_weights(tasks[0][1].checkpoint):
+        for number, (task, config, dataset) in enumerate(tasks, 1):
+            logger.info("Task %d of %d: %s", number, len(tasks), task.title)
+            folder, train = workdir / task.name, dataset.split(config.train_split)
+            # Of the same slice they can differ between machines.
+            names = (train.example_id(index) for index in range(train.num_examples))
+            write_text(folder / "examples.txt", "".join(f"{each}\n" for each in names))
+            found[task.title] = transfer(
+                config, folder, dataset, rates=rates, seeds=seeds, development=DEVELOPMENT
+            )
+            table = _write_results(name, found, workdir)
     return table
 
 

@@ -1,5 +1,6 @@
 """A run ends when its evaluations get no better, also if it was stopped meanwhile."""
 
+import shutil
 import signal
 
 import keras
@@ -89,7 +90,7 @@ def test_the_run_ends_after_so_many_evaluations(run):
     assert not np.array_equal(last.get_layer("head").kernel, best.get_layer("head").kernel)
 
 
-def test_the_best_evaluation_is_handed_over(config, tmp_path, caplog):
+def test_the_best_evaluation_is_handed_over(run, config, tmp_path, caplog):
     caplog.set_level("INFO", logger="keras_vit")
     config = config.copy_and_resolve_references()
     config.hand_over, config.early_stopping.patience = "best", 1
@@ -108,7 +109,11 @@ def test_the_best_evaluation_is_handed_over(config, tmp_path, caplog):
     assert trainer.train(config, tmp_path)["step"] == max(losses)
     assert (tmp_path / "metrics.csv").read_text() == before
     assert f"already finished, at step {max(losses)}. To train its model further" in caplog.text
-    content = bytearray((tmp_path / "best.keras").read_bytes())
+    right = (tmp_path / "best.keras").read_bytes()
+    shutil.copy(run[0] / "model.keras", tmp_path / "best.keras")
+    trainer.train(config, tmp_path)
+    assert "has the weights of the last step, best.keras not those of the best eval" in caplog.text
+    content = bytearray(right)
     content[len(content) // 2] ^= 1
     (tmp_path / "best.keras").write_bytes(content)
     with pytest.raises(ValueError, match=r"best\.keras cannot be loaded as a Keras model"):

@@ -128,13 +128,17 @@ def test_a_study_in_a_store_is_trained_scored_drawn_and_resumed(data_dir, ram, c
     ("study", "override", "message"),
     [
         ("head", "hand_over=best", "the last update is scored"),
-        ("data_size", "early_stopping.metric=eval_loss", "the best top-1 accuracy"),
+        ("data_size --cells=b_30", "early_stopping.metric=eval_loss", "the best top-1 accuracy"),
+        # Each cell has its own.
+        ("head", "optimizer.base_lr=0.1", "this protocol sets config.optimizer.base_lr in each"),
+        ("position", "model.position_embedding=none", "sets config.model.position_embedding in"),
     ],
 )
 def test_other_weights_than_those_that_are_scored_are_refused(
     study, override, message, data_dir, tmp_path, capsys
 ):
-    arguments = [study, f"--workdir={tmp_path / 'study'}", f"--data_dir={data_dir}", *TINY]
+    folders = [f"--workdir={tmp_path / 'study'}", f"--data_dir={data_dir}"]
+    arguments = [*study.split(), *folders, *TINY]
     assert command.main([*arguments, f"--config.{override}"]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "study").exists()

@@ -3,11 +3,12 @@
 import importlib
 import json
 import pathlib
+import shutil
 
-import keras
 import pytest
 from etils import epath
 
+from benchmarks.errors_of_families_in_runtimes import with_noise
 from keras_vit.training import data
 from keras_vit.training.commands import sweep as command
 from keras_vit.training.configs import finetune
@@ -19,6 +20,7 @@ from keras_vit.training.loop import trainer
 from keras_vit.training.protocols import learning_rate_sweep as sweep
 from keras_vit.training.protocols.train_unless_finished import RunResult, computed_once, train_run
 from tests.run_config import DATA, write_run_config
+from tests.tiny_vit import tiny_vit
 from tests.training.data.helpers import write_photos
 
 TINY = pathlib.Path(__file__).parents[1] / "processes" / "tiny.py"
@@ -120,6 +122,12 @@ def test_weights_that_are_replaced_between_runs_are_noticed(config, runs, digits
         sweep.transfer(
             config, tmp_path / "s", digits, rates=[0.1], seeds=[0], development=DEVELOPMENT
         )
+    write_photos(tmp_path / "photos", ["a/1.png", "b/2.png"])
+    photos = data.open_dataset(f"folder:{tmp_path / 'photos'}")
+    photos.require_unchanged()
+    shutil.copy(tmp_path / "photos" / "b" / "2.png", tmp_path / "photos" / "a" / "1.png")
+    with pytest.raises(TrainingError, match=r"1\.png was replaced while runs read folder:"):
+        photos.require_unchanged()
 
 
 def test_the_rate_is_the_best_on_average_and_of_equal_ones_the_smallest():
@@ -187,9 +195,7 @@ def test_a_damaged_result_is_named(content, tmp_path):
 
 
 def test_further_test_sets_are_scored_with_the_same_weights(digits, tmp_path, ram, config):
-    keras.utils.set_random_seed(0)
-    layers = [keras.layers.Flatten(), keras.layers.Dense(10)]
-    model = keras.Sequential([keras.Input((8, 8, 3)), *layers])
+    model = with_noise(tiny_vit(image_size=8, num_layers=1, num_classes=10))
     run, bucket = tmp_path / "test" / "seed_4", epath.Path(ram())
     run.mkdir(parents=True)
     model.save(run / "model.keras")
@@ -300,6 +306,7 @@ def test_command_takes_rates_from_table_4(runs, data_dir, tmp_path, capsys):
     [
         ("sweep", [f"--config={TINY}"], "--rates", "optimizer.base_lr"),
         ("vtab", ["ViT-Ti_16.npz"], "--rates", "optimizer.base_lr"),
+        ("vtab", ["ViT-Ti_16.npz"], "--tasks", "dataset"),
         ("ablation", ["head"], "--seeds", "seed"),
     ],
 )

@@ -109,15 +109,14 @@ def test_the_best_evaluation_is_handed_over(run, config, tmp_path, caplog):
     assert trainer.train(config, tmp_path)["step"] == max(losses)
     assert (tmp_path / "metrics.csv").read_text() == before
     assert f"already finished, at step {max(losses)}. To train its model further" in caplog.text
-    right = (tmp_path / "best.keras").read_bytes()
-    shutil.copy(run[0] / "model.keras", tmp_path / "best.keras")
-    trainer.train(config, tmp_path)
-    assert "has the weights of the last step, best.keras not those of the best eval" in caplog.text
-    content = bytearray(right)
+    content = bytearray((tmp_path / "best.keras").read_bytes())
     content[len(content) // 2] ^= 1
     (tmp_path / "best.keras").write_bytes(content)
     with pytest.raises(ValueError, match=r"best\.keras cannot be loaded as a Keras model"):
         trainer.train(config, tmp_path)
+    shutil.copy(run[0] / "model.keras", tmp_path / "best.keras")
+    trainer.train(config, tmp_path)
+    assert "has the weights of the last step, best.keras not those of the best eval" in caplog.text
 
 
 @pytest.mark.long

@@ -1,7 +1,5 @@
 """Masked patch prediction by the training command, and fine-tuning from what it leaves."""
 
-import json
-
 import keras
 import numpy as np
 import pytest
@@ -31,20 +29,16 @@ def test_a_run_learns_reproducibly_and_is_fine_tuned(data_dir, tmp_path):
     assert losses[-1] < losses[0] - 1
 
     # The corruption belongs to the step, however many are in a call and however it is divided.
-    again = tmp_path / "again"
-    trainer.train(tiny(data_dir, steps_per_call=1, accumulation_steps=2), again)
-    np.testing.assert_allclose(column(again, "loss"), losses, rtol=1e-4)
+    trainer.train(tiny(data_dir, steps_per_call=1, accumulation_steps=2), tmp_path / "again")
+    np.testing.assert_allclose(column(tmp_path / "again", "loss"), losses, rtol=1e-4)
     compiled = tiny(data_dir, jit_compile="on", accumulation_steps=2)
     assert trainer.train(compiled, tmp_path / "compiled")["loss"] < losses[0] - 1
 
     config = load_config(f"finetune:{run},digits,size=16,steps=2")
     assert config.checkpoint == str(run)
-    complete = schema.complete(config)
-    model = build_model(complete, num_classes=10)
+    model = build_model(schema.complete(config), num_classes=10)
     masked = keras.saving.load_model(run / "model.keras")
-    assert model.output.shape == (None, 10)
     for block in ("encoder_block_00", "encoder_block_01", "class_token", "position_embedding"):
         trained = masked.encoder.get_layer(block).get_weights()
-        assert len(trained) > 0
-        assert all(map(np.array_equal, model.get_layer(block).get_weights(), trained))
-    assert json.loads((run / "config.json").read_text())["masked"]["target"] == "mean_color"
+        own = model.get_layer(block).get_weights()
+        assert own and all(map(np.array_equal, own, trained))

@@ -3,8 +3,8 @@
 Layer-wise decay of the learning rate is the rule of BEiT's and MAE's fine-tuning: with L blocks and
 a decay d, the rate of a weight is multiplied by d to the power of L + 1 minus its depth. Depth 0 is
 everything before the first block (patch embedding or stem, class token, register tokens, position
-embeddings), the i-th block has depth i, with position embeddings that are its own, and what follows
-the last block (norm, pooling, head) has depth L + 1, factor 1.
+embeddings), the i-th block has depth i, with position embeddings between it and the one before, and
+what follows the last block (norm, pooling, head) has depth L + 1, factor 1.
 """
 
 import contextlib

@@ -37,7 +37,7 @@ def test_depths_of_a_vision_transformer():
     head = {"encoder_norm", "pre_logits", "head"}
     model = vit_of(representation_size=4, register_tokens=1)
     assert by_depth(model) == [stem, *BLOCKS, head]
-    # Positions that a block adds are its own, and not before it.
+    # Positions that a later block adds are its own.
     stem = {"embedding", "position_embedding_00"}
     blocks = [BLOCKS[0], BLOCKS[1] | {"position_embedding_01"}]
     model = vit_of(classifier="map", position_placement="every")

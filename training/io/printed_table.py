@@ -7,6 +7,8 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 _FORMULA = re.compile(r"[=@\t\r+-]")
+# A terminal would obey those in the name of a file.
+_CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 _SIGNED_NUMBER = re.compile(r"[+-][\d.,]+(e[+-]?\d+)?( ?%)?( ± [\d.]+)?")
 
 
@@ -35,7 +37,7 @@ class Table(NamedTuple):
                 no_wrap=column not in wrapped,
             )
         for row in self.rows:
-            table.add_row(*map(str, row))
+            table.add_row(*(_CONTROLS.sub("?", str(cell)) for cell in row))
         console = rich.console.Console(markup=False, highlight=False, emoji=False)
         if not console.is_terminal:
             # A file or pipe has no width to keep to.

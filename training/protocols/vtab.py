@@ -122,15 +122,15 @@ def run(
         seeds: of the final runs.
         one_rate: whether all tasks are given the rate that is best on average.
     """
-    if one_rate and len(rates) > 1:
-        scores = [
-            score_rates(config, workdir / task.name, dataset, rates, DEVELOPMENT)
-            for task, config, dataset in tasks
-        ]
-        rates = [choose_rate(scores)]
-        logger.info("All tasks: rate %g", rates[0])
     found = {}
     with same_weights(tasks[0][1].checkpoint):
+        if one_rate and len(rates) > 1:
+            scores = [
+                score_rates(config, workdir / task.name, dataset, rates, DEVELOPMENT)
+                for task, config, dataset in tasks
+            ]
+            rates = [choose_rate(scores)]
+            logger.info("All tasks: rate %g", rates[0])
         for number, (task, config, dataset) in enumerate(tasks, 1):
             logger.info("Task %d of %d: %s", number, len(tasks), task.title)
             folder, train = workdir / task.name, dataset.split(config.train_split)

@@ -31,9 +31,9 @@ def test_a_spreadsheet_runs_no_formula_of_a_name():
 
 def test_every_cell_is_shown_on_one_line(capsys):
     long = "runs/:cat:" + "a" * 100  # no emoji
-    Table(("model", "top-1 %"), [(long, "50.00 ± 1.00")]).show()
-    lines = capsys.readouterr().out.splitlines()
-    assert sum(long in line and "50.00 ± 1.00" in line for line in lines) == 1
+    Table(("model", "top-1 %"), [(long, "50.00 ± 1.00"), ("\033[31mred", "")]).show()
+    assert "?[31mred" in (printed := capsys.readouterr().out)
+    assert sum(long in line and "50.00 ± 1.00" in line for line in printed.splitlines()) == 1
 
 
 def test_progress_is_a_line_of_a_log_now_and_then_and_a_bar_on_a_terminal(monkeypatch, caplog):

@@ -193,7 +193,7 @@ def _interface(model, report):
     if names := model.class_names or labels_of(report.artifact):
         left = len(names) - CLASSES_SHOWN
         more = f" and {left:,} more" if left > 0 else ""
-        yield f"Classes: {', '.join(map(_as_text, names[:CLASSES_SHOWN]))}{more}."
+        yield f"Classes: {'; '.join(map(_as_text, names[:CLASSES_SHOWN]))}{more}."
     activation = f"; `tf.nn.{model.activation}` gives probabilities"
     yield (
         f"Output: {report.output}, float32, shape (batch, {num_classes(model)})"

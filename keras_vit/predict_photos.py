@@ -114,7 +114,7 @@ def _prepared(model, images_or_paths) -> np.ndarray:
                 f"Expected images of shape (batch, height, width, {channels}), at least one, or "
                 f"paths of image files. Received: {array.shape}"
             )
-        if not np.issubdtype(photos.dtype, np.integer):
+        if photos.dtype != bool and not np.issubdtype(photos.dtype, np.integer):
             images = _checked(photos.astype("float32"), (height, width))
             warn_of_0_to_1(images)
             return images

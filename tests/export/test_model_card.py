@@ -58,7 +58,7 @@ def test_the_page_says_which_classes_and_how_photos_are_prepared(make_vit, modul
     model.preprocessing = "decode|resize(32)|value_range(-1,1)"
     found = texts(module_report, model, config={"dataset": "folder:/home/me/secret/birds"})
     # Names as they are, and no folder of the machine.
-    names = r"&lt;script&gt;x&lt;/script&gt;, \[a\](b), c\|d, bird 0, "
+    names = r"&lt;script&gt;x&lt;/script&gt;; \[a\](b); c\|d; bird 0; "
     assert f"Classes: {names}" in found[0] and "bird 16 and 10 more." in found[0]
     assert "`decode|resize(32)|value_range(0,1)`" in found[0]
     assert "<!-- dataset: birds -->" in found[0]
@@ -74,7 +74,7 @@ def test_a_model_around_ours_has_the_architecture_inside_and_the_labels_of_its_m
     module = export.to_hub(tiny, tmp_path / "module", labels=names)
     page, *_ = texts(dataclasses.replace(module_report, artifact=str(module)), around)
     assert "<!-- network-architecture: vision-transformer -->" in page
-    assert f"Classes: {', '.join(names)}." in page
+    assert f"Classes: {'; '.join(names)}." in page
 
 
 def test_every_figure_comes_from_the_verifier(lite_report, texts):

@@ -98,6 +98,7 @@ def test_files_and_bytes_are_photos(model, photos, tmp_path):
         (lambda images: images * -1.002, r"in \[-1, 1\].*in \[-1\.002, -0\]"),
         (lambda images: images * np.nan, r"in \[-1, 1\].*nan"),
         (lambda images: (images * 300).astype(int), "in 0..255"),
+        (lambda images: images > 0, "of bool"),
         (lambda images: images[:, :8], "Expected images of 16 x 16 pixels"),
         (lambda images: images[..., :1], r"shape \(batch, height, width, 3\)"),
         (lambda images: images[:0], "at least one"),

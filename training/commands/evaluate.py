@@ -17,11 +17,14 @@ also stands for its ReaL labels and for ImageNet-V2, where they are prepared.
 """
 
 import json
+import logging
 
 from keras_vit.training.command_options import own_split
 from keras_vit.training.errors import UsageError
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.quiet_start import import_tensorflow
+
+logger = logging.getLogger("keras_vit")
 
 
 def _add_options(parser):
@@ -128,6 +131,13 @@ def _measure(model, split, options):
         logits = classification.logits_of(model.logits, loss)
     batches = track(model.batches(split, preprocess, options.batch_size), f"evaluating {name}")
     result = classification.evaluate(logits, batches, loss=loss, classes=order)
+    several = result["count"] - result["confusion"].sum()
+    if several and (options.per_class or options.output):
+        logger.warning(
+            "%d of the %d images of %s have several labels: the figures of classes are without "
+            "them.",
+            *(several, result["count"], name),
+        )
     classes = classification.per_class(result["confusion"], class_names or model.class_names)
     if options.per_class:
         classes._replace(title=name).show()

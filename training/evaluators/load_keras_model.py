@@ -140,7 +140,7 @@ def require_ours(source: SourceModel) -> None:
     if not isinstance(source.model, ImageModel):
         raise ValueError(
             f"Expected a model of keras_vit. Received: {source.name}, another model of Keras. If "
-            "it is one around ours, export it with keras-vit export hub: `predict`, `evaluate` and "
+            "it calls one of ours, export it with keras-vit export hub: `predict`, `evaluate` and "
             "`few_shot` take the module. For `analyze`, save the model inside it."
         )
 

@@ -61,7 +61,7 @@ def test_another_model_than_ours_is_exported_first(vit, core, tmp_path):
     scaled = keras.Sequential([keras.layers.Rescaling(1 / 127.5, -1), inner[core]])
     whole = keras.Sequential([keras.Input((16, 16, 3)), scaled, keras.layers.Dense(4, "softmax")])
     whole.save(tmp_path / "around.keras")
-    with pytest.raises(ValueError, match=r"around\.keras, another model of Keras\. If it is one"):
+    with pytest.raises(ValueError, match=r"around\.keras, another model of Keras\. If it calls"):
         features_and_logits.load_frozen(tmp_path / "around.keras")
 
 

@@ -156,7 +156,7 @@ def _other_ways(module, model, output, activation, images):
 
     from keras_vit.export.hub.to_hub import endpoint_model
     from keras_vit.export.labels_and_interface_json import model_operations
-    from keras_vit.models.image_model import ACTIVATIONS, ImageModel
+    from keras_vit.models.image_model import ACTIVATIONS
     from keras_vit.training.data.preprocessing.preprocess import Preprocess
 
     graph = endpoint_model(model, "fixed")
@@ -185,10 +185,8 @@ def _other_ways(module, model, output, activation, images):
     found["answer for one image"] = _difference(module(images[:1]), expected[output][:1])
     if hasattr(module, "serve"):
         found["serve"] = _difference(module.serve(images), expected[output])
-    # Dropout draws anew each time, and layers around our models may learn from a call.
-    rates = [name for name in model.arguments if name.endswith("_rate")]
-    is_pure = type(model) is not ImageModel and not any(map(model.arguments.get, rates))
-    if is_pure and hasattr(module, "serve_train"):
+    # The states of generators and of batch normalizations move with each call.
+    if not model.non_trainable_variables and hasattr(module, "serve_train"):
         found["training=True"] = _difference(module(images, training=True), expected[output])
         found["serve_train"] = _difference(module.serve_train(images), expected[output])
     main = keras.Model(model.input, model.endpoints[output])

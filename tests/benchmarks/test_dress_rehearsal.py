@@ -19,6 +19,7 @@ def test_killed_resumed_and_evaluated(part, tmp_path):
     assert accuracy > 20
 
 
+@pytest.mark.long
 def test_a_run_is_timed_until_its_first_step(tmp_path):
     facts, _ = train(str(tmp_path))
     assert 0 < facts["imported"] < facts["first_step"] < 300

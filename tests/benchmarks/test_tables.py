@@ -80,6 +80,7 @@ def test_every_pipeline_is_compared(tmp_path, cells, capsys):
     assert all(float(row[2]) == 1.0 for row in rates if row[0].endswith(input.FLOOR))
 
 
+@pytest.mark.long
 def test_cells_of_runtimes_are_errors_and_what_is_wrong_or_missing_is_told(
     monkeypatch, capsys, cells
 ):

@@ -156,6 +156,7 @@ def test_verify_needs_images_and_fails_on_another_model(
     assert "above 0.0001" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_checkpoints_need_their_architecture(run_directory, model, tmp_path, capsys):
     assert run("npz", run_directory, f"--output={tmp_path / 'm.npz'}") == 0
     with np.load(tmp_path / "m.npz") as arrays:
@@ -183,6 +184,7 @@ def test_all_quantizations_and_their_table(run_directory, data, tmp_path, capsys
         assert (tmp_path / f"{name}.tflite").exists() and name in table
 
 
+@pytest.mark.long
 def test_inspect_shows_the_error_of_every_layer(run_directory, data, tmp_path, capsys):
     file, picture = tmp_path / "m.tflite", tmp_path / "layers.png"
     run("tflite", run_directory, f"--output={file}", "--quantization=int8", f"--data={data}")

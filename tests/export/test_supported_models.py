@@ -85,6 +85,7 @@ def handed_over(model, photos, directory):
     return hub.load(str(module))
 
 
+@pytest.mark.long
 def test_everything_before_and_after_is_handed_over(core, photos, tmp_path):
     model = sequential(
         keras.layers.RandomFlip("horizontal"),

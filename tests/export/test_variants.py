@@ -12,8 +12,8 @@ from keras_vit.export.tflite.to_tflite import to_tflite_files
 from keras_vit.export.verification.subprocesses import measure
 from tests.export.conftest import answer, verify
 
-# Of which each takes an exporter's path of its own.
-ALWAYS = ("positions before every block", "masked")
+# Which takes an exporter's path of its own.
+ALWAYS = ("masked",)
 KINDS = [
     pytest.param(kind, marks=[] if kind in ALWAYS else pytest.mark.long)
     for kind in (*FAMILIES, "masked")

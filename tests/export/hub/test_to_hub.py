@@ -111,6 +111,7 @@ def any_directory(model, tmp_path_factory):
     return export.to_hub(model, tmp_path_factory.mktemp("hub") / "any", resolution="any")
 
 
+@pytest.mark.long
 def test_any_resolution_interpolates_positions_with_corners_aligned(model, any_directory, images):
     any_module = hub.load(str(any_directory))
     np.testing.assert_allclose(any_module(images), answer(model, images), atol=1e-5)
@@ -183,6 +184,7 @@ def test_a_feature_vector_module_has_no_head(model, images, tmp_path):
     assert not hasattr(module, "feature_vector")
 
 
+@pytest.mark.long
 def test_frozen_low_precision_and_rematerialized_models_can_be_trained(make_vit, images, tmp_path):
     same, model = make_vit(num_layers=1), make_vit(num_layers=1, dtype="bfloat16", remat=True)
     for layer in model.layers:
@@ -205,6 +207,7 @@ def test_folders_of_something_else_are_not_replaced(model, tmp_path):
     assert (tmp_path / "chapter.tex").read_text() == "…"
 
 
+@pytest.mark.long
 def test_a_gradient_tape_trains_it_and_xla_finds_the_same_gradients(
     model, directory, images, logits, targets
 ):
@@ -311,6 +314,7 @@ def test_hub_layer_refuses_what_cannot_be_called(tmp_path):
         export.HubLayer(tmp_path / "m")
 
 
+@pytest.mark.long
 def test_tf1_graphs_as_vtab_builds_them(model, directory, images, logits, targets):
     v1 = tf.compat.v1
     with tf.Graph().as_default():

@@ -32,6 +32,7 @@ def run(tmp_path):
     return tmp_path, model
 
 
+@pytest.mark.long
 def test_the_loss_is_the_models_unless_named(data_dir, tmp_path, capsys):
     model, losses = tiny_vit(image_size=8, num_classes=10, num_layers=1), {}
     head = model.get_layer("head").kernel

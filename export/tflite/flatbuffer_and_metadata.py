@@ -48,6 +48,14 @@ def unpack(content: bytes) -> schema.ModelT:
     return tree
 
 
+def has_infinite_float16(tree: schema.ModelT) -> bool:
+    """Whether a weight in float16 is infinite, as one above 65504 becomes."""
+    tensors = (tensor for graph in tree.subgraphs for tensor in graph.tensors)
+    halves = {each.buffer for each in tensors if each.type == schema.TensorType.FLOAT16}
+    weights = (tree.buffers[number].data for number in halves)
+    return any(np.isinf(np.frombuffer(w, "float16")).any() for w in weights if w is not None)
+
+
 def pack(tree: schema.ModelT) -> memoryview:
     """Returns the bytes of a tree."""
     for code in tree.operatorCodes:

@@ -57,7 +57,11 @@ def quantize(
     """
     from litert_quantizer.quantizer import Quantizer
 
-    from keras_vit.export.tflite.flatbuffer_and_metadata import pack, unpack
+    from keras_vit.export.tflite.flatbuffer_and_metadata import (
+        has_infinite_float16,
+        pack,
+        unpack,
+    )
 
     manager = _recipe(quantization)
     with _silence():
@@ -65,24 +69,13 @@ def quantize(
         calibrated = quantization in CALIBRATED
         ranges = _activation_ranges(bytes(model), samples, manager) if calibrated else None
         tree = unpack(tool.quantize(ranges).quantized_model)
-    if quantization == "float16":
-        _require_no_overflow(tree)
-    # The quantizer puts weights behind the model, where OpenVINO does not look.
-    return pack(tree)
-
-
-def _require_no_overflow(tree):
-    import numpy as np
-    from ai_edge_litert.schema_py_generated import TensorType
-
-    tensors = (tensor for graph in tree.subgraphs for tensor in graph.tensors)
-    halves = {each.buffer for each in tensors if each.type == TensorType.FLOAT16}
-    weights = (tree.buffers[number].data for number in halves)
-    if any(np.isinf(np.frombuffer(each, "float16")).any() for each in weights if each is not None):
+    if quantization == "float16" and has_infinite_float16(tree):
         raise ExportError(
             "Expected weights of at most 65504, the largest number of float16. Received: a model "
             "with larger ones. Use another quantization, such as none."
         )
+    # The quantizer puts weights behind the model, where OpenVINO does not look.
+    return pack(tree)
 
 
 def _recipe(quantization):

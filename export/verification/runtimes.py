@@ -242,8 +242,6 @@ def _open_keras(path, model):
 
 def _open_onnx(path, model=None):
     """Opens an .onnx file in ONNX Runtime, on the processor."""
-    import keras
-
     onnxruntime, onnx = imported("onnxruntime", "onnx"), imported("onnx", "onnx")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # its errors are raised as well
@@ -267,6 +265,8 @@ def _open_onnx(path, model=None):
         return result, Delegation(", ".join(session.get_providers()), True)
 
     def other_ways(images):
+        import keras
+
         graph = keras.Model(model.input, model.endpoints[made[0]])
         expected = graph(images[:1] * 2 - 1, training=False)
         return {"answer for one image": _difference(run(images[:1])[0], expected)}

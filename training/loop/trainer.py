@@ -137,9 +137,10 @@ class _Run:
             self.sums = restored["sums"]
             # Evaluations before the data changed are of other images or labels, but in a run that
             # has finished, where names of classes alone may have; of `best.keras` as well.
-            if finished or (found == written == own and (has_best or not restored["best"][2])):
+            is_same = found == written == own
+            if finished or (is_same and (has_best or not restored["best"][2])):
                 best = restored["best"]
-            elif found == written == own:
+            elif is_same:
                 logger.warning(
                     "%s is not there any more: evaluations are compared anew from step %d on.",
                     *(directory.path / "best.keras", engine.step),

@@ -25,8 +25,7 @@ def test_a_run_learns_reproducibly_and_is_fine_tuned(data_dir, tmp_path):
     run = tmp_path / "masked"
     trainer.train(tiny(data_dir), run)
     losses = column(run, "loss")
-    assert losses[0] == pytest.approx(np.log(512), abs=0.5)
-    assert losses[-1] < losses[0] - 1
+    assert losses[0] == pytest.approx(np.log(512), abs=0.5) and losses[-1] < losses[0] - 1
 
     # The corruption belongs to the step, however many are in a call and however it is divided.
     trainer.train(tiny(data_dir, steps_per_call=1, accumulation_steps=2), tmp_path / "again")
@@ -35,9 +34,10 @@ def test_a_run_learns_reproducibly_and_is_fine_tuned(data_dir, tmp_path):
     assert trainer.train(compiled, tmp_path / "compiled")["loss"] < losses[0] - 1
 
     config = load_config(f"finetune:{run},digits,size=16,steps=2")
-    assert config.checkpoint == str(run)
     model = build_model(schema.complete(config), num_classes=10)
     masked = keras.saving.load_model(run / "model.keras")
+    assert config.checkpoint == str(run) and model.output.shape == (None, 10)
+    assert '"target": "mean_color"' in (run / "config.json").read_text()
     for block in ("encoder_block_00", "encoder_block_01", "class_token", "position_embedding"):
         trained = masked.encoder.get_layer(block).get_weights()
         own = model.get_layer(block).get_weights()

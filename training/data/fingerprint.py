@@ -67,6 +67,13 @@ def require_same(
         raise UsageError(
             f"The data of {where} has changed: {changed}. {remedy} use another --workdir."
         )
+    both = [(before[split], now[split]) for split in SPLITS if before[split] and now[split]]
+    if any(was.get("modified") != there.get("modified") for was, there in both):
+        logger.warning(
+            "Files of the data of %s were written since, with the same names and sizes. If they "
+            "are others, use another --workdir.",
+            where,
+        )
 
 
 def _photos(split):

@@ -1,8 +1,8 @@
 """The last states of a run: whole, few, verified, and the same for every backend and mesh.
 
 `checkpoint-STEP/` holds `part-N.safetensors` of every process that writes, and `manifest.json`,
-which is written last: shapes and dtypes of the arrays, digests of the parts. A part has whole
-arrays by their names, and what a process holds of a divided one as `NAME@START,START,...`.
+which is written last: the step, shapes and dtypes of the arrays, digests of the parts. A part has
+whole arrays by their names, and what a process holds of a divided one as `NAME@START,START,...`.
 """
 
 import concurrent.futures
@@ -111,7 +111,10 @@ class Checkpoints:
         for step in reversed(steps(self.directory)):
             path = self._path(step)
             try:
-                for part, digest in _manifest(path)["parts"].items():
+                manifest = _manifest(path)
+                if manifest["step"] != step:
+                    raise ValueError(f"it is that of step {manifest['step']}")
+                for part, digest in manifest["parts"].items():
                     if _digest(path / part) != digest:
                         raise ValueError(f"{part} is not as it was written")
             except _DAMAGE as error:
@@ -178,12 +181,13 @@ class Checkpoints:
         # Its name tells process 0 that it is complete, and the digest.
         part.rename(staging / f"part-{self._part}.{_digest(part)}")
         if self._part == 0:
-            self._complete(path, staging, arrays)
+            self._complete(step, arrays)
         else:
             _wait_until(path.exists)
         self.saved_step = step
 
-    def _complete(self, path, staging, arrays):
+    def _complete(self, step, arrays):
+        path, staging = self._path(step), self._path(step, ".")
         _wait_until(lambda: len(list(staging.glob("part-*"))) == self._parts)
         digests = {}
         for part in sorted(staging.glob("part-*")):
@@ -191,7 +195,8 @@ class Checkpoints:
             part.rename(file)
             digests[file.name] = part.suffix[1:]
         described = {name: [each.dtype.name, each.shape] for name, each in arrays.items()}
-        (staging / _MANIFEST).write_text(_signed({"arrays": described, "parts": digests}))
+        content = {"step": step, "arrays": described, "parts": digests}
+        (staging / _MANIFEST).write_text(_signed(content))
         staging.rename(path)
         for old in steps(self.directory)[: -self._keep]:
             # Hidden first, as a state that is half removed would look damaged.

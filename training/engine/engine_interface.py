@@ -265,10 +265,10 @@ class Engine(abc.ABC):
 
     @property
     def learning_rate(self) -> float:
-        """The rate of the next update."""
+        """The rate of the last update, before any that of the first."""
         iterations = self.optimizer.iterations
-        done = ops.convert_to_tensor(self.step, iterations.dtype)
-        with keras.StatelessScope([(iterations, done)]):
+        last = ops.convert_to_tensor(max(self.step - 1, 0), iterations.dtype)
+        with keras.StatelessScope([(iterations, last)]):
             return float(self.optimizer.learning_rate)
 
     def make_split_sums(

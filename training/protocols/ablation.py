@@ -1,6 +1,7 @@
 """Studies of many small runs: training the cells, scoring them, and showing the scores."""
 
 import dataclasses
+import itertools
 import logging
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from keras_vit.training.paper_tables import MeanDeviation
 from keras_vit.training.protocols.train_unless_finished import (
     computed_once,
     require_last_update,
+    same_weights,
     train_run,
 )
 from keras_vit.training.reporting.matplotlib_figures import new_figure
@@ -84,8 +86,10 @@ def run_study(
         Diverged: if a cell does.
     """
     scores = []
-    for number, (cell, config) in enumerate(configs.items(), 1):
-        for seed in seeds:
+    with same_weights(next(iter(configs.values())).checkpoint):
+        for (number, (cell, config)), seed in itertools.product(
+            enumerate(configs.items(), 1), seeds
+        ):
             run, dataset = _run_of_cell(workdir, cell, seed), datasets[config.dataset]
             score = _run_cell(study, cell, config, seed, run, dataset, few_shot_task)
             scores.append(score)
@@ -119,12 +123,14 @@ def _run_cell(study, cell, config, seed, run, dataset, few_shot_task):
     def score():
         accuracies = [accuracy for _, accuracy in learning_curve(run)]
         best = study.early_stopping
+        found = _score(run / ("best.keras" if best else "model.keras"), config, few_shot_task)
+        few_shot_task.train.dataset.require_unchanged()
         return {
             "cell": cell,
             "seed": seed,
             "images": num_examples,
             "top1": max(accuracies) if best else accuracies[-1],
-            **_score(run / ("best.keras" if best else "model.keras"), config, few_shot_task),
+            **found,
         }
 
     scored_on = [split.identity for split in few_shot_task]

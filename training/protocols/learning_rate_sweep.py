@@ -121,9 +121,9 @@ def transfer(
         development: the splits that rates are trained on and scored on.
 
     Raises:
-        UsageError: if runs would end or be handed over by what they score on the test split.
-        TrainingError: if every rate diverged, or the chosen one did on the whole training set, or
+        UsageError: if runs would end or be handed over by what they score on the test split, or
             the weights that all begin from were replaced meanwhile.
+        TrainingError: if every rate diverged, or the chosen one did on the whole training set.
     """
     require_last_update(config)
     scores = {}
@@ -182,7 +182,8 @@ def choose_rate(scores: Sequence[Mapping[float, RunResult]]) -> float:
         TrainingError: if no rate is left.
     """
     means = {
-        rate: np.mean([of_dataset[rate].top1 for of_dataset in scores])
+        # Sums of other parts that are equal differ by their rounding.
+        rate: round(float(np.mean([of_dataset[rate].percent for of_dataset in scores])), 10)
         for rate in scores[0]
         if not any(of_dataset[rate].diverged for of_dataset in scores)
     }

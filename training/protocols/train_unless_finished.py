@@ -1,6 +1,7 @@
 """One run of a protocol: trained unless it has finished, its scores kept in `result.json`."""
 
 import contextlib
+import contextvars
 import dataclasses
 import json
 import logging
@@ -17,7 +18,8 @@ from keras_vit.training.io.paths import read_path
 from keras_vit.training.reporting.metrics_csv import read_metrics
 
 RESULT = "result.json"
-
+# The digest of the weights that all runs of a protocol begin from.
+_BEGUN: contextvars.ContextVar[str] = contextvars.ContextVar("begun", default="")
 
 # Each run traces its own functions, of which TensorFlow warns as of retracing.
 logging.getLogger("tensorflow").addFilter(
@@ -68,13 +70,12 @@ def refuse_chosen(overrides: Sequence[str], *keys: str) -> None:
 
 @contextlib.contextmanager
 def same_weights(checkpoint: str) -> Iterator[None]:
-    """Raises `TrainingError` at the end if the weights that runs began from were replaced."""
-    begun = fingerprint.digest_of_checkpoint(checkpoint)
-    yield
-    if fingerprint.digest_of_checkpoint(checkpoint) != begun:
-        raise TrainingError(
-            f"{checkpoint} was replaced while runs began from it. Use another --workdir."
-        )
+    """Enters a context in which every run of `train_run` begins from the weights of now."""
+    token = _BEGUN.set(_BEGUN.get() or fingerprint.digest_of_checkpoint(checkpoint))
+    try:
+        yield
+    finally:
+        _BEGUN.reset(token)
 
 
 def require_last_update(config: ConfigDict) -> None:
@@ -103,8 +104,8 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
         dataset: `config.dataset`, open.
 
     Raises:
-        UsageError: if `workdir` holds a run of another config, from other weights, or on other
-            data.
+        UsageError: if `workdir` holds a run of another config, from other weights than
+            those of `same_weights`, or on other data.
         TrainingError: if photos were replaced while it trained.
     """
     import keras
@@ -116,28 +117,37 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
     from keras_vit.training.loop import trainer
 
     wanted = json.loads(schema.to_json(schema.complete(config)))
-    checkpoint = fingerprint.digest_of_checkpoint(config.checkpoint)
+    checkpoint = _BEGUN.get() or fingerprint.digest_of_checkpoint(config.checkpoint)
     data = dataset.describe(config.train_split, config.eval_split)
 
     def require_start(found):
         if found != checkpoint:
             raise UsageError(
-                f"{workdir} holds a run that began from other weights than {config.checkpoint} has "
-                "now. Use another --workdir."
+                f"{workdir} holds a run that began from other weights than {config.checkpoint} had "
+                "when this command did. Use another --workdir."
             )
 
-    def train() -> dict:
+    def require_start_of_run():
         begun = workdir / "config.json"
         if read_path(begun, begun.exists):
             require_start(read_run_config(begun)["data"].get("checkpoint", ""))
+
+    def train() -> dict:
+        require_start_of_run()
         # Frees the graphs of earlier runs in this process.
         keras.utils.clear_session()
         try:
             trainer.train(config, workdir, dataset=dataset)
-            dataset.require_unchanged()
             result = _last_scores(workdir)
         except Diverged as error:
             result = RunResult(diverged=str(error))
+        try:
+            dataset.require_unchanged()
+        except TrainingError:
+            # Of both, nobody knows how much.
+            remote_stores.remove(epath.Path(workdir))
+            raise
+        require_start_of_run()
         scores = {"result": dataclasses.asdict(result), "checkpoint": checkpoint}
         return {"config": wanted, "data": data, **scores}
 

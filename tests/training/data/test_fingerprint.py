@@ -13,8 +13,6 @@ from keras_vit.training.errors import UsageError
 from tests.training.data.helpers import write_photos
 
 NAMES = [f"{kind}/{number}.jpg" for kind in ("crow", "finch", "owl") for number in range(12)]
-
-
 EXCHANGED = "the photos of crow are in finch; the photos of finch are in crow"
 
 
@@ -38,7 +36,7 @@ def refusal(before, now, accept=False):
         return str(error)
 
 
-def test_the_same_data_is_the_same_wherever_it_lies(birds, tmp_path_factory):
+def test_the_same_data_is_the_same_wherever_it_lies(birds, tmp_path_factory, caplog):
     before = described(birds)
     assert fingerprint.is_description(before)
     assert before["class_names"] == ["crow", "finch", "owl"]
@@ -50,7 +48,8 @@ def test_the_same_data_is_the_same_wherever_it_lies(birds, tmp_path_factory):
     os.utime(elsewhere / NAMES[0], (0, 0))
     now = described(elsewhere)
     assert fingerprint.changes(before, now) == ("", False)
-    assert refusal(before, now) is None
+    assert refusal(before, before) is None and not caplog.text
+    assert refusal(before, now) is None and "were written since, with the same" in caplog.text
     np.testing.assert_array_equal(fingerprint.as_numbers(before), fingerprint.as_numbers(now))
 
 

@@ -1,6 +1,7 @@
 """A state is saved whole or not at all, and a damaged one gives way to the one before."""
 
 import json
+import shutil
 import threading
 
 import ml_dtypes
@@ -146,8 +147,9 @@ def test_a_flipped_bit_in_any_place_is_noticed(folder, file, caplog):
 @pytest.mark.parametrize("file", ["part-0.safetensors", "manifest.json"])
 def test_a_missing_file(folder, file):
     (folder / "checkpoint-2" / file).unlink()
-    # It was damaged before.
+    # It was damaged before, as is one that was given another name.
     (folder / "damaged-checkpoint-2" / "of then").mkdir(parents=True)
+    shutil.copytree(folder / "checkpoint-1", folder / "checkpoint-3")
     checkpoints = Checkpoints(folder)
     assert checkpoints.newest() == checkpoints.saved_step == 1
     assert "of then" not in names(folder / "damaged-checkpoint-2")

@@ -11,13 +11,15 @@ from etils import epath
 from benchmarks.errors_of_families_in_runtimes import with_noise
 from keras_vit.training import data
 from keras_vit.training.commands import sweep as command
+from keras_vit.training.config import schema
 from keras_vit.training.configs import finetune
-from keras_vit.training.data import known_datasets
+from keras_vit.training.data import fingerprint, known_datasets
 from keras_vit.training.errors import Diverged, TrainingError, UsageError
 from keras_vit.training.evaluators import classification
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.training.loop import trainer
 from keras_vit.training.protocols import learning_rate_sweep as sweep
+from keras_vit.training.protocols import train_unless_finished
 from keras_vit.training.protocols.train_unless_finished import RunResult, computed_once, train_run
 from tests.run_config import DATA, write_run_config
 from tests.tiny_vit import tiny_vit
@@ -107,27 +109,42 @@ def test_one_rate_needs_no_development(config, runs, digits, tmp_path):
         sweep.transfer(config, tmp_path, digits, **settings)
 
 
-def test_weights_that_are_replaced_between_runs_are_noticed(config, runs, digits, tmp_path):
+def test_what_is_replaced_between_runs_is_noticed(config, digits, tmp_path, monkeypatch):
     weights = tmp_path / "weights.npz"
     weights.write_bytes(b"first")
     config.checkpoint = str(weights)
 
-    class Replacing(dict):
-        def __getitem__(self, rate):
-            weights.write_bytes(b"second")
-            return 0.5
+    def begin(config, workdir, dataset):
+        # What the second run begins from is put back before it ends.
+        start = weights.read_bytes() if "seed_0" in str(workdir) else b"second"
+        used = tmp_path / "used.npz"
+        used.write_bytes(start)
+        described = dataset.describe(config.train_split, config.eval_split)
+        described["checkpoint"] = fingerprint.digest_of_checkpoint(str(used))
+        workdir.mkdir(parents=True)
+        text = schema.to_json(schema.complete(config), described)
+        (workdir / "config.json").write_text(text)
 
-    runs(Replacing())
-    with pytest.raises(TrainingError, match=r"weights\.npz was replaced while runs began from it"):
+    monkeypatch.setattr(trainer, "train", begin)
+    monkeypatch.setattr(train_unless_finished, "_last_scores", lambda workdir: RunResult(0.5))
+    with pytest.raises(UsageError, match=r"seed_1 holds a run that began from other weights than"):
         sweep.transfer(
-            config, tmp_path / "s", digits, rates=[0.1], seeds=[0], development=DEVELOPMENT
+            config, tmp_path / "s", digits, rates=[0.1], seeds=[0, 1], development=DEVELOPMENT
         )
     write_photos(tmp_path / "photos", ["a/1.png", "b/2.png"])
     photos = data.open_dataset(f"folder:{tmp_path / 'photos'}")
+    run = tmp_path / "run"
+    config.checkpoint, config.train_split, config.eval_split = "", "train[:1]", ""
+    monkeypatch.setattr(trainer, "train", lambda *_, dataset: run.mkdir() or replace())
+
+    def replace():
+        shutil.copy(tmp_path / "photos" / "b" / "2.png", tmp_path / "photos" / "a" / "1.png")
+
     photos.require_unchanged()
-    shutil.copy(tmp_path / "photos" / "b" / "2.png", tmp_path / "photos" / "a" / "1.png")
     with pytest.raises(TrainingError, match=r"1\.png was replaced while runs read folder:"):
-        photos.require_unchanged()
+        train_run(config, run, photos)
+    # It would count as finished otherwise.
+    assert not run.exists()
 
 
 def test_the_rate_is_the_best_on_average_and_of_equal_ones_the_smallest():
@@ -136,6 +153,9 @@ def test_the_rate_is_the_best_on_average_and_of_equal_ones_the_smallest():
     first = {0.1: RunResult(0.9), 0.2: RunResult(0.5), 0.3: RunResult(0.8)}
     second = {0.1: RunResult(0.1), 0.2: RunResult(0.6), 0.3: RunResult(diverged="NaN")}
     assert sweep.choose_rate([first, second]) == 0.2
+    # 0.1 + 0.2 is more than 0.3 to a computer.
+    parts = [{0.1: RunResult(one), 0.2: RunResult(two)} for one, two in ((0.3, 0.1), (0, 0.2))]
+    assert sweep.choose_rate(parts) == 0.1
 
 
 def test_divergence_is_a_result_everywhere_an_error_and_other_failures_are_none(

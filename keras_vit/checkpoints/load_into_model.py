@@ -367,6 +367,8 @@ def _compare_stated_arguments(model, source, row, layout):
     }
     pool = stated.get("global_pool")
     pool = source.own.get("classifier") or (pool and _POOLING.get(str(pool), f"timm's {pool}"))
+    if stated.get("pool_include_prefix") and model.arguments.get("register_tokens"):
+        pool = pool if pool in (None, "token") else f"{pool} of all tokens"
     if pool and model.arguments.get("classifier", pool) not in (pool, "unpooled"):
         differing["classifier"] = pool
     if "num_heads" in differing:
@@ -374,6 +376,11 @@ def _compare_stated_arguments(model, source, row, layout):
         raise CheckpointError(
             f"{origin} says num_heads={heads!r}, the model has num_heads={own}. Build the model "
             f"with num_heads={heads}. Nothing was loaded."
+        )
+    if model.arguments.get("representation_size") and stated.get("pooler_act", "tanh") != "tanh":
+        raise CheckpointError(
+            f"Expected the pooler's activation to be tanh. {origin} says "
+            f"pooler_act={stated['pooler_act']!r}. Nothing was loaded."
         )
     usual = getattr(layout, "gelu", None)
     if "gelu" not in stated and usual and model.arguments.get("gelu", usual) != usual:
@@ -403,6 +410,8 @@ def _of_config(config) -> dict[str, Any]:
     own = dict(own) if isinstance(own, Mapping) else {}
     if architecture in TIMM_NAMES:
         stated = _of_model(architecture) | own
+        if own.get("pos_embed") == "none":
+            stated["position_embedding"] = "none"
     else:
         config = tower if isinstance(tower, Mapping) else config
         names = {ours: name for ours, name in _HUGGING_FACE_NAMES.items() if name in config}

@@ -254,9 +254,17 @@ def test_what_no_model_here_computes_is_refused(name, config, message, load_besi
         load_beside("deit", config, name)
 
 
+def test_another_pooler_is_refused(load_beside):
+    with pytest.raises(CheckpointError, match="pooler_act='relu'"):
+        load_beside("deit", {"pooler_act": "relu"}, representation_size=48)
+
+
 def test_another_pooling_and_another_place_of_positions_are_told(load_beside, make_vit, tmp_path):
     with pytest.warns(UserWarning, match="asks for classifier='gap'"):
         load_beside("deit", {"global_pool": "avg"})
+    with pytest.warns(UserWarning, match="asks for classifier='gap of all tokens'"):
+        prefix = {"architecture": "x", "model_args": {"pool_include_prefix": True}}
+        load_beside("dinov2_registers", prefix | {"global_pool": "avg"})
     make_vit(position_placement="shared").save(tmp_path / "shared.keras")
     with pytest.warns(UserWarning, match="asks for position_placement='shared'"):
         keras_vit.load_checkpoint(make_vit(), tmp_path / "shared.keras")
@@ -264,6 +272,8 @@ def test_another_pooling_and_another_place_of_positions_are_told(load_beside, ma
     with pytest.warns(UserWarning, match="asks for position_embedding='none'"):
         computed = make_vit(position_embedding="sincos_2d")
         keras_vit.load_checkpoint(computed, tmp_path / "none.keras")
+    without = {"architecture": "deit_tiny_patch16_224", "model_args": {"pos_embed": "none"}}
+    assert load_into_model._of_config(without)["position_embedding"] == "none"
 
 
 def test_the_head_of_a_keras_file_brings_its_classes(make_vit, tmp_path):

@@ -164,7 +164,8 @@ def list_of(make: Callable[[str], Any]) -> Callable[[str], list]:
 
     def convert(text: str) -> list:
         values = [make(part) for part in text.split(",")]
-        if len(set(values)) < len(values):
+        # Rates name folders in six digits.
+        if len({f"{each:g}" if isinstance(each, float) else each for each in values}) < len(values):
             raise argparse.ArgumentTypeError(f"expected each once. Received: {text}")
         return values
 

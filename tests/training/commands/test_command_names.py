@@ -60,6 +60,7 @@ def test_debug_shows_the_traceback_before_the_line(main, name, capsys, monkeypat
         ("sweep", "--development=1", "a share above 0 and below 1. Received: 1."),
         ("predict", "--top=0", "at least 1. Received: 0."),
         ("few_shot", "--seeds=1,1", "each once. Received: 1,1."),
+        ("sweep", "--rates=0.001,0.00100000001", "each once. Received: 0.001,0.00100000001."),
         ("few_shot", "--l2=nan", "finite, at least 0. Received: nan."),
         ("sweep", "--rates=0.1,0", "finite, above 0. Received: 0."),
         ("web", "--examples=-3", "at least 0. Received: -3."),

@@ -41,7 +41,7 @@ def portable(model: keras.Model, dtype: str = "float32") -> keras.Model:
 
     Args:
         model: one of `MODELS`, or a Sequential or functional model around one.
-        dtype: dtype policy of the copy; layers around one of `MODELS` keep theirs.
+        dtype: dtype policy of the copy; layers around one of `MODELS` get float32.
 
     Raises:
         ExportError: if it is another kind of model, if Keras runs on another backend than
@@ -246,7 +246,7 @@ def _model_around(model, dtype):
 def _handed_over(graph, core, last, images, dtype):
     """Returns what reaches our model, and {name: tensor} of the representation and the logits."""
     portable_core = portable(core, dtype)
-    prepared, endpoints = [], {}
+    prepared, endpoints, others = [], {}, {}
     names = [name for name in ("representation", "logits") if name in portable_core.endpoints]
     outputs_of_core = keras.Model(
         portable_core.input, {name: portable_core.endpoints[name] for name in names}
@@ -259,9 +259,12 @@ def _handed_over(graph, core, last, images, dtype):
                 endpoints.update(outputs_of_core(*args, **kwargs))
                 return endpoints[list(endpoints)[-1]]
             operation = portable_core
-        elif operation is last:
-            endpoints["representation"] = args[0]
-            operation = _without_activation(last)
+        else:
+            if operation is last:
+                endpoints["representation"] = args[0]
+                operation = _without_activation(last)
+            # A shared layer stays one.
+            operation = others.setdefault(id(operation), _in_float32(operation))
         return operation(*args, **kwargs)
 
     copy = keras.models.clone_model(
@@ -275,6 +278,22 @@ def _handed_over(graph, core, last, images, dtype):
     if core is not last:
         endpoints["logits"] = copy.outputs[0]
     return prepared[0], endpoints
+
+
+def _in_float32(operation):
+    """Returns a layer, or a copy of it that computes in float32."""
+    if not isinstance(operation, keras.Layer):
+        return operation
+    layers = [operation, *(layer for _, layer, _ in inner_layers(operation))]
+    if all(each.compute_dtype == "float32" for each in layers):
+        return operation
+    if isinstance(operation, keras.Model):
+        copy = keras.models.clone_model(operation, clone_function=_in_float32)
+    else:
+        copy = type(operation).from_config({**operation.get_config(), "dtype": "float32"})
+        copy.build_from_config(operation.get_build_config())
+    copy.set_weights(operation.get_weights())
+    return copy
 
 
 def _image_range(name, images, prepared):

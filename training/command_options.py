@@ -37,9 +37,10 @@ class CommandParser(argparse.ArgumentParser):
         text = "show the full traceback of an error; VIT_DEBUG=1 in the environment does too"
         self.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=text)
 
-    def add_source(self) -> None:
-        """Adds SOURCE, and the options of `add_model`."""
-        text = "run directory, .keras file, directory of a TF-Hub module, .tflite file, "
+    def add_source(self, exported: bool = True) -> None:
+        """Adds SOURCE, and the options of `add_model`; `exported` models are sources too."""
+        text = "run directory, .keras file, "
+        text += "directory of a TF-Hub module, .tflite file, " if exported else ""
         text += "published name, or with --model the file or published name of a checkpoint"
         self.add_argument("source", metavar="SOURCE", help=text)
         self.add_model()

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import keras
 
 from keras_vit.checkpoints.save_npz import require_finite
-from keras_vit.export.errors import imported
+from keras_vit.export.errors import damage_refused, imported
 from keras_vit.export.labels_and_interface_json import exported_texts
 from keras_vit.export.supported_models import image_size, output_name, portable, require_single_file
 from keras_vit.export.tflite.gpu_delegate_fixes import for_delegates
@@ -92,7 +92,8 @@ def to_onnx(
         _name_output(content.graph, output)
         content.doc_string = f"{model.name} of keras_vit: RGB images in [0, 1]"
         onnx.helper.set_model_props(content, texts)
-        onnx.checker.check_model(content)
+        with damage_refused(f"{model.name} has a layer that the converter to ONNX does not know"):
+            onnx.checker.check_model(content)
         onnx.save(content, temporary)
     return pathlib.Path(file)
 

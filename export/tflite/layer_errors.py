@@ -126,7 +126,8 @@ class _Tensors:
         for each in self._interpreter.get_tensor_details():
             scales = each["quantization_parameters"]["scales"]
             if len(each["shape"]) and len(scales) <= 1:  # more are of constants
-                found = self._interpreter.get_tensor(each["index"]).astype("float64")
+                with np.errstate(invalid="ignore"):  # memory that LiteRT has not filled
+                    found = self._interpreter.get_tensor(each["index"]).astype("float64")
                 if len(scales):
                     found = scales[0] * (found - each["quantization_parameters"]["zero_points"][0])
                 values[each["name"]] = found

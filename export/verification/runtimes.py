@@ -257,7 +257,9 @@ def _open_onnx(path, model=None):
                 f"{made}. Write it with `keras-vit export onnx`."
             )
         _, height, width, _ = inputs[0].shape
-        types = {each.data_type for each in onnx.load(path).graph.initializer}
+        graph = onnx.load(path).graph
+        used = {name for node in graph.node for name in node.input}
+        types = {each.data_type for each in graph.initializer if each.name in used}
 
     def run(images):
         with damage_refused(f"{path} cannot be run by ONNX Runtime"):
@@ -315,7 +317,8 @@ def _other_signatures(path, model, activation, images):
     for name, (graph, shape, output) in added.items():
         sized = keras.ops.image.resize(images, shape[1:3], data_format="channels_last")
         sized = np.resize(np.clip(sized, 0, 1), shape)
-        given = interpreter.get_signature_runner(name)(image=sized)
+        with damage_refused(f"The signature {name} of {path} cannot be run"):
+            given = interpreter.get_signature_runner(name)(image=sized)
         expected = graph(sized * 2 - 1, training=False)
         found[f"signature {name}"] = _difference(given.get(output), expected)
     return found

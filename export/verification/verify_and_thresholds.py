@@ -276,7 +276,7 @@ def verify(
             ]
         masked = isinstance(original, keras_vit.MaskedPatchPrediction)
         activation = None if masked else model.activation
-        failures.extend(_other_texts(usable, model, artifact, activation))
+        failures.extend(_other_texts(pathlib.Path(usable), model, artifact, activation))
         failures.extend(_other_settings(path, usable))
     return dataclasses.replace(report, failures=tuple(failures))
 
@@ -293,7 +293,7 @@ def _checked_images(images, size):
 
 def _reference(model, artifact, images):
     output, endpoints = artifact.output, dict(model.endpoints)
-    if output == "probabilities" and "logits" in endpoints:
+    if output == "probabilities" and "logits" in endpoints and artifact.activation in ACTIVATIONS:
         endpoints["probabilities"] = ACTIVATIONS[artifact.activation](endpoints["logits"])
     if output not in endpoints:
         raise ExportError(
@@ -404,7 +404,9 @@ def _other_texts(path, model, artifact, activation):
                 wrong.append(f"its {key} is {found!r}, the model's {value!r}")
         operations = interface.get("preprocessing", exported_operations(model))
         described = operations, artifact.output, bool(labels)
-        if artifact.metadata and not is_metadata(artifact.metadata, *described):
+        has_metadata = artifact.metadata and is_metadata(artifact.metadata, *described)
+        is_tflite = path.is_file() and path.suffix == ".tflite"
+        if is_tflite and not has_metadata:
             wrong.append("its metadata describe other images or outputs than the model's")
     if activation and artifact.activation not in (None, activation):
         made = artifact.activation

@@ -137,6 +137,12 @@ def load_checkpoint(
         >>> model = keras_vit.create_model("ViT-B/16", num_classes=10, image_size=384)
         >>> keras_vit.load_checkpoint(model, "ViT-B_16.npz", skip=("head", "pre_logits"))
     """
+    if position_grid is not None and not (
+        len(position_grid) == 2 and all(isinstance(n, int) and n > 0 for n in position_grid)
+    ):
+        raise ValueError(
+            f"Expected position_grid=(rows, columns), integers above 0. Received: {position_grid!r}"
+        )
     file = _open(model, path, position_grid, mean, std, flexible)
     if isinstance(skip, str):
         raise ValueError(f"`skip` must be a sequence of names, ({skip!r},). Received: {skip!r}")

@@ -111,6 +111,8 @@ def _npz_source(path, archive):
     arrays = {}
     for member in archive.namelist():
         name = member.removesuffix(".npy")
+        if name in arrays:
+            raise CheckpointError(f"{path} is damaged: it has two arrays called {name}.")
         with _reading(path, name), archive.open(member) as file:
             arrays[name] = _array(file)
     return Source(path, arrays, (int(stated[1]), int(stated[2])) if stated else None)

@@ -12,6 +12,7 @@ from keras_vit.export.errors import ExportError
 from keras_vit.models.find_and_replace_layers import inner_layers
 from keras_vit.training.evaluators.exported_files import interface_of
 from tests.export.conftest import run
+from tests.tiny_vit import tiny_vit
 
 
 def test_no_export_of_a_diverged_model(make_vit, tmp_path):
@@ -56,6 +57,26 @@ def test_a_model_larger_than_a_file_can_be_is_refused_before_it_is_converted(
     assert not list(tmp_path.iterdir())
     monkeypatch.setattr(supported_models, "FILE_LIMIT", 4 * model.count_params() + 1)
     supported_models.require_single_file(model)
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_layers_around_ours_are_handed_over_in_float32(photos, tmp_path, policy):
+    core = tiny_vit(image_size=32, num_classes=None, num_layers=1, dtype=policy)
+    layers, dense = keras.layers, keras.layers.Dense(4, dtype=policy)
+    before = keras.Sequential([layers.Rescaling(1 / 127.5, offset=-1, dtype=policy)])
+    # A layer in two places has one kernel.
+    around = [before, core, layers.Dense(4, dtype=policy), dense, dense]
+    model = sequential(*around, layers.Dense(2, activation="softmax", dtype=policy))
+    photos = photos[:, :32, :32]
+    whole = supported_models.portable(model)
+    np.testing.assert_allclose(
+        keras.ops.softmax(whole(2 * photos - 1)), model(255 * photos), atol=3e-2
+    )
+    assert {weight.dtype for weight in whole.weights} == {"float32"}
+    assert whole.compute_dtype == whole(2 * photos - 1).dtype.name == "float32"
+    assert len(whole.weights) == len(model.weights)
+    file = export.to_tflite(model, tmp_path / "m.tflite")
+    np.testing.assert_allclose(run(file, photos), whole(2 * photos - 1), atol=1e-5)
 
 
 @pytest.fixture(scope="module")

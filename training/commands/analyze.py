@@ -22,7 +22,7 @@ from keras_vit.training.io.quiet_start import import_tensorflow
 
 
 def _add_options(parser):
-    parser.add_source()
+    parser.add_source(exported=False)
     parser.add_argument("--images", nargs="+", default=[], help="image files, or folders of them")
     parser.add_dataset(several=False)
     parser.add_argument("--split", help="default test, or what the run held out")

@@ -137,7 +137,7 @@ class TFLiteFunction:
             with self._damage_named("LiteRT"):
                 first = Interpreter(self._path, num_threads=threads // streams)
                 self._describe(first)
-            self.runtime = runtime or self._faster(first, bfloat16)
+            self.runtime = runtime or self._faster(bfloat16)
             if self.runtime == "litert":
                 with self._damage_named("LiteRT"):
                     others = (
@@ -148,6 +148,8 @@ class TFLiteFunction:
                         each.allocate_tensors()
                         self._idle.put(functools.partial(_litert, each, self.output))
             else:
+                # With several streams OpenVINO 2026.4 makes wrong products of quantized weights.
+                streams = streams if self._all_floats else 1
                 for request in self._requests(threads, streams, "bf16" if bfloat16 else "f32"):
                     self._idle.put(functools.partial(_openvino, request))
 
@@ -156,7 +158,14 @@ class TFLiteFunction:
 
         Raises:
             RuntimeError: in a fork of the process that opened the file.
+            ValueError: for images of another size.
         """
+        if images.shape[1:] != self.image_shape:
+            # LiteRT would take them, and enlarge its graph.
+            raise ValueError(
+                f"Expected images of shape (n, {', '.join(map(str, self.image_shape))}) for "
+                f"{self._path}. Received: {images.shape}"
+            )
         if os.getpid() != self._process:
             raise RuntimeError(
                 f"Expected a call in process {self._process}, which opened {self._path}. Received: "
@@ -195,12 +204,12 @@ class TFLiteFunction:
         self.of_one_image = {shapes[0][0], shapes[1][0]} <= {1, -1}
         self.image_shape, (self.output,) = shapes[0][1:], outputs
         self.output_shape = shapes[1][1:]
+        types = {each["dtype"] for each in interpreter.get_tensor_details()}
+        self._all_floats = types <= {np.float32, np.int32, np.bool_}
 
-    def _faster(self, interpreter, bfloat16):
+    def _faster(self, bfloat16):
         """Returns the runtime that `benchmarks compare_runtimes` shows to be the faster one."""
-        floats = {np.float32, np.int32, np.bool_}
-        all_floats = {each["dtype"] for each in interpreter.get_tensor_details()} <= floats
-        large = os.path.getsize(self._path) > _LARGE and all_floats
+        large = os.path.getsize(self._path) > _LARGE and self._all_floats
         wanted = bfloat16 or (large and find_spec("openvino"))
         return "openvino" if wanted and _has_bfloat16() else "litert"
 
@@ -220,6 +229,19 @@ class TFLiteFunction:
 
     def _damage_named(self, runtime):
         return damage_named(f"{self._path} cannot be run by {runtime}")
+
+
+def signature_of(path: pathlib.Path, name: str) -> Callable[[np.ndarray], np.ndarray] | None:
+    """Returns a further signature of a TFLite file, of images as the main one; None without it."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(os.fspath(path), num_threads=_cores())
+    if name not in interpreter.get_signature_list():
+        return None
+    run = interpreter.get_signature_runner(name)
+    return lambda images: np.concatenate(
+        [next(iter(run(image=image[None]).values())) for image in np.asarray(images, "float32")]
+    )
 
 
 def _litert(interpreter, output, image):

@@ -253,9 +253,17 @@ def _freeze_tflite(path, runtime):
     def infer(images: Tensor) -> np.ndarray:
         return function(np.asarray(images, "float32"))
 
-    output = function.output
-    frozen = _exported(path, infer, infer, output, digest, function.image_shape[:2])
-    activation = None if output == "representation" else frozen.activation
+    def refuse(images):
+        raise ValueError(
+            f"Expected a file with the signature feature_vector, which `keras-vit export tflite "
+            f"--feature_vector` adds. Received: {path}, which gives {function.output} alone."
+        )
+
+    features, output = infer, function.output
+    if output in ("logits", "probabilities"):
+        features = exported_files.signature_of(path, "feature_vector") or refuse
+    frozen = _exported(path, infer, features, "representation", digest, function.image_shape[:2])
+    activation = {"representation": None, "probabilities": "none"}.get(output, frozen.activation)
     return dataclasses.replace(frozen, name=f"{path} in {function.runtime}", activation=activation)
 
 

@@ -238,6 +238,11 @@ class Predictor:
         if model.activation != "none":
             activation = ACTIVATIONS[model.activation or "softmax"]
             probabilities = np.asarray(activation(probabilities))
+        elif np.any((probabilities < -0.01) | (probabilities > 1.01)):
+            raise ValueError(
+                f"Expected {model.name} to give probabilities, as it says. Received: values in "
+                f"[{probabilities.min():g}, {probabilities.max():g}]"
+            )
         classes = probabilities.shape[-1]
         if self._names is not None and len(self._names) != classes:
             raise ValueError(

@@ -11,6 +11,7 @@ from keras_vit import export
 from keras_vit.export.__main__ import main
 from keras_vit.export.errors import ExportError, RuntimeMissing
 from tests.export.conftest import answer, verify
+from tests.tiny_vit import tiny_vit
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -85,6 +86,31 @@ def test_the_command(tiny, images, tmp_path, capsys, caplog):
     shown = capsys.readouterr().out
     assert "m.onnx (float16)" in shown and "largest error of representation" in shown
     assert "Gemm" not in caplog.text  # a warning of the converter
+
+
+def test_layers_that_the_converter_does_not_know_are_named(images, tmp_path):
+    import onnx
+
+    core = tiny_vit(image_size=32, num_classes=None, num_layers=1)
+    layers = keras.layers
+    model = keras.Sequential([keras.Input((32, 32, 3)), core, layers.Dense(3, activation="gelu")])
+    model.add(layers.Dense(2))
+    with pytest.raises(
+        ExportError, match=r"a layer that the converter to ONNX does not know: .*Erfc"
+    ):
+        export.to_onnx(model, tmp_path / "m.onnx")
+    assert not any(tmp_path.iterdir())
+    # An output that is called probabilities, of no known function; weights that nothing uses.
+    model = keras.Sequential([keras.Input((32, 32, 3)), core, layers.Dense(2)])
+    content = onnx.load(export.to_onnx(model, tmp_path / "m.onnx"))
+    unused = onnx.numpy_helper.from_array(np.zeros(3, "float16"), "unused")
+    content.graph.initializer.append(unused)
+    onnx.save(content, tmp_path / "m.onnx")
+    assert verify(model, tmp_path / "m.onnx", images).kind == "onnx"
+    content.graph.node[-1].output[0] = content.graph.output[0].name = "probabilities"
+    onnx.save(content, tmp_path / "m.onnx")
+    with pytest.raises(ExportError, match="Received: one that gives 'probabilities'"):
+        verify(model, tmp_path / "m.onnx", images)
 
 
 def test_an_absent_package(tiny, tmp_path, monkeypatch):

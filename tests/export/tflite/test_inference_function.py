@@ -20,6 +20,7 @@ import keras_vit
 from keras_vit import export
 from keras_vit.export.errors import ExportError
 from keras_vit.training.errors import UsageError
+from keras_vit.training.evaluators.exported_files import TFLiteFunction
 
 # Forks and threads are tried in OpenVINO where it is installed: LiteRT minds them less.
 RUNTIME = "openvino" if importlib.util.find_spec("openvino") else "litert"
@@ -51,6 +52,13 @@ def saved(model, tmp_path_factory):
 
 def outputs_of(model, pixels):
     return np.float32(keras.ops.convert_to_numpy(model(pixels, training=False)))
+
+
+def test_openvino_takes_quantized_weights_in_one_stream(openvino, model, saved, tmp_path):
+    quantized = export.to_tflite(model, tmp_path / "m.tflite", quantization="dynamic")
+    for file, streams in ((saved, 2), (quantized, 1)):
+        function = TFLiteFunction(file, "openvino", threads=2, at_once=2)
+        assert function._idle.qsize() == streams
 
 
 @pytest.mark.parametrize(

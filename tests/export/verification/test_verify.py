@@ -208,6 +208,9 @@ def test_every_signature_of_a_file_is_compared(tiny, wrong, images, tmp_path, mo
     monkeypatch.setattr(to_tflite, "_of_size", lambda *_: right(wrong, 48, 48))
     (failure,) = verify(tiny, file, images).failures
     assert failure.startswith("its signature size_48x48 differs by ")
+    file.write_bytes(file.read_bytes().replace(b"batch_2", b"batch_3"))
+    with pytest.raises(ExportError, match=r"The signature batch_3 of .* cannot be run"):
+        verify(tiny, file, images)
 
 
 def test_what_float16_cannot_hold_is_refused(make_vit, tmp_path):
@@ -232,6 +235,9 @@ def test_another_normalization_in_the_metadata_fails(tiny, tiny_tflite, images, 
     (tmp_path / "m.tflite").write_bytes(content.replace(deviation, np.float32(127.5).tobytes()))
     (failure,) = verify(tiny, tmp_path / "m.tflite", images).failures
     assert "its metadata describe other images" in failure
+    without = content.replace(b"TFLITE_METADATA", b"TFLITE_METADATE")
+    (tmp_path / "m.tflite").write_bytes(without)
+    assert verify(tiny, tmp_path / "m.tflite", images).failures == (failure,)
 
 
 def test_images_with_several_labels_or_none_and_what_is_no_label(tiny, tiny_tflite, images):

@@ -6,7 +6,9 @@ import pytest
 import tensorflow as tf
 
 import keras_vit
+from keras_vit import export
 from keras_vit.training.evaluators import features_and_logits
+from tests.tiny_vit import tiny_vit
 
 
 def images(size=16):
@@ -90,6 +92,24 @@ def test_a_hub_module_gives_its_feature_vector(module):
     output = features_and_logits.load_frozen(module, layer="output")
     np.testing.assert_allclose(output.features(x), x.sum((1, 2)), rtol=1e-6)
     assert output.identity != loaded.identity
+
+
+def test_a_tflite_file_gives_its_feature_vector(tmp_path):
+    model = tiny_vit(image_size=8, num_classes=3, num_layers=1)
+    x = np.random.default_rng(0).uniform(0, 1, (2, 8, 8, 3)).astype(np.float32)
+    file = export.to_tflite(model, tmp_path / "m.tflite", feature_vector=True)
+    loaded = features_and_logits.load_frozen(file)
+    expected = keras.Model(model.input, model.endpoints["representation"])(x * 2 - 1)
+    np.testing.assert_allclose(loaded.features(x), expected, atol=1e-5)
+    assert loaded.feature_name == "representation"
+    without = export.to_tflite(model, tmp_path / "n.tflite", probabilities=True)
+    loaded = features_and_logits.load_frozen(without)
+    assert loaded.activation == "none"
+    with pytest.raises(ValueError, match="Expected a file with the signature feature_vector"):
+        loaded.features(x)
+    # LiteRT would enlarge its graph.
+    with pytest.raises(ValueError, match=r"of shape \(n, 8, 8, 3\).*Received: \(2, 9, 8, 3\)"):
+        loaded.logits(np.zeros((2, 9, 8, 3)))
 
 
 def test_a_module_that_is_not_a_model_is_refused(module, tmp_path):

@@ -250,12 +250,15 @@ def extract_features(function: Callable, dataset: Iterable[Mapping]) -> Features
                 "Expected exactly one label for every image. Received: images with several or "
                 "none, which a linear classifier cannot be solved from."
             )
-        values = np.asarray(function(batch["image"]), np.float32)
-        if values.ndim != 2:
+        values = function(batch["image"])
+        several = isinstance(values, Mapping)
+        if several or np.ndim(values) != 2:
             raise ValueError(
                 "Expected features of shape (batch, dimensions). "
-                f"Received: {values.shape}; name a pooled output with --layer"
+                f"Received: {sorted(values) if several else np.shape(values)}; name a pooled "
+                "output with --layer"
             )
+        values = np.asarray(values, np.float32)
         features.append(values[kept])
         labels.append(one_hot[kept].argmax(axis=1).astype(np.int32))
     return np.concatenate(features), np.concatenate(labels)
@@ -340,8 +343,9 @@ def summary(results: Mapping[tuple[str, str], Sequence[Result]]) -> Table:
     for (dataset, model), found in results.items():
         means = mean_accuracies(found)
         cells = [str(means[k, chosen[model][k]].percent) for k in shots]
-        penalties = sorted({chosen[model][k] for k in shots})
-        rows.append((dataset, model, *cells, ", ".join(f"{l2:g}" for l2 in penalties)))
+        penalties = [f"{chosen[model][k]:g}" for k in shots]
+        penalties = penalties if len(set(penalties)) > 1 else penalties[:1]
+        rows.append((dataset, model, *cells, ", ".join(penalties)))
     columns = ("data set", "model", *(f"{k}-shot %" for k in shots), "l2")
     return Table(columns, rows, "Few-shot linear accuracy")
 

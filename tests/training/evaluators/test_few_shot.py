@@ -98,6 +98,18 @@ def test_best_l2_is_the_one_of_highest_mean_rank_and_is_shown():
     table = few_shot.summary({("a", "m"): [few_shot.Result(5, 0, 1.0, 0.2), *several]})
     assert table.columns == ("data set", "model", "5-shot %", "l2")
     assert table.rows == [("a", "m", "45.00 ± 7.07", "2")]
+    # In the order of the shots.
+    both = [few_shot.Result(k, 0, l2, 0.1 + 0.2 * (k == l2)) for k in (1, 5) for l2 in (5.0, 1.0)]
+    assert few_shot.summary({("a", "m"): both[::-1]}).rows[0][-1] == "1, 5"
+    both = [dataclasses.replace(each, shots=6 - each.shots) for each in both]
+    assert few_shot.summary({("a", "m"): both}).rows[0][-1] == "5, 1"
+
+
+@pytest.mark.parametrize("output", [{"tokens": np.zeros((1, 4))}, np.zeros((1, 4, 4))])
+def test_what_is_no_row_for_each_image_is_refused(output):
+    batch = {"image": np.zeros((1, 8, 8, 3)), "label": np.eye(3)[:1]}
+    with pytest.raises(ValueError, match=r"Received: (\['tokens'\]|\(1, 4, 4\)); name a pooled"):
+        few_shot.extract_features(lambda images: output, [batch])
 
 
 @pytest.fixture(scope="module")

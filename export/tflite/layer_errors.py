@@ -46,7 +46,7 @@ def layer_errors(
         images: (n, height, width, 3) float32 in [0, 1]; a few are enough.
 
     Raises:
-        ExportError: if the operations of the two files have other names.
+        ExportError: if the operations of the two files have other names, or the outputs shapes.
     """
     tree = TFLiteFile(reference).tree
     graph = tree.subgraphs[0]
@@ -94,6 +94,12 @@ def figure(errors: Sequence[LayerError]) -> Any:
 def _errors(reference, file, images):
     """Returns the error and the type in `file` of the tensors that both have, by name."""
     runs = [_Tensors(each) for each in (reference, file)]
+    expected, found = (run.output_shape for run in runs)
+    if expected != found:
+        raise ExportError(
+            f"Expected a file of the same model, which gives outputs of shape {expected}. "
+            f"Received: {file}, which gives {found}."
+        )
     squares: dict[str, np.ndarray] = {}
     for image in images:
         ours, theirs = (run.values(image[None]) for run in runs)
@@ -117,6 +123,7 @@ class _Tensors:
             experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
         )
         self._run = self._interpreter.get_signature_runner("serving_default")
+        self.output_shape = self._interpreter.get_output_details()[0]["shape"].tolist()
         details = self._interpreter.get_tensor_details()
         self.types = {each["name"]: np.dtype(each["dtype"]).name for each in details}
 

@@ -97,10 +97,13 @@ def test_a_bad_layer_is_where_the_error_exceeds_that_of_its_inputs(files, images
     assert bad.inputs_error == 0 < bad.error
 
 
-def test_a_file_of_another_model_is_refused(files, images, tmp_path):
+def test_a_file_of_another_model_is_refused(files, make_vit, images, tmp_path):
     renamed = unpack(files[1].read_bytes())
     for tensor in renamed.subgraphs[0].tensors:
         tensor.name = b"other/" + tensor.name
     (tmp_path / "other.tflite").write_bytes(pack(renamed))
     with pytest.raises(ExportError, match="same model"):
         layer_errors(files[0], tmp_path / "other.tflite", images[:1])
+    others = export.to_tflite(make_vit(num_classes=3, num_layers=1), tmp_path / "three.tflite")
+    with pytest.raises(ExportError, match=r"three\.tflite, which gives \[1, 3\]"):
+        layer_errors(files[0], others, images[:1])

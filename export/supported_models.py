@@ -1,5 +1,7 @@
 """The models that can be exported, in the form that is exported, and the limits of their inputs."""
 
+import logging
+
 import keras
 import numpy as np
 
@@ -11,6 +13,7 @@ from keras_vit.models.image_model import ACTIVATIONS, ImageModel, activation_nam
 from keras_vit.prepare_photos import outside
 from keras_vit.type_hints import Tensor
 
+logger = logging.getLogger("keras_vit")
 CLASSIFIERS = (keras_vit.VisionTransformer, keras_vit.ResNetV2, keras_vit.AxialResNet)
 MODELS = (*CLASSIFIERS, keras_vit.MaskedPatchPrediction)
 OUTPUTS = ("logits", "representation")
@@ -284,15 +287,37 @@ def _in_float32(operation):
     """Returns a layer, or a copy of it that computes in float32."""
     if not isinstance(operation, keras.Layer):
         return operation
-    layers = [operation, *(layer for _, layer, _ in inner_layers(operation))]
-    if all(each.compute_dtype == "float32" for each in layers):
+    inner = [layer for _, layer, _ in inner_layers(operation)]
+    if all(each.compute_dtype == "float32" for each in (operation, *inner)):
         return operation
-    if isinstance(operation, keras.Model):
-        copy = keras.models.clone_model(operation, clone_function=_in_float32)
-    else:
-        copy = type(operation).from_config({**operation.get_config(), "dtype": "float32"})
-        copy.build_from_config(operation.get_build_config())
-    copy.set_weights(operation.get_weights())
+    policy = keras.config.dtype_policy()
+    try:
+        if isinstance(operation, keras.Model):
+            keras.config.set_dtype_policy("float32")
+            return keras.models.clone_model(operation, clone_function=_in_float32)
+        if not inner and type(operation).__module__.startswith("keras."):
+            return _copy_of_layer(operation, dtype="float32")
+    except (TypeError, ValueError, AttributeError) as error:
+        logger.debug("%s cannot be copied: %s", operation.name, error)
+    finally:
+        keras.config.set_dtype_policy(policy)
+    raise ExportError(
+        "Expected layers around keras_vit's model that compute in float32, or layers of Keras "
+        f"without others inside. Received: {operation.name}, {operation.dtype_policy.name}. Build "
+        "it with dtype='float32'."
+    )
+
+
+def _copy_of_layer(layer, **changes):
+    """Returns a built layer of the same weights and another configuration, without LoRA."""
+    config = {key: value for key, value in layer.get_config().items() if "lora" not in key}
+    copy = type(layer).from_config({**config, **changes})
+    copy.build_from_config(layer.get_build_config())
+    weights = layer.get_weights()
+    if getattr(layer, "lora_enabled", False):
+        # With the product of LoRA's factors.
+        weights = [layer.kernel] if layer.bias is None else [layer.kernel, layer.bias]
+    copy.set_weights(weights)
     return copy
 
 
@@ -335,9 +360,4 @@ def _without_activation(head):
             "Expected a head without activation, with softmax or with sigmoid. Received: "
             f"{head.name} with {activation_name(head.activation)}."
         )
-    config = {key: value for key, value in head.get_config().items() if "lora" not in key}
-    logits = type(head).from_config({**config, "activation": "linear"})
-    logits.build((None, head.kernel.shape[0]))
-    # With the product of LoRA's factors.
-    logits.set_weights([head.kernel, head.bias] if head.use_bias else [head.kernel])
-    return logits
+    return _copy_of_layer(head, activation="linear")

@@ -66,7 +66,11 @@ def test_layers_around_ours_are_handed_over_in_float32(photos, tmp_path, policy)
     before = keras.Sequential([layers.Rescaling(1 / 127.5, offset=-1, dtype=policy)])
     # A layer in two places has one kernel.
     around = [before, core, layers.Dense(4, dtype=policy), dense, dense]
+    around += [layers.BatchNormalization(dtype=policy), layers.Dropout(0.5, dtype=policy)]
     model = sequential(*around, layers.Dense(2, activation="softmax", dtype=policy))
+    dense.enable_lora(2, lora_alpha=7)
+    dense.lora_kernel_b.assign(keras.random.normal((2, 4), stddev=0.1, seed=5))
+    model.layers[-3].moving_mean.assign([1.0, 2, 3, 4])
     photos = photos[:, :32, :32]
     whole = supported_models.portable(model)
     np.testing.assert_allclose(
@@ -74,9 +78,15 @@ def test_layers_around_ours_are_handed_over_in_float32(photos, tmp_path, policy)
     )
     assert {weight.dtype for weight in whole.weights} == {"float32"}
     assert whole.compute_dtype == whole(2 * photos - 1).dtype.name == "float32"
-    assert len(whole.weights) == len(model.weights)
+    assert len(whole.weights) == len(model.weights) - 2  # LoRA's factors
     file = export.to_tflite(model, tmp_path / "m.tflite")
-    np.testing.assert_allclose(run(file, photos), whole(2 * photos - 1), atol=1e-5)
+    np.testing.assert_allclose(run(file, photos), whole(2 * photos - 1), rtol=1e-5, atol=1e-5)
+    for other in (
+        layers.Pipeline([layers.Dense(3, dtype=policy)]),
+        layers.Lambda(abs, dtype=policy),
+    ):
+        with pytest.raises(ExportError, match=f"Received: {other.name}, "):
+            supported_models.portable(sequential(core, other, layers.Dense(2)))
 
 
 @pytest.fixture(scope="module")

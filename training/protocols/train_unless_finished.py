@@ -141,12 +141,13 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
             result = _last_scores(workdir)
         except Diverged as error:
             result = RunResult(diverged=str(error))
-        try:
-            dataset.require_unchanged()
-        except TrainingError:
-            # Of both, nobody knows how much.
-            remote_stores.remove(epath.Path(workdir))
-            raise
+        finally:
+            # After a failure or an interruption as well, as its states would be gone on from.
+            try:
+                dataset.require_unchanged()
+            except TrainingError:
+                remote_stores.remove(epath.Path(workdir))
+                raise
         require_start_of_run()
         scores = {"result": dataclasses.asdict(result), "checkpoint": checkpoint}
         return {"config": wanted, "data": data, **scores}

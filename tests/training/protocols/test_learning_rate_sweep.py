@@ -14,7 +14,7 @@ from keras_vit.training.commands import sweep as command
 from keras_vit.training.config import schema
 from keras_vit.training.configs import finetune
 from keras_vit.training.data import fingerprint, known_datasets
-from keras_vit.training.errors import Diverged, TrainingError, UsageError
+from keras_vit.training.errors import Diverged, Interrupted, TrainingError, UsageError
 from keras_vit.training.evaluators import classification
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.training.loop import trainer
@@ -135,10 +135,13 @@ def test_what_is_replaced_between_runs_is_noticed(config, digits, tmp_path, monk
     photos = data.open_dataset(f"folder:{tmp_path / 'photos'}")
     run = tmp_path / "run"
     config.checkpoint, config.train_split, config.eval_split = "", "train[:1]", ""
-    monkeypatch.setattr(trainer, "train", lambda *_, dataset: run.mkdir() or replace())
 
-    def replace():
+    def replace(*_, dataset):
+        run.mkdir()
         shutil.copy(tmp_path / "photos" / "b" / "2.png", tmp_path / "photos" / "a" / "1.png")
+        raise Interrupted("Stopped on request.", 2)
+
+    monkeypatch.setattr(trainer, "train", replace)
 
     photos.require_unchanged()
     with pytest.raises(TrainingError, match=r"1\.png was replaced while runs read folder:"):

@@ -30,13 +30,20 @@ def save_checkpoint(
             the file the model was loaded from, or else the original's.
 
     Raises:
-        ValueError: if a weight is NaN or infinite, or the model was quantized; nothing is written.
+        ValueError: if a weight is NaN or infinite, the model was quantized, or the layout has no
+            place for the class token's position; nothing is written.
         OSError: if the file cannot be written.
     """
     require_finite(model)
     require_unquantized(model)
     weights = weights_of(model)
     layout = layout or _layout_of(model)
+    shared = getattr(model, "arguments", {}).get("position_placement") == "shared"
+    if shared and not getattr(layout, "class_position", True):
+        raise ValueError(
+            "Expected a layout with class_position=True for a model whose blocks all add its "
+            f"positions, as the class token cannot absorb its own. Received: {layout}"
+        )
     grid = getattr(model, "grid_size", None)
     path = Path(path)
     with hidden_folder(path) as folder:

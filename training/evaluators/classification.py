@@ -172,10 +172,20 @@ def logits_of(probabilities: Callable, loss: str) -> Callable:
 
     def logits(images: Tensor) -> np.ndarray:
         found = np.asarray(probabilities(images), "float32")
+        require_probabilities(found)
         positive, negative = (np.log(np.maximum(each, tiny)) for each in (found, 1 - found))
         return positive if loss == "softmax" else positive - negative
 
     return logits
+
+
+def require_probabilities(values: np.ndarray) -> None:
+    """Raises ValueError for what a file says to be probabilities and is not."""
+    if np.any((values < -0.01) | (values > 1.01)):
+        raise ValueError(
+            "Expected probabilities, as the file's interface.json says. Received: values in "
+            f"[{values.min():g}, {values.max():g}]. Export it again."
+        )
 
 
 def per_class(confusion: np.ndarray, names: Sequence[str] | None = None) -> Table:

@@ -16,6 +16,7 @@ from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training import data
 from keras_vit.training.data.traced_functions import as_it_stands
 from keras_vit.training.errors import UsageError, damage_named, first_line
+from keras_vit.training.evaluators.classification import require_probabilities
 from keras_vit.training.evaluators.features_and_logits import load_frozen
 from keras_vit.training.io.atomic import atomic_file, write_text
 from keras_vit.training.io.locks import lock
@@ -238,11 +239,8 @@ class Predictor:
         if model.activation != "none":
             activation = ACTIVATIONS[model.activation or "softmax"]
             probabilities = np.asarray(activation(probabilities))
-        elif np.any((probabilities < -0.01) | (probabilities > 1.01)):
-            raise ValueError(
-                f"Expected {model.name} to give probabilities, as it says. Received: values in "
-                f"[{probabilities.min():g}, {probabilities.max():g}]"
-            )
+        else:
+            require_probabilities(probabilities)
         classes = probabilities.shape[-1]
         if self._names is not None and len(self._names) != classes:
             raise ValueError(

@@ -83,6 +83,8 @@ def test_probabilities_have_the_loss_of_their_logits(loss):
     assert found["loss"] == pytest.approx(expected["loss"], rel=1e-4)
     assert found["top1"] == expected["top1"]
     assert np.isfinite(classification.logits_of(np.round, loss)(np.array([0.0, 1.0]))).all()
+    with pytest.raises(ValueError, match=r"Expected probabilities.*values in \[0, 3\]"):
+        classification.logits_of(np.round, loss)(np.array([0.0, 3.0]))
 
 
 @pytest.mark.parametrize("batch_size", [3, 11])

@@ -82,6 +82,11 @@ def test_class_token_absorbs_its_position(make, random_images, forward, tmp_path
     np.testing.assert_allclose(
         forward(other, random_images()), forward(model, random_images()), atol=1e-5
     )
+    # Blocks that each add the position would add it once.
+    shared = make(pure=True, position_placement="shared")
+    with pytest.raises(ValueError, match="class_position=True"):
+        keras_vit.save_checkpoint(shared, tmp_path / "b.npz", LAYOUTS["big_vision"])
+    assert not (tmp_path / "b.npz").exists()
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,13 @@ A fingerprint is made of names, sizes and labels: of photos, or of the files of 
 It stands in `config.json` beside the names of the classes, and as numbers in every checkpoint.
 """
 
+import contextlib
 import functools
 import hashlib
 import itertools
 import logging
 import os
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +19,7 @@ import numpy as np
 from keras_vit.training.data.splits import Photo
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io.paths import any_path, read_path, size_and_time
+from keras_vit.unpacking import open_archive
 
 logger = logging.getLogger("keras_vit")
 
@@ -147,7 +150,13 @@ def digest_of_checkpoint(checkpoint: str) -> str:
 
 @functools.cache
 def _digest_of_file(file, changed):
-    return digest_of([file.read_bytes()])
+    with file.open("rb") as stream:
+        # A model that is saved again, as finished runs do, differs in its date.
+        with contextlib.suppress(zipfile.BadZipFile, ValueError), open_archive(stream) as archive:
+            names = sorted({*archive.namelist()} - {"metadata.json"})
+            return digest_of(part for each in names for part in (each.encode(), archive.read(each)))
+        stream.seek(0)
+        return digest_of([stream.read()])
 
 
 def as_numbers(data: Mapping[str, Any]) -> np.ndarray:

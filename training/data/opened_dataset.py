@@ -17,7 +17,7 @@ import logging
 import os
 import pathlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -173,14 +173,19 @@ class Dataset:
             return tuple(imagenet_classes())
         return names
 
-    def require_unchanged(self) -> None:
-        """Raises `TrainingError` if a photo was replaced since it was listed; not in a store."""
-        photos = itertools.chain(*self.photos.splits.values()) if self.photos else ()
+    def require_unchanged(self, photos: Iterable[splits.Photo] | None = None) -> None:
+        """Raises `TrainingError` if a photo was replaced since it was listed; not in a store.
+
+        `photos` are some of the data set; None takes all.
+        """
+        if photos is None:
+            photos = itertools.chain(*self.photos.splits.values()) if self.photos else ()
         for path, _, *listed in photos:
             file = photo_sets.photo_path(self.place, path)
             if [*_size_and_time(file)] != listed:
                 raise TrainingError(
-                    f"{file} was replaced while runs read {self.name}. Use another --workdir."
+                    f"{file} was replaced while {self.name} was read. Put it back, or begin anew "
+                    "in another folder."
                 )
 
     def describe(self, train_split: str, eval_split: str = "") -> dict[str, Any]:

@@ -212,7 +212,10 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
     lines: dict[str, int] = {}
     with io.StringIO(read_text(file), newline="") as stream:
         reader = csv.DictReader(stream, strict=True, skipinitialspace=True)
-        columns = list(filter(None, reader.fieldnames or ()))
+        try:
+            columns = list(filter(None, reader.fieldnames or ()))
+        except csv.Error as error:
+            raise UsageError(f"Line 1 of {file} is no row of CSV: {error}.") from error
         misspelt = {name.strip().lower() for name in columns} & set(_COLUMNS) - set(columns)
         if not {"path", "label"} <= set(columns) or misspelt or len(columns) > len(set(columns)):
             raise UsageError(

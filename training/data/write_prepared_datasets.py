@@ -138,6 +138,11 @@ def prepare_photos(
     if there:
         raise UsageError(f"{there} is there already. Name another data set, or delete it.")
     photos = photo_sets.read(source)
+    if spaced := [each for each in photos.class_names if each != each.strip()]:
+        raise UsageError(
+            "Expected names of classes without spaces around them, which the list of a prepared "
+            f"data set drops. Received: {spaced[0]!r} of {source}. Rename it."
+        )
     options = _beam_options(beam_options)
 
     import tensorflow_datasets as tfds

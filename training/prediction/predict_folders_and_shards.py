@@ -202,6 +202,11 @@ class Predictor:
                 due = number + 1
         yield from (self._read_again(each, pictures) for each in range(due, numbers.stop))
 
+    def require_unchanged(self, numbers: range) -> None:
+        """Raises `TrainingError` if one of these photos was replaced since they were listed."""
+        photos = self._images.photos[numbers.start : numbers.stop]
+        self._images.dataset.require_unchanged(photos)
+
     def _load(self, index: tf.Tensor) -> tf.Tensor:
         return self._process(self._images.read(index)["image"], tf.constant([0, 0], tf.int64))
 
@@ -275,7 +280,8 @@ def write_shard(predictor: Predictor, directory: str, name: str) -> int:
         name: one of `predictor.shards`.
 
     Raises:
-        TrainingError: if the images or the directory do not answer.
+        TrainingError: if the images or the directory do not answer, or photos were replaced since
+            they were listed.
         ValueError: if there is not a name for each class.
         OSError: if the directory cannot be written.
     """
@@ -293,6 +299,7 @@ def write_shard(predictor: Predictor, directory: str, name: str) -> int:
         }
     )
     rows = [vars(row) for row in predictor.predict(predictor.shards[name])]
+    predictor.require_unchanged(predictor.shards[name])
     with atomic_file(any_path(directory) / name) as temporary:
         pa.parquet.write_table(pa.Table.from_pylist(rows, schema), temporary)
     return sum(row["error"] is not None for row in rows)

@@ -144,13 +144,15 @@ def test_a_folder_becomes_a_set(photos, tmp_path, capsys):
     options = ["--as=birds", f"--data_dir={tmp_path}", "--num_shards=2"]
     assert main(["prepare", str(photos), *options]) == 0
     output = capsys.readouterr().out
-    assert "Written as tfds:birds:1.0.0" in output
-    assert "18 images decoded: all well" in output
+    assert "Written as tfds:birds:1.0.0" in output and "18 images decoded: all well" in output
     assert len(list(tmp_path.glob("birds/1.0.0/*train*tfrecord*"))) == 2
     # Turned upright, as in the folder.
     assert_same("tfds:birds", photos, tmp_path)
     assert main(["prepare", f"folder:{photos}", *options]) == 2
     assert "is there already" in error_line(capsys)
+    write_photos(tmp_path / "spaced", ["a/1.png", " b/1.png"])
+    assert main(["prepare", str(tmp_path / "spaced"), "--as=b", options[1]]) == 2
+    assert "without spaces around them" in error_line(capsys)
 
 
 @pytest.mark.parametrize("table_is_stored", [False, True])

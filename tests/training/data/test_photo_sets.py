@@ -210,6 +210,7 @@ def test_a_table_may_lack_splits_and_name_photos_elsewhere(tmp_path, ram):
         ("path,label,split", "photos.csv,crow,Test", "in small letters. .* has Test"),
         ("path,label", 'photos.csv,"two\nlines"', "a cell of several lines: close its quote"),
         ("path,label,note", 'photos.csv,a,"5 inch\nother.csv,b,', "no row of CSV: unexpected end"),
+        ('"path" ,"label"', "photos.csv,crow", "Line 1 of .* is no row of CSV"),
         (
             "path,label,note",
             f"photos.csv,a,{'x' * 200_000}",

@@ -74,8 +74,7 @@ def refusal(photos, run, **changes):
     before = files()
     with pytest.raises(UsageError) as error:
         trainer.train(config_of(photos, **changes), run)
-    assert files() == before
-    assert "\n" not in str(error.value)
+    assert files() == before and "\n" not in str(error.value)
     return str(error.value)
 
 

@@ -41,8 +41,7 @@ def test_directory(run):
     assert list((workdir / "tensorboard").glob("**/*.xplane.pb"))
 
     saved = json.loads((workdir / "config.json").read_text())
-    assert saved["seed"] == config.seed
-    assert saved["model"]["patch_size"] == 4
+    assert saved["seed"] == config.seed and saved["model"]["patch_size"] == 4
     assert saved["optimizer"]["total_steps"] == saved["total_steps"] == 60
     assert saved["eval_batch_size"] == 16
 

@@ -113,6 +113,17 @@ def test_a_killed_process_leaves_whole_shards(bird_model, photos, tmp_path, laun
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
 
 
+def test_photos_that_are_replaced_meanwhile_are_noticed(bird_model, photos, tmp_path):
+    own = shutil.copytree(photos, tmp_path / "photos")
+    predictor = Predictor(str(bird_model), [str(own / f"{n}.png") for n in (0, 1)], shard_size=1)
+    shutil.copy(own / "2.png", own / "1.png")
+    first, second = predictor.shards
+    assert write_shard(predictor, str(tmp_path), first) == 0
+    with pytest.raises(TrainingError, match=r"1\.png was replaced while files was read"):
+        write_shard(predictor, str(tmp_path), second)
+    assert [file.name for file in tmp_path.glob("*.parquet")] == [first]
+
+
 def test_another_job_is_refused(bird_model, photos, tmp_path, capsys):
     options = [str(bird_model), str(photos / "0.png"), f"--shards={tmp_path / 'out'}"]
     assert predict.main(options) == 0

@@ -201,7 +201,7 @@ def test_few_shot_photos_that_are_replaced_are_noticed(tmp_path, monkeypatch):
     monkeypatch.setattr(ablation, "_score", measured)
     config, run = ConfigDict({"train_split": "train"}), tmp_path / "run"
     task = few_shot.open_task(photos, "train[:1]", "train[1:]")
-    with pytest.raises(TrainingError, match="was replaced while runs read folder:"):
+    with pytest.raises(TrainingError, match="was replaced while folder:"):
         ablation._run_cell(STUDIES["head"], "token", config, 0, run, photos, task)
     assert not run.exists()
 

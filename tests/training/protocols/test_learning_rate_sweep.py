@@ -4,6 +4,7 @@ import importlib
 import json
 import pathlib
 import shutil
+import zipfile
 
 import pytest
 from etils import epath
@@ -143,8 +144,16 @@ def test_what_is_replaced_between_runs_is_noticed(config, digits, tmp_path, monk
 
     monkeypatch.setattr(trainer, "train", replace)
 
+    # A finished run that is started again saves its model with another date.
+    saved, again = tmp_path / "m.keras", tmp_path / "again.keras"
+    tiny_vit(num_layers=1).save(saved)
+    with zipfile.ZipFile(saved) as old, zipfile.ZipFile(again, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, b"{}" if name == "metadata.json" else old.read(name))
+    digests = [fingerprint.digest_of_checkpoint(str(file)) for file in (saved, again, weights)]
+    assert digests[0] == digests[1] != digests[2]
     photos.require_unchanged()
-    with pytest.raises(TrainingError, match=r"1\.png was replaced while runs read folder:"):
+    with pytest.raises(TrainingError, match=r"1\.png was replaced while folder:"):
         train_run(config, run, photos)
     # It would count as finished otherwise.
     assert not run.exists()

@@ -39,7 +39,8 @@ test-jax-all: test-jax ## And the JAX engine's kills, processes and meshes, whic
 
 test-runtimes: $(VENV)/runtimes-installed ## Exports in a real Chromium, ONNX Runtime, OpenVINO and MediaPipe, which it installs.
 	$(RUN) -m pytest -m "not slow" tests/export/web tests/export/onnx tests/export/verification \
-		tests/export/test_variants.py tests/export/tflite/test_inference_function.py
+		tests/export/tflite/test_inference_function.py \
+		tests/export/test_variants.py::test_every_kind_of_model_is_right_in_every_runtime
 
 test-cluster: $(VENV)/cluster-installed ## Predictions on a Ray cluster, a node of which is killed; data sets by Apache Beam; installs both.
 	$(RUN) -m pytest tests/training/prediction/test_cluster.py

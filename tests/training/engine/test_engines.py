@@ -3,6 +3,7 @@
 import json
 import queue
 import socket
+import types
 
 import keras
 import pytest
@@ -10,6 +11,7 @@ import tensorflow as tf
 
 from keras_vit.training.config.schema import complete
 from keras_vit.training.engine import create_engine
+from keras_vit.training.engine.engine_interface import Engine
 from keras_vit.training.engine.tensorflow import compiles, read_cluster
 from keras_vit.training.engine.worker_watch import Watch
 from keras_vit.training.errors import TrainingError, UsageError
@@ -128,3 +130,14 @@ def test_a_peer_that_never_comes_and_one_that_leaves_after_the_end(came):
     else:
         message = messages.get(timeout=30)
         assert message.startswith(f"No answer from worker 1 ({address}) within 1 s.")
+
+
+def test_the_rate_is_that_of_the_last_update():
+    schedule = keras.optimizers.schedules.PolynomialDecay(1.0, 10, 0.0)
+    optimizer = keras.optimizers.SGD(schedule)
+    rates = [
+        Engine.learning_rate.fget(types.SimpleNamespace(optimizer=optimizer, step=step))
+        for step in (0, 1, 4)
+    ]
+    assert rates == pytest.approx([1.0, 1.0, 0.7])
+    assert int(optimizer.iterations) == 0

@@ -1,7 +1,5 @@
 """The models that can be exported, in the form that is exported, and the limits of their inputs."""
 
-import logging
-
 import keras
 import numpy as np
 
@@ -13,7 +11,6 @@ from keras_vit.models.image_model import ACTIVATIONS, ImageModel, activation_nam
 from keras_vit.prepare_photos import outside
 from keras_vit.type_hints import Tensor
 
-logger = logging.getLogger("keras_vit")
 CLASSIFIERS = (keras_vit.VisionTransformer, keras_vit.ResNetV2, keras_vit.AxialResNet)
 MODELS = (*CLASSIFIERS, keras_vit.MaskedPatchPrediction)
 OUTPUTS = ("logits", "representation")
@@ -291,21 +288,21 @@ def _in_float32(operation):
     if all(each.compute_dtype == "float32" for each in (operation, *inner)):
         return operation
     policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("float32")
     try:
         if isinstance(operation, keras.Model):
-            keras.config.set_dtype_policy("float32")
             return keras.models.clone_model(operation, clone_function=_in_float32)
-        if not inner and type(operation).__module__.startswith("keras."):
-            return _copy_of_layer(operation, dtype="float32")
+        if inner or not type(operation).__module__.startswith("keras."):
+            raise TypeError(f"{type(operation)} is not Keras's, or has layers inside")
+        return _copy_of_layer(operation, dtype="float32")
     except (TypeError, ValueError, AttributeError) as error:
-        logger.debug("%s cannot be copied: %s", operation.name, error)
+        raise ExportError(
+            "Expected layers around keras_vit's model that compute in float32, or layers of Keras "
+            f"without others inside. Received: {operation.name}, {operation.dtype_policy.name}. "
+            "Build it with dtype='float32'."
+        ) from error
     finally:
         keras.config.set_dtype_policy(policy)
-    raise ExportError(
-        "Expected layers around keras_vit's model that compute in float32, or layers of Keras "
-        f"without others inside. Received: {operation.name}, {operation.dtype_policy.name}. Build "
-        "it with dtype='float32'."
-    )
 
 
 def _copy_of_layer(layer, **changes):

@@ -92,7 +92,8 @@ def to_onnx(
         _name_output(content.graph, output)
         content.doc_string = f"{model.name} of keras_vit: RGB images in [0, 1]"
         onnx.helper.set_model_props(content, texts)
-        with damage_refused(f"{model.name} has a layer that the converter to ONNX does not know"):
+        unknown = f"{model.name} has a layer that the converter to ONNX does not know"
+        with damage_refused(unknown, "Replace it."):
             onnx.checker.check_model(content)
         onnx.save(content, temporary)
     return pathlib.Path(file)

@@ -137,9 +137,8 @@ def load_checkpoint(
         >>> model = keras_vit.create_model("ViT-B/16", num_classes=10, image_size=384)
         >>> keras_vit.load_checkpoint(model, "ViT-B_16.npz", skip=("head", "pre_logits"))
     """
-    if position_grid is not None and not (
-        len(position_grid) == 2 and all(isinstance(n, int) and n > 0 for n in position_grid)
-    ):
+    pair = np.array((1, 1) if position_grid is None else position_grid)
+    if pair.shape != (2,) or pair.dtype.kind not in "iu" or (pair <= 0).any():
         raise ValueError(
             f"Expected position_grid=(rows, columns), integers above 0. Received: {position_grid!r}"
         )

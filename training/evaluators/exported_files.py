@@ -108,6 +108,7 @@ class TFLiteFunction:
         output_shape: of one image.
         of_one_image: whether the first axis of images and outputs is that of the images.
         runtime: the one that computes.
+        signatures: names of all that the file has.
 
     Raises:
         ValueError: if the file is damaged, has a tensor that claims far more memory than all
@@ -185,7 +186,8 @@ class TFLiteFunction:
 
     def _describe(self, interpreter):
         _check_claims(interpreter, os.path.getsize(self._path))
-        signature = interpreter.get_signature_list().get(_SIGNATURE, {})
+        self.signatures = interpreter.get_signature_list()
+        signature = self.signatures.get(_SIGNATURE, {})
         inputs, outputs = signature.get("inputs", []), signature.get("outputs", [])
         if inputs != ["image"] or len(outputs) != 1:
             raise ValueError(
@@ -231,14 +233,11 @@ class TFLiteFunction:
         return damage_named(f"{self._path} cannot be run by {runtime}")
 
 
-def signature_of(path: pathlib.Path, name: str) -> Callable[[np.ndarray], np.ndarray] | None:
-    """Returns a further signature of a TFLite file, of images as the main one; None without it."""
+def signature_of(path: pathlib.Path, name: str) -> Callable[[np.ndarray], np.ndarray]:
+    """Returns one of `TFLiteFunction.signatures` as a function of images, as the main one."""
     from ai_edge_litert.interpreter import Interpreter
 
-    interpreter = Interpreter(os.fspath(path), num_threads=_cores())
-    if name not in interpreter.get_signature_list():
-        return None
-    run = interpreter.get_signature_runner(name)
+    run = Interpreter(os.fspath(path), num_threads=_cores()).get_signature_runner(name)
     return lambda images: np.concatenate(
         [next(iter(run(image=image[None]).values())) for image in np.asarray(images, "float32")]
     )

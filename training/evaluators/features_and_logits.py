@@ -260,8 +260,10 @@ def _freeze_tflite(path, runtime):
         )
 
     features, output = infer, function.output
-    if output in ("logits", "probabilities"):
-        features = exported_files.signature_of(path, "feature_vector") or refuse
+    if "feature_vector" in function.signatures:
+        features = exported_files.signature_of(path, "feature_vector")
+    elif output in ("logits", "probabilities"):
+        features = refuse
     frozen = _exported(path, infer, features, "representation", digest, function.image_shape[:2])
     activation = {"representation": None, "probabilities": "none"}.get(output, frozen.activation)
     return dataclasses.replace(frozen, name=f"{path} in {function.runtime}", activation=activation)

@@ -1,7 +1,6 @@
 """Studies of many small runs: training the cells, scoring them, and showing the scores."""
 
 import dataclasses
-import itertools
 import logging
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -87,17 +86,16 @@ def run_study(
     """
     scores = []
     with same_weights(next(iter(configs.values())).checkpoint):
-        for (number, (cell, config)), seed in itertools.product(
-            enumerate(configs.items(), 1), seeds
-        ):
-            run, dataset = _run_of_cell(workdir, cell, seed), datasets[config.dataset]
-            score = _run_cell(study, cell, config, seed, run, dataset, few_shot_task)
-            scores.append(score)
-            logger.info(
-                "%d/%d %s, seed %d: %d-shot %.2f %%, top-1 %.2f %%",
-                *(number, len(configs), cell, seed, SHOTS),
-                *(100 * score.few_shot, 100 * score.top1),
-            )
+        for number, (cell, config) in enumerate(configs.items(), 1):
+            for seed in seeds:
+                run, dataset = _run_of_cell(workdir, cell, seed), datasets[config.dataset]
+                score = _run_cell(study, cell, config, seed, run, dataset, few_shot_task)
+                scores.append(score)
+                logger.info(
+                    "%d/%d %s, seed %d: %d-shot %.2f %%, top-1 %.2f %%",
+                    *(number, len(configs), cell, seed, SHOTS),
+                    *(100 * score.few_shot, 100 * score.top1),
+                )
     return scores
 
 

@@ -132,6 +132,13 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
         if read_path(begun, begun.exists):
             require_start(read_run_config(begun)["data"].get("checkpoint", ""))
 
+    def remove_if_photos_were_replaced():
+        try:
+            dataset.require_unchanged()
+        except TrainingError:
+            remote_stores.remove(epath.Path(workdir))
+            raise
+
     def train() -> dict:
         require_start_of_run()
         # Frees the graphs of earlier runs in this process.
@@ -141,13 +148,14 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
             result = _last_scores(workdir)
         except Diverged as error:
             result = RunResult(diverged=str(error))
-        finally:
-            # After a failure or an interruption as well, as its states would be gone on from.
-            try:
-                dataset.require_unchanged()
-            except TrainingError:
-                remote_stores.remove(epath.Path(workdir))
-                raise
+        except UsageError:
+            # Before any training: the folder may be another run's.
+            raise
+        except TrainingError:
+            # The same command would go on from its states.
+            remove_if_photos_were_replaced()
+            raise
+        remove_if_photos_were_replaced()
         require_start_of_run()
         scores = {"result": dataclasses.asdict(result), "checkpoint": checkpoint}
         return {"config": wanted, "data": data, **scores}

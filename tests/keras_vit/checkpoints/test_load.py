@@ -254,6 +254,12 @@ def test_what_no_model_here_computes_is_refused(name, config, message, load_besi
         load_beside("deit", config, name)
 
 
+@pytest.mark.parametrize("grid", [24, (4.0, 6.0), (-4, -6), (4, 6, 1)])
+def test_what_is_no_grid_is_refused(grid, make_vit, tmp_path):
+    with pytest.raises(ValueError, match=r"position_grid=\(rows, columns\), integers above 0"):
+        keras_vit.load_checkpoint(make_vit(), tmp_path / "m.npz", position_grid=grid)
+
+
 def test_another_pooler_is_refused(load_beside):
     with pytest.raises(CheckpointError, match="pooler_act='relu'"):
         load_beside("deit", {"pooler_act": "relu"}, representation_size=48)

@@ -142,21 +142,34 @@ def test_what_is_replaced_between_runs_is_noticed(config, digits, tmp_path, monk
         shutil.copy(tmp_path / "photos" / "b" / "2.png", tmp_path / "photos" / "a" / "1.png")
         raise Interrupted("Stopped on request.", 2)
 
-    monkeypatch.setattr(trainer, "train", replace)
+    def refused(*_, dataset):
+        raise UsageError("Another run is there.")
 
-    # A finished run that is started again saves its model with another date.
+    photos.require_unchanged()
+    monkeypatch.setattr(trainer, "train", replace)
+    with pytest.raises(TrainingError, match=r"1\.png was replaced while folder:"):
+        train_run(config, run, photos)
+    # It would be gone on from otherwise.
+    assert not run.exists()
+    # What is another's stays.
+    run.mkdir()
+    monkeypatch.setattr(trainer, "train", refused)
+    with pytest.raises(UsageError, match="Another run"):
+        train_run(config, run, photos)
+    assert run.exists()
+
+
+def test_a_base_is_known_without_the_date_of_its_file(tmp_path):
+    # As a finished run that is started again saves it.
     saved, again = tmp_path / "m.keras", tmp_path / "again.keras"
+    other = tmp_path / "other.keras"
     tiny_vit(num_layers=1).save(saved)
+    tiny_vit(num_layers=2).save(other)
     with zipfile.ZipFile(saved) as old, zipfile.ZipFile(again, "w") as new:
         for name in old.namelist():
             new.writestr(name, b"{}" if name == "metadata.json" else old.read(name))
-    digests = [fingerprint.digest_of_checkpoint(str(file)) for file in (saved, again, weights)]
+    digests = [fingerprint.digest_of_checkpoint(str(file)) for file in (saved, again, other)]
     assert digests[0] == digests[1] != digests[2]
-    photos.require_unchanged()
-    with pytest.raises(TrainingError, match=r"1\.png was replaced while folder:"):
-        train_run(config, run, photos)
-    # It would count as finished otherwise.
-    assert not run.exists()
 
 
 def test_the_rate_is_the_best_on_average_and_of_equal_ones_the_smallest():

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_vit.models import ResNetV2, VisionTransformer
@@ -42,11 +43,13 @@ def feature_maps(
     if depths is None:
         parts = min(4, count) if isinstance(model, VisionTransformer) else count
         depths = [count * (part + 1) // parts - 1 for part in range(parts)]
-    if not depths or not all(-count <= depth < count for depth in depths):
+    numbers = np.atleast_1d(depths)
+    whole = numbers.ndim == 1 and numbers.size and numbers.dtype.kind in "iu"
+    if not whole or min(numbers) < -count or max(numbers) >= count:
         raise ValueError(
             f"`depths` must be numbers of the model's {count} blocks, from 0. Received: {depths!r}"
         )
-    chosen = [blocks[depth] for depth in depths]
+    chosen = [blocks[depth] for depth in numbers]
     if isinstance(model, ResNetV2):
         return keras.Model(model.input, {name: model.endpoints[name] for name in chosen})
     maps = {}

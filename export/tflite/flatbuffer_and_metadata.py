@@ -251,7 +251,10 @@ class TFLiteFile:
     """
 
     def __init__(self, path: str | os.PathLike):
-        content = pathlib.Path(path).read_bytes()
+        path = pathlib.Path(path)
+        if path.is_dir():
+            raise ExportError(f"Expected a TFLite file. Received: {path}, a directory.")
+        content = path.read_bytes()
         if content[4:8] != b"TFL3":
             raise ExportError(
                 f"Expected a TFLite file, which has TFL3 in bytes 4 to 8. Received: {path}, "

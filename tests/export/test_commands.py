@@ -197,6 +197,8 @@ def test_inspect_shows_the_error_of_every_layer(run_directory, data, tmp_path, c
     table = capsys.readouterr().out
     assert "encoder_block_00/mlp/hidden_dense" in table
     assert picture.read_bytes().startswith(b"\x89PNG")
+    assert run("inspect", run_directory, f"--against={run_directory}") == 2
+    assert "a directory" in capsys.readouterr().err
 
 
 def test_damaged_and_foreign_models_are_one_line(run_directory, tmp_path, capsys):

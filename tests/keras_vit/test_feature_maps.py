@@ -40,7 +40,8 @@ def test_depths_by_default_and_wrong_ones(make_vit, make_resnet):
     assert list(keras_vit.feature_maps(model).output) == names
     stages = keras_vit.feature_maps(make_resnet()).output
     assert all(tensor.shape[1] > 1 for tensor in stages.values()) and "block_00" in stages
-    for depths in ((6,), (-7,), ()):
+    assert list(keras_vit.feature_maps(model, np.array([1, -1])).output) == ["block_01", "block_05"]
+    for depths in ((6,), (-7,), (), (1.0,), "a", [[1]]):
         with pytest.raises(ValueError, match="numbers of the model's 6 blocks"):
             keras_vit.feature_maps(model, depths)
     with pytest.raises(ValueError, match="must be a VisionTransformer"):

@@ -69,7 +69,10 @@ def test_plain_where_something_needs_the_probabilities(arguments):
     assert KERNEL not in program(**arguments)
 
 
-def test_plain_without_a_gpu():
+def test_plain_without_a_gpu(monkeypatch):
+    from keras_vit.backends import jax as ours
+
+    monkeypatch.setattr(ours, "_on_nvidia", lambda: False)
     assert KERNEL not in program()
 
 

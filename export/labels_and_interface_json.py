@@ -28,7 +28,7 @@ def exported_texts(
     The keys of `interface.json`: `image_size`, [height, width] in pixels; `image_range`, [0, 1],
     of RGB; `preprocessing`, the operations that make such an image of a photo (docs/data.md);
     `activation`, from logits to probabilities, "none" where the output is probabilities, null
-    without a head. `labels.txt` has a class name a line.
+    without a head; `activation_inside`, which gave those. `labels.txt` has a class name a line.
 
     Args:
         model: of this package.
@@ -55,6 +55,8 @@ def exported_texts(
         "preprocessing": exported_operations(model),
         "activation": {"logits": activation, "probabilities": "none"}.get(output),
     }
+    if output == "probabilities":
+        interface["activation_inside"] = activation
     texts = {INTERFACE_FILE: json.dumps(interface, indent=2) + "\n"}
     if labels is not None:
         texts[LABELS_FILE] = "".join(f"{label}\n" for label in labels)

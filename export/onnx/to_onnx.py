@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 
 import keras
+import tensorflow as tf
 
 from keras_vit.checkpoints.save_npz import require_finite
 from keras_vit.export.errors import damage_refused, imported
@@ -87,7 +88,10 @@ def to_onnx(
             input_signature=[graph.specs(image)],
         )
         content = onnx.load(temporary)
-        _inputs_to_initializers(content.graph, graph.weights_by_name())
+        arrays = graph.weights_by_name()
+        if {each.name for each in content.graph.input} - {"image", *arrays}:
+            arrays |= graph.constants_by_name(image)
+        _inputs_to_initializers(content.graph, arrays)
         _lay_out_weights(content.graph)
         _name_output(content.graph, output)
         content.doc_string = f"{model.name} of keras_vit: RGB images in [0, 1]"
@@ -95,6 +99,7 @@ def to_onnx(
         unknown = f"{model.name} has a layer that the converter to ONNX does not know"
         with damage_refused(unknown, "Replace it."):
             onnx.checker.check_model(content)
+            (_image,) = content.graph.input
         onnx.save(content, temporary)
     return pathlib.Path(file)
 
@@ -124,6 +129,16 @@ class _WeightsAsInputs(keras.Model):
             keras.InputSpec("float32", image.shape, name=image.name),
             *(keras.InputSpec(weight.dtype, weight.shape, name=name) for name, weight in weights),
         ]
+
+    def constants_by_name(self, image):
+        """Returns what layers keep beside weights, such as a Normalization's mean.
+
+        The converter takes these for inputs too.
+        """
+        specs = [tf.TensorSpec(each.shape, each.dtype, each.name) for each in self.specs(image)]
+        traced = tf.function(self).get_concrete_function(specs)
+        names = [each.name for each in traced.inputs[len(specs) :]]
+        return dict(zip(names, traced.captured_inputs, strict=True))
 
 
 def _inputs_to_initializers(graph, weights):

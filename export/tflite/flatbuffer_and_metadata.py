@@ -169,9 +169,9 @@ def add_metadata(
 
 
 def metadata_of(tree: schema.ModelT) -> bytes:
-    """Returns the buffer of metadata of a TFLite model, b"" if it has none."""
-    buffers = (entry.buffer for entry in tree.metadata if entry.name == _METADATA.encode())
-    return next((bytes(tree.buffers[buffer].data) for buffer in buffers), b"")
+    """Returns the buffer of metadata of a TFLite model, b"" if it has none or several."""
+    found = [entry.buffer for entry in tree.metadata if entry.name == _METADATA.encode()]
+    return bytes(tree.buffers[found[0]].data) if len(found) == 1 else b""
 
 
 def is_metadata(content: bytes, operations: str, output: str, labels: bool) -> bool:
@@ -266,6 +266,13 @@ class TFLiteFile:
             listed = nodes(self.tree, graph)
             self.operations = [node.name for node in listed]
             self.quantization = _quantization(graph, listed)
+            signatures = self.tree.signatureDefs or ()
+            main = [each for each in signatures if each.signatureKey == b"serving_default"]
+        if any(each.subgraphIndex for each in main):
+            raise ExportError(
+                f"Expected serving_default to be the first graph, which interpreters run. {path} "
+                "has another one first. Export the model again."
+            )
 
 
 def _quantization(graph, listed):

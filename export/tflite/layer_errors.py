@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from keras_vit.export.errors import ExportError
+from keras_vit.export.errors import ExportError, damage_refused
 from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile, nodes, producers
 
 # Operations that move values have the error of their input.
@@ -46,11 +46,13 @@ def layer_errors(
         images: (n, height, width, 3) float32 in [0, 1]; a few are enough.
 
     Raises:
-        ExportError: if the operations of the two files have other names, or the outputs shapes.
+        ExportError: if the operations of the two files have other names, the outputs other shapes,
+            or `file` is damaged.
     """
     tree = TFLiteFile(reference).tree
     graph = tree.subgraphs[0]
-    errors, types = _errors(reference, file, images)
+    with damage_refused(f"{file} cannot be run"):
+        errors, types = _errors(reference, file, images)
     computed = producers(graph)
     computing = [node for node in nodes(tree, graph) if node.name not in MOVES]
     names = [each.name.decode() for each in graph.tensors]

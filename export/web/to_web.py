@@ -172,7 +172,8 @@ def page_operations(text: str, size: tuple[int, int]) -> list[dict]:
             f"Expected operations that give images of shape {(*size, 3)}. Received: {text!r}, "
             f"which gives {shape}."
         )
-    return [{"name": name, **arguments} for name, arguments in parsed_operations(text)]
+    operations = [{"name": name, **arguments} for name, arguments in parsed_operations(text)]
+    return json.loads(json.dumps(operations))  # tuples become lists
 
 
 def _png(image: Tensor) -> str:

@@ -43,12 +43,13 @@ def fused_attention(
 
 
 def token_rows(tokens: Tensor, channels: int) -> Tensor:
-    """Returns one row for each token, (batch * tokens, channels); JAX keeps the batch axis.
+    """Returns one row for each token, (batch * tokens, channels); JAX keeps a batch axis.
 
     TensorFlow's fused products and TFLite's dense layers take matrices. JAX's compilers divide the
     last two axes into tiles. A reshape across tiles copies, and the gradient keeps both copies.
     """
-    rows = (-1, tokens.shape[1]) if keras.backend.backend() == "jax" else (-1,)
+    batched = keras.backend.backend() == "jax" and len(tokens.shape) > 2
+    rows = (-1, tokens.shape[1]) if batched else (-1,)
     return ops.reshape(tokens, (*rows, channels))
 
 

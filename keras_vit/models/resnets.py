@@ -39,7 +39,8 @@ def hybrid_stem(
     x = StandardizedConv2D(width, 7, strides=2, name="conv_root", dtype=dtype)(images)
     x = GroupNormalization(name="gn_root", dtype=dtype)(x)
     x = keras.layers.Activation("relu", name="relu_root", dtype=dtype)(x)
-    x = keras.layers.MaxPooling2D(3, strides=2, padding="same", name="pool_root", dtype=dtype)(x)
+    pool = keras.layers.MaxPooling2D(3, 2, "same", "channels_last", name="pool_root", dtype=dtype)
+    x = pool(x)
     return _stages(x, num_layers, "{}", {}, HybridUnit, width, dtype=dtype)
 
 
@@ -167,11 +168,12 @@ def _padded_images(arguments: dict[str, Any], dtype: Any):
     shape = (*as_height_width(arguments["image_size"]), arguments["in_channels"])
     images = keras.Input(shape, dtype="float32", name="images")
     policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-    return images, keras.layers.ZeroPadding2D(3, name="pad_root", dtype=policy)(images), policy
+    pad = keras.layers.ZeroPadding2D(3, "channels_last", name="pad_root", dtype=policy)
+    return images, pad(images), policy
 
 
 def _pooled_head(x, dtype, arguments):
     """Returns the last endpoints of a ResNet."""
-    pooled = keras.layers.GlobalAveragePooling2D(name="pool", dtype=dtype)(x)
+    pooled = keras.layers.GlobalAveragePooling2D("channels_last", name="pool", dtype=dtype)(x)
     head = classification_head(pooled, arguments["num_classes"], arguments["head_bias_init"])
     return {"encoded": x, **head}

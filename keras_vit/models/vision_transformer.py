@@ -184,7 +184,7 @@ def _forward(images: Tensor, dtype: keras.DTypePolicy, a: SimpleNamespace):
     endpoints["encoded"] = x = norm(x)
     start = int(class_token) + a.register_tokens
     patches = x[:, start:] if start else x
-    mean = keras.layers.GlobalAveragePooling1D(name="pool", dtype=dtype)
+    mean = keras.layers.GlobalAveragePooling1D("channels_last", name="pool", dtype=dtype)
     if a.classifier == "token":
         # Equation 4. The last block computes the class token alone.
         y = norm(block(block_inputs[-1][:, :1], context=block_inputs[-1]))

@@ -125,7 +125,8 @@ def _measure(model, split, options):
     preprocess = options.preprocess or model.preprocess
     name, class_names = split.dataset.name, split.dataset.class_names
     order = classification.class_order(model.class_names, class_names, name)
-    loss = options.loss or (model.activation if model.activation in ACTIVATIONS else "softmax")
+    activation = model.activation_inside or model.activation
+    loss = options.loss or (activation if activation in ACTIVATIONS else "softmax")
     logits = model.logits
     if model.activation == "none":
         logits = classification.logits_of(model.logits, loss)

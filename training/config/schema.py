@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
-from keras_vit.training.errors import UsageError
+from keras_vit.training.errors import UsageError, damage_named
 from keras_vit.training.io.paths import any_path
 
 # The largest of the numbers that Keras counts updates in, and that weights are computed in.
@@ -212,7 +212,7 @@ COLUMNS = ("key", "default", "meaning", "may change on resumption")
 # {a key, with its value where not any will do: the keys that mean nothing without it}
 _BESIDE = {
     "checkpoint": "checkpoint_head",
-    "eval_split": "early_stopping.metric",
+    "eval_split": "early_stopping.metric hand_over",
     "few_shot.datasets": "few_shot.every_steps few_shot.shots",
     "lora.rank": "lora.alpha",
     "masked.target": "masked.corruption_rate",
@@ -260,9 +260,10 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
     if (c.lora.rank or c.freeze.head_only) and not c.checkpoint:
         keys = "checkpoint lora.rank freeze.head_only"
         yield keys, "the weights that LoRA and freeze.head_only leave as they are"
-    if masked and (frozen or c.lora.rank or c.label_smoothing or c.class_weights):
-        keys = f"masked.target lora.rank label_smoothing class_weights {freeze}"
-        yield keys, "no lora.rank, label_smoothing, class_weights or freeze.* beside it"
+    of_classifiers = c.label_smoothing or c.class_weights or c.loss != DEFAULTS["loss"]
+    if masked and (frozen or c.lora.rank or of_classifiers):
+        keys = f"masked.target loss lora.rank label_smoothing class_weights {freeze}"
+        yield keys, "no lora.rank, label_smoothing, class_weights, loss or freeze.* beside"
     if masked and c.optimizer.layer_decay != 1:
         yield "optimizer.layer_decay masked.target", "1: masked patch prediction trains all weights"
     if c.strategy != "sharded":
@@ -316,6 +317,9 @@ def complete(config: ConfigDict | Mapping[str, Any]) -> ConfigDict:
             raise UsageError(f"{hint}{expected}. Received: {value!r}.")
         flat[key.name] = type(key.default)(value)
     result = nested(flat)
+    for name, value in flat.items():
+        with damage_named(f"config.{name}: expected a value of JSON", "", UsageError):
+            json.dumps(value)
     if result.data_dir:
         any_path(result.data_dir)
     for keys, expected in _broken_rules(result):

@@ -174,12 +174,18 @@ class Dataset:
         return names
 
     def require_unchanged(self, photos: Iterable[splits.Photo] | None = None) -> None:
-        """Raises `TrainingError` if a photo was replaced since it was listed; not in a store.
+        """Raises `TrainingError` if files were replaced since they were listed; not in a store.
 
-        `photos` are some of the data set; None takes all.
+        `photos` are some of the data set; None takes all, or all files of opened splits.
         """
         if photos is None:
             photos = itertools.chain(*self.photos.splits.values()) if self.photos else ()
+            records = [split for split in self._splits.values() if split.ranges]
+            if any(each.reader.modified() != each.fingerprint["modified"] for each in records):
+                raise TrainingError(
+                    f"Files in {self.place} were replaced while {self.name} was read. Put them "
+                    "back, or begin anew in another folder."
+                )
         for path, _, *listed in photos:
             file = photo_sets.photo_path(self.place, path)
             if [*_size_and_time(file)] != listed:
@@ -406,6 +412,12 @@ class RunData:
         ]
         reduced = config.reduced_decoding
         self.preprocess = self.train.preprocess(config.train_preprocess, reduced.train, True)
+        if len(self.preprocess.batch_operations) + bool(config.mixup_p) > 1:
+            raise UsageError(
+                "config.mixup_p: expected one operation on batches, such as mixup, here or in "
+                f"config.train_preprocess. Received: {config.mixup_p} beside "
+                f"{config.train_preprocess!r}."
+            )
         self.eval_preprocess = self.train.preprocess(config.eval_preprocess, reduced.eval, True)
         self.skip_counter = unreadable_examples.counter_for(config.on_error)
 

@@ -61,6 +61,7 @@ class Reader(NamedTuple):
         stream: maps sorted indices, int64 (n,), to a dataset of their records, which reads
             neighbors at once; None where they are best read one by one.
         remote: whether the files are in a store, which answers slowly, but many at a time.
+        modified: returns the fingerprint's digest of times, as it is now; "" of photos.
     """
 
     record: Callable[[tf.Tensor], tf.Tensor]
@@ -69,6 +70,7 @@ class Reader(NamedTuple):
     fingerprint: Callable[[], dict[str, Any]]
     stream: Callable[[np.ndarray], tf.data.Dataset] | None = None
     remote: bool = False
+    modified: Callable[[], str] = str
 
 
 def open_reader(split: "Split") -> Reader:
@@ -154,9 +156,13 @@ class Shards:
     def fingerprint(self, identity: Iterable[bytes]) -> dict[str, Any]:
         """Returns what identifies the records, given names, sizes and index of the files."""
         parts = itertools.chain([self.ranges.encode()], identity)
+        digest = fingerprint.digest_of(parts)
+        return {"examples": sum(self.counts), "digest": digest, "modified": self.modified()}
+
+    def modified(self) -> str:
+        """Returns a digest of the times of the files' last change."""
         times = (str(size_and_time(file)[1]).encode() for file in self.files)
-        digest, modified = map(fingerprint.digest_of, (parts, times))
-        return {"examples": sum(self.counts), "digest": digest, "modified": modified}
+        return fingerprint.digest_of(times)
 
     def place(self, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the numbers of the file that holds a record, and of the record in it."""
@@ -211,7 +217,8 @@ def tfrecord_reader(shards: Shards, parse: Callable) -> Reader:
             num_parallel_calls=at_once,
         )
 
-    return Reader(record, parse, shards.example_id, lambda: found, stream, shards.remote)
+    whole = shards.example_id, lambda: found, stream, shards.remote, shards.modified
+    return Reader(record, parse, *whole)
 
 
 def records_from(path: tf.Tensor, offset: tf.Tensor, buffer_bytes: tf.Tensor) -> tf.data.Dataset:
@@ -356,7 +363,9 @@ def array_record_reader(shards: Shards, parse: Callable) -> Reader:
         return shards.fingerprint("{} {} {}".format(*row).encode() for row in rows)
 
     open_file(0)
-    return Reader(record, parse, shards.example_id, identify, remote=shards.remote)
+    return Reader(
+        record, parse, shards.example_id, identify, remote=shards.remote, modified=shards.modified
+    )
 
 
 def _open_array_record(path: str, length: int) -> Any:

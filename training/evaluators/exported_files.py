@@ -84,8 +84,9 @@ def _interface(text):
         raise ValueError("its interface.json is no object")
     if not isinstance(interface.get("preprocessing", ""), str):
         raise ValueError(f"its preprocessing is {interface['preprocessing']!r}")
-    if interface.get("activation") not in (None, "none", *ACTIVATIONS):
-        raise ValueError(f"its activation is {interface['activation']!r}")
+    for key in ("activation", "activation_inside"):
+        if interface.get(key) not in (None, "none", *ACTIVATIONS):
+            raise ValueError(f"its {key} is {interface[key]!r}")
     return interface
 
 

@@ -48,6 +48,7 @@ class FrozenModel:
         class_names: of the logits, or None where they are not known.
         activation: "softmax" or "sigmoid", from logits to probabilities; "none" if `logits` gives
             probabilities; None without a head.
+        activation_inside: "softmax" or "sigmoid", which gave the probabilities of a file, or None.
         rollout: images -> (batch, rows, columns) in [0, 1], where the model looks; None where
             that cannot be followed.
     """
@@ -62,6 +63,7 @@ class FrozenModel:
     preprocess: str
     class_names: list[str] | None = None
     activation: str | None = "softmax"
+    activation_inside: str | None = None
     rollout: Callable[[Tensor], np.ndarray] | None = None
 
     def operations(self, split: "Split", text: str) -> "Preprocess":
@@ -283,6 +285,7 @@ def _exported(path, logits, features, feature_name, identity, image_size):
         preprocess=interface.get("preprocessing") or resizing(image_size, TF_HUB_RANGE),
         class_names=exported_files.labels_of(path),
         activation=interface.get("activation", "softmax"),
+        activation_inside=interface.get("activation_inside"),
     )
 
 

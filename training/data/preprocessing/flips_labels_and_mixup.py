@@ -22,13 +22,13 @@ def flip_lr(probability: float = 0.5) -> Callable[[tf.Tensor, tf.Tensor], tf.Ten
 
 @operation("pad")
 def pad(pixels: int) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Adds `pixels` black pixels on every side."""
+    """Adds `pixels` pixels of 0 on every side, which are black before `value_range`."""
     return lambda image: tf.pad(image, [[pixels, pixels], [pixels, pixels], [0, 0]])
 
 
 @operation("random_shift")
 def random_shift(pixels: int) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """Moves the image by up to `pixels` pixels each way; what comes in is black."""
+    """Moves the image by up to `pixels` pixels each way; 0 comes in, black before `value_range`."""
 
     def apply(image, seed):
         offset = tf.random.stateless_uniform((2,), seed, 0, 2 * pixels + 1, dtype=tf.int32)

@@ -17,6 +17,11 @@ from keras_vit.training.data.preprocessing.parse_operations import (
 )
 from keras_vit.training.errors import first_line
 
+# Operations that round pixels to bytes.
+_TO_BYTES = dict.fromkeys(
+    ("to_uint8", "randaugment"), lambda pixels: np.clip(np.round(pixels), 0, 255)
+)
+
 
 class Preprocess:
     """A parsed text, sorted by what its operations apply to; called, it processes an image.
@@ -49,7 +54,8 @@ class Preprocess:
         names = [op.name for op in parsed]
         # Whether an operation is the user's own, which may set the range.
         self._own = any(not REGISTRY[name][0].__module__.startswith(__package__) for name in names)
-        self._ranges = [op.apply for op in parsed if op.name == "value_range"]
+        known = [op for op in parsed if op.name in ("value_range", *_TO_BYTES)]
+        self._ranges = [_TO_BYTES.get(op.name, op.apply) for op in known]
         cut = names.index("on_device") if "on_device" in names else len(parsed)
         after = parsed[cut + 1 :]
         host = parsed[:cut] + ([] if divided else after)
@@ -117,9 +123,10 @@ class Preprocess:
 
         Of a user's own operations, the values of the first image of `split` are checked instead.
         """
-        values = np.array([0, 255], "float32")
+        values = np.arange(256, dtype="float32")
         for map_range in self._ranges:
             values = map_range(values)
+        rounded = len(np.unique(values)) < len(values)
         if self._own:
             if split is None:
                 return self
@@ -128,11 +135,13 @@ class Preprocess:
         low, high = float(np.min(values)), float(np.max(values))
         least, most = image_range
         within = self._own and low >= least - 0.001 and high <= most + 0.001
-        if not within and (round(low, 6), round(high, 6)) != (least, most):
+        fits = (round(low, 6), round(high, 6)) == (least, most) and not rounded
+        if not within and not fits:
+            after = " after which it rounds them to bytes," if rounded else ""
             raise ValueError(
                 f"Expected {what} to map pixels to [{least:g}, {most:g}], by one value_range("
-                f"{least:g}, {most:g}). Received: {self.text!r}, which maps them to [{low:g}, "
-                f"{high:g}]."
+                f"{least:g}, {most:g}). Received: {self.text!r},{after} which maps them to "
+                f"[{low:g}, {high:g}]."
             )
         return self
 

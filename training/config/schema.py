@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
-from keras_vit.training.errors import UsageError, damage_named
+from keras_vit.training.errors import UsageError
 from keras_vit.training.io.paths import any_path
 
 # The largest of the numbers that Keras counts updates in, and that weights are computed in.
@@ -318,8 +318,10 @@ def complete(config: ConfigDict | Mapping[str, Any]) -> ConfigDict:
         flat[key.name] = type(key.default)(value)
     result = nested(flat)
     for name, value in flat.items():
-        with damage_named(f"config.{name}: expected a value of JSON", "", UsageError):
+        try:
             json.dumps(value)
+        except TypeError as error:
+            raise UsageError(f"config.{name}: expected a value of JSON. {error}.") from error
     if result.data_dir:
         any_path(result.data_dir)
     for keys, expected in _broken_rules(result):

@@ -160,3 +160,10 @@ def assert_logits(golden, forward):
         assert np.abs(difference).max() < 2e-5 * expected.std()
 
     return check
+
+
+@pytest.fixture
+def saved(make_vit, tmp_path):
+    """The path of a small model's checkpoint: 4 x 4 patches, 5 classes, hidden layer of 12."""
+    keras_vit.save_checkpoint(make_vit(representation_size=12), tmp_path / "model.npz")
+    return tmp_path / "model.npz"

@@ -5,13 +5,11 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.analysis import (
-    attention_distance,
-    attention_rollout,
-    mean_distance,
-    token_distances,
-)
-from keras_vit.analysis.attention import rollout_endpoint, rollout_function
+from keras_vit.analysis import attention_distance, attention_rollout, mean_distance
+from keras_vit.analysis.attention import rollout_function
+from tests.keras_vit.small import endpoints_of, make_images, make_vit, make_wide, of_jax, to_numpy
+
+IMAGES = make_images(3, 16, 24)
 
 
 @pytest.mark.parametrize(
@@ -26,10 +24,10 @@ from keras_vit.analysis.attention import rollout_endpoint, rollout_function
         (14, 16, 1, True, 116.492227),
     ],
 )
-def test_distance_of_uniform_attention(side, stride, class_token, renormalize, expected, to_numpy):
+def test_distance_of_uniform_attention(side, stride, class_token, renormalize, expected):
     tokens = side * side + class_token
-    uniform = np.full((tokens, tokens), 1 / tokens)
-    mean = mean_distance(uniform, token_distances((side, side), stride), renormalize)
+    distances = keras_vit.analysis.token_distances((side, side), stride)
+    mean = mean_distance(np.full((tokens, tokens), 1 / tokens), distances, renormalize)
     assert to_numpy(mean) == pytest.approx(expected, rel=1e-6)
 
 
@@ -41,27 +39,26 @@ def test_distance_of_uniform_attention(side, stride, class_token, renormalize, e
         ({"resnet": {"num_layers": (1, 1)}, "patch_size": 1}, 8),
     ],
 )
-def test_distance_averages_over_images_in_pixels(make_model, images, to_numpy, overrides, stride):
-    model = make_model(num_layers=2, **overrides)
+def test_distance_averages_over_images_in_pixels(overrides, stride):
+    model = make_wide(num_layers=2, **overrides)
     assert model.token_stride == stride
     # Of class token and patches: register tokens are left out.
-    maps = to_numpy(keras_vit.attention_maps(model, images)).astype("float64")[..., 1:, 1:]
+    maps = to_numpy(keras_vit.attention_maps(model, IMAGES)).astype("float64")[..., 1:, 1:]
     places = stride * np.argwhere(np.ones(model.grid_size))
     distances = np.linalg.norm(places[:, None] - places, axis=-1)
     expected = (maps * distances).sum(-1).mean(axis=(1, 3))
-    result = attention_distance(model, images, batch_size=2)
+    result = attention_distance(model, IMAGES, batch_size=2)
     assert result.shape == (2, 2)
     np.testing.assert_allclose(result, expected, rtol=1e-4)
 
 
-def test_maps_are_the_softmax_of_each_block(make_vit, random_images, forward, to_numpy):
+def test_maps_are_the_softmax_of_each_block():
     model = make_vit()
-    maps = to_numpy(keras_vit.attention_maps(model, random_images()))
+    maps = to_numpy(keras_vit.attention_maps(model, make_images()))
     assert maps.shape == (2, 3, 2, 17, 17)
     np.testing.assert_allclose(maps.sum(-1), 1, atol=1e-5)
     block = model.blocks[1]
-    tokens = forward(keras.Model(model.input, model.endpoints["block_00"]), random_images())
-    normal = to_numpy(block.attention_norm(tokens))
+    normal = to_numpy(block.attention_norm(endpoints_of(model, make_images())["block_00"]))
 
     def heads(dense):
         flat = normal @ to_numpy(dense.kernel) + to_numpy(dense.bias)
@@ -70,20 +67,6 @@ def test_maps_are_the_softmax_of_each_block(make_vit, random_images, forward, to
     logits = heads(block.attention.query) @ heads(block.attention.key).swapaxes(-1, -2)
     logits = np.exp(logits / np.sqrt(8))
     np.testing.assert_allclose(maps[1], logits / logits.sum(-1, keepdims=True), atol=1e-5)
-
-
-def read_tokens(model, images, to_numpy):
-    """Returns how much the representation draws from each of the last block's tokens."""
-    first, count = model.num_prefix_tokens, len(images)
-    token = np.eye(1, first + 24).repeat(count, 0)
-    mean = np.pad(np.full((count, 24), 1 / 24), ((0, 0), (first, 0)))
-    if model.arguments["classifier"] == "map":
-        pool = model.get_layer("pool")
-        encoded = keras.Model(model.input, model.endpoints["encoded"])(images)
-        return to_numpy(pool.probabilities(pool.probe, encoded)).mean(axis=1)[:, 0]
-    return {"token": token, "gap": mean, "token_gap": (token + mean) / 2}[
-        model.arguments["classifier"]
-    ]
 
 
 @pytest.mark.parametrize(
@@ -97,55 +80,54 @@ def read_tokens(model, images, to_numpy):
         {"resnet": {"num_layers": ()}, "patch_size": 1},
     ],
 )
-def test_rollout_multiplies_the_layers_with_the_deeper_on_the_left(
-    make_model, images, to_numpy, overrides
-):
-    model = make_model(**overrides)
-    maps = attention_rollout(model, images, batch_size=2)
-    tensors = keras_vit.analysis.attention_tensors(model)
-    attention = [to_numpy(keras.Model(model.input, tensor)(images)) for tensor in tensors]
-    rows = read_tokens(model, images, to_numpy)[:, None]
-    for layer in reversed(attention):
-        rows = rows @ (layer.mean(axis=1) + np.eye(layer.shape[-1])) / 2
-    rows = rows[:, 0, model.num_prefix_tokens :]
+def test_rollout_multiplies_the_layers_with_the_deeper_on_the_left(overrides):
+    model = make_wide(**overrides)
+    maps = attention_rollout(model, IMAGES, batch_size=2)
+    # How much the representation draws from each of the last block's tokens.
+    first, classifier = model.num_prefix_tokens, model.arguments["classifier"]
+    token = np.eye(1, first + 24)[None]
+    mean = np.pad(np.full((1, 1, 24), 1 / 24), ((0, 0), (0, 0), (first, 0)))
+    rows = {"token": token, "gap": mean, "token_gap": (token + mean) / 2}.get(classifier)
+    if classifier == "map":
+        pool, encoded = model.get_layer("pool"), endpoints_of(model, IMAGES)["encoded"]
+        rows = to_numpy(pool.probabilities(pool.probe, encoded)).mean(axis=1)
+    for tensor in reversed(keras_vit.analysis.attention_tensors(model)):
+        layer = to_numpy(keras.Model(model.input, tensor)(IMAGES)).mean(axis=1)
+        rows = rows @ (layer + np.eye(first + 24)) / 2
+    rows = rows[:, 0, first:]
     expected = (rows / rows.max(axis=1, keepdims=True)).reshape(3, 4, 6)
     np.testing.assert_allclose(maps, expected, rtol=1e-4)
-    assert maps.dtype == np.float32 and maps.min() >= 0
+    assert maps.dtype == np.float32
     # XLA multiplies by the reciprocal, which may be off by a bit.
     np.testing.assert_allclose(maps.max(axis=(1, 2)), 1, rtol=2e-7)
 
 
-def test_what_has_no_such_maps_is_refused(make_vit, make_model, images, random_images):
-    model = make_model()
+def test_what_has_no_such_maps_is_refused():
+    model = make_wide()
     for analyze in (attention_distance, attention_rollout, keras_vit.attention_maps):
         with pytest.raises(ValueError, match=r"Expected images in \[-1, 1\]"):
-            analyze(model, 127.5 * (images + 1))
+            analyze(model, 127.5 * (IMAGES + 1))
     for analyze in (attention_distance, attention_rollout):
         with pytest.raises(ValueError, match="at least one image"):
-            analyze(model, images[:0])
+            analyze(model, IMAGES[:0])
     with pytest.raises(ValueError, match="one map for every row"):
-        keras_vit.attention_maps(make_vit(attention="axial", classifier="gap"), random_images())
+        keras_vit.attention_maps(make_vit(attention="axial", classifier="gap"), make_images())
     around = keras.Sequential([keras.Input(model.input.shape[1:]), model])
     with pytest.raises(ValueError, match=rf"model\.get_layer\('{model.name}'\)"):
-        keras_vit.attention_maps(around, images)
+        keras_vit.attention_maps(around, IMAGES)
 
 
-@pytest.mark.skipif(
-    keras.backend.backend() != "jax", reason="KERAS_BACKEND=jax, which make test-jax sets"
-)
-def test_jax_compiles_one_program_for_all_calls(make_model, images, to_numpy, caplog):
+@of_jax
+def test_jax_compiles_one_program_for_all_calls(caplog):
     import jax
 
-    model = make_model()
-    eager = keras.Model(model.input, rollout_endpoint(model))
-    expected = to_numpy(eager(images))
+    model = make_wide()
     jax.clear_caches()
     with jax.log_compiles():
         look = rollout_function(model, batch_size=2)
-        maps = look(images)
+        maps = look(IMAGES)
         programs = caplog.text.count("Finished XLA compilation")
-        np.testing.assert_array_equal(look(images[:1]), maps[:1])
-    np.testing.assert_allclose(maps, expected, rtol=1e-5)
+        np.testing.assert_array_equal(look(IMAGES[:1]), maps[:1])
     # The program, and what moves weights and images; operation by operation they are dozens.
     assert 1 <= programs <= 6
     assert caplog.text.count("Finished XLA compilation") == programs

@@ -5,6 +5,7 @@ import pytest
 
 import keras_vit
 from keras_vit.analysis import embedding_filters, position_similarity, principal_components
+from tests.keras_vit.small import make_wide, to_numpy
 
 
 def test_components_of_a_planted_kernel_are_found():
@@ -34,8 +35,8 @@ def test_there_are_no_more_components_than_directions(count, expected):
     assert (filters.max(axis=(1, 2, 3)) == 1).all()
 
 
-def test_models_show_their_first_convolution(make_model, to_numpy):
-    vit, hybrid = make_model(), make_model(resnet={"num_layers": ()}, patch_size=2)
+def test_models_show_their_first_convolution():
+    vit, hybrid = make_wide(), make_wide(resnet={"num_layers": ()}, patch_size=2)
     kernels = [(vit, vit.get_layer("embedding").projection.kernel, 4)]
     for model in (hybrid, keras_vit.ResNetV2((1,), num_classes=2, image_size=32)):
         root = model.get_layer("conv_root")
@@ -46,21 +47,18 @@ def test_models_show_their_first_convolution(make_model, to_numpy):
         np.testing.assert_array_equal(filters, principal_components(to_numpy(kernel), 8).filters)
 
 
-def test_learned_embeddings_without_the_class_token(make_model, to_numpy):
-    model = make_model()
+def test_learned_embeddings_without_the_class_token():
+    model = make_wide()
     table = to_numpy(model.get_layer("position_embedding").embedding)[0]
-    assert len(table) == 1 + 4 * 6
     similarity = position_similarity(model)
-    assert similarity.shape == (4, 6, 4, 6)
-    a, b = table[1 + 2 * 6 + 5], table[1 + 1 * 6 + 3]
-    expected = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
-    assert similarity[2, 5, 1, 3] == pytest.approx(expected, abs=1e-6)
+    units = table[1:] / np.linalg.norm(table[1:], axis=1, keepdims=True)
+    np.testing.assert_allclose(similarity, (units @ units.T).reshape(4, 6, 4, 6), atol=1e-6)
     np.testing.assert_allclose(np.einsum("ijij->ij", similarity), 1, atol=1e-12)
     assert np.abs(similarity).max() <= 1
 
 
-def test_patches_of_one_column_share_half_of_a_two_dimensional_embedding(make_model):
-    model = make_model(position_embedding="learned_2d")
+def test_patches_of_one_column_share_half_of_a_two_dimensional_embedding():
+    model = make_wide(position_embedding="learned_2d")
     layer = model.get_layer("position_embedding")
     layer.columns.assign(np.eye(6, 8))
     layer.rows.assign(np.eye(4, 8))
@@ -69,17 +67,14 @@ def test_patches_of_one_column_share_half_of_a_two_dimensional_embedding(make_mo
     np.testing.assert_allclose(similarity, (same_row + same_column) / 2, atol=1e-6)
 
 
-def test_every_block_has_its_own_tiles(make_model):
-    model = make_model(position_placement="every")
+def test_blocks_have_their_own_tiles_or_share_them_and_others_are_refused():
+    model = make_wide(position_placement="every")
     first, last = position_similarity(model), position_similarity(model, block=2)
     assert np.abs(first - last).max() > 0.1
-    shared = make_model(position_placement="shared")
+    shared = make_wide(position_placement="shared")
     np.testing.assert_array_equal(position_similarity(shared), position_similarity(shared, block=2))
-
-
-@pytest.mark.parametrize("kind", ["none", "relative"])
-def test_models_without_added_positions_and_unknown_blocks_are_refused(make_model, kind):
-    with pytest.raises(ValueError, match=f"position_embedding='{kind}'"):
-        position_similarity(make_model(position_embedding=kind))
+    for kind in ("none", "relative"):
+        with pytest.raises(ValueError, match=f"position_embedding='{kind}'"):
+            position_similarity(make_wide(position_embedding=kind))
     with pytest.raises(ValueError, match="block=3"):
-        position_similarity(make_model(), block=3)
+        position_similarity(make_wide(), block=3)

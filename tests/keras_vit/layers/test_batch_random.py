@@ -1,17 +1,18 @@
 """Parts of a batch draw what the whole batch would draw there."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
 
 from keras_vit.backends.by_backend import batch_random
 from keras_vit.layers import Dropout, StochasticDepth
+from tests.keras_vit.small import BACKEND, of_tensorflow
 
-BACKEND = keras.backend.backend()
 pytestmark = pytest.mark.skipif(
     BACKEND not in ("tensorflow", "jax"), reason="only engines divide batches"
 )
-of_tensorflow = pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's own numbers")
 
 SHAPES = [(48, 5), (48, 3, 3)]
 SHAPES += [pytest.param(shape, marks=pytest.mark.long) for shape in ((48, 4), (48, 1))]
@@ -29,14 +30,12 @@ def in_parts(draw, parts):
         return np.concatenate(np.stack(drawn, axis=1))
     from keras_vit.backends.tensorflow import seeds_of_part
 
-    seeds = keras.random.SeedGenerator(7)
-    first = seeds.state.numpy()
-
-    def drawn(part):
-        seeds.state.assign(seeds_of_part(first, part))
-        return draw(parts, seeds)
-
-    return np.concatenate([drawn(part) for part in range(parts)])
+    drawn = []
+    for part in range(parts):
+        seeds = keras.random.SeedGenerator(7)
+        seeds.state.assign(seeds_of_part(seeds.state, part))
+        drawn.append(draw(parts, seeds))
+    return np.concatenate(drawn)
 
 
 def uniform(shape, seeds):
@@ -49,25 +48,30 @@ def compiled(shape, seeds):
     return tf.function(lambda: uniform(shape, seeds), jit_compile=True)()
 
 
-def of_unknown_size(shape, seeds):
+@functools.cache
+def traced(others):
+    """Returns a graph that draws for any number of examples, and its seeds."""
     import tensorflow as tf
 
-    spec = tf.TensorSpec((None, *shape[1:]))
-    function = tf.function(lambda like: uniform(tf.shape(like), seeds), [spec])
-    return function(tf.zeros(shape))
+    seeds = keras.random.SeedGenerator(0)
+    spec = tf.TensorSpec((None, *others))
+    return tf.function(lambda like: uniform(tf.shape(like), seeds), [spec]), seeds
+
+
+def of_unknown_size(shape, seeds):
+    function, own = traced(shape[1:])
+    own.state.assign(seeds.state)
+    return function(np.zeros(shape, "float32"))
 
 
 def randint(shape, seeds):
     return batch_random().randint(shape, 1, 1000, seed=seeds)
 
 
-def dropout(make, dtype="float32"):
-    def dropped(shape, seeds):
-        layer = make(0.5, dtype=dtype)
-        layer.seed_generator.state.assign(seeds.state)
-        return keras.ops.cast(layer(np.ones(shape, "float32"), training=True), "float32")
-
-    return dropped
+def dropped(shape, seeds, make=Dropout, dtype="float32"):
+    layer = make(0.5, dtype=dtype)
+    layer.seed_generator.state.assign(seeds.state)
+    return keras.ops.cast(layer(np.ones(shape, "float32"), training=True), "float32")
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -78,9 +82,9 @@ def dropout(make, dtype="float32"):
         pytest.param(compiled, marks=of_tensorflow),
         pytest.param(of_unknown_size, marks=of_tensorflow),
         randint,
-        dropout(Dropout),
-        dropout(Dropout, "bfloat16"),
-        dropout(StochasticDepth),
+        dropped,
+        functools.partial(dropped, dtype="bfloat16"),
+        functools.partial(dropped, make=StochasticDepth),
     ],
 )
 def test_draws(draw, shape):
@@ -112,10 +116,8 @@ def test_an_undivided_batch_draws_what_keras_draws(shape, seed):
 def test_batches_of_unknown_size_drop_as_known_ones():
     import tensorflow as tf
 
-    def dropped(known):
-        layer = StochasticDepth(0.5, seed=3)
-        spec = tf.TensorSpec((8 if known else None, 4), tf.float32)
-        function = tf.function(lambda x: layer(x, training=True), input_signature=[spec])
-        return function(tf.ones((8, 4)))
+    def dropped(size):
+        layer, spec = StochasticDepth(0.5, seed=3), tf.TensorSpec((size, 4))
+        return tf.function(lambda x: layer(x, training=True), [spec])(tf.ones((8, 4)))
 
-    np.testing.assert_array_equal(dropped(True), dropped(False))
+    np.testing.assert_array_equal(dropped(8), dropped(None))

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from keras_vit.layers import Dropout, EncoderBlock
+from tests.keras_vit.small import make_images, make_vit, to_numpy
 
 RATE = 0.75
 WIDTH = 8
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_a_small_rate_is_kept_in_every_precision(dtype, to_numpy):
+def test_a_small_rate_is_kept_in_every_precision(dtype):
     layer = Dropout(0.009, seed=0, dtype=dtype)
     dropped = to_numpy(layer(np.ones((100, 10_000), "float32"), training=True)) == 0
     # A million draws: the deviation of their mean is 0.0001.
@@ -25,12 +26,14 @@ def set_dense(layer, kernel=0.0, bias=0.0):
     layer.bias.assign(np.full(layer.bias.shape, bias, "float32"))
 
 
-def drop_only_at(layer, site):
-    """Turns off every dropout inside of `layer` but one."""
-    kept = operator.attrgetter(site)(layer)
-    for inner in layer._flatten_layers(include_self=False):
+def added(block, site):
+    """Returns what a block makes of zeros, (examples, 4, WIDTH), plainly and dropping at a site."""
+    kept = operator.attrgetter(site)(block)
+    for inner in block._flatten_layers(include_self=False):
         if isinstance(inner, Dropout) and inner is not kept:
             inner.rate = 0
+    zeros = np.zeros((4000, 4, WIDTH), "float32")
+    return (to_numpy(block(zeros, training=each)) for each in (False, True))
 
 
 def assert_dropped(dropped, plain):
@@ -44,40 +47,27 @@ def assert_dropped(dropped, plain):
 @pytest.fixture
 def block():
     """A block that adds 1 to each token, by attention, and nothing by its MLP."""
-    rates = ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate")
-    block = EncoderBlock(num_heads=2, mlp_dim=WIDTH, **dict.fromkeys(rates, RATE))
+    block = EncoderBlock(2, WIDTH, RATE, RATE, RATE)
     block.build((None, 4, WIDTH))
     set_dense(block.attention.out, bias=1)
     set_dense(block.mlp.output_dense)
     return block
 
 
-def added(block, training):
-    """Returns what a block makes of zeros, (examples, 4, WIDTH)."""
-    zeros = np.zeros((4000, 4, WIDTH), "float32")
-    return keras.ops.convert_to_numpy(block(zeros, training=training))
+ATTENTION = ["attention_dropout", "attention_depth"]
+MLP = ["mlp.hidden_dropout", "mlp.output_dropout", "mlp_depth"]
 
 
-@pytest.mark.parametrize(
-    "site",
-    [
-        "attention_dropout",
-        "attention_depth",
-        "mlp.hidden_dropout",
-        "mlp.output_dropout",
-        "mlp_depth",
-    ],
-)
+@pytest.mark.parametrize("site", ATTENTION + MLP)
 def test_sites_of_a_block(site, block):
-    if site.startswith("mlp"):
+    if site in MLP:
         # Each element depends on one element of the site alone.
         hidden = site == "mlp.hidden_dropout"
         set_dense(block.attention.out)
         set_dense(block.mlp.hidden_dense, bias=1)
         set_dense(block.mlp.output_dense, np.eye(WIDTH) if hidden else 0, bias=not hidden)
-    drop_only_at(block, site)
-    dropped = added(block, True)
-    assert_dropped(dropped, added(block, False))
+    plain, dropped = added(block, site)
+    assert_dropped(dropped, plain)
     by_example = (dropped == dropped[:, :1, :1]).all()
     assert by_example == site.endswith("depth")
 
@@ -87,17 +77,15 @@ def test_attention_probabilities(block):
     set_dense(block.attention.query)
     set_dense(block.attention.value, bias=1)
     set_dense(block.attention.out, np.eye(WIDTH))
-    drop_only_at(block, "attention.dropout")
-    np.testing.assert_allclose(added(block, False), 1, rtol=1e-5)
-    kept = added(block, True) * (1 - RATE) * 4
+    plain, dropped = added(block, "attention.dropout")
+    np.testing.assert_allclose(plain, 1, rtol=1e-5)
+    kept = dropped * (1 - RATE) * 4
     np.testing.assert_allclose(kept, np.round(kept), atol=1e-5)
     assert set(np.round(kept).ravel()) >= {0, 1, 2, 3}
     assert abs(kept.mean() - 4 * (1 - RATE)) < 0.1
 
 
-def test_embeddings(make_vit, random_images, to_numpy):
+def test_embeddings():
     model = make_vit(dropout_rate=RATE)
     embedded = keras.Model(model.input, model.endpoints["embedded"])
-    images = random_images(20)
-    dropped = to_numpy(embedded(images, training=True))
-    assert_dropped(dropped, to_numpy(embedded(images, training=False)))
+    assert_dropped(*(to_numpy(embedded(make_images(20), training=each)) for each in (True, False)))

@@ -1,26 +1,21 @@
 """cuDNN's attention where there is no GPU: as a program for one, and with JAX's plain kernel."""
 
-import keras
 import numpy as np
 import pytest
 
 from keras_vit.layers import EncoderBlock
+from tests.keras_vit.small import forward, make_images, make_vit, of_jax
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "jax", reason="KERAS_BACKEND=jax, which make test-jax sets"
-)
+pytestmark = of_jax
 KERNEL = "__cudnn$fmha"
 
 
 @pytest.fixture
 def nvidia(monkeypatch):
     """Lets the layers believe that there is a GPU, for which JAX lowers programs anywhere."""
-    from jax._src.cudnn import fused_attention_stablehlo
-
-    from keras_vit.backends import jax as ours
-
-    monkeypatch.setattr(ours, "_on_nvidia", lambda: True)
-    monkeypatch.setattr(fused_attention_stablehlo, "check_cudnn_version", lambda: 91200)
+    monkeypatch.setattr("keras_vit.backends.jax._on_nvidia", lambda: True)
+    cudnn = "jax._src.cudnn.fused_attention_stablehlo.check_cudnn_version"
+    monkeypatch.setattr(cudnn, lambda: 91200)
 
 
 def program(
@@ -78,7 +73,7 @@ def test_plain_without_a_gpu(monkeypatch):
 
 @pytest.mark.usefixtures("nvidia")
 @pytest.mark.parametrize("classifier", ["gap", "token_gap"])  # 16 tokens, and 17
-def test_model_computes_the_same(classifier, make_vit, random_images, forward, monkeypatch):
+def test_model_computes_the_same(classifier, monkeypatch):
     import jax
 
     called = []
@@ -91,10 +86,8 @@ def test_model_computes_the_same(classifier, make_vit, random_images, forward, m
     monkeypatch.setattr(jax.nn, "dot_product_attention", instead)
     arguments = {"dtype": "bfloat16", "classifier": classifier}
     plain, fused = make_vit(**arguments), make_vit(flash_attention=True, **arguments)
-    images = random_images()
-    expected = forward(plain, images).astype("float32")
+    expected = forward(plain, make_images()).astype("float32")
     assert not called
-    np.testing.assert_allclose(
-        forward(fused, images).astype("float32"), expected, atol=0.02 * np.abs(expected).max()
-    )
+    found = forward(fused, make_images()).astype("float32")
+    np.testing.assert_allclose(found, expected, atol=0.02 * np.abs(expected).max())
     assert called == ["cudnn"] * 2

@@ -5,11 +5,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-
-
-@pytest.fixture
-def model(make_axial_resnet):
-    return make_axial_resnet(image_size=(16, 24))
+from tests.keras_vit.small import endpoints_of, gradients, make_axial, make_images, to_numpy
 
 
 @pytest.mark.parametrize(
@@ -26,9 +22,10 @@ def test_parameter_count(name, expected):
         assert shapes[f"block_{stage:02d}"] == (side, side)
 
 
-def test_a_unit_is_its_branch_and_its_shortcut(model, random_images, forward, to_numpy):
-    values = forward(keras.Model(model.input, model.endpoints), random_images(2, 16, 24))
-    x, unit = values["block_00"], model.get_layer("block2_unit1")
+def test_a_unit_is_its_branch_and_its_shortcut():
+    model = make_axial(image_size=(16, 24))
+    x = endpoints_of(model, make_images(2, 16, 24))["block_00"]
+    unit = model.get_layer("block2_unit1")
     down = np.maximum(to_numpy(unit.bn1(unit.conv_down(x))), 0)
     attended = to_numpy(unit.width_attention(unit.height_attention(down)))
     pooled = attended.reshape(2, 2, 2, 3, 2, -1).mean((2, 4))
@@ -39,17 +36,16 @@ def test_a_unit_is_its_branch_and_its_shortcut(model, random_images, forward, to
     np.testing.assert_allclose(result, np.maximum(branch + shortcut, 0), atol=1e-5)
 
 
-def test_every_weight_learns(model, random_images, gradients):
-    result = gradients(model, random_images(4, 16, 24), training=True)
+def test_every_weight_learns():
+    model = make_axial(image_size=(16, 24))
+    result = gradients(model, make_images(4, 16, 24), training=True)
     assert set(result) == {v.path for v in model.trainable_variables}
     assert all(np.abs(gradient).max() > 0 for gradient in result.values())
 
 
-def test_image_size_must_be_a_multiple_of_the_stride():
+def test_arguments_reach_the_layers_or_are_refused():
+    for padding in ("edge", "zero"):
+        model = keras_vit.ResNetV2((1,), image_size=32, num_classes=5, pool_padding=padding)
+        assert model.get_layer("pool_root").padding == padding
     with pytest.raises(ValueError, match="multiple of 32"):
         keras_vit.create_model("AxialResNet-S", image_size=200)
-
-
-@pytest.mark.parametrize("padding", ["edge", "zero"])
-def test_padding_of_the_root(padding, make_resnet):
-    assert make_resnet(pool_padding=padding).get_layer("pool_root").padding == padding

@@ -7,12 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 import keras_vit
 from keras_vit.checkpoints import DownloadError, cache_directory, list_of_published_weights
 from keras_vit.checkpoints.download import download
 from tests.file_server import serving
+from tests.keras_vit.small import assert_logits, forward, make_images, make_vit
 
 DATA = np.random.default_rng(0).bytes(3_000_000)
 
@@ -21,54 +22,54 @@ def md5(data):
     return base64.b64encode(hashlib.md5(data).digest()).decode()
 
 
-def address(server):
-    return f"{server.url}/model.npz"
-
-
 @pytest.fixture
 def server():
     with serving(DATA) as server:
+        server.file = f"{server.url}/model.npz"
         yield server
 
 
-def test_download_and_cache(server, tmp_path, capsys):
+def test_download_and_cache_which_several_processes_share(server, tmp_path, capsys):
     server.checksum = md5(DATA)
-    path = download(address(server), tmp_path / "cache" / "model.npz")
+    path = download(server.file, tmp_path / "cache" / "model.npz")
     assert path.read_bytes() == DATA
     assert os.listdir(path.parent) == ["model.npz"]
     assert "3000000" in capsys.readouterr().out.replace("/", "")
-    assert download(address(server), path) == path
+    assert download(server.file, path) == path
     assert server.requests == [None]
-
-
-def test_interrupted_download_is_resumed(server, tmp_path):
-    server.cut_after = 1_200_000
-    path, size_range = tmp_path / "model.npz", (3_000_000, 3_000_000)
-    with pytest.raises(DownloadError, match="cannot be downloaded"):
-        download(address(server), path, size_range=size_range)
-    assert not path.exists()
-    server.cut_after = None
-    server.checksum = md5(DATA)
-    download(address(server), path, size_range=size_range)
-    assert path.read_bytes() == DATA
-    assert os.listdir(tmp_path) == ["model.npz"]
-    assert server.requests[0:2] == [None, None]
-    resumed = int(server.requests[2].removeprefix("bytes=").rstrip("-"))
-    assert 0 < resumed <= 1_200_000
+    paths = [path.with_name("other.npz")] * 4
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(download, [server.file] * 4, paths)) == paths
+    assert paths[0].read_bytes() == DATA
+    assert set(os.listdir(path.parent)) == {"model.npz", "other.npz"}
 
 
 @pytest.mark.parametrize(
     ("change", "content"),
-    [({"content": DATA[::-1], "etag": '"2"'}, DATA[::-1]), ({"ranges": False}, DATA)],
+    [
+        ({"checksum": md5(DATA)}, DATA),
+        ({"content": DATA[::-1], "etag": '"2"'}, DATA[::-1]),
+        ({"ranges": False}, DATA),
+    ],
 )
-def test_changed_files_and_servers_without_ranges_start_again(change, content, server, tmp_path):
+def test_interrupted_downloads_are_resumed_unless_the_file_changed(
+    change, content, server, tmp_path
+):
     server.cut_after = 1_200_000
-    with pytest.raises(DownloadError):
-        download(address(server), tmp_path / "model.npz")
+    path, size_range = tmp_path / "model.npz", (3_000_000, 3_000_000)
+    with pytest.raises(DownloadError, match="cannot be downloaded"):
+        download(server.file, path, size_range=size_range)
+    assert not path.exists()
     server.cut_after = None
     vars(server).update(change)
-    assert download(address(server), tmp_path / "model.npz").read_bytes() == content
-    assert (len(server.requests) == 2) == ("etag" in change)
+    assert download(server.file, path, size_range=size_range).read_bytes() == content
+    assert server.requests[:2] == [None, None]
+    if "etag" in change:
+        assert len(server.requests) == 2
+    else:
+        resumed = int(server.requests[2].removeprefix("bytes=").rstrip("-"))
+        assert 0 < resumed <= 1_200_000
+        assert os.listdir(tmp_path) == ["model.npz"]
 
 
 SIZE = "has 3000000 bytes, and the published file has"
@@ -87,23 +88,15 @@ SIZE = "has 3000000 bytes, and the published file has"
 def test_another_file_than_announced_is_not_kept(change, size_range, message, server, tmp_path):
     vars(server).update(change)
     with pytest.raises(DownloadError, match=message):
-        download(address(server), tmp_path / "model.npz", size_range=size_range)
+        download(server.file, tmp_path / "model.npz", size_range=size_range)
     assert not (tmp_path / "model.npz").exists()
     assert not (size_range and os.listdir(tmp_path))
-
-
-def test_several_processes_share_a_download(server, tmp_path):
-    path = tmp_path / "model.npz"
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(download, [address(server)] * 4, [path] * 4)) == [path] * 4
-    assert path.read_bytes() == DATA
-    assert os.listdir(tmp_path) == ["model.npz"]
 
 
 def test_no_such_file_and_no_network(server, tmp_path):
     server.content = {}
     for url, reason in (
-        (address(server), "the server answers 404"),
+        (server.file, "the server answers 404"),
         ("http://127.0.0.1:9/model.npz", "refused"),
     ):
         with pytest.raises(DownloadError) as error:
@@ -118,21 +111,20 @@ def test_no_such_file_and_no_network(server, tmp_path):
 def bucket(server, monkeypatch, tmp_path):
     """Points the published names at the server and the cache at a folder of the test."""
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
-    for place in ("BUCKET", "HUB"):
-        monkeypatch.setattr(list_of_published_weights, place, server.url)
+    monkeypatch.setattr(list_of_published_weights, "BUCKET", server.url)
+    monkeypatch.setattr(list_of_published_weights, "HUB", server.url)
     return server
 
 
-def test_weights_by_name(bucket, make_vit, random_images, forward, tmp_path):
+def test_weights_by_name(bucket, tmp_path):
     keras_vit.save_checkpoint(make_vit(representation_size=16), tmp_path / "served.npz")
     bucket.content = (tmp_path / "served.npz").read_bytes()
     small = {"hidden_size": 16, "mlp_dim": 32, "num_heads": 2, "num_layers": 2}
+    small |= {"num_classes": None, "image_size": 16}
     for _ in range(2):
-        model = keras_vit.create_model(
-            "ViT-B/4", num_classes=None, image_size=16, weights="imagenet21k/ViT-B_16", **small
-        )
-    expected, images = make_vit(num_classes=None), random_images()
-    np.testing.assert_allclose(forward(model, images), forward(expected, images), atol=1e-5)
+        model = keras_vit.create_model("ViT-B/4", weights="imagenet21k/ViT-B_16", **small)
+    features = (forward(m, make_images()) for m in (model, make_vit(num_classes=None)))
+    np.testing.assert_allclose(*features, atol=1e-5)
     assert bucket.requests == [None]
     cached = tmp_path / "keras" / "keras_vit" / "imagenet21k" / "ViT-B_16.npz"
     assert cache_directory() in cached.parents
@@ -140,41 +132,29 @@ def test_weights_by_name(bucket, make_vit, random_images, forward, tmp_path):
     keras_vit.load_checkpoint(make_vit(representation_size=16), "imagenet21k/ViT-B_16")
 
 
-@pytest.fixture
-def hub_row(bucket, cases, golden, monkeypatch, tmp_path):
-    """Serves the file of a golden case as one of the Hub; returns a function of further facts."""
-    arrays = golden.checkpoint(cases["deit"])
-    save_file(arrays, tmp_path / "served.safetensors")
-    bucket.content = (tmp_path / "served.safetensors").read_bytes()
+@pytest.mark.filterwarnings("error")
+def test_the_hubs_weights_by_name(bucket, cases, golden, build_case, monkeypatch):
+    """Normalization comes from the table: the file is alone in the cache."""
+    arrays, listed = golden.checkpoint(cases["deit"]), list_of_published_weights
+    bucket.content = save(arrays)
     facts = {
         "path": "timm/tiny/resolve/main/model.safetensors",
         "model": "ViT-B/16",
         "arguments": {"gelu": "erf", "num_heads": 4},
         "parameters": sum(array.size for array in arrays.values()),
-        **list_of_published_weights.IMAGENET,
+        **listed.IMAGENET,
     }
 
-    def add(**changes):
-        row = list_of_published_weights.Published(**{**facts, **changes})
-        monkeypatch.setitem(list_of_published_weights.TABLE, "timm/tiny", row)
+    def load(changes, **overrides):
+        row = listed.Published(**facts | changes)
+        monkeypatch.setitem(listed.TABLE, "timm/tiny", row)
+        model = build_case(cases["deit"], **overrides)
+        keras_vit.load_checkpoint(model, "timm/tiny")
+        return model
 
-    return add
-
-
-@pytest.mark.filterwarnings("error")
-def test_the_hubs_weights_by_name(hub_row, cases, build_case, assert_logits):
-    """Normalization comes from the table: the file is alone in the cache."""
-    hub_row()
-    model = build_case(cases["deit"])
-    keras_vit.load_checkpoint(model, "timm/tiny")
-    assert (cache_directory() / "timm" / "tiny.safetensors").exists()
-    assert_logits(model, cases["deit"])
-
-
-def test_the_hubs_file_of_another_size_license_or_patch(hub_row, cases, build_case):
-    hub_row(parameters=1_000_000)
     with pytest.raises(DownloadError, match="the published file has 4000000 to 5048576"):
-        keras_vit.load_checkpoint(build_case(cases["deit"]), "timm/tiny")
-    hub_row(license="CC-BY-NC-4.0", flexible=True)
+        load({"parameters": 1_000_000})
+    assert_logits(load({}), cases["deit"])
+    assert (cache_directory() / "timm" / "tiny.safetensors").exists()
     with pytest.warns(UserWarning, match="under CC-BY-NC-4.0"):
-        keras_vit.load_checkpoint(build_case(cases["deit"], patch_size=8), "timm/tiny")
+        load({"license": "CC-BY-NC-4.0", "flexible": True}, patch_size=8)

@@ -5,92 +5,69 @@ import re
 import pytest
 
 import keras_vit
+from keras_vit.checkpoints import list_of_published_weights as listed
 from keras_vit.checkpoints import load_into_model
-from keras_vit.checkpoints.list_of_published_weights import (
-    LISTED,
-    PERMISSIVE,
-    TABLE,
-    find_checkpoint,
-    published_classifier,
-    url_of,
-)
 
-HUB = "https://huggingface.co"
 BUCKET = "https://storage.googleapis.com"
 VIT = f"{BUCKET}/vit_models"
-
 
 # Published names and the files that they stand for.
 B_16 = "B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0"
 R_TI_16 = "R_Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0"
+R_TI_16 += "--imagenet2012-steps_20k-lr_0.03-res_384"
 R26 = "augreg/R26_S_32-i21k-300ep-lr_0.001-aug_light1-wd_0.1-do_0.0-sd_0.0"
-PET = (
-    "augreg/S_32-i1k-300ep-lr_0.001-aug_light0-wd_0.03-do_0.1-sd_0.1"
-    "--oxford_iiit_pet-steps_0k-lr_0.003-res_224"
-)
+PET = "augreg/S_32-i1k-300ep-lr_0.001-aug_light0-wd_0.03-do_0.1-sd_0.1--oxford_iiit_pet"
+PET += "-steps_0k-lr_0.003-res_224"  # 500 steps are spelled 0k
 ADAPTED = f"{R26}--imagenet2012-steps_20k-lr_0.01-res_384"
+DEIT3 = "timm/deit3_base_patch16_384.fb_in22k_ft_in1k"
+VTAB = "vtab/BiT-M-R101x3-run2-caltech101"
 ADDRESSES = {
     "imagenet21k/R50+ViT-B_16.npz": f"{VIT}/imagenet21k/R50+ViT-B_16.npz",
     "imagenet21k+imagenet2012/ViT-L_16-224": f"{VIT}/imagenet21k+imagenet2012/ViT-L_16-224.npz",
     "gsam/ViT-S_16": f"{VIT}/gsam/ViT-S_16.npz",
     R26: f"{VIT}/{R26}.npz",
-    # 500 steps are spelled 0k.
     PET: f"{VIT}/{PET}.npz",
     "augreg/B_16": f"{VIT}/augreg/{B_16}.npz",
     f"augreg/ViT-{B_16}": f"{VIT}/augreg/{B_16}.npz",
-    "augreg/R+ViT-Ti_16-imagenet2012": (
-        f"{VIT}/augreg/{R_TI_16}--imagenet2012-steps_20k-lr_0.03-res_384.npz"
-    ),
-    "timm/deit3_base_patch16_384.fb_in22k_ft_in1k": (
-        f"{HUB}/timm/deit3_base_patch16_384.fb_in22k_ft_in1k/resolve/main/model.safetensors"
-    ),
+    "augreg/R+ViT-Ti_16-imagenet2012": f"{VIT}/augreg/{R_TI_16}.npz",
+    DEIT3: f"https://huggingface.co/{DEIT3}/resolve/main/model.safetensors",
     "big_vision/siglip2/siglip2_b32_256": f"{BUCKET}/big_vision/siglip2/siglip2_b32_256.npz",
     "bit/BiT-S-R152x4-ILSVRC2012": f"{BUCKET}/bit_models/BiT-S-R152x4-ILSVRC2012.npz",
-    "bit/vtab/BiT-M-R101x3-run2-caltech101": (
-        f"{BUCKET}/bit_models/vtab/BiT-M-R101x3-run2-caltech101.npz"
-    ),
+    f"bit/{VTAB}": f"{BUCKET}/bit_models/{VTAB}.npz",
 }
 
 
-@pytest.mark.parametrize("name", ADDRESSES)
-def test_addresses(name):
-    assert url_of(name) == ADDRESSES[name]
+def test_addresses():
+    assert {name: listed.url_of(name) for name in ADDRESSES} == ADDRESSES
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "ViT-B_16",
-        "imagenet21k/../ViT-B_16",
-        "augreg/B_17",
-        "bit/BiT-L-R50x1",
-        "bit/BiT-M-R50x1?",
-        "",
-    ],
-)
+UNKNOWN = ["ViT-B_16", "imagenet21k/../ViT-B_16", "augreg/B_17", "bit/BiT-M-R50x1?", ""]
+
+
+@pytest.mark.parametrize("name", [*UNKNOWN, "bit/BiT-L-R50x1"])
 def test_unknown_names(name):
     with pytest.raises(ValueError, match="augreg/B_16"):
-        url_of(name)
+        listed.url_of(name)
 
 
 def test_listed_names_are_published():
     names = keras_vit.list_weights()
-    assert set(names) == {*TABLE, *LISTED}
-    assert len({url_of(name) for name in names}) == len(names)
-    assert keras_vit.list_weights("*deit_base*") == [
-        "timm/deit_base_patch16_224.fb_in1k",
-        "timm/deit_base_patch16_384.fb_in1k",
-    ]
+    assert set(names) == {*listed.TABLE, *listed.LISTED}
+    assert len({listed.url_of(name) for name in names}) == len(names)
+    found = [f"timm/deit_base_patch16_{size}.fb_in1k" for size in (224, 384)]
+    assert keras_vit.list_weights("*deit_base*") == found
 
 
 @pytest.mark.parametrize("name", ["timm/deit_base_patch16_224", "TIMM/DEIT_BASE_PATCH16_224"])
 def test_unknown_names_are_answered_with_close_ones(name):
     with pytest.raises(FileNotFoundError, match=r"Did you mean .*timm/deit_base_patch16_224\.fb"):
-        find_checkpoint(name)
+        listed.find_checkpoint(name)
 
 
-def parameters_of_the_file(name, row):
+@pytest.mark.parametrize("name", [n for n, row in listed.TABLE.items() if row.parameters])
+def test_parameters_of_the_table(name):
     """The sum of the arrays: the model's, LayerScale, and no position of a class token."""
+    row = listed.TABLE[name]
     head = 1000 if row.measure == "top-1" and not name.endswith(".mae") else None
     arguments = {"num_classes": head, "image_size": row.image_size, **row.arguments}
     _, size = keras_vit.variants.arguments_of(row.model)
@@ -98,21 +75,16 @@ def parameters_of_the_file(name, row):
     scaled = "deit3" in name or "dinov2" in name
     without_class = "deit3" in name or "reg4" in name
     total = keras_vit.costs(row.model, **arguments).parameters
-    return total + scaled * 2 * depth * width - without_class * width
+    assert row.parameters == total + scaled * 2 * depth * width - without_class * width
 
 
-@pytest.mark.parametrize("name", [n for n, row in TABLE.items() if row.parameters])
-def test_parameters_of_the_table(name):
-    assert TABLE[name].parameters == parameters_of_the_file(name, TABLE[name])
-
-
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", listed.TABLE)
 def test_rows_are_complete(name):
-    row = TABLE[name]
+    row = listed.TABLE[name]
     class_name, arguments = keras_vit.variants.arguments_of(row.model)
     assert class_name == "VisionTransformer"
     assert (row.mean is None) == (row.std is None) == row.path.endswith(".npz")
-    assert (row.license in PERMISSIVE) == (not name.endswith(".mae"))
+    assert (row.license in listed.PERMISSIVE) == (not name.endswith(".mae"))
     # A size in the file's name is the model's.
     sizes = {"tiny": 192, "small": 384, "medium": 512, "base": 768, "large": 1024, "huge": 1280}
     words = re.findall("|".join(sizes), name)
@@ -121,46 +93,44 @@ def test_rows_are_complete(name):
     assert [int(size) for size in pixels] in ([], [row.image_size])
 
 
+OF_OTHER_CLASSES = [R26, ADAPTED.replace("imagenet2012", "cifar100"), "imagenet21k/ViT-B_16", "x"]
+OF_OTHER_CLASSES += [R26.replace("i21k", "i1k") + "--cifar10-steps_2k-lr_0.01-res_224"]
+OF_OTHER_CLASSES += ["timm/vit_small_patch14_dinov2.lvd142m", "bit/BiT-M-R50x1"]
+
+
 @pytest.mark.parametrize(
     "name, model, image_size",
     [
         ("imagenet21k+imagenet2012/ViT-B_16", "ViT-B/16", 384),
         ("imagenet21k+imagenet2012/ViT-B_16-224", "ViT-B/16", 224),
-        ("timm/deit3_base_patch16_384.fb_in22k_ft_in1k", "ViT-B/16", 384),
+        (DEIT3, "ViT-B/16", 384),
         ("gsam/ViT-S_16", "ViT-S/16", 224),
         ("augreg/R_Ti_16-imagenet2012", "R+ViT-Ti/16", 384),
         (ADAPTED, "R26+ViT-S/32", 384),
         (R26.replace("i21k", "i1k"), "R26+ViT-S/32", 224),
         ("bit/BiT-S-R50x1", "BiT-R50x1", 224),
         ("bit/BiT-S-R50x1-ILSVRC2012", "BiT-R50x1", 480),
-        # Those of other classes.
-        ("imagenet21k/ViT-B_16", None, None),
-        ("timm/vit_small_patch14_dinov2.lvd142m", None, None),
-        (R26, None, None),
-        (ADAPTED.replace("imagenet2012", "cifar100"), None, None),
-        (R26.replace("i21k", "i1k") + "--cifar10-steps_2k-lr_0.01-res_224", None, None),
-        ("bit/BiT-M-R50x1", None, None),
-        ("nothing", None, None),
+        *((name, None, None) for name in OF_OTHER_CLASSES),
     ],
 )
 def test_names_of_classifiers_of_imagenet(name, model, image_size):
-    row = published_classifier(name)
+    row = listed.published_classifier(name)
     assert (getattr(row, "model", None), getattr(row, "image_size", None)) == (model, image_size)
     assert model is None or keras_vit.variants.arguments_of(model)
 
 
 def test_a_published_head_brings_its_names(tmp_path, monkeypatch):
-    whole = keras_vit.create_model("ViT-Ti/32", num_classes=1000, image_size=32)
+    small = {"image_size": 32, "num_layers": 1}
+    whole = keras_vit.create_model("ViT-Ti/32", num_classes=1000, **small)
     keras_vit.save_checkpoint(whole, tmp_path / "whole.npz")
     monkeypatch.setattr(load_into_model, "find_checkpoint", lambda name: tmp_path / "whole.npz")
     published = "augreg/Ti_16-imagenet2012"
-    arguments = {"image_size": 32, "weights": published}
-    model = keras_vit.create_model("ViT-Ti/32", **arguments)
+    model = keras_vit.create_model("ViT-Ti/32", weights=published, **small)
     assert model.class_names[1] == "goldfish"
-    assert keras_vit.create_model("ViT-Ti/32", num_classes=7, **arguments).class_names is None
-    keras_vit.load_checkpoint(whole, published, skip=["head"])
-    assert whole.class_names is None
-    keras_vit.load_checkpoint(whole, published, skip=["head/kernel", "head/bias"])
-    assert whole.class_names is None
+    other = keras_vit.create_model("ViT-Ti/32", num_classes=7, weights=published, **small)
+    assert other.class_names is None
+    for skip in (["head"], ["head/kernel", "head/bias"]):
+        keras_vit.load_checkpoint(whole, published, skip)
+        assert whole.class_names is None
     keras_vit.load_checkpoint(whole, published)
     assert whole.class_names == model.class_names

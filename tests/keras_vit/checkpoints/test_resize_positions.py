@@ -5,19 +5,10 @@ import pytest
 
 import keras_vit
 from keras_vit.checkpoints import CheckpointError
+from keras_vit.checkpoints import resized_positions_and_patches as resized
 from keras_vit.checkpoints.pytorch_layouts import HuggingFaceDINOv2Layout, HuggingFaceLayout
-from keras_vit.checkpoints.resized_positions_and_patches import (
-    grid_of_table,
-    resize_grid,
-    resize_kernel,
-    resize_table,
-)
 from keras_vit.interpolation_weights import half_pixel_weights
-
-
-def resized(grid, rows, columns):
-    """`resize_grid` of a grid of single channels."""
-    return resize_grid(np.asarray(grid, "float32")[..., None], rows, columns)[..., 0]
+from tests.keras_vit.small import make_vit, to_numpy
 
 
 @pytest.mark.parametrize(
@@ -31,35 +22,34 @@ def resized(grid, rows, columns):
     ],
 )
 def test_small_grids(grid, size, expected):
-    np.testing.assert_array_equal(resized(grid, *size), expected)
+    found = resized.resize_grid(np.asarray(grid, "float32")[..., None], *size)
+    np.testing.assert_array_equal(found[..., 0], expected)
 
 
 @pytest.mark.parametrize("source", [7, 12, 14])
 def test_scipys_zoom_where_that_is_right(source):
     from scipy.ndimage import zoom
 
-    grid = np.random.default_rng(0).standard_normal((source, source, 3)).astype("float32")
+    grid = np.random.default_rng(0).standard_normal((source, source, 3), "float32")
     for target in (2, 7, 10, 24, 37):
         expected = zoom(grid, (target / source, target / source, 1), order=1)
-        np.testing.assert_allclose(resize_grid(grid, target, target), expected, atol=5e-7)
+        np.testing.assert_allclose(resized.resize_grid(grid, target, target), expected, atol=5e-7)
 
 
 @pytest.mark.parametrize("flexible", [False, True])
 def test_same_size_is_the_same_bits_and_constants_stay(flexible):
     grid = np.random.default_rng(0).standard_normal((7, 9, 4)).astype("float32")
-    assert resize_grid(grid, 7, 9, flexible).tobytes() == grid.tobytes()
+    assert resized.resize_grid(grid, 7, 9, flexible).tobytes() == grid.tobytes()
     for size in ((5, 5), (15, 15), (4, 9)):
-        constant = resize_grid(np.ones_like(grid), *size, flexible)
+        constant = resized.resize_grid(np.ones_like(grid), *size, flexible)
         np.testing.assert_allclose(constant, 1, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
     ("entries", "class_token", "grid_size", "stated", "class_entry", "expected"),
     [
-        (197, True, (24, 24), None, None, (14, 14, 1)),
-        (196, False, (24, 24), None, None, (14, 14, 0)),
-        (196, True, (24, 24), None, None, (14, 14, 0)),
-        (197, False, (24, 24), None, None, (14, 14, 1)),
+        *((197, token, (24, 24), None, None, (14, 14, 1)) for token in (False, True)),
+        *((196, token, (24, 24), None, None, (14, 14, 0)) for token in (False, True)),
         # 18 x 32 has as many cells as 24 x 24.
         (577, True, (18, 32), None, None, (18, 32, 1)),
         (577, True, (18, 32), (24, 24), None, (24, 24, 1)),
@@ -73,14 +63,13 @@ def test_same_size_is_the_same_bits_and_constants_stay(flexible):
         (13, True, (5, 5), (3, 4), None, (3, 4, 1)),
         (2, True, (5, 5), None, None, (1, 1, 1)),
         # 16 entries of a format that always has a class token are no grid of 4 x 4.
-        (16, True, (5, 3), None, True, (5, 3, 1)),
-        (16, False, (5, 3), None, True, (5, 3, 1)),
+        *((16, token, (5, 3), None, True, (5, 3, 1)) for token in (False, True)),
         (17, True, (3, 3), None, True, (4, 4, 1)),
         (16, True, (3, 5), None, False, (4, 4, 0)),
     ],
 )
 def test_grid_of_a_table(entries, class_token, grid_size, stated, class_entry, expected):
-    assert grid_of_table(entries, class_token, grid_size, stated, class_entry) == expected
+    assert resized.grid_of_table(entries, class_token, grid_size, stated, class_entry) == expected
 
 
 @pytest.mark.parametrize(
@@ -88,33 +77,22 @@ def test_grid_of_a_table(entries, class_token, grid_size, stated, class_entry, e
     [
         *((entries, None, None, "position_grid") for entries in (0, 13, 195)),
         (197, (3, 3), None, "3 rows and 3 columns"),
-        *(
-            (16, None, layout.class_entry, "rows and 4 columns, with a class token")
-            for layout in (HuggingFaceLayout, HuggingFaceDINOv2Layout)
-        ),
+        (16, None, HuggingFaceLayout.class_entry, "4 columns, with a class token"),
+        (16, None, HuggingFaceDINOv2Layout.class_entry, "4 columns, with a class token"),
     ],
 )
 def test_a_table_without_grid(entries, stated, class_entry, message):
     with pytest.raises(CheckpointError, match=message):
-        grid_of_table(entries, True, (4, 4), stated, class_entry)
+        resized.grid_of_table(entries, True, (4, 4), stated, class_entry)
 
 
 def test_the_class_tokens_entry_stays_apart():
-    table = np.random.default_rng(0).standard_normal((1, 5, 2)).astype("float32")
-    with_token = resize_table(table, True, (3, 4))
-    without = resize_table(table, False, (3, 4))
-    assert with_token.shape == (1, 13, 2)
-    np.testing.assert_array_equal(with_token[0, 0], table[0, 0])
-    np.testing.assert_array_equal(with_token[:, 1:], without)
-    np.testing.assert_array_equal(
-        resize_table(table[:, 1:], True, (3, 4)),
-        np.concatenate([np.zeros((1, 1, 2)), without], 1),
-    )
-
-
-@pytest.fixture
-def kernel():
-    return np.random.default_rng(0).standard_normal((8, 6, 3, 5))
+    table = np.random.default_rng(0).standard_normal((1, 5, 2), "float32")
+    patches = resized.resize_table(table, False, (3, 4))
+    assert patches.shape == (1, 12, 2)
+    for given, token in ((table, table[:, :1]), (table[:, 1:], np.zeros((1, 1, 2)))):
+        expected = np.concatenate([token, patches], 1)
+        np.testing.assert_array_equal(resized.resize_table(given, True, (3, 4)), expected)
 
 
 def test_half_pixel_weights():
@@ -125,27 +103,25 @@ def test_half_pixel_weights():
     assert (half_pixel_weights(4, 2, antialias=True) > 0).sum() > 4
 
 
-def test_grown_patches_have_the_same_embeddings(kernel):
+def test_grown_patches_have_the_same_embeddings():
     """Section 3.4: <B x, w'> = <x, w> for every patch x if B enlarges."""
     by_row, by_column = half_pixel_weights(8, 13), half_pixel_weights(6, 9)
-    patch = np.random.default_rng(1).standard_normal((8, 6, 3))
+    rng = np.random.default_rng(1)
+    patch, kernel = rng.standard_normal((8, 6, 3)), rng.standard_normal((8, 6, 3, 5))
     grown = np.einsum("rs,ct,sti->rci", by_row, by_column, patch)
-    resized = resize_kernel(kernel, 13, 9)
-    np.testing.assert_allclose(
-        np.einsum("rci,rcio->o", grown, resized), np.einsum("sti,stio->o", patch, kernel)
-    )
+    found = np.einsum("rci,rcio->o", grown, resized.resize_kernel(kernel, 13, 9))
+    np.testing.assert_allclose(found, np.einsum("sti,stio->o", patch, kernel))
 
 
-def test_another_patch_size_must_be_asked_for(make_vit, tmp_path):
-    keras_vit.save_checkpoint(make_vit(), tmp_path / "a.npz")
-    model = make_vit(seed=1, patch_size=8)
+def test_another_patch_size_must_be_asked_for(saved):
+    model = make_vit(patch_size=8, representation_size=12)
     with pytest.raises(CheckpointError, match="flexible=True") as error:
-        keras_vit.load_checkpoint(model, tmp_path / "a.npz")
+        keras_vit.load_checkpoint(model, saved)
     assert error.value.mis_shaped == ("embedding/kernel",)
-    keras_vit.load_checkpoint(model, tmp_path / "a.npz", flexible=True)
+    keras_vit.load_checkpoint(model, saved, flexible=True)
 
 
-def test_a_pytorch_file_is_resized_as_an_npz(cases, build_case, write_case, to_numpy, tmp_path):
+def test_a_pytorch_file_is_resized_as_an_npz(cases, build_case, write_case, tmp_path):
     """As FlexiViT of timm: positions without class token, images in [-1, 1]."""
     case, half = cases["deit3"], (0.5, 0.5, 0.5)
     path = write_case(case, tmp_path)

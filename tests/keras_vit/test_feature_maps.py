@@ -5,36 +5,31 @@ import numpy as np
 import pytest
 
 import keras_vit
+from tests.keras_vit.small import endpoints_of, forward, make_images, make_resnet, make_vit
 
 
 @pytest.mark.parametrize(
     "arguments, first", [({}, 1), ({"classifier": "gap"}, 0), ({"register_tokens": 3}, 4)]
 )
-def test_maps_are_the_tokens_of_the_patches_in_their_places(
-    make_vit, random_images, forward, arguments, first
-):
+def test_maps_are_the_tokens_of_the_patches_in_their_places(arguments, first):
     model = make_vit(image_size=(16, 24), num_layers=3, **arguments)
-    images = random_images(2, 16, 24)
+    images = make_images(2, 16, 24)
     maps = forward(keras_vit.feature_maps(model, depths=(0, -1)), images)
     assert list(maps) == ["block_00", "block_02"]
-    endpoints = keras.Model(model.input, {name: model.endpoints[name] for name in maps})
-    rows, columns = model.grid_size
-    assert rows != columns
-    for name, tokens in forward(endpoints, images).items():
-        assert maps[name].shape == (2, rows, columns, tokens.shape[-1])
-        np.testing.assert_allclose(
-            maps[name][:, 1, 2], tokens[:, first + 1 * columns + 2], rtol=1e-5, atol=1e-6
-        )
+    endpoints = endpoints_of(model, images)
+    for name, found in maps.items():
+        tokens = endpoints[name][:, first:].reshape(2, 4, 6, 16)
+        np.testing.assert_allclose(found, tokens, rtol=1e-5, atol=1e-6)
 
 
-def test_normalized_maps_are_what_the_head_reads(make_vit, random_images, forward):
+def test_normalized_maps_are_what_the_head_reads():
     model = make_vit(num_layers=2, classifier="gap", num_classes=None)
-    images = random_images()
+    images = make_images()
     last = forward(keras_vit.feature_maps(model, (1,), normalize=True), images)["block_01"]
     np.testing.assert_allclose(last.mean(axis=(1, 2)), forward(model, images), rtol=1e-4, atol=1e-5)
 
 
-def test_depths_by_default_and_wrong_ones(make_vit, make_resnet):
+def test_depths_by_default_and_wrong_ones():
     model = make_vit(num_layers=6)
     names = ["block_00", "block_02", "block_03", "block_05"]
     assert list(keras_vit.feature_maps(model).output) == names

@@ -29,18 +29,12 @@ def test_the_next_one_removes_what_a_killed_process_left(tmp_path, name):
 
 
 def test_one_that_another_process_removed_is_made_again(tmp_path, monkeypatch):
-    make = tempfile.mkdtemp
-
-    def make_and_lose(*arguments):
-        monkeypatch.setattr(tempfile, "mkdtemp", make)
-        folder = make(*arguments)
-        os.rmdir(folder)
-        return folder
-
-    monkeypatch.setattr(tempfile, "mkdtemp", make_and_lose)
+    lost = iter([str(tmp_path / "lost"), str(tmp_path / "kept")])
+    (tmp_path / "kept").mkdir()
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda *arguments: next(lost))
     with hidden_folder(tmp_path / "model.npz") as folder:
-        assert folder.is_dir()
-    assert tempfile.mkdtemp is make and not os.listdir(tmp_path)
+        assert folder.name == "kept" and folder.is_dir()
+    assert not os.listdir(tmp_path)
 
 
 def test_what_was_moved_aside_gets_its_name_back_unless_that_is_taken(tmp_path):

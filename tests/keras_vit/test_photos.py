@@ -2,7 +2,7 @@
 
 import os
 import sys
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -30,21 +30,17 @@ def test_what_cannot_be_prepared_is_said(text, size, message):
 def test_avif_is_read_and_heic_where_its_extra_is_installed(tmp_path, monkeypatch):
     Image.new("RGB", (7, 5), (9, 200, 30)).save(tmp_path / "photo.avif")
     assert read_photo(tmp_path / "photo.avif").shape == (5, 7, 3)
-    registered = []
-    extra = SimpleNamespace(register_heif_opener=lambda: registered.append(True))
-    monkeypatch.setitem(sys.modules, "pillow_heif", extra)
+    monkeypatch.setitem(sys.modules, "pillow_heif", extra := Mock())
     prepare_photos._formats.cache_clear()
     read_photo(tmp_path / "photo.avif")
-    assert registered
+    assert extra.register_heif_opener.called
 
 
 def test_no_photo(tmp_path):
-    (tmp_path / "notes.jpg").write_text("not an image")
-    with pytest.raises(ValueError, match=r"notes\.jpg cannot be read as an image: an unknown"):
-        read_photo(tmp_path / "notes.jpg")
     with pytest.raises(FileNotFoundError):
         read_photo(tmp_path / "nowhere.jpg")
     for name, content, said in (
+        ("notes.jpg", b"not an image", "an unknown format"),
         ("empty.jpg", b"", "it is empty"),
         # Ghostscript would run it.
         ("program.png", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "an unknown format"),

@@ -9,6 +9,7 @@ from PIL import Image
 
 import keras_vit
 from keras_vit.imagenet_classes import imagenet_classes
+from tests.keras_vit.small import FEW_STEPS, forward, make_images, make_vit, to_numpy
 
 NAMES = ("crow", "finch", "great tit")
 STRIPE = np.zeros((2, 16, 16, 3), "float32")
@@ -16,23 +17,16 @@ STRIPE[:, 3] = 1
 
 
 @pytest.fixture
-def model(make_vit):
+def model():
     model = make_vit(num_classes=3)
     model.class_names = NAMES
     return model
 
 
-@pytest.fixture
-def photos():
-    """(3, 20, 30, 3) uint8."""
-    return np.random.default_rng(0).integers(0, 256, (3, 20, 30, 3)).astype(np.uint8)
-
-
-def test_the_most_probable_come_first_under_their_names(model, random_images, forward, to_numpy):
-    images = random_images(4)
+def test_the_most_probable_come_first_under_their_names(model):
+    images = make_images(4)
     probabilities = to_numpy(keras.ops.softmax(forward(model, images)))
-    predictions = keras_vit.predict(model, images, top=2)
-    for row, classes in zip(probabilities, predictions, strict=True):
+    for row, classes in zip(probabilities, keras_vit.predict(model, images, top=2), strict=True):
         order = np.argsort(-row)[:2]
         assert [name for name, _ in classes] == [NAMES[i] for i in order]
         np.testing.assert_allclose([p for _, p in classes], row[order], atol=1e-6)
@@ -45,7 +39,7 @@ def test_the_most_probable_come_first_under_their_names(model, random_images, fo
     assert {name for name, _ in keras_vit.predict(model, images)[0]} == {"0", "1", "2"}
 
 
-def test_the_activation_is_the_models_and_is_saved_with_it(make_vit, tmp_path):
+def test_the_activation_is_the_models_and_is_saved_with_it(tmp_path):
     for num_classes, activation in ((1, None), (3, "sigmoid")):
         model = make_vit(num_classes=num_classes)
         model.activation = activation
@@ -54,22 +48,22 @@ def test_the_activation_is_the_models_and_is_saved_with_it(make_vit, tmp_path):
         assert loaded.activation == model.activation == "sigmoid"
         probabilities = keras.ops.sigmoid(model(STRIPE, training=False))
         for row, classes in zip(probabilities, keras_vit.predict(loaded, STRIPE), strict=True):
-            expected = sorted(keras.ops.convert_to_numpy(row), reverse=True)
+            expected = sorted(to_numpy(row), reverse=True)
             np.testing.assert_allclose([p for _, p in classes], expected, atol=1e-6)
         with pytest.raises(ValueError, match="`activation` must be one of"):
             model.activation = "relu"
 
 
-def test_files_and_bytes_are_photos(model, photos, tmp_path):
+def test_files_and_bytes_are_photos(model, tmp_path):
+    photos = np.random.default_rng(0).integers(0, 256, (3, 20, 30, 3), np.uint8)
     files = [tmp_path / f"{number}.png" for number in range(3)]
     for file, photo in zip(files, photos, strict=True):
         Image.fromarray(photo).save(file)
     of_bytes = keras_vit.predict(model, photos, top=3)
     assert keras_vit.predict(model, files, top=3) == of_bytes
-    turned = [Image.open(file).transpose(Image.Transpose.ROTATE_90) for file in files]
-    for image in turned:
-        image.getexif()[0x0112] = 6  # turns it back
-    mixed = [files[0], turned[1], photos[2], photos[2, :10]]
+    turned = Image.open(files[1]).transpose(Image.Transpose.ROTATE_90)
+    turned.getexif()[0x0112] = 6  # turns it back
+    mixed = [files[0], turned, photos[2], photos[2, :10]]
     *of_mixed, _ = keras_vit.predict(model, mixed, top=3)
     for row, same in zip(of_mixed, of_bytes, strict=True):
         assert dict(row) == pytest.approx(dict(same), abs=1e-6)
@@ -77,8 +71,6 @@ def test_files_and_bytes_are_photos(model, photos, tmp_path):
         keras_vit.predict(model, [files[0], photos[1].astype("float32")])
     with pytest.raises(ValueError, match=r"\(height, width, 3\).*Received: \(20, 30, 4\)"):
         keras_vit.predict(model, [files[0], np.zeros((20, 30, 4), np.uint8)])
-    with pytest.raises(ValueError, match="takes images of any size, without names of classes"):
-        keras_vit.predict(model.any_resolution(), photos)
     (alone,) = keras_vit.predict(model, str(files[1]), top=3)
     assert alone == [(name, pytest.approx(value, abs=1e-6)) for name, value in of_bytes[1]]
     model.preprocessing = "decode|resize([16,16])|value_range(-1,1)"
@@ -118,27 +110,26 @@ def test_pixels_between_0_and_1_are_warned_of(model, recwarn):
         keras_vit.predict(model, images)
 
 
-def test_bad_use(model, make_vit):
-    images = np.zeros((1, 16, 16, 3), "float32")
+def test_bad_use(model):
+    images = -np.ones((1, 16, 16, 3), "float32")
     for arguments in ({"top": 0}, {"top": 1.5}, {"batch_size": 0}, {"activation": "relu"}):
         with pytest.raises(ValueError, match=next(iter(arguments))):
             keras_vit.predict(model, images, **arguments)
-    for other in (make_vit(num_classes=None), make_vit(num_classes=3, classifier="unpooled")):
-        with pytest.raises(ValueError, match=r"with a head.*which gives \([^)]*\)\.$"):
-            keras_vit.predict(other, images)
     diverged = make_vit(num_classes=3)
     diverged.get_layer("head").bias.assign([0.0, np.nan, 0.0])
-    with pytest.raises(ValueError, match="Expected finite logits"):
-        keras_vit.predict(diverged, images - 1)
-    around = keras.Sequential([keras.Input((16, 16, 3)), model])
-    with pytest.raises(ValueError, match=rf"model\.get_layer\('{model.name}'\)"):
-        keras_vit.predict(around, images)
-    headed = keras.Sequential([make_vit(num_classes=None), keras.layers.Dense(3)])
-    with pytest.raises(ValueError, match="Its head stands outside of ours"):
-        keras_vit.predict(headed, images)
-    clone = keras.models.clone_model(model)
-    with pytest.raises(ValueError, match=r"original\.set_weights\(copy\.get_weights\(\)\)"):
-        keras_vit.predict(clone, images)
+    headless, unpooled = make_vit(num_classes=None), make_vit(classifier="unpooled")
+    clone, images_in = keras.models.clone_model(model), keras.Input((16, 16, 3))
+    for other, message in (
+        (headless, r"with a head.*which gives \([^)]*\)\.$"),
+        (unpooled, r"with a head.*which gives \([^)]*\)\.$"),
+        (diverged, "Expected finite logits"),
+        (keras.Sequential([images_in, model]), rf"model\.get_layer\('{model.name}'\)"),
+        (keras.Sequential([headless, keras.layers.Dense(3)]), "Its head stands outside of ours"),
+        (clone, r"original\.set_weights\(copy\.get_weights\(\)\)"),
+        (model.any_resolution(), "takes images of any size, without names of classes"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            keras_vit.predict(other, images)
     model.set_weights(clone.get_weights())
     with pytest.raises(FileNotFoundError):
         keras_vit.predict(model, "nowhere.jpg")
@@ -152,25 +143,20 @@ def test_imagenets_names():
     assert {index: names[index] for index in expected} == expected
 
 
-def test_a_model_is_evaluated_on_predictions_of_another(make_vit):
-    """As in a distillation, where another thread makes the data."""
-    teacher, student = make_vit(num_classes=3), make_vit(num_classes=3)
-    images = np.zeros((2, *student.input_shape[1:]), "float32")
-    student.compile("sgd", "mse")
+def test_several_threads_predict_with_a_model_and_make_the_data_of_another(model):
+    images = make_images(5)
+    once, logits = keras_vit.predict(model, images), model.predict(images, verbose=0)
+    # As in a distillation.
+    student = make_vit(num_classes=3)
+    student.compile("sgd", "mse", **FEW_STEPS)
 
     def pairs():
-        yield images, pool.submit(teacher.predict, images, verbose=0).result(60)
+        yield images, pool.submit(model.predict, images, verbose=0).result(60)
 
-    with ThreadPoolExecutor(1) as pool:
-        assert np.isfinite(student.evaluate(pairs(), verbose=0))
-
-
-def test_several_threads_predict_with_a_model(model, random_images):
-    images = random_images(5)
-    once, logits = keras_vit.predict(model, images), model.predict(images, verbose=0)
     with ThreadPoolExecutor(4) as pool:
         names = pool.map(lambda _: keras_vit.predict(model, images, batch_size=2), range(12))
         rows = list(pool.map(lambda _: model.predict(images, verbose=0), range(4)))
+        assert np.isfinite(student.evaluate(pairs(), verbose=0))
     for found in names:
         assert [[name for name, _ in row] for row in found] == [[n for n, _ in row] for row in once]
     np.testing.assert_allclose(rows, [logits] * 4, atol=1e-5)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from tests.golden import golden as weights_and_images
 from tests.ram_store import register
@@ -41,6 +42,11 @@ def release_memory():
     gc.collect()
 
 
+def loud_environment():
+    """Returns the environment of a user, whom TensorFlow tells everything."""
+    return {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+
+
 @pytest.fixture
 def as_command(tmp_path_factory):
     """Returns a function that makes a file of Python code, which runs as `keras-vit` does."""
@@ -58,9 +64,8 @@ def run_command(as_command):
     """Returns a function that runs such a file with arguments, in a process of its own."""
 
     def run(code, *arguments, **options):
-        environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
         command = [sys.executable, as_command(code), *arguments]
-        options = {"env": environment, **options}
+        options = {"env": loud_environment(), **options}
         return subprocess.run(command, capture_output=True, text=True, **options)
 
     return run
@@ -92,17 +97,12 @@ def users_folder(tmp_path):
 def run_installed(installed, users_folder):
     """Returns a function that runs Python there with what pip installs."""
 
-    def run(*arguments, path=(), check=True):
-        environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
-        result = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=users_folder,
-            env=environment | {"PYTHONPATH": os.pathsep.join([*map(str, path), str(installed)])},
-            capture_output=True,
-            text=True,
-            timeout=900,
-        )
-        assert not (check and result.returncode), result.stdout[-3000:] + result.stderr[-3000:]
+    def run(*arguments, path=()):
+        paths = {"PYTHONPATH": os.pathsep.join([*map(str, path), str(installed)])}
+        options = {"cwd": users_folder, "env": loud_environment() | paths, "timeout": 900}
+        command = [sys.executable, *arguments]
+        result = subprocess.run(command, capture_output=True, text=True, **options)
+        assert not result.returncode, result.stdout[-3000:] + result.stderr[-3000:]
         return result
 
     return run
@@ -141,14 +141,11 @@ def write_case(golden):
     """Returns a function that writes the checkpoint of a golden case into a folder."""
 
     def write(case, folder):
-        arrays = golden.checkpoint(case)
-        if case["format"].endswith("npz"):
-            path = folder / "case.npz"
+        arrays, is_npz = golden.checkpoint(case), case["format"].endswith("npz")
+        path = folder / ("case.npz" if is_npz else "case.safetensors")
+        if is_npz:
             np.savez(path, **arrays)
         else:
-            from safetensors.numpy import save_file
-
-            path = folder / "case.safetensors"
             save_file(arrays, path)
         return path
 
@@ -162,21 +159,19 @@ def build_case():
     def build(case, **overrides):
         import keras_vit
 
-        arguments = {"num_classes": case["num_classes"], "image_size": case["image_size"]}
+        arguments = {name: case[name] for name in ("num_classes", "image_size")} | overrides
         model = case["model"]
         if "resnet_v2" in model:
-            return keras_vit.ResNetV2(**{**model["resnet_v2"], **arguments, **overrides})
-        return keras_vit.VisionTransformer(**{**model, **arguments, **overrides})
+            return keras_vit.ResNetV2(**model["resnet_v2"] | arguments)
+        return keras_vit.VisionTransformer(**model | arguments)
 
     return build
 
 
 @pytest.fixture(scope="session")
 def _store():
-    """Makes `ram://` a store that `etils.epath` knows."""
-    patch = pytest.MonkeyPatch()
-    yield register(patch)
-    patch.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        yield register(patch)
 
 
 @pytest.fixture(scope="session")

@@ -11,11 +11,7 @@ import sys
 import tempfile
 
 from keras_vit.export.errors import RuntimeMissing
-from keras_vit.export.verification.runtimes import (
-    LOADER,
-    SOFTWARE,
-    vulkan_environment,
-)
+from keras_vit.export.verification.runtimes import LOADER, SOFTWARE, vulkan_environment
 from tests.other_environments import ROOT
 
 TESTS = (

@@ -3,14 +3,13 @@
 import contextlib
 import errno
 import os
+import types
 
 import pytest
 
 
 class Store:
-    """TensorFlow's file system in memory, in which files are replaced when they are written.
-
-    Writing fails at chosen calls, half-written.
+    """That file system, in which files are replaced, and writing fails at chosen calls, half done.
 
     Attributes:
         fails: whether the call of that number, counted from 1, fails.
@@ -23,7 +22,6 @@ class Store:
         self.reset()
 
     def reset(self):
-        self._count = 0
         self.fails = lambda number: False
         self.silent = False
         self.names = []
@@ -38,23 +36,16 @@ class Store:
             # It would append otherwise, and takes the beginning of a name for a name.
             with contextlib.suppress(FileNotFoundError):
                 self.remove(path)
-            self._count += 1
             self.names.append(str(path).rpartition("/")[2])
-            fails = self.fails(self._count)
+            fails = self.fails(len(self.names))
         with self._file_system.open(path, mode) as file:
-            yield _Half(file) if fails else file
+
+            def write_half(content):
+                file.write(content[: len(content) // 2])
+
+            yield types.SimpleNamespace(write=write_half) if fails else file
             if fails and not self.silent:
                 raise OSError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
-
-
-class _Half:
-    """Writes the first half of what it is given."""
-
-    def __init__(self, file):
-        self._file = file
-
-    def write(self, content):
-        self._file.write(content[: len(content) // 2])
 
 
 def register(patch: pytest.MonkeyPatch) -> Store:

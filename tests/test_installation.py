@@ -30,13 +30,10 @@ def test_one_package_is_installed_with_all_its_files(installed):
 
 @pytest.mark.long
 def test_models_load_as_soon_as_the_package_is_imported(run_installed, users_folder):
-    code = """
-import keras_vit, keras
-from keras_vit import export, training
-print(keras.saving.load_model("m.keras").name, training.load_dataset, export.to_hub)
-"""
     tiny_vit().save(users_folder / "m.keras")
-    run_installed("-c", code)
+    imports = "import keras_vit, keras; from keras_vit import export, training"
+    model = 'keras.saving.load_model("m.keras").name'
+    run_installed("-c", f"{imports}; print({model}, training.load_dataset, export.to_hub)")
 
 
 @pytest.mark.parametrize(
@@ -52,15 +49,11 @@ print(keras.saving.load_model("m.keras").name, training.load_dataset, export.to_
         ([], False),
     ],
 )
-def test_commands_alone_import_names_when_asked(words, is_command, monkeypatch):
+def test_commands_alone_import_names_when_asked(words, is_command, users_folder, monkeypatch):
     monkeypatch.setattr(sys, "orig_argv", ["python", *words])
     assert runs_command() == is_command
-
-
-def test_a_package_of_the_users_is_no_command(users_folder, monkeypatch):
-    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "training.fit"])
-    monkeypatch.chdir(users_folder)
-    assert not runs_command()
+    monkeypatch.chdir(users_folder)  # where `training` is a package of the user's
+    assert runs_command() == (is_command and "training" not in words)
 
 
 @pytest.mark.long
@@ -80,34 +73,28 @@ def test_help_names_commands_as_they_are_called(keras_vit, words, usage):
     assert words or ("few_shot" in shown and "keras-vit export --help" in shown)
 
 
-@pytest.fixture
-def namesake(tmp_path):
-    """A folder on the path where the other package of the same import name is installed."""
+def test_the_package_of_the_same_import_name_is_warned_of(
+    tmp_path, monkeypatch, keras_vit, recwarn
+):
+    warn_of_namesake()
+    assert not recwarn.list  # alone it is silent
     metadata = tmp_path / "site" / "keras_vit-1.2.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: keras-vit\nVersion: 1.2\n")
-    (metadata / "RECORD").write_text(
-        "keras_vit/__init__.py,,\nkeras_vit-1.2.dist-info/METADATA,,\n"
-    )
-    return metadata.parent
-
-
-def test_the_package_of_the_same_import_name_is_warned_of(namesake, monkeypatch, keras_vit):
-    monkeypatch.syspath_prepend(namesake)
+    (metadata / "RECORD").write_text(f"keras_vit/__init__.py,,\n{metadata.name}/METADATA,,\n")
+    monkeypatch.syspath_prepend(metadata.parent)
     importlib.invalidate_caches()
     with pytest.warns(UserWarning, match=r"keras-vit \(1\.2\).* pip uninstall keras-vit keras-vit"):
         warn_of_namesake()
-    assert "pip uninstall keras-vit" in keras_vit("--help", path=[namesake]).stderr
+    assert "pip uninstall keras-vit" in keras_vit("--help", path=[metadata.parent]).stderr
 
 
-def test_alone_it_is_silent(recwarn):
-    warn_of_namesake()
-    assert not recwarn.list
+def names_of(requirements):
+    return {re.split(r"[=<> ;\[]", line)[0].replace("-", "_") for line in requirements}
 
 
 def test_the_default_installation_is_without_jax():
-    lines = (ROOT / "requirements.lock").read_text().splitlines()
-    names = {re.split(r"[=<> ;\[]", line)[0] for line in lines}
+    names = names_of((ROOT / "requirements.lock").read_text().splitlines())
     assert "tensorflow" in names
     assert not names & {"jax", "jaxlib", "libtpu"}
 
@@ -117,8 +104,7 @@ def test_the_extra_for_benchmarks_brings_the_other_libraries():
         runpy.run_path(str(ROOT / "setup.py"))
     given = setup.call_args.kwargs
     extras = given["extras_require"]
-    listed = [*extras["bench"], *extras["export"], *given["install_requires"]]
-    names = {re.split(r"[=<>;\[]", line)[0].replace("-", "_") for line in listed}
+    names = names_of([*extras["bench"], *extras["export"], *given["install_requires"]])
     assert {package for _, packages in LIBRARIES.values() for package in packages} <= names
 
 
@@ -129,5 +115,5 @@ def test_only_what_runs_on_jax_imports_it():
         for path in (ROOT / package).rglob("*.py")
         if re.search(r"^\s*(import|from) jax\b", path.read_text(), re.M)
     }
-    engine = {f"training/engine/{name}.py" for name in ("jax", "jax_processes")}
+    engine = {"training/engine/jax.py", "training/engine/jax_processes.py"}
     assert found - engine == {"keras_vit/backends/jax.py"}

@@ -3,12 +3,13 @@
 import ast
 import pathlib
 
-import pytest
-
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = ("keras_vit", "training", "export", "benchmarks")
-PATHS = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-MODULES = {path: ast.parse(path.read_text()) for path in PATHS}
+MODULES = {
+    str(path.relative_to(ROOT)): ast.parse(path.read_text())
+    for package in PACKAGES
+    for path in sorted((ROOT / package).rglob("*.py"))
+}
 CLASSES = [
     node for module in MODULES.values() for node in module.body if isinstance(node, ast.ClassDef)
 ]
@@ -18,18 +19,6 @@ OF_KERAS |= {"from_config", "get_config", "load_own_variables", "save_own_variab
 OF_KERAS |= {"add_weight", "convolution_op", "train_step", "update_step"}
 # What Python calls.
 SPECIAL = {"__init__", "__call__"}
-
-
-def definitions(body, owner=None):
-    """Yields (node, its class or None) of all that is public."""
-    for node in body:
-        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        if node.name.startswith("_") and node.name not in SPECIAL:
-            continue
-        yield node, owner
-        if isinstance(node, ast.ClassDef):
-            yield from definitions(node.body, node)
 
 
 def methods(owner):
@@ -55,35 +44,29 @@ def is_described(name, owner):
     return False
 
 
-def parameters(function):
-    """Returns the parameters of a function that need a hint."""
-    arguments = function.args
-    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    every = [*named, arguments.vararg, arguments.kwarg]
-    return [each for each in every if each and each.arg not in ("self", "cls")]
-
-
-def lacking(module):
-    """Yields what the public interface of a module lacks."""
-    if module.body and not ast.get_docstring(module):
-        yield "docstring of the module"
-    for node, owner in definitions(module.body):
+def lacking(body, owner=None):
+    """Yields what the public definitions of a module, or of the class `owner`, lack."""
+    for node in body:
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if node.name.startswith("_") and node.name not in SPECIAL:
+            continue
         name = f"{owner.name}.{node.name}" if owner else node.name
         in_class = owner and (node.name in SPECIAL or is_described(node.name, owner))
         if not (ast.get_docstring(node) or in_class):
             yield f"docstring of {name}"
         if isinstance(node, ast.ClassDef):
+            yield from lacking(node.body, node)
             continue
-        yield from (
-            f"hint of {name}({parameter.arg})"
-            for parameter in parameters(node)
-            if not parameter.annotation
-        )
+        of = node.args
+        for each in (*of.posonlyargs, *of.args, *of.kwonlyargs, of.vararg, of.kwarg):
+            if each and each.arg not in ("self", "cls") and not each.annotation:
+                yield f"hint of {name}({each.arg})"
         if not (node.returns or node.name == "__init__"):
             yield f"hint of what {name} returns"
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_public_interface_is_described(path):
-    missing = list(lacking(MODULES[path]))
-    assert not missing, f"{path.relative_to(ROOT)} lacks: " + ", ".join(missing)
+def test_public_interface_is_described():
+    missing = [(path, what) for path, module in MODULES.items() for what in lacking(module.body)]
+    assert not missing
+    assert not [path for path, tree in MODULES.items() if tree.body and not ast.get_docstring(tree)]

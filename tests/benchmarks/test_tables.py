@@ -19,8 +19,7 @@ PIPELINES = [(kind, name) for kind, makers in input.pipelines().items() for name
 
 
 def result(library, per_image, precision="float32", batch_size=2, parameters=7):
-    compiled = library == "timm"
-    case = Case(library, {}, "infer", batch_size, precision, compiled)
+    case = Case(library, {}, "infer", batch_size, precision, compiled=library == "timm")
     return Result(case, parameters, per_image, 2**20)
 
 
@@ -38,26 +37,22 @@ def test_ratios_are_medians_within_rounds_to_our_fastest_way(cells):
     assert rows[2] == ["timm", "float32", "inductor", "50.00", "1.00", "0.75 to 1.50", "1"]
     assert rows[1][2:6] == ["no", "50.00", "1.00", "1.00 to 1.00"]
     assert [row[1] for row in rows] == ["float32"] * 3 + ["bfloat16"] * 3
-    unlike = [*results("float32")[:2], result("timm", [0.1], parameters=8)]
     with pytest.raises(ValueError, match="'timm': 8"):
-        report(unlike)
+        report([*results("float32")[:2], result("timm", [0.1], parameters=8)])
 
 
 def test_each_library_is_shown_at_its_best_batch(cells):
     slower = [result(name, [0.3] * 3, batch_size=1) for name in ("keras_vit", "keras_vit.remat")]
     faster = result("timm", [0.05, 0.025, 0.025], batch_size=4)
     rows = cells(report(at_best_batch([*slower, *results("float32"), faster])))[2:]
-    assert [[row[0], row[3]] for row in rows] == [
-        ["keras_vit", "2"],
-        ["keras_vit.remat", "2"],
-        ["timm", "4"],
-    ]
+    batches = {"keras_vit": "2", "keras_vit.remat": "2", "timm": "4"}
+    assert [(row[0], row[3]) for row in rows] == [*batches.items()]
     assert rows[2][4:7] == ["25.00", "0.50", "0.38 to 0.75"]
 
 
 def test_ratios_of_pipelines_are_medians_within_rounds():
     seconds = dict.fromkeys(PIPELINES, [1.0] * 3) | {("training", "ours"): [2.0, 4.0, 1.6]}
-    [row] = [row for row in input.rates(seconds) if row["pipeline"] == "training: ours"]
+    (row,) = (row for row in input.rates(seconds) if row["pipeline"] == "training: ours")
     assert list(row.values())[1:] == ["0", "0.50", "0.50", "0.38 to 0.56"]
 
 
@@ -109,9 +104,6 @@ def test_cells_of_runtimes_are_errors_and_what_is_wrong_or_missing_is_told(
     assert "gpu is not here: Expected a Vulkan driver." in output
 
 
-# Figure 11 and Table 6.
-
-
 def device(capacity, rate=float):
     """Returns what a process answers whose memory holds `capacity` images."""
 
@@ -148,10 +140,9 @@ def test_throughputs_are_printed_and_drawn(tmp_path, monkeypatch, capsys, cells)
     assert main(["figure_11_throughput", *words]) == 0
     printed = capsys.readouterr().out
     assert "Inference in bfloat16 on CPU, 4 GiB" in printed
+    rows = [["32", "2", "2", "2"], ["64", "4", "4", "≥ 4"]]
     assert cells(printed)[2:] == [
-        [model, *row]
-        for model in ("ViT-B/16", "BiT-R50x1")
-        for row in (["32", "2", "2", "2"], ["64", "4", "4", "≥ 4"])
+        [name, *row] for name in ("ViT-B/16", "BiT-R50x1") for row in rows
     ]
     assert file.read_bytes().startswith(b"\x89PNG")
 
@@ -177,15 +168,8 @@ def test_every_row_of_table_6_is_printed_with_our_count(cells):
 
 
 # What the TPU's compiler answers.
-PROGRAM = {
-    "seconds": 61.0,
-    "flops": 1e12,
-    "bytes": 2e9,
-    "arguments": 1e9,
-    "temporaries": 3e9,
-    "collectives": {"all-reduce": 4},
-    "rematerialized": 3,
-}
+PROGRAM = {"seconds": 61.0, "flops": 1e12, "bytes": 2e9, "arguments": 1e9, "temporaries": 3e9}
+PROGRAM |= {"collectives": {"all-reduce": 4}, "rematerialized": 3}
 
 
 def test_a_compiled_program_and_why_there_is_none(monkeypatch, cells):
@@ -210,14 +194,14 @@ def test_a_compiled_program_and_why_there_is_none(monkeypatch, cells):
     assert tasks[2]["dropout_rate"] == 0.0
 
 
+TEMPORARIES = "memory required for HLO temporaries (578.84G) exceeds available HBM (15.75G). HLO"
+
+
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
         ("Used 17.20G of 15.75G hbm. Exceeded", "out of memory: used 17.20G of 15.75G"),
-        (
-            "memory required for HLO temporaries (578.84G) exceeds available HBM (15.75G). HLO",
-            "out of memory: used 578.84G of 15.75G",
-        ),
+        (TEMPORARIES, "out of memory: used 578.84G of 15.75G"),
         ("INTERNAL: no such chip\nand more", "INTERNAL: no such chip"),
     ],
 )

@@ -26,6 +26,7 @@ from tests.training.conftest import (  # noqa: F401
     tiny,
 )
 
+HERE = pathlib.Path(__file__).parent
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
 # How many times the mutations that `make test` runs.
 FACTOR = float(os.environ.get("FUZZ", "0.05"))
@@ -59,12 +60,24 @@ def mutate(rng: random.Random, content: bytes) -> bytes:
                 value = struct.pack("<q", rng.choice(_INTEGERS))[: rng.choice((2, 4, 8))]
                 data[place : place + len(value)] = value[:: rng.choice((1, -1))]
             case _:
-                digits = [i for i, byte in enumerate(data[:4096]) if 48 <= byte < 58]
-                if digits:
-                    place = rng.choice(digits)
-                    number = str(rng.choice(_INTEGERS)).encode()
+                if digits := [i for i, byte in enumerate(data[:4096]) if 48 <= byte < 58]:
+                    place, number = rng.choice(digits), str(rng.choice(_INTEGERS)).encode()
                     data[place : place + rng.choice((0, 1))] = number
     return bytes(data)
+
+
+def times(count):
+    """Returns how many times something is done in this lane, of how many in `make test`."""
+    return max(1, int(count * FACTOR))
+
+
+def peak_memory():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def tally(name, outcome):
+    """Counts something under a name, for the table at the end."""
+    _counts[name].update([outcome])
 
 
 @pytest.fixture
@@ -79,10 +92,10 @@ def attack():
     def run(name, count, content, read, *errors, size=0):
         counter = _counts[name]
         read(content)
-        for number in range(max(1, int(count * FACTOR))):
+        for number in range(times(count)):
             rng = random.Random(f"{SEED}/{name}/{number}")
             changed = mutate(rng, content)
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            before = peak_memory()
             try:
                 read(changed)
                 counter["read"] += 1
@@ -92,7 +105,7 @@ def attack():
             except BaseException:
                 print(f"FUZZ_SEED={SEED}: mutation {number} of {name}")
                 raise
-            grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+            grown = peak_memory() - before
             assert grown <= 2 * max(len(changed), size) + SLACK, (name, SEED, number, grown)
 
     return run
@@ -101,15 +114,11 @@ def attack():
 @pytest.fixture(scope="session")
 def file_faults(tmp_path_factory):
     """The library of `file_faults.c`."""
-    compiler = shutil.which("cc")
-    if sys.platform != "linux" or not compiler:
+    if sys.platform != "linux" or not shutil.which("cc"):
         pytest.skip("needs Linux and a compiler of C")
     library = tmp_path_factory.mktemp("file_faults") / "file_faults.so"
-    source = pathlib.Path(__file__).with_name("file_faults.c")
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", library, source, "-ldl"],
-        check=True,
-    )
+    compiler = ["cc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", library]
+    subprocess.run([*compiler, HERE / "file_faults.c", "-ldl"], check=True)
     return library
 
 
@@ -124,7 +133,7 @@ def faulty(file_faults, tmp_path):
 
     def start(environment, *modules):
         process = subprocess.Popen(
-            [sys.executable, pathlib.Path(__file__).with_name("faulty_process.py"), *modules],
+            [sys.executable, HERE / "faulty_process.py", *modules],
             cwd=ROOT,
             env=process_environment() | {"LD_PRELOAD": str(file_faults), **environment},
             stdin=subprocess.PIPE,
@@ -144,19 +153,6 @@ def faulty(file_faults, tmp_path):
     yield start
     for process in processes:
         process.communicate()
-
-
-@pytest.fixture
-def times():
-    """Returns how many times something is done in this lane, of how many in `make test`."""
-    return lambda count: max(1, int(count * FACTOR))
-
-
-@pytest.fixture
-def tally():
-    """Returns a function that counts something under a name, for the table at the end."""
-
-    return lambda name, outcome: _counts[name].update([outcome])
 
 
 def pytest_terminal_summary(terminalreporter):

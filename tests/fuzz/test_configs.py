@@ -11,7 +11,7 @@ from keras_vit.training.config import schema
 from keras_vit.training.config.schema import DEFAULTS
 from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.loop import trainer
-from tests.fuzz.conftest import SEED
+from tests.fuzz.conftest import SEED, tally
 
 FACTOR = float(os.environ.get("FUZZ", "1"))
 
@@ -38,7 +38,7 @@ KEYS = sorted(DEFAULTS.keys() | {f"model.{name}" for name in MODEL.split()})
 @pytest.mark.parametrize(
     ("examples", "trained"), [(300, False), pytest.param(3, True, marks=pytest.mark.long)]
 )
-def test_any_value_of_any_key_is_refused_or_runs(examples, trained, tally, tiny):
+def test_any_value_of_any_key_is_refused_or_runs(examples, trained, tiny):
     config = tiny(total_steps=8, eval_split="", steps_per_call=1, checkpoint_every_steps=0)
 
     def check(name, value):

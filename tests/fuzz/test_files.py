@@ -1,5 +1,6 @@
 """Every format that is read, mutated: the answer is a result or one clear error."""
 
+import functools
 import gzip
 import json
 import zipfile
@@ -11,32 +12,20 @@ from PIL import Image
 
 import keras_vit
 from keras_vit import export
+from keras_vit.export import labels_and_interface_json as texts_of_exports
 from keras_vit.export.hub import archives
-from keras_vit.export.labels_and_interface_json import labels_of_model
 from keras_vit.export.source_and_images import load_images
 from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile
 from keras_vit.export.verification.runtimes import open_hub
 from keras_vit.prepare_photos import read_photo
+from keras_vit.training import data
 from keras_vit.training.config import schema
-from keras_vit.training.data import (
-    load_dataset,
-    open_dataset,
-    records,
-    splits,
-    tfds_folder,
-    write_prepared_datasets,
-)
+from keras_vit.training.data import records, splits, tfds_folder, write_prepared_datasets
 from keras_vit.training.data.preprocessing.preprocess import Preprocess, read_images
 from keras_vit.training.engine import checkpoints
 from keras_vit.training.engine.tensorflow import read_cluster
-from keras_vit.training.evaluators.exported_files import interface_of, labels_of
+from keras_vit.training.evaluators import exported_files, few_shot, load_keras_model
 from keras_vit.training.evaluators.features_and_logits import load_frozen
-from keras_vit.training.evaluators.few_shot import kept_features
-from keras_vit.training.evaluators.load_keras_model import (
-    load_model,
-    read_run_config,
-    saved_arguments,
-)
 from keras_vit.training.io.paths import read_lines
 from keras_vit.training.loop.run_directory import drop_events_after
 from keras_vit.training.protocols.train_unless_finished import computed_once
@@ -87,11 +76,9 @@ def attack_file(attack):
 
 
 def test_npz(attack_file, model, tmp_path):
-    def load(file):
-        keras_vit.load_checkpoint(model, file)
-
     file = tmp_path / "model.npz"
     keras_vit.save_checkpoint(model, file)
+    load = functools.partial(keras_vit.load_checkpoint, model)
     attack_file("npz", 100, file, load)
     attack_file("npz, a member's bytes", 100, file, load, member="cls.npy")
 
@@ -118,10 +105,10 @@ def test_safetensors_and_their_json(
 def test_keras_files(attack_file, model, tmp_path):
     file = tmp_path / "model.keras"
     model.save(file)
-    attack_file("keras", 12, file, load_model)
+    attack_file("keras", 12, file, load_keras_model.load_model)
     attack_file("keras, as a checkpoint", 6, file, lambda _: keras_vit.load_checkpoint(model, file))
-    attack_file("keras, arguments", 40, file, saved_arguments)
-    attack_file("keras, its config", 12, file, load_model, member="config.json")
+    attack_file("keras, arguments", 40, file, load_keras_model.saved_arguments)
+    attack_file("keras, its config", 12, file, load_keras_model.load_model, member="config.json")
 
 
 def test_files_of_a_run(attack_file, tmp_path):
@@ -138,11 +125,11 @@ def test_files_of_a_run(attack_file, tmp_path):
     np.save(tmp_path / "some.tfrecord.offsets.npy", 20 * np.arange(50))
     table = str(tmp_path / "some.tfrecord")
     for name, count, read in (
-        ("config.json", 400, read_run_config),
+        ("config.json", 400, load_keras_model.read_run_config),
         ("metrics.csv", 400, read_metrics),
         ("evaluation.npz", 200, kept_evaluation),
         ("result.json", 200, lambda file: computed_once(file, dict)),
-        ("features.npz", 100, kept_features),
+        ("features.npz", 100, few_shot.kept_features),
         ("some.tfrecord.offsets.npy", 200, lambda _: records._indexed(table, 980)),
     ):
         attack_file(name, count, tmp_path / name, read)
@@ -163,12 +150,11 @@ def test_checkpoints_of_a_run(attack_file, tmp_path):
     saver.save(1, lambda: {"weights": checkpoints.whole(np.ones(500))})
     saver.wait()
 
-    def read_step(_):
-        return checkpoints.read(tmp_path, 1)["weights"].read()
-
     def read_newest(_):
-        step = checkpoints.Checkpoints(tmp_path).newest()
-        return checkpoints.read(tmp_path, step)["weights"].read()
+        read_step(None, checkpoints.Checkpoints(tmp_path).newest())
+
+    def read_step(_, step=1):
+        checkpoints.read(tmp_path, step)["weights"].read()
 
     for name in ("manifest.json", "part-0.safetensors"):
         for read in (read_newest, read_step):
@@ -214,18 +200,16 @@ def test_tflite(attack_file, attack, model, tmp_path):
 
 def exported(path):
     """Reads the texts inside of what is exported, as predicting does."""
-    labels_of(path)
-    Preprocess(interface_of(path).get("preprocessing") or "decode")
+    exported_files.labels_of(path)
+    Preprocess(exported_files.interface_of(path).get("preprocessing") or "decode")
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF"])
 def test_images(kind, attack_file, tmp_path):
-    def prepare(file):
-        read_images([file], "decode|resize(8)|value_range")
-
     pixels = np.random.default_rng(0).integers(0, 256, (24, 20, 3)).astype(np.uint8)
     Image.fromarray(pixels).save(tmp_path / "image", kind)
-    attack_file(kind, 60, tmp_path / "image", prepare, size=2**29)
+    prepare = functools.partial(read_images, preprocess="decode|resize(8)|value_range")
+    attack_file(kind, 60, tmp_path / "image", lambda file: prepare([file]), size=2**29)
     attack_file(f"{kind}, by Pillow", 60, tmp_path / "image", read_photo, size=2**29)
 
 
@@ -236,19 +220,17 @@ def test_images_in_an_array(attack_file, tmp_path):
 
 
 def test_data_sets(attack_file, tmp_path):
-    def examples(_):
-        for _ in load_dataset("digits", "test[:20]", data_dir=tmp_path):
-            pass
-
     write_prepared_datasets.prepare_digits(tmp_path)
     (info,) = tmp_path.rglob("dataset_info.json")
     attack_file(info.name, 200, info, lambda file: tfds_folder.read_info(file.parent))
     labels = info.with_name("label.labels.txt")
     labels.write_text("".join(f"{digit}\n" for digit in range(10)))
+    opened = functools.partial(data.open_dataset, "tfds:sklearn_digits", tmp_path)
     for file in (info.with_name("features.json"), labels):
-        attack_file(file.name, 200, file, lambda _: open_dataset("tfds:sklearn_digits", tmp_path))
+        attack_file(file.name, 200, file, lambda _: opened())
     file = min(tmp_path.rglob("*test.tfrecord*"))
-    attack_file("tfrecords", 6, file, examples, tf.errors.OpError)
+    read = functools.partial(data.load_dataset, "digits", "test[:20]", data_dir=tmp_path)
+    attack_file("tfrecords", 6, file, lambda _: [*read()], tf.errors.OpError)
 
 
 def test_texts(attack, attack_file, model, tmp_path):
@@ -263,8 +245,7 @@ def test_texts(attack, attack_file, model, tmp_path):
     job = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 0}}
     attack_text("TF_CONFIG", json.dumps(job), lambda text: read_cluster({"TF_CONFIG": text}))
     labels = "crow\nfinch\n"
-    attack_text(
-        "labels", labels, lambda text: labels_of_model(text.split("\n")[:2], model, "logits")
-    )
+    of_model = texts_of_exports.labels_of_model
+    attack_text("labels", labels, lambda text: of_model(text.split("\n")[:2], model, "logits"))
     (tmp_path / "labels.txt").write_text(labels + "jay\n")
     attack_file("labels in a file", 100, tmp_path / "labels.txt", read_lines)

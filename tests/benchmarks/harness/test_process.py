@@ -13,10 +13,9 @@ from keras_vit.variants import SIZES
 def test_a_process_measures_until_it_takes_too_much():
     task = {"model": "ViT-Ti/16", "image_size": 32, "train": True}
     task |= {"precision": "float32", "jit_compile": False}
+    rates = "benchmarks.figure_11_and_table_6:rates"
     # 2^17 images of 32 pixels are 1.5 GiB before any of them is looked at.
-    with Process(
-        "benchmarks.figure_11_and_table_6:rates", task, threads=1, memory=3 * 2**29
-    ) as process:
+    with Process(rates, task, threads=1, memory=3 * 2**29) as process:
         assert process.facts["device"] in ("CPU", "GPU")
         assert process.ask(batch_size=2)["images_per_second"] > 0
         with pytest.raises(ProcessError) as error:

@@ -40,12 +40,7 @@ def files(model, images, tmp_path_factory):
     directory = tmp_path_factory.mktemp("tflite")
     files = {quantization: directory / f"{quantization}.tflite" for quantization in TOLERANCE}
     to_tflite_files(
-        model,
-        files,
-        calibration=images,
-        labels=LABELS,
-        batch_sizes=(4,),
-        feature_vector=True,
+        model, files, calibration=images, labels=LABELS, batch_sizes=(4,), feature_vector=True
     )
     return files
 

@@ -108,8 +108,7 @@ def test_photos_are_read_as_ours(page, site, tmp_path, names):
 
 
 @pytest.mark.parametrize(
-    "size",
-    [pytest.param((2600, 3700), id="in several strips", marks=pytest.mark.long), (400, 37)],
+    "size", [pytest.param((2600, 3700), id="in several strips", marks=pytest.mark.long), (400, 37)]
 )
 def test_photos_of_any_size_are_prepared_as_ours(page, site, photo, tmp_path, size):
     file = tmp_path / "photo.png"

@@ -35,16 +35,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if content is None:
             self.send_error(404)
             return
-        first, last = re.fullmatch(r"bytes=(\d*)-(\d*)", asked).groups() if asked else ("", "")
-        begin, end = int(first or 0), len(content)
-        if last:
-            begin, end = (begin, min(end, int(last) + 1)) if first else (end - int(last), end)
-        ranged = server.ranges and bool(asked)
-        body = content[begin:end] if ranged else content
+        ranged, body = server.ranges and asked, content
         self.send_response(206 if ranged else 200)
         if ranged:
-            total = len(content)
-            self.send_header("Content-Range", f"bytes {begin}-{begin + len(body) - 1}/{total}")
+            first, last = re.fullmatch(r"bytes=(\d*)-(\d*)", asked).groups()
+            begin = int(first) if first else len(content) - int(last)
+            body = content[begin:][: int(last) + 1 - begin if first and last else None]
+            end = begin + len(body) - 1
+            self.send_header("Content-Range", f"bytes {begin}-{end}/{len(content)}")
         self.send_header("Content-Length", str(len(body)))
         self.send_header("ETag", server.etag)
         if server.checksum is not None:

@@ -14,11 +14,7 @@ from keras_vit.export.errors import RuntimeMissing
 from keras_vit.export.verification.runtimes import LOADER, SOFTWARE, vulkan_environment
 from tests.other_environments import ROOT
 
-TESTS = (
-    "tests/export/test_variants.py",
-    "tests/export/tflite/test_delegates.py",
-    "tests/export/verification/test_runtimes.py",
-)
+TESTS = ("test_variants.py", "tflite/test_delegates.py", "verification/test_runtimes.py")
 UNPACKED = ROOT / ".venv-vulkan"
 
 
@@ -31,10 +27,9 @@ def main() -> int:
             print(f"Skipped: {missing} Nor can apt-get download chromium.")
             return 0
         driver = {"VK_ICD_FILENAMES": f"{folder / SOFTWARE}", "LD_PRELOAD": f"{folder / LOADER}"}
-    chosen = ["-m", "pytest", "-p", "no:xdist", "-rs", "-k", "gpu or accelerator", *TESTS]
-    return subprocess.run(
-        [sys.executable, *chosen], cwd=ROOT, env={**os.environ, **driver}, check=False
-    ).returncode
+    chosen = ["-m", "pytest", "-p", "no:xdist", "-rs", "-k", "gpu or accelerator"]
+    command = [sys.executable, *chosen, *(f"tests/export/{name}" for name in TESTS)]
+    return subprocess.run(command, cwd=ROOT, env=os.environ | driver, check=False).returncode
 
 
 def _unpacked_chromium() -> pathlib.Path | None:

@@ -8,13 +8,9 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 
 def python_of(name: str, lock: str, python: str, over: bool = False) -> pathlib.Path:
-    """Returns the Python of the environment `name`, which is built if `lock` is newer.
+    """Returns the Python of the environment in a folder, built of `python` if `lock` is newer.
 
-    Args:
-        name: of its folder.
-        lock: file of its packages.
-        python: that it is made of.
-        over: whether those packages come before the ones of this environment, or are all there are.
+    Its packages are those of the file `lock` alone, or lie `over` those of this environment.
     """
     folder, lock_path = ROOT / name, ROOT / lock
     installed = folder / "installed"
@@ -24,9 +20,7 @@ def python_of(name: str, lock: str, python: str, over: bool = False) -> pathlib.
         if over:
             (packages,) = folder.glob("lib/python*/site-packages")
             (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
-        install = [folder / "bin/python", "-m", "pip", "install", "--quiet"]
-        subprocess.run(
-            [*install, "--disable-pip-version-check", "--no-deps", "-r", lock_path], check=True
-        )
+        pip = [folder / "bin/python", "-m", "pip", "install", "--quiet", "--no-deps"]
+        subprocess.run([*pip, "--disable-pip-version-check", "-r", lock_path], check=True)
         installed.touch()
     return folder / "bin/python"

@@ -14,22 +14,9 @@ TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 SHORT = ["--config.total_steps=6", "--config.optimizer.warmup_steps=2", "--config.batch_size=8"]
 
 
-@pytest.fixture
-def run(installed, run_installed):
-    """Runs a command, and returns what it printed, without noise."""
-
-    def run(*arguments):
-        result = run_installed(installed / "bin/keras-vit", *arguments)
-        output = result.stdout + result.stderr
-        assert not re.findall(r"^(?:WARNING|INFO|[IWE]0000|To enable) .*", output, re.MULTILINE)
-        return output
-
-    return run
-
-
-@pytest.fixture
-def place(tmp_path):
-    """A folder with photos of two classes, one of them taken sideways."""
+@pytest.mark.long
+def test_commands_one_after_the_other(tmp_path, installed, run_installed):
+    # Photos of two classes, one of them taken sideways.
     rng = np.random.default_rng(0)
     for label, name in enumerate(("crow", "finch")):
         (tmp_path / "photos" / name).mkdir(parents=True)
@@ -40,24 +27,22 @@ def place(tmp_path):
             image = Image.fromarray(pixels.astype(np.uint8))
             image.save(tmp_path / "photos" / name / f"{number}.jpg", exif=exif)
     image.save(tmp_path / "new_photo.jpg")
-    return tmp_path
-
-
-@pytest.mark.long
-def test_commands_one_after_the_other(place, run, run_installed):
     blocks = re.findall(r"```\n(keras-vit .*?)```", TUTORIAL, re.DOTALL)
     lines = [line for block in blocks for line in block.strip().splitlines()]
     here = [line for line in lines if "model=augreg/Ti_16" not in line]  # it downloads
     assert len(here) == len(lines) - 1 == 9
     texts = []
-    for _, command, *arguments in map(shlex.split, here):
-        texts.append(run(command, *arguments, *(SHORT if command == "train" else ())))
+    for name, command, *arguments in map(shlex.split, here):
+        arguments += SHORT if command == "train" else []
+        result = run_installed(installed / "bin" / name, command, *arguments)
+        texts.append(result.stdout + result.stderr)
+        assert not re.findall(r"^(?:WARNING|INFO|[IWE]0000|To enable) .*", texts[-1], re.MULTILINE)
     assert "30 images decoded: all well" in texts[0]
     assert "new_photo.jpg" in texts[2] and {"crow", "finch"} <= set(texts[2].split())
     assert texts[3].startswith("file,rank,class,probability\n") and texts[3].count("\n") == 31
-    assert (place / "runs/predictions.html").read_text().count("attention of") == 30
+    assert (tmp_path / "runs/predictions.html").read_text().count("attention of") == 30
     assert "result" in texts[5] and "good" in texts[5]
-    page = (place / "runs/photos/report.html").read_text()
+    page = (tmp_path / "runs/photos/report.html").read_text()
     assert 'href="phone.tflite"' in page and 'href="module/"' in page
     # The Python below it, on the run that the commands left.
     (example,) = re.findall(r"```python\n(.*?)```", TUTORIAL, re.DOTALL)

@@ -16,15 +16,11 @@ def main() -> int:
     python = python_of(".venv-tpu", "requirements-tpu.lock", sys.executable)
     with tempfile.TemporaryDirectory() as workdir:
         command = ["-m", "training", "--config=quickstart", "--config.strategy=tpu"]
-        result = subprocess.run(
-            [python, *command, f"--workdir={workdir}/run"],
-            cwd=ROOT,
-            # Else it asks a metadata server, for minutes, which TPU this is.
-            env={**os.environ, "KERAS_BACKEND": "tensorflow", "TPU_SKIP_MDS_QUERY": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        # Else it asks a metadata server, for minutes, which TPU this is.
+        environment = {**os.environ, "KERAS_BACKEND": "tensorflow", "TPU_SKIP_MDS_QUERY": "1"}
+        command = [python, *command, f"--workdir={workdir}/run"]
+        options = {"cwd": ROOT, "env": environment, "check": False}
+        result = subprocess.run(command, capture_output=True, text=True, **options)
     said = result.stderr.splitlines()[-1:]
     print(*said)
     looked_for_a_tpu = result.returncode == 2 and "The TPU 'local' cannot be reached" in said[0]

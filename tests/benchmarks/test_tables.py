@@ -15,6 +15,19 @@ from benchmarks.libraries import Case
 from keras_vit.export.errors import RuntimeMissing
 from keras_vit.export.verification.verify_and_thresholds import verify
 
+
+@pytest.fixture
+def cells(capsys):
+    """Returns a function that reads the cells of a text, or of what was printed, line by line."""
+
+    def read(text=""):
+        lines = (text or capsys.readouterr().out).splitlines()
+        rows = [line.split("|")[1:-1] for line in lines if line.startswith("| ")]
+        return [[cell.strip() for cell in row] for row in rows]
+
+    return read
+
+
 PIPELINES = [(kind, name) for kind, makers in input.pipelines().items() for name in makers]
 
 
@@ -31,7 +44,7 @@ def results(precision):
     ]
 
 
-def test_ratios_are_medians_within_rounds_to_our_fastest_way(cells):
+def test_ratios_are_medians_within_rounds_to_our_fastest_way_at_the_best_batch(cells):
     rows = cells(report([*results("float32"), *results("bfloat16")]))[2:]
     # Three rounds: quartiles lie half way between the ratios 0.5, 1 and 2.
     assert rows[2] == ["timm", "float32", "inductor", "50.00", "1.00", "0.75 to 1.50", "1"]
@@ -39,9 +52,7 @@ def test_ratios_are_medians_within_rounds_to_our_fastest_way(cells):
     assert [row[1] for row in rows] == ["float32"] * 3 + ["bfloat16"] * 3
     with pytest.raises(ValueError, match="'timm': 8"):
         report([*results("float32")[:2], result("timm", [0.1], parameters=8)])
-
-
-def test_each_library_is_shown_at_its_best_batch(cells):
+    # Each library at its best batch.
     slower = [result(name, [0.3] * 3, batch_size=1) for name in ("keras_vit", "keras_vit.remat")]
     faster = result("timm", [0.05, 0.025, 0.025], batch_size=4)
     rows = cells(report(at_best_batch([*slower, *results("float32"), faster])))[2:]
@@ -174,12 +185,7 @@ PROGRAM |= {"collectives": {"all-reduce": 4}, "rematerialized": 3}
 
 def test_a_compiled_program_and_why_there_is_none(monkeypatch, cells):
     answers = {"v5e:4x4": PROGRAM, "v5e:16x16": {"seconds": 5.0, "error": "out of memory"}}
-    tasks = []
-
-    def compiler(program, topology, **task):
-        tasks.append(task)
-        return answers[topology]
-
+    compiler = mock.Mock(side_effect=lambda program, topology, **task: answers[topology])
     monkeypatch.setattr(tpu_compile, "run_compiler", compiler)
     words = ["tpu_compile", "--engine=jax", "--topology=v5e:4x4,v5e:16x16", "--fsdp=8"]
     assert main([*words, "--batch_size=64", "--accumulation_steps=4"]) == 0
@@ -187,11 +193,12 @@ def test_a_compiled_program_and_why_there_is_none(monkeypatch, cells):
     row = "keras_vit | data=2,fsdp=8 | 4 × 16 | 61 s | 1.00 | 2.0 GB | 1.00 GB | 3.00 GB"
     assert whole[2:] == [*row.split(" | "), "4 all-reduce, 3 rematerialized"]
     assert none[3:7] == ["data=32,fsdp=8", "4 × 16", "5 s", "out of memory"]
-    assert tasks[0]["mesh"] == [-1, 8] and tasks[0]["dropout_rate"] > 0
+    task = compiler.call_args_list[0].kwargs
+    assert task["mesh"] == [-1, 8] and task["dropout_rate"] > 0
     # The original has no dropout, and neither has ours beside it.
     assert main(["tpu_compile", "--against=vit_jax", "--topology=v5e:4x4"]) == 0
     assert [row[2] for row in cells()[2:]] == ["keras_vit", "vit_jax"]
-    assert tasks[2]["dropout_rate"] == 0.0
+    assert compiler.call_args_list[2].kwargs["dropout_rate"] == 0.0
 
 
 TEMPORARIES = "memory required for HLO temporaries (578.84G) exceeds available HBM (15.75G). HLO"

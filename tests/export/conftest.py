@@ -1,5 +1,7 @@
 """Small models with weights that matter, and images for them."""
 
+import contextlib
+
 import keras
 import numpy as np
 import pytest
@@ -43,7 +45,7 @@ def make_vit():
     def make(**overrides):
         keras.utils.set_random_seed(0)
         sizes = {"image_size": 32, "patch_size": 8, "hidden_size": 32, "mlp_dim": 64}
-        return with_noise(tiny_vit(**{**sizes, **overrides}))
+        return with_noise(tiny_vit(**sizes | overrides))
 
     return make
 
@@ -62,39 +64,36 @@ def tiny(make_vit):
 
 @pytest.fixture(scope="session")
 def tiny_module(tiny, tmp_path_factory):
-    """The directory of `tiny` as a TF-Hub module."""
     return export.to_hub(tiny, tmp_path_factory.mktemp("tiny") / "module")
 
 
 @pytest.fixture(scope="session")
 def tiny_tflite(tiny, tmp_path_factory):
-    """`tiny` as a TFLite file."""
     return export.to_tflite(tiny, tmp_path_factory.mktemp("tiny") / "m.tflite")
+
+
+@contextlib.contextmanager
+def skipped_without(*errors):
+    """Skips a test with the message of such an error, which says what to install."""
+    try:
+        yield
+    except errors as error:
+        pytest.skip(f"{error} (make test-runtimes)")
 
 
 @pytest.fixture(scope="session")
 def gpu():
-    """Skips where there is no Vulkan driver, and says what to install."""
-    try:
+    with skipped_without(RuntimeMissing):
         vulkan_environment()
-    except RuntimeMissing as missing:
-        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="session")
 def with_litert_js():
-    """Skips where LiteRT.js cannot be had."""
-    try:
+    with skipped_without(ExportError, OSError):
         litert_js()
-    except (ExportError, OSError) as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")
 def with_browser(with_litert_js):
-    """Skips where there is no Chromium either."""
-    try:
-        with chromium():
-            pass
-    except ExportError as error:
-        pytest.skip(f"{error} (make test-runtimes)")
+    with skipped_without(ExportError), chromium():
+        pass

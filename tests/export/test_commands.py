@@ -2,6 +2,7 @@ import json
 import os
 import signal
 import sys
+from unittest.mock import Mock
 
 import keras
 import numpy as np
@@ -16,10 +17,13 @@ from keras_vit.export import source_and_images
 from keras_vit.export.errors import ExportError
 from keras_vit.export.source_and_images import load_images
 from keras_vit.export.tflite.quantization import QUANTIZATIONS
+from keras_vit.export.verification import verify_and_thresholds
 from keras_vit.training.evaluators.exported_files import labels_of
 from keras_vit.training.io.image_listing import spread
 from tests.export.conftest import answer
 from tests.run_config import write_run_config
+
+PICTURES = np.random.default_rng(5).uniform(0, 1, (40, 16, 16, 3)).astype("float32")
 
 
 def run(*arguments):
@@ -37,8 +41,7 @@ def model(make_vit):
 @pytest.fixture(scope="module")
 def run_directory(model, tmp_path_factory):
     """What a run on the embedded digits leaves, as far as an export reads it."""
-    directory = tmp_path_factory.mktemp("runs") / "digits"
-    directory.mkdir()
+    directory = tmp_path_factory.mktemp("digits")
     model.save(directory / "model.keras")
     data = {"dataset": "digits", "data_dir": "", "train_split": "train", "eval_split": "test"}
     preprocess = "decode|resize(16)|value_range(-1,1)"
@@ -51,55 +54,44 @@ def costs_without_processes(monkeypatch):
     """Costs, and the processes that measure them, have tests of their own."""
     costs = {"load_seconds": 0.1, "first_call_seconds": 0.01, "latency_ms": 1.0}
     costs |= {"peak_memory_bytes": 2**20, "partitions": 1, "operations_outside_delegate": {}}
-    monkeypatch.setattr(
-        "keras_vit.export.verification.verify_and_thresholds.measure", lambda *_: costs
-    )
+    monkeypatch.setattr(verify_and_thresholds, "measure", lambda *_: costs)
 
 
 @pytest.fixture(scope="module")
-def pictures():
-    return np.random.default_rng(5).uniform(0, 1, (40, 16, 16, 3)).astype("float32")
-
-
-@pytest.fixture(scope="module")
-def data(pictures, model, tmp_path_factory):
+def data(model, tmp_path_factory):
     file = tmp_path_factory.mktemp("data") / "images.npz"
-    np.savez(file, images=pictures, labels=answer(model, pictures).argmax(-1))
+    np.savez(file, images=PICTURES, labels=answer(model, PICTURES).argmax(-1))
     return file
 
 
 def test_help_is_quick_because_it_imports_nothing(run_command):
-    code = (
-        "import sys; from keras_vit.export.__main__ import main\n"
-        "for words in ([], ['tflite'], ['verify']):\n"
-        "    try: code = main([*words, '--help'])\n"
-        "    except SystemExit as end: code = end.code\n"
-        "    print(sorted({'tensorflow', 'keras', 'numpy'} & set(sys.modules)), code)"
-    )
+    code = """
+from keras_vit.export.__main__ import main
+for words in ([], ["tflite"], ["verify"]):
+    try: code = main([*words, "--help"])
+    except SystemExit as end: code = end.code
+    print(sorted({"tensorflow", "keras", "numpy"} & set(sys.modules)), code)"""
     result = run_command(code, check=True)
     assert result.stdout.count("usage: keras-vit export") == 3
     assert result.stdout.splitlines().count("[] 0") == 3
 
 
 @pytest.mark.long
-def test_hub_from_a_run_knows_labels_and_loss_and_is_verified(
-    run_directory, model, pictures, tmp_path
-):
+def test_hub_from_a_run_knows_labels_and_loss_and_is_verified(run_directory, model, tmp_path):
     report = tmp_path / "report.json"
     assert run("hub", run_directory, f"--output={tmp_path / 'm'}", f"--json={report}") == 0
     module = hub.load(str(tmp_path / "m"))
-    logits = answer(model, pictures)
-    np.testing.assert_allclose(module(pictures), logits, atol=1e-5)
-    scores = module.signatures["serving_default"](images=tf.constant(pictures))["probabilities"]
+    logits = answer(model, PICTURES)
+    np.testing.assert_allclose(module(PICTURES), logits, atol=1e-5)
+    scores = module.signatures["serving_default"](images=tf.constant(PICTURES))["probabilities"]
     np.testing.assert_allclose(scores, tf.nn.sigmoid(logits), atol=1e-5)
-    labels = (tmp_path / "m/assets/labels.txt").read_text().split()
-    assert labels == [str(digit) for digit in range(10)]
+    assert (tmp_path / "m/assets/labels.txt").read_text().split() == list("0123456789")
     values = json.loads(report.read_text())
     assert values["ok"] and values["images"] == 200 and values["agreement"] == 1
     assert 0 <= values["model_accuracy"] == values["artifact_accuracy"] < 0.5
 
 
-def test_tflite_from_a_keras_file(run_directory, pictures, data, tmp_path):
+def test_tflite_from_a_keras_file(run_directory, data, tmp_path):
     labels = tmp_path / "labels.txt"
     labels.write_text("\n".join("abcdefghij"))
     file = tmp_path / "m.tflite"
@@ -119,12 +111,10 @@ def test_a_page_from_a_run_has_its_names_and_images(
 ):
     page = tmp_path / "page.html"
     options = ["--single-file", "--quantization=none", "--examples=2", "--title=Digits < 10"]
-    read = []
-    monkeypatch.setattr(
-        source_and_images, "load_images", lambda *a, **k: read.append(a) or load_images(*a, **k)
-    )
+    read = Mock(side_effect=load_images)
+    monkeypatch.setattr(source_and_images, "load_images", read)
     assert run("web", run_directory, f"--output={page}", *options) == 0
-    assert len(read) == 1  # for the examples and for the verification
+    read.assert_called_once()  # for the examples and for the verification
     out = capsys.readouterr().out
     assert "top-1 agreement" in out and f"python -m webbrowser {page}" in out
     text = page.read_text()
@@ -163,14 +153,14 @@ def test_checkpoints_need_their_architecture(run_directory, model, tmp_path, cap
         np.testing.assert_array_equal(arrays["head/kernel"], model.get_layer("head").kernel)
     assert "largest error of logits" in capsys.readouterr().out
     model = keras_vit.create_model("ViT-Ti/16", num_classes=3, image_size=32)
-    keras_vit.save_checkpoint(model, tmp_path / "ti.npz")
-    assert run("npz", tmp_path / "ti.npz", f"--output={tmp_path / 'b.npz'}") == 2
+    source, copy = tmp_path / "ti.npz", tmp_path / "b.npz"
+    keras_vit.save_checkpoint(model, source)
+    assert run("npz", source, f"--output={copy}") == 2
     assert "--model=ViT-B/16" in capsys.readouterr().err
     arguments = ["--model=ViT-Ti/16", "--image_size=32", "--num_classes=3"]
-    assert run("npz", tmp_path / "ti.npz", f"--output={tmp_path / 'b.npz'}", *arguments) == 0
-    with np.load(tmp_path / "ti.npz") as a, np.load(tmp_path / "b.npz") as b:
-        assert set(a.files) == set(b.files)
-        assert all(np.array_equal(a[name], b[name]) for name in a.files)
+    assert run("npz", source, f"--output={copy}", *arguments) == 0
+    with np.load(source) as a, np.load(copy) as b:
+        np.testing.assert_equal(dict(a), dict(b))
 
 
 @pytest.mark.long
@@ -244,8 +234,7 @@ def test_a_terminated_export_leaves_nothing(run_directory, tmp_path, monkeypatch
 
 
 def test_directories_of_images(tmp_path, caplog):
-    generator = np.random.default_rng(0)
-    pixels = generator.integers(0, 256, (3, 24, 20, 3)).astype("uint8")
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 24, 20, 3)).astype("uint8")
     for index, image in enumerate(pixels):
         (tmp_path / f"{index}.png").write_bytes(tf.io.encode_png(image).numpy())
     (tmp_path / "notes.txt").write_text("not an image")

@@ -6,28 +6,24 @@ from keras_vit import export
 from keras_vit.training.evaluators.exported_files import interface_of, labels_of
 from tests.export.conftest import LABELS
 
-WRITERS = {"hub": export.to_hub, "tflite": export.to_tflite}
-
-
-@pytest.fixture(params=WRITERS)
-def write(request):
-    return WRITERS[request.param]
+WRITERS = (export.to_hub, export.to_tflite)
+NO_LABELS = (None, "two\nlines", "a\0", "", 5, "\ufeffa", b"a")
 
 
 @pytest.mark.parametrize(
-    ("kind", "model_range"),
+    ("write", "model_range"),
     [
-        ("hub", "value_range(-1, 1)"),
-        *(("tflite", f"value_range{text}") for text in ("(-1, 1)", "", "(high=1)")),
+        (export.to_hub, "(-1, 1)"),
+        *((export.to_tflite, text) for text in ("(-1, 1)", "", "(high=1)")),
     ],
 )
 def test_a_model_that_knows_its_classes_and_photos_hands_them_over(
-    make_vit, kind, model_range, tmp_path
+    make_vit, write, model_range, tmp_path
 ):
     model = make_vit(num_layers=1)
     model.class_names = LABELS
-    model.preprocessing = f"decode|resize_small(40)|central_crop(32)|{model_range}"
-    path = WRITERS[kind](model, tmp_path / "m", activation="sigmoid")
+    model.preprocessing = f"decode|resize_small(40)|central_crop(32)|value_range{model_range}"
+    path = write(model, tmp_path / "m", activation="sigmoid")
     assert labels_of(path) == LABELS
     assert interface_of(path) == {
         "image_size": [32, 32],
@@ -46,6 +42,7 @@ def test_photos_of_another_range_are_resized_and_it_is_said(make_vit, tmp_path, 
     assert "exported resizes them instead" in caplog.text
 
 
+@pytest.mark.parametrize("write", WRITERS)
 def test_photos_prepared_to_another_size_are_refused(make_vit, write, tmp_path):
     model = make_vit(num_layers=1)
     model.preprocessing = "decode|resize(40)|value_range(-1,1)"
@@ -54,7 +51,11 @@ def test_photos_prepared_to_another_size_are_refused(make_vit, write, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_a_head_there_are_no_names_and_no_activation(make_vit, write, tmp_path):
+@pytest.mark.parametrize(
+    ("write", "of_a_head"),
+    [(export.to_hub, {"output": "logits"}), (export.to_tflite, {"probabilities": True})],
+)
+def test_without_a_head_there_are_no_names_and_no_activation(make_vit, write, of_a_head, tmp_path):
     model = make_vit(num_layers=1, num_classes=None)
     path = write(model, tmp_path / "m")
     assert labels_of(path) is None and interface_of(path)["activation"] is None
@@ -62,9 +63,8 @@ def test_without_a_head_there_are_no_names_and_no_activation(make_vit, write, tm
         write(model, tmp_path / "n", labels=LABELS)
     with pytest.raises(ValueError, match="`activation` must be one of"):
         write(model, tmp_path / "n", activation="none")
-    of_a_head = {export.to_hub: {"output": "logits"}, export.to_tflite: {"probabilities": True}}
     with pytest.raises(ValueError, match="no head"):
-        write(model, tmp_path / "n", **of_a_head[write])
+        write(model, tmp_path / "n", **of_a_head)
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,11 @@ def test_without_a_head_there_are_no_names_and_no_activation(make_vit, write, tm
     [
         (LABELS[:4], "5 classes"),
         *((kind(LABELS), "Expected a list") for kind in (set, str, dict.fromkeys)),
-        *(
-            ([*LABELS[:4], label], "of one line")
-            for label in (None, "two\nlines", "a\0", "", 5, "\ufeffa", b"a")
-        ),
+        *(([*LABELS[:4], each], "of one line") for each in NO_LABELS),
     ],
 )
 def test_labels_must_fit_the_head(tiny, tmp_path, labels, message):
-    for write in WRITERS.values():
+    for write in WRITERS:
         with pytest.raises(ValueError, match=message):
             write(tiny, tmp_path / "m", labels=labels)
     assert list(tmp_path.iterdir()) == []

@@ -9,9 +9,7 @@ from keras_vit import export
 from keras_vit.export.errors import ExportError
 from keras_vit.export.model_card import require_handle, write_card
 from keras_vit.export.supported_models import portable
-from tests.export.conftest import verify
-
-NO_HANDLES = ("tiny", "me/tiny", "me/tiny/0", "me/tiny/one", "Me/tiny/1", "")
+from tests.export.conftest import LABELS, verify
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +68,10 @@ def test_a_model_around_ours_has_the_architecture_inside_and_the_labels_of_its_m
 ):
     inputs = keras.Input((32, 32, 3))
     around = portable(keras.Model(inputs, tiny(inputs)))
-    names = ["ant", "bee", "cow", "dog", "elk"]
-    module = export.to_hub(tiny, tmp_path / "module", labels=names)
+    module = export.to_hub(tiny, tmp_path / "module", labels=LABELS)
     page, *_ = texts(dataclasses.replace(module_report, artifact=str(module)), around)
     assert "<!-- network-architecture: vision-transformer -->" in page
-    assert f"Classes: {'; '.join(names)}." in page
+    assert f"Classes: {'; '.join(LABELS)}." in page
 
 
 def test_every_figure_comes_from_the_verifier(lite_report, texts):
@@ -91,20 +88,21 @@ def test_kaggle_metadata(module_report, lite_report, texts):
     assert (about["ownerSlug"], about["slug"], about["isPrivate"]) == ("me", "tiny-vit", True)
     assert about["description"] == page
     assert (module["licenseName"], module["trainingData"]) == ("Apache 2.0", ["digits"])
-    for variation, framework, slug, trains in (
-        (module, "tensorFlow2", "32x32-classification", True),
-        (json.loads(texts(lite_report)[-1]), "tfLite", "32x32-none", False),
-    ):
-        assert (variation["framework"], variation["instanceSlug"]) == (framework, slug)
-        assert variation["fineTunable"] is trains and "${PATH}" in variation["usage"]
+    found = [module, json.loads(texts(lite_report)[-1])]
+    assert [(each["framework"], each["instanceSlug"], each["fineTunable"]) for each in found] == [
+        ("tensorFlow2", "32x32-classification", True),
+        ("tfLite", "32x32-none", False),
+    ]
+    assert all("${PATH}" in each["usage"] for each in found)
 
 
 def test_only_good_artifacts_get_a_card(tiny, lite_report, tmp_path):
     bad = dataclasses.replace(lite_report, failures=("largest error",))
+    no_handles = ("tiny", "me/tiny", "me/tiny/0", "me/tiny/one", "Me/tiny/1", "")
     for report, handle, license, message in (
         (bad, "me/tiny/1", "mit", "verified artifact"),
         (lite_report, "me/tiny/1", "mine", "license"),
-        *((lite_report, handle, "mit", "PUBLISHER/MODEL/VERSION") for handle in NO_HANDLES),
+        *((lite_report, handle, "mit", "PUBLISHER/MODEL/VERSION") for handle in no_handles),
     ):
         with pytest.raises(ExportError, match=message):
             write_card(tiny, report, handle, tmp_path, license=license)

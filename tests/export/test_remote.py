@@ -28,9 +28,8 @@ def run(ram):
 
 
 def test_the_run_is_in_the_store_and_the_same_command_finds_it_finished(run):
-    names = {*remote_stores.files_below(run)}
+    names, checkpoint = {*remote_stores.files_below(run)}, "checkpoints/checkpoint-40"
     assert names >= {"config.json", "metrics.csv", "model.keras", "report.html", "evaluation.npz"}
-    checkpoint = "checkpoints/checkpoint-40"
     assert names >= {f"{checkpoint}/manifest.json", f"{checkpoint}/part-0.safetensors"}
     assert any(name.startswith("tensorboard/events.out.tfevents.") for name in names)
     assert not any(name.endswith((".lock", ".unfinished")) for name in names)
@@ -46,11 +45,9 @@ def test_report_evaluation_and_predictions(run, capsys):
     (run / "report.html").unlink()
     assert report.main([str(run)]) == 0
     assert (run / "report.html").read_text().startswith("<!DOCTYPE html>")
-
     data = [f"--data_dir={run.parent}/tfds", "--dataset=digits"]
     assert evaluate.main([str(run), *data, f"--output={run.parent}/scores"]) == 0
     assert "top1" in (run.parent / "scores" / "metrics.json").read_text()
-
     photo = run.parent / "photos" / "a.png"
     photo.parent.mkdir(parents=True)
     photo.write_bytes(CASES["palette"][0])

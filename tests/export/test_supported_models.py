@@ -14,6 +14,9 @@ from keras_vit.training.evaluators.exported_files import interface_of
 from tests.export.conftest import run
 from tests.tiny_vit import tiny_vit
 
+PHOTOS = np.random.default_rng(0).uniform(0, 1, (4, 40, 36, 3)).astype("float32")
+SQUARES = PHOTOS[:, :32, :32]
+
 
 def test_no_export_of_a_diverged_model(make_vit, tmp_path):
     diverged = make_vit(num_layers=1)
@@ -60,7 +63,7 @@ def test_a_model_larger_than_a_file_can_be_is_refused_before_it_is_converted(
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-def test_layers_around_ours_are_handed_over_in_float32(photos, tmp_path, policy):
+def test_layers_around_ours_are_handed_over_in_float32(tmp_path, policy):
     core = tiny_vit(image_size=32, num_classes=None, num_layers=1, dtype=policy)
     layers, dense = keras.layers, keras.layers.Dense(4, dtype=policy)
     before = keras.Sequential([layers.Rescaling(1 / 127.5, offset=-1, dtype=policy)])
@@ -71,20 +74,17 @@ def test_layers_around_ours_are_handed_over_in_float32(photos, tmp_path, policy)
     dense.enable_lora(2, lora_alpha=7)
     dense.lora_kernel_b.assign(keras.random.normal((2, 4), stddev=0.1, seed=5))
     model.layers[-3].moving_mean.assign([1.0, 2, 3, 4])
-    photos = photos[:, :32, :32]
     whole = supported_models.portable(model)
     np.testing.assert_allclose(
-        keras.ops.softmax(whole(2 * photos - 1)), model(255 * photos), atol=3e-2
+        keras.ops.softmax(whole(2 * SQUARES - 1)), model(255 * SQUARES), atol=3e-2
     )
     assert {weight.dtype for weight in whole.weights} == {"float32"}
-    assert whole.compute_dtype == whole(2 * photos - 1).dtype.name == "float32"
+    assert whole.compute_dtype == whole(2 * SQUARES - 1).dtype.name == "float32"
     assert len(whole.weights) == len(model.weights) - 2  # LoRA's factors
     file = export.to_tflite(model, tmp_path / "m.tflite")
-    np.testing.assert_allclose(run(file, photos), whole(2 * photos - 1), rtol=1e-5, atol=1e-5)
-    for other in (
-        layers.Pipeline([layers.Dense(3, dtype=policy)]),
-        layers.Lambda(abs, dtype=policy),
-    ):
+    np.testing.assert_allclose(run(file, SQUARES), whole(2 * SQUARES - 1), rtol=1e-5, atol=1e-5)
+    pipeline = layers.Pipeline([layers.Dense(3, dtype=policy)])
+    for other in (pipeline, layers.Lambda(abs, dtype=policy)):
         with pytest.raises(ExportError, match=f"Received: {other.name}, "):
             supported_models.portable(sequential(core, other, layers.Dense(2)))
 
@@ -95,99 +95,81 @@ def core(make_vit):
 
 
 def sequential(*layers, size=(32, 32, 3)):
-    model = keras.Sequential([keras.Input(size), *layers])
+    return with_head(keras.Sequential([keras.Input(size), *layers]))
+
+
+def with_head(model):
+    """Returns a model, whose last layer has got random weights."""
     for weight in model.layers[-1].weights:
         weight.assign(keras.random.normal(weight.shape, seed=3))
     return model
 
 
-@pytest.fixture(scope="module")
-def photos():
-    """(4, 40, 36, 3) float32 in [0, 1]."""
-    return np.random.default_rng(0).uniform(0, 1, (4, 40, 36, 3)).astype("float32")
+def served(module, images):
+    return module.signatures["serving_default"](images=keras.ops.convert_to_tensor(images))
 
 
-def handed_over(model, photos, directory):
+def handed_over(model, directory):
     """Exports a model as a module and a file, verifies both, and returns the module, loaded."""
     module = export.to_hub(model, directory / "m", labels=["a", "b", "c"])
     for path in (module, export.to_tflite(model, directory / "m.tflite")):
-        report = export.verify(model, path, photos, costs=False)
+        report = export.verify(model, path, PHOTOS, costs=False)
         assert report.ok, str(report)
     return hub.load(str(module))
 
 
 @pytest.mark.long
-def test_everything_before_and_after_is_handed_over(core, photos, tmp_path):
-    model = sequential(
-        keras.layers.RandomFlip("horizontal"),
-        keras.layers.Resizing(32, 32),
-        keras.layers.Rescaling(1 / 127.5, offset=-1),
-        core,
-        keras.layers.Dropout(0.5),
-        keras.layers.Dense(3),
-        size=(40, 36, 3),
-    )
-    module = handed_over(model, photos, tmp_path)
-    expected = keras.ops.convert_to_numpy(model(photos * 255, training=False))
-    np.testing.assert_allclose(module(photos), expected, atol=1e-4)
-    assert module.feature_vector(photos).shape == (4, 32)
+def test_everything_before_and_after_is_handed_over(core, tmp_path):
+    layers = keras.layers
+    before = [layers.RandomFlip("horizontal"), layers.Resizing(32, 32)]
+    before.append(layers.Rescaling(1 / 127.5, offset=-1))
+    model = sequential(*before, core, layers.Dropout(0.5), layers.Dense(3), size=(40, 36, 3))
+    module = handed_over(model, tmp_path)
+    expected = keras.ops.convert_to_numpy(model(PHOTOS * 255, training=False))
+    np.testing.assert_allclose(module(PHOTOS), expected, atol=1e-4)
+    assert module.feature_vector(PHOTOS).shape == (4, 32)
     # The module trains: the model inside, and the head.
     assert len(module.trainable_variables) == len(core.weights) + 2
 
 
-@pytest.mark.parametrize(
-    "rescaling, low, high", [((2.0, -1.0), 0, 1), ((1 / 127.5, -1.0), 0, 255), (None, -1, 1)]
-)
-def test_the_range_of_images_is_found(core, photos, tmp_path, rescaling, low, high):
-    before = [keras.layers.Rescaling(rescaling[0], offset=rescaling[1])] if rescaling else []
+@pytest.mark.parametrize(("scale", "low", "high"), [(2, 0, 1), (1 / 127.5, 0, 255), (None, -1, 1)])
+def test_the_range_of_images_is_found(core, tmp_path, scale, low, high):
+    before = [keras.layers.Rescaling(scale, offset=-1.0)] if scale else []
     model = sequential(*before, core, keras.layers.Dense(3))
-    images = photos[:, :32, :32]
-    expected = keras.ops.convert_to_numpy(model(images * (high - low) + low, training=False))
-    found = run(export.to_tflite(model, tmp_path / "m.tflite"), images)
+    expected = keras.ops.convert_to_numpy(model(SQUARES * (high - low) + low, training=False))
+    found = run(export.to_tflite(model, tmp_path / "m.tflite"), SQUARES)
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize(
-    "units, activation", [(1, "sigmoid"), (3, "sigmoid"), (3, keras.layers.Softmax())]
+    ("units", "activation", "lora"),
+    [(1, "sigmoid", 0), (3, "sigmoid", 0), (3, keras.layers.Softmax(), 0), (3, "softmax", 2)],
 )
-def test_probabilities_are_those_of_the_head(core, photos, tmp_path, units, activation):
+def test_probabilities_are_those_of_the_head(core, tmp_path, units, activation, lora):
     head = keras.layers.Dense(units, activation=activation)
     model = sequential(keras.layers.Rescaling(2.0, -1.0), core, head)
-    images = photos[:, :32, :32]
-    expected = keras.ops.convert_to_numpy(model(images, training=False))
+    if lora:
+        head.enable_lora(lora, lora_alpha=7)  # whose scale is another than 1
+        head.lora_kernel_b.assign(keras.random.normal((lora, units), seed=5))
+    expected = keras.ops.convert_to_numpy(model(SQUARES, training=False))
     module = hub.load(str(export.to_hub(model, tmp_path / "m")))
-    answer = module.signatures["serving_default"](images=keras.ops.convert_to_tensor(images))
-    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
+    np.testing.assert_allclose(served(module, SQUARES)["probabilities"], expected, atol=1e-5)
     file = export.to_tflite(model, tmp_path / "m.tflite", probabilities=True)
-    np.testing.assert_allclose(run(file, images), expected, atol=1e-5)
+    np.testing.assert_allclose(run(file, SQUARES), expected, atol=1e-5)
     if units > 1 and activation == "sigmoid":
         softmax = export.to_tflite(model, tmp_path / "s.tflite", activation="softmax")
         assert interface_of(softmax)["activation"] == "softmax"
 
 
-def test_loras_scale_of_the_head_is_handed_over(core, photos, tmp_path):
-    head = keras.layers.Dense(3, activation="softmax")
-    model = sequential(keras.layers.Rescaling(2.0, -1.0), core, head)
-    head.enable_lora(2, lora_alpha=7)
-    head.lora_kernel_b.assign(keras.random.normal(head.lora_kernel_b.shape, seed=5))
-    images = photos[:, :32, :32]
-    expected = keras.ops.convert_to_numpy(model(images, training=False))
-    file = export.to_tflite(model, tmp_path / "m.tflite", probabilities=True)
-    np.testing.assert_allclose(run(file, images), expected, atol=1e-5)
-
-
-def test_functional_models_are_handed_over(core, photos, tmp_path):
+def test_functional_models_are_handed_over(core, tmp_path):
     inputs = keras.Input((40, 36, 3))
     x = keras.layers.Resizing(32, 32)(inputs) / 127.5 - 1.0
     seen = core(x, training=False)
     both = keras.layers.Concatenate()([seen, keras.layers.GlobalAveragePooling2D()(x)])
-    model = keras.Model(inputs, keras.layers.Dense(3, activation="softmax")(both))
-    keras.utils.set_random_seed(0)
-    for weight in model.layers[-1].weights:
-        weight.assign(keras.random.normal(weight.shape, seed=3))
-    expected = keras.ops.convert_to_numpy(model(photos * 255, training=False))
-    module = handed_over(model, photos, tmp_path)
-    answer = module.signatures["serving_default"](images=keras.ops.convert_to_tensor(photos))
+    model = with_head(keras.Model(inputs, keras.layers.Dense(3, activation="softmax")(both)))
+    expected = keras.ops.convert_to_numpy(model(PHOTOS * 255, training=False))
+    module = handed_over(model, tmp_path)
+    answer = served(module, PHOTOS)
     np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
     assert np.abs(answer["logits"] - expected).max() > 0.1
     # What the model itself is told comes before what the one inside knows.
@@ -197,15 +179,14 @@ def test_functional_models_are_handed_over(core, photos, tmp_path):
     linear.activation = "sigmoid"
     assert supported_models.portable(linear).activation == "sigmoid"
     assert (told.class_names, told.preprocessing) == (("c", "d", "e"), model.preprocessing)
-    assert module.feature_vector(photos).shape == (4, 35)
+    assert module.feature_vector(PHOTOS).shape == (4, 35)
 
 
-def test_a_model_with_its_own_head_inside(make_vit, photos, tmp_path):
-    core, images = make_vit(num_layers=1, num_classes=3), photos[:, :32, :32]
-    inputs = keras.Input((32, 32, 3))
-    model = keras.Model(inputs, core(keras.layers.Rescaling(2.0, offset=-1.0)(inputs)))
-    found = run(export.to_tflite(model, tmp_path / "m.tflite"), images)
-    np.testing.assert_allclose(found, core(images * 2 - 1, training=False), atol=1e-5)
+def test_a_model_with_its_own_head_inside(make_vit, tmp_path):
+    core = make_vit(num_layers=1, num_classes=3)
+    model = keras.Sequential([keras.Input((32, 32, 3)), keras.layers.Rescaling(2.0, -1.0), core])
+    found = run(export.to_tflite(model, tmp_path / "m.tflite"), SQUARES)
+    np.testing.assert_allclose(found, core(SQUARES * 2 - 1, training=False), atol=1e-5)
 
 
 def test_what_cannot_be_handed_over_is_said(core, make_vit, tmp_path):

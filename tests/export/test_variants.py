@@ -10,7 +10,7 @@ from keras_vit import export
 from keras_vit.export.errors import RuntimeMissing
 from keras_vit.export.tflite.to_tflite import to_tflite_files
 from keras_vit.export.verification.subprocesses import measure
-from tests.export.conftest import answer, verify
+from tests.export.conftest import answer, skipped_without, verify
 
 # Which takes an exporter's path of its own.
 ALWAYS = ("masked",)
@@ -49,11 +49,9 @@ def test_every_kind_of_model_becomes_every_artifact(model, images, tmp_path):
 @pytest.mark.parametrize("runtime", ["gpu", "openvino", "mediapipe", "onnx"])
 def test_every_kind_of_model_is_right_in_every_runtime(model, images, tmp_path, runtime):
     write = export.to_onnx if runtime == "onnx" else export.to_tflite
-    try:
+    with skipped_without(RuntimeMissing):
         file = write(model, tmp_path / f"m.{write.__name__[3:]}")
         report = verify(model, file, images, runtime=runtime)
-    except RuntimeMissing as missing:
-        pytest.skip(f"{missing} (make test-runtimes)")
     assert report.ok and report.max_error < 1e-5 * report.scale, report
     assert report.fully_delegated is not False, report.fallbacks
 
@@ -82,16 +80,11 @@ def test_every_family_of_published_checkpoints(
     flexible = {"flexible": True} if name == "flexivit" else {}
     load_case(model, case, write_case(case, tmp_path), **flexible)
     expected = np.array(case["logits"])
-
     model.save(tmp_path / "model.keras")
     saved = keras.saving.load_model(tmp_path / "model.keras")
+    images = (golden.images_of(case) + 1) / 2
     logits = keras.ops.convert_to_numpy(saved(golden.images_of(case), training=False))
     assert np.abs(logits - expected).max() < 2e-5 * expected.std()
-
-    images = (golden.images_of(case) + 1) / 2
-    for artifact in (
-        export.to_hub(model, tmp_path / "module"),
-        export.to_tflite(model, tmp_path / "model.tflite"),
-    ):
-        report = verify(model, artifact, images)
+    for write, name in ((export.to_hub, "module"), (export.to_tflite, "model.tflite")):
+        report = verify(model, write(model, tmp_path / name), images)
         assert report.ok, report

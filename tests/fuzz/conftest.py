@@ -18,13 +18,7 @@ import sys
 import pytest
 
 from keras_vit.training.errors import TrainingError
-from tests.training.conftest import (  # noqa: F401
-    ROOT,
-    data_dir,
-    no_room,
-    process_environment,
-    tiny,
-)
+from tests.training.conftest import ROOT, data_dir, no_room, process_environment, tiny  # noqa: F401
 
 HERE = pathlib.Path(__file__).parent
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
@@ -129,19 +123,14 @@ def faulty(file_faults, tmp_path):
     What that returns runs `main` of a module once: (folder, fault, number, module, arguments) ->
     exit status and output. Faults in the folder are "kill", "fail", "slow" and "none".
     """
-    processes = []
+    processes, log = [], tmp_path / "output.txt"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 
     def start(environment, *modules):
-        process = subprocess.Popen(
-            [sys.executable, HERE / "faulty_process.py", *modules],
-            cwd=ROOT,
-            env=process_environment() | {"LD_PRELOAD": str(file_faults), **environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        command = [sys.executable, HERE / "faulty_process.py", *modules]
+        environment = process_environment() | {"LD_PRELOAD": str(file_faults), **environment}
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, **pipes)
         processes.append(process)
-        log = tmp_path / "output.txt"
 
         def run(folder, fault, number, module, arguments):
             job = [str(folder), fault, number, str(log), module, arguments]

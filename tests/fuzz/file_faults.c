@@ -61,27 +61,18 @@ static int strikes(const char *what, int at, const char *path) {
 
 static int changing(int flags) { return flags & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC); }
 
-#define MODE(flags) \
-    va_list more; va_start(more, flags); \
-    int mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, int) : 0; va_end(more)
-
-#define OPEN(name) \
-    int name(const char *path, int flags, ...) { \
-        MODE(flags); \
-        if (changing(flags) && strikes(#name, -1, path)) FAIL(-1); \
-        return REAL(name)(path, flags, mode); \
+#define LIST(...) __VA_ARGS__
+#define OPEN(name, folder, types, names) \
+    int name(types, int flags, ...) { \
+        va_list more; va_start(more, flags); \
+        int mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, int) : 0; va_end(more); \
+        if (changing(flags) && strikes(#name, folder, path)) FAIL(-1); \
+        return REAL(name)(names, flags, mode); \
     }
-OPEN(open)
-OPEN(open64)
-
-#define OPENAT(name) \
-    int name(int at, const char *path, int flags, ...) { \
-        MODE(flags); \
-        if (changing(flags) && strikes(#name, at, path)) FAIL(-1); \
-        return REAL(name)(at, path, flags, mode); \
-    }
-OPENAT(openat)
-OPENAT(openat64)
+OPEN(open, -1, const char *path, path)
+OPEN(open64, -1, const char *path, path)
+OPEN(openat, at, LIST(int at, const char *path), LIST(at, path))
+OPEN(openat64, at, LIST(int at, const char *path), LIST(at, path))
 
 #define FOPEN(name) \
     FILE *name(const char *path, const char *mode) { \

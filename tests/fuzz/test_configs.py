@@ -57,10 +57,6 @@ def test_any_value_of_any_key_is_refused_or_runs(examples, trained, tiny):
             outcome = "refused"
         tally("config keys, trained" if trained else "config keys", outcome)
 
-    limits = settings(
-        max_examples=max(1, int(examples * FACTOR)),
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    options = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
+    limits = settings(max_examples=max(1, int(examples * FACTOR)), **options)
     seed(SEED)(limits(given(st.sampled_from(KEYS), VALUES)(check)))()

@@ -14,8 +14,9 @@ import keras
 import numpy as np
 import pytest
 
+import keras_vit
+from keras_vit.export import to_hub, to_tflite
 from keras_vit.export.verification.runtimes import open_hub
-from tests.fuzz import export_process
 from tests.fuzz.conftest import SEED, tally, times
 from tests.tiny_vit import tiny_vit
 from tests.training.conftest import TINY
@@ -31,14 +32,9 @@ ALL = pytest.param(None, marks=[pytest.mark.slow, pytest.mark.timeout(3600)], id
 @pytest.fixture(params=["tensorflow", "jax"])
 def train(request, faulty, tiny, tmp_path):
     """Returns a function that trains in a folder and returns status and output."""
-    modules = [
-        "keras_vit.training.commands.train",
-        "keras_vit.training.io.quiet_start",
-        "tensorflow",
-    ]
     if request.param == "jax":
         pytest.importorskip("jax", reason="make test-jax installs it")
-    modules += ["keras_vit.training.loop.trainer", f"keras_vit.training.engine.{request.param}"]
+    used = ("commands.train", "io.quiet_start", "loop.trainer", f"engine.{request.param}")
     # What a killed process compiled, the next one need not.
     environment = {
         "KERAS_BACKEND": request.param,
@@ -46,7 +42,7 @@ def train(request, faulty, tiny, tmp_path):
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
-    run = faulty(environment, *modules)
+    run = faulty(environment, *(f"keras_vit.training.{name}" for name in used))
     options = [f"--config.{each}" for each in (*OPTIONS, f"data_dir={tiny().data_dir}")]
 
     def start(folder, fault="none", number=0):
@@ -56,22 +52,17 @@ def train(request, faulty, tiny, tmp_path):
     return start
 
 
-@pytest.fixture
-def chosen(request):
+def chosen(name, some, output):
     """Returns the changes that are tried, of as many as an undisturbed process has printed."""
-
-    def numbers(some, output):
-        every = range(1, 1 + int(output.split()[-2]))
-        rng = random.Random(f"{SEED}/{request.node.name}")
-        return sorted(rng.sample(every, min(times(some), len(every)))) if some else every
-
-    return numbers
+    every = range(1, 1 + int(output.split()[-2]))
+    rng = random.Random(f"{SEED}/{name}")
+    return sorted(rng.sample(every, min(times(some), len(every)))) if some else every
 
 
 def files(folder):
     """Returns what is in the folder of a run, without names that are others each time."""
-    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
-    return sorted(name for name in names if "tfevents" not in name)
+    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+    return {name for name in names if "tfevents" not in name}
 
 
 def assert_same_models(folder, other, said):
@@ -83,11 +74,11 @@ def assert_same_models(folder, other, said):
 
 @pytest.mark.parametrize("fault", ["kill", "fail"])
 @pytest.mark.parametrize("some", [SOME, ALL])
-def test_training(some, fault, train, chosen, tmp_path):
+def test_training(some, fault, train, request, tmp_path):
     undisturbed = tmp_path / "undisturbed"
     status, output = train(undisturbed)
     assert status == 0, output
-    for number in chosen(some, output):
+    for number in chosen(request.node.name, some, output):
         workdir = tmp_path / str(number)
         status, output = train(workdir, fault, number)
         said = f"{fault} {number}: {output}"
@@ -113,34 +104,20 @@ def test_training_is_the_same_where_files_are_slow(train, tmp_path):
     assert files(tmp_path / "slow") == files(tmp_path / "quick")
 
 
-@pytest.fixture
-def export(faulty, tmp_path):
-    """Returns a function that exports a small model and returns status and output."""
-    keras.utils.set_random_seed(0)
-    tiny_vit(num_layers=1).save(tmp_path / "source.keras")
-    run = faulty({}, "tests.fuzz.export_process")
-
-    def start(name, target, fault="none", number=0):
-        arguments = [name, str(tmp_path / "source.keras"), str(target)]
-        return run(target.parent, fault, number, "tests.fuzz.export_process", arguments)
-
-    return start
-
-
 def content(path):
     """Returns {name: bytes} of a file, or of the files in a folder."""
     found = [path, *path.rglob("*")]
     return {str(each.relative_to(path)): each.read_bytes() for each in found if each.is_file()}
 
 
-@pytest.mark.parametrize("name", ["npz", "tflite", "hub"])
-def test_exports_on_a_full_disk(name, no_room, tmp_path):
-    model, target = tiny_vit(num_layers=1), tmp_path / f"model.{name}"
-    export_process.EXPORTS[name](model, target)
+@pytest.mark.parametrize("write", [keras_vit.save_checkpoint, to_tflite, to_hub])
+def test_exports_on_a_full_disk(write, no_room, tmp_path):
+    model, target = tiny_vit(num_layers=1), tmp_path / "model.npz"
+    write(model, target)
     before = content(tmp_path)
     no_room()
     with pytest.raises((OSError, ValueError)) as error:
-        export_process.EXPORTS[name](model, target)
+        write(model, target)
     assert str(error.value)
     assert content(tmp_path) == before
 
@@ -154,15 +131,24 @@ def is_whole(target, before):
 @pytest.mark.parametrize("fault", ["kill", "fail"])
 @pytest.mark.parametrize("name", ["npz", "tflite", "hub"])
 @pytest.mark.parametrize("some", [SOME, ALL])
-def test_exports(some, name, fault, export, chosen, tmp_path):
-    target = tmp_path / "exports" / f"model.{name}"
+def test_exports(some, name, fault, faulty, request, tmp_path):
+    source, target = tmp_path / "source.keras", tmp_path / "exports" / f"model.{name}"
     target.parent.mkdir()
+    keras.utils.set_random_seed(0)
+    tiny_vit(num_layers=1).save(source)
+    used = ("__main__", "commands", "hub.to_hub", "tflite.to_tflite")
+    run = faulty({}, *(f"keras_vit.export.{module}" for module in used))
+
+    def export(fault="none", number=0):
+        arguments = [name, str(source), f"--output={target}"]
+        return run(target.parent, fault, number, "keras_vit.export.__main__", arguments)
+
     for _ in range(2):
-        status, output = export(name, target)
+        status, output = export()
         assert status == 0, output
     before = content(target)
-    for number in chosen(some, output):
-        status, output = export(name, target, fault, number)
+    for number in chosen(request.node.name, some, output):
+        status, output = export(fault, number)
         said = f"{fault} {number}: {status} {output}"
         beside = [each for each in target.parent.iterdir() if each != target]
         # What a killed process had not finished, or what could not be removed.
@@ -173,7 +159,7 @@ def test_exports(some, name, fault, export, chosen, tmp_path):
         if target.exists() or not beside:
             assert is_whole(target, before), said
         if beside:
-            again, output = export(name, target)
+            again, output = export()
             assert again == 0 and os.listdir(target.parent) == [target.name], said + output
         assert is_whole(target, before), said
         before = content(target)

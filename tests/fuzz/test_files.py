@@ -81,6 +81,8 @@ def test_npz(attack_file, model, tmp_path):
     load = functools.partial(keras_vit.load_checkpoint, model)
     attack_file("npz", 100, file, load)
     attack_file("npz, a member's bytes", 100, file, load, member="cls.npy")
+    np.savez(file, images=np.zeros((2, 8, 8, 3), "float32"), labels=np.zeros(2, int))
+    attack_file("npz of images", 100, file, lambda file: load_images(file, (8, 8)))
 
 
 def test_safetensors_and_their_json(
@@ -90,7 +92,6 @@ def test_safetensors_and_their_json(
     timm = build_case(case)
     file = write_case(case, tmp_path)
     attack_file("safetensors", 60, file, lambda file: load_case(timm, case, file))
-
     case, folder = cases["hf"], tmp_path / "hf"
     folder.mkdir()
     part, hugging_face = write_case(case, folder), build_case(case)
@@ -135,7 +136,7 @@ def test_files_of_a_run(attack_file, tmp_path):
         attack_file(name, count, tmp_path / name, read)
 
 
-def test_tensorboard_events(attack_file, tmp_path):
+def test_events_and_checkpoints_of_a_run(attack_file, tmp_path):
     writer = tf.summary.create_file_writer(str(tmp_path))
     with writer.as_default():
         for step in range(20):
@@ -143,9 +144,6 @@ def test_tensorboard_events(attack_file, tmp_path):
     writer.close()
     (file,) = tmp_path.iterdir()
     attack_file("tensorboard events", 60, file, lambda file: drop_events_after(file.parent, 10))
-
-
-def test_checkpoints_of_a_run(attack_file, tmp_path):
     saver = checkpoints.Checkpoints(tmp_path)
     saver.save(1, lambda: {"weights": checkpoints.whole(np.ones(500))})
     saver.wait()
@@ -211,12 +209,6 @@ def test_images(kind, attack_file, tmp_path):
     prepare = functools.partial(read_images, preprocess="decode|resize(8)|value_range")
     attack_file(kind, 60, tmp_path / "image", lambda file: prepare([file]), size=2**29)
     attack_file(f"{kind}, by Pillow", 60, tmp_path / "image", read_photo, size=2**29)
-
-
-def test_images_in_an_array(attack_file, tmp_path):
-    file = tmp_path / "images.npz"
-    np.savez(file, images=np.zeros((2, 8, 8, 3), "float32"), labels=np.zeros(2, int))
-    attack_file("npz of images", 100, file, lambda file: load_images(file, (8, 8)))
 
 
 def test_data_sets(attack_file, tmp_path):

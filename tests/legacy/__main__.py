@@ -14,28 +14,20 @@ import tempfile
 
 from tests.other_environments import python_of
 
-PYTHONS = ("python3.11", "python3.10")
-
 
 def main():
-    python = python_of(".venv-legacy", "requirements-legacy.lock", _old_python())
+    python = shutil.which("python3.11") or shutil.which("python3.10")
+    if (3, 10) <= sys.version_info[:2] <= (3, 11):
+        python = sys.executable
+    if not python:
+        sys.exit("error: TensorFlow 2.15 needs Python 3.10 or 3.11; neither was found.")
+    python = python_of(".venv-legacy", "requirements-legacy.lock", python)
     with tempfile.TemporaryDirectory() as directory:
         _export(pathlib.Path(directory))
         script = pathlib.Path(__file__).with_name("fine_tune.py")
         command = [python, "-W", "ignore", script, directory]
         environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
         return subprocess.run(command, env=environment, check=False).returncode
-
-
-def _old_python():
-    if (3, 10) <= sys.version_info[:2] <= (3, 11):
-        return sys.executable
-    for name in PYTHONS:
-        if shutil.which(name):
-            return shutil.which(name)
-    sys.exit(
-        f"error: TensorFlow 2.15 needs Python 3.10 or 3.11; none of {', '.join(PYTHONS)} was found."
-    )
 
 
 def _export(directory):

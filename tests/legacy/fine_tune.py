@@ -13,16 +13,13 @@ import tensorflow as tf
 import tensorflow_addons as tfa
 import tensorflow_hub as hub
 
+# The wrappers of this version take optimizers of the old kind only.
+old_adam = tf.keras.optimizers.legacy.Adam
 OPTIMIZERS = {
     "tfa AdamW": lambda: tfa.optimizers.AdamW(weight_decay=1e-4, learning_rate=1e-3),
     "tfa LAMB": lambda: tfa.optimizers.LAMB(learning_rate=1e-2),
-    # The wrapper of this version takes optimizers of the old kind only.
-    "tfa MovingAverage": lambda: tfa.optimizers.MovingAverage(
-        tf.keras.optimizers.legacy.Adam(1e-3)
-    ),
-    "tfa SWA": lambda: tfa.optimizers.SWA(
-        tf.keras.optimizers.legacy.Adam(1e-3), start_averaging=0, average_period=1
-    ),
+    "tfa MovingAverage": lambda: tfa.optimizers.MovingAverage(old_adam(1e-3)),
+    "tfa SWA": lambda: tfa.optimizers.SWA(old_adam(1e-3), start_averaging=0, average_period=1),
     "keras Adam": lambda: tf.keras.optimizers.Adam(1e-3),
 }
 

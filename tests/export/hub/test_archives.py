@@ -28,7 +28,6 @@ def test_the_module_is_the_root_without_owners_and_times(module, tmp_path):
     assert {(e.uid, e.gid, e.uname, e.gname, e.mtime) for e in entries} == {(0, 0, "", "", 0)}
     again = archives.pack(module, tmp_path / "again.tar.gz")
     assert file.read_bytes() == again.read_bytes()
-
     with archives.unpacked(file) as directory:
         found = {path.relative_to(directory).as_posix() for path in directory.rglob("*")}
         assert found == {*names}
@@ -53,45 +52,42 @@ def test_the_module_is_the_root_without_owners_and_times(module, tmp_path):
 )
 def test_nothing_leaves_the_directory(tmp_path, monkeypatch, name, kind, link):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with tarfile.open(tmp_path / "m.tar.gz", "w:gz") as tar:
-        tar.addfile(tarfile.TarInfo("saved_model.pb"), io.BytesIO())
-        entry = tarfile.TarInfo(name)
-        entry.type, entry.linkname = kind, link
-        tar.addfile(entry, io.BytesIO())
-    with (
-        pytest.raises(ExportError, match="cannot be unpacked"),
-        archives.unpacked(tmp_path / "m.tar.gz"),
-    ):
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.linkname = kind, link
+    file = archive_of(tmp_path, tarfile.TarInfo("saved_model.pb"), entry)
+    with pytest.raises(ExportError, match="cannot be unpacked"), archives.unpacked(file):
         pass
-    assert [path.name for path in tmp_path.rglob("*")] == ["m.tar.gz"]
+    assert [*tmp_path.rglob("*")] == [file]
+
+
+def archive_of(folder, *entries):
+    with tarfile.open(folder / "m.tar.gz", "w:gz") as tar:
+        for entry in entries:
+            tar.addfile(entry, io.BytesIO())
+    return folder / "m.tar.gz"
 
 
 def test_an_absolute_path_is_unpacked_inside(tmp_path):
-    with tarfile.open(tmp_path / "m.tar.gz", "w:gz") as tar:
-        entry = tarfile.TarInfo(str(tmp_path / "outside.txt"))
-        tar.addfile(entry, io.BytesIO())
-    with archives.unpacked(tmp_path / "m.tar.gz") as directory:
+    file = archive_of(tmp_path, tarfile.TarInfo(str(tmp_path / "outside.txt")))
+    with archives.unpacked(file) as directory:
         assert [path.name for path in directory.rglob("*.txt")] == ["outside.txt"]
     assert not (tmp_path / "outside.txt").exists()
 
 
 def test_a_bomb_is_refused_by_its_first_header(tmp_path):
-    bomb = tarfile.TarInfo("bomb")
+    bomb, file = tarfile.TarInfo("bomb"), tmp_path / "m.tar.gz"
     bomb.size = 2**40
-    (tmp_path / "m.tar.gz").write_bytes(gzip.compress(bomb.tobuf()))
+    file.write_bytes(gzip.compress(bomb.tobuf()))
     refused = pytest.raises(ExportError, match="members claim 1099511627776 bytes, and the file")
-    with refused, archives.unpacked(tmp_path / "m.tar.gz"):
+    with refused, archives.unpacked(file):
         pass
 
 
 def test_damaged_archives_are_told_in_one_line(module, tmp_path):
     whole = archives.pack(module, tmp_path / "module.tar.gz").read_bytes()
-    damaged = tmp_path / "damaged.tar.gz"
-    refused = 0
-    flipped = [
-        whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :]
-        for place in range(10, len(whole))
-    ]
+    damaged, refused = tmp_path / "damaged.tar.gz", 0
+    places = range(10, len(whole))
+    flipped = [whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :] for at in places]
     for content in (whole[: len(whole) // 2], b"not an archive", b"", *flipped):
         damaged.write_bytes(content)
         try:

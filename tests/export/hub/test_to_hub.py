@@ -17,6 +17,7 @@ from keras_vit.export.hub import archives
 from keras_vit.export.verification.browser import served
 from keras_vit.prepare_photos import prepare_photo
 from keras_vit.training.evaluators.exported_files import labels_of
+from tests.conftest import ROOT
 from tests.export.conftest import LABELS, answer
 
 
@@ -43,9 +44,7 @@ def logits(model, images):
     return answer(model, images)
 
 
-@pytest.fixture(scope="module")
-def targets(images):
-    return np.eye(5, dtype="float32")[np.arange(len(images)) % 5]
+TARGETS = np.eye(5, dtype="float32")[np.arange(8) % 5]
 
 
 def changed(before, variables):
@@ -83,18 +82,18 @@ def test_it_gives_what_keras_does_and_drops_in_training_alone(model, module, ima
 
 
 def test_signatures_take_floats_integers_and_files(model, module, images, logits, tmp_path):
-    answers = module.signatures["serving_default"](images=tf.constant(images))
+    of_floats, of_integers, of_files = (
+        module.signatures[f"serving_{name}"] for name in ("default", "uint8", "bytes")
+    )
+    answers = of_floats(images=tf.constant(images))
     np.testing.assert_allclose(answers["logits"], logits, atol=1e-5)
     np.testing.assert_allclose(answers["probabilities"], tf.nn.softmax(logits), atol=1e-5)
-
     with pytest.raises(tf.errors.InvalidArgumentError, match="divide by 255"):
-        module.signatures["serving_default"](images=tf.constant(images * 255))
+        of_floats(images=tf.constant(images * 255))
 
     pixels = np.round(images * 255).astype("uint8")
-    logits = answer(model, pixels / np.float32(255))
-    answers = module.signatures["serving_uint8"](images=tf.constant(pixels))
-    np.testing.assert_allclose(answers["logits"], logits, atol=1e-5)
-
+    found = of_integers(images=tf.constant(pixels))["logits"]
+    np.testing.assert_allclose(found, answer(model, pixels / np.float32(255)), atol=1e-5)
     # A photo that was taken sideways, prepared as the model wants.
     pixels = np.random.default_rng(2).integers(0, 256, (50, 41, 3)).astype("uint8")
     exif = Image.Exif()
@@ -102,8 +101,8 @@ def test_signatures_take_floats_integers_and_files(model, module, images, logits
     Image.fromarray(pixels).save(tmp_path / "photo.png", exif=exif)
     photos = tf.constant([(tmp_path / "photo.png").read_bytes()])
     prepared = prepare_photo(np.rot90(pixels), model.preprocessing)[None]
-    answers = module.signatures["serving_bytes"](image_bytes=photos)
-    np.testing.assert_allclose(answers["logits"], model(prepared, training=False), atol=1e-5)
+    found = of_files(image_bytes=photos)["logits"]
+    np.testing.assert_allclose(found, model(prepared, training=False), atol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +115,7 @@ def test_any_resolution_interpolates_positions_with_corners_aligned(model, any_d
     any_module = hub.load(str(any_directory))
     np.testing.assert_allclose(any_module(images), answer(model, images), atol=1e-5)
     other = np.random.default_rng(3).uniform(0, 1, (2, 56, 27, 3)).astype("float32")
-    reference = model.any_resolution()(other * 2 - 1)
-    np.testing.assert_allclose(any_module(other), reference, atol=1e-5)
+    np.testing.assert_allclose(any_module(other), model.any_resolution()(other * 2 - 1), atol=1e-5)
     attention = any_module.endpoints(other)["block_00/attention"]
     assert attention.shape == (2, 2, 1 + 7 * 3, 1 + 7 * 3)
     np.testing.assert_allclose(tf.reduce_sum(attention, -1), 1, atol=1e-5)
@@ -130,6 +128,7 @@ import numpy as np, tensorflow as tf, tensorflow_hub as hub
 module = hub.load(sys.argv[1])
 spec = tf.TensorSpec((None, None, None, 3), tf.float32)
 function = module if sys.argv[2] == "module" else tf.function(module, input_signature=[spec])
+traces = module.__call__.experimental_get_tracing_count
 def call(sizes):
     gc.collect()
     before = resident()
@@ -142,10 +141,9 @@ def resident():
         return int(file.read().split()[1]) * 4096 / 2**20
 sizes = [(8 * rows, 8 * columns) for rows in range(8, 2, -1) for columns in range(8, 2, -1)]
 call(sizes[:6])
-before = module.__call__.experimental_get_tracing_count()
-new = call(sizes[6:])
-traces = module.__call__.experimental_get_tracing_count() - before
-print(json.dumps({"new": new, "again": call(sizes[6:]), "traces": traces}))
+before = traces()
+found = {"new": call(sizes[6:]), "traces": traces() - before, "again": call(sizes[6:])}
+print(json.dumps(found))
 """
 SIZES = 30
 
@@ -166,14 +164,21 @@ def test_memory_of_each_new_size(function, onednn, most, traces, any_directory, 
     assert found["again"] / SIZES < max(most / 4, 0.25), found
 
 
-def test_any_resolution_is_refused_where_the_weights_know_the_grid(make_vit, tmp_path):
+def test_sizes_that_weights_do_not_take_and_folders_of_others_are_refused(make_vit, tmp_path):
     for arguments, message in (
         ({"attention": "axial", "classifier": "gap"}, "Axial attention"),
         ({"position_embedding": "relative"}, "Relative positions"),
     ):
+        model = make_vit(num_layers=1, **arguments)
         with pytest.raises(ValueError, match=message):
-            export.to_hub(make_vit(**arguments), tmp_path / "m", resolution="any")
+            export.to_hub(model, tmp_path / "m", resolution="any")
+        with pytest.raises(ValueError, match=message):
+            export.to_tflite(model, tmp_path / "m", image_sizes=(48,))
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "chapter.tex").write_text("…")
+    with pytest.raises(FileExistsError, match="something else"):
+        export.to_hub(model, tmp_path)
+    assert (tmp_path / "chapter.tex").read_text() == "…"
 
 
 def test_a_feature_vector_module_has_no_head(model, images, tmp_path):
@@ -200,23 +205,16 @@ def test_frozen_low_precision_and_rematerialized_models_can_be_trained(make_vit,
     assert None not in tape.gradient(loss, module.trainable_variables)
 
 
-def test_folders_of_something_else_are_not_replaced(model, tmp_path):
-    (tmp_path / "chapter.tex").write_text("…")
-    with pytest.raises(FileExistsError, match="something else"):
-        export.to_hub(model, tmp_path)
-    assert (tmp_path / "chapter.tex").read_text() == "…"
-
-
 @pytest.mark.long
 def test_a_gradient_tape_trains_it_and_xla_finds_the_same_gradients(
-    model, directory, images, logits, targets
+    model, directory, images, logits
 ):
     module = hub.load(str(directory))
 
     def gradients(training):
         with tf.GradientTape() as tape:
             result = module(images, training=training)
-            loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(targets, result))
+            loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(TARGETS, result))
             loss += 1e-3 * tf.add_n([term() for term in module.regularization_losses])
         return [loss, result, *tape.gradient(loss, module.trainable_variables)]
 
@@ -234,75 +232,84 @@ def test_a_gradient_tape_trains_it_and_xla_finds_the_same_gradients(
     assert losses[-1] < 0.9 * losses[0]
 
 
-def test_keras_layer_of_keras_2(model, directory, images, logits, targets):
+def fine_tune(directory, images, logits, targets):
+    """Checks that Keras 2 predicts with a module, and trains all of it."""
     import tf_keras
 
     layer = hub.KerasLayer(str(directory), trainable=True)
     classifier = tf_keras.Sequential([tf_keras.Input((32, 32, 3)), layer])
     np.testing.assert_allclose(classifier.predict(images, verbose=0), logits, atol=1e-5)
     before = [v.numpy() for v in layer.trainable_variables]
-    assert len(before) == len(model.weights)
     classifier.compile("adam", tf_keras.losses.CategoricalCrossentropy(from_logits=True))
     history = classifier.fit(images, targets, epochs=4, verbose=0).history["loss"]
     assert history[-1] < history[0]
-    assert changed(before, layer.trainable_variables) == len(before)
+    return len(before), changed(before, layer.trainable_variables)
+
+
+def test_keras_layer_of_keras_2(model, directory, images, logits):
+    found = fine_tune(directory, images, logits, TARGETS)
+    assert found == (len(model.weights), len(model.weights))
+
+
+MIRRORED = """
+import sys
+import numpy as np
+import tensorflow as tf
+
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+from tests.export.hub.test_to_hub import fine_tune
+with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+    variables, changed = fine_tune(sys.argv[1], **np.load(sys.argv[2]))
+assert variables == changed > 0
+"""
+
+
+@pytest.mark.long
+def test_mirrored_strategy_on_two_devices(directory, images, logits, tmp_path):
+    np.savez(tmp_path / "data.npz", images=images, logits=logits, targets=TARGETS)
+    command = [sys.executable, "-c", MIRRORED, str(directory), str(tmp_path / "data.npz")]
+    subprocess.run(command, check=True, cwd=ROOT)
 
 
 def test_tfsm_layer_of_keras_3(directory, images, logits):
-    layer = keras.layers.TFSMLayer(
-        str(directory), call_endpoint="serve", call_training_endpoint="serve_train"
-    )
+    endpoints = {"call_endpoint": "serve", "call_training_endpoint": "serve_train"}
+    layer = keras.layers.TFSMLayer(str(directory), **endpoints)
     np.testing.assert_allclose(layer(images), logits, atol=1e-5)
     assert np.abs(layer(images, training=True) - logits).max() > 1e-3
 
 
-@pytest.fixture(scope="module")
-def make_classifier(directory):
-    def make():
-        layer = export.HubLayer(directory)
-        return layer, keras.Sequential([keras.Input((32, 32, 3)), layer])
-
-    return make
+def around(*layers):
+    return keras.Sequential([keras.Input((32, 32, 3)), *layers])
 
 
 @pytest.mark.long
-def test_hub_layer_trains_with_adamw(model, make_classifier, images, logits, targets, tmp_path):
-    layer, classifier = make_classifier()
+def test_hub_layer_trains_with_adamw(model, directory, images, logits, tmp_path):
+    layer = export.HubLayer(directory)
+    classifier = around(layer)
     np.testing.assert_allclose(classifier(images), logits, atol=1e-5)
     kernel = model.get_layer("head").kernel.numpy()
     assert float(classifier.losses[0]) == pytest.approx(0.5 * (kernel**2).sum(), rel=1e-5)
     before = [v.numpy() for v in layer.trainable_variables]
     assert len(before) == len(model.weights)
-    classifier.compile(
-        keras.optimizers.AdamW(3e-3), keras.losses.CategoricalCrossentropy(from_logits=True)
-    )
-    history = classifier.fit(images, targets, epochs=6, verbose=0).history["loss"]
+    loss = keras.losses.CategoricalCrossentropy(from_logits=True)
+    classifier.compile(keras.optimizers.AdamW(3e-3), loss)
+    history = classifier.fit(images, TARGETS, epochs=6, verbose=0).history["loss"]
     assert history[-1] < history[0]
     assert changed(before, layer.trainable_variables) == len(before)
     # The module's own variables moved, and so did its output.
     assert np.abs(classifier(images) - logits).max() > 1e-2
-
     classifier.save(tmp_path / "m.keras")
     loaded = keras.saving.load_model(tmp_path / "m.keras")
     np.testing.assert_array_equal(loaded(images), classifier(images))
 
 
-def test_hub_layer_frozen_trains_nothing_and_drops_nothing(make_classifier, images, logits):
-    layer, classifier = make_classifier()
-    layer.trainable = False
-    np.testing.assert_allclose(classifier(images, training=True), logits, atol=1e-5)
-    assert classifier.trainable_variables == [] and classifier.losses == []
-
-
-def test_hub_layer_computes_in_float32_beside_layers_of_mixed_precision(
-    directory, images, logits, tmp_path
-):
-    layers = [keras.layers.Rescaling(1.0, dtype="mixed_bfloat16")]
-    layers += [export.HubLayer(directory, dtype="mixed_bfloat16")]
-    for of_layers in (layers[1:], layers):
-        model = keras.Sequential([keras.Input((32, 32, 3)), *of_layers])
-        exact = len(of_layers) == 1
-        np.testing.assert_allclose(model(images), logits, atol=1e-5 if exact else 0.1)
+def test_hub_layer_frozen_and_beside_layers_of_mixed_precision(directory, images, logits, tmp_path):
+    layer = export.HubLayer(directory, dtype="mixed_bfloat16", trainable=False)
+    rescaling = keras.layers.Rescaling(1.0, dtype="mixed_bfloat16")
+    for model, atol in ((around(layer), 1e-5), (around(rescaling, layer), 0.1)):
+        np.testing.assert_allclose(model(images, training=True), logits, atol=atol)
+        assert model.trainable_variables == [] and model.losses == []
         model.save(tmp_path / "m.keras")
         loaded = keras.saving.load_model(tmp_path / "m.keras")
         np.testing.assert_array_equal(loaded(images), model(images))
@@ -315,7 +322,7 @@ def test_hub_layer_refuses_what_cannot_be_called(tmp_path):
 
 
 @pytest.mark.long
-def test_tf1_graphs_as_vtab_builds_them(model, directory, images, logits, targets):
+def test_tf1_graphs_as_vtab_builds_them(model, directory, images, logits):
     v1 = tf.compat.v1
     with tf.Graph().as_default():
         inputs = v1.placeholder(tf.float32, (None, 32, 32, 3))
@@ -325,7 +332,7 @@ def test_tf1_graphs_as_vtab_builds_them(model, directory, images, logits, target
         assert len(variables) == len(model.weights)
         inference, result = module(inputs, training=False), module(inputs, training=True)
         assert result.shape.as_list() == [None, 5]  # its head wants rank 2
-        loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(targets, result))
+        loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(TARGETS, result))
         step = v1.train.MomentumOptimizer(0.03, 0.9).minimize(loss)
         with v1.Session() as session:
             session.run(v1.global_variables_initializer())
@@ -347,34 +354,3 @@ def test_an_archive_over_http(directory, images, logits, tmp_path, monkeypatch):
     with served(tmp_path / "site") as address:
         module = hub.load(f"{address}publisher/digits/1")
     np.testing.assert_allclose(module(images), logits, atol=1e-5)
-
-
-MIRRORED = """
-import sys
-import numpy as np
-import tensorflow as tf
-
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-import tensorflow_hub as hub
-import tf_keras
-
-directory, file = sys.argv[1:]
-data = np.load(file)
-with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
-    layer = hub.KerasLayer(directory, trainable=True)
-    model = tf_keras.Sequential([tf_keras.Input((32, 32, 3)), layer])
-    model.compile("adam", tf_keras.losses.CategoricalCrossentropy(from_logits=True))
-np.testing.assert_allclose(model.predict(data["images"], verbose=0), data["logits"], atol=1e-5)
-before = [v.numpy() for v in layer.trainable_variables]
-history = model.fit(data["images"], data["targets"], epochs=4, verbose=0).history["loss"]
-assert history[-1] < history[0]
-assert all(np.any(a != b.numpy()) for a, b in zip(before, layer.trainable_variables))
-"""
-
-
-@pytest.mark.long
-def test_mirrored_strategy_on_two_devices(directory, images, logits, targets, tmp_path):
-    np.savez(tmp_path / "data.npz", images=images, logits=logits, targets=targets)
-    command = [sys.executable, "-c", MIRRORED, str(directory), str(tmp_path / "data.npz")]
-    subprocess.run(command, check=True)

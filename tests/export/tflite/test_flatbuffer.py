@@ -8,40 +8,20 @@ from ai_edge_litert import schema_py_generated as schema
 
 from keras_vit import export
 from keras_vit.export.errors import ExportError
-from keras_vit.export.tflite.flatbuffer_and_metadata import (
-    add_metadata,
-    pack,
-    share_equal_weights,
-    unpack,
-)
+from keras_vit.export.tflite import flatbuffer_and_metadata
+from keras_vit.export.tflite.flatbuffer_and_metadata import pack, unpack
 from keras_vit.export.tflite.layer_errors import layer_errors
-
-
-def tree_of(*weights):
-    buffers = [schema.BufferT(), *(schema.BufferT(np.frombuffer(w, np.uint8)) for w in weights)]
-    tensors = [schema.TensorT(buffer=number) for number in range(1, len(buffers))]
-    return schema.ModelT(3, [], [schema.SubGraphT(tensors, [], [])], buffers=buffers)
 
 
 def weights_of(tree):
     return [bytes(tree.buffers[tensor.buffer].data) for tensor in tree.subgraphs[0].tensors]
 
 
-def test_equal_weights_are_stored_once_and_every_tensor_keeps_its_own():
-    weights = [b"a" * 4096, b"b" * 4096, b"a" * 4096, b"c" * 8]
-    tree = tree_of(*weights)
-    whole = len(pack(tree))
-    share_equal_weights(tree)
-    content = pack(tree)
-    assert len(content) < whole - 4000
-    assert weights_of(unpack(bytes(content))) == weights
-
-
 def test_weights_behind_the_model_come_back_into_it():
     weights = [b"x" * 64, b"y" * 32]
-    tree = tree_of(b"", b"")
-    for buffer, each, offset in zip(tree.buffers[1:], weights, (4096, 4160), strict=True):
-        buffer.data, buffer.offset, buffer.size = None, offset, len(each)
+    buffers = [schema.BufferT(offset=4096, size=64), schema.BufferT(offset=4160, size=32)]
+    graph = schema.SubGraphT([schema.TensorT(buffer=1), schema.TensorT(buffer=2)], [], [])
+    tree = schema.ModelT(3, [], [graph], buffers=[schema.BufferT(), *buffers])
     tree.metadata = [schema.MetadataT("buffer_location")]
     tree = unpack(bytes(pack(tree)).ljust(4096) + b"".join(weights))
     assert weights_of(tree) == weights
@@ -51,7 +31,7 @@ def test_weights_behind_the_model_come_back_into_it():
 
 def test_the_metadata_are_those_that_mediapipe_read():
     tree = schema.ModelT(3, buffers=[schema.BufferT()])
-    add_metadata(tree, "vit", "how", "logits", labels=True)
+    flatbuffer_and_metadata.add_metadata(tree, "vit", "how", "logits", labels=True)
     digest = hashlib.sha256(bytes(tree.buffers[-1].data)).hexdigest()
     assert digest == "80e6c175df68ab691c2c500c0c04b1621c3896052e5a3c171ae4e1068ab69a2a"
 
@@ -82,13 +62,10 @@ def test_every_operation_that_computes_has_its_layers_name_and_an_error(files, i
 def test_a_bad_layer_is_where_the_error_exceeds_that_of_its_inputs(files, images, tmp_path):
     reference, _ = files
     tree = unpack(reference.read_bytes())
-    graph = tree.subgraphs[0]
-    (bias,) = [
-        operator.inputs[2]
-        for operator in graph.operators
-        if b"output_dense" in graph.tensors[operator.outputs[0]].name and len(operator.inputs) == 3
-    ]
-    buffer = tree.buffers[graph.tensors[bias].buffer]
+    tensors = tree.subgraphs[0].tensors
+    dense = [each for each in tree.subgraphs[0].operators if len(each.inputs) == 3]
+    (bad,) = [each for each in dense if b"output_dense" in tensors[each.outputs[0]].name]
+    buffer = tree.buffers[tensors[bad.inputs[2]].buffer]
     buffer.data = np.frombuffer((buffer.data.view("float32") + 3).tobytes(), np.uint8)
     (tmp_path / "bad.tflite").write_bytes(pack(tree))
     rows = layer_errors(reference, tmp_path / "bad.tflite", images[:2])

@@ -16,7 +16,7 @@ from keras_vit.export.tflite.to_tflite import to_tflite_files
 from keras_vit.export.verification import runtimes
 from keras_vit.export.verification.subprocesses import run_compiled
 from keras_vit.export.verification.verify_and_thresholds import THRESHOLDS
-from tests.export.conftest import run, verify
+from tests.export.conftest import run, skipped_without, verify
 
 
 def test_on_the_processor_it_computes_the_interpreters_bits(tiny, tiny_tflite, images):
@@ -25,15 +25,10 @@ def test_on_the_processor_it_computes_the_interpreters_bits(tiny, tiny_tflite, i
     assert delegation.complete and delegation.device == "XNNPACK" and delegation.float16 is None
 
 
-def test_what_an_accelerator_refuses_is_named_with_its_reason(
-    gpu, tiny, tiny_tflite, images, tmp_path
-):
+def test_what_an_accelerator_refuses_is_named_with_its_reason(gpu, tiny_tflite, images, tmp_path):
     tree = unpack(tiny_tflite.read_bytes())
-    shrink = next(
-        operation.builtinOptions
-        for operation in tree.subgraphs[0].operators
-        if isinstance(operation.builtinOptions, schema.StridedSliceOptionsT)
-    )
+    options = [operation.builtinOptions for operation in tree.subgraphs[0].operators]
+    shrink = next(each for each in options if isinstance(each, schema.StridedSliceOptionsT))
     shrink.shrinkAxisMask = 2
     (tmp_path / "m.tflite").write_bytes(pack(tree))
     _, found = runtimes.open_gpu(tmp_path / "m.tflite").run(images)
@@ -41,7 +36,7 @@ def test_what_an_accelerator_refuses_is_named_with_its_reason(
     assert any("STRIDED_SLICE" in each and "shrink" in each for each in found.fallbacks)
 
 
-def test_a_runtime_that_is_not_there_says_what_to_install(tiny_tflite, images, monkeypatch):
+def test_a_runtime_that_is_not_there_says_what_to_install(tiny, tiny_tflite, images, monkeypatch):
     monkeypatch.setenv("VK_ICD_FILENAMES", "/dev/null")
     with pytest.raises(RuntimeMissing, match="Expected a GPU"):  # a driver, and none
         runtimes.open_gpu(tiny_tflite).run(images)
@@ -51,6 +46,9 @@ def test_a_runtime_that_is_not_there_says_what_to_install(tiny_tflite, images, m
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(RuntimeMissing, match="apt-get install chromium"):
         runtimes.open_gpu(tiny_tflite).run(images)
+    monkeypatch.setitem(sys.modules, "playwright.sync_api", None)
+    with pytest.raises(RuntimeMissing, match=r"keras-vit-16x16\[browser\]"):
+        verify(tiny, tiny_tflite, images, runtime="browser")
 
 
 def test_a_runtime_opens_its_own_format(tiny, tiny_tflite, images):
@@ -70,8 +68,8 @@ def test_every_precision_agrees(make_vit, images, tmp_path, runtime, probabiliti
     to_tflite_files(model, files, calibration=images, probabilities=probabilities)
     for name, file in files.items():
         # Noise has classes that are almost equal, and processors round int8 differently.
-        limits = THRESHOLDS[name]
-        limits = dataclasses.replace(limits, agreement=0.0, cosine=limits.cosine - 0.01)
+        cosine = THRESHOLDS[name].cosine - 0.01
+        limits = dataclasses.replace(THRESHOLDS[name], agreement=0.0, cosine=cosine)
         report = verify(model, file, images, runtime=runtime, thresholds=limits)
         assert report.ok and (report.runtime, report.kind) == (runtime, name), report
 
@@ -84,10 +82,8 @@ def test_every_precision_agrees(make_vit, images, tmp_path, runtime, probabiliti
     ],
 )
 def test_the_browser_agrees(with_browser, tiny, tiny_tflite, images, runtime, device, limit):
-    try:
+    with skipped_without(RuntimeMissing):
         report = verify(tiny, tiny_tflite, images, runtime=runtime)
-    except RuntimeMissing as missing:
-        pytest.skip(str(missing))
     assert report.ok and report.fully_delegated and report.max_error < limit
     assert device in report.device and "Chromium" in str(report)
     # In float16, too, where a GPU computes.
@@ -103,9 +99,3 @@ def test_pages_are_verified_by_the_file_inside(with_browser, tiny, images, tmp_p
     (tmp_path / "other.html").write_text("<!DOCTYPE html>")
     with pytest.raises(ExportError, match="without a model inside"):
         verify(tiny, tmp_path / "other.html", images)
-
-
-def test_without_playwright_one_line_says_what_to_install(tiny, tiny_tflite, images, monkeypatch):
-    monkeypatch.setitem(sys.modules, "playwright.sync_api", None)
-    with pytest.raises(RuntimeMissing, match=r"keras-vit-16x16\[browser\]"):
-        verify(tiny, tiny_tflite, images, runtime="browser")

@@ -11,7 +11,7 @@ from PIL import Image
 
 import keras_vit
 from keras_vit import export
-from keras_vit.export.verification.browser import served
+from keras_vit.export.verification.browser import chromium, served
 from keras_vit.export.web.to_web import MODEL
 from keras_vit.prepare_photos import prepare_photo, read_photo
 from tests.odd_photos import CASES
@@ -21,22 +21,62 @@ READY = "html[data-ready]"
 ROUNDING, ON_GPU = 2e-5, 1e-3
 
 
+@pytest.fixture(scope="module")
+def browser(with_browser):
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="package")
+def address(site):
+    with served(site) as address:
+        yield address
+
+
+@pytest.fixture
+def open_page(browser):
+    """Returns a function that opens an address and waits for the model."""
+    with contextlib.ExitStack() as opened:
+
+        def open_page(address, **options):
+            context = opened.enter_context(browser.new_context(**options))
+            page = context.new_page()
+            page.goto(address)
+            page.wait_for_selector("html[data-ready]", state="attached")
+            return page
+
+        yield open_page
+
+
+@pytest.fixture
+def page(open_page, address):
+    return open_page(address)
+
+
+@pytest.fixture(scope="package")
+def photo(tmp_path_factory):
+    """A photo of soft shapes, as a PNG file."""
+    noise = np.random.default_rng(0).integers(0, 256, (9, 7, 3)).astype(np.uint8)
+    file = tmp_path_factory.mktemp("photos") / "photo.png"
+    Image.fromarray(noise).resize((90, 130), Image.Resampling.BICUBIC).save(file)
+    return file
+
+
 def choose(page, file):
-    """Chooses a file, and returns the logits and the words of the answer."""
-    page.evaluate("delete document.documentElement.dataset.logits")
+    """Chooses a file, and returns the logits."""
+    forget(page)
     page.set_input_files("#file", file)
-    return answered(page)
+    return shown(page)
 
 
-def answered(page):
-    page.wait_for_selector("html[data-logits]", state="attached")
-    logits = json.loads(page.locator("html").get_attribute("data-logits"))
-    return np.array(logits), page.locator("#bars li").all_inner_texts()
+def forget(page):
+    page.evaluate("delete document.documentElement.dataset.logits")
+    page.evaluate("delete document.documentElement.dataset.rollout")
 
 
-def rollout_of(page):
-    page.wait_for_selector("html[data-rollout]", state="attached")
-    return np.array(json.loads(page.locator("html").get_attribute("data-rollout")))
+def shown(page, name="logits"):
+    page.wait_for_selector(f"html[data-{name}]", state="attached")
+    return np.array(json.loads(page.locator("html").get_attribute(f"data-{name}")))
 
 
 def visit_again(page):
@@ -55,8 +95,8 @@ def by_interpreter(site, file, signature="serving_default"):
 
 def assert_agrees(page, site, file, atol=ROUNDING):
     """The page gives the logits of the interpreter for a file."""
-    logits, _ = choose(page, file)
-    np.testing.assert_allclose(logits, by_interpreter(site, file), atol=atol, err_msg=file.name)
+    expected = by_interpreter(site, file)
+    np.testing.assert_allclose(choose(page, file), expected, atol=atol, err_msg=file.name)
 
 
 def error_of(page, file):
@@ -67,19 +107,25 @@ def error_of(page, file):
 
 
 def test_answers_are_those_of_the_interpreter(page, model, site, photo):
-    logits, bars = choose(page, photo)
+    assert_agrees(page, site, photo)
+    bars = page.locator("#bars li").all_inner_texts()
     expected = by_interpreter(site, photo)
-    np.testing.assert_allclose(logits, expected, atol=ROUNDING)
     probabilities = np.exp(expected) / np.exp(expected).sum()
-    order = np.argsort(-probabilities)
-    names = [model.class_names[index] for index in order]
+    names = [model.class_names[index] for index in np.argsort(-probabilities)]
     assert [bar.split("\n")[0] for bar in bars] == names
-    first = re.search(r"([\d.]+) %", bars[0])
-    assert float(first[1]) == pytest.approx(100 * probabilities.max(), abs=0.51)
-    status = page.get_by_role("status").inner_text()
-    assert status.startswith(f"Most probable: {names[0]}, ")
+    first = float(re.search(r"([\d.]+) %", bars[0])[1])
+    assert first == pytest.approx(100 * probabilities.max(), abs=0.51)
+    assert page.get_by_role("status").inner_text().startswith(f"Most probable: {names[0]}, ")
     assert re.fullmatch(r"[\d.]+ ms on CPU, \d+ ms to prepare the image", page.inner_text("#times"))
     assert page.title() == "Birds & co" and page.inner_text("h1") == "Birds & co"
+    percentages = page.evaluate(
+        """async () => {
+            const { spoken } = await import("page/answer");
+            const parts = [0.998, 0.002, 0.9997, 0.0003, 0.5, 0.05];
+            return parts.map((probability) => spoken([{ label: "", probability }]).slice(2));
+        }"""
+    )
+    assert percentages == ["99.8 %", "0.2 %", "> 99.9 %", "< 0.1 %", "50 %", "5.0 %"]
 
 
 TIFFS = [name for name in CASES if "TIFF" in name]
@@ -108,27 +154,27 @@ def test_photos_are_read_as_ours(page, site, tmp_path, names):
 
 
 @pytest.mark.parametrize(
-    "size", [pytest.param((2600, 3700), id="in several strips", marks=pytest.mark.long), (400, 37)]
+    ("size", "name"),
+    [
+        pytest.param((2600, 3700), "photo.png", id="in several strips", marks=pytest.mark.long),
+        ((400, 37), "photo.png"),
+        ((90, 130), "photo.jpg"),
+    ],
 )
-def test_photos_of_any_size_are_prepared_as_ours(page, site, photo, tmp_path, size):
-    file = tmp_path / "photo.png"
-    Image.open(photo).resize(size).save(file)
-    assert_agrees(page, site, file)
-
-
-def test_jpeg_decoders_differ_by_rounding(page, site, photo, tmp_path):
-    Image.open(photo).save(tmp_path / "photo.jpg", quality=95)
-    expected = by_interpreter(site, tmp_path / "photo.jpg")
-    assert_agrees(page, site, tmp_path / "photo.jpg", 0.02 * np.abs(expected).max())
+def test_photos_of_any_size_are_prepared_as_ours(page, site, photo, tmp_path, size, name):
+    file = tmp_path / name
+    Image.open(photo).resize(size).save(file, quality=95)
+    # Decoders of JPEG differ by rounding.
+    jpeg = 0.02 * np.abs(by_interpreter(site, file)).max()
+    assert_agrees(page, site, file, ROUNDING if file.suffix == ".png" else jpeg)
 
 
 def test_where_the_model_looks(page, model, site, photo):
     choose(page, photo)
     assert page.locator("#attention").is_hidden()
     page.get_by_role("switch", name="Show where the model looks").check()
-    drawn = rollout_of(page)
     expected = by_interpreter(site, photo, "attention_rollout")
-    np.testing.assert_allclose(drawn.reshape(expected.shape), expected, atol=ROUNDING)
+    np.testing.assert_allclose(shown(page, "rollout"), expected.ravel(), atol=ROUNDING)
     image = prepare_photo(read_photo(photo), model.preprocessing)[None]
     reference = keras_vit.analysis.attention_rollout(model, image)[0]
     np.testing.assert_allclose(expected, reference, atol=ROUNDING)
@@ -153,13 +199,11 @@ def test_threads_and_gpu_give_the_same(page, site, photo):
         label = page.locator(f".segments label:has([value={backend}])")
         if label.locator("input").is_disabled():  # one core, or no GPU
             continue
-        page.evaluate("delete document.documentElement.dataset.logits")
-        page.evaluate("delete document.documentElement.dataset.rollout")
+        forget(page)
         label.click()
-        logits, _ = answered(page)
-        np.testing.assert_allclose(logits, expected, atol=limit)
+        np.testing.assert_allclose(shown(page), expected, atol=limit)
         assert re.search(rf" ms on {name}, \d", page.inner_text("#times"))
-        np.testing.assert_allclose(rollout_of(page), looked.ravel(), atol=limit)
+        np.testing.assert_allclose(shown(page, "rollout"), looked.ravel(), atol=limit)
 
 
 def test_files_that_are_no_images_and_images_that_are_too_large(page, photo, tmp_path):
@@ -202,63 +246,42 @@ def test_transparent_pixels_are_shown_as_the_model_sees_them(page, tmp_path):
     assert alpha == 255
 
 
-def test_percentages_of_an_answer_add_up(page):
-    shown = page.evaluate(
-        """async () => {
-            const { spoken } = await import("page/answer");
-            const parts = [0.998, 0.002, 0.9997, 0.0003, 0.5, 0.05];
-            return parts.map((probability) => spoken([{ label: "", probability }]).slice(2));
-        }"""
-    )
-    assert shown == ["99.8 %", "0.2 %", "> 99.9 %", "< 0.1 %", "50 %", "5.0 %"]
-
-
 def test_no_request_leaves_the_page_and_it_needs_no_network(open_page, photo, site):
-    server = contextlib.ExitStack()
+    server, requests = contextlib.ExitStack(), []
     address = server.enter_context(served(site))
     page = open_page(address)
-    requests = []
     page.on("request", lambda request: requests.append(request.url))
     visit_again(page)
     choose(page, photo)
     assert requests
     assert [url for url in requests if not url.startswith((address, "blob:", "data:"))] == []
-    refused = page.evaluate(
-        "fetch('https://example.com/').then(() => 'sent', (error) => error.message)"
-    )
-    assert refused != "sent"
-    for _ in range(200):
-        if page.evaluate("caches.match('code/page.css').then(Boolean)"):
-            break
-        page.wait_for_timeout(50)
+    fetch = "fetch('https://example.com/').then(() => 'sent', (error) => error.message)"
+    assert page.evaluate(fetch) != "sent"
+    page.wait_for_function("caches.match('code/page.css').then(Boolean)")
     server.close()
     page.reload()
     page.wait_for_selector(READY, state="attached")
     assert_agrees(page, site, photo)
 
 
-def test_a_single_file_opens_without_a_server(open_page, model, site, photo, tmp_path):
+def test_without_a_server_a_single_file_opens_and_a_folder_says_why_not(
+    open_page, model, site, photo, tmp_path
+):
     file = export.to_web(model, tmp_path / "page.html", quantization="none", single_file=True)
     page = open_page(file.as_uri())
     assert_agrees(page, site, photo)
     assert page.get_by_role("radio", name="threads").is_disabled()
-
-
-def test_a_folder_that_no_server_gives_out_says_so(browser, site):
-    context = browser.new_context()
-    page = context.new_page()
     page.goto((site / "index.html").as_uri())
     assert "python -m http.server" in page.inner_text("#loading")
-    context.close()
 
 
 def test_examples_dropped_and_photographed_images(page, site, example, tmp_path):
     page.get_by_role("button", name="Example 1").click()
-    logits, _ = answered(page)
+    logits = shown(page)
     Image.fromarray(example).save(tmp_path / "example.png")
     expected = by_interpreter(site, tmp_path / "example.png")
     np.testing.assert_allclose(logits, expected, atol=ROUNDING)
-    page.evaluate("delete document.documentElement.dataset.logits")
+    forget(page)
     page.evaluate(
         """async () => {
         const data = new DataTransfer();
@@ -271,25 +294,21 @@ def test_examples_dropped_and_photographed_images(page, site, example, tmp_path)
           new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
         }"""
     )
-    dropped, _ = answered(page)
-    assert np.abs(dropped - logits).max() > 1e-4
-    page.evaluate("delete document.documentElement.dataset.logits")
+    assert np.abs(shown(page) - logits).max() > 1e-4
+    forget(page)
     page.get_by_role("button", name="Take a photo").click()
     page.get_by_role("button", name="Take it").click()
-    answered(page)
+    shown(page)
     assert page.get_by_role("img", name="photo.png").is_visible()
 
 
 def test_keyboard_alone(page):
     names = []
+    focused = "(document.activeElement.labels?.[0] ?? document.activeElement).innerText"
+    focused += " || document.activeElement.querySelector('img')?.alt"
     for _ in range(8):
         page.keyboard.press("Tab")
-        names.append(
-            page.evaluate(
-                "(document.activeElement.labels?.[0] ?? document.activeElement).innerText"
-                " || document.activeElement.querySelector('img')?.alt"
-            )
-        )
+        names.append(page.evaluate(focused))
     assert names[:4] == ["Choose an image", "Take a photo", "Example 1", "CPU"]
     assert "Model and licenses" in names
     page.get_by_text("Model and licenses").click()
@@ -299,10 +318,9 @@ def test_keyboard_alone(page):
 @pytest.mark.long
 def test_light_and_dark_and_narrow(open_page, address, photo):
     backgrounds = set()
+    phone = {"viewport": {"width": 320, "height": 640}, "is_mobile": True}
     for scheme in ("light", "dark"):
-        page = open_page(
-            address, color_scheme=scheme, viewport={"width": 320, "height": 640}, is_mobile=True
-        )
+        page = open_page(address, color_scheme=scheme, **phone)
         choose(page, photo)
         backgrounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
         assert page.evaluate("document.documentElement.scrollWidth") <= 320

@@ -15,31 +15,28 @@ from tests.export.conftest import verify
 
 
 def settings_of(page):
-    text = re.search(r'id="settings">(.*?)</script>', page.read_text(), re.DOTALL)[1]
-    return json.loads(text)
+    return json.loads(re.search(r'id="settings">(.*?)</script>', page.read_text(), re.DOTALL)[1])
 
 
 def test_a_folder_has_all_that_the_page_asks_for(site):
-    settings = settings_of(site / "index.html")
+    settings, text = settings_of(site / "index.html"), (site / "index.html").read_text()
     assert settings["labels"] == ["crow", "finch", "great tit", "a < b", "heron"]
-    assert "a < b" not in (site / "index.html").read_text()
+    assert "a < b" not in text and "Birds &amp; co" in text
     assert settings["image_size"] == [32, 32] and settings["rollout"] == [4, 4]
-    assert [each["name"] for each in settings["operations"]] == [
-        "decode", "resize_small", "central_crop", "value_range",
-    ]  # fmt: skip
-    assert settings["operations"][1] == {
-        "name": "resize_small", "size": 36, "method": "area", "antialias": False,
-    }  # fmt: skip
+    operations = {each.pop("name"): each for each in settings["operations"]}
+    assert [*operations] == ["decode", "resize_small", "central_crop", "value_range"]
+    assert operations["resize_small"] == {"size": 36, "method": "area", "antialias": False}
     for name, asset in settings["assets"].items():
         file = site / "assets" / f"{name}{asset['suffix']}"
         assert file.stat().st_size == asset["bytes"]
     for file in settings["files"]:
         assert (site / file).exists()
     assert "Apache License" in (site / "assets/LICENSE-LiteRT.txt").read_text()
-    assert "Birds &amp; co" in (site / "index.html").read_text()
     assert labels_of(site / "assets/model.tflite") == settings["labels"]
-    addresses = re.findall(r"https?://[^\s'\"]+", (site / "index.html").read_text())
+    addresses = re.findall(r"https?://[^\s'\"]+", text)
     assert set(addresses) <= {"http://www.w3.org/2000/svg", "http://localhost:8000."}
+    # And the report of a run links to the page.
+    assert "site/index.html" in collect_run_results._files(site.parent)
 
 
 @pytest.mark.parametrize("single_file", [False, True])
@@ -57,12 +54,12 @@ def test_settings_that_are_not_the_files_fail(model, images, tmp_path, single_fi
 
 def test_a_page_is_replaced_but_nothing_else(site, model, tmp_path):
     before = settings_of(site / "index.html")["version"]
-    path = tmp_path / "site"
-    (path / "code").mkdir(parents=True)
-    (path / "code" / "mine.txt").write_text("mine")
+    path, mine = tmp_path / "site", tmp_path / "site/code/mine.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
     with pytest.raises(FileExistsError):
         export.to_web(model, path, quantization="none")
-    (path / "code" / "mine.txt").rename(path / "code" / "runtime.js")
+    mine.rename(mine.with_name("runtime.js"))
     export.to_web(model, path, quantization="none")
     assert settings_of(path / "index.html")["version"] != before  # it has no examples
 
@@ -93,11 +90,6 @@ def test_another_litert_js_is_refused(tmp_path):
 
 def test_models_without_a_map_have_no_switch(make_vit, with_litert_js, tmp_path):
     axial = make_vit(attention="axial", classifier="gap", num_layers=1)
-    page = export.to_web(axial, tmp_path / "axial.html", single_file=True)
-    settings = settings_of(page)
+    settings = settings_of(export.to_web(axial, tmp_path / "axial.html", single_file=True))
     assert settings["rollout"] is None
     assert "integers" in settings["without_gpu"]
-
-
-def test_a_runs_report_links_to_the_page(site):
-    assert "site/index.html" in collect_run_results._files(site.parent)

@@ -64,13 +64,10 @@ def cluster():
 @pytest.fixture(scope="session")
 def bird_model(tmp_path_factory):
     """The file of a classifier of three birds, of random weights."""
-    import keras
-
+    from benchmarks.errors_of_families_in_runtimes import with_noise
     from tests.tiny_vit import tiny_vit
 
-    keras.utils.set_random_seed(0)
-    model = tiny_vit(patch_size=8, num_classes=3)
-    model.get_layer("head").kernel.assign(keras.random.normal((16, 3), seed=1))
+    model = with_noise(tiny_vit(patch_size=8, num_classes=3))
     model.class_names = ["crow", "finch", "owl"]
     file = tmp_path_factory.mktemp("model") / "m.keras"
     model.save(file)
@@ -78,15 +75,12 @@ def bird_model(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def noise_photos(tmp_path_factory):
+def photos(tmp_path_factory):
     """A folder of photos, 0.png to f.png, of which 3.png is none and 5.png is cut short."""
-    import keras
+    from tests.training.data.helpers import write_photos
 
     folder = tmp_path_factory.mktemp("photos")
-    rng = np.random.default_rng(0)
-    for number in range(16):
-        pixels = rng.integers(0, 256, (20, 24, 3)).astype(np.uint8)
-        keras.utils.save_img(folder / f"{number:x}.png", pixels)
+    write_photos(folder, [f"{number:x}.png" for number in range(16)])
     (folder / "3.png").write_bytes(b"no image")
     (folder / "5.png").write_bytes((folder / "5.png").read_bytes()[:200])
     return folder
@@ -100,6 +94,14 @@ def data_dir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     write_prepared_datasets.prepare_digits(folder)
     return str(folder)
+
+
+@pytest.fixture(scope="session")
+def digits(data_dir):
+    """The open data set of the digits."""
+    from keras_vit.training import data
+
+    return data.open_dataset("digits", data_dir)
 
 
 @pytest.fixture(scope="session")
@@ -143,13 +145,7 @@ def final_state():
 @pytest.fixture
 def assert_same():
     """Asserts that two states are equal, bit for bit."""
-
-    def check(state, other):
-        assert state.keys() == other.keys()
-        for name in state:
-            np.testing.assert_array_equal(state[name], other[name], err_msg=name)
-
-    return check
+    return np.testing.assert_equal
 
 
 @pytest.fixture
@@ -172,33 +168,8 @@ def shallow(monkeypatch):
 
 @pytest.fixture
 def vit():
-    """A ViT of three classes for 16x16 images, with a head that is not zero."""
-    import keras
-
+    """A ViT of three classes for 16x16 images, of noise."""
+    from benchmarks.errors_of_families_in_runtimes import with_noise
     from tests.tiny_vit import tiny_vit
 
-    keras.utils.set_random_seed(0)
-    model = tiny_vit(patch_size=8, num_classes=3)
-    for variable in model.get_layer("head").weights:
-        variable.assign(keras.random.normal(variable.shape, seed=1))
-    return model
-
-
-@pytest.fixture
-def padded_batches():
-    """Returns a function from images and label rows to padded batches with masks."""
-
-    def batches(images, labels, batch_size):
-        result = []
-        for start in range(0, len(images), batch_size):
-            image = images[start : start + batch_size]
-            label = labels[start : start + batch_size]
-            missing = batch_size - len(image)
-            # Padding that would be noticed: other images, with every label.
-            image = np.concatenate([image, 9 + np.zeros((missing, *images.shape[1:]), np.float32)])
-            label = np.concatenate([label, np.ones((missing, labels.shape[1]), np.float32)])
-            mask = np.concatenate([np.ones(batch_size - missing), np.zeros(missing)])
-            result.append({"image": image, "label": label, "mask": mask.astype(np.float32)})
-        return result
-
-    return batches
+    return with_noise(tiny_vit(patch_size=8, num_classes=3))

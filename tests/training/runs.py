@@ -10,10 +10,19 @@ import numpy as np
 import pytest
 
 
+def read_csv(path):
+    """Returns the rows of a table, here or in a store."""
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+def contents(folder):
+    """Returns {name: bytes} of the files of a folder."""
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
 def rows(workdir):
     """Returns the rows of `metrics.csv` without speed, the one column that two runs differ in."""
-    with (workdir / "metrics.csv").open() as stream:
-        return [{**row, "images_per_second": ""} for row in csv.DictReader(stream)]
+    return [{**row, "images_per_second": ""} for row in read_csv(workdir / "metrics.csv")]
 
 
 def column(workdir, name):

@@ -1,5 +1,7 @@
 """Exact counts of correct images, with padding, several labels and none."""
 
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -19,21 +21,14 @@ def one_hot(labels, classes):
     return np.eye(classes, dtype=np.float32)[labels]
 
 
-def evaluated(logits, labels, **settings):
-    """Returns the metrics of a model that gives these logits."""
-    batch = {"image": logits, "label": labels}
-    return classification.evaluate(lambda images: images, [batch], **settings)
+def evaluated(logits, labels, model=lambda images: images, **settings):
+    """Returns the metrics of one batch, of a model that gives these logits unless it is named."""
+    return classification.evaluate(model, [{"image": logits, "label": labels}], **settings)
 
 
 def test_counts_of_a_worked_example():
-    logits = np.array(
-        [
-            [9, 8, 7, 6, 5, 4, 3],  # label 0: first
-            [9, 8, 7, 6, 5, 4, 3],  # label 4: fifth
-            [9, 8, 7, 6, 5, 4, 3],  # label 5: sixth
-        ],
-        np.float32,
-    )
+    # Of each image the label is the first, the fifth, the sixth.
+    logits = np.tile(np.arange(9, 2, -1).astype(np.float32), (3, 1))
     result = evaluated(logits, one_hot([0, 4, 5], 7))
     assert (result["count"], result["top1"], result["top5"]) == (3, 1 / 3, 2 / 3)
     log_sum = np.log(np.exp(logits[0].astype(float)).sum())
@@ -54,8 +49,8 @@ def test_rows_that_are_not_numbers_are_no_hits_and_padding_counts_nothing():
     np.testing.assert_array_equal(sums[1:], [1, 1, 3])
 
 
-def test_real_counts_any_label_and_leaves_out_images_without():
-    logits = np.array([[3, 2, 1], [3, 2, 1], [3, 2, 1], [3, 2, 1]], np.float32)
+def test_real_counts_any_label_however_little_and_leaves_out_images_without():
+    logits = np.tile(np.array([3, 2, 1], np.float32), (4, 1))
     labels = np.array([[1, 0, 1], [0, 1, 1], [0, 0, 0], [0, 1, 0]], np.float32)
     rows = [{"image": logits[i : i + 1], "label": labels[i : i + 1]} for i in range(4)]
     for batches in ([{"image": logits, "label": labels}], rows):
@@ -63,23 +58,18 @@ def test_real_counts_any_label_and_leaves_out_images_without():
         assert (result["count"], result["top1"], result["top5"]) == (3, 1 / 3, 1.0)
         # Only the last image has one label.
         np.testing.assert_array_equal(result["confusion"], [[0, 0, 0], [1, 0, 0], [0, 0, 0]])
-
-
-def test_every_label_counts_however_little_of_it_an_image_has():
-    logits = np.array([[3, 2, 1], [3, 2, 1]], np.float32)
-    labels = np.array([[0.4, 0.3, 0.3], [0.0, 0.4, 0.4]], np.float32)
-    sums = counted_sums(logits, labels, np.ones(2, np.float32), build_loss("softmax"))
+    parts = np.array([[0.4, 0.3, 0.3], [0.0, 0.4, 0.4]], np.float32)
+    sums = counted_sums(logits[:2], parts, np.ones(2, np.float32), build_loss("softmax"))
     np.testing.assert_array_equal(np.asarray(sums)[1:], [1, 2, 2])
 
 
 @pytest.mark.parametrize("loss", ACTIVATIONS)
 def test_probabilities_have_the_loss_of_their_logits(loss):
     logits = np.random.default_rng(0).normal(0, 3, (6, 5)).astype("float32")
-    batch = {"image": logits, "label": one_hot([0, 1, 2, 3, 4, 0], 5)}
+    labels = one_hot([0, 1, 2, 3, 4, 0], 5)
     again = classification.logits_of(ACTIVATIONS[loss], loss)
-    expected, found = (
-        classification.evaluate(each, [batch], loss=loss) for each in (lambda x: x, again)
-    )
+    expected = evaluated(logits, labels, loss=loss)
+    found = evaluated(logits, labels, again, loss=loss)
     assert found["loss"] == pytest.approx(expected["loss"], rel=1e-4)
     assert found["top1"] == expected["top1"]
     assert np.isfinite(classification.logits_of(np.round, loss)(np.array([0.0, 1.0]))).all()
@@ -88,20 +78,25 @@ def test_probabilities_have_the_loss_of_their_logits(loss):
 
 
 @pytest.mark.parametrize("batch_size", [3, 11])
-def test_result_does_not_depend_on_batches_or_padding(vit, padded_batches, batch_size):
+def test_result_does_not_depend_on_batches_or_padding(vit, batch_size):
     rng = np.random.default_rng(0)
     images = rng.uniform(-1, 1, (11, 16, 16, 3)).astype(np.float32)
     labels = rng.integers(0, 3, 11)
     logits = vit.predict_on_batch(images)
-    batches = padded_batches(images, one_hot(labels, 3), batch_size)
+    hits = np.sum(logits.argmax(1) == labels)
+    batches = []
+    for start in range(0, 11, batch_size):
+        # Padding that would be noticed: other images, with every label.
+        image, label = np.full((batch_size, 16, 16, 3), 9.0), np.ones((batch_size, 3))
+        count = min(batch_size, 11 - start)
+        image[:count] = images[start : start + count]
+        label[:count] = one_hot(labels[start : start + count], 3)
+        batches.append({"image": image, "label": label, "mask": np.arange(batch_size) < count})
     result = classification.evaluate(vit, batches, loss="sigmoid")
-    assert result["count"] == 11
-    assert result["top1"] == np.sum(logits.argmax(1) == labels) / 11
+    assert (result["count"], result["top1"], result["top5"]) == (11, hits / 11, 1.0)
     expected = build_loss("sigmoid")(one_hot(labels, 3), logits)
     assert result["loss"] == pytest.approx(float(expected), rel=1e-5)
-    assert result["top5"] == 1.0
-    assert result["confusion"].sum() == 11
-    assert np.trace(result["confusion"]) == np.sum(logits.argmax(1) == labels)
+    assert result["confusion"].sum() == 11 and np.trace(result["confusion"]) == hits
 
 
 def test_functions_and_hub_modules_are_models_too(vit, tmp_path):
@@ -111,12 +106,9 @@ def test_functions_and_hub_modules_are_models_too(vit, tmp_path):
     # Batches of tf.data too, and without masks.
     examples = {"image": images, "label": one_hot([0, 1, 2, 0, 1], 3)}
     batches = tf.data.Dataset.from_tensor_slices(examples).batch(3)
-    module = tf.Module()
+    module, spec = tf.Module(), tf.TensorSpec((None, 16, 16, 3), tf.float32)
     module.model = vit
-    module.__call__ = tf.function(
-        lambda x: vit(x, training=False),
-        input_signature=[tf.TensorSpec((None, 16, 16, 3), tf.float32)],
-    )
+    module.__call__ = tf.function(lambda x: vit(x, training=False), input_signature=[spec])
     tf.saved_model.save(module, str(tmp_path))
 
     expected = classification.evaluate(vit, batches)
@@ -150,36 +142,25 @@ def test_errors_name_what_was_expected(vit):
         classification.class_order(["crane", "crane", "owl"], ["owl", "crane", "crane"], "birds")
 
 
-class Engine:
-    """Sums over a split of one batch, with the identity as the model."""
-
-    def __init__(self, batch):
-        self.batch = batch
-
-    def make_split_sums(self, batch_sums, make_dataset, prepare_images=None):
-        return lambda: np.asarray(batch_sums(self.batch["image"], self.batch), np.float64)
-
-
 def test_the_evaluators_of_a_config_name_what_they_yield(data_dir):
     batch = {
         "image": np.array([[2, 1, 0], [0, 1, 2], [5, 0, 0], [9, 9, 9]], np.float32),
         "label": np.array([[1, 0, 0], [0, 1, 0], [0, 0, 0], [1, 1, 1]], np.float32),
         "mask": np.array([1, 1, 1, 0], np.float32),
     }
+
+    def make_split_sums(batch_sums, make_dataset, prepare_images=None):
+        return lambda: np.asarray(batch_sums(batch["image"], batch), np.float64)
+
+    # Over a split of one batch, with the identity as the model.
+    engine, loss = types.SimpleNamespace(make_split_sums=make_split_sums), build_loss("softmax")
     wanted = schema.complete({"dataset": "digits", "batch_size": 8, "total_steps": 3})
-    loss = build_loss("softmax")
-    assert create_evaluators(wanted, Engine(batch), loss, None) == []
-    wanted.update(
-        eval_split="test",
-        eval_every_steps=7,
-        train_preprocess="decode|value_range(-1,1)",
-        eval_preprocess="decode|value_range(-1,1)",
-        data_dir=data_dir,
-        few_shot={"datasets": "digits", "shots": (1, 5), "every_steps": 2},
-    )
+    assert create_evaluators(wanted, engine, loss, None) == []
+    wanted.update(eval_split="test", eval_every_steps=7, data_dir=data_dir)
+    wanted.update(dict.fromkeys(("train_preprocess", "eval_preprocess"), "decode|value_range"))
+    wanted.update(few_shot={"datasets": "digits", "shots": (1, 5), "every_steps": 2})
     dataset = data.open_dataset("digits", data_dir)
-    run_data = RunData(wanted, dataset)
-    exact, few_shot = create_evaluators(wanted, Engine(batch), loss, run_data)
+    exact, few_shot = create_evaluators(wanted, engine, loss, RunData(wanted, dataset))
     assert few_shot.tasks[0].train is dataset.split("train")
     assert (exact.every_steps, few_shot.every_steps) == (7, 2)
     assert (exact.distributed, few_shot.distributed) == (True, False)

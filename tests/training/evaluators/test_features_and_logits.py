@@ -19,9 +19,8 @@ def test_a_run_its_model_file_and_the_same_untrained(vit, tmp_path):
     kernel = vit.get_layer("embedding").weights[0]
     kernel.assign(3 * kernel)
     vit.save(tmp_path / "model.keras")
-    by_run, by_file = (
-        features_and_logits.load_frozen(p) for p in (tmp_path, tmp_path / "model.keras")
-    )
+    by_run = features_and_logits.load_frozen(tmp_path)
+    by_file = features_and_logits.load_frozen(tmp_path / "model.keras")
     assert by_run.identity == by_file.identity == features_and_logits.freeze(vit, "").identity
     assert by_run.image_size == (16, 16) and by_run.image_range == (-1.0, 1.0)
     np.testing.assert_allclose(by_run.logits(images()), vit.predict_on_batch(images()), atol=1e-6)
@@ -67,22 +66,15 @@ def test_another_model_than_ours_is_exported_first(vit, core, tmp_path):
         features_and_logits.load_frozen(tmp_path / "around.keras")
 
 
-@pytest.fixture
-def module(tmp_path):
-    """The directory of a module that sums images and has a feature vector."""
-    root = tf.train.Checkpoint()
-    root.feature_vector = tf.train.Checkpoint()
-    spec = tf.TensorSpec((None, 8, 6, 3), tf.float32)
+def test_a_hub_module_gives_its_feature_vector_and_what_is_no_model_is_refused(tmp_path):
+    root, module, spec = tf.Module(), tmp_path / "module", tf.TensorSpec((None, 8, 6, 3))
+    root.feature_vector = tf.Module()
     for node, function in (
         (root, lambda x: tf.reduce_sum(x, axis=(1, 2))),
         (root.feature_vector, lambda x: tf.reduce_max(x, axis=(1, 2))),
     ):
         node.__call__ = tf.function(function, input_signature=[spec])
-    tf.saved_model.save(root, str(tmp_path / "module"))
-    return tmp_path / "module"
-
-
-def test_a_hub_module_gives_its_feature_vector(module):
+    tf.saved_model.save(root, str(module))
     loaded = features_and_logits.load_frozen(module)
     x = np.random.default_rng(0).uniform(0, 1, (2, 8, 6, 3)).astype(np.float32)
     np.testing.assert_allclose(loaded.logits(x), x.sum((1, 2)), rtol=1e-6)
@@ -92,6 +84,15 @@ def test_a_hub_module_gives_its_feature_vector(module):
     output = features_and_logits.load_frozen(module, layer="output")
     np.testing.assert_allclose(output.features(x), x.sum((1, 2)), rtol=1e-6)
     assert output.identity != loaded.identity
+    with pytest.raises(ValueError, match="callable attribute"):
+        features_and_logits.load_frozen(module, layer="tokens")
+    tf.saved_model.save(tf.Module(), str(tmp_path / "empty"))
+    with pytest.raises(ValueError, match="can be called on images"):
+        features_and_logits.load_frozen(tmp_path / "empty")
+    for content in (b"", b"no module"):
+        (module / "saved_model.pb").write_bytes(content)
+        with pytest.raises(ValueError, match=r"loaded as a TF-Hub module: .*Export the model agai"):
+            features_and_logits.load_frozen(module)
 
 
 def test_a_tflite_file_gives_its_feature_vector(tmp_path):
@@ -110,18 +111,3 @@ def test_a_tflite_file_gives_its_feature_vector(tmp_path):
     # LiteRT would enlarge its graph.
     with pytest.raises(ValueError, match=r"of shape \(n, 8, 8, 3\).*Received: \(2, 9, 8, 3\)"):
         loaded.logits(np.zeros((2, 9, 8, 3)))
-
-
-def test_a_module_that_is_not_a_model_is_refused(module, tmp_path):
-    with pytest.raises(ValueError, match="callable attribute"):
-        features_and_logits.load_frozen(module, layer="tokens")
-    tf.saved_model.save(tf.Module(), str(tmp_path / "empty"))
-    with pytest.raises(ValueError, match="can be called on images"):
-        features_and_logits.load_frozen(tmp_path / "empty")
-
-
-@pytest.mark.parametrize("content", [b"", b"no module"])
-def test_a_damaged_module_is_named(content, tmp_path):
-    (tmp_path / "saved_model.pb").write_bytes(content)
-    with pytest.raises(ValueError, match=r"loaded as a TF-Hub module: .*Export the model again"):
-        features_and_logits.load_frozen(tmp_path)

@@ -19,19 +19,10 @@ from keras_vit.training.evaluators.load_keras_model import (
 from tests.run_config import DATA, run_config
 from tests.tiny_vit import tiny_vit
 
-CONFIG = run_config(
-    dataset="digits",
-    eval_preprocess="decode|resize(16)|value_range(-1,1)",
-    loss="sigmoid",
-    model={"name": "ViT-Ti/16", "image_size": 16},
-)
+PREPROCESS, MODEL = "decode|resize(16)|value_range(-1,1)", {"name": "ViT-Ti/16", "image_size": 16}
+CONFIG = run_config(dataset="digits", eval_preprocess=PREPROCESS, loss="sigmoid", model=MODEL)
 COMPLETE = schema.complete({"dataset": "digits", "batch_size": 8, "total_steps": 1})
 WHOLE = json.loads(schema.to_json(COMPLETE, DATA))
-
-
-def assert_same_weights(model, other):
-    for mine, theirs in zip(model.weights, other.weights, strict=True):
-        np.testing.assert_array_equal(mine, theirs)
 
 
 def test_a_run_and_a_file_know_their_model(tmp_path):
@@ -48,26 +39,33 @@ def test_a_run_and_a_file_know_their_model(tmp_path):
     source = load_model(tmp_path)
     assert source.class_names == ["crow", "finch"] and source.image_size == (16, 24)
     assert (source.name, source.run, source.model.activation) == (str(tmp_path), CONFIG, "sigmoid")
-    assert source.preprocess == CONFIG["eval_preprocess"]
+    assert source.preprocess == PREPROCESS
     assert load_model(tmp_path / "model.keras").preprocess == "decode|resize(16)"
-    assert_same_weights(source.model, model)
+    np.testing.assert_equal(source.model.get_weights(), model.get_weights())
     with pytest.raises(ValueError, match="for a checkpoint alone"):
         load_model(tmp_path, image_size=32)
 
 
-def test_a_checkpoint_needs_its_models_name(shallow, tmp_path):
+def test_a_checkpoint_needs_its_models_name_unless_published(shallow, tmp_path, monkeypatch):
     whole = keras_vit.create_model("ViT-Ti/32", num_classes=5, image_size=32)
     file = tmp_path / "whole.npz"
     keras_vit.save_checkpoint(whole, file)
     with pytest.raises(ValueError, match=r"whole\.npz.*--model=ViT-B/16"):
         load_model(file)
     source = load_model(file, name="ViT-Ti/32", num_classes=5, image_size=32)
-    assert_same_weights(source.model, whole)
+    np.testing.assert_equal(source.model.get_weights(), whole.get_weights())
     headless = load_model(file, name="ViT-Ti/32", dropout_rate=0.5)
     assert headless.model.output_shape == (None, 192) and headless.image_size == (224, 224)
     assert headless.model.arguments["dropout_rate"] == 0.5
     with pytest.raises(ValueError, match="head"):
         load_model(file, name="ViT-Ti/32", num_classes=4, image_size=32)
+    published = keras_vit.create_model("ViT-Ti/16", image_size=32)
+    keras_vit.save_checkpoint(published, file)
+    files = {"augreg/Ti_16-imagenet2012": file}
+    monkeypatch.setattr("keras_vit.checkpoints.load_into_model.find_checkpoint", files.__getitem__)
+    source = load_model("augreg/Ti_16-imagenet2012", image_size=32)
+    assert source.class_names[:2] == ["tench", "goldfish"]
+    assert source.model.arguments["num_classes"] == 1000 and source.image_size == (32, 32)
 
 
 def test_what_stands_in_the_place_of_a_model_is_said(tmp_path):
@@ -84,9 +82,7 @@ def test_what_stands_in_the_place_of_a_model_is_said(tmp_path):
     ):
         with pytest.raises((ValueError, FileNotFoundError), match=f"Received: .*{said}"):
             load_model(source)
-
-
-def test_what_runs_code_is_named_and_not_run(tmp_path):
+    # Code is not run.
     code = keras.Sequential([keras.Input((4,)), keras.layers.Lambda(lambda x: x + 1)])
     code.save(tmp_path / "code.keras")
     with pytest.raises(ValueError, match=r"code\.keras cannot be loaded.*which is not run"):
@@ -99,21 +95,11 @@ def test_arguments_of_a_saved_model_build_its_like(tmp_path):
     arguments = saved_arguments(tmp_path / "m.keras")
     assert keras_vit.VisionTransformer(**arguments).arguments == model.arguments
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    assert saved_arguments(tmp_path) == CONFIG["model"]
+    assert saved_arguments(tmp_path) == MODEL
     assert saved_arguments("ViT-B/16") is None
     keras.Sequential([keras.Input((4,))]).save(tmp_path / "foreign.keras")
     with pytest.raises(ValueError, match=r"VisionTransformer.*foreign\.keras, a Sequential"):
         saved_arguments(tmp_path / "foreign.keras")
-
-
-def test_a_published_classifier_needs_its_name_alone(shallow, tmp_path, monkeypatch):
-    whole = keras_vit.create_model("ViT-Ti/16", image_size=32)
-    keras_vit.save_checkpoint(whole, tmp_path / "whole.npz")
-    files = {"augreg/Ti_16-imagenet2012": tmp_path / "whole.npz"}
-    monkeypatch.setattr("keras_vit.checkpoints.load_into_model.find_checkpoint", files.__getitem__)
-    source = load_model("augreg/Ti_16-imagenet2012", image_size=32)
-    assert source.class_names[:2] == ["tench", "goldfish"]
-    assert source.model.arguments["num_classes"] == 1000 and source.image_size == (32, 32)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04" + bytes(100), b"not a model"])
@@ -124,25 +110,15 @@ def test_damaged_keras_files_are_named(content, tmp_path):
             read(tmp_path / "model.keras")
 
 
-@pytest.mark.parametrize(
-    "file, member, read",
-    [
-        ("m.keras", "config.json", load_model),
-        ("m.keras", "model.weights.h5", load_model),
-        ("m.tflite", "labels.txt", labels_of),
-    ],
-)
-def test_a_bomb_is_not_unpacked(file, member, read, tmp_path):
-    file = tmp_path / file
-    file.write_bytes(b"TFL3" * file.name.endswith("tflite"))
+@pytest.mark.parametrize("member", ["config.json", "model.weights.h5", "labels.txt"])
+def test_a_bomb_is_not_unpacked(member, tmp_path):
+    read, begin = (labels_of, b"TFL3") if member == "labels.txt" else (load_model, b"")
+    file = tmp_path / ("m.tflite" if begin else "m.keras")
+    file.write_bytes(begin)
     with zipfile.ZipFile(file, "a", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(member, bytes(2**25))
     with pytest.raises(ValueError, match=r"its members claim 33554432 bytes, and the file has \d+"):
         read(file)
-
-
-def changed(**values):
-    return json.dumps({**WHOLE, **values}).encode()
 
 
 @pytest.mark.parametrize(
@@ -154,17 +130,18 @@ def changed(**values):
         (b"{", "Expecting property name"),
         (b"\xff\xfe", "can't decode byte"),
         (b'{"seed": 0}', "data, what the run was trained on, is missing or incomplete"),
-        (changed(data={**DATA, "class_names": 3}), "data, what the run was trained on"),
-        (changed(model=5), "model is 5"),
-        (changed(seed="1"), "seed is '1', expected a whole number"),
-        (changed(few_shot={**WHOLE["few_shot"], "shots": 3}), "few_shot.shots is 3"),
+        ({"data": {**DATA, "class_names": 3}}, "data, what the run was trained on"),
+        ({"model": 5}, "model is 5"),
+        ({"seed": "1"}, "seed is '1', expected a whole number"),
+        ({"few_shot": {**WHOLE["few_shot"], "shots": 3}}, "few_shot.shots is 3"),
     ],
 )
 def test_damage_of_a_config_is_named(content, reason, tmp_path):
     file = tmp_path / "config.json"
     file.write_text(json.dumps(WHOLE))
     assert read_run_config(file) == WHOLE
-    file.write_bytes(content)
+    changed = isinstance(content, dict)
+    file.write_bytes(json.dumps(WHOLE | content).encode() if changed else content)
     for read in (read_run_config, lambda _: saved_arguments(tmp_path)):
         with pytest.raises(ValueError, match=r"config of a run\. .* is damaged") as error:
             read(file)
@@ -172,34 +149,24 @@ def test_damage_of_a_config_is_named(content, reason, tmp_path):
         assert len(str(error.value).splitlines()) == 1
 
 
-@pytest.fixture
-def assets(tmp_path):
+def test_the_texts_beside_an_export(tmp_path):
     (tmp_path / "assets").mkdir()
-    return tmp_path / "assets"
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
+    interface = tmp_path / "assets" / "interface.json"
+    assert labels_of(tmp_path) is None and interface_of(tmp_path) == {}
+    for activation in ("softmax", "sigmoid", "none", None):
+        written = {"preprocessing": "decode|resize(8)", "activation": activation}
+        interface.write_text(json.dumps(written))
+        assert interface_of(tmp_path) == written
+    for content, reason in (
         (b"\xff", "UTF-8"),
         (b"[]", "no object"),
         (b"{", "Expecting property name"),
         (b'{"preprocessing": 5}', "its preprocessing is 5"),
         (b'{"activation": ["softmax"]}', r"its activation is \['softmax'\]"),
-    ],
-)
-def test_damaged_interfaces(content, reason, assets):
-    (assets / "interface.json").write_bytes(content)
-    with pytest.raises(ValueError, match=f"damaged: .*{reason}.*Export the model again"):
-        interface_of(assets.parent)
-
-
-def test_the_texts_beside_an_export(assets):
-    assert labels_of(assets.parent) is None and interface_of(assets.parent) == {}
-    for activation in ("softmax", "sigmoid", "none", None):
-        written = {"preprocessing": "decode|resize(8)", "activation": activation}
-        (assets / "interface.json").write_text(json.dumps(written))
-        assert interface_of(assets.parent) == written
-    (assets / "labels.txt").write_bytes(b"crow\n\xe9\n")
+    ):
+        interface.write_bytes(content)
+        with pytest.raises(ValueError, match=f"damaged: .*{reason}.*Export the model again"):
+            interface_of(tmp_path)
+    (tmp_path / "assets" / "labels.txt").write_bytes(b"crow\n\xe9\n")
     with pytest.raises(ValueError, match=r"Expected a text in UTF-8. Received: .*labels\.txt"):
-        labels_of(assets.parent)
+        labels_of(tmp_path)

@@ -1,18 +1,18 @@
 """Predictions on Ray: the rows of one machine, each once, when a machine dies as well."""
 
 import os
-import pathlib
 import tempfile
 
 import pytest
 
 from keras_vit.training.commands import predict
+from tests.other_environments import ROOT
+from tests.training.runs import contents
 
 pytest.importorskip("ray", reason="make test-cluster installs it")
 pytestmark = pytest.mark.long
 
-ROOT = pathlib.Path(__file__).parents[3]
-DYING = pathlib.Path(__file__).parents[1] / "processes" / "dying_node"
+DYING = ROOT / "tests" / "training" / "processes" / "dying_node"
 STORE_BYTES = 80 * 2**20
 
 
@@ -26,9 +26,9 @@ def folder_of_ray(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def command(bird_model, noise_photos):
+def command(bird_model, photos):
     """Returns a function from more options to the arguments of Python."""
-    options = [str(bird_model), str(noise_photos), "--shard_size=2"]
+    options = [str(bird_model), str(photos), "--shard_size=2"]
     return lambda *more: ["-m", "training", "predict", *options, *more]
 
 
@@ -38,10 +38,6 @@ def expected(command, tmp_path_factory):
     folder = tmp_path_factory.mktemp("expected")
     assert predict.main(command(f"--shards={folder}")[3:]) == 0
     return contents(folder)
-
-
-def contents(folder):
-    return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
 def test_a_cluster_on_this_machine(command, expected, tmp_path, launch):

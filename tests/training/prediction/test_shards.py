@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import signal
 import sys
+from unittest import mock
 
 import keras
 import numpy as np
@@ -21,6 +22,7 @@ from keras_vit.training.evaluators.features_and_logits import load_frozen
 from keras_vit.training.io.locks import lock
 from keras_vit.training.prediction.cluster import Worker
 from keras_vit.training.prediction.predict_folders_and_shards import Predictor, write_shard
+from tests.training.runs import contents
 
 # `predict`, killed in the middle of writing its third shard.
 KILLED = """
@@ -42,23 +44,10 @@ sys.exit(predict.main(sys.argv[1:]))
 SHARD = "predictions-00000-of-00001.parquet"
 
 
-@pytest.fixture(scope="module")
-def photos(noise_photos, tmp_path_factory):
-    """The first nine."""
-    folder = tmp_path_factory.mktemp("nine")
-    for number in range(9):
-        shutil.copy(noise_photos / f"{number}.png", folder)
-    return folder
-
-
 def rows(folder):
-    files = sorted(file for file in folder.iterdir() if file.name.endswith(".parquet"))
+    files = sorted(file for file in folder.iterdir() if file.suffix == ".parquet")
     tables = [pyarrow.BufferReader(file.read_bytes()) for file in files]
     return [row for each in tables for row in pyarrow.parquet.read_table(each).to_pylist()]
-
-
-def contents(folder):
-    return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
 def test_shards_say_what_predictions_say(bird_model, photos, tmp_path, capsys):
@@ -66,31 +55,29 @@ def test_shards_say_what_predictions_say(bird_model, photos, tmp_path, capsys):
     options += ["--top=2", "--representation"]
     assert predict.main(options) == 0
     captured = capsys.readouterr()
-    assert "3 written" in captured.out
+    assert "4 written" in captured.out
     assert "2 images cannot be read" in captured.err
     found = rows(tmp_path / "out")
-    assert [row["id"] for row in found] == [str(photos / f"{number}.png") for number in range(9)]
+    assert [row["id"] for row in found] == [str(photos / f"{number:x}.png") for number in range(16)]
     for number, row in enumerate(found):
         readable = number not in (3, 5)
         assert (row["error"] is None) == readable
         assert all((row[key] is None) != readable for key in ("classes", "representation"))
     model = load_frozen(bird_model)
     good = [row for row in found if row["error"] is None]
-    files = [row["id"] for row in good]
-    images = read_images(list(map(pathlib.Path, files)), model.preprocess)
+    images = read_images([pathlib.Path(row["id"]) for row in good], model.preprocess)
     expected = top_classes(keras.ops.softmax(model.logits(images)), model.class_names, 2)
     for row, ranked in zip(good, expected, strict=True):
-        assert row["names"] == [name for name, _ in ranked]
-        values = [value for _, value in ranked]
+        names, values = zip(*ranked, strict=True)
+        assert row["names"] == [*names]
         np.testing.assert_allclose(row["probabilities"], values, rtol=1e-5)
         assert [model.class_names[number] for number in row["classes"]] == row["names"]
-    features = model.features(images)
     found = [row["representation"] for row in good]
-    np.testing.assert_allclose(found, features, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found, model.features(images), rtol=1e-4, atol=1e-6)
 
     # The same command writes what is missing, and that alone.
     before = contents(tmp_path / "out")
-    (tmp_path / "out" / "predictions-00001-of-00003.parquet").unlink()
+    (tmp_path / "out" / "predictions-00001-of-00004.parquet").unlink()
     stamps = {file: file.stat().st_mtime_ns for file in (tmp_path / "out").iterdir()}
     assert predict.main(options) == 0
     assert "1 written" in capsys.readouterr().out
@@ -106,7 +93,7 @@ def test_a_killed_process_leaves_whole_shards(bird_model, photos, tmp_path, laun
     process = launch("-c", KILLED, *options(tmp_path / "killed"))
     assert process.wait() == -signal.SIGKILL
     whole = [file.name for file in (tmp_path / "killed").glob("predictions-*")]
-    assert sorted(whole) == [f"predictions-0000{k}-of-00005.parquet" for k in range(2)]
+    assert sorted(whole) == [f"predictions-0000{k}-of-00008.parquet" for k in range(2)]
     assert len(list((tmp_path / "killed").glob(".*.unfinished"))) == 1
     for folder in ("killed", "whole"):
         assert predict.main(options(tmp_path / folder)) == 0
@@ -161,9 +148,7 @@ def test_photos_model_and_shards_in_a_store(bird_model, photos, ram, tmp_path, c
     assert [row["id"] for row in found] == [f"{bucket}/photos/{name}.png" for name in names]
     assert [bool(row["error"]) for row in found] == [False, True, False, False, False]
     local = [str(photos / f"{name[-1]}.png") for name in names]
-    assert (
-        predict.main([str(bird_model), *local, f"--shards={tmp_path}/out", "--shard_size=2"]) == 0
-    )
+    assert predict.main([str(bird_model), *local, f"--shards={tmp_path}/out", options[3]]) == 0
     for one, other in zip(found, rows(tmp_path / "out"), strict=True):
         assert one["probabilities"] == other["probabilities"]
     capsys.readouterr()
@@ -175,42 +160,29 @@ def test_photos_model_and_shards_in_a_store(bird_model, photos, ram, tmp_path, c
 
 def test_a_split_in_a_store(bird_model, ram, data_dir, failing_store):
     folder = epath.Path(ram()) / "out"
+    names, shard = failing_store.names, "predictions-00001-of-00003.parquet"
     # Half of a shard arrives at first, and is sent again.
-    failing_store.fails = lambda number: (
-        failing_store.names[-1].endswith("1-of-00003.parquet")
-        and (failing_store.names.count(failing_store.names[-1]) == 1)
-    )
+    failing_store.fails = lambda number: names[-1] == shard and names.count(shard) == 1
     options = ["--dataset=digits", "--split=test[:10]", f"--data_dir={data_dir}", "--shard_size=4"]
     assert predict.main([str(bird_model), *options, f"--shards={folder}"]) == 0
-    assert failing_store.names.count("predictions-00001-of-00003.parquet") == 2
+    assert names.count(shard) == 2
     found = rows(folder)
     assert len(found) == len({row["id"] for row in found}) == 10
     assert found[9]["id"].startswith("sklearn_digits-test.tfrecord") and not found[9]["error"]
 
 
-def test_a_store_that_does_not_answer_is_no_damaged_photo(
-    bird_model, photos, tmp_path, monkeypatch, failing_store
-):
-    calls = []
-
-    def read(index):
-        calls.append(index)
-        raise tf.errors.UnavailableError(None, None, "connection reset")
-
+def test_a_silent_store_is_no_bad_photo(bird_model, photos, tmp_path, monkeypatch, failing_store):
+    error = tf.errors.UnavailableError(None, None, "connection reset")
     predictor = Predictor(str(bird_model), [str(photos / "0.png")])
-    monkeypatch.setattr(predictor, "_load", read)
+    monkeypatch.setattr(predictor, "_load", mock.Mock(side_effect=error))
     monkeypatch.setattr(predictor, "_readable", lambda *_: iter(()))
-    with pytest.raises(
-        TrainingError, match=r"0\.png cannot be read in 5 attempts: connection reset"
-    ):
+    with pytest.raises(TrainingError, match=r"0\.png cannot be read in 5 attempts: connection res"):
         write_shard(predictor, str(tmp_path / "out"), SHARD)
-    assert len(calls) == 5
+    assert predictor._load.call_count == 5
     assert not (tmp_path / "out").exists()
 
 
-def test_a_cluster_without_ray_and_a_worker_that_sees_something_else(
-    bird_model, photos, tmp_path, monkeypatch, capsys
-):
+def test_no_ray_and_a_worker_that_sees_others(bird_model, photos, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "ray", None)
     options = [f"--shards={tmp_path / 'ray'}", "--cluster=local"]

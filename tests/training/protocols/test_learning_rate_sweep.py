@@ -1,16 +1,17 @@
 """Rates are chosen on the development split and scored on the test split, each run once."""
 
-import importlib
 import json
 import pathlib
 import shutil
 import zipfile
+from unittest import mock
 
 import pytest
 from etils import epath
 
 from benchmarks.errors_of_families_in_runtimes import with_noise
 from keras_vit.training import data
+from keras_vit.training.__main__ import main
 from keras_vit.training.commands import sweep as command
 from keras_vit.training.config import schema
 from keras_vit.training.configs import finetune
@@ -26,15 +27,9 @@ from tests.run_config import DATA, write_run_config
 from tests.tiny_vit import tiny_vit
 from tests.training.data.helpers import write_photos
 
-TINY = pathlib.Path(__file__).parents[1] / "processes" / "tiny.py"
 CONFIG = "finetune:ViT-Ti/16,digits,size=8,steps=10"
 DEVELOPMENT = ("train[:90%]", "train[90%:]")
 DIVERGED = Diverged("The loss became infinite.")
-
-
-@pytest.fixture
-def digits(data_dir):
-    return data.open_dataset("digits", data_dir)
 
 
 @pytest.fixture
@@ -101,7 +96,8 @@ def test_best_rate_is_trained_on_everything_with_every_seed(config, runs, digits
 
 
 def test_one_rate_needs_no_development(config, runs, digits, tmp_path):
-    calls, settings = runs({0.01: 0.7}), {"rates": [0.01], "seeds": [5], "development": DEVELOPMENT}
+    calls = runs({0.01: 0.7})
+    settings = {"rates": [0.01], "seeds": [5], "development": DEVELOPMENT}
     found = sweep.transfer(config, tmp_path, digits, **settings)
     assert [call[1:] for call in calls] == [("train", "test", 5, 0.01)]
     assert found.development == {} and found.accuracies == pytest.approx([75.0])
@@ -117,21 +113,18 @@ def test_what_is_replaced_between_runs_is_noticed(config, digits, tmp_path, monk
 
     def begin(config, workdir, dataset):
         # What the second run begins from is put back before it ends.
-        start = weights.read_bytes() if "seed_0" in str(workdir) else b"second"
         used = tmp_path / "used.npz"
-        used.write_bytes(start)
+        used.write_bytes(b"first" if "seed_0" in str(workdir) else b"second")
         described = dataset.describe(config.train_split, config.eval_split)
         described["checkpoint"] = fingerprint.digest_of_checkpoint(str(used))
         workdir.mkdir(parents=True)
-        text = schema.to_json(schema.complete(config), described)
-        (workdir / "config.json").write_text(text)
+        write_run_config(workdir, data=described, **schema.complete(config).to_dict())
 
     monkeypatch.setattr(trainer, "train", begin)
     monkeypatch.setattr(train_unless_finished, "_last_scores", lambda workdir: RunResult(0.5))
+    settings = {"rates": [0.1], "seeds": [0, 1], "development": DEVELOPMENT}
     with pytest.raises(UsageError, match=r"seed_1 holds a run that began from other weights than"):
-        sweep.transfer(
-            config, tmp_path / "s", digits, rates=[0.1], seeds=[0, 1], development=DEVELOPMENT
-        )
+        sweep.transfer(config, tmp_path / "s", digits, **settings)
     write_photos(tmp_path / "photos", ["a/1.png", "b/2.png"])
     photos = data.open_dataset(f"folder:{tmp_path / 'photos'}")
     run = tmp_path / "run"
@@ -142,9 +135,6 @@ def test_what_is_replaced_between_runs_is_noticed(config, digits, tmp_path, monk
         shutil.copy(tmp_path / "photos" / "b" / "2.png", tmp_path / "photos" / "a" / "1.png")
         raise Interrupted("Stopped on request.", 2)
 
-    def refused(*_, dataset):
-        raise UsageError("Another run is there.")
-
     photos.require_unchanged()
     monkeypatch.setattr(trainer, "train", replace)
     with pytest.raises(TrainingError, match=r"1\.png was replaced while folder:"):
@@ -153,6 +143,7 @@ def test_what_is_replaced_between_runs_is_noticed(config, digits, tmp_path, monk
     assert not run.exists()
     # What is another's stays.
     run.mkdir()
+    refused = mock.Mock(side_effect=UsageError("Another run is there."))
     monkeypatch.setattr(trainer, "train", refused)
     with pytest.raises(UsageError, match="Another run"):
         train_run(config, run, photos)
@@ -160,11 +151,10 @@ def test_what_is_replaced_between_runs_is_noticed(config, digits, tmp_path, monk
 
 
 def test_a_base_is_known_without_the_date_of_its_file(tmp_path):
-    # As a finished run that is started again saves it.
-    saved, again = tmp_path / "m.keras", tmp_path / "again.keras"
-    other = tmp_path / "other.keras"
+    saved, again, other = (tmp_path / f"{name}.keras" for name in ("saved", "again", "other"))
     tiny_vit(num_layers=1).save(saved)
     tiny_vit(num_layers=2).save(other)
+    # As a finished run that is started again saves it.
     with zipfile.ZipFile(saved) as old, zipfile.ZipFile(again, "w") as new:
         for name in old.namelist():
             new.writestr(name, b"{}" if name == "metadata.json" else old.read(name))
@@ -183,9 +173,7 @@ def test_the_rate_is_the_best_on_average_and_of_equal_ones_the_smallest():
     assert sweep.choose_rate(parts) == 0.1
 
 
-def test_divergence_is_a_result_everywhere_an_error_and_other_failures_are_none(
-    config, runs, digits, tmp_path
-):
+def test_divergence_is_a_result_and_other_failures_are_none(config, runs, digits, tmp_path):
     settings = {"seeds": [0], "development": DEVELOPMENT}
     calls = runs({1.0: DIVERGED, 2.0: DIVERGED, 3.0: TrainingError("A worker was lost.")})
     for _ in range(2):
@@ -209,11 +197,8 @@ def test_a_finished_run_is_not_trained_again_nor_taken_for_another(config, runs,
 
     # On other data, or from other weights, it is another run, whatever its owner accepts.
     file = run / "result.json"
-    file.write_text(
-        file.read_text()
-        .replace('"examples": 1438', '"examples": 1437')
-        .replace(digits.split("train").fingerprint["digest"], "0" * 32)
-    )
+    text = file.read_text().replace('"examples": 1438', '"examples": 1437')
+    file.write_text(text.replace(digits.split("train").fingerprint["digest"], "0" * 32))
     for config.data_changed in ("refuse", "accept"):
         with pytest.raises(UsageError, match="train has 1438 examples instead of 1437"):
             train_run(config, run, digits)
@@ -226,37 +211,33 @@ def test_a_finished_run_is_not_trained_again_nor_taken_for_another(config, runs,
     write_run_config(begun, data=DATA | {"checkpoint": "0"}, seed=0)
     with pytest.raises(UsageError, match="began from other weights"):
         train_run(config, begun, digits)
+    for content in ("", "[]", "\udcff"):
+        (begun / "result.json").write_text(content, errors="surrogateescape")
+        with pytest.raises(
+            ValueError, match=r"result\.json is damaged: .* Delete it to compute it"
+        ):
+            computed_once(begun / "result.json", dict)
     config.optimizer.base_lr = 0.5
     with pytest.raises(UsageError, match=r"another config \(optimizer\.base_lr: 0\.01 -> 0\.5\)"):
         train_run(config, run, digits)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "\udcff"])
-def test_a_damaged_result_is_named(content, tmp_path):
-    file = tmp_path / "result.json"
-    file.write_text(content, errors="surrogateescape")
-    with pytest.raises(ValueError, match=r"result\.json is damaged: .* Delete it to compute it"):
-        computed_once(file, dict)
-
-
 def test_further_test_sets_are_scored_with_the_same_weights(digits, tmp_path, ram, config):
     model = with_noise(tiny_vit(image_size=8, num_layers=1, num_classes=10))
-    run, bucket = tmp_path / "test" / "seed_4", epath.Path(ram())
-    run.mkdir(parents=True)
-    model.save(run / "model.keras")
-    with atomic_file(bucket / "test" / "seed_4" / "model.keras") as file:
-        model.save(file)
+    folders = tmp_path, epath.Path(ram())
+    for folder in folders:
+        with atomic_file(folder / "test" / "seed_4" / "model.keras") as file:
+            model.save(file)
     config.batch_size = 100
-
     test = digits.split("test")
     batches = test.evaluate(test.preprocess(config.eval_preprocess), batch_size=359)
     expected = {"digits": [pytest.approx(100 * classification.evaluate(model, batches)["top1"])]}
-    for workdir in (tmp_path, bucket):
+    for workdir in folders:
         assert sweep.score_further_test_sets(config, workdir, [digits], [4]) == expected
         stored = json.loads((workdir / "test" / "seed_4" / "digits.json").read_text())
         assert stored["count"] == 359
     # The second time, what is stored is taken.
-    (run / "digits.json").write_text(json.dumps({**stored, "top1": 0.25}))
+    (tmp_path / "test" / "seed_4" / "digits.json").write_text(json.dumps({**stored, "top1": 0.25}))
     assert sweep.score_further_test_sets(config, tmp_path, [digits], [4]) == {"digits": [25.0]}
 
 
@@ -274,55 +255,41 @@ def test_results_of_a_model_on_a_data_set():
     ]
 
 
-@pytest.mark.parametrize(
-    "dataset, split, share, expected",
-    [
-        ("cifar10", "train", 0.5, ("train[:98%]", "train[98%:]")),
-        ("imagenet2012", "train", 0.5, ("train[:99%]", "train[99%:]")),
-        ("vtab/dtd", "train800val200", 0.5, ("train800", "val200")),
-        ("cifar10", "train[:5000]", 0.02, ("train[0:4900]", "train[4900:5000]")),
-        ("cifar10", "train[10%:20%]", 0.1, ("train[5000:9500]", "train[9500:10000]")),
-        (
-            "oxford_flowers102",
-            "train+validation",
-            0.6,
-            ("train[0:816]", "train[816:1020]+validation[0:1020]"),
-        ),
-        ("cifar10", "train[:1]", 0.1, None),
-    ],
-)
-def test_development_splits(dataset, split, share, expected):
-    spec = known_datasets.row(dataset)
-    opened = data.Dataset(spec, pathlib.Path())
-    if not expected:
-        with pytest.raises(ValueError, match="at least 2 images"):
-            sweep.development_splits(opened, split, share)
-        return
-    first, second = sweep.development_splits(opened, split, share)
-    assert (first, second) == expected
-    assert spec.num_examples(first) + spec.num_examples(second) == spec.num_examples(split)
+def test_development_splits():
+    # 1020 images each.
+    flowers, halves = "oxford_flowers102", "train[816:1020]+validation[0:1020]"
+    for dataset, split, share, *expected in (
+        ("cifar10", "train", 0.5, "train[:98%]", "train[98%:]"),
+        ("imagenet2012", "train", 0.5, "train[:99%]", "train[99%:]"),
+        ("vtab/dtd", "train800val200", 0.5, "train800", "val200"),
+        ("cifar10", "train[:5000]", 0.02, "train[0:4900]", "train[4900:5000]"),
+        ("cifar10", "train[10%:20%]", 0.1, "train[5000:9500]", "train[9500:10000]"),
+        (flowers, "train+validation", 0.6, "train[0:816]", halves),
+    ):
+        spec = known_datasets.row(dataset)
+        opened = data.Dataset(spec, pathlib.Path())
+        found = [*sweep.development_splits(opened, split, share)]
+        assert found == expected
+        assert sum(map(spec.num_examples, found)) == spec.num_examples(split)
+    with pytest.raises(ValueError, match="at least 2 images"):
+        sweep.development_splits(opened, "train[:1]", 0.1)
 
 
-@pytest.mark.parametrize(
-    "split, share, expected",
-    [
-        ("train", 0.1, ("train[0%:90%]", "train[90%:100%]")),
-        ("train[50%:]", 0.5, ("train[50%:75%]", "train[75%:100%]")),
-        ("train[:-30%]", 0.1, ("train[0%:63%]", "train[63%:70%]")),
-        ("train[:7_0%]", 0.1, ("train[0%:63%]", "train[63%:70%]")),
-        ("train+test", 0.5, ("train[0%:50%]+test[0%:50%]", "train[50%:100%]+test[50%:100%]")),
-    ],
-)
-def test_photos_are_split_class_by_class(tmp_path, split, share, expected):
-    names = [
-        f"{part}/{kind}/{k}.png" for part in ("train", "test") for kind in "ab" for k in range(40)
-    ]
-    write_photos(tmp_path, names)
+def test_photos_are_split_class_by_class(tmp_path):
+    kinds = [f"{part}/{kind}" for part in ("train", "test") for kind in "ab"]
+    write_photos(tmp_path, [f"{kind}/{number}.png" for kind in kinds for number in range(40)])
     dataset = data.open_dataset(f"folder:{tmp_path}")
-    assert sweep.development_splits(dataset, split, share) == expected
-    first, second = (dataset.split(text).photos for text in expected)
-    assert sorted(first + second) == sorted(dataset.split(split).photos)
-    assert all({photo.label for photo in part} == {0, 1} for part in (first, second))
+    for split, share, *expected in (
+        ("train", 0.1, "train[0%:90%]", "train[90%:100%]"),
+        ("train[50%:]", 0.5, "train[50%:75%]", "train[75%:100%]"),
+        ("train[:-30%]", 0.1, "train[0%:63%]", "train[63%:70%]"),
+        ("train[:7_0%]", 0.1, "train[0%:63%]", "train[63%:70%]"),
+        ("train+test", 0.5, "train[0%:50%]+test[0%:50%]", "train[50%:100%]+test[50%:100%]"),
+    ):
+        assert [*sweep.development_splits(dataset, split, share)] == expected
+        first, second = (dataset.split(text).photos for text in expected)
+        assert sorted(first + second) == sorted(dataset.split(split).photos)
+        assert all({photo.label for photo in part} == {0, 1} for part in (first, second))
     parts = sweep.development_splits(dataset, "train[10:-20]", 0.5)
     assert parts == ("train[10:35]", "train[35:60]")
 
@@ -346,17 +313,13 @@ def test_command_takes_rates_from_table_4(runs, data_dir, tmp_path, capsys):
     assert error.startswith("error: s3://bucket/sweep/test/seed_0/result.json cannot be read: ")
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "option", "key"),
-    [
-        ("sweep", [f"--config={TINY}"], "--rates", "optimizer.base_lr"),
-        ("vtab", ["ViT-Ti_16.npz"], "--rates", "optimizer.base_lr"),
-        ("vtab", ["ViT-Ti_16.npz"], "--tasks", "dataset"),
-        ("ablation", ["head"], "--seeds", "seed"),
-    ],
-)
-def test_what_a_protocol_chooses_has_its_option(name, arguments, option, key, tmp_path, capsys):
-    protocol = importlib.import_module(f"keras_vit.training.commands.{name}")
-    assert protocol.main([*arguments, f"--workdir={tmp_path}", f"--config.{key}=0.5"]) == 2
-    assert f"Expected {option}: this protocol sets config.{key}" in capsys.readouterr().err
-    assert not [*tmp_path.iterdir()]
+def test_what_a_protocol_chooses_has_its_option(tmp_path, capsys):
+    for words, option, key in (
+        (f"sweep --config={CONFIG}", "--rates", "optimizer.base_lr"),
+        ("vtab ViT-Ti_16.npz", "--rates", "optimizer.base_lr"),
+        ("vtab ViT-Ti_16.npz", "--tasks", "dataset"),
+        ("ablation head", "--seeds", "seed"),
+    ):
+        assert main([*words.split(), f"--workdir={tmp_path}", f"--config.{key}=0.5"]) == 2
+        assert f"Expected {option}: this protocol sets config.{key}" in capsys.readouterr().err
+        assert not [*tmp_path.iterdir()]

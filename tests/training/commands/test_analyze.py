@@ -1,6 +1,6 @@
 """The analysis command: pictures and numbers of models, from files, folders and data sets."""
 
-import csv
+from unittest import mock
 
 import keras
 import numpy as np
@@ -11,40 +11,25 @@ from keras_vit.training.commands import analyze
 from keras_vit.training.data.preprocessing.preprocess import read_images
 from tests.tiny_vit import tiny_vit
 from tests.training.data.helpers import write_photos
-
-
-def read(path):
-    with path.open() as file:
-        return list(csv.DictReader(file))
-
-
-def noise(seed, shape):
-    return np.random.default_rng(seed).integers(0, 256, shape)
+from tests.training.runs import read_csv
 
 
 def small(**arguments):
-    return tiny_vit(image_size=(16, 24), **arguments)
+    return tiny_vit(image_size=(16, 24), num_layers=1, **arguments)
 
 
 @pytest.fixture
 def photos(tmp_path):
-    names = [f"inner/{index}.png" for index in range(4)]
-    write_photos(tmp_path / "photos", names, lambda number: noise(number, (40, 60, 3)))
+    write_photos(tmp_path / "photos", [f"inner/{index}.png" for index in range(4)])
     return tmp_path / "photos"
 
 
-def test_numbers_are_those_of_the_functions_on_images_as_the_model_wants_them(
-    tmp_path, photos, capsys, monkeypatch
-):
+def test_numbers_are_those_of_the_functions(tmp_path, photos, capsys, monkeypatch):
     keras.utils.set_random_seed(0)
-    figures, shown = keras_vit.analysis.figures, []
-    draw = figures.rollout_figure
-    monkeypatch.setattr(
-        figures,
-        "rollout_figure",
-        lambda *args, **options: shown.append(args) or draw(*args, **options),
-    )
-    model = small(num_layers=1)
+    figures = keras_vit.analysis.figures
+    drawn = mock.Mock(wraps=figures.rollout_figure)
+    monkeypatch.setattr(figures, "rollout_figure", drawn)
+    model = small()
     model.preprocessing = "decode|resize_small(32)|central_crop([16,24])|value_range(-1,1)"
     model.save(tmp_path / "model.keras")
     (photos / "broken.png").write_bytes(b"no image")
@@ -53,32 +38,30 @@ def test_numbers_are_those_of_the_functions_on_images_as_the_model_wants_them(
     assert analyze.main(arguments) == 0
     assert "Left out: " in (said := capsys.readouterr().err) and "broken.png" in said
     names = ("filters", "position_similarity", "rollout", "attention_distance")
-    assert sorted(path.name for path in output.iterdir()) == sorted(
-        f"{name}.{kind}" for name in names for kind in ("csv", "png")
-    )
+    files = {f"{name}.{kind}" for name in names for kind in ("csv", "png")}
+    assert {path.name for path in output.iterdir()} == files
     for name in names:
         assert (output / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
+    def numbers(name, key):
+        return np.array([float(row[key]) for row in read_csv(output / f"{name}.csv")])
+
     similarity = keras_vit.analysis.position_similarity(model)
-    rows = read(output / "position_similarity.csv")
-    values = np.array([float(row["similarity"]) for row in rows]).reshape(4, 6, 4, 6)
+    values = numbers("position_similarity", "similarity").reshape(4, 6, 4, 6)
     np.testing.assert_allclose(values, similarity, atol=1e-5)
-    rows = read(output / "rollout.csv")
-    maps = np.array([float(row["attention"]) for row in rows]).reshape(4, 4, 6)
+    maps = numbers("rollout", "attention").reshape(4, 4, 6)
     images = read_images(sorted(photos.glob("inner/*")), model.preprocessing)
     np.testing.assert_allclose(maps, keras_vit.analysis.attention_rollout(model, images), atol=1e-4)
-    for found, every in zip(shown[0], (images, maps), strict=True):
+    for found, every in zip(drawn.call_args.args, (images, maps), strict=True):
         np.testing.assert_allclose(found, every[[0, 2]], atol=1e-4)
-    distances = [float(row["pixels"]) for row in read(output / "attention_distance.csv")]
-    expected = keras_vit.analysis.attention_distance(model, images)
-    np.testing.assert_allclose(distances, np.ravel(expected), rtol=1e-4)
-    explained = [float(row["explained"]) for row in read(output / "filters.csv")]
+    expected = np.ravel(keras_vit.analysis.attention_distance(model, images))
+    np.testing.assert_allclose(numbers("attention_distance", "pixels"), expected, rtol=1e-4)
     expected = keras_vit.analysis.embedding_filters(model).explained
-    np.testing.assert_allclose(explained, expected, rtol=1e-5)
+    np.testing.assert_allclose(numbers("filters", "explained"), expected, rtol=1e-5)
 
 
 def test_images_of_a_data_set_and_what_a_model_lacks(data_dir, tmp_path, capsys):
-    model = small(attention="axial", classifier="gap", position_embedding="none", num_layers=1)
+    model = small(attention="axial", classifier="gap", position_embedding="none")
     model.save(tmp_path / "axial.keras")
     arguments = [str(tmp_path / "axial.keras"), "--dataset=digits", "--count=2"]
     arguments += [f"--data_dir={data_dir}", f"--output={tmp_path / 'analysis'}"]
@@ -90,13 +73,12 @@ def test_images_of_a_data_set_and_what_a_model_lacks(data_dir, tmp_path, capsys)
 
 
 def test_a_masked_model_shows_its_predictions(tmp_path, photos):
-    masked = keras_vit.MaskedPatchPrediction(small(num_classes=None, num_layers=1))
+    masked = keras_vit.MaskedPatchPrediction(small(num_classes=None))
     masked.save(tmp_path / "masked.keras")
     arguments = [str(tmp_path / "masked.keras"), "--images", str(photos / "inner" / "1.png")]
     assert analyze.main([*arguments, f"--output={tmp_path / 'analysis'}"]) == 0
-    rows = read(tmp_path / "analysis" / "reconstruction.csv")
-    assert len(rows) == 12
-    assert len({row["patch"] for row in rows}) == 12
+    rows = read_csv(tmp_path / "analysis" / "reconstruction.csv")
+    assert len(rows) == len({row["patch"] for row in rows}) == 12
     np.testing.assert_allclose([float(row["loss"]) for row in rows], np.log(512), rtol=1e-5)
 
 
@@ -106,13 +88,13 @@ def test_a_checkpoint_with_its_models_name(shallow, tmp_path):
     output = tmp_path / "analysis"
     arguments = [str(tmp_path / "tiny.npz"), "--model=ViT-Ti/16", "--image_size=48"]
     assert analyze.main([*arguments, f"--output={output}"]) == 0
-    assert len(read(output / "position_similarity.csv")) == 9 * 9
+    assert len(read_csv(output / "position_similarity.csv")) == 9 * 9
     assert not (output / "rollout.png").exists()
 
 
 def test_mistakes_are_named_and_leave_nothing(tmp_path, capsys):
     model, broken = tmp_path / "model.keras", tmp_path / "broken.jpg"
-    small(num_layers=1).save(model)
+    small().save(model)
     (tmp_path / "empty").mkdir()
     broken.write_bytes(b"not an image")
     for arguments, message in (

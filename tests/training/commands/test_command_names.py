@@ -1,6 +1,8 @@
-"""Every command by each of its names, in a process of its own, in a folder of its own."""
+"""What every command answers: to its names, wrong words, and a backend that cannot be used."""
 
-import pathlib
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -15,18 +17,15 @@ from keras_vit.training.config.overrides import config_of
 from keras_vit.training.config.schema import KEYS
 from keras_vit.training.errors import UsageError
 from keras_vit.training.loop import trainer
+from tests.other_environments import ROOT
 
-ROOT = pathlib.Path(__file__).parents[3]
 HELP = """
 import contextlib, io, sys
 from keras_vit.training.__main__ import main
 for name in sys.argv[1:]:
-    with contextlib.redirect_stdout(io.StringIO()) as shown:
-        try:
-            status = main([name, "--help"])
-        except SystemExit as exit:
-            status = exit.code
-    assert not status and shown.getvalue().startswith(f"usage: keras-vit {name} "), name
+    with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):
+        assert not main([name, "--help"])
+    assert shown.getvalue().startswith(f"usage: keras-vit {name} "), name
     assert "--debug" in shown.getvalue(), name
     assert not {"tensorflow", "keras", "matplotlib"} & set(sys.modules), name
 """
@@ -38,8 +37,7 @@ def test_help_needs_no_tensorflow(run_command, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "main, name",
-    [(main, name) for name in COMMANDS] + [(export_main, name) for name in EXPORTS],
+    "main, name", [*((main, name) for name in COMMANDS), *((export_main, name) for name in EXPORTS)]
 )
 def test_debug_shows_the_traceback_before_the_line(main, name, capsys, monkeypatch):
     monkeypatch.delenv("VIT_DEBUG", raising=False)
@@ -54,9 +52,8 @@ def test_debug_shows_the_traceback_before_the_line(main, name, capsys, monkeypat
     assert capsys.readouterr().err == 2 * shown
 
 
-@pytest.mark.parametrize(
-    "name, option, expected",
-    [
+def test_senseless_numbers_are_refused(capsys):
+    for name, option, expected in (
         ("sweep", "--development=1", "a share above 0 and below 1. Received: 1."),
         ("predict", "--top=0", "at least 1. Received: 0."),
         ("few_shot", "--seeds=1,1", "each once. Received: 1,1."),
@@ -64,13 +61,10 @@ def test_debug_shows_the_traceback_before_the_line(main, name, capsys, monkeypat
         ("few_shot", "--l2=nan", "finite, at least 0. Received: nan."),
         ("sweep", "--rates=0.1,0", "finite, above 0. Received: 0."),
         ("web", "--examples=-3", "at least 0. Received: -3."),
-    ],
-)
-def test_senseless_numbers_are_refused(name, option, expected, capsys):
-    run = export_main if name in EXPORTS else main
-    assert run([*name.split(), option]) == 2
-    message = f"error: argument {option.partition('=')[0]}: expected {expected} See "
-    assert capsys.readouterr().err.startswith(message)
+    ):
+        assert (export_main if name in EXPORTS else main)([name, option]) == 2
+        message = f"error: argument {option.partition('=')[0]}: expected {expected} See "
+        assert capsys.readouterr().err.startswith(message)
 
 
 def test_help_names_every_command_and_key_and_the_version(capsys):
@@ -89,39 +83,33 @@ def test_help_names_every_command_and_key_and_the_version(capsys):
         assert capsys.readouterr().out == f"keras-vit {__version__}\n"
 
 
-@pytest.mark.parametrize("report", [True, False])
-def test_training_names_the_files_that_there_are(report, monkeypatch, tmp_path, capsys):
+def test_training_names_the_files_that_there_are(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(trainer, "train", lambda config, workdir: None)
-    assert main(["--config=quickstart", f"--workdir={tmp_path}", f"--config.report={report}"]) == 0
-    page = f", its page in {tmp_path}/report.html" if report else ""
-    assert capsys.readouterr().out == f"The model is in {tmp_path}/model.keras{page}\n"
+    options = ["--config=quickstart", f"--workdir={tmp_path}"]
+    for report, page in ((True, f", its page in {tmp_path}/report.html"), (False, "")):
+        assert main([*options, f"--config.report={report}"]) == 0
+        assert capsys.readouterr().out == f"The model is in {tmp_path}/model.keras{page}\n"
 
 
 @pytest.mark.parametrize(
     "words, expected",
     [
-        (["Predict"], "Did you mean predict? Expected a command, one of train, predict, evaluate"),
-        (["exprot"], "Did you mean export? Expected a command"),
-        ([], "Expected a command"),
-        (
-            ["data", "chek", "cifar10"],
-            "argument command: Did you mean check? Expected one of list,",
-        ),
-        (["data", "check", "x", "--data_dri=x"], "Did you mean --data_dir? Received: --data_dri."),
-        (["evaluate", "x", "--image=8"], "Did you mean --image_size? Received: --image."),
-        (["train", "--total_steps=20"], "Did you mean --config.total_steps? Received: --total_st"),
-        (["data", "prepare", "tfds:cifra10"], "Did you mean cifar10? Expected a data set of TFDS"),
-        (["evaluate", "--modle=Ti"], "Did you mean --model? Received: --modle."),
-        (["evaluate", "x", "--image_size=big"], "argument --image_size: invalid int value: 'big'."),
-        (["evaluate", "x", "--config.seed=1"], "unrecognized arguments: --config.seed=1"),
-        (
-            ["analyze", "--model=Ti"],
-            "the following arguments are required: SOURCE, --output. See",
-        ),
+        ("Predict", "Did you mean predict? Expected a command, one of train, predict, evaluate"),
+        ("exprot", "Did you mean export? Expected a command"),
+        ("", "Expected a command"),
+        ("data chek cifar10", "argument command: Did you mean check? Expected one of list,"),
+        ("data check x --data_dri=x", "Did you mean --data_dir? Received: --data_dri."),
+        ("evaluate x --image=8", "Did you mean --image_size? Received: --image."),
+        ("train --total_steps=20", "Did you mean --config.total_steps? Received: --total_st"),
+        ("data prepare tfds:cifra10", "Did you mean cifar10? Expected a data set of TFDS"),
+        ("evaluate --modle=Ti", "Did you mean --model? Received: --modle."),
+        ("evaluate x --image_size=big", "argument --image_size: invalid int value: 'big'."),
+        ("evaluate x --config.seed=1", "unrecognized arguments: --config.seed=1"),
+        ("analyze --model=Ti", "the following arguments are required: SOURCE, --output. See"),
     ],
 )
 def test_wrong_words_are_answered_with_the_closest(words, expected, capsys):
-    assert main(words) == 2
+    assert main(words.split()) == 2
     assert capsys.readouterr().err.startswith(f"error: {expected}")
 
 
@@ -142,6 +130,57 @@ def test_changes_of_the_config():
         config_of(options, config)
 
 
-@pytest.mark.parametrize("name", training.__all__)
-def test_doors_for_scripts_lead_to_functions(name):
-    assert callable(getattr(training, name)) and getattr(training, name).__name__ == name
+def test_doors_for_scripts_lead_to_functions():
+    for name in training.__all__:
+        assert callable(getattr(training, name)) and getattr(training, name).__name__ == name
+
+
+PROGRAMS = {
+    "keras_vit.training": ("--config=quickstart", "--workdir=run"),
+    "keras_vit.export": ("hub", "run", "--output=module"),
+    "benchmarks": ("startup",),
+}
+ONE_IS_MISSING = """
+import importlib, sys
+package, program, *words = sys.argv[1:]
+sys.modules[package] = None
+sys.exit(importlib.import_module(f"{program}.__main__").main(words))
+"""
+
+
+@pytest.mark.parametrize(
+    "program, missing, backend",
+    [
+        # No package is missing: another backend.
+        ("keras_vit.training", "", "JAX"),
+        ("keras_vit.export", "", "torch"),
+        ("benchmarks", "", "torch"),
+        *((program, "tensorflow", "tensorflow") for program in PROGRAMS),
+        ("keras_vit.training", "jax", "jax"),
+        # JAX's images are read with TensorFlow.
+        ("keras_vit.export", "tensorflow", "jax"),
+    ],
+)
+def test_a_backend_that_cannot_be_used(program, missing, backend, as_command, tmp_path):
+    packages, work = tmp_path / "packages", tmp_path / "work"
+    for folder in (packages, work):
+        folder.mkdir()
+    if missing and missing != backend:
+        # Where JAX is not installed: it is looked for, and not yet imported.
+        (packages / f"{backend}.py").touch()
+    start = [as_command(ONE_IS_MISSING), missing] if missing else ["-m"]
+    command = [sys.executable, *start, program, *PROGRAMS[program]]
+    # Beside a clone, `-m benchmarks` would be a package of the user's.
+    cwd = ROOT if program == "benchmarks" and not missing else work
+    own = {"PYTHONPATH": f"{ROOT}{os.pathsep}{packages}", "KERAS_BACKEND": backend}
+    environment = os.environ | own | {"TFDS_DATA_DIR": str(work / "nothing")}
+    result = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+    error = result.stderr
+    assert result.returncode == 2 and error.count("\n") == 1 and not list(work.iterdir()), error
+    if missing:
+        assert error.startswith(f"error: Expected the package {missing}, which ")
+        assert ": pip install " in error
+        assert ("reads the images" if missing != backend else "(tensorflow or jax)") in error
+    else:
+        received = f"Received: {backend!r}.\n"
+        assert error == f"error: KERAS_BACKEND: expected tensorflow or jax. {received}"

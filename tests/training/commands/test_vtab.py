@@ -1,6 +1,5 @@
 """VTAB from the command line, on tiny data under the names and sizes of two tasks."""
 
-import csv
 import dataclasses
 import json
 import re
@@ -15,61 +14,41 @@ from keras_vit.training.commands import vtab as command
 from keras_vit.training.data import known_datasets
 from keras_vit.training.io.atomic import atomic_file
 from tests.training.data.helpers import write_set
+from tests.training.runs import read_csv
 
-TASKS = ("dtd", "oxford_flowers102")
+# The versions in TFDS.
+TASKS = {"dtd": "3.0.1", "oxford_flowers102": "2.1.1"}
 
 
 @pytest.fixture(scope="module")
 def vtab_dir(tmp_path_factory):
     """A folder with DTD and Flowers, their images of 4x4 pixels, each class of a color."""
     folder, rng = tmp_path_factory.mktemp("vtab"), np.random.default_rng(0)
-    for name, version, num_classes, sizes in (
-        ("dtd", "3.0.1", 47, (1_880, 1_880, 1_880)),
-        ("oxford_flowers102", "2.1.1", 102, (1_020, 1_020, 6_149)),
-    ):
+    for name, version in TASKS.items():
         # Few of the classes, so that a short run learns something.
         colors, splits = rng.integers(0, 256, (3, 3)), {}
-        for split, size in zip(("train", "validation", "test"), sizes, strict=True):
+        row = known_datasets.row(f"vtab/{name}")
+        for split, size in row.sizes.items():
             labels = np.arange(size) % 3
             pixels = colors[labels, None, None] + rng.integers(-100, 101, (size, 4, 4, 3))
             splits[split] = zip(pixels.clip(0, 255), labels.tolist(), strict=True)
-        write_set(name, folder, num_classes, splits, version=version)
+        write_set(name, folder, row.num_classes, splits, version=version)
     return folder
 
 
 @pytest.fixture
-def checkpoint(vit, tmp_path):
-    vit.save(tmp_path / "pretrained.keras")
-    return tmp_path / "pretrained.keras"
-
-
-@pytest.fixture
-def arguments(checkpoint, vtab_dir):
+def arguments(vit, vtab_dir, tmp_path):
     """Returns a function from a working directory to the options of a run of eight images."""
-
-    def options(workdir):
-        return [
-            str(checkpoint),
-            f"--data_dir={vtab_dir}",
-            f"--workdir={workdir}",
-            f"--tasks={','.join(TASKS)}",
-            "--seeds=3",
-            "--image_size=8",
-            "--steps=24",
-            "--rates=0.1",
-            "--config.batch_size=8",
-            "--config.eval_batch_size=512",
-            "--config.checkpoint_every_steps=8",
-            "--config.model.dropout_rate=0.1",
-        ]
-
-    return options
+    vit.save(tmp_path / "m.keras")
+    options = [f"--data_dir={vtab_dir}", f"--tasks={','.join(TASKS)}", "--seeds=3", "--rates=0.1"]
+    options += ["--image_size=8", "--steps=24", "--config.batch_size=8"]
+    options += ["--config.eval_batch_size=512", "--config.checkpoint_every_steps=8"]
+    options += ["--config.model.dropout_rate=0.1"]
+    return lambda workdir: [f"{tmp_path}/m.keras", f"--workdir={workdir}", *options]
 
 
 @pytest.mark.long
-def test_a_run_killed_in_the_middle_gives_the_table_of_an_uninterrupted_one(
-    arguments, launch, tmp_path
-):
+def test_a_killed_run_gives_the_table_of_an_uninterrupted_one(arguments, launch, tmp_path):
     whole = launch("-m", "training", "vtab", *arguments(tmp_path / "whole"))
     killed = tmp_path / "killed"
     first = launch("-m", "training", "vtab", *arguments(killed))
@@ -96,18 +75,13 @@ def test_a_run_killed_in_the_middle_gives_the_table_of_an_uninterrupted_one(
         names = [(run / task / "examples.txt").read_text() for run in (killed, tmp_path / "whole")]
         assert names[0] == names[1] and names[0].count("\n") == 1000
 
-    with (killed / "vtab.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [(row["task"], row["seed"], row["images"]) for row in rows] == [
-        ("DTD", "3", "1880"),
-        ("Flowers102", "3", "6149"),
-    ]
+    rows = read_csv(killed / "vtab.csv")
+    found = [(row["task"], row["seed"], row["images"]) for row in rows]
+    assert found == [("DTD", "3", "1880"), ("Flowers102", "3", "6149")]
     accuracies = np.array([float(row["top1"]) for row in rows])
     assert accuracies.min() > 0.4
-    assert (
-        f"| VTAB (19 tasks) | {100 * accuracies.mean():.2f} (2 of 19) |"
-        in (killed / "vtab.md").read_text()
-    )
+    mean = f"| VTAB (19 tasks) | {100 * accuracies.mean():.2f} (2 of 19) |"
+    assert mean in (killed / "vtab.md").read_text()
     assert "(2 of 19)" in output and "not comparable" in output
 
 
@@ -130,20 +104,16 @@ def test_model_and_runs_in_a_store(arguments, vit, ram, capsys):
     assert (bucket / "vtab" / "vtab.md").read_text() == table
 
 
-@pytest.fixture
-def small_tasks(tmp_path, monkeypatch):
-    """A folder with one example in each split of both tasks."""
+def test_missing_data_is_listed_before_anything_runs(vit, tmp_path, monkeypatch, capsys):
+    # One example in each split of both tasks.
     black = [(np.zeros((4, 4, 3)), 0)]
-    for name, version, classes in (("dtd", "3.0.1", 47), ("oxford_flowers102", "2.1.1", 102)):
+    for name, version in TASKS.items():
         row = known_datasets.row(f"vtab/{name}")
-        write_set(name, tmp_path, classes, dict.fromkeys(row.sizes, black), version=version)
+        write_set(name, tmp_path, row.num_classes, dict.fromkeys(row.sizes, black), version=version)
         small = dataclasses.replace(row, sizes=dict.fromkeys(row.sizes, 1))
         monkeypatch.setitem(known_datasets.DATASETS, f"vtab/{name}", small)
-    return tmp_path
-
-
-def test_missing_data_is_listed_before_anything_runs(checkpoint, small_tasks, tmp_path, capsys):
-    options = [str(checkpoint), f"--data_dir={small_tasks}", f"--workdir={tmp_path / 'run'}"]
+    vit.save(tmp_path / "m.keras")
+    options = [f"{tmp_path}/m.keras", f"--data_dir={tmp_path}", f"--workdir={tmp_path / 'run'}"]
     assert command.main(options) == 2
     error = capsys.readouterr().err
     assert "The data of 17 of 19 tasks is missing" in error
@@ -151,8 +121,8 @@ def test_missing_data_is_listed_before_anything_runs(checkpoint, small_tasks, tm
     assert "DTD:" not in error and "Pets:" in error
     # By either name, in the order of Table 9.
     assert command.main([*options, "--tasks=smallnorb_elevation,Pets,cifar100"]) == 2
-    titles = re.findall(r"^(\S+): ", capsys.readouterr().err, re.MULTILINE)
-    assert [each for each in titles if each != "error"] == ["CIFAR-100", "Pets", "sNORB-Elev"]
+    titles = re.findall(r"^(?!error)(\S+): ", capsys.readouterr().err, re.MULTILINE)
+    assert titles == ["CIFAR-100", "Pets", "sNORB-Elev"]
     for wrong, message in (
         (["--tasks=Pets", "--skip_missing"], "No task is left"),
         (["--tasks=MNIST"], "Received: MNIST"),

@@ -19,35 +19,32 @@ def scalar(value=1.0, name="kernel"):
     return keras.Variable(np.float32(value), name=name)
 
 
-class Rates(keras.optimizers.schedules.LearningRateSchedule):
-    def __init__(self, rates):
-        self.rates = rates
-
-    def __call__(self, step):
-        return keras.ops.take(keras.ops.convert_to_tensor(self.rates, "float32"), step)
-
-
-def run(optimizer, variable, gradients):
-    values = []
-    for gradient in gradients:
-        optimizer.apply([keras.ops.convert_to_tensor(gradient, "float32")], [variable])
+def test_bfloat16_velocity_and_a_norm_of_float16_that_does_not_overflow():
+    optimizer, variable, values = Momentum(0.01, first_moment_dtype="bfloat16"), scalar(0.0), []
+    for _ in range(3):
+        optimizer.apply([keras.ops.cast(0.1, "float32")], [variable])
         values.append(float(variable.numpy()))
-    return values
-
-
-def test_bfloat16_velocity():
-    optimizer = Momentum(0.01, first_moment_dtype="bfloat16")
-    values = np.array(run(optimizer, scalar(0.0), [0.1] * 3))
     np.testing.assert_allclose(values, [-0.001, -0.00290088, -0.00561475], rtol=2e-6)
     assert optimizer.first_moments[0].dtype == "bfloat16"
+    kernel = keras.Variable(np.zeros(4096), dtype="float16", name="kernel")
+    optimizer = Momentum(1.0, momentum=0.0, global_clipnorm=1.0)
+    optimizer.apply([keras.ops.full((4096,), 8.0, "float16")], [kernel])
+    assert np.linalg.norm(kernel.numpy().astype("float32")) == pytest.approx(1.0, rel=1e-3)
 
 
 RATES = [0.1, 0.1, 0.05, 0.01, 0.02]
+
+
+class Rates(keras.optimizers.schedules.LearningRateSchedule):
+    def __call__(self, step):
+        return keras.ops.take(keras.ops.convert_to_tensor(RATES, "float32"), step)
+
+
 FACTOR, FIRST, LIMIT, DECAY, WEIGHT_DECAY, EPSILON = 0.5, 2, 1.0, 0.9, 0.2, 0.1
 
 
 def in_numpy(name, gradients):
-    """Returns the weights and averages of a bias and of a kernel that is frozen until FIRST.
+    """Yields the weights and averages of a bias and of a kernel that is frozen until FIRST.
 
     The velocity holds no rate, and the epsilon is outside of the corrected root.
     """
@@ -58,8 +55,7 @@ def in_numpy(name, gradients):
         gradient = np.where(released, gradient, 0.0)
         gradient = gradient * min(1.0, LIMIT / np.linalg.norm(gradient))
         if name == "sgd":
-            first = 0.9 * first + gradient
-            step = first
+            step = first = 0.9 * first + gradient
         else:
             first = 0.9 * first + 0.1 * gradient
             second = 0.999 * second + 0.001 * gradient**2
@@ -69,31 +65,29 @@ def in_numpy(name, gradients):
         rate = RATES[update] * released * np.array([FACTOR, 1.0])
         weights = weights - rate * (step + WEIGHT_DECAY * weights * np.array([0.0, 1.0]))
         averages = DECAY * averages + (1 - DECAY) * weights
-    return weights, averages
+        yield weights, averages
 
 
 @pytest.mark.parametrize("other", ["bias", "position_embedding"])
 @pytest.mark.parametrize("name", ["sgd", "adamw"])
 def test_rates_first_steps_factors_decay_clipping_and_averages(name, other):
     gradients = np.random.default_rng(0).normal(size=(5, 2)) * [[2.0, 20.0]]
-    for count in range(1, len(gradients) + 1):
-        variables = [scalar(name=other), scalar()]
-        options = {"weight_decay": WEIGHT_DECAY, "global_clipnorm": LIMIT, "ema_decay": DECAY}
-        options |= {"epsilon": EPSILON} if name == "adamw" else {}
-        optimizer = {"sgd": Momentum, "adamw": AdamW}[name](
-            Rates(RATES), rate_factors={other: FACTOR}, first_steps={"kernel": FIRST}, **options
-        )
-        optimizer.build(variables)
-        for update, gradient in enumerate(gradients[:count]):
-            norm = optimizer.apply_reduced([keras.ops.cast(each, "float32") for each in gradient])
-            # Before clipping.
-            expected = np.linalg.norm(gradient * [1, update >= FIRST])
-            assert float(norm) == pytest.approx(expected, rel=1e-5)
-        weights, averages = in_numpy(name, gradients[:count])
-        for expected in (weights, averages, weights):
+    variables = [scalar(name=other), scalar()]
+    options = {"weight_decay": WEIGHT_DECAY, "global_clipnorm": LIMIT, "ema_decay": DECAY}
+    options |= {"rate_factors": {other: FACTOR}, "first_steps": {"kernel": FIRST}}
+    sgd = name == "sgd"
+    optimizer = Momentum(Rates(), **options) if sgd else AdamW(Rates(), epsilon=EPSILON, **options)
+    optimizer.build(variables)
+    for update, (weights, averages) in enumerate(in_numpy(name, gradients)):
+        gradient = gradients[update]
+        norm = optimizer.apply_reduced([keras.ops.cast(each, "float32") for each in gradient])
+        # Before clipping.
+        expected = np.linalg.norm(gradient * [1, update >= FIRST])
+        assert float(norm) == pytest.approx(expected, rel=1e-5)
+        for expected in (averages, weights):
+            optimizer.swap_averages()
             found = [each.numpy() for each in variables]
             np.testing.assert_allclose(found, expected, rtol=1e-5)
-            optimizer.swap_averages()
 
 
 def test_some_of_the_variables_and_those_of_another_model():
@@ -147,10 +141,8 @@ def test_float8_is_scaled_as_by_keras():
 
 
 def test_constraints_hold_and_layers_of_different_dtypes_are_clipped():
-    constraint = keras.constraints.MaxNorm(0.1)
-    layers = [keras.layers.Dense(3, dtype="bfloat16")]
-    layers += [keras.layers.Dense(2, kernel_constraint=constraint)]
-    model, *data = small_model(*layers)
+    limited = keras.layers.Dense(2, kernel_constraint=keras.constraints.MaxNorm(0.1))
+    model, *data = small_model(keras.layers.Dense(3, dtype="bfloat16"), limited)
     before = [np.array(each.numpy()) for each in model.weights]
     fit(model, AdamW(1.0, global_clipnorm=0.5), *data)
     for weight, old in zip(model.weights, before, strict=True):
@@ -160,8 +152,7 @@ def test_constraints_hold_and_layers_of_different_dtypes_are_clipped():
 
 @pytest.mark.long
 def test_averages_of_compiled_steps_and_of_two_devices(launch):
-    output = finish(launch(fit_averages.__file__))
-    errors = json.loads(output)
+    errors = json.loads(finish(launch(fit_averages.__file__)))
     assert errors.keys() == {"plain", "built", "compiled", "mirrored"}
     assert max(errors.values()) < 1e-5
 
@@ -204,20 +195,12 @@ def test_wrong_arguments(make, options, message):
         make(options) if make is build_optimizer else make(0.1, **options)
 
 
-def test_the_norm_of_half_precision_does_not_overflow():
-    kernel = keras.Variable(np.zeros(4096), dtype="float16", name="kernel")
-    optimizer = Momentum(1.0, momentum=0.0, global_clipnorm=1.0)
-    optimizer.apply([keras.ops.full((4096,), 8.0, "float16")], [kernel])
-    assert np.linalg.norm(kernel.numpy().astype("float32")) == pytest.approx(1.0, rel=1e-3)
-
-
 COSINE = {"base_lr": 0.03, "total_steps": 20_000, "warmup_steps": 500, "decay": "cosine"}
 LINEAR = {"base_lr": 8e-4, "total_steps": 517_822, "warmup_steps": 10_000, "decay": "linear"}
 
 
-@pytest.mark.parametrize(
-    "arguments, step, rate",
-    [
+def test_rate():
+    for arguments, step, rate in (
         (COSINE, 0, 0.0),
         (COSINE, 1, 6e-5),
         (COSINE, 5_000, 0.0262276612),
@@ -227,7 +210,5 @@ LINEAR = {"base_lr": 8e-4, "total_steps": 517_822, "warmup_steps": 10_000, "deca
         (LINEAR | {"end_lr": 1e-5}, 263_911, 4.05e-4),
         (LINEAR | {"end_lr": 1e-5}, 517_822, 1e-5),
         ({"base_lr": 0.1, "total_steps": 10}, 0, 0.1),
-    ],
-)
-def test_rate(arguments, step, rate):
-    assert float(WarmupDecay(**arguments)(step)) == pytest.approx(rate, rel=1e-6, abs=1e-9)
+    ):
+        assert float(WarmupDecay(**arguments)(step)) == pytest.approx(rate, rel=1e-6, abs=1e-9)

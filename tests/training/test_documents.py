@@ -1,6 +1,5 @@
 """The commands and configs in the guides exist, and a table there is what is printed."""
 
-import pathlib
 import re
 
 import pytest
@@ -10,8 +9,8 @@ from benchmarks.__main__ import COMMANDS as BENCHMARKS
 from keras_vit.training.__main__ import COMMANDS
 from keras_vit.training.commands import budget
 from keras_vit.training.config import overrides, schema
+from tests.other_environments import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 TEXTS = [(ROOT / "docs" / name).read_text() for name in ("reproduce.md", "transfer.md")]
 
 
@@ -35,7 +34,7 @@ def test_configs_are_complete(config):
     assert loaded.dataset and (loaded.total_steps > 0 or loaded.epochs > 0)
 
 
-def test_hours_are_six_operations_per_multiply_accumulate():
+def test_hours_are_six_operations_per_multiply_accumulate(capsys):
     table = budget.experiment_table(["ViT-B/16"], teraflops=10)
     cells = {row[0]: row[1:] for row in table.rows}
     macs = keras_vit.costs("ViT-B/16", image_size=384).macs
@@ -46,8 +45,6 @@ def test_hours_are_six_operations_per_multiply_accumulate():
     assert cells["fine-tune on VTAB"][0] == 57
     # Table 3 does not pre-train it.
     assert budget.experiment_table(["ViT-Ti/16"], teraflops=10).rows[0][2] == "–"
-
-
-def test_the_document_shows_what_the_command_prints(capsys):
+    # The document shows what the command prints.
     assert budget.main([]) == 0
     assert capsys.readouterr().out in TEXTS[0]

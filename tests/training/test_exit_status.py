@@ -3,16 +3,17 @@
 import errno
 import logging
 import os
-import pathlib
 import signal
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 import tensorflow as tf
 
 from keras_vit.training import errors
 from keras_vit.training.exit_status import command_main
+from tests.other_environments import ROOT
 
 logger = logging.getLogger("keras_vit")
 
@@ -31,9 +32,8 @@ OF_KERAS = "\x1b[1mshape (8, 32)\nis not (8, 64)\x1b[0m\n\nArguments received by
 OF_TENSORFLOW = tf.errors.ResourceExhaustedError(None, None, "OOM when allocating\nsomething")
 
 
-@pytest.mark.parametrize(
-    "error, status, line",
-    [
+def test_failures_are_one_line(capsys):
+    for error, status, line in (
         (errors.UsageError("wrong"), 2, "error: wrong"),
         (errors.TrainingError("wrong"), 1, "error: wrong"),
         (errors.Interrupted("wrong"), 143, "error: wrong"),
@@ -43,24 +43,16 @@ OF_TENSORFLOW = tf.errors.ResourceExhaustedError(None, None, "OOM when allocatin
         (OSError("wrong"), 1, "error: wrong"),
         (ValueError(IN_USER_CODE + OF_KERAS), 2, "error: shape (8, 32) is not (8, 64)"),
         (OF_TENSORFLOW, 1, "error: OOM when allocating"),
-    ],
-)
-def test_failures_are_one_line(error, status, line, capsys):
-    def fail(options):
-        raise error
-
-    assert status_of(fail) == status
-    assert capsys.readouterr().err == f"{line}\n"
+    ):
+        assert status_of(mock.Mock(side_effect=error)) == status
+        assert capsys.readouterr().err == f"{line}\n"
 
 
-def test_other_ends():
+def test_other_ends_and_the_log_which_is_shown_once_and_only_meanwhile(capsys):
     assert status_of(lambda options: None) == 0
     assert status_of(lambda options: 1) == 1
     with pytest.raises(ZeroDivisionError):
         status_of(lambda options: 1 // 0)
-
-
-def test_the_log_is_shown_once_and_only_meanwhile(capsys):
     before = logger.handlers[:], logger.level, logger.propagate
     for _ in range(2):
         assert status_of(lambda options: logger.info("task %d", 3)) == 0
@@ -101,30 +93,26 @@ exit_process(FUNCTION, [NUMBER])
 """
 
 
-# By JAX's callback of the garbage collector; by TensorFlow and TFDS.
-@pytest.mark.parametrize("where", ["lost", "translated"])
+# By JAX's callback of the garbage collector; by TensorFlow and TFDS; while a process ends.
+@pytest.mark.parametrize("where", ["lost", "translated", "at_the_end"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_in_a_library_ends_the_command(where, number, as_command):
+def test_ctrl_c_in_a_library_ends_the_command_and_leaves_its_cleaning(where, number, run_command):
     code = CTRL_C.replace("FUNCTION", where).replace("NUMBER", str(int(number)))
-    command = [sys.executable, as_command(code)]
     # Less than it would sleep.
-    result = subprocess.run(command, capture_output=True, text=True, timeout=50)
-    assert (result.returncode, result.stderr) == (128 + number, "interrupted\n")
-
-
-def test_ctrl_c_while_a_process_ends_leaves_its_cleaning_alone(as_command):
-    code = CTRL_C.replace("FUNCTION", "at_the_end").replace("NUMBER", str(int(signal.SIGINT)))
-    result = subprocess.run([sys.executable, as_command(code)], capture_output=True, text=True)
-    assert result.stdout == "cleaned\n"
+    result = run_command(code, timeout=50)
+    if where == "at_the_end":
+        assert result.stdout == "cleaned\n"
+    else:
+        assert (result.returncode, result.stderr) == (128 + number, "interrupted\n")
 
 
 @pytest.mark.parametrize("words", [("export", "--help"), ("training", "data", "list")])
 def test_a_reader_that_leaves_is_no_error(words):
     reader, writer = os.pipe()
     os.close(reader)
-    command, root = [sys.executable, "-m", *words], pathlib.Path(__file__).parents[2]
+    command = [sys.executable, "-m", *words]
     with open(writer, "w") as closed:
-        result = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, cwd=root)
+        result = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, cwd=ROOT)
     # argparse itself is silent of a help that it cannot print, and ends well.
     assert result.stderr == b"" and result.returncode in (0, 141)
 
@@ -134,9 +122,8 @@ IN_A_GRAPH = 'Graph execution error:\n\nDetected at node X\n  File "a.py", line 
 MAPPED = "Error in user-defined function passed to MapDataset:2 transformation with iterator: "
 
 
-@pytest.mark.parametrize(
-    "text, line",
-    [
+def test_the_first_line_and_the_reason_wherever_it_stands():
+    for text, line in (
         ("one\ntwo", "one"),
         ("", "str"),
         (f"{'x' * 300}{NO_ROOM}{'y' * 3000}", f"{'x' * 200} …: {NO_ROOM}"),
@@ -147,7 +134,5 @@ MAPPED = "Error in user-defined function passed to MapDataset:2 transformation w
         (f"{MAPPED}Iterator::Root[1]::Map: no image", "no image"),
         ("no operation [of that name]", "no operation [of that name]"),
         (IN_A_GRAPH, "no room"),
-    ],
-)
-def test_the_first_line_and_the_reason_wherever_it_stands(text, line):
-    assert errors.first_line(text) == line
+    ):
+        assert errors.first_line(text) == line

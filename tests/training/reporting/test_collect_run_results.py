@@ -1,4 +1,4 @@
-"""The page of a run shows the run's own classes, single labels, and the weights handed over."""
+"""A page shows the run's classes, single labels and the weights handed over; of whole tables."""
 
 import numpy as np
 import pytest
@@ -10,23 +10,25 @@ from keras_vit.training.reporting.metrics_csv import read_metrics
 from tests.training.data.helpers import write_photos
 
 
-@pytest.fixture
-def birds(tmp_path):
-    """A folder of crows and owls, all different."""
-    rng = np.random.default_rng(0)
-    for split, count in (("train", 8), ("test", 4)):
-        names = [f"{name}/{number}.png" for name in ("crow", "owl") for number in range(count)]
-        write_photos(
-            tmp_path / "photos" / split, names, lambda place: rng.integers(0, 255, (16, 16, 3))
-        )
-    return tmp_path / "photos"
-
-
-def test_classes_that_changed_since_are_refused_and_what_is_kept_stays(birds, tiny, capsys):
-    run = birds.parent / "run"
-    config = tiny(dataset=f"folder:{birds}", eval_split="test", total_steps=8, mixup_p=0.0)
+def test_a_page_is_of_the_weights_handed_over_and_of_the_same_classes(tiny, tmp_path, capsys):
+    rng, birds, run = np.random.default_rng(0), tmp_path / "photos", tmp_path / "run"
+    names = [f"{bird}/{number}.png" for bird in ("crow", "owl") for number in range(8)]
+    for split in ("train", "test"):
+        write_photos(birds / split, names, lambda _: rng.integers(0, 255, (16, 16, 3)))
+    # Of two classes the top five are always right: the loss decides.
+    config = tiny(dataset=f"folder:{birds}", eval_split="test", total_steps=12, report=True)
+    config.update({"mixup_p": 0.0, "eval_every_steps": 2, "hand_over": "best"})
+    config.early_stopping.metric, config.optimizer.base_lr = "eval_top5", 0.02
     trainer.train(config, run)
-    assert report.main([str(run)]) == 0
+    series = read_metrics(run / "metrics.csv")
+    best = min(series["eval_loss"], key=lambda row: row[1])[0]
+    accuracies = dict(series["eval_top1"])
+    assert accuracies[best] != accuracies[2]
+    page = (run / "report.html").read_text()
+    assert f"<b>{100 * accuracies[best]:.2f} %</b>top-1 accuracy<" in page
+
+    (run / "report.html").unlink()
+    assert report.main([str(run)]) == 0 and (run / "report.html").read_text() == page
     kept = (run / "evaluation.npz").read_bytes()
     for split in ("train", "test"):
         (birds / split / "crow").rename(birds / split / "zebra finch")
@@ -35,21 +37,6 @@ def test_classes_that_changed_since_are_refused_and_what_is_kept_stays(birds, ti
     said = capsys.readouterr().err
     assert "has changed" in said and "It lacks crow and has also zebra finch" in said
     assert (run / "evaluation.npz").read_bytes() == kept
-
-
-def test_the_page_tells_of_the_weights_that_are_handed_over(birds, tiny):
-    # Of two classes the top five are always right: the loss decides.
-    config = tiny(dataset=f"folder:{birds}", eval_split="test", total_steps=12, report=True)
-    config.update({"mixup_p": 0.0, "eval_every_steps": 2, "hand_over": "best"})
-    config.early_stopping.metric, config.optimizer.base_lr = "eval_top5", 0.02
-    run = birds.parent / "run"
-    trainer.train(config, run)
-    series = read_metrics(run / "metrics.csv")
-    best = min(series["eval_loss"], key=lambda row: row[1])[0]
-    accuracies = dict(series["eval_top1"])
-    assert accuracies[best] != accuracies[2]
-    page = (run / "report.html").read_text()
-    assert f"<b>{100 * accuracies[best]:.2f} %</b>top-1 accuracy<" in page
 
 
 def test_evaluations_before_other_data_was_accepted_are_not_of_the_model():
@@ -73,22 +60,39 @@ def test_images_of_several_labels_are_left_out(tiny, tmp_path):
     import tensorflow_datasets as tfds
 
     rng = np.random.default_rng(0)
-    rows = [[0], [1], [0, 1], [], [1]]
     classes = tfds.features.Sequence(tfds.features.ClassLabel(names=["crow", "owl"]))
     features = {"image": tfds.features.Image(shape=(16, 16, 3)), "label": classes}
     examples = [
         (key, {"image": rng.integers(0, 255, (16, 16, 3)).astype("uint8"), "label": row})
-        for key, row in enumerate(rows)
+        for key, row in enumerate([[0], [1], [0, 1], [], [1]])
     ]
-    tfds.dataset_builders.store_as_tfds_dataset(
-        "several",
-        "1.0.0",
-        tfds.features.FeaturesDict(features),
-        {"train": examples, "test": examples},
-        data_dir=tmp_path,
-    )
+    splits = dict.fromkeys(("train", "test"), examples)
+    features = tfds.features.FeaturesDict(features)
+    store = tfds.dataset_builders.store_as_tfds_dataset
+    store("several", "1.0.0", features, splits, data_dir=tmp_path)
     config = tiny(dataset="tfds:several", data_dir=str(tmp_path), eval_split="test", total_steps=8)
     config.update({"loss": "sigmoid", "mixup_p": 0.0, "batch_size": 2, "report": True})
     trainer.train(config, tmp_path / "run")
     kept = collect_run_results.kept_evaluation(tmp_path / "run" / "evaluation.npz")
     assert sorted(kept["labels"]) == [0, 1, 1]
+
+
+def test_half_a_row_at_the_end_of_metrics_is_passed_over_and_other_damage_named(tmp_path):
+    file, good = tmp_path / "metrics.csv", b"step,loss,eval_top1\r\n10,0.5,\r\n20,0.25,0.75\r\n"
+    for rest in (b"", b"30", b"30,0.1,0.9", b"30,0.1,0.91234\xff"):
+        file.write_bytes(good + rest)
+        expected = {"loss": [(10, 0.5), (20, 0.25)], "eval_top1": [(20, 0.75)]}
+        assert read_metrics(file) == expected, rest
+    for old, new in (
+        (b"step", b"steps"),
+        (b"20", b"x"),
+        (b"0.25", b"one"),
+        (b"0.5,", b""),
+        (b"0.5,", b"0.5,1,1"),
+        (b"0.5", b"\0"),
+        (b"0.5", b"\xff"),
+        (b"0.5", b"1" * 200_000 + b"x"),
+    ):
+        file.write_bytes(good.replace(old, new))
+        with pytest.raises(ValueError, match=r"metrics\.csv is damaged after \d rows: "):
+            read_metrics(file)

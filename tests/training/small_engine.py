@@ -1,20 +1,16 @@
 """An engine with a small model, and random examples for it."""
 
-from collections.abc import Callable
-from typing import Any
-
 import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_vit.training.config import schema
 from keras_vit.training.engine import create_engine
-from keras_vit.training.engine.engine_interface import Engine
 from keras_vit.training.recipes.classification_losses import build_loss
 from keras_vit.training.recipes.optimizers_and_schedules import optimizer_of
 
 
-def random_batches(batches: int, size: int) -> dict[str, np.ndarray]:
+def random_batches(batches, size):
     """Returns batches of images of 16 pixels and one-hot labels of 5, along the first axis."""
     rng = np.random.default_rng(0)
     return {
@@ -23,7 +19,7 @@ def random_batches(batches: int, size: int) -> dict[str, np.ndarray]:
     }
 
 
-def small_engine(make_model: Callable[[Any], keras.Model], **changes: Any) -> Engine:
+def small_engine(make_model, **changes):
     """Returns an engine that has built the model of a config, from one seed."""
     defaults = {"dataset": "digits", "batch_size": 16, "total_steps": 40}
     config = schema.complete(defaults | changes)
@@ -38,7 +34,7 @@ def small_engine(make_model: Callable[[Any], keras.Model], **changes: Any) -> En
     return engine
 
 
-def mesh_config(mesh: str) -> dict[str, Any]:
+def mesh_config(mesh):
     """Returns the keys of a mesh "DATAxFSDP", or of a strategy's name."""
     if not mesh[0].isdigit():
         return {"strategy": mesh}
@@ -46,7 +42,7 @@ def mesh_config(mesh: str) -> dict[str, Any]:
     return {"strategy": "sharded", "mesh": {"data": data, "fsdp": fsdp}}
 
 
-def give_tensorflow_two_devices() -> None:
+def give_tensorflow_two_devices():
     """Divides the CPU in two; before TensorFlow uses it."""
     (cpu,) = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)

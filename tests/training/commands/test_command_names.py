@@ -91,9 +91,8 @@ def test_training_names_the_files_that_there_are(monkeypatch, tmp_path, capsys):
         assert capsys.readouterr().out == f"The model is in {tmp_path}/model.keras{page}\n"
 
 
-@pytest.mark.parametrize(
-    "words, expected",
-    [
+def test_wrong_words_are_answered_with_the_closest(capsys):
+    for words, expected in (
         ("Predict", "Did you mean predict? Expected a command, one of train, predict, evaluate"),
         ("exprot", "Did you mean export? Expected a command"),
         ("", "Expected a command"),
@@ -106,11 +105,9 @@ def test_training_names_the_files_that_there_are(monkeypatch, tmp_path, capsys):
         ("evaluate x --image_size=big", "argument --image_size: invalid int value: 'big'."),
         ("evaluate x --config.seed=1", "unrecognized arguments: --config.seed=1"),
         ("analyze --model=Ti", "the following arguments are required: SOURCE, --output. See"),
-    ],
-)
-def test_wrong_words_are_answered_with_the_closest(words, expected, capsys):
-    assert main(words.split()) == 2
-    assert capsys.readouterr().err.startswith(f"error: {expected}")
+    ):
+        assert main(words.split()) == 2
+        assert capsys.readouterr().err.startswith(f"error: {expected}")
 
 
 def test_changes_of_the_config():

@@ -114,7 +114,7 @@ def test_every_row_of_table_3_is_a_config():
         assert config.total_steps == config.optimizer.total_steps == steps
 
 
-def test_augreg():
+def test_augreg_and_masked_patch_prediction():
     config = pretrain.get_config("ViT-S/16,imagenet2012,strength=default")
     assert 'augreg("medium2")' in config.train_preprocess
     assert config.train_split == "train[:99%]"
@@ -124,9 +124,7 @@ def test_augreg():
     assert config.total_steps == 92_897
     strong = pretrain.get_config("ViT-B/16,imagenet21k,strength=strong2")
     assert 'augreg("strong2")' in strong.train_preprocess
-
-
-def test_masked_patch_prediction_as_in_appendix_b_1_2():
+    # Masked patch prediction as in appendix B.1.2.
     config = load_config("masked:ViT-B/16,imagenet2012")
     assert config.model.to_dict() == {"name": "ViT-B/16", "image_size": 224, "num_classes": None}
     assert (config.total_steps, config.batch_size) == (1_000_000, 4096)

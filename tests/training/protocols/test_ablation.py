@@ -201,11 +201,10 @@ def test_seeds_are_averaged():
     assert second[3:] == ["50.00", "50.00", "60.00"]
 
 
-def lines_of(axis):
-    return {each.get_label(): each[0].get_xydata().tolist() for each in axis.containers}
-
-
 def test_figures_join_the_cells_of_a_line_in_order():
+    def lines_of(axis):
+        return {each.get_label(): each[0].get_xydata().tolist() for each in axis.containers}
+
     found = {"base": (0.5, 2), "depth_2": (0.75, 4), "depth_0.5": (0.25, 1), "mlp_2": (0.5, 3)}
     scores = [score(cell, few_shot, gmacs=gmacs) for cell, (few_shot, gmacs) in found.items()]
     (axis,) = study_figure("shape", scores, ".").axes

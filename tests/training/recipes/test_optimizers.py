@@ -176,9 +176,8 @@ def test_compile_and_fit(tmp_path):
     copy.fit(images, labels, batch_size=16, verbose=0)
 
 
-@pytest.mark.parametrize(
-    "make, options, message",
-    [
+def test_wrong_arguments():
+    for make, options, message in (
         *((AdamW, {"ema_decay": value}, r"ema_decay in \[0, 1\)") for value in (-0.5, 1.0, np.nan)),
         *((AdamW, {"global_clipnorm": value}, "above 0 or None") for value in (0.0, np.nan)),
         (AdamW, {"use_ema": True}, "use_ema"),
@@ -188,11 +187,9 @@ def test_compile_and_fit(tmp_path):
         (build_optimizer, {"total_steps": 10, "schedule": "step"}, "cosine, linear"),
         (build_optimizer, {"total_steps": 10, "layer_decay": 0.5}, "needs the model"),
         (build_optimizer, {"total_steps": 10, "warmup_steps": 10}, "warmup_steps=10, total_ste"),
-    ],
-)
-def test_wrong_arguments(make, options, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        make(options) if make is build_optimizer else make(0.1, **options)
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            make(options) if make is build_optimizer else make(0.1, **options)
 
 
 COSINE = {"base_lr": 0.03, "total_steps": 20_000, "warmup_steps": 500, "decay": "cosine"}

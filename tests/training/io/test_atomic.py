@@ -28,7 +28,14 @@ def test_a_file_appears_at_the_end(tmp_path):
 
 
 @pytest.mark.parametrize("error", [OSError, SystemExit])
-def test_an_interrupted_write_leaves_the_old_one(tmp_path, error):
+def test_an_interrupted_write_leaves_the_old_one(tmp_path, error, monkeypatch):
+    replace = os.replace
+
+    def stopped(source, target):
+        replace(source, target)
+        os.replace = replace
+        raise error
+
     (tmp_path / "file.bin").write_bytes(b"old")
     with pytest.raises(error), atomic_file(tmp_path / "file.bin") as temporary:
         temporary.write_bytes(b"ha")
@@ -37,6 +44,10 @@ def test_an_interrupted_write_leaves_the_old_one(tmp_path, error):
     with pytest.raises(error), atomic_directory(tmp_path / "module", "marker") as temporary:
         (temporary / "marker").write_text("new")
         raise error
+    with pytest.raises(error), monkeypatch.context() as patch:
+        # Between the two renames.
+        patch.setattr(os, "replace", stopped)
+        write_directory(tmp_path / "module", "new")
     assert (tmp_path / "file.bin").read_bytes() == b"old"
     assert (tmp_path / "module" / "marker").read_text() == "old"
     assert sorted(os.listdir(tmp_path)) == ["file.bin", "module"]
@@ -62,19 +73,3 @@ def test_where_nothing_can_be_written(tmp_path):
         temporary.write_text("")
     assert error.value.filename == str(tmp_path / "gone" / "m.tflite")
     assert not os.listdir(tmp_path)
-
-
-def test_a_directory_comes_back_if_it_is_stopped_between_the_renames(tmp_path, monkeypatch):
-    replace = os.replace
-
-    def stopped(source, target):
-        replace(source, target)
-        monkeypatch.setattr(os, "replace", replace)
-        raise SystemExit
-
-    write_directory(tmp_path / "module", "old")
-    monkeypatch.setattr(os, "replace", stopped)
-    with pytest.raises(SystemExit):
-        write_directory(tmp_path / "module", "new")
-    assert (tmp_path / "module" / "marker").read_text() == "old"
-    assert os.listdir(tmp_path) == ["module"]

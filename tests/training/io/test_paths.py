@@ -14,52 +14,44 @@ from keras_vit.training.io.image_listing import list_images
 from keras_vit.training.io.paths import any_path, is_remote, local_path, read_lines
 from tests.training.data.helpers import write_photos
 
-UNKNOWN = ["memory://run", "http://host/run", "file://host/run"]
-LOCAL = {
-    "runs/a": "runs/a",
-    "~/x": "{home}/x",
-    "file:///data/a%20b": "/data/a b",
-    "file://localhost/data": "/data",
-    "C:/runs": "C:/runs",
-    "a:b": "a:b",
-    "gs:": "gs:",
-    pathlib.Path("runs"): "runs",
-}
+UNKNOWN = ["memory://run", "http://host/run"]
 
 
-def test_paths_of_this_machine(monkeypatch, tmp_path):
+def test_paths_of_this_machine_and_of_stores(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name, path in LOCAL.items():
+    for name, path in {
+        **{name: name for name in ("runs/a", "C:/runs", "a:b", "gs:", pathlib.Path("runs"))},
+        "~/x": tmp_path / "x",
+        "file:///data/a%20b": "/data/a b",
+        "file://localhost/data": "/data",
+    }.items():
         assert not is_remote(name)
-        assert local_path(name) == any_path(name) == pathlib.Path(path.format(home=tmp_path))
+        assert local_path(name) == any_path(name) == pathlib.Path(path)
     stores = "gs://b/run", "s3://b/run", pathlib.Path("gs://b/run")
-    for name in ("", *UNKNOWN, *stores, "~nobody-of-this/x", tmp_path / "\udcff"):
+    wrong = "", "file://host/run", "~nobody-of-this/x", tmp_path / "\udcff"
+    for name in (*UNKNOWN, *stores, *wrong):
         with pytest.raises(UsageError, match="Expected a path"):
             local_path(name)
-
-
-def test_paths_of_stores():
     assert is_remote("gs://bucket/run") and isinstance(any_path("gs://bucket/run"), epath.Path)
     assert str(any_path("s3://b/run") / "x") == "s3://b/run/x"
-    for unknown in UNKNOWN[:2]:
+    for unknown in UNKNOWN:
         with pytest.raises(UsageError, match=f"of gs://, s3:// or .* Received: {unknown}"):
             any_path(unknown)
 
 
 @pytest.mark.parametrize(
-    "main, arguments",
+    "main, words",
     [
-        (train.main, ["--config=quickstart", "--workdir"]),
-        (vtab.main, ["runs/none", "--workdir"]),
-        (export_main, ["npz", "run", "--output"]),
+        (train.main, "--config=quickstart --workdir"),
+        (vtab.main, "runs/none --workdir"),
+        (export_main, "npz run --output"),
     ],
 )
-def test_commands_refuse_before_any_work(main, arguments, capsys):
-    before = set(pathlib.Path.cwd().iterdir())
-    *others, option = arguments
-    assert main([*others, f"{option}=memory://run"]) == 2
+def test_commands_refuse_before_any_work(main, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(f"{words}=memory://run".split()) == 2
     assert "file system. Received: memory://run" in capsys.readouterr().err
-    assert set(pathlib.Path.cwd().iterdir()) == before
+    assert not list(tmp_path.iterdir())
 
 
 def test_lines_of_text(tmp_path, ram):
@@ -73,39 +65,31 @@ def test_lines_of_text(tmp_path, ram):
         read_lines(folder / "none.txt")
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """Two images in a folder and one below it, among files that are none."""
+def test_folders_are_searched_and_what_is_left_out_or_missing_is_named(
+    tmp_path, caplog, monkeypatch
+):
     write_photos(tmp_path, ["b.png", "a.PNG", "deep/c.png"])
     (tmp_path / "._b.png").write_bytes(b"what macOS leaves beside a file")
-    (tmp_path / "notes.txt").write_text("no image")
-    (tmp_path / "empty").mkdir()
-    return tmp_path
+    (tmp_path / "raw").mkdir()
+    for name in ("README", "notes.txt", "raw/1.nef", *(f"{number}.heic" for number in range(12))):
+        (tmp_path / name).touch()
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "loop.png").symlink_to("loop.png")
+    (tmp_path / "broken.png").symlink_to("nowhere.png")
+    for names, error, message in (
+        ("pipe.png", ValueError, r"pipe\.png, no file"),
+        ("nowhere", FileNotFoundError, r"Expected an image or a folder.*nowhere"),
+        ("raw", ValueError, r"Received: 1\.nef \(\.nef is not read"),
+    ):
+        with pytest.raises(error, match=message):
+            list_images([tmp_path / names])
+    (tmp_path / "raw" / "1.nef").unlink()
+    with pytest.raises(ValueError, match=r"Expected images \(.avif.*raw"):
+        list_images([tmp_path / "raw"])
 
-
-def test_folders_are_searched_and_what_they_leave_out_is_named(folder, caplog, monkeypatch):
     monkeypatch.setattr(image_listing, "EXTENSIONS", (".png",))
-    for number in range(12):
-        (folder / f"{number}.heic").write_bytes(b"of a phone")
-    (folder / "README").touch()
-    found = list_images([folder / "notes.txt", folder])
-    assert found == [folder / name for name in ("notes.txt", "a.PNG", "b.png", "deep/c.png")]
-    assert f"Left out of {folder}: README (no extension); 0.heic, 1.heic, 10.heic" in caplog.text
+    found = list_images([tmp_path / "notes.txt", tmp_path])
+    assert found == [tmp_path / name for name in ("notes.txt", "a.PNG", "b.png", "deep/c.png")]
+    assert f"Left out of {tmp_path}: README (no extension); 0.heic, 1.heic, 10.heic" in caplog.text
     named = ", 7.heic and 2 more (.heic is not read: pip install 'keras-vit-16x16[heic]')"
     assert f"{named}; notes.txt (.txt is not read)" in caplog.text
-
-
-def test_pipes_are_no_images_and_what_is_missing_is_named(folder):
-    os.mkfifo(folder / "pipe.jpg")
-    (folder / "loop.jpg").symlink_to("loop.jpg")
-    (folder / "broken.jpg").symlink_to("nowhere.jpg")
-    assert len(list_images([folder])) == 3
-    with pytest.raises(ValueError, match=r"pipe\.jpg, no file"):
-        list_images([folder / "pipe.jpg"])
-    with pytest.raises(FileNotFoundError, match=r"Expected an image or a folder.*nowhere"):
-        list_images([folder / "nowhere"])
-    with pytest.raises(ValueError, match=r"Expected images \(.avif.*empty"):
-        list_images([folder / "empty"])
-    (folder / "empty" / "photo.nef").write_bytes(b"of a camera")
-    with pytest.raises(ValueError, match=r"Received: photo\.nef \(\.nef is not read"):
-        list_images([folder / "empty"])

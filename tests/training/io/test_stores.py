@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import tempfile
+from unittest import mock
 
 import pytest
 import tensorflow as tf
@@ -39,8 +40,7 @@ def write(copy, **texts):
 
 
 def test_a_folder_comes_back_as_it_was_sent(copy, address):
-    write(copy, a="1", checkpoints__checkpoint="2", checkpoints__b="3")
-    write_text(copy.path / ".lock", "not sent")
+    write(copy, a="1", checkpoints__checkpoint="2", checkpoints__b="3", **{".lock": "not sent"})
     copy.upload()
     assert contents(address) == {"a": "1", "checkpoints/b": "3", "checkpoints/checkpoint": "2"}
     assert not (address / ".lock").exists()
@@ -62,8 +62,7 @@ def test_a_folder_comes_back_as_it_was_sent(copy, address):
 
 def test_what_names_others_is_sent_last_and_nothing_twice(copy, failing_store):
     write(copy, data="1", zeros="0", step__files="x")
-    for name in ("manifest.json", "step/manifest.json"):
-        write_text(copy.path / name, "digests")
+    write(copy, **{"manifest.json": "digests", "step__manifest.json": "digests"})
     copy.upload()
     assert sorted(failing_store.names[:3]) == ["data", "files", "zeros"]
     assert failing_store.names[3:] == ["manifest.json"] * 2
@@ -85,9 +84,7 @@ def test_every_third_call_fails_or_keeps_half_and_all_arrives(
 
 
 def test_a_state_that_goes_while_a_copy_is_sent(copy, address, monkeypatch):
-    for name in ("checkpoint-1", "checkpoint-2"):
-        (copy.path / name).mkdir()
-        (copy.path / name / "data").write_text(name)
+    write(copy, **{"checkpoint-1__data": "1", "checkpoint-2__data": "2"})
 
     def remove_the_other(file):
         (other,) = {"checkpoint-1", "checkpoint-2"} - {pathlib.Path(file.path).parent.name}
@@ -118,30 +115,18 @@ def test_a_dead_store_leaves_the_state_before_and_the_copy_here(copy, address, f
     shutil.rmtree(kept)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        tf.errors.NotFoundError(None, None, "code 404 with body '{\n No bucket"),
-        PermissionError(13, "Permission denied"),
-    ],
-)
+NO_BUCKET = tf.errors.NotFoundError(None, None, "code 404 with body '{\n No bucket")
+
+
+@pytest.mark.parametrize("error", [NO_BUCKET, PermissionError(13, "Permission denied")])
 def test_a_store_that_refuses_is_asked_once(copy, address, failing_store, monkeypatch, error):
-    asked = []
-
-    def refuse(path, mode):
-        asked.append(path)
-        raise error
-
+    refuse = mock.Mock(side_effect=error)
     write(copy, data="1")
     monkeypatch.setattr(failing_store, "open", refuse, raising=False)
-    with pytest.raises(UsageError) as caught:
+    expected = rf"^{address}/data cannot be .* (No bucket|.*denied).* Check the name"
+    with pytest.raises(UsageError, match=expected):
         copy.upload()
-    expected = rf"{address}/data cannot be .* (No bucket|.*denied).* Check the name.*"
-    assert re.fullmatch(expected, str(caught.value))
-    assert len(asked) == 1
-
-
-def test_a_file_system_that_is_not_installed_is_named():
+    assert refuse.call_count == 1
     expected = r"^s3://bucket/run cannot be read: .*s3:// with tensorflow-io\. Install it, or mount"
     with pytest.raises(UsageError, match=expected):
         remote_stores.files_below(epath.Path("s3://bucket/run"))
@@ -149,11 +134,9 @@ def test_a_file_system_that_is_not_installed_is_named():
 
 def test_files_and_folders_are_sent_and_fetched(ram):
     address = epath.Path(ram())
-    with (
-        remote_stores.sent(address / "page.html") as file,
-        remote_stores.sent(address / "module") as folder,
-    ):
+    with remote_stores.sent(address / "page.html") as file:
         file.write_text("page")
+    with remote_stores.sent(address / "module") as folder:
         folder.mkdir()
         (folder / "saved_model.pb").write_text("graph")
     assert contents(address) == {"page.html": "page", "module/saved_model.pb": "graph"}

@@ -39,26 +39,23 @@ def test_every_schema_as_its_own_builder_writes_it(name, tiny, resize_row):
     data_dir = tiny(spec.builder, {split: [{}] * size for split, size in sizes.items()})
     resize_row(name, sizes)
     builder = tfds.builder_from_directory(data.open_dataset(name, data_dir).place)
-    theirs = {}
-    for split in sizes:
-        dataset = builder.as_dataset(split, read_config=tfds.ReadConfig(add_tfds_id=True))
-        theirs.update({one["tfds_id"]: one for one in tfds.as_numpy(dataset)})
+    config = tfds.ReadConfig(add_tfds_id=True)
+    splits = (tfds.as_numpy(builder.as_dataset(split, read_config=config)) for split in sizes)
+    theirs = {one["tfds_id"]: one for dataset in splits for one in dataset}
 
     split = "trainval" if name.startswith("vtab/") else next(iter(sizes))
     ours = data.load_dataset(name, split, data_dir=data_dir, with_ids=True)
-    ours = list(ours.as_numpy_iterator())
-    found = [one["id"].decode() for one in ours]
-    assert ids(name, split, data_dir) == found
-    assert len(set(found)) == len(found) == known_datasets.row(name).num_examples(split)
-    for one in ours:
+    ours = {one["id"].decode(): one for one in ours.as_numpy_iterator()}
+    assert ids(name, split, data_dir) == [*ours]
+    assert len(ours) == known_datasets.row(name).num_examples(split)
+    for one in ours.values():
         reference = theirs[one["id"]]
         scale = 255 if "dsprites" in name else 1
         image = np.broadcast_to(reference["image"] * scale, one["image"].shape)
         np.testing.assert_array_equal(one["image"], image.astype(np.uint8))
         assert one["image"].shape[-1] == 3
         if name == "imagenet2012_real":
-            classes = np.zeros(1_000)
-            classes[reference["real_label"]] = 1
+            classes = np.isin(np.arange(1_000), reference["real_label"])
             np.testing.assert_array_equal(one["label"], classes)
         else:
             # TFDS's own example, decoded; see below for the rules themselves.
@@ -86,8 +83,7 @@ def test_slices_across_shards_name_what_tfds_names(numbers):
         theirs = [(one["tfds_id"], one["label"]) for one in dataset]
         ours = data.load_dataset("tfds:numbers:1.0.0", split, data_dir=numbers, with_ids=True)
         assert [(one["id"], one["label"]) for one in ours.as_numpy_iterator()] == theirs
-        found = ids("tfds:numbers:1.0.0", split, numbers)
-        assert found == [example_id.decode() for example_id, _ in theirs]
+        assert ids("tfds:numbers:1.0.0", split, numbers) == [one.decode() for one, _ in theirs]
 
 
 def test_a_copy_of_another_size_is_refused_and_the_newest_version_is_read(tiny):
@@ -136,15 +132,9 @@ def test_images_that_train_and_are_scored_are_said(split, shared, data_dir, tmp_
     assert counts == ([(shared, 25)] if shared else []) + [(1 if split == "train" else 3, 3)]
 
 
-@pytest.fixture(scope="module")
-def weighed(tmp_path_factory):
-    """Six images of a, three of b."""
-    root = tmp_path_factory.mktemp("photos")
-    write_photos(root, [f"{'ab'[number // 6]}/{number}.png" for number in range(9)])
-    return data.open(f"folder:{root}", "train")
-
-
-def test_balanced_weights_make_classes_count_alike(weighed):
+def test_balanced_weights_make_classes_count_alike(tmp_path, monkeypatch):
+    write_photos(tmp_path, [f"{'ab'[number // 6]}/{number}.png" for number in range(9)])
+    weighed = data.open(f"folder:{tmp_path}", "train")
     assert weighed.class_weights("1, 2.5") == (1.0, 2.5)
     assert weighed.class_weights("") is None
     assert weighed.class_weights("balanced") == (0.75, 1.5)
@@ -155,8 +145,7 @@ def test_balanced_weights_make_classes_count_alike(weighed):
         with pytest.raises(UsageError, match=r"'balanced', or 2 finite numbers.*Received: "):
             weighed.class_weights(text)
 
-
-def test_only_labels_of_classes_are_counted(weighed, monkeypatch):
+    # Only labels of classes are counted.
     labels = [0, 1, -1]
     weighed = dataclasses.replace(weighed, num_examples=3)
     monkeypatch.setattr(data.Split, "read", lambda _, index: {"label": tf.gather(labels, index)})
@@ -188,10 +177,8 @@ def members(spec, split):
 def test_splits_of_vtab_1k(name):
     spec, expected = known_datasets.row(f"vtab/{name}"), SPLITS["vtab"][name]
     train800, val200 = Range("train", 0, 800), Range(*expected["val200"])
-    assert spec.ranges("train800") == [train800]
-    assert spec.ranges("val200") == [val200]
-    assert spec.ranges("train800val200") == [train800, val200]
-    assert spec.ranges("test") == [Range(*expected["test"])]
+    found = [spec.ranges(split) for split in ("train800", "val200", "train800val200", "test")]
+    assert found == [[train800], [val200], [train800, val200], [Range(*expected["test"])]]
     assert spec.num_classes == expected["classes"]
     assert spec.num_examples("train800val200") == 1_000
     if spec.num_examples("trainval") < 100_000:
@@ -199,13 +186,10 @@ def test_splits_of_vtab_1k(name):
         assert members(spec, "train800val200") <= members(spec, "trainval")
 
 
-def test_caltechs_later_builds_have_three_images_less(resize_row):
+def test_caltechs_later_builds_have_three_images_less_and_no_flip_changes_a_label(resize_row):
     resize_row("vtab/caltech101", {"train": 3_057, "test": 6_084})
     spec = known_datasets.row("vtab/caltech101")
     assert spec.ranges("val200") == [Range("train", 2751, 2951)]
-
-
-def test_no_flip_where_it_changes_the_label():
     structured = [*SPLITS["vtab"]][-8:]
     assert {task.name for task in known_datasets.TASKS if not task.flip} == {"svhn", *structured}
 
@@ -220,17 +204,14 @@ def test_no_flip_where_it_changes_the_label():
         ("imagenet2012", r"ILSVRC2012_img_train\.tar.*{folder}/downloads/manual"),
         ("imagenet21k", r"{folder}.* builder .*imagenet21k"),
         ("tfds:mnist", r"prepare tfds:mnist --data_dir={folder}"),
+        # Whose preparation was interrupted.
+        ("cifar10", r"no dataset_info\.json.*Delete the folder"),
     ],
 )
 def test_what_is_unknown_or_not_prepared_says_how_to_get_it(name, message, tmp_path):
+    (tmp_path / "cifar10" / "3.0.2").mkdir(parents=True)
     with pytest.raises((ValueError, NotPreparedError), match=message.format(folder=tmp_path)):
         data.open_dataset(name.format(folder=tmp_path), tmp_path)
-
-
-def test_an_interrupted_preparation_is_explained(tmp_path):
-    (tmp_path / "cifar10" / "3.0.2").mkdir(parents=True)
-    with pytest.raises(NotPreparedError, match=r"no dataset_info\.json.*Delete the folder"):
-        data.open("cifar10", "train", tmp_path)
 
 
 def both(rule, example):
@@ -266,20 +247,16 @@ def test_clevr():
     ],
 )
 def test_kitti_distance(types, depths, expected):
-    location = np.zeros((len(types), 3), np.float32)
-    location[:, 2] = depths
-    objects = {"type": tf.constant(types, tf.int64), "location": tf.constant(location)}
+    location = tf.reshape([[0.0, 0.0, depth] for depth in depths], (-1, 3))
+    objects = {"type": tf.constant(types, tf.int64), "location": location}
     assert both("kitti_distance", {"objects": objects}) == expected
 
 
-@pytest.mark.parametrize(
-    ("rule", "key", "classes"),
-    [
-        ("dsprites_location", "label_x_position", [k // 2 for k in range(32)]),
+def test_dsprites():
+    for k in range(32):
+        example = {"label_x_position": tf.constant(k, tf.int64)}
+        assert both("dsprites_location", example) == k // 2
+    for k in range(40):
         # Bins of three and two.
-        ("dsprites_orientation", "label_orientation", [(2 * k) // 5 for k in range(40)]),
-    ],
-)
-def test_dsprites(rule, key, classes):
-    found = [both(rule, {key: tf.constant(k, tf.int64)}) for k in range(len(classes))]
-    assert found == classes
+        example = {"label_orientation": tf.constant(k, tf.int64)}
+        assert both("dsprites_orientation", example) == (2 * k) // 5

@@ -32,15 +32,13 @@ def fake_value(feature, rng):
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    """Returns `tiny(name of a builder, {split: examples}) -> data_dir`, with a set of it.
-
-    Only the builder's source of examples is replaced; missing features are filled in at random.
-    """
+    """Returns `tiny(builder, {split: examples}) -> data_dir`; missing features are random."""
 
     def write(name, examples):
         data_dir, rng = tmp_path_factory.mktemp("tfds"), np.random.default_rng(0)
         name, _, config = name.partition("/")
-        builder = tfds.builder_cls(name)(data_dir=data_dir, config=config or None)
+        options = {"data_dir": data_dir, "config": config or None}
+        builder = tfds.builder_cls(name)(**options)
         features = builder.info.features
 
         def filled(items):
@@ -48,14 +46,10 @@ def tiny(tmp_path_factory):
                 rest = features.keys() - item.keys()
                 yield number, item | {key: fake_value(features[key], rng) for key in sorted(rest)}
 
+        splits = {split: filled(items) for split, items in examples.items()}
         tfds.disable_progress_bar()
         tfds.dataset_builders.store_as_tfds_dataset(
-            name,
-            builder.version,
-            features,
-            {split: filled(items) for split, items in examples.items()},
-            config=config or None,
-            data_dir=data_dir,
+            name, builder.version, features, splits, **options
         )
         return data_dir
 

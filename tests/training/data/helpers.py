@@ -14,11 +14,7 @@ PLAIN = "decode|resize((8, 8))|value_range(0,255)"
 
 
 def write_photos(root, names, pixels_of=None):
-    """Writes photos below a folder, in a store too; what has no image's suffix is a PNG.
-
-    `pixels_of` maps the number of a photo to its pixels; otherwise they are of noise, and no two
-    of the same height.
-    """
+    """Writes photos, PNGs if no suffix says else: `pixels_of` a number, or noise of its height."""
     rng = np.random.default_rng(0)
     for number, name in enumerate(names):
         path = root / name
@@ -38,31 +34,24 @@ def write_set(name, folder, num_classes, splits, *, version="1.0.0", num_shards=
         for number, (pixels, label) in enumerate(pairs):
             yield number, {"image": pixels.astype(np.uint8), "label": label}
 
-    features = {
-        "image": tfds.features.Image(shape=(4, 4, 3)),
-        "label": tfds.features.ClassLabel(num_classes=num_classes),
-    }
+    label = tfds.features.ClassLabel(num_classes=num_classes)
+    features = {"image": tfds.features.Image(shape=(4, 4, 3)), "label": label}
+    features = tfds.features.FeaturesDict(features)
+    splits = {split: examples(pairs) for split, pairs in splits.items()}
+    shards = tfds.download.DownloadConfig(num_shards=num_shards)
     tfds.disable_progress_bar()
     tfds.dataset_builders.store_as_tfds_dataset(
-        name,
-        version,
-        tfds.features.FeaturesDict(features),
-        {split: examples(pairs) for split, pairs in splits.items()},
-        data_dir=folder,
-        download_config=tfds.download.DownloadConfig(num_shards=num_shards),
-        **options,
+        name, version, features, splits, data_dir=folder, download_config=shards, **options
     )
 
 
 def train(split, text=RANDOM, on_error="raise", skip_counter=None, **settings):
-    """Returns the training data of a split."""
-    settings = {"batch_size": 32, "seed": 5, **settings}
-    settings["skip_counter"] = counter_for(on_error, skip_counter)
+    counter = counter_for(on_error, skip_counter)
+    settings = {"batch_size": 32, "seed": 5, "skip_counter": counter, **settings}
     return split.train(split.preprocess(text), **settings)
 
 
 def take(dataset, count):
-    """Returns the first batches, as arrays."""
     return list(dataset.take(count).as_numpy_iterator())
 
 
@@ -73,7 +62,6 @@ def evaluate(split, text=PLAIN, on_error="raise", skip_counter=None, **settings)
 
 
 def joined(batches):
-    """Returns batches as one."""
     return {key: np.concatenate([one[key] for one in batches]) for key in batches[0]}
 
 
@@ -81,25 +69,17 @@ def assert_equal(first, second):
     """Asserts that two lists of batches are equal, bit for bit."""
     assert len(first) == len(second) > 0
     for one, two in zip(first, second, strict=True):
-        assert one.keys() == two.keys()
-        for key in one:
-            np.testing.assert_array_equal(one[key], two[key])
+        np.testing.assert_equal(one, two)
 
 
 def read_by(split, **changes):
-    """Returns the same split, whose reader has other functions or attributes."""
+    """Returns the same split, whose reader is changed: `remote` is as if files were in a store."""
     found = dataclasses.replace(split)
     found.reader = split.reader._replace(**changes)
     return found
 
 
-def in_store(split):
-    """Returns the same split, read as if its files were in a store."""
-    return read_by(split, remote=True)
-
-
 def ids(name, split="train", data_dir=None):
-    """Returns the ids of the examples of a split."""
     found = data.open(name, split, data_dir)
     return [found.example_id(index) for index in range(found.num_examples)]
 

@@ -12,10 +12,10 @@ from keras_vit.training.data.records import Shards
 from keras_vit.training.data.unreadable_examples import ATTEMPTS, SkipCounter, load_or_next
 from tests.file_server import serving
 from tests.training.data.helpers import (
+    PLAIN,
     error_line,
     evaluate,
     ids,
-    in_store,
     joined,
     read_by,
     take,
@@ -39,15 +39,19 @@ def offsets(file, length=5):
     return records.offsets([str(file)], [length])[0]
 
 
-def test_any_record_is_read_alone(file):
+def test_any_record_is_read_alone_and_a_file_that_is_not_whole_is_explained(file):
     frame = 16
-    expected = np.cumsum([0, *(n + frame for n in LENGTHS)])
-    assert offsets(file).tolist() == expected.tolist()
-    assert expected[-1] == file.stat().st_size
+    assert offsets(file).tolist() == np.cumsum([0, *(n + frame for n in LENGTHS)]).tolist()
     record = tf.function(records.tfrecord_reader(Shards([str(file)], [5], [0], [5]), None).record)
     for number in (4, 0, 3, 1):
         found = record(tf.constant(number, tf.int64)).numpy()
         assert found == bytes([number]) * LENGTHS[number]
+    with pytest.raises(ValueError, match=r"Expected 6 records .* Found 5"):
+        offsets(file, 6)
+    for cut in (2, 10):
+        file.write_bytes(file.read_bytes()[:-cut])
+        with pytest.raises(ValueError, match="is cut short"):
+            offsets(file)
 
 
 @pytest.mark.parametrize("remote", [False, True])
@@ -65,18 +69,15 @@ def test_neighbors_are_read_in_stored_order(numbers, monkeypatch, split, remote)
         assert list(streamed) == [expected[index] for index in indices]
 
 
-def test_evaluation_reads_no_record_alone(digits_split):
-    split = digits_split("train")
-    found = evaluate(read_by(split, record=lambda index: tf.constant(b"")))
-    assert joined(found)["mask"].sum() == 1438
-
-
 def test_a_damaged_record_costs_its_neighbors_nothing(digits_split, damaged_digits):
-    whole = joined(evaluate(digits_split("train")))
+    # Evaluation reads no record alone.
+    streamed = read_by(digits_split("train"), record=lambda index: tf.constant(b""))
+    whole = joined(evaluate(streamed))
+    assert whole["mask"].sum() == 1438
     with pytest.raises(tf.errors.DataLossError):
         evaluate(damaged_digits)
-    for split in (damaged_digits, in_store(damaged_digits)):
-        counter = SkipCounter()
+    for remote in (False, True):
+        split, counter = read_by(damaged_digits, remote=remote), SkipCounter()
         skipping = joined(evaluate(split, on_error="skip", skip_counter=counter))
         assert counter.examples == {"sklearn_digits-train.tfrecord-00000-of-00001__700": 1}
         for key, values in whole.items():
@@ -102,19 +103,15 @@ def test_the_next_example_takes_the_place_and_after_the_last_the_first(tmp_path,
     for length, place in enumerate(damaged):
         file = tmp_path / split.photos[place].path
         file.write_bytes(file.read_bytes()[: 200 * length])
-    split, counter = in_store(split) if store else split, SkipCounter()
+    split, counter = read_by(split, remote=store), SkipCounter()
     skipping = {"on_error": "skip", "skip_counter": counter}
-    (batch,) = take(
-        train(split, "decode|inception_crop(8)|value_range(-1,1)", batch_size=12, **skipping), 1
-    )
+    text = "decode|inception_crop(8)|value_range(-1,1)"
+    (batch,) = take(train(split, text, batch_size=12, **skipping), 1)
     levels = np.round((batch["image"][:, 0, 0, 0] + 1) * 127.5 / 20).astype(int)
     # Each that is damaged gives its place to the first after it that is not, with its label.
     assert (levels % 2 == np.argmax(batch["label"], axis=1)).all()
     readable = [place for place in range(12) if place not in damaged]
-    following = [
-        next(place % 12 for place in range(one, one + 12) if place % 12 in readable)
-        for one in damaged
-    ]
+    following = [min(readable, key=lambda place: (place - one) % 12) for one in damaged]
     assert sorted(levels) == sorted(order[place] for place in readable + following)
     ids = [split.example_id(place) for place in damaged]
     assert set(counter.examples) == set(ids)
@@ -122,8 +119,8 @@ def test_the_next_example_takes_the_place_and_after_the_last_the_first(tmp_path,
     # Evaluation masks them, as blank as what fills its batches, and `load_dataset` leaves them out.
     found = joined(evaluate(split, "decode|resize(8)", batch_size=16, **skipping))
     np.testing.assert_array_equal(found["mask"], [place in readable for place in range(16)])
-    blank = found["mask"] == 0
-    assert not found["image"][blank].any() and not found["label"][blank].any()
+    for key in ("image", "label"):
+        assert not found[key][found["mask"] == 0].any(), key
     kept = data.load_dataset(split.dataset.name, "train", with_ids=True, **skipping)
     found = [one["id"].decode() for one in kept.as_numpy_iterator()]
     assert found == [split.example_id(place) for place in readable]
@@ -157,15 +154,6 @@ def test_a_pipeline_that_fails_everywhere_raises_its_own_error(digits_split):
         load_or_next(load, tf.constant(3, tf.int64), split, counter)
 
 
-def test_files_that_are_not_whole_are_explained(file):
-    with pytest.raises(ValueError, match=r"Expected 6 records .* Found 5"):
-        offsets(file, 6)
-    for cut in (2, 10):
-        file.write_bytes(file.read_bytes()[:-cut])
-        with pytest.raises(ValueError, match="is cut short"):
-            offsets(file)
-
-
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
@@ -196,13 +184,11 @@ def test_labels_beyond_the_classes_are_never_skipped(on_error, numbers, tmp_path
     shutil.copytree(numbers, tmp_path, dirs_exist_ok=True)
     path = tmp_path / "numbers" / "1.0.0" / "features.json"
     path.write_text(path.read_text().replace('"700"', '"600"', 1))
-    split = data.open("tfds:numbers", "train", tmp_path)
-    text = "decode|resize(8)|value_range(-1,1)"
-    counter = SkipCounter()
+    split, counter = data.open("tfds:numbers", "train", tmp_path), SkipCounter()
     settings = {"on_error": on_error, "skip_counter": counter}
     for read in (
-        lambda: evaluate(split, text, **settings),
-        lambda: take(train(split, text, **settings), 50),
+        lambda: evaluate(split, **settings),
+        lambda: take(train(split, PLAIN, **settings), 50),
         lambda: list(data.load_dataset("tfds:numbers", "train", data_dir=tmp_path, **settings)),
     ):
         with pytest.raises(tf.errors.InvalidArgumentError, match="Expected labels below 600"):
@@ -222,6 +208,11 @@ HUGE = b"{'descr': '<i8', 'fortran_order': False, 'shape': (99999999999999999999
 DAMAGED = (b"", b"no array", b"\x93NUMPY\x01\x00" + bytes([len(HUGE), 0]) + HUGE)
 
 
+def saved(array):
+    np.save(content := io.BytesIO(), array)
+    return content.getvalue()
+
+
 def test_offsets_of_large_files_are_kept_and_a_damaged_cache_is_written_again(
     file, tmp_path, monkeypatch
 ):
@@ -233,12 +224,9 @@ def test_offsets_of_large_files_are_kept_and_a_damaged_cache_is_written_again(
     cache.unlink()
     first = offsets(file)
     (kept,) = cache.rglob("*.npy")
-    for damage in (*DAMAGED, None):
-        if damage is None:
-            # As without the size of the file.
-            np.save(kept, first[:-1])
-        else:
-            kept.write_bytes(damage)
+    # The last is as without the size of the file.
+    for damage in (*DAMAGED, saved(first[:-1])):
+        kept.write_bytes(damage)
         np.testing.assert_array_equal(offsets(file), first)
         np.testing.assert_array_equal(np.load(kept), first)
     monkeypatch.setattr(records, "_scan", None)
@@ -261,19 +249,16 @@ def test_the_index_beside_a_file_spares_its_reading(file, monkeypatch):
         offsets(file)
 
     (index,) = file.parent.glob("*.offsets.npy")
-    twice = io.BytesIO()
-    np.save(twice, [0, *expected[2:3], *expected[2:]])
-    for content in (*DAMAGED, twice.getvalue()):
+    for content in (*DAMAGED, saved([0, *expected[2:3], *expected[2:]])):
         index.write_bytes(content)
         with pytest.raises(ValueError, match=r"offsets\.npy, which is damaged. Write it again"):
             offsets(file)
 
 
 def test_array_records_hold_the_same_examples(number_arrays, numbers):
+    split = "train[5:310]+train[40%:]"
     ours, theirs = (
-        data.load_dataset(
-            "tfds:numbers", "train[5:310]+train[40%:]", data_dir=folder, with_ids=True
-        )
+        data.load_dataset("tfds:numbers", split, data_dir=folder, with_ids=True)
         for folder in (number_arrays, numbers)
     )
     for one, two in zip(ours.as_numpy_iterator(), theirs.as_numpy_iterator(), strict=True):
@@ -285,14 +270,16 @@ def test_array_records_hold_the_same_examples(number_arrays, numbers):
 @pytest.fixture
 def bucket(number_arrays, monkeypatch):
     """Serves the files as the bucket of Google's JSON interface; returns its requests' ranges."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
     files = {file.name: file.read_bytes() for file in number_arrays.rglob("*array_record*")}
     with serving(files) as server:
         monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", server.url)
-        monkeypatch.setenv("no_proxy", "127.0.0.1")
         yield server.requests
 
 
-def test_array_records_are_the_same_in_a_bucket(number_arrays, bucket):
+def test_array_records_are_the_same_in_a_bucket_and_errors_are_explained(
+    number_arrays, bucket, tmp_path, capsys
+):
     file = next(number_arrays.rglob("*train.array_record*"))
     record, expected = (
         records.array_record_reader(Shards([name], [175], [0], [175]), None).record
@@ -306,14 +293,8 @@ def test_array_records_are_the_same_in_a_bucket(number_arrays, bucket):
     several = tf.data.Dataset.range(175)
     found = several.map(record, num_parallel_calls=16).as_numpy_iterator()
     assert list(found) == list(several.map(expected).as_numpy_iterator())
-
-
-def test_array_records_that_cannot_be_read_or_indexed_are_explained(
-    number_arrays, tmp_path, bucket, capsys
-):
     assert main(["index", "tfds:numbers", f"--data_dir={number_arrays}"]) == 2
     assert "holds array_record, which needs no index" in error_line(capsys)
-    file = next(number_arrays.rglob("*train.array_record*"))
     (tmp_path / "cut").write_bytes(file.read_bytes()[:1000])
     for name, message in (
         ("gs://bucket/none", r"gs://bucket/none cannot be .*Check the name"),

@@ -97,14 +97,7 @@ def test_each_class_is_cut_on_its_own(percent, counts, least, most):
             assert part == [photo for photo in found["train"] if photo in part]
 
 
-def test_the_names_of_a_seed_are_cut_as_they_were():
-    # Every run on a folder of photos depends on it.
-    for seed, expected in enumerate([[2, 5, 25, 201], [2, 3, 20, 200], [2, 4, 22, 204]]):
-        chosen = splits.select("train[80%:]", photos(12, 20, 100, 1000, seed=seed))
-        assert np.bincount([one.label for one in chosen]).tolist() == expected
-
-
-def test_photos_keep_their_side_when_others_are_added():
+def test_photos_keep_their_side_when_others_are_added_and_as_copies():
     moved = []
     for seed in range(40):
         old = photos(100, seed=seed)["train"]
@@ -115,11 +108,12 @@ def test_photos_keep_their_side_when_others_are_added():
         # None, where the hashes alone stay between 15 and 25 %.
         assert not moved[-1] or min(shares) < 0.15 or max(shares) > 0.25
     assert moved.count(0) > 30 and max(moved) <= 4
-
-
-def test_copies_of_a_photo_keep_its_side():
+    # They are cut as they were: every run on a folder of photos depends on it.
+    for seed, expected in enumerate([[2, 5, 25, 201], [2, 3, 20, 200], [2, 4, 22, 204]]):
+        chosen = splits.select("train[80%:]", photos(12, 20, 100, 1000, seed=seed))
+        assert np.bincount([one.label for one in chosen]).tolist() == expected
+    # Copies are elsewhere below the class, in another order, of another size.
     found = photos(50, 50)["train"]
-    # Elsewhere below the class, in another order, of another size.
     moved = [Photo(each.path.replace("/", "/new/"), each.label, 8) for each in found[::-1]]
     here, there = (splits.select("train[80%:]", {"train": each}) for each in (found, moved))
     name = re.compile("photo.*").search
@@ -128,15 +122,14 @@ def test_copies_of_a_photo_keep_its_side():
 
 def test_percentages_are_parts_that_add_up():
     found = photos(100, 200, 300)
-    everything = splits.select("train", found)
-    assert everything == found["train"]
-    assert parts(found, "train[0%:]", "train[:100%]") == [everything] * 2
+    everything = found["train"]
+    assert parts(found, "train", "train[0%:]", "train[:100%]") == [everything] * 3
     tenths = parts(found, *(f"train[{k}%:{k + 10}%]" for k in range(0, 100, 10)))
     assert sorted(chain(*tenths)) == sorted(everything)
     # Counted from the end, and joined.
-    last, same = parts(found, "train[-20%:]", "train[80%:]")
+    last, same, joined = parts(found, "train[-20%:]", "train[80%:]", "train[:10%]+train[10%:20%]")
     assert last == same
-    assert splits.select("train[:10%]+train[10%:20%]", found) == tenths[0] + tenths[1]
+    assert joined == tenths[0] + tenths[1]
     divided = splits.divide("train[:2000000]", {"train": 3_000_000}, 0.1)
     assert divided == ("train[0:1800000]", "train[1800000:2000000]")
     # Counted in photos: in their order.

@@ -17,7 +17,6 @@ from tests.training.data.helpers import (
     RANDOM,
     assert_equal,
     evaluate,
-    in_store,
     joined,
     read_by,
     take,
@@ -37,13 +36,12 @@ def test_images_of_static_shapes_keep_their_labels(train, data_dir):
     spec = train().element_spec
     assert spec["image"] == tf.TensorSpec((32, 10, 10, 3), tf.float32)
     assert spec["label"] == tf.TensorSpec((32, 10), tf.float32)
-    stored = data.load_dataset(
-        "digits", "train[:100]", data_dir=data_dir, preprocess=PLAIN, one_hot=True
-    )
+    settings = {"data_dir": data_dir, "preprocess": PLAIN, "one_hot": True}
+    stored = data.load_dataset("digits", "train[:100]", **settings)
     labels = {one["image"].numpy().tobytes(): one["label"].numpy() for one in stored}
-    for batch in take(train(PLAIN), 4):
-        for image, label in zip(batch["image"], batch["label"], strict=True):
-            np.testing.assert_array_equal(labels[image.tobytes()], label)
+    batch = joined(take(train(PLAIN), 4))
+    for image, label in zip(batch["image"], batch["label"], strict=True):
+        np.testing.assert_array_equal(labels[image.tobytes()], label)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +58,7 @@ def test_any_step_and_share_are_those_of_the_whole_run(
 ):
     split = digits_split("train[:100]")
     whole = take(helpers.train(split, mixup_p=mixup_p), start_step + 6)
-    split = in_store(split) if remote else split
+    split = read_by(split, remote=remote)
     settings = {"start_step": start_step, "mixup_p": mixup_p, "num_input_pipelines": workers}
     # Large hosts fill several batches at once.
     monkeypatch.setattr(tf_data_batches.os, "cpu_count", lambda: 64)
@@ -71,16 +69,21 @@ def test_any_step_and_share_are_those_of_the_whole_run(
     assert_equal([joined([share[k] for share in shares]) for k in range(6)], whole[start_step:])
 
 
+def noted(split, note, **changes):
+    """Returns the same split, which calls `note` with the index of every record that it reads."""
+
+    def record(index):
+        index = tf.numpy_function(lambda each: note(int(each)) or each, [index], tf.int64)
+        return split.reader.record(tf.ensure_shape(index, []))
+
+    return read_by(split, record=record, **changes)
+
+
 @pytest.fixture
 def counted(digits_split):
     """The training digits, and the index of every record that is read of them, in order."""
-    split, found = digits_split("train"), []
-
-    def record(index):
-        note = tf.numpy_function(lambda each: found.append(int(each)) or each, [index], tf.int64)
-        return split.reader.record(tf.ensure_shape(note, []))
-
-    return read_by(split, record=record), found
+    found = []
+    return noted(digits_split("train"), found.append), found
 
 
 @pytest.mark.parametrize(
@@ -92,7 +95,7 @@ def test_any_step_reads_its_share_and_no_more(counted, workers, mixup_p, slots, 
     (split, reads), start_step = counted, 10_000
     worker = {"num_input_pipelines": workers, "input_pipeline_id": int(workers > 1)}
     settings = {"start_step": start_step, "mixup_p": mixup_p, **worker}
-    take(helpers.train(in_store(split) if remote else split, PLAIN, **settings), 3)
+    take(helpers.train(read_by(split, remote=remote), PLAIN, **settings), 3)
     count = 3 * len(slots)
     assert count <= len(reads) < 1438
     # At most some hundreds are read at the same time.
@@ -102,21 +105,15 @@ def test_any_step_reads_its_share_and_no_more(counted, workers, mixup_p, slots, 
 
 
 def test_a_store_is_sent_many_requests_at_a_time(digits_split):
-    split = digits_split("train")
     running, most = set(), []
 
     def slow(index):
-        running.add(int(index))
+        running.add(index)
         most.append(len(running))
         time.sleep(0.02)
-        running.remove(int(index))
-        return index
+        running.remove(index)
 
-    def record(index):
-        index = tf.ensure_shape(tf.py_function(slow, [index], tf.int64), [])
-        return split.reader.record(index)
-
-    take(helpers.train(read_by(split, record=record, remote=True), PLAIN), 8)
+    take(helpers.train(noted(digits_split("train"), slow, remote=True), PLAIN), 8)
     assert max(most) > 8
 
 
@@ -124,8 +121,8 @@ def test_seeds_change_the_data_and_epochs_the_augmentation(train):
     one, same, other = (take(train(seed=seed), 3) for seed in (5, 5, 6))
     assert_equal(one, same)
     assert not np.array_equal(one[0]["image"], other[0]["image"])
-    images = np.concatenate([batch["image"] for batch in take(train(split="train[:1]"), 1)])
-    assert len({image.tobytes() for image in images}) > 10
+    (batch,) = take(train(split="train[:1]"), 1)
+    assert len({image.tobytes() for image in batch["image"]}) > 10
 
 
 def test_mixup_blends_with_the_image_before(train):
@@ -182,28 +179,26 @@ def test_evaluation_pads_and_never_drops(digits_split, data_dir, batch_size, wor
     batches = [joined(parts) for parts in zip(*shares, strict=True)]
     assert {len(batch["mask"]) for batch in batches} == {batch_size}
     found = joined(batches)
-    masks = found["mask"]
-    np.testing.assert_array_equal(masks, [1.0] * 200 + [0.0] * (len(masks) - 200))
-    # Blank rows are of zeros altogether.
-    assert not found["image"][200:].any() and not found["label"][200:].any()
+    np.testing.assert_array_equal(found["mask"], np.arange(len(found["mask"])) < 200)
     settings = {"data_dir": data_dir, "preprocess": PLAIN, "one_hot": True}
     stored = list(data.load_dataset("digits", "test[:200]", **settings))
     for key in ("image", "label"):
         np.testing.assert_array_equal(found[key][:200], [one[key].numpy() for one in stored])
+        # Blank rows are of zeros altogether.
+        assert not found[key][200:].any()
 
 
 def test_images_without_a_real_label_are_masked(tiny, resize_row):
-    labels = [[3, 5], [], [7], []]
-    example = {"image": np.zeros((8, 8, 3), np.uint8), "original_label": 7}
-    examples = [{**example, "real_label": label} for label in labels]
+    image = np.zeros((8, 8, 3), np.uint8)
+    examples = [
+        {"image": image, "original_label": 7, "real_label": each} for each in ([3, 5], [], [7], [])
+    ]
     data_dir = tiny("imagenet2012_real", {"validation": examples})
     resize_row("imagenet2012_real", {"validation": 4})
     split = data.open("real", "test", data_dir)
     (batch,) = evaluate(split, "decode|resize(4)", batch_size=6)
-    found = sorted(
-        (*np.flatnonzero(label), mask)
-        for label, mask in zip(batch["label"][:4], batch["mask"][:4], strict=True)
-    )
+    pairs = zip(batch["label"][:4], batch["mask"][:4], strict=True)
+    found = sorted((*np.flatnonzero(label), mask) for label, mask in pairs)
     assert found == [(0.0,), (0.0,), (3, 5, 1.0), (7, 1.0)]
     assert (np.argmax(batch["original_label"][:4], axis=1) == 7).all()
     assert not batch["original_label"][4:].any() and batch["mask"].sum() == 2
@@ -212,8 +207,7 @@ def test_images_without_a_real_label_are_masked(tiny, resize_row):
 @pytest.mark.parametrize("remote", [False, True])
 def test_what_is_kept_is_neither_read_nor_decoded_again(counted, remote):
     split, reads = counted
-    split = in_store(split) if remote else split
-    dataset = helpers.train(split, PLAIN, cache=True, batch_size=1438)
+    dataset = helpers.train(read_by(split, remote=remote), PLAIN, cache=True, batch_size=1438)
     reads.clear()
     # What is on its way when the first epoch ends may be read twice.
     take(dataset, 3)
@@ -240,10 +234,10 @@ def test_a_run_of_kept_photos_resumes_with_the_same_bits(photos):
 
 def test_decoded_images_that_do_not_fit_are_refused(photos, monkeypatch):
     # 6 images of 12.5 rows on average.
-    wanted = 6 * 12.5 * 8 * 3
-    monkeypatch.setattr(decoded_image_cache, "free_memory", lambda: wanted / 0.75 * 1.1)
+    wanted = 6 * 12.5 * 8 * 3 / 0.75
+    monkeypatch.setattr(decoded_image_cache, "free_memory", lambda: wanted * 1.1)
     take(helpers.train(photos, cache=True), 1)
-    monkeypatch.setattr(decoded_image_cache, "free_memory", lambda: wanted / 0.75 * 0.9)
+    monkeypatch.setattr(decoded_image_cache, "free_memory", lambda: wanted * 0.9)
     with pytest.raises(UsageError, match=r"^config\.cache: the 6 decoded .* data set\.$"):
         helpers.train(photos, cache=True)
 
@@ -261,18 +255,10 @@ def test_a_container_has_less_memory_than_its_machine(tmp_path, monkeypatch):
 
 
 def permuted(places, epochs, num_examples, seed=0):
-    places, epochs = np.broadcast_arrays(places, epochs)
-    result = permute(
-        tf.constant(places.reshape(-1), tf.int64),
-        epoch=tf.constant(epochs.reshape(-1), tf.int64),
-        num_examples=num_examples,
-        seed=seed,
-    )
-    return result.numpy().reshape(places.shape)
-
-
-def epochs_of(num_examples, count, seed=0):
-    return permuted(np.arange(num_examples), np.arange(count)[:, None], num_examples, seed)
+    pairs = np.broadcast_arrays(places, epochs)
+    flat, epoch = (tf.constant(each.reshape(-1), tf.int64) for each in pairs)
+    result = permute(flat, epoch=epoch, num_examples=num_examples, seed=seed)
+    return result.numpy().reshape(pairs[0].shape)
 
 
 @pytest.mark.parametrize(
@@ -294,17 +280,16 @@ def test_the_order_of_a_seed_is_what_it_was(num_examples, seed, examples):
 
 def test_every_size_is_permuted():
     for num_examples in (*range(1, 70), 1000, 4095, 4096, 4097, 99_991, 300_000):
-        orders = epochs_of(num_examples, 3)
-        for order in orders:
-            np.testing.assert_array_equal(np.sort(order), np.arange(num_examples))
+        every = np.arange(num_examples)
+        orders = permuted(every, np.arange(3)[:, None], num_examples)
+        np.testing.assert_array_equal(np.sort(orders), [every] * 3)
         assert num_examples < 50 or len({order.tobytes() for order in orders}) == 3
 
 
 def ordered(num_examples, count, seed=3, start=0, batch_size=8, slots=None):
     """Returns (position, index) of the first positions that a worker reads."""
-    slots = range(batch_size) if slots is None else slots
-    order = example_order(num_examples, seed, start, batch_size, slots).take(count)
-    (columns,) = order.batch(count).as_numpy_iterator()
+    order = example_order(num_examples, seed, start, batch_size, slots or range(batch_size))
+    (columns,) = take(order.take(count).batch(count), 1)
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
@@ -312,8 +297,8 @@ def ordered(num_examples, count, seed=3, start=0, batch_size=8, slots=None):
 def test_a_run_is_its_epochs_one_after_the_other(num_examples):
     # 10,000 positions are several chunks; 7 divides neither them nor the epochs.
     whole = ordered(num_examples, 10_000, batch_size=7)
-    epochs = epochs_of(num_examples, -(-10_000 // num_examples), seed=3).reshape(-1)
-    assert whole == list(enumerate(epochs[:10_000].tolist()))
+    epochs, places = np.divmod(np.arange(10_000), num_examples)
+    assert whole == list(enumerate(permuted(places, epochs, num_examples, seed=3).tolist()))
 
 
 @pytest.mark.parametrize("slots", [range(8), [7, 0], range(4, 8)])

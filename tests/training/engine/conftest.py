@@ -4,37 +4,37 @@ import pathlib
 import numpy as np
 import pytest
 
-from tests.training.runs import finish
+from tests.training.runs import column, finish
 
 PROCESSES = pathlib.Path(__file__).parents[1] / "processes"
 
 
 @pytest.fixture
 def take_the_tour(launch, data_dir, tmp_path):
-    """Returns a function that moves runs between devices, and compares them with one that stayed.
+    """Returns a function that compares runs that move between devices with one that stays on one.
 
-    `take_the_tour(task, devices, processes, environment)` trains on one device to the end; on one
-    device and then, as `devices` changes the config, on several; and on one device, two
-    processes, several devices and one again. `processes` are the config's changes and the
-    environment of each process.
+    `devices` changes the config to several; `processes` are such changes, and the environment, of
+    each of two processes.
     """
 
-    def travel(task, devices, processes, environment):
-        def start(legs, environment):
-            legs = [json.dumps([str(tmp_path / name), *leg]) for name, *leg in legs]
-            return launch(PROCESSES / "tour.py", task, data_dir, *legs, environment=environment)
+    def start(task, environment, *legs):
+        legs = [json.dumps([str(tmp_path / name), *leg]) for name, *leg in legs]
+        return launch(PROCESSES / "tour.py", task, data_dir, *legs, environment=environment)
 
+    def travel(task, devices, processes, environment):
         one = {"strategy": "one"}
         legs = [("stayed", 0, one), ("out", 10, one), ("out", 0, devices), ("tour", 10, one)]
-        finish(start(legs, environment))
-        for process in [start([("tour", 20, changes)], own) for changes, own in processes]:
+        finish(start(task, environment, *legs))
+        for process in [start(task, own, ("tour", 20, changes)) for changes, own in processes]:
             finish(process)
-        finish(start([("tour", 30, devices), ("tour", 0, one)], environment))
+        finish(start(task, environment, ("tour", 30, devices), ("tour", 0, one)))
 
         expected = weights(tmp_path / "stayed")
         for name in ("out", "tour"):
-            lines = (tmp_path / name / "metrics.csv").read_text().splitlines()
-            assert [line.split(",")[0] for line in lines] == ["step", "10", "20", "30", "40"]
+            assert column(tmp_path / name, "step").tolist() == [10, 20, 30, 40]
+            for metric in ("loss", "gradient_norm"):
+                one, other = (column(tmp_path / run, metric) for run in (name, "stayed"))
+                np.testing.assert_allclose(one, other, rtol=1e-4, err_msg=metric)
             found = weights(tmp_path / name)
             assert found.keys() == expected.keys()
             for path in expected:
@@ -47,24 +47,23 @@ def take_the_tour(launch, data_dir, tmp_path):
 def all_alike(launch, tmp_path):
     """Returns a function that compares the results of `equivalence.py` with those of one device.
 
-    `all_alike(places, environment, place, joined)` trains on one device and then in `places` in
-    one process, and together in two in `place`, of which `joined` are the words and the
-    environment. It returns the log of the first.
+    These are of `places`, in one process, whose log is returned, and of the place `together`, in
+    two, of which `joined` are the words and the environment.
     """
 
     def compare(places, environment, together, joined):
-        commands = [(("one", *places), environment), *joined]
-        files = [tmp_path / f"{name}.npz" for name in ("alone", "a", "b")]
-        logs = []
+        logs, results = [], []
         # The first has the machine for itself.
-        for numbers in ((0,), (1, 2)):
-            started = []
-            for file, (words, own) in ((files[number], commands[number]) for number in numbers):
-                script = PROCESSES / "equivalence.py"
-                started.append(launch(script, file, *words, environment=own))
+        for commands in ([(("one", *places), environment)], joined):
+            files = [tmp_path / f"{len(results)}{number}.npz" for number in range(len(commands))]
+            started = [
+                launch(PROCESSES / "equivalence.py", file, *words, environment=own)
+                for file, (words, own) in zip(files, commands, strict=True)
+            ]
             logs += [process.communicate(timeout=1500)[0] for process in started]
             assert not any(process.returncode for process in started), "\n".join(logs)
-        alone, worker, other = map(np.load, files)
+            results += map(np.load, files)
+        alone, worker, other = results
         for name in worker.files:
             np.testing.assert_array_equal(worker[name], other[name])
         for case in ("sgd", "adamw", "random", "frozen", "lora"):
@@ -82,9 +81,6 @@ def all_alike(launch, tmp_path):
 
 
 def weights(workdir):
-    import keras
-
     from keras_vit.training.evaluators.load_keras_model import load_model
 
-    model = load_model(workdir).model
-    return {weight.path: keras.ops.convert_to_numpy(weight) for weight in model.weights}
+    return {weight.path: np.array(weight) for weight in load_model(workdir).model.weights}

@@ -1,7 +1,6 @@
-"""Two real processes of a job: stopped, bereaved, restarted, and back to the same weights.
+"""Tests of two real processes of a job, for engines' tests with a fixture `start`.
 
-Each engine's tests import these, with a fixture `start` that starts both processes in a run
-directory, with the options that each has of its own.
+It starts both in a run directory, with the options that each has of its own.
 """
 
 import os
@@ -16,12 +15,15 @@ from tests.training.runs import finish, stop, wait_for
 STEPS = "--config.total_steps=120"
 
 
+def complete(processes):
+    for process in processes:
+        finish(process)
+
+
 @pytest.mark.long
 def test_stop_loss_and_resumption(start, tmp_path, final_state, assert_same):
     expected, workdir = tmp_path / "uninterrupted", tmp_path / "interrupted"
-    for process in start(expected):
-        finish(process)
-
+    complete(start(expected))
     step = stop(workdir, 20, *start(workdir))
 
     processes = start(workdir)
@@ -33,13 +35,12 @@ def test_stop_loss_and_resumption(start, tmp_path, final_state, assert_same):
     assert message.startswith("error: Lost worker 1 (")
     assert message.endswith("Start all workers again with the same command and workdir.")
 
-    for process in start(workdir):
-        finish(process)
+    complete(start(workdir))
     assert_same(final_state(workdir), final_state(expected))
 
 
 @pytest.mark.long
-def test_processes_that_were_started_differently(start, tmp_path):
+def test_jobs_that_are_refused(start, tmp_path):
     own = ["--config.seed=1"], ["--config.seed=2", f"--workdir={tmp_path}/b"]
     message, other = (finish(process, status=2) for process in start(tmp_path / "run", *own))
     assert message == other
@@ -47,10 +48,7 @@ def test_processes_that_were_started_differently(start, tmp_path):
     assert f"--workdir is '{tmp_path}/run' in worker 0 and '{tmp_path}/b' in worker 1" in message
     assert "config.seed is 1 in worker 0 and 2 in worker 1" in message
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.long
-def test_directory_of_a_run_that_goes_on(start, tmp_path):
+    # The directory of a run that goes on.
     with lock(tmp_path):
         message, other = (finish(process, status=2) for process in start(tmp_path))
     assert message == other
@@ -62,8 +60,7 @@ def test_directory_of_a_run_that_goes_on(start, tmp_path):
 @pytest.mark.timeout(2400)
 def test_killed_five_times(start, tmp_path, final_state, assert_same):
     expected, workdir = tmp_path / "uninterrupted", tmp_path / "interrupted"
-    for process in start(expected):
-        finish(process)
+    complete(start(expected))
     rng = random.Random(5)
     for number in range(5):
         processes = start(workdir)
@@ -72,6 +69,5 @@ def test_killed_five_times(start, tmp_path, final_state, assert_same):
         lost = number % 2
         processes[lost].kill()
         finish(processes[1 - lost], status=1)
-    for process in start(workdir):
-        finish(process)
+    complete(start(workdir))
     assert_same(final_state(workdir), final_state(expected))

@@ -18,17 +18,17 @@ def arrays_of(value):
     return {"kernel": whole(ROWS + value), "numbers/a": whole(np.array(value, np.float64))}
 
 
-def save(checkpoints, step):
-    checkpoints.save(step, lambda: arrays_of(step))
+def save(folder, *steps):
+    checkpoints = Checkpoints(folder)
+    for step in steps:
+        checkpoints.save(step, lambda step=step: arrays_of(step))
     checkpoints.wait()
 
 
 @pytest.fixture
 def folder(tmp_path):
     """A folder with the states of steps 1 and 2."""
-    checkpoints = Checkpoints(tmp_path / "checkpoints")
-    for step in (1, 2):
-        save(checkpoints, step)
+    save(tmp_path / "checkpoints", 1, 2)
     return tmp_path / "checkpoints"
 
 
@@ -47,8 +47,7 @@ def test_values_are_kept_bit_for_bit(tmp_path):
         "a/kernel": ROWS,
         "optimizer/moment": ROWS.astype(ml_dtypes.bfloat16),
         "optimizer/iterations": np.array(2**40),
-        "numbers/best": np.array(1 / 3),
-        "numbers/sums": np.array([3.0, np.nan, 1e-300]),
+        "numbers/sums": np.array([1 / 3, np.nan, 1e-300]),
         "empty": np.zeros((0, 3), np.float32),
     }
     checkpoints = Checkpoints(tmp_path)
@@ -77,8 +76,8 @@ def test_saving_goes_on_in_the_background(tmp_path, monkeypatch):
 def test_several_processes_write_their_parts(tmp_path):
     def arrays(part):
         pieces = [((row, 0), ROWS[row : row + 3000]) for row in range(part * 3000, 15_000, 6000)]
-        own = [((), np.float32(7))] if part == 0 else []
-        scalar = Shards((), np.dtype(np.float32), [(s, np.array(v)) for s, v in own])
+        # Of the first process alone.
+        scalar = Shards((), ROWS.dtype, [((), np.array(7, np.float32))][part:])
         return {"kernel": Shards(ROWS.shape, ROWS.dtype, pieces), "scalar": scalar}
 
     processes = [Checkpoints(tmp_path, part=part, parts=2) for part in (0, 1)]
@@ -92,11 +91,8 @@ def test_several_processes_write_their_parts(tmp_path):
         process.wait()
         assert process.saved_step == 1
     assert names(tmp_path) == ["checkpoint-1"]
-    assert names(tmp_path / "checkpoint-1") == [
-        "manifest.json",
-        "part-0.safetensors",
-        "part-1.safetensors",
-    ]
+    parts = ["part-0.safetensors", "part-1.safetensors"]
+    assert names(tmp_path / "checkpoint-1") == ["manifest.json", *parts]
     found = read(tmp_path, 1)
     np.testing.assert_array_equal(found["kernel"].read(), ROWS)
     # Divided in another way than it was.
@@ -108,23 +104,19 @@ def test_several_processes_write_their_parts(tmp_path):
         found["kernel"].read()
 
 
-def test_full_disk_keeps_the_one_before(no_room, folder):
+def test_remains_of_a_killed_process_are_removed_and_a_full_disk_keeps_the_rest(no_room, folder):
+    for name in (".checkpoint-3", ".checkpoint-1"):
+        (folder / name).mkdir()
+        (folder / name / "part-0.safetensors").write_bytes(b"half")
+    (folder / "damaged-checkpoint-1").mkdir()
     checkpoints = Checkpoints(folder)
     assert checkpoints.newest() == 2
+    assert names(folder) == ["checkpoint-1", "checkpoint-2", "damaged-checkpoint-1"]
     no_room()
     checkpoints.save(3, lambda: arrays_of(3))
     message = r"step 3 cannot be written .*File too large.* last good .* step 2\. Make room"
     with pytest.raises(TrainingError, match=message):
         checkpoints.wait()
-    assert names(folder) == ["checkpoint-1", "checkpoint-2"]
-
-
-def test_remains_of_a_killed_process_are_removed(folder):
-    for name in (".checkpoint-3", ".checkpoint-1"):
-        (folder / name).mkdir()
-        (folder / name / "part-0.safetensors").write_bytes(b"half")
-    (folder / "damaged-checkpoint-1").mkdir()
-    assert Checkpoints(folder).newest() == 2
     assert names(folder) == ["checkpoint-1", "checkpoint-2", "damaged-checkpoint-1"]
 
 
@@ -155,7 +147,7 @@ def test_a_missing_file(folder, file):
     assert "of then" not in names(folder / "damaged-checkpoint-2")
     assert float(read(folder, 1)["numbers/a"].read()) == 1.0
     # The good one is not pushed out by the damaged one.
-    save(checkpoints, 2)
+    save(folder, 2)
     assert steps(folder) == [1, 2]
 
 
@@ -173,10 +165,8 @@ def test_nothing_is_restored_from_damaged_states_alone(folder):
 @pytest.mark.parametrize("name", ["run[1]", "a\\b", "what?*", "{a,b}~", "é漢😀 \n%20", "long" * 60])
 def test_the_newest_are_kept_in_a_folder_whose_name_reads_like_a_pattern(tmp_path, name):
     folder = tmp_path / name / "checkpoints"
-    checkpoints = Checkpoints(folder)
     # In the order of steps, not of names.
-    for step in (9, 10, 11):
-        save(checkpoints, step)
+    save(folder, 9, 10, 11)
     assert steps(folder) == [10, 11] and names(folder) == ["checkpoint-10", "checkpoint-11"]
     flip(folder / "checkpoint-11" / "part-0.safetensors", -1)
     # The folder holds no name of another folder: it can be moved.

@@ -2,11 +2,13 @@
 
 import shutil
 import signal
+import types
 
 import keras
 import numpy as np
 import pytest
 
+from keras_vit.training.engine.tensorflow import TensorFlowEngine
 from keras_vit.training.loop import trainer
 from keras_vit.training.loop.stopping import BestEvaluation, StopRequest
 from tests.training.runs import rows
@@ -37,29 +39,19 @@ def test_evaluations_are_counted_since_the_best(metric, values, better, over):
 @pytest.mark.parametrize("ignored", [False, True])
 def test_ctrl_c_that_a_shell_ignores_stops_no_run(ignored):
     before = signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
-    try:
-        with StopRequest() as request:
-            signal.raise_signal(signal.SIGINT)
-            assert request.received == (0 if ignored else signal.SIGINT)
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-class AtTheEnd:
-    """An evaluator that is due when a run ends, and only then."""
-
-    names, every_steps, distributed = ("last",), 0, False
-
-    def run(self, model):
-        yield "last", 7.0
+    with StopRequest() as request:
+        signal.raise_signal(signal.SIGINT)
+    signal.signal(signal.SIGINT, before)
+    assert request.received == (0 if ignored else signal.SIGINT)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def at_the_end():
-    """Gives `AtTheEnd` to every run."""
-    create = trainer.create_evaluators
+    """Gives every run an evaluator that is due when it ends, and only then."""
+    own = types.SimpleNamespace(names=("last",), every_steps=0, distributed=False)
+    own.run, create = lambda model: [("last", 7.0)], trainer.create_evaluators
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainer, "create_evaluators", lambda *parts: [*create(*parts), AtTheEnd()])
+        patch.setattr(trainer, "create_evaluators", lambda *parts: [*create(*parts), own])
         yield
 
 
@@ -101,13 +93,12 @@ def test_the_best_evaluation_is_handed_over(run, config, tmp_path, caplog):
     assert all(map(np.array_equal, found.get_weights(), best.get_weights()))
     losses = {int(row["step"]): float(row["eval_loss"]) for row in rows(tmp_path)}
     step, (*_, last) = min(losses, key=losses.get), losses.values()
-    assert (
-        f"Last evaluation, eval_loss {last:.4g}; best evaluation, at step {step}, eval_loss "
-        f"{losses[step]:.4g}. model.keras has the weights of the best evaluation.\n" in caplog.text
-    )
-    before = (tmp_path / "metrics.csv").read_text()
+    said = f"eval_loss {last:.4g}; best evaluation, at step {step}, eval_loss {losses[step]:.4g}. "
+    said += "model.keras has the weights of the best evaluation.\n"
+    assert f"Last evaluation, {said}" in caplog.text
+    before = rows(tmp_path)
     assert trainer.train(config, tmp_path)["step"] == max(losses)
-    assert (tmp_path / "metrics.csv").read_text() == before
+    assert rows(tmp_path) == before
     assert f"already finished, at step {max(losses)}. To train its model further" in caplog.text
     content = bytearray((tmp_path / "best.keras").read_bytes())
     content[len(content) // 2] ^= 1
@@ -123,8 +114,6 @@ def test_the_best_evaluation_is_handed_over(run, config, tmp_path, caplog):
 def test_a_resumed_run_ends_where_it_would_have(
     run, config, tmp_path, monkeypatch, final_state, assert_same
 ):
-    from keras_vit.training.engine.tensorflow import TensorFlowEngine
-
     workdir, metrics = run
     train = TensorFlowEngine.train
 

@@ -1,6 +1,7 @@
 """Every failure ends in one clear message, and nothing valid is lost."""
 
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,28 +18,24 @@ from tests.training.runs import wait_for
 
 def test_full_disk_ends_the_command(no_room, train_command, tmp_path, capsys):
     no_room()
-    _, _, *arguments = train_command(tmp_path / "run")
-    assert main(arguments) == 1
+    assert main(train_command(tmp_path / "run")[2:]) == 1
     assert "error: The checkpoint of step 10 cannot be written" in capsys.readouterr().err
 
 
 @pytest.mark.long
 def test_a_clock_far_ahead(tiny, tmp_path, monkeypatch):
     later = time.struct_time((2126, 3, 1, 0, 0, 0, 4, 60, 0))
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, pytest.raises(TrainingError, match="of 1980 to 2107"):
         patch.setattr(time, "localtime", lambda *_: later)
-        with pytest.raises(TrainingError, match="dates of 1980 to 2107"):
-            trainer.train(tiny(total_steps=10), tmp_path)
+        trainer.train(tiny(total_steps=10), tmp_path)
     assert not (tmp_path / "model.keras").exists()
     trainer.train(tiny(total_steps=10), tmp_path)
     assert (tmp_path / "model.keras").exists()
 
 
 def test_diverging_run_names_the_step_and_the_last_good_checkpoint(tiny, tmp_path):
-    config = tiny(total_steps=40)
+    config = tiny(total_steps=40, loss_limit=1e3, checkpoint_every_steps=1)
     config.optimizer.update(clip_norm=0.0, name="sgd", base_lr=1e6, warmup_steps=12)
-    config.loss_limit = 1e3
-    config.checkpoint_every_steps = 1
     with pytest.raises(Diverged, match=r"in step \d+\. The last good checkpoint is that of step"):
         trainer.train(config, tmp_path)
     assert not (tmp_path / "model.keras").exists()
@@ -69,13 +66,10 @@ def test_wrong_command_leaves_nothing_behind(
     option, message, train_command, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    workdir = tmp_path / "run"
-    _, _, *arguments = train_command(workdir, f"--config.{option}")
-    assert main(arguments) == 2
-    error = capsys.readouterr().err
-    assert message in error
+    assert main(train_command(tmp_path / "run", f"--config.{option}")[2:]) == 2
+    assert message in (error := capsys.readouterr().err)
     assert error.count("error: ") == 1 and "Traceback" not in error
-    assert not workdir.exists()
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_folder_that_is_renamed_ends_the_run_and_stays_as_it_is(tiny, tmp_path, monkeypatch):
@@ -97,9 +91,9 @@ def test_a_folder_that_is_renamed_ends_the_run_and_stays_as_it_is(tiny, tmp_path
 
 @pytest.mark.long
 def test_damaged_photos_are_named_or_skipped_and_where_all_are_it_is_said(tiny, tmp_path, caplog):
-    write_photos(tmp_path / "photos", ["a/1.png", "b/1.png"])
-    for file in (tmp_path / "photos").glob("*/*"):
-        file.write_text("no image")
+    for name in "ab":
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        (tmp_path / "photos" / name / "1.png").write_text("no image")
     photos = {"dataset": f"folder:{tmp_path / 'photos'}", "eval_split": "", "total_steps": 8}
     skipping = tiny(**photos, on_error="skip")
     with pytest.raises(TrainingError, match=r"16 images in a row cannot be read: .*data check fol"):
@@ -118,16 +112,9 @@ TRAIN = {"examples": 10, "digest": "ab" * 16}
 DATA = {"class_names": ["crow", "owl"], "train": TRAIN, "eval": None}
 
 
-class Engine:
-    """Process 0 of a job whose others answer what `change` makes of its text."""
-
-    is_chief, step, parts = True, 4, 2
-
-    def __init__(self, change=str):
-        self.change = change
-
-    def gather(self, text):
-        return [text, self.change(text)]
+def engine(change=str):
+    """Returns that of process 0 of a job whose others answer what `change` makes of its text."""
+    return SimpleNamespace(is_chief=True, step=4, parts=2, gather=lambda text: [text, change(text)])
 
 
 @pytest.mark.parametrize(
@@ -146,19 +133,15 @@ class Engine:
 def test_what_differs_is_named(check, mine, theirs, named):
     require = getattr(agreement_of_workers, f"check_{check}")
     own = {"alike": (CONFIG, "/run"), "data": (DATA,), "step": ()}[check]
-    require(Engine(), *own)
+    require(engine(), *own)
     with pytest.raises(UsageError, match=f"^Expected all workers .*{named}"):
-        require(Engine(lambda text: text.replace(mine, theirs, 1)), *own)
+        require(engine(lambda text: text.replace(mine, theirs, 1)), *own)
 
 
-def test_directory_that_cannot_be_written_is_refused_by_all(tmp_path):
-    folder = tmp_path / "run"
-    folder.touch()
+def test_directories_that_a_job_cannot_use_are_refused_by_all(tmp_path):
+    (tmp_path / "run").touch()
     with pytest.raises(UsageError, match=r"is a file\. Name a directory"):
-        agreement_of_workers.acquire(Engine(lambda text: ""), RunDirectory(folder, None))
-
-
-def test_parts_of_several_processes_need_a_folder():
+        agreement_of_workers.acquire(engine(lambda _: ""), RunDirectory(tmp_path / "run", None))
     with pytest.raises(UsageError, match="Mount it, as with gcsfuse"):
-        agreement_of_workers.check_shared(Engine(), "gs://bucket/run")
-    agreement_of_workers.check_shared(Engine(), "/shared/run")
+        agreement_of_workers.check_shared(engine(), "gs://bucket/run")
+    agreement_of_workers.check_shared(engine(), "/shared/run")

@@ -21,20 +21,14 @@ RECIPES = {
 
 def start_model(case, golden, folder):
     config = case["config"]
-    names = ("mlp_dim", "num_heads", "num_layers")
-    model = keras_vit.VisionTransformer(
-        image_size=case["size"],
-        patch_size=config["patch"],
-        hidden_size=config["hidden_size"],
-        num_classes=case["num_classes"],
-        representation_size=config["representation_size"],
-        **{name: config["transformer"][name] for name in names},
-    )
+    sizes = {name: config[name] for name in ("hidden_size", "representation_size")}
+    sizes |= {name: config["transformer"][name] for name in ("mlp_dim", "num_heads", "num_layers")}
+    sizes |= {"image_size": case["size"], "patch_size": config["patch"]}
+    model = keras_vit.VisionTransformer(num_classes=case["num_classes"], **sizes)
     keras_vit.save_checkpoint(model, folder / "random.npz")
-    with np.load(folder / "random.npz") as random:
-        shapes = {name: random[name].shape for name in random.files}
-    assert set(shapes) == set(case["final_param_sum_and_l2"])
-    arrays = {name: golden.weight(name, shape, case["seed"]) for name, shape in shapes.items()}
+    random = np.load(folder / "random.npz")
+    assert set(random) == set(case["final_param_sum_and_l2"])
+    arrays = {name: golden.weight(name, random[name].shape, case["seed"]) for name in random}
     np.savez(folder / "start.npz", **arrays)
     keras_vit.load_checkpoint(model, folder / "start.npz")
     return model
@@ -64,13 +58,12 @@ def test_trajectory(name, golden, tmp_path):
 
     with engine.averaged_weights() as model:
         keras_vit.save_checkpoint(model, tmp_path / "final.npz")
-    with np.load(tmp_path / "final.npz") as final:
-        for array, (total, norm) in case["final_param_sum_and_l2"].items():
-            values = final[array].astype("float64")
-            # The keys' biases have no gradient but rounding, which Adam turns into whole steps.
-            rounding = name == "pretrain" and array.endswith("key/bias")
-            tolerance = 2e-3 if rounding else 1e-4
-            assert np.linalg.norm(values) == pytest.approx(norm, rel=tolerance), array
-            # A sum of terms of both signs is as exact as its terms are large.
-            scale = max(1.0, np.abs(values).sum())
-            assert values.sum() == pytest.approx(total, abs=tolerance * scale), array
+    final = np.load(tmp_path / "final.npz")
+    for array, (total, norm) in case["final_param_sum_and_l2"].items():
+        values = final[array].astype("float64")
+        # The keys' biases have no gradient but rounding, which Adam turns into whole steps.
+        tolerance = 2e-3 if name == "pretrain" and array.endswith("key/bias") else 1e-4
+        assert np.linalg.norm(values) == pytest.approx(norm, rel=tolerance), array
+        # A sum of terms of both signs is as exact as its terms are large.
+        scale = max(1.0, np.abs(values).sum())
+        assert values.sum() == pytest.approx(total, abs=tolerance * scale), array

@@ -15,7 +15,7 @@ def tiny(data_dir, **overrides):
     config = load_config("masked:small,digits,steps=12,size=16")
     config.model.update(hidden_size=16, mlp_dim=32, num_heads=2, num_layers=2)
     config.optimizer.base_lr = 0.01
-    config.update(batch_size=32, data_dir=str(data_dir), steps_per_call=4, log_every_steps=4)
+    config.update(batch_size=32, data_dir=data_dir, steps_per_call=4, log_every_steps=4)
     config.update(overrides)
     return config
 

@@ -11,7 +11,7 @@ from keras_vit.training.errors import Interrupted, TrainingError
 from keras_vit.training.io.remote_stores import fetched
 from keras_vit.training.loop import trainer
 from keras_vit.training.loop.run_directory import RunDirectory
-from tests.training.runs import KILLS, kill_at_random, rows, stop, wait_for
+from tests.training.runs import KILLS, kill_at_random, rows, stop
 
 
 @pytest.fixture(scope="module")
@@ -20,33 +20,6 @@ def uninterrupted(tiny, tmp_path_factory):
     workdir = tmp_path_factory.mktemp("uninterrupted")
     trainer.train(tiny(), workdir)
     return workdir
-
-
-# Stands still when the first row of metrics is to be written, after step 12.
-STANDS_STILL = """
-import sys, time
-from keras_vit.training.commands.train import main
-from keras_vit.training.loop.run_directory import RunDirectory
-RunDirectory.log = lambda *_: time.sleep(600)
-main(sys.argv[1:])
-"""
-
-
-@pytest.mark.long
-def test_killed_once(tiny, launch, train_command, tmp_path, final_state, assert_same):
-    short = {"total_steps": 24, "eval_split": "", "log_every_steps": 12}
-    short["checkpoint_every_steps"] = 8
-    options = [f"--config.{key}={value}" for key, value in short.items()]
-    killed, whole = tmp_path / "killed", tmp_path / "whole"
-    process = launch("-c", STANDS_STILL, *train_command(killed, *options)[2:])
-    trainer.train(tiny(**short), whole)
-    wait_for(killed, 8, process)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
-    assert not rows(killed) and not (killed / "model.keras").exists()
-    trainer.train(tiny(**short), killed)
-    assert_same(final_state(killed), final_state(whole))
-    assert rows(killed) == rows(whole) and len(rows(whole)) == 2
 
 
 @pytest.mark.parametrize("kills", KILLS)
@@ -83,33 +56,25 @@ def expected(tiny, tmp_path_factory):
     return workdir
 
 
-@pytest.fixture
-def at_step(monkeypatch):
+def at_step(monkeypatch, step, action):
     """Has a function called when runs log a step."""
+    log = RunDirectory.log
 
-    def call(step, action):
-        log = RunDirectory.log
+    def logging(self, at, values):
+        log(self, at, values)
+        if at == step:
+            action()
 
-        def logging(self, at, values):
-            log(self, at, values)
-            if at == step:
-                action()
-
-        monkeypatch.setattr(RunDirectory, "log", logging)
-
-    return call
+    monkeypatch.setattr(RunDirectory, "log", logging)
 
 
 @pytest.mark.long
-def test_stopped_and_resumed_in_a_store(
-    ram, tiny, expected, at_step, monkeypatch, final_state, assert_same
-):
+def test_stopped_and_resumed_in_a_store(ram, tiny, expected, monkeypatch, final_state, assert_same):
     address = epath.Path(ram()) / "run"
-    at_step(40, lambda: os.kill(os.getpid(), signal.SIGINT))
-    with pytest.raises(Interrupted) as stopped:
+    with monkeypatch.context() as patch, pytest.raises(Interrupted) as stopped:
+        at_step(patch, 40, lambda: os.kill(os.getpid(), signal.SIGINT))
         trainer.train(tiny(**SHORT), str(address))
     assert stopped.value.exit_code == 130
-    monkeypatch.undo()
     assert not (address / ".lock").exists()
     trainer.train(tiny(**SHORT), str(address))
     assert rows(address) == rows(expected)
@@ -119,17 +84,11 @@ def test_stopped_and_resumed_in_a_store(
 
 @pytest.mark.long
 def test_a_store_that_dies_leaves_the_last_state(
-    ram, tiny, expected, at_step, failing_store, final_state, assert_same
+    ram, tiny, expected, monkeypatch, failing_store, final_state, assert_same
 ):
-    address, died = epath.Path(ram()) / "run", []
-
-    def die():
-        if not died:
-            died.append(True)
-            failing_store.fails = lambda number: True
-
-    at_step(40, die)
-    with pytest.raises(TrainingError) as caught:
+    address = epath.Path(ram()) / "run"
+    with monkeypatch.context() as patch, pytest.raises(TrainingError) as caught:
+        at_step(patch, 40, lambda: setattr(failing_store, "fails", lambda number: True))
         trainer.train(tiny(**SHORT), str(address))
     message = rf"{address}/.* cannot be written in 5 attempts: \[Errno 104\] Connection reset by "
     assert re.fullmatch(rf"{message}peer.* Run the same command again.*", str(caught.value))

@@ -26,12 +26,6 @@ def run(tiny, tmp_path_factory):
     return config, workdir, trainer.train(config, workdir)
 
 
-def evaluate(path, config):
-    split = data.open(config.dataset, config.eval_split, config.data_dir)
-    dataset = split.evaluate(split.preprocess(config.eval_preprocess), batch_size=8)
-    return classification.evaluate(keras.saving.load_model(path), dataset)
-
-
 def test_directory(run):
     config, workdir, last = run
     names = {path.name for path in workdir.iterdir()}
@@ -51,6 +45,13 @@ def test_directory(run):
     assert last["step"] == 60
     for name in ("loss", "eval_top1"):
         assert last[name] == pytest.approx(float(found[-1][name]), rel=1e-6)
+    seen = {}
+    for event in events(workdir / "tensorboard"):
+        for value in event.summary.value:
+            assert value.metadata.plugin_data.plugin_name == "scalars"
+            seen[event.step, value.tag] = float(tf.make_ndarray(value.tensor))
+    for row in found:
+        assert seen[int(row["step"]), "loss"] == pytest.approx(float(row["loss"]), rel=1e-5)
 
 
 def test_a_row_is_the_mean_since_the_row_before():
@@ -63,27 +64,17 @@ def test_a_row_is_the_mean_since_the_row_before():
         assert run._summary(7) == row
 
 
-def test_tensorboard_holds_the_metrics(run):
-    _, workdir, _ = run
-    seen = {}
-    for event in events(workdir / "tensorboard"):
-        for value in event.summary.value:
-            assert value.metadata.plugin_data.plugin_name == "scalars"
-            seen[event.step, value.tag] = float(tf.make_ndarray(value.tensor))
-    for row in rows(workdir):
-        assert seen[int(row["step"]), "loss"] == pytest.approx(float(row["loss"]), rel=1e-5)
-
-
 def test_saved_models_are_the_average_that_was_evaluated(run, final_state):
     config, workdir, last = run
-    result = evaluate(workdir / "model.keras", config)
+    split = data.open(config.dataset, config.eval_split, config.data_dir)
+    dataset = split.evaluate(split.preprocess(config.eval_preprocess), batch_size=8)
+    models = [keras.saving.load_model(workdir / f"{name}.keras") for name in ("model", "best")]
+    result, best = (classification.evaluate(model, dataset) for model in models)
     assert result["count"] == 50
     assert result["top1"] == pytest.approx(last["eval_top1"])
     assert result["loss"] == pytest.approx(last["eval_loss"], rel=1e-5)
-    best = max(float(row["eval_top1"]) for row in rows(workdir))
-    assert evaluate(workdir / "best.keras", config)["top1"] == pytest.approx(best)
-    kernel = keras.saving.load_model(workdir / "model.keras").get_layer("head").kernel.numpy()
-    state = final_state(workdir)
+    assert best["top1"] == pytest.approx(max(float(row["eval_top1"]) for row in rows(workdir)))
+    kernel, state = models[0].get_layer("head").kernel.numpy(), final_state(workdir)
     alike = [value for value in state.values() if np.shape(value) == kernel.shape]
     # The weight, its average and its two moments: the model holds the average alone.
     assert len(alike) == 4
@@ -111,22 +102,19 @@ def test_directory_of_another_config(run):
 
 
 def test_start_from_a_checkpoint(run, tiny, tmp_path):
-    _, workdir, _ = run
-    trained = keras.saving.load_model(workdir / "model.keras")
-    config = tiny(checkpoint=str(workdir / "model.keras"))
-    model = build_model(config, num_classes=7)
-    np.testing.assert_array_equal(
-        model.get_layer("embedding").get_weights()[0],
-        trained.get_layer("embedding").get_weights()[0],
-    )
+    file = run[1] / "model.keras"
+    config = tiny(checkpoint=str(file))
+    model, trained = build_model(config, num_classes=7), keras.saving.load_model(file)
+    start = [m.get_layer("embedding").get_weights()[0] for m in (model, trained)]
+    np.testing.assert_array_equal(*start)
     np.testing.assert_array_equal(model.get_layer("head").kernel, np.zeros((16, 7)))
     config.checkpoint_head = "keep"
     kept = build_model(config, num_classes=10)
-    for config.checkpoint in [str(workdir), str(workdir / "model.keras")]:
-        for names in ["9876543210", "987"]:
+    np.testing.assert_array_equal(*(m.get_layer("head").kernel for m in (kept, trained)))
+    for config.checkpoint in (str(file.parent), str(file)):
+        for names in ("9876543210", "987"):
             with pytest.raises(UsageError, match=r"classes of the head .* 0, 1, .*: 9, 8, "):
                 build_model(config, num_classes=len(names), class_names=[*names])
-    np.testing.assert_array_equal(kept.get_layer("head").kernel, trained.get_layer("head").kernel)
 
 
 def test_precision_is_that_of_the_run_only(tiny, tmp_path):
@@ -164,19 +152,13 @@ def events(folder):
     return [event for event in found if event.summary.value]
 
 
-def steps_of(folder):
-    return sorted(event.step for event in events(folder))
-
-
 def test_events_after_the_step_are_dropped(tmp_path):
     drop_events_after(tmp_path / "tensorboard", 0)
     assert not (tmp_path / "tensorboard").exists()
-    write(tmp_path, [10, 20, 30, 40])
-    drop_events_after(tmp_path, 20)
-    assert steps_of(tmp_path) == [10, 20]
-    write(tmp_path, [30, 40, 50])
-    drop_events_after(tmp_path, 40)
-    assert steps_of(tmp_path) == [10, 20, 30, 40]
+    for steps, last, left in (([10, 20, 30], 20, [10, 20]), ([30, 40, 50], 40, [10, 20, 30, 40])):
+        write(tmp_path, steps)
+        drop_events_after(tmp_path, last)
+        assert sorted(event.step for event in events(tmp_path)) == left
 
 
 def test_half_an_event_goes_and_whole_files_stay_as_they_are(tmp_path, caplog):
@@ -190,7 +172,7 @@ def test_half_an_event_goes_and_whole_files_stay_as_they_are(tmp_path, caplog):
     caplog.clear()
     file.write_bytes(content[:-5])
     drop_events_after(tmp_path, 20)
-    assert steps_of(tmp_path) == [10] and not caplog.messages
+    assert [event.step for event in events(tmp_path)] == [10] and not caplog.messages
     assert list(tmp_path.iterdir()) == [file]
     damaged = bytearray(file.read_bytes())
     damaged[-5] ^= 1

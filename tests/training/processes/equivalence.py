@@ -1,8 +1,6 @@
-"""Trains small models with an engine in the places named on the command line.
+"""`equivalence.py OUTPUT PLACE... [-- COORDINATOR COUNT INDEX]` trains small models with an engine.
 
-Run as a process of its own, since backend and devices are fixed when it starts:
-`equivalence.py OUTPUT PLACE... [-- COORDINATOR COUNT INDEX]`. A place is a strategy, or
-"DATAxFSDP", a mesh.
+A place is a strategy, or "DATAxFSDP", a mesh.
 """
 
 import itertools
@@ -13,18 +11,11 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.training.evaluators import classification
+from keras_vit.training.recipes import model_freezing_and_layer_decay as recipes
 from keras_vit.training.recipes.classification_losses import build_loss
-from keras_vit.training.recipes.model_freezing_and_layer_decay import (
-    adapt_low_rank,
-    freeze_for_good,
-)
 from tests.tiny_vit import tiny_vit
-from tests.training.small_engine import (
-    give_tensorflow_two_devices,
-    mesh_config,
-    random_batches,
-    small_engine,
-)
+from tests.training import small_engine
+from tests.training.small_engine import random_batches
 
 STEPS, BATCH = 30, 16
 WARM = {"total_steps": 40, "warmup_steps": 3}
@@ -56,12 +47,12 @@ def make_engine(case, place, processes):
     def make_model(config):
         model = tiny_vit(**MODELS.get(case, {}))
         if case == "lora":
-            adapt_low_rank(model, rank=2)
-        freeze_for_good(model, config.freeze)
+            recipes.adapt_low_rank(model, rank=2)
+        recipes.freeze_for_good(model, config.freeze)
         return model
 
-    options = {"total_steps": STEPS, "processes": processes} | mesh_config(place) | CONFIGS[case]
-    return small_engine(make_model, **options)
+    options = {"total_steps": STEPS, "processes": processes, **CONFIGS[case]}
+    return small_engine.small_engine(make_model, **options, **small_engine.mesh_config(place))
 
 
 def weights_of(engine, case):
@@ -111,13 +102,11 @@ def make_one_strategy_of_each():
 
 def main(output, *arguments):
     places, _, joined = " ".join(arguments).partition(" -- ")
-    processes = {}
-    if joined:
-        coordinator, count, index = joined.split()
-        processes = {"coordinator": coordinator, "count": int(count), "index": int(index)}
+    numbers = zip(("coordinator", "count", "index"), joined.split(), strict=False)
+    processes = {key: value if key == "coordinator" else int(value) for key, value in numbers}
     results, first = {}, None
     if keras.backend.backend() == "tensorflow":
-        give_tensorflow_two_devices()
+        small_engine.give_tensorflow_two_devices()
         make_one_strategy_of_each()
     for place, case in itertools.product(places.split(), CONFIGS):
         # A process joins its job once.

@@ -1,13 +1,11 @@
 """Traces the training step under a real `TPUStrategy` whose two cores are logical CPUs.
 
-Such a strategy makes TPU variables and TPU graphs; it cannot execute them. It is built from
-private parts of TensorFlow, so a new TensorFlow may need another way.
-`fake_tpu.py OUTPUT` writes the counts of the operations of the graph as JSON.
+It makes TPU variables and graphs, and cannot execute them; a new TensorFlow may need other private
+parts of it. Prints the counts of the operations of the graphs as a line of JSON.
 """
 
 import collections
 import json
-import sys
 from unittest import mock
 
 import keras
@@ -20,7 +18,7 @@ from keras_vit.training.engine import tensorflow
 from keras_vit.training.evaluators import classification
 from keras_vit.training.recipes.classification_losses import build_loss
 from tests.tiny_vit import tiny_vit
-from tests.training.small_engine import give_tensorflow_two_devices, small_engine
+from tests.training.small_engine import give_tensorflow_two_devices, random_batches, small_engine
 
 CORES, BATCH = 2, 8
 TASK = "/job:localhost/replica:0/task:0"
@@ -32,18 +30,13 @@ class Resolver:
     task_type = task_id = None
 
     def get_tpu_system_metadata(self):
+        kinds = [("TPU", core) for core in range(CORES)] + [("CPU", 0)]
         devices = [
-            session._DeviceAttributes(f"{TASK}/device:TPU:{core}", "TPU", 0, core)
-            for core in range(CORES)
+            session._DeviceAttributes(f"{TASK}/device:{kind}:{core}", kind, 0, number)
+            for number, (kind, core) in enumerate(kinds)
         ]
-        devices.append(session._DeviceAttributes(f"{TASK}/device:CPU:0", "CPU", 0, CORES))
-        return tpu_system_metadata.TPUSystemMetadata(
-            num_cores=CORES,
-            num_hosts=1,
-            num_of_cores_per_host=CORES,
-            topology=None,
-            devices=devices,
-        )
+        # Of one host, of a topology that nobody asks for.
+        return tpu_system_metadata.TPUSystemMetadata(CORES, 1, CORES, None, devices)
 
     def master(self):
         return ""
@@ -63,28 +56,22 @@ def fake_tpu_strategy():
 
 
 def dataset(pipelines, pipeline):
-    share = BATCH // pipelines
-    batch = {
-        "image": tf.zeros([share, 16, 16, 3]),
-        "label": tf.zeros([share, 5]),
-        "mask": tf.ones([share]),
-    }
-    return tf.data.Dataset.from_tensors(batch).repeat()
+    batches = random_batches(1, BATCH // pipelines)
+    batches["mask"] = np.ones((1, BATCH // pipelines), np.float32)
+    return tf.data.Dataset.from_tensor_slices(batches).repeat()
 
 
-def operations(graph):
-    counts = collections.Counter(node.op for node in graph.node)
-    for function in graph.library.function:
-        counts.update(node.op for node in function.node_def)
-    return counts
+def operations(function):
+    graph = function.graph.as_graph_def()
+    nodes = [graph.node, *(each.node_def for each in graph.library.function)]
+    return collections.Counter(node.op for each in nodes for node in each)
 
 
-def main(output):
+def main():
     strategy = fake_tpu_strategy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     recipe = {"clip_norm": 1.0, "weight_decay": 0.1, "first_moment_dtype": "bfloat16"}
-    patched = (tensorflow, "create_strategy", lambda config: strategy)
-    with mock.patch.object(*patched):
+    with mock.patch.object(tensorflow, "create_strategy", lambda config: strategy):
         engine = small_engine(
             lambda _: tiny_vit(num_layers=1, dropout_rate=0.1, remat=True),
             batch_size=BATCH,
@@ -107,12 +94,11 @@ def main(output):
         "replicas": strategy.num_replicas_in_sync,
         "variable": type(model.trainable_variables[0].value).__name__,
         "variables": len(model.trainable_variables),
-        "train": operations(train.graph.as_graph_def()),
-        "evaluate": operations(evaluate.graph.as_graph_def()),
+        "train": operations(train),
+        "evaluate": operations(evaluate),
     }
-    with open(output, "w") as stream:
-        json.dump(result, stream)
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

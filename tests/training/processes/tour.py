@@ -1,8 +1,7 @@
-"""Trains the legs of a run one after the other, each under a strategy of its own.
+"""`tour.py TASK DATA_DIR LEG...` trains the legs of a run, each under a strategy of its own.
 
-`tour.py TASK DATA_DIR LEG...`, each leg a list in JSON: the run directory, the step to stop after
-or 0, and what its config changes. Run as a process of its own, since devices and workers are fixed
-when the backend starts.
+A leg is a list in JSON: the run directory, the step to stop after or 0, and what its config
+changes.
 """
 
 import contextlib
@@ -33,24 +32,17 @@ def config_of(task):
         config.batch_size = 16
     config.model.attention_dropout_rate = config.model.stochastic_depth_rate = 0.1
     # Adam turns rounding into steps, where a gradient is nothing else.
-    config.optimizer.name = "sgd"
-    config.optimizer.base_lr = 0.05
-    config.steps_per_call = 2
-    config.total_steps = STEPS
-    config.log_every_steps = 10
+    config.optimizer.update(name="sgd", base_lr=0.05)
+    config.update(steps_per_call=2, total_steps=STEPS, log_every_steps=10)
     config.eval_every_steps = config.checkpoint_every_steps = 0
     return config
 
 
 class Stop(logging.Handler):
-    """Asks this process to stop, as a scheduler would, once a step is in the log."""
-
-    def __init__(self, step):
-        super().__init__()
-        self.step = step
+    """Asks this process to stop, as a scheduler would, once the step of its name is in the log."""
 
     def emit(self, record):
-        if record.getMessage().startswith(f"step {self.step}/"):
+        if record.getMessage().startswith(f"step {self.name}/"):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -61,10 +53,9 @@ def main(task, data_dir, *legs):
         give_tensorflow_two_devices()
     for workdir, stop, changes in map(json.loads, legs):
         config = config_of(task)
-        config.data_dir = data_dir
-        config.update(changes)
-        handler = Stop(stop)
-        logger.addHandler(handler)
+        config.update({"data_dir": data_dir, **changes})
+        logger.addHandler(handler := Stop())
+        handler.name = str(stop)
         with contextlib.suppress(Interrupted) if stop else contextlib.nullcontext():
             trainer.train(config, workdir)
         logger.removeHandler(handler)

@@ -1,8 +1,7 @@
 """Fine-tunes a small model in every way there is, and asserts which weights move and how far.
 
-Run as a process of its own, on the backend of its environment: `transfer.py FOLDER [STATE]`. The
-folder gets the state of a run with LoRA, and `lora.npz`, what is in it; STATE is such a folder of
-the other backend, from which a run goes on.
+`transfer.py FOLDER [STATE]`: the folder gets the state of a run with LoRA, and `lora.npz`, what is
+in it; STATE is such a folder of the other backend, from which a run goes on.
 """
 
 import pathlib
@@ -28,13 +27,11 @@ SGD = {"name": "sgd", "base_lr": 5.0, "total_steps": 100}
 class Run:
     """A run from the weights of a file; `weights` are its own by path, whole."""
 
-    def __init__(self, folder, directory, **changes):
-        start = {"checkpoint": str(folder / "start.keras"), "checkpoint_head": "keep"}
-        recipe = {"optimizer": SGD | changes.pop("optimizer", {}), "model": MODEL}
-        self.engine = small_engine(
-            lambda config: build_model(config, CLASSES), **start, **recipe, **changes
-        )
-        self.engine.restore(directory)
+    def __init__(self, folder, directory="none", optimizer=None, **changes):
+        changes |= {"checkpoint": str(folder / "start.keras"), "checkpoint_head": "keep"}
+        changes |= {"optimizer": SGD | (optimizer or {}), "model": MODEL}
+        self.engine = small_engine(lambda config: build_model(config, CLASSES), **changes)
+        self.engine.restore(folder / directory)
         self.batches = self.engine.make_batches(
             lambda *_: tf.data.Dataset.from_tensor_slices(DATA).skip(self.engine.step)
         )
@@ -65,9 +62,7 @@ def without_key_biases(paths):
 
 
 def layer_decay(folder):
-    plain, decayed = (
-        Run(folder, folder / "none", optimizer={"layer_decay": decay}) for decay in (1.0, 0.5)
-    )
+    plain, decayed = (Run(folder, optimizer={"layer_decay": decay}) for decay in (1.0, 0.5))
     before = plain.weights
     after, slower = plain.update().weights, decayed.update().weights
     depth_of = depths(plain.engine.model)
@@ -86,21 +81,19 @@ def freezing(folder):
         ({"blocks": 1}, lambda path: path.startswith(("encoder_block_01/", "encoder_n", "head/"))),
         ({"layers": "encoder_block_0?/mlp, embedding"}, lambda path: "/mlp/" not in path),
     ):
-        run = Run(folder, folder / "none", freeze=freeze, ema_decay=0.9)
+        run = Run(folder, freeze=freeze, ema_decay=0.9)
         before = run.weights
         expected = {path for path in before if moving(path) and not path.startswith("embedding/")}
         assert run.trained == expected, freeze
         assert len(run.engine.optimizer.first_moments) == len(expected)
-        after = run.update(2).weights
-        assert without_key_biases(same(before, after)) == without_key_biases(
-            before.keys() - expected
-        ), freeze
+        still = without_key_biases(same(before, run.update(2).weights))
+        assert still == without_key_biases(before.keys() - expected), freeze
 
 
 def until_step(folder):
     recipe = {"optimizer": {"clip_norm": 0.1, "base_lr": 0.1}, "ema_decay": 0.5}
-    forever = Run(folder, folder / "none", **recipe, freeze={"head_only": True})
-    run = Run(folder, folder / "none", **recipe, freeze={"head_only": True, "until_step": 2})
+    forever = Run(folder, **recipe, freeze={"head_only": True})
+    run = Run(folder, **recipe, freeze={"head_only": True, "until_step": 2})
     before, after, expected = run.weights, run.update(2).weights, forever.update(2).weights
     assert len(run.trained) == len(before) > len(forever.trained)
     assert same(before, after) == {path for path in before if not path.startswith("head/")}
@@ -111,7 +104,7 @@ def until_step(folder):
 
 def lora(folder, other):
     changes = {"lora": {"rank": 2, "alpha": 4.0}}
-    run = Run(folder, folder / "lora", **changes)
+    run = Run(folder, "lora", **changes)
     before = run.weights
     factors = {path for path in before if path.split("/")[-1] in ("lora_kernel_a", "lora_kernel_b")}
     assert len(factors) == 2 * 6 * LAYERS
@@ -121,9 +114,8 @@ def lora(folder, other):
         start = keras.saving.load_model(folder / "start.keras")
         np.testing.assert_allclose(model(IMAGES[0]), start(IMAGES[0]), atol=1e-5)
     # The gradient of A is 0 as long as B is.
-    first = run.update().weights
     still = {path for path in factors if path.endswith("_a")}
-    assert same(before, first) & moving == still
+    assert same(before, run.update().weights) & moving == still
     # The keys' factors have a gradient: only their bias has none.
     run.update()
     assert same(before, run.weights) == before.keys() - moving
@@ -144,19 +136,17 @@ def lora(folder, other):
 
     # All of it goes on from the state, and nothing from the file that the run started from.
     keras_vit.VisionTransformer(**MODEL).save(folder / "start.keras")
-    resumed = Run(folder, folder / "lora", **changes)
+    resumed = Run(folder, "lora", **changes)
     assert resumed.engine.step == 2
     assert same(resumed.weights, run.weights) == before.keys()
     assert same(resumed.update(2).weights, run.update(2).weights) == before.keys()
     if other:
         moved = Run(folder, other / "lora", **changes)
         assert moved.engine.step == 2
-        with np.load(other / "lora.npz") as saved:
-            assert same(moved.weights, saved) == before.keys()
+        assert same(moved.weights, np.load(other / "lora.npz")) == before.keys()
 
 
 def main(folder, other=None):
-    folder = pathlib.Path(folder)
     keras.utils.set_random_seed(0)
     start = keras_vit.VisionTransformer(**MODEL)
     for variable in start.trainable_variables:
@@ -166,8 +156,8 @@ def main(folder, other=None):
     layer_decay(folder)
     freezing(folder)
     until_step(folder)
-    lora(folder, other and pathlib.Path(other))
+    lora(folder, other)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*map(pathlib.Path, sys.argv[1:]))

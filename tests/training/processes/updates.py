@@ -1,16 +1,16 @@
 """Updates of a small model on simulated devices; prints a line of JSON.
 
-`updates.py norms`: {"MESH / MICRO-BATCHES": norm of the gradient} of a model full of masks, on
-eight devices.
-
-`updates.py goes_on FOLDER DATAxFSDP` restores a state, updates it once and saves it: `step` and
-the `numbers` that were found, and digests of all arrays as they were `restored` and are `saved`.
+`norms`: {"MESH / MICRO-BATCHES": norm of the gradient} of a model full of masks.
+`fit`: losses of `model.fit` alone, data parallel and model parallel.
+`goes_on FOLDER DATAxFSDP` restores a state, updates it once and saves it: `step` and the `numbers`
+that were found, and digests of all arrays as they were `restored` and are `saved`.
 """
 
 import hashlib
 import json
 import sys
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -37,6 +37,32 @@ def norms():
             **mesh_config(mesh),
         )
         found[f"{mesh} / {parts}"] = train(engine, 2, 16).gradient_norm
+    return found
+
+
+def model_parallel():
+    mesh = keras.distribution.DeviceMesh((4, 2), ["batch", "model"])
+    layout = keras.distribution.LayoutMap(mesh)
+    layout[".*hidden_dense/kernel"] = (None, "model")
+    layout[".*output_dense/kernel"] = ("model", None)
+    return keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch")
+
+
+def fit():
+    found, (images, labels) = {}, (each[0] for each in random_batches(1, 64).values())
+    places = {
+        "alone": lambda: None,
+        "data": keras.distribution.DataParallel,
+        "model": model_parallel,
+    }
+    for name, make in places.items():
+        keras.distribution.set_distribution(make())
+        keras.utils.set_random_seed(0)
+        model = tiny_vit()
+        loss = keras.losses.CategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.SGD(0.05, momentum=0.9), loss, jit_compile=True)
+        history = model.fit(images, labels, batch_size=16, epochs=5, shuffle=False, verbose=0)
+        found[name] = history.history["loss"]
     return found
 
 
@@ -72,4 +98,4 @@ def goes_on(folder, mesh):
 
 
 if __name__ == "__main__":
-    print(json.dumps({"norms": norms, "goes_on": goes_on}[sys.argv[1]](*sys.argv[2:])))
+    print(json.dumps({"norms": norms, "fit": fit, "goes_on": goes_on}[sys.argv[1]](*sys.argv[2:])))

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image, ImageOps
+from PIL import Image
 
 from keras_vit import prepare_photos
 from keras_vit.prepare_photos import prepare_photo, read_photo
@@ -55,21 +55,14 @@ def test_every_photo_becomes_the_same_rgb_and_is_read_as_stored_where_that_is_as
             np.testing.assert_array_equal(found, np.asarray(Image.open(io.BytesIO(content))))
 
 
-BIG, LITTLE = b"MM\0*\0\0\0\x08\0\x01", b"II*\0\x08\0\0\0\x01\0"
-SIX = b"\x01\x12\x00\x03\x00\x00\x00\x01\x00\x06\x00\x00"
-EIGHT = b"\x12\x01\x03\x00\x01\x00\x00\x00\x08\x00\x00\x00"
+BIG, SIX = b"MM\0*\0\0\0\x08\0\x01", b"\x01\x12\x00\x03\x00\x00\x00\x01\x00\x06\x00\x00"
+LITTLE, EIGHT = b"II*\0\x08\0\0\0\x01\0", b"\x12\x01\x03\x00\x01\x00\x00\x00\x08\x00\x00\x00"
+# Not at the beginning of a field of 12 bytes, no number of an orientation, no EXIF.
+NOTHING = (BIG + b"\0\0\0" + SIX, BIG + SIX.replace(b"\x06", b"\x09"), b"")
 
 
 @pytest.mark.parametrize(
-    ("tiff", "turns"),
-    [
-        (BIG + SIX, -1),
-        (LITTLE + EIGHT, 1),
-        # Not at the beginning of a field of 12 bytes, no number of an orientation, no EXIF.
-        (BIG + b"\0\0\0" + SIX, 0),
-        (BIG + SIX.replace(b"\x06", b"\x09"), 0),
-        (b"", 0),
-    ],
+    ("tiff", "turns"), [(BIG + SIX, -1), (LITTLE + EIGHT, 1), *((each, 0) for each in NOTHING)]
 )
 def test_either_order_of_bytes_and_what_only_looks_like_it(tiff, turns):
     photo = encode(PHOTO, "JPEG")
@@ -80,19 +73,17 @@ def test_either_order_of_bytes_and_what_only_looks_like_it(tiff, turns):
 
 def test_a_crop_sees_the_turned_photo():
     content = oriented(6, image=PHOTO.resize((70, 50)))
-    turned = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(content))))
     process = Preprocess("decode(precise=True)|inception_crop(8)|flip_lr|value_range(-1, 1)")
     for seed in range(5):
-        seen, expected = (process(tf.constant(image), (0, seed)) for image in (content, turned))
+        photos = content, read_photo(io.BytesIO(content))
+        seen, expected = (process(tf.constant(photo), (0, seed)) for photo in photos)
         np.testing.assert_allclose(seen, expected, atol=1e-5)
 
 
 def test_the_graph_of_a_module_calls_no_python():
-    process = Preprocess("decode|resize(4)", graph_only=True)
-    spec = tf.TensorSpec((), tf.string)
-    graph = tf.function(lambda data: process(data, (0, 0)), [spec]).get_concrete_function().graph
-    functions = graph.as_graph_def().library.function
-    kinds = {node.op for function in functions for node in function.node_def}
+    process, function = processes("decode|resize(4)", graph_only=True)
+    graph = function.get_concrete_function(tf.TensorSpec((), tf.string)).graph.as_graph_def()
+    kinds = {node.op for each in graph.library.function for node in each.node_def}
     assert "DecodeImage" in kinds and not kinds & {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
     upright = decoded(oriented(6), "decode|resize(4)")
     np.testing.assert_array_equal(process(tf.constant(oriented(6)), (0, 0)), upright)
@@ -101,10 +92,9 @@ def test_the_graph_of_a_module_calls_no_python():
 def test_folders_are_read_upright_and_tfds_as_stored(tmp_path, data_dir):
     (tmp_path / "a").mkdir()
     (tmp_path / "a/1.jpg").write_bytes(oriented(8))
-    (example,) = data.load_dataset(f"folder:{tmp_path}", "train")
-    assert example["image"].shape == (7, 5, 3)
-    split = data.open("digits", "train", data_dir)
-    assert split.preprocess("decode")(tf.constant(oriented(8)), (0, 0)).shape == (5, 7, 3)
+    for name, shape in ((f"folder:{tmp_path}", (7, 5, 3)), ("digits", (5, 7, 3))):
+        process = data.open(name, "train", data_dir).preprocess("decode")
+        assert process(tf.constant(oriented(8)), (0, 0)).shape == shape
 
 
 @pytest.mark.parametrize(
@@ -125,11 +115,13 @@ def test_numpy_prepares_photos_as_tensorflow_does(text):
 # The second is a TIFF that was cut short.
 @pytest.mark.parametrize("content", [b"not an image", CASES["TIFF 1"][0][:60]])
 def test_pillows_errors_are_pythons_outside_of_a_graph(content):
-    process, seed = Preprocess("decode"), tf.constant((0, 0))
+    process, function = processes("decode")
     with pytest.raises(ValueError, match="Pillow cannot read it"):
-        process(tf.constant(content), seed)
+        process(tf.constant(content), (0, 0))
     with pytest.raises(tf.errors.InvalidArgumentError, match="Pillow cannot read it"):
-        tf.function(process)(tf.constant(content), seed)
+        function(tf.constant(content))
+    with pytest.raises(ValueError, match=r"Received: arrays of float32\."):
+        process(tf.zeros((2, 2, 3)), (0, 0))
 
 
 @pytest.mark.parametrize(
@@ -174,15 +166,12 @@ def windows(monkeypatch):
     """The (ratio, window) of every JPEG that is decoded."""
     found = []
 
-    def note(name, function):
-        def noted(image, *window, ratio=1, **options):
-            found.append((ratio, *(tuple(each.numpy()) for each in window)))
-            return function(image, *window, ratio=ratio, **options)
-
-        monkeypatch.setattr(tf.io, name, noted)
+    def noted(function, image, *window, ratio=1, **options):
+        found.append((ratio, *(tuple(each.numpy()) for each in window)))
+        return function(image, *window, ratio=ratio, **options)
 
     for name in ("decode_jpeg", "decode_and_crop_jpeg"):
-        note(name, getattr(tf.io, name))
+        monkeypatch.setattr(tf.io, name, functools.partial(noted, getattr(tf.io, name)))
     return found
 
 
@@ -221,16 +210,9 @@ def test_crops_are_decoded_at_that_size(windows):
         sides = np.floor(np.array([top, left, top + height, left + width]) / ratio + 0.5)
         assert smaller == (*sides[:2], *(sides[2:] - sides[:2]))
     assert {ratio for ratio, _ in windows[1::2]} >= {2, 4}
-
-
-def test_other_formats_and_turned_photos_are_decoded_whole():
+    # Other formats and turned photos are decoded whole.
     whole, reduced = (Preprocess("decode|resize(10)", reduced_decoding=least) for least in (0, 1))
     turned = tf.constant(oriented(6, image=Image.fromarray(SMOOTH)))
     for content in (tf.io.encode_png(SMOOTH), turned):
         np.testing.assert_array_equal(reduced(content, (0, 0)), whole(content, (0, 0)))
     assert not np.array_equal(reduced(SMOOTH_JPEG, (0, 0)), whole(SMOOTH_JPEG, (0, 0)))
-
-
-def test_arrays_of_other_than_bytes_are_refused():
-    with pytest.raises(ValueError, match=r"Received: arrays of float32\."):
-        decoding.Decode()(tf.zeros((2, 2, 3)))

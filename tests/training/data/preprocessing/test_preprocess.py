@@ -108,15 +108,13 @@ def test_files_are_read_in_order_and_named_where_they_cannot_be(tmp_path):
     for number in range(3):
         png = tf.io.encode_png(np.full((4, 6, 3), number, np.uint8)).numpy()
         (tmp_path / f"{number}.png").write_bytes(png)
-    images = read_images(
-        [tmp_path / f"{k}.png" for k in (1, 0, 2)], "decode|resize([2, 3])|value_range"
-    )
+    files = [tmp_path / f"{number}.png" for number in (1, 0, 2)]
+    images = read_images(files, "decode|resize([2, 3])|value_range")
     assert images.dtype == np.float32
     gray = np.ones((3, 2, 3, 3)) * [[[[1]]], [[[0]]], [[[2]]]]
     np.testing.assert_allclose(images, gray / 127.5 - 1, atol=1e-6)
     (tmp_path / "notes.txt").write_text("no image")
-    many_pixels = png[:16] + struct.pack(">II", 20_000, 20_000) + png[24:]
-    (tmp_path / "b.png").write_bytes(many_pixels)
+    (tmp_path / "b.png").write_bytes(png[:16] + struct.pack(">II", 20_000, 20_000) + png[24:])
     for name, reason in (("notes.txt", ""), ("b.png", ".* pixels")):
         with pytest.raises(ValueError, match=f"{name} cannot be read as an image: {reason}"):
             read_images([tmp_path / name], "decode|resize(2)|value_range")

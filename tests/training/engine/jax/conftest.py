@@ -21,10 +21,10 @@ def compiled(tmp_path_factory):
 def jax_environment(compiled):
     """Returns the environment of a process with so many simulated devices."""
 
-    def environment(devices=1):
+    def environment(devices=1, flags=""):
         return {
             "KERAS_BACKEND": "jax",
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} {flags}",
             # Threads, in which simulated devices wait for one another: as many as cores deadlock.
             "NPROC": "16",
             "JAX_COMPILATION_CACHE_DIR": str(compiled),

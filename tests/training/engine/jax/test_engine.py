@@ -38,9 +38,8 @@ class Device(SimpleNamespace):
         return self.id
 
 
-def devices(count):
-    # In another order than that of the processes, as a topology may have it.
-    return [Device(id=i, process_index=i % 2, platform="cpu") for i in range(count)]
+# In another order than that of the processes, as a topology may have it.
+DEVICES = [Device(id=i, process_index=i % 2, platform="cpu") for i in range(8)]
 
 
 @pytest.mark.parametrize(
@@ -48,15 +47,13 @@ def devices(count):
     [((-1, 1), (8, 1)), ((1, -1), (1, 8)), ((2, -1), (2, 4)), ((-1, 2), (4, 2)), ((4, 2), (4, 2))],
 )
 def test_shape(asked, shape):
-    assert create_mesh(*asked, devices(8)).devices.shape == shape
+    grid = create_mesh(*asked, DEVICES).devices
+    assert grid.shape == shape
+    # Each process holds consecutive ones.
+    assert [device.process_index for device in grid.flat] == [0] * 4 + [1] * 4
     for wrong in ((-1, -1), (0, 1), (3, 1), (-1, 3), (16, 1)):
         with pytest.raises(UsageError, match=rf"Received: config.mesh.data={wrong[0]}, "):
-            create_mesh(*wrong, devices(8))
-
-
-def test_each_process_holds_consecutive_devices():
-    grid = create_mesh(2, 4, devices(8))
-    assert [device.process_index for device in grid.devices.flat] == [0] * 4 + [1] * 4
+            create_mesh(*wrong, DEVICES)
 
 
 @pytest.mark.parametrize(
@@ -72,21 +69,17 @@ def test_each_process_holds_consecutive_devices():
     ],
 )
 def test_state_sharding(shape, spec):
-    assert tuple(state_sharding(create_mesh(2, 4, devices(8)), shape).spec) == spec
+    assert tuple(state_sharding(create_mesh(2, 4, DEVICES), shape).spec) == spec
 
 
-class Failing:
-    """Two batches, and a third that cannot be read."""
-
-    def as_numpy_iterator(self):
+def test_a_damaged_batch_fails_only_where_it_is_asked_for():
+    def two_and_one_that_cannot_be_read():
         for value in range(2):
             yield {"image": np.full(2, value)}
         raise OSError("damaged")
 
-
-def test_a_damaged_batch_fails_only_where_it_is_asked_for():
-    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    sent = DeviceBatches(Failing(), sharding)
+    batches = SimpleNamespace(as_numpy_iterator=two_and_one_that_cannot_be_read)
+    sent = DeviceBatches(batches, jax.sharding.SingleDeviceSharding(jax.devices()[0]))
     for value in range(2):
         sent.fill()
         np.testing.assert_array_equal(next(sent)["image"], np.full(2, value))
@@ -115,7 +108,7 @@ def test_either_engine_and_any_mesh_reads_a_state(said, tmp_path):
 
 
 def test_keras_s_own_loop_trains_our_models_inside_its_distribution(said):
-    losses = said("jax_fit.py", devices=8)
+    losses = said("updates.py", "fit", devices=8)
     assert losses["alone"][-1] < losses["alone"][0]
     for name in ("data", "model"):
         np.testing.assert_allclose(losses[name], losses["alone"], atol=1e-5)
@@ -133,38 +126,33 @@ def test_golden_trajectories(launch, jax_environment):
     assert "2 passed" in finish(process)
 
 
-@pytest.fixture
-def fine_tuned(launch, jax_environment, tmp_path):
-    """Fine-tunes in every way, in a folder of its own for the engine, and returns that."""
-
-    def run(name, environment, *other):
-        (tmp_path / name).mkdir()
-        finish(launch(PROCESSES / "transfer.py", tmp_path / name, *other, environment=environment))
-        return tmp_path / name
-
-    return run
-
-
-def test_which_weights_move_and_how_far(fine_tuned, jax_environment):
-    fine_tuned("jax", jax_environment())
+def test_which_weights_move_and_how_far(launch, jax_environment, tmp_path):
+    finish(launch(PROCESSES / "transfer.py", tmp_path, environment=jax_environment()))
 
 
 @pytest.mark.long
-def test_frozen_weights_and_factors_go_from_one_engine_to_the_other(fine_tuned, jax_environment):
-    saved = fine_tuned("tensorflow", {})
-    saved = fine_tuned("jax", jax_environment(), saved)
-    fine_tuned("again", {}, saved)
+def test_frozen_weights_and_factors_go_from_one_engine_to_the_other(
+    launch, jax_environment, tmp_path
+):
+    saved = []
+    for name, environment in (("tensorflow", {}), ("jax", jax_environment()), ("again", {})):
+        (tmp_path / name).mkdir()
+        process = launch(
+            PROCESSES / "transfer.py", tmp_path / name, *saved, environment=environment
+        )
+        finish(process)
+        saved = [tmp_path / name]
 
 
 def test_engines_start_from_the_same_weights_and_agree(launch, tmp_path, data_dir):
-    processes = []
-    for backend in ("tensorflow", "jax"):
-        (tmp_path / backend).mkdir()
-        script = PROCESSES / "start_weights.py", tmp_path / backend, data_dir
-        processes.append(launch(*script, environment={"KERAS_BACKEND": backend}))
+    script, backends = PROCESSES / "start_weights.py", ("tensorflow", "jax")
+    processes = [
+        launch(script, tmp_path / name, data_dir, environment={"KERAS_BACKEND": name})
+        for name in backends
+    ]
     for process in processes:
         finish(process)
-    ours, other = (np.load(tmp_path / backend / "start.npz") for backend in ("tensorflow", "jax"))
+    ours, other = (np.load(tmp_path / name / "start.npz") for name in backends)
     assert ours.files == other.files
     for name in ours.files:
         if name != "losses":

@@ -1,6 +1,6 @@
 """Two real processes of four devices each."""
 
-import time
+import json
 from unittest import mock
 
 import pytest
@@ -8,7 +8,7 @@ import pytest
 from keras_vit.training.config import schema
 from tests.training.engine.job_tests import *  # noqa: F403
 from tests.training.engine.job_tests import STEPS
-from tests.training.runs import new_addresses
+from tests.training.runs import finish, new_addresses
 
 processes = pytest.importorskip(
     "keras_vit.training.engine.jax_processes", reason="make test-jax installs it"
@@ -21,14 +21,11 @@ def start(launch, train_command, jax_environment):
     """Starts both processes of a job in a directory and returns them."""
 
     def run(workdir, *own):
-        coordinator = new_addresses(1)[0]
+        options = [STEPS, "--config.strategy=sharded", "--config.processes.count=2"]
+        options.append(f"--config.processes.coordinator={new_addresses(1)[0]}")
         return [
             launch(
-                *train_command(workdir, STEPS, "--config.strategy=sharded"),
-                f"--config.processes.coordinator={coordinator}",
-                "--config.processes.count=2",
-                f"--config.processes.index={index}",
-                *more,
+                *train_command(workdir, *options, f"--config.processes.index={index}", *more),
                 environment=jax_environment(4),
             )
             for index, more in enumerate(own or ([], []))
@@ -38,40 +35,30 @@ def start(launch, train_command, jax_environment):
 
 
 _JOIN = """
-import sys, time
+import json, sys, time
 from keras_vit.training.config import schema
 from keras_vit.training.engine import jax_processes
-given = {"coordinator": sys.argv[1], "count": 2, "index": int(sys.argv[2])}
-keys = {"dataset": "digits", "batch_size": 8, "total_steps": 1, "strategy": "sharded"}
-keys["processes"] = given
-job = jax_processes.join(schema.complete(keys))
+job = jax_processes.join(schema.complete(json.loads(sys.argv[1])))
 end = time.monotonic() + 60
 while not job.came:
     assert time.monotonic() < end
     time.sleep(0.05)
-open(sys.argv[3], "w").close()
+print("came", flush=True)
 time.sleep(100)
 """
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("lost", [0, 1])
-def test_loss_is_named(lost, launch, jax_environment, tmp_path):
-    (coordinator,) = new_addresses(1)
-    jobs = [
-        launch(
-            "-c", _JOIN, coordinator, index, tmp_path / str(index), environment=jax_environment()
-        )
-        for index in (0, 1)
-    ]
-    # Each writes its file when its watch has seen the other, or ends.
-    while len(list(tmp_path.iterdir())) < 2:
-        assert all(process.poll() is None for process in jobs)
-        time.sleep(0.1)
+def test_loss_is_named(lost, launch, jax_environment):
+    own = {"coordinator": new_addresses(1)[0], "count": 2}
+    configs = [json.dumps(KEYS | {"processes": own | {"index": index}}) for index in (0, 1)]
+    jobs = [launch("-c", _JOIN, config, environment=jax_environment()) for config in configs]
+    for job in jobs:
+        # Its watch has seen the other.
+        assert any(line == "came\n" for line in job.stdout)
     jobs[lost].kill()
-    output, _ = jobs[1 - lost].communicate(timeout=60)
-    assert jobs[1 - lost].returncode == 1
-    assert output.strip().splitlines()[-1].startswith(f"error: Lost worker {lost} (")
+    assert finish(jobs[1 - lost], status=1).startswith(f"error: Lost worker {lost} (")
 
 
 def test_ports_are_bound_to_the_interface_that_the_job_uses(monkeypatch):
@@ -88,7 +75,5 @@ def test_ports_are_bound_to_the_interface_that_the_job_uses(monkeypatch):
         assert job._server.getsockname()[0] == processes._own_host(coordinator) != "0.0.0.0"
         assert job._server.getsockname()[0].startswith("127.") or not coordinator
         job.leave(together=False)
-
-
-def test_one_process_joins_nobody():
+    # One process joins nobody.
     assert processes.join(schema.complete(KEYS)) is None

@@ -1,3 +1,4 @@
+import itertools
 import re
 
 import keras
@@ -12,7 +13,7 @@ from keras_vit.training.recipes.optimizers_and_schedules import build_optimizer
 from tests.tiny_vit import tiny_vit
 from tests.training.small_engine import random_batches
 
-BATCH, CLASSES = 8, 5
+BATCH = 8
 DATA = random_batches(6, BATCH)
 
 
@@ -20,31 +21,32 @@ def batches(data=DATA):
     return iter(tf.data.Dataset.from_tensor_slices(data).repeat())
 
 
-def make(dropout=0.0, remat=False, recipe=None, **options):
-    keras.utils.set_random_seed(1)
-    model = tiny_vit(num_layers=1, dropout_rate=dropout, remat=remat)
-    optimizer = build_optimizer(
-        {"name": "sgd", "base_lr": 0.05, "total_steps": 100, "clip_norm": 1.0} | (recipe or {})
-    )
+def step_of(model, recipe=None, **options):
+    recipe = {"name": "sgd", "base_lr": 0.05, "clip_norm": 1.0, **(recipe or {})}
+    optimizer = build_optimizer({"total_steps": 100, **recipe})
     optimizer.build(model.trainable_variables)
-    return TensorFlowStep(
-        tf.distribute.get_strategy(),
-        model,
-        optimizer,
-        build_loss("softmax"),
-        batch_size=BATCH,
-        **options,
-    )
+    parts = tf.distribute.get_strategy(), model, optimizer, build_loss("softmax")
+    return TensorFlowStep(*parts, batch_size=BATCH, **options)
 
 
-def losses_of(steps, calls=3):
+def make(dropout=0.0, remat=False, **options):
+    keras.utils.set_random_seed(1)
+    return step_of(tiny_vit(num_layers=1, dropout_rate=dropout, remat=remat), **options)
+
+
+def losses_of(steps):
     data = batches()
-    return [steps(data, 2).loss for _ in range(calls)]
+    return [steps(data, 2).loss for _ in range(3)]
 
 
 @pytest.fixture(scope="module")
 def losses():
     return losses_of(make())
+
+
+def assert_same_weights(one, other, atol=0.0):
+    for left, right in zip(one.model.get_weights(), other.model.get_weights(), strict=True):
+        np.testing.assert_allclose(left, right, rtol=0, atol=atol)
 
 
 def test_number_of_steps_per_call_changes_nothing():
@@ -56,12 +58,7 @@ def test_number_of_steps_per_call_changes_nothing():
     data = batches()
     for count in (1, 3, 2):
         apart(data, count)
-    for left, right in zip(together.model.get_weights(), apart.model.get_weights(), strict=True):
-        np.testing.assert_array_equal(left, right)
-
-
-def test_accumulation_changes_nothing_but_rounding(losses):
-    np.testing.assert_allclose(losses_of(make(accumulation_steps=4)), losses, atol=1e-6)
+    assert_same_weights(together, apart)
 
 
 def test_whole_step_compiles_with_static_shapes(losses):
@@ -75,11 +72,11 @@ def test_whole_step_compiles_with_static_shapes(losses):
     assert "custom-call" not in hlo
 
 
-def test_rematerialization_changes_nothing():
+def test_accumulation_and_rematerialization_change_nothing_but_rounding(losses):
+    np.testing.assert_allclose(losses_of(make(accumulation_steps=4)), losses, atol=1e-6)
     plain, recomputed = make(dropout=0.3), make(dropout=0.3, remat=True)
     np.testing.assert_allclose(losses_of(plain), losses_of(recomputed), atol=1e-6)
-    for left, right in zip(plain.model.get_weights(), recomputed.model.get_weights(), strict=True):
-        np.testing.assert_allclose(left, right, atol=1e-6)
+    assert_same_weights(plain, recomputed, atol=1e-6)
 
 
 def test_generator_states_are_functions_of_seed_update_and_generator():
@@ -87,9 +84,7 @@ def test_generator_states_are_functions_of_seed_update_and_generator():
     states = [np.stack(generator_states(*each)) for each in arguments]
     assert len({tuple(state) for each in states for state in each}) == 36
     np.testing.assert_array_equal(states[1], generator_states(*arguments[1]))
-
-
-def test_replicas_and_micro_batches_draw_their_own():
+    # Replicas and micro-batches draw their own.
     steps = make(dropout=0.3, accumulation_steps=2)
     states = generator_states(0, tf.constant(0), len(steps.generators))
     drawn = []
@@ -98,9 +93,8 @@ def test_replicas_and_micro_batches_draw_their_own():
         drawn.append([tuple(each.value.numpy()) for each in steps.generators])
         return tf.reduce_sum(steps.model.trainable_variables[0].value)
 
-    for replica in range(3):
-        for index in range(2):
-            steps.differentiate(loss, states, replica, index)
+    for replica, index in itertools.product(range(3), range(2)):
+        steps.differentiate(loss, states, replica, index)
     assert len({seed for seeds in drawn for seed in seeds}) == 24
 
 
@@ -122,30 +116,20 @@ def test_mixed_precision_keeps_float32_weights(losses):
         steps = make(recipe={"first_moment_dtype": "bfloat16"})
     finally:
         keras.config.set_dtype_policy(before)
-    in_mixed_precision = losses_of(steps)
     assert {variable.dtype for variable in steps.model.trainable_variables} == {"float32"}
     assert steps.model.layers[1].compute_dtype == "bfloat16"
-    np.testing.assert_allclose(in_mixed_precision, losses, atol=0.02)
+    np.testing.assert_allclose(losses_of(steps), losses, atol=0.02)
 
 
 def test_images_are_prepared_on_the_device():
     raw = {"image": np.uint8(np.clip(DATA["image"] * 50 + 128, 0, 255)), "label": DATA["label"]}
-
-    def prepare(images):
-        return tf.cast(images, tf.float32) / 127.5 - 1.0
-
-    on_device = make(prepare_images=prepare)(batches(raw), 6).loss
-    ready = {"image": prepare(raw["image"]).numpy(), "label": raw["label"]}
-    assert on_device == pytest.approx(make()(batches(ready), 6).loss, abs=1e-6)
+    steps = make(prepare_images=lambda images: tf.cast(images, tf.float32) / 50)
+    ready = raw | {"image": np.float32(raw["image"]) / 50}
+    assert steps(batches(raw), 6).loss == pytest.approx(make()(batches(ready), 6).loss, abs=1e-6)
 
 
 def test_running_statistics_are_refused():
     inputs = keras.Input((16, 16, 3))
     x = keras.layers.BatchNormalization()(inputs)
-    model = keras.Model(inputs, keras.layers.Dense(CLASSES)(keras.layers.Flatten()(x)))
-    optimizer = build_optimizer({"total_steps": 10})
-    optimizer.build(model.trainable_variables)
     with pytest.raises(ValueError, match="moving_mean"):
-        TensorFlowStep(
-            tf.distribute.get_strategy(), model, optimizer, build_loss("softmax"), batch_size=8
-        )
+        step_of(keras.Model(inputs, keras.layers.Dense(5)(keras.layers.Flatten()(x))))

@@ -13,7 +13,6 @@ from tests.training.data.helpers import write_set
 
 
 def fake_value(feature, rng):
-    """Returns a random value of a TFDS feature."""
     if isinstance(feature, dict | tfds.features.FeaturesDict):
         return {key: fake_value(inner, rng) for key, inner in feature.items()}
     if isinstance(feature, tfds.features.Image):

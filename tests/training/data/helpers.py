@@ -1,5 +1,3 @@
-"""Photos that are written, and data that is read, in the fewest words."""
-
 import dataclasses
 import io
 
@@ -56,7 +54,6 @@ def take(dataset, count):
 
 
 def evaluate(split, text=PLAIN, on_error="raise", skip_counter=None, **settings):
-    """Returns the batches of the evaluation of a split."""
     settings = {"batch_size": 64, **settings, "skip_counter": counter_for(on_error, skip_counter)}
     return list(split.evaluate(split.preprocess(text), **settings).as_numpy_iterator())
 
@@ -66,7 +63,6 @@ def joined(batches):
 
 
 def assert_equal(first, second):
-    """Asserts that two lists of batches are equal, bit for bit."""
     assert len(first) == len(second) > 0
     for one, two in zip(first, second, strict=True):
         np.testing.assert_equal(one, two)
@@ -85,7 +81,6 @@ def ids(name, split="train", data_dir=None):
 
 
 def contents(name, split="train", data_dir=None):
-    """Returns the pixels and the label of every example, sorted."""
     dataset = data.load_dataset(name, split, data_dir=data_dir)
     return sorted((one["image"].numpy().tobytes(), int(one["label"])) for one in dataset)
 

@@ -1,5 +1,3 @@
-"""The commands on data sets: what they list, check, index and prepare."""
-
 import os
 import shutil
 import sys
@@ -20,7 +18,7 @@ from tests.odd_photos import oriented
 from tests.training.data.helpers import contents, error_line, ids, write_photos
 
 
-def test_list_shows_every_row_and_what_is_prepared(data_dir, capsys, monkeypatch):
+def test_list_and_check_say_what_there_is(data_dir, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     assert main(["list", f"--data_dir={data_dir}"]) == 0
     output = capsys.readouterr().out
@@ -28,9 +26,6 @@ def test_list_shows_every_row_and_what_is_prepared(data_dir, capsys, monkeypatch
         assert name in output
     (digits,) = (line for line in output.splitlines() if line.lstrip("│ ").startswith("digits "))
     assert "1.0.0" in digits and output.count("1.0.0") == 1
-
-
-def test_check_reports_sizes_classes_decoding_and_an_empty_split(data_dir, tmp_path, capsys):
     assert main(["check", "digits", f"--data_dir={data_dir}"]) == 0
     output = capsys.readouterr().out
     assert "train: 1,438 examples" in output
@@ -84,7 +79,7 @@ def test_an_index_is_written_beside_the_files_of_a_store(ram, capsys, monkeypatc
     assert "does not exist" in error_line(capsys)
 
 
-def test_prepare_fails_at_once_without_a_network(tmp_path, capsys, monkeypatch):
+def test_prepare_fails_at_once_without_a_network_or_beam(tmp_path, capsys, monkeypatch):
     no_address = mock.Mock(side_effect=OSError("no network"))
     monkeypatch.setattr(write_prepared_datasets.socket, "getaddrinfo", no_address)
     for name in ("https_proxy", "HTTPS_PROXY", "http_proxy"):
@@ -95,6 +90,9 @@ def test_prepare_fails_at_once_without_a_network(tmp_path, capsys, monkeypatch):
     ):
         assert main(["prepare", name, f"--data_dir={tmp_path}"]) == 1
         assert message in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    with pytest.raises(UsageError, match="pip install apache-beam"):
+        write_prepared_datasets.prepare("tfds:c4", beam_options=["--runner=X"])
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +108,6 @@ def photos(tmp_path_factory):
 
 @pytest.fixture
 def stored_photos(photos, ram):
-    """The address of a copy of the photos in a store."""
     address = epath.Path(ram()) / "photos"
     with remote_stores.synchronized(address) as copy:
         shutil.copytree(photos, copy, dirs_exist_ok=True)
@@ -156,12 +153,6 @@ def test_a_table_becomes_a_set_in_a_store(table_is_stored, photos, stored_photos
     if table_is_stored:
         assert main(["prepare", f"folder:{folder}", "--as=birds", f"--data_dir={bucket}"]) == 0
         assert_same("tfds:birds", photos, bucket)
-
-
-def test_options_of_beam_need_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "apache_beam", None)
-    with pytest.raises(UsageError, match="pip install apache-beam"):
-        write_prepared_datasets.prepare("tfds:c4", beam_options=["--runner=X"])
 
 
 @pytest.mark.long

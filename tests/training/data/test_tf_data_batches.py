@@ -1,6 +1,5 @@
-"""Training and evaluation data, and the order of the examples, a permutation in each epoch."""
-
 import time
+from itertools import cycle
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,27 +11,18 @@ from keras_vit.training.data import decoded_image_cache, tf_data_batches
 from keras_vit.training.data.order import example_order, permute
 from keras_vit.training.errors import UsageError
 from tests.training.data import helpers
-from tests.training.data.helpers import (
-    PLAIN,
-    RANDOM,
-    assert_equal,
-    evaluate,
-    joined,
-    read_by,
-    take,
-    write_photos,
-)
+from tests.training.data.helpers import PLAIN, assert_equal, joined, read_by, take
 
 
 @pytest.fixture
 def train(digits_split):
     """Returns `train(text, split, **settings)`: training data of the digits."""
-    return lambda text=RANDOM, split="train[:100]", **settings: helpers.train(
+    return lambda text=helpers.RANDOM, split="train[:100]", **settings: helpers.train(
         digits_split(split), text, **settings
     )
 
 
-def test_images_of_static_shapes_keep_their_labels(train, data_dir):
+def test_images_of_static_shapes_keep_their_labels_and_follow_the_seed(train, data_dir):
     spec = train().element_spec
     assert spec["image"] == tf.TensorSpec((32, 10, 10, 3), tf.float32)
     assert spec["label"] == tf.TensorSpec((32, 10), tf.float32)
@@ -42,6 +32,12 @@ def test_images_of_static_shapes_keep_their_labels(train, data_dir):
     batch = joined(take(train(PLAIN), 4))
     for image, label in zip(batch["image"], batch["label"], strict=True):
         np.testing.assert_array_equal(labels[image.tobytes()], label)
+    # Seeds change the data, and epochs the augmentation.
+    one, same, other = (take(train(seed=seed), 3) for seed in (5, 5, 6))
+    assert_equal(one, same)
+    assert not np.array_equal(one[0]["image"], other[0]["image"])
+    (batch,) = take(train(split="train[:1]"), 1)
+    assert len({image.tobytes() for image in batch["image"]}) > 10
 
 
 @pytest.mark.parametrize(
@@ -117,14 +113,6 @@ def test_a_store_is_sent_many_requests_at_a_time(digits_split):
     assert max(most) > 8
 
 
-def test_seeds_change_the_data_and_epochs_the_augmentation(train):
-    one, same, other = (take(train(seed=seed), 3) for seed in (5, 5, 6))
-    assert_equal(one, same)
-    assert not np.array_equal(one[0]["image"], other[0]["image"])
-    (batch,) = take(train(split="train[:1]"), 1)
-    assert len({image.tobytes() for image in batch["image"]}) > 10
-
-
 def test_mixup_blends_with_the_image_before(train):
     plain = take(train(PLAIN), 2)
     mixed = take(train(PLAIN, mixup_p=0.5), 2)
@@ -157,7 +145,7 @@ def test_arguments_that_do_not_fit_are_explained(train, digits_split, changes, m
     with pytest.raises(ValueError, match=message):
         train(**changes)
     with pytest.raises(ValueError, match="no mixup in evaluation"):
-        evaluate(digits_split("test"), f"{PLAIN}|mixup(0.2)")
+        helpers.evaluate(digits_split("test"), f"{PLAIN}|mixup(0.2)")
 
 
 @pytest.mark.parametrize(
@@ -172,7 +160,7 @@ def test_arguments_that_do_not_fit_are_explained(train, digits_split, changes, m
 def test_evaluation_pads_and_never_drops(digits_split, data_dir, batch_size, workers, on_error):
     settings = {"batch_size": batch_size, "num_input_pipelines": workers, "on_error": on_error}
     shares = [
-        evaluate(digits_split("test[:200]"), **settings, input_pipeline_id=worker)
+        helpers.evaluate(digits_split("test[:200]"), **settings, input_pipeline_id=worker)
         for worker in range(workers)
     ]
     assert {len(share) for share in shares} == {-(-200 // batch_size)}
@@ -196,7 +184,7 @@ def test_images_without_a_real_label_are_masked(tiny, resize_row):
     data_dir = tiny("imagenet2012_real", {"validation": examples})
     resize_row("imagenet2012_real", {"validation": 4})
     split = data.open("real", "test", data_dir)
-    (batch,) = evaluate(split, "decode|resize(4)", batch_size=6)
+    (batch,) = helpers.evaluate(split, "decode|resize(4)", batch_size=6)
     pairs = zip(batch["label"][:4], batch["mask"][:4], strict=True)
     found = sorted((*np.flatnonzero(label), mask) for label, mask in pairs)
     assert found == [(0.0,), (0.0,), (3, 5, 1.0), (7, 1.0)]
@@ -219,7 +207,7 @@ def test_what_is_kept_is_neither_read_nor_decoded_again(counted, remote):
 
 @pytest.fixture
 def photos(tmp_path):
-    write_photos(tmp_path, [f"class{number % 2}/{number}.jpg" for number in range(6)])
+    helpers.write_photos(tmp_path, [f"class{number % 2}/{number}.jpg" for number in range(6)])
     return data.open(f"folder:{tmp_path}", "train")
 
 
@@ -232,7 +220,7 @@ def test_a_run_of_kept_photos_resumes_with_the_same_bits(photos):
     assert_equal(*(take(helpers.train(photos, **options, cache=on), 4) for on in (False, True)))
 
 
-def test_decoded_images_that_do_not_fit_are_refused(photos, monkeypatch):
+def test_decoded_images_that_do_not_fit_are_refused(photos, tmp_path, monkeypatch):
     # 6 images of 12.5 rows on average.
     wanted = 6 * 12.5 * 8 * 3 / 0.75
     monkeypatch.setattr(decoded_image_cache, "free_memory", lambda: wanted * 1.1)
@@ -240,9 +228,8 @@ def test_decoded_images_that_do_not_fit_are_refused(photos, monkeypatch):
     monkeypatch.setattr(decoded_image_cache, "free_memory", lambda: wanted * 0.9)
     with pytest.raises(UsageError, match=r"^config\.cache: the 6 decoded .* data set\.$"):
         helpers.train(photos, cache=True)
-
-
-def test_a_container_has_less_memory_than_its_machine(tmp_path, monkeypatch):
+    # A container has less memory than its machine.
+    monkeypatch.undo()
     machine = SimpleNamespace(available=80_000)
     monkeypatch.setattr(decoded_image_cache.psutil, "virtual_memory", lambda: machine)
     monkeypatch.setattr(decoded_image_cache, "_CGROUP", tmp_path)
@@ -286,24 +273,14 @@ def test_every_size_is_permuted():
         assert num_examples < 50 or len({order.tobytes() for order in orders}) == 3
 
 
-def ordered(num_examples, count, seed=3, start=0, batch_size=8, slots=None):
-    """Returns (position, index) of the first positions that a worker reads."""
-    order = example_order(num_examples, seed, start, batch_size, slots or range(batch_size))
-    (columns,) = take(order.take(count).batch(count), 1)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
-
-
 @pytest.mark.parametrize("num_examples", [1, 3, 50, 1000])
-def test_a_run_is_its_epochs_one_after_the_other(num_examples):
+def test_a_run_is_its_epochs_and_a_worker_reads_its_slots_from_any_position(num_examples):
     # 10,000 positions are several chunks; 7 divides neither them nor the epochs.
-    whole = ordered(num_examples, 10_000, batch_size=7)
     epochs, places = np.divmod(np.arange(10_000), num_examples)
-    assert whole == list(enumerate(permuted(places, epochs, num_examples, seed=3).tolist()))
-
-
-@pytest.mark.parametrize("slots", [range(8), [7, 0], range(4, 8)])
-def test_a_worker_reads_its_slots_of_each_batch_from_any_position(slots):
-    whole = [pair for pair in ordered(50, 9300) if pair[0] % 8 in slots]
-    for start in (1, 8, 49, 70, 4093, 4096, 9100):
-        expected = [pair for pair in whole if pair[0] >= start][:100]
-        assert ordered(50, len(expected), start=start, slots=slots) == expected
+    whole = [*enumerate(permuted(places, epochs, num_examples, seed=3).tolist())]
+    starts = (0, 1, 7, 49, 70, 4093, 4096, 9100)
+    for start, slots in zip(starts, cycle([range(7), [6, 0], range(3, 7)]), strict=False):
+        expected = [pair for pair in whole if pair[0] >= start and pair[0] % 7 in slots]
+        order = example_order(num_examples, 3, start, 7, slots).take(len(expected))
+        (columns,) = take(order.batch(10_000), 1)
+        assert list(zip(*(column.tolist() for column in columns), strict=True)) == expected

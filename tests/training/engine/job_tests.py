@@ -25,7 +25,6 @@ def test_stop_loss_and_resumption(start, tmp_path, final_state, assert_same):
     expected, workdir = tmp_path / "uninterrupted", tmp_path / "interrupted"
     complete(start(expected))
     step = stop(workdir, 20, *start(workdir))
-
     processes = start(workdir)
     wait_for(workdir, max(60, step // 10 * 10 + 10), *processes)
     processes[1].kill()
@@ -34,7 +33,6 @@ def test_stop_loss_and_resumption(start, tmp_path, final_state, assert_same):
     assert time.monotonic() - lost < 60
     assert message.startswith("error: Lost worker 1 (")
     assert message.endswith("Start all workers again with the same command and workdir.")
-
     complete(start(workdir))
     assert_same(final_state(workdir), final_state(expected))
 

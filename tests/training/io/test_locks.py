@@ -59,9 +59,7 @@ def test_leaves_nothing_behind_but_what_was_written(tmp_path):
     for name in ("kept/file", "kept/file/run"):
         with pytest.raises(UsageError, match=r"is a file\. Name a directory"):
             lock(tmp_path / name).__enter__()
-
-
-def test_a_renamed_folder_is_left_alone_and_so_is_the_next_of_its_name(tmp_path):
+    # A renamed folder is left alone, and so is the next of its name.
     with lock(tmp_path / "run"):
         (tmp_path / "run").rename(tmp_path / "moved")
     assert not (tmp_path / "run").exists()

@@ -10,7 +10,6 @@ from keras_vit.export.__main__ import main as export_main
 from keras_vit.training.commands import train, vtab
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io import image_listing
-from keras_vit.training.io.image_listing import list_images
 from keras_vit.training.io.paths import any_path, is_remote, local_path, read_lines
 from tests.training.data.helpers import write_photos
 
@@ -82,13 +81,13 @@ def test_folders_are_searched_and_what_is_left_out_or_missing_is_named(
         ("raw", ValueError, r"Received: 1\.nef \(\.nef is not read"),
     ):
         with pytest.raises(error, match=message):
-            list_images([tmp_path / names])
+            image_listing.list_images([tmp_path / names])
     (tmp_path / "raw" / "1.nef").unlink()
     with pytest.raises(ValueError, match=r"Expected images \(.avif.*raw"):
-        list_images([tmp_path / "raw"])
+        image_listing.list_images([tmp_path / "raw"])
 
     monkeypatch.setattr(image_listing, "EXTENSIONS", (".png",))
-    found = list_images([tmp_path / "notes.txt", tmp_path])
+    found = image_listing.list_images([tmp_path / "notes.txt", tmp_path])
     assert found == [tmp_path / name for name in ("notes.txt", "a.PNG", "b.png", "deep/c.png")]
     assert f"Left out of {tmp_path}: README (no extension); 0.heic, 1.heic, 10.heic" in caplog.text
     named = ", 7.heic and 2 more (.heic is not read: pip install 'keras-vit-16x16[heic]')"

@@ -33,8 +33,7 @@ CHATTER = """
 from keras_vit.training.io.quiet_start import quiet_start
 import os, sys
 with quiet_start():
-    os.write(2, b"I0000 00:00:1 port.cc:153] oneDNN custom operations are on.\\n")
-    os.write(2, b"a real problem\\n")
+    os.write(2, b"I0000 00:00:1 port.cc:153] oneDNN custom operations are on.\\na real problem\\n")
     exec(sys.argv[1])
 os.write(2, b"afterwards\\n")
 """

@@ -16,7 +16,6 @@ from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.io import image_listing, remote_stores
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.paths import size_and_time
-from keras_vit.training.io.remote_stores import FolderCopy
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def address(ram):
 
 @pytest.fixture
 def copy(address):
-    with contextlib.closing(FolderCopy(address)) as made:
+    with contextlib.closing(remote_stores.FolderCopy(address)) as made:
         yield made
 
 
@@ -39,7 +38,7 @@ def write(copy, **texts):
         write_text(copy.path / name.replace("__", "/"), text)
 
 
-def test_a_folder_comes_back_as_it_was_sent(copy, address):
+def test_folders_and_files_come_back_as_they_were_sent(copy, address):
     write(copy, a="1", checkpoints__checkpoint="2", checkpoints__b="3", **{".lock": "not sent"})
     copy.upload()
     assert contents(address) == {"a": "1", "checkpoints/b": "3", "checkpoints/checkpoint": "2"}
@@ -58,6 +57,21 @@ def test_a_folder_comes_back_as_it_was_sent(copy, address):
     for _ in range(2):
         remote_stores.remove(address / "c")
     assert contents(address) == {}
+
+    # Files and folders, each on its own.
+    with remote_stores.sent(address / "page.html") as file:
+        file.write_text("page")
+    with remote_stores.sent(address / "module") as folder:
+        folder.mkdir()
+        (folder / "saved_model.pb").write_text("graph")
+    assert contents(address) == {"page.html": "page", "module/saved_model.pb": "graph"}
+    with remote_stores.fetched(address / "module") as folder:
+        assert (folder / "saved_model.pb").read_text() == "graph"
+    with remote_stores.fetched(address / "page.html") as file:
+        assert file.read_text() == "page"
+    assert not file.exists() and not folder.exists()
+    with pytest.raises(UsageError, match=r"none\.html cannot be read"):
+        remote_stores.fetched(address / "none.html").__enter__()
 
 
 def test_what_names_others_is_sent_last_and_nothing_twice(copy, failing_store):
@@ -108,7 +122,7 @@ def test_a_dead_store_leaves_the_state_before_and_the_copy_here(copy, address, f
     message += r"command again when the store answers\. This machine's copy is kept in (.*)\."
     kept = pathlib.Path(re.fullmatch(message, str(caught.value))[1])
     copy.close()
-    with contextlib.closing(FolderCopy(address)):
+    with contextlib.closing(remote_stores.FolderCopy(address)):
         assert (kept / "run" / "data2").read_text() == "newer"
     found = contents(address)
     assert (found["checkpoint"], found["data1"]) == ("data1", "whole")
@@ -132,28 +146,11 @@ def test_a_store_that_refuses_is_asked_once(copy, address, failing_store, monkey
         remote_stores.files_below(epath.Path("s3://bucket/run"))
 
 
-def test_files_and_folders_are_sent_and_fetched(ram):
-    address = epath.Path(ram())
-    with remote_stores.sent(address / "page.html") as file:
-        file.write_text("page")
-    with remote_stores.sent(address / "module") as folder:
-        folder.mkdir()
-        (folder / "saved_model.pb").write_text("graph")
-    assert contents(address) == {"page.html": "page", "module/saved_model.pb": "graph"}
-    with remote_stores.fetched(address / "module") as folder:
-        assert (folder / "saved_model.pb").read_text() == "graph"
-    with remote_stores.fetched(address / "page.html") as file:
-        assert file.read_text() == "page"
-    assert not file.exists() and not folder.exists()
-    with pytest.raises(UsageError, match=r"none\.html cannot be read"):
-        remote_stores.fetched(address / "none.html").__enter__()
-
-
 def test_the_next_copy_removes_a_killed_process_s(tmp_path, monkeypatch, address):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / ".keras_vit.abcdefgh.unfinished" / "run").mkdir(parents=True)
-    with contextlib.closing(FolderCopy(address)) as own:
+    with contextlib.closing(remote_stores.FolderCopy(address)) as own:
         assert list(tmp_path.iterdir()) == [own.path.parent]
-        with contextlib.closing(FolderCopy(address)) as other:
+        with contextlib.closing(remote_stores.FolderCopy(address)) as other:
             assert {*tmp_path.iterdir()} == {own.path.parent, other.path.parent}
     assert not list(tmp_path.iterdir())

@@ -1,5 +1,3 @@
-"""Tables as text, and progress that does not change what is gone through."""
-
 import logging
 
 import tensorflow as tf
@@ -8,7 +6,7 @@ from keras_vit.training.io import progress_bar
 from keras_vit.training.io.printed_table import Table
 
 
-def test_markdown_escapes_bars_and_aligns_numbers_and_csv_quotes_nothing():
+def test_tables_are_the_same_in_markdown_in_csv_and_on_a_terminal(capsys):
     rows = [("cat|dog", "75.00", "owl"), ("x", "–", "")]
     table = Table(("class", "recall %", "confused"), rows, "T")
     expected = "### T\n\n| class | recall % | confused |\n| --- | ---: | --- |\n"
@@ -19,9 +17,7 @@ def test_markdown_escapes_bars_and_aligns_numbers_and_csv_quotes_nothing():
     written = Table(("=1+1",), [(name,) for name in names]).csv().splitlines()
     formulas = ["'=1+1", "'@x", "'+cmd", "'-2+3+cmd|' /C calc'!A0"]
     assert written == [*formulas, "-1.5", "+0.1 %", "-1e-05", "-2"]
-
-
-def test_every_cell_is_shown_on_one_line(capsys):
+    # Every cell is shown on one line.
     long = "runs/:cat:" + "a" * 100  # no emoji
     Table(("model", "top-1 %"), [(long, "50.00 ± 1.00"), ("\033[31mred", "")]).show()
     assert "?[31mred" in (printed := capsys.readouterr().out)

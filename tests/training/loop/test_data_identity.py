@@ -15,22 +15,18 @@ from keras_vit.training.commands import evaluate, predict, report
 from keras_vit.training.configs import own_photos
 from keras_vit.training.data import fingerprint, open_dataset
 from keras_vit.training.errors import UsageError
-from keras_vit.training.evaluators import features_and_logits, few_shot
-from keras_vit.training.evaluators.exported_files import labels_of
+from keras_vit.training.evaluators import exported_files, features_and_logits, few_shot
 from keras_vit.training.evaluators.load_keras_model import load_model
 from keras_vit.training.io import progress_bar
-from keras_vit.training.loop import trainer
-from keras_vit.training.loop.stopping import BestEvaluation
+from keras_vit.training.loop import stopping, trainer
 from tests.training.data.helpers import write_photos
 
 CHANNELS = {"crow": 0, "finch": 1, "owl": 2}
 
 
 def paint(root, name, count, channel):
-    def pixels(number):
-        return np.full((8, 8, 1), 200 + number) * np.eye(3)[channel]
-
-    write_photos(root, [f"{name}/{name}_{number}.png" for number in range(count)], pixels)
+    names = [f"{name}/{name}_{number}.png" for number in range(count)]
+    write_photos(root, names, lambda place: np.full((8, 8, 1), 200 + place) * np.eye(3)[channel])
 
 
 def config_of(photos, **changes):
@@ -115,13 +111,13 @@ def test_evaluations_before_a_change_are_never_the_best(photos, run, monkeypatch
     (photos / "crow").rename(photos / "coot")
     shutil.rmtree(max((run / "checkpoints").iterdir()))
     (run / "model.keras").unlink()
-    known, update = [], BestEvaluation.update
+    known, update = [], stopping.BestEvaluation.update
 
     def watched(best, *arguments):
         known.append(best.step)
         return update(best, *arguments)
 
-    monkeypatch.setattr(BestEvaluation, "update", watched)
+    monkeypatch.setattr(stopping.BestEvaluation, "update", watched)
     trainer.train(config_of(photos, data_changed="accept"), run)
     assert known == [0]
     # The data before, and its state, but the best model of the other: stopped at once, and again.
@@ -274,7 +270,7 @@ def test_a_run_says_all_of_itself_when_its_folder_is_gone(photos, run, tmp_path,
     module = run / "module"
     assert export_main(["hub", str(run), f"--output={module}"]) == 0
     assert "not verified: Expected a folder of images" in capsys.readouterr().out
-    assert labels_of(module) == [*CHANNELS]
+    assert exported_files.labels_of(module) == [*CHANNELS]
 
     (run / "page.html").write_text("<p>Names &amp; birds")
     assert report.main([str(run)]) == 0

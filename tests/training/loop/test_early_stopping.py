@@ -1,5 +1,3 @@
-"""A run ends when its evaluations get no better, also if it was stopped meanwhile."""
-
 import shutil
 import signal
 import types
@@ -123,10 +121,9 @@ def test_a_resumed_run_ends_where_it_would_have(
         return train(engine, batches, count, **requests)
 
     often = config.copy_and_resolve_references()
-    often.checkpoint_every_steps = 1
+    often.checkpoint_every_steps = often.steps_per_call = 1
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
         patch.setattr(TensorFlowEngine, "train", die_in_patience)
-        often.steps_per_call = 1
         trainer.train(often, tmp_path)
     assert trainer.train(config, tmp_path)["step"] == metrics["step"]
     for found, expected in zip(rows(tmp_path), rows(workdir), strict=True):

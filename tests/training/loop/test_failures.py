@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from keras_vit.training import data
 from keras_vit.training.commands.train import main
 from keras_vit.training.config import schema
 from keras_vit.training.errors import Diverged, TrainingError, UsageError
@@ -39,13 +38,6 @@ def test_diverging_run_names_the_step_and_the_last_good_checkpoint(tiny, tmp_pat
     with pytest.raises(Diverged, match=r"in step \d+\. The last good checkpoint is that of step"):
         trainer.train(config, tmp_path)
     assert not (tmp_path / "model.keras").exists()
-
-
-def test_an_open_data_set_that_the_config_does_not_name(tiny, data_dir, tmp_path):
-    dataset = data.open_dataset("digits", data_dir)
-    with pytest.raises(UsageError, match=r"config\.dataset=digits"):
-        trainer.train(tiny(dataset="cifar10"), tmp_path / "run", dataset=dataset)
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -52,10 +52,8 @@ def test_trajectory(name, golden, tmp_path):
     data = {"image": np.stack(images), "label": one_hot}
     batches = engine.make_batches(lambda *_: tf.data.Dataset.from_tensor_slices(data))
     reports = [engine.train(batches, 1) for _ in range(case["steps"])]
-
     np.testing.assert_allclose([r.loss for r in reports], case["loss"], rtol=1e-4)
     np.testing.assert_allclose([r.gradient_norm for r in reports], case["grad_norm"], rtol=1e-3)
-
     with engine.averaged_weights() as model:
         keras_vit.save_checkpoint(model, tmp_path / "final.npz")
     final = np.load(tmp_path / "final.npz")

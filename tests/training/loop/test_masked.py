@@ -1,5 +1,3 @@
-"""Masked patch prediction by the training command, and fine-tuning from what it leaves."""
-
 import keras
 import numpy as np
 import pytest

@@ -11,38 +11,19 @@ from keras_vit.training.errors import Interrupted, TrainingError
 from keras_vit.training.io.remote_stores import fetched
 from keras_vit.training.loop import trainer
 from keras_vit.training.loop.run_directory import RunDirectory
-from tests.training.runs import KILLS, kill_at_random, rows, stop
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tiny, tmp_path_factory):
-    """The directory of a run that nothing disturbed."""
-    workdir = tmp_path_factory.mktemp("uninterrupted")
-    trainer.train(tiny(), workdir)
-    return workdir
+from tests.training.runs import KILLS, kill_at_random, rows
 
 
 @pytest.mark.parametrize("kills", KILLS)
-def test_killed(
-    kills, uninterrupted, tiny, launch, train_command, tmp_path, final_state, assert_same
-):
-    kill_at_random(lambda workdir: launch(*train_command(workdir)), tmp_path, kills)
-    assert trainer.train(tiny(), tmp_path)["step"] == 200
-    state = final_state(tmp_path)
+def test_killed(kills, tiny, launch, train_command, tmp_path, final_state, assert_same):
+    killed, uninterrupted = tmp_path / "killed", tmp_path / "uninterrupted"
+    trainer.train(tiny(), uninterrupted)
+    kill_at_random(lambda workdir: launch(*train_command(workdir)), killed, kills)
+    assert trainer.train(tiny(), killed)["step"] == 200
+    state = final_state(killed)
     assert_same(state, final_state(uninterrupted))
     assert any(name.startswith("optimizer/") for name in state)
-    assert rows(tmp_path) == rows(uninterrupted)
-    assert len(rows(tmp_path)) == 200 // 20
-
-
-@pytest.mark.long
-def test_stopped_by_a_scheduler(
-    uninterrupted, tiny, launch, train_command, tmp_path, final_state, assert_same
-):
-    process = launch(*train_command(tmp_path, "--config.checkpoint_every_steps=50"))
-    assert 50 <= stop(tmp_path, 50, process) < 200
-    trainer.train(tiny(), tmp_path)
-    assert_same(final_state(tmp_path), final_state(uninterrupted))
+    assert rows(killed) == rows(uninterrupted) and len(rows(killed)) == 200 // 20
 
 
 # Few enough that no number of a state begins another: TensorFlow lists `ram://` by prefixes.
@@ -57,7 +38,6 @@ def expected(tiny, tmp_path_factory):
 
 
 def at_step(monkeypatch, step, action):
-    """Has a function called when runs log a step."""
     log = RunDirectory.log
 
     def logging(self, at, values):
@@ -71,11 +51,12 @@ def at_step(monkeypatch, step, action):
 @pytest.mark.long
 def test_stopped_and_resumed_in_a_store(ram, tiny, expected, monkeypatch, final_state, assert_same):
     address = epath.Path(ram()) / "run"
-    with monkeypatch.context() as patch, pytest.raises(Interrupted) as stopped:
-        at_step(patch, 40, lambda: os.kill(os.getpid(), signal.SIGINT))
-        trainer.train(tiny(**SHORT), str(address))
-    assert stopped.value.exit_code == 130
-    assert not (address / ".lock").exists()
+    for step, number in ((20, signal.SIGTERM), (40, signal.SIGINT)):
+        with monkeypatch.context() as patch, pytest.raises(Interrupted) as stopped:
+            at_step(patch, step, lambda number=number: os.kill(os.getpid(), number))
+            trainer.train(tiny(**SHORT), str(address))
+        assert stopped.value.exit_code == 128 + number
+        assert not (address / ".lock").exists()
     trainer.train(tiny(**SHORT), str(address))
     assert rows(address) == rows(expected)
     with fetched(address) as copy:
@@ -92,7 +73,6 @@ def test_a_store_that_dies_leaves_the_last_state(
         trainer.train(tiny(**SHORT), str(address))
     message = rf"{address}/.* cannot be written in 5 attempts: \[Errno 104\] Connection reset by "
     assert re.fullmatch(rf"{message}peer.* Run the same command again.*", str(caught.value))
-
     failing_store.fails = lambda number: number % 4 == 0
     trainer.train(tiny(**SHORT), str(address))
     with fetched(address) as copy:

@@ -1,6 +1,5 @@
-"""What a run leaves in its directory."""
-
 import json
+import shutil
 import types
 
 import keras
@@ -83,11 +82,14 @@ def test_saved_models_are_the_average_that_was_evaluated(run, final_state):
 
 
 @pytest.mark.parametrize("classes", [1, 12, None])
-def test_a_model_of_other_classes_than_the_data_leaves_nothing(tiny, tmp_path, classes):
+def test_a_model_of_other_classes_or_other_data_leaves_nothing(tiny, data_dir, tmp_path, classes):
     config = tiny()
     config.model.num_classes = classes
     with pytest.raises(UsageError, match=r"num_classes: expected 10, the classes of digits"):
         trainer.train(config, tmp_path / "run")
+    dataset = data.open_dataset("digits", data_dir)
+    with pytest.raises(UsageError, match=r"config\.dataset=digits"):
+        trainer.train(tiny(dataset="cifar10"), tmp_path / "run", dataset=dataset)
     assert not (tmp_path / "run").exists()
 
 
@@ -146,22 +148,20 @@ def write(folder, steps):
 
 
 def events(folder):
-    """Returns the TensorBoard events of a folder that hold values."""
     records = tf.data.TFRecordDataset([str(file) for file in folder.glob("events*")])
     found = (tf.compat.v1.Event.FromString(record.numpy()) for record in records)
     return [event for event in found if event.summary.value]
 
 
-def test_events_after_the_step_are_dropped(tmp_path):
+def test_events_after_the_step_are_dropped_and_half_ones(tmp_path, caplog):
     drop_events_after(tmp_path / "tensorboard", 0)
     assert not (tmp_path / "tensorboard").exists()
     for steps, last, left in (([10, 20, 30], 20, [10, 20]), ([30, 40, 50], 40, [10, 20, 30, 40])):
         write(tmp_path, steps)
         drop_events_after(tmp_path, last)
         assert sorted(event.step for event in events(tmp_path)) == left
-
-
-def test_half_an_event_goes_and_whole_files_stay_as_they_are(tmp_path, caplog):
+    # Half an event goes, and whole files stay as they are.
+    shutil.rmtree(tmp_path)
     write(tmp_path, [10, 20])
     (file,) = tmp_path.iterdir()
     content = file.read_bytes()

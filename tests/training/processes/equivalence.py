@@ -93,9 +93,7 @@ def make_one_strategy_of_each():
     create, made = tensorflow.create_strategy, {}
 
     def once(config):
-        if config.strategy not in made:
-            made[config.strategy] = create(config)
-        return made[config.strategy]
+        return made.get(config.strategy) or made.setdefault(config.strategy, create(config))
 
     tensorflow.create_strategy = once
 

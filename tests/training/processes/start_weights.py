@@ -16,7 +16,6 @@ from keras_vit.training.recipes.model_freezing_and_layer_decay import adapt_low_
 from tests.tiny_vit import tiny_vit
 from tests.training.runs import column
 
-SMALL = {"num_layers": (1, 1), "width_factor": 0.5, "image_size": 32}
 RESNET = {"num_layers": (1, 1), "width_factor": 0.5}
 
 
@@ -26,8 +25,8 @@ MODELS = {
     "relative": lambda: tiny_vit(position_embedding="relative"),
     "hybrid": lambda: tiny_vit(image_size=32, patch_size=1, resnet=RESNET),
     "axial": lambda: tiny_vit(attention="axial", classifier="gap"),
-    "resnet_v2": lambda: keras_vit.ResNetV2(**SMALL),
-    "axial_resnet": lambda: keras_vit.models.AxialResNet(**SMALL, num_groups=2),
+    "resnet_v2": lambda: keras_vit.ResNetV2(**RESNET, image_size=32),
+    "axial_resnet": lambda: keras_vit.models.AxialResNet(**RESNET, image_size=32, num_groups=2),
     "masked": lambda: keras_vit.MaskedPatchPrediction(tiny_vit(num_classes=None)),
     # Its factors are added below.
     "low_rank": tiny_vit,

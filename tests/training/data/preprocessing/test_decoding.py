@@ -71,13 +71,19 @@ def test_either_order_of_bytes_and_what_only_looks_like_it(tiff, turns):
     np.testing.assert_array_equal(found, np.rot90(decoded(photo), turns))
 
 
-def test_a_crop_sees_the_turned_photo():
+def test_a_crop_sees_the_turned_photo_and_folders_are_read_upright(tmp_path, data_dir):
     content = oriented(6, image=PHOTO.resize((70, 50)))
     process = Preprocess("decode(precise=True)|inception_crop(8)|flip_lr|value_range(-1, 1)")
     for seed in range(5):
         photos = content, read_photo(io.BytesIO(content))
         seen, expected = (process(tf.constant(photo), (0, seed)) for photo in photos)
         np.testing.assert_allclose(seen, expected, atol=1e-5)
+    # Folders are read upright, and TFDS as stored.
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/1.jpg").write_bytes(oriented(8))
+    for name, shape in ((f"folder:{tmp_path}", (7, 5, 3)), ("digits", (5, 7, 3))):
+        process = data.open(name, "train", data_dir).preprocess("decode")
+        assert process(tf.constant(oriented(8)), (0, 0)).shape == shape
 
 
 def test_the_graph_of_a_module_calls_no_python():
@@ -87,14 +93,6 @@ def test_the_graph_of_a_module_calls_no_python():
     assert "DecodeImage" in kinds and not kinds & {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
     upright = decoded(oriented(6), "decode|resize(4)")
     np.testing.assert_array_equal(process(tf.constant(oriented(6)), (0, 0)), upright)
-
-
-def test_folders_are_read_upright_and_tfds_as_stored(tmp_path, data_dir):
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a/1.jpg").write_bytes(oriented(8))
-    for name, shape in ((f"folder:{tmp_path}", (7, 5, 3)), ("digits", (5, 7, 3))):
-        process = data.open(name, "train", data_dir).preprocess("decode")
-        assert process(tf.constant(oriented(8)), (0, 0)).shape == shape
 
 
 @pytest.mark.parametrize(

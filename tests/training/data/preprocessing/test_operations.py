@@ -27,7 +27,6 @@ def run(text, encoded, number=0):
 
 
 def drawn(function, count):
-    """Returns an array of what a function makes of so many numbers."""
     return np.asarray([*tf.data.Dataset.range(count).map(function).as_numpy_iterator()])
 
 
@@ -61,17 +60,15 @@ def test_a_flip_and_a_range_are_those_of_what_was_resized(crop, arguments):
         np.testing.assert_allclose(fused, apart, rtol=0, atol=5e-5)
 
 
-def test_inception_crops_area_aspect_and_height():
-    """Area is 5 to 100 %, aspect 0.75 to 1.33, and small crops are favored (24 % on average)."""
+def test_areas_and_aspects_of_random_crops():
+    # Area is 5 to 100 %, aspect 0.75 to 1.33, and small crops are favored (24 % on average).
     image, process = tf.zeros((256, 512, 3)), Preprocess("inception_crop(8, resize=False)")
     shapes = drawn(lambda k: tf.shape(process(image, tf.stack([5, k]))), 400)
     area, aspect = shapes[:, 0] * shapes[:, 1] / (256 * 512), shapes[:, 1] / shapes[:, 0]
     assert area.min() > 0.045 and area.max() <= 1
     assert aspect.min() > 0.73 and aspect.max() < 1.36
     assert abs(area.mean() - 0.24) < 0.03
-
-
-def test_random_resized_crops_area_is_uniform():
+    # Uniform.
     box = random_resized_crop(400, scale=(0.25, 0.5), ratio=(1.0, 1.0)).box
     sides = drawn(lambda k: box(tf.constant((400, 400, 1)), tf.stack([1, k]))[2:], 300)
     area = sides.prod(axis=1) / 400**2
@@ -134,13 +131,20 @@ def test_resize_small_keeps_the_aspect():
         run("resize_small(256)", np.zeros((1, 60_000, 1), np.uint8))
 
 
-def test_crops_and_flips_take_the_pixels_they_name():
+def test_crops_flips_and_shifts_take_the_pixels_they_name():
     np.testing.assert_array_equal(run("central_crop((80, 100))", NOISE), NOISE[5:85, 15:115])
     image, crop = tf.constant(np.stack(np.mgrid[:20, :30], 2)), Preprocess("random_crop(18)")
     corners = set(map(tuple, drawn(lambda k: crop(image, tf.stack([0, k]))[0, 0], 400)))
     assert corners == {*product(range(3), range(13))}
     np.testing.assert_array_equal(run("flip_lr(1.0)", NOISE), NOISE[:, ::-1])
     np.testing.assert_array_equal(run("flip_lr(0.0)", NOISE), NOISE)
+    # A random shift moves each way and fills with black.
+    image = np.zeros((9, 9, 1), np.uint8)
+    image[4, 4] = 255
+    shifted = [run("random_shift(2)", image, number) for number in range(150)]
+    assert all(each.sum() == 255 for each in shifted)
+    places = {tuple(np.argwhere(each)[0][:2]) for each in shifted}
+    assert places == {*product(range(2, 7), repeat=2)}
 
 
 @pytest.mark.parametrize("crop", ["random_crop", "central_crop"])
@@ -150,15 +154,6 @@ def test_crops_of_images_too_small_are_explained(crop):
     for apply in (process, tf.function(process, [unknown, tf.TensorSpec(2, tf.int32)])):
         with pytest.raises(tf.errors.InvalidArgumentError, match="at least that large"):
             apply(tf.constant(NOISE), tf.constant((0, 0)))
-
-
-def test_random_shift_moves_each_way_and_fills_with_black():
-    image = np.zeros((9, 9, 1), np.uint8)
-    image[4, 4] = 255
-    shifted = [run("random_shift(2)", image, number) for number in range(150)]
-    assert all(each.sum() == 255 for each in shifted)
-    places = {tuple(np.argwhere(each)[0][:2]) for each in shifted}
-    assert places == {*product(range(2, 7), repeat=2)}
 
 
 @pytest.mark.parametrize("width", [1, 3_000])
@@ -281,9 +276,7 @@ def test_geometry_moves_pixels_where_it_says_and_fills_with_gray():
     odd[15, 15], odd[15, 25] = 250, 200
     turned, back = (augment("Rotate", 30, odd, sign)[..., 0] for sign in (1.0, -1.0))  # 90 degrees
     assert (turned[15, 15], turned[5, 15], back[25, 15]) == (250, 200, 200)
-
-
-def test_cutout_grays_a_square_around_its_center():
+    # Cutout grays a square around its center.
     image = np.zeros((100, 100, 3), np.uint8)
     cut, corner = (augment("Cutout", 5, image, 1, at)[..., 0] for at in ((0.5, 0.5), (0.0, 0.999)))
     assert (cut == 128).sum() == 40 * 40 and (cut[30:70, 30:70] == 128).all()

@@ -11,11 +11,7 @@ from keras_vit.training.errors import UsageError
 from tests.training.runs import finish
 
 jax = pytest.importorskip("jax", reason="make test-jax installs it")
-from keras_vit.training.engine.jax import (  # noqa: E402
-    DeviceBatches,
-    create_mesh,
-    state_sharding,
-)
+from keras_vit.training.engine import jax as engine  # noqa: E402
 
 TRAINING = pathlib.Path(__file__).parents[2]
 PROCESSES = TRAINING / "processes"
@@ -47,13 +43,13 @@ DEVICES = [Device(id=i, process_index=i % 2, platform="cpu") for i in range(8)]
     [((-1, 1), (8, 1)), ((1, -1), (1, 8)), ((2, -1), (2, 4)), ((-1, 2), (4, 2)), ((4, 2), (4, 2))],
 )
 def test_shape(asked, shape):
-    grid = create_mesh(*asked, DEVICES).devices
+    grid = engine.create_mesh(*asked, DEVICES).devices
     assert grid.shape == shape
     # Each process holds consecutive ones.
     assert [device.process_index for device in grid.flat] == [0] * 4 + [1] * 4
     for wrong in ((-1, -1), (0, 1), (3, 1), (-1, 3), (16, 1)):
         with pytest.raises(UsageError, match=rf"Received: config.mesh.data={wrong[0]}, "):
-            create_mesh(*wrong, DEVICES)
+            engine.create_mesh(*wrong, DEVICES)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +65,7 @@ def test_shape(asked, shape):
     ],
 )
 def test_state_sharding(shape, spec):
-    assert tuple(state_sharding(create_mesh(2, 4, DEVICES), shape).spec) == spec
+    assert tuple(engine.state_sharding(engine.create_mesh(2, 4, DEVICES), shape).spec) == spec
 
 
 def test_a_damaged_batch_fails_only_where_it_is_asked_for():
@@ -79,7 +75,7 @@ def test_a_damaged_batch_fails_only_where_it_is_asked_for():
         raise OSError("damaged")
 
     batches = SimpleNamespace(as_numpy_iterator=two_and_one_that_cannot_be_read)
-    sent = DeviceBatches(batches, jax.sharding.SingleDeviceSharding(jax.devices()[0]))
+    sent = engine.DeviceBatches(batches, jax.sharding.SingleDeviceSharding(jax.devices()[0]))
     for value in range(2):
         sent.fill()
         np.testing.assert_array_equal(next(sent)["image"], np.full(2, value))
@@ -112,9 +108,7 @@ def test_keras_s_own_loop_trains_our_models_inside_its_distribution(said):
     assert losses["alone"][-1] < losses["alone"][0]
     for name in ("data", "model"):
         np.testing.assert_allclose(losses[name], losses["alone"], atol=1e-5)
-
-
-def test_fit_ends_with_the_averages_that_start_from_the_weights(said):
+    # It ends with the averages that start from the weights.
     errors = said("fit_averages.py")
     assert errors.keys() == {"plain", "built", "compiled"}
     assert max(errors.values()) < 1e-5

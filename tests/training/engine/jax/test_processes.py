@@ -1,5 +1,3 @@
-"""Two real processes of four devices each."""
-
 import json
 from unittest import mock
 
@@ -18,7 +16,6 @@ KEYS = {"dataset": "digits", "batch_size": 8, "total_steps": 1, "strategy": "sha
 
 @pytest.fixture
 def start(launch, train_command, jax_environment):
-    """Starts both processes of a job in a directory and returns them."""
 
     def run(workdir, *own):
         options = [STEPS, "--config.strategy=sharded", "--config.processes.count=2"]

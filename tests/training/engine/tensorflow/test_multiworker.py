@@ -8,7 +8,6 @@ from tests.training.engine.job_tests import STEPS
 
 @pytest.fixture
 def start(launch, cluster, train_command):
-    """Starts both workers of a job in a directory and returns their processes."""
 
     def run(workdir, *own):
         options = ["--config.strategy=multiworker", "--config.accumulation_steps=2", STEPS]

@@ -42,6 +42,15 @@ def test_names_labels_and_any_batch(make_vit, images, tmp_path):
     assert "in another order" in order and "is 'sigmoid', the model's 'softmax'" in activation
 
 
+@pytest.mark.parametrize("float16", [False, True])
+def test_constants_of_layers_around_are_no_inputs(make_vit, images, tmp_path, float16):
+    first = keras.layers.Normalization(mean=[127.5] * 3, variance=[127.5**2] * 3)
+    model = keras.Sequential([keras.Input((32, 32, 3)), first, make_vit(num_layers=1)])
+    file = export.to_onnx(model, tmp_path / "m.onnx", float16=float16)
+    assert [each.name for each in onnx.load(file).graph.input] == ["image"]
+    assert verify(model, file, images).ok
+
+
 def test_onnx_runtime_quantizes_them(plain, images, tmp_path):
     from onnxruntime import quantization
 

@@ -81,6 +81,10 @@ def test_a_file_of_another_model_is_refused(files, make_vit, images, tmp_path):
     (tmp_path / "other.tflite").write_bytes(pack(renamed))
     with pytest.raises(ExportError, match="same model"):
         layer_errors(files[0], tmp_path / "other.tflite", images[:1])
+    renamed.subgraphs[0].outputs = []
+    (tmp_path / "damaged.tflite").write_bytes(pack(renamed))
+    with pytest.raises(ExportError, match=r"damaged\.tflite cannot be run"):
+        layer_errors(files[0], tmp_path / "damaged.tflite", images[:1])
     others = export.to_tflite(make_vit(num_classes=3, num_layers=1), tmp_path / "three.tflite")
     with pytest.raises(ExportError, match=r"three\.tflite, which gives \[1, 3\]"):
         layer_errors(files[0], others, images[:1])

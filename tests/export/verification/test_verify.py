@@ -203,6 +203,15 @@ def test_another_normalization_in_the_metadata_fails(tiny, tiny_tflite, images, 
         file.write_bytes(content.replace(old, new))
         (failure,) = verify(tiny, file, images).failures
         assert "its metadata describe other images" in failure
+    tree = unpack(content)
+    tree.metadata *= 2
+    file.write_bytes(pack(tree))
+    assert failure in verify(tiny, file, images).failures
+    tree.subgraphs *= 2
+    tree.signatureDefs[0].subgraphIndex = 1
+    file.write_bytes(pack(tree))
+    with pytest.raises(ExportError, match="Expected serving_default to be the first graph"):
+        verify(tiny, file, images)
 
 
 def test_images_with_several_labels_or_none_and_what_is_no_label(tiny, tiny_tflite, images):

@@ -8,7 +8,7 @@ import pytest
 
 from keras_vit import export
 from keras_vit.export.errors import ExportError
-from keras_vit.export.web.to_web import VERSION, litert_js
+from keras_vit.export.web.to_web import VERSION, litert_js, page_operations
 from keras_vit.training.evaluators.exported_files import labels_of
 from keras_vit.training.reporting import collect_run_results
 from tests.export.conftest import verify
@@ -62,6 +62,11 @@ def test_a_page_is_replaced_but_nothing_else(site, model, tmp_path):
     mine.rename(mine.with_name("runtime.js"))
     export.to_web(model, path, quantization="none")
     assert settings_of(path / "index.html")["version"] != before  # it has no examples
+
+
+def test_operations_are_those_that_json_brings_back():
+    operations = page_operations("decode|resize((32, 48))|value_range(0,1)", (32, 48))
+    assert operations == json.loads(json.dumps(operations))
 
 
 def test_what_no_page_can_show_is_refused(make_vit, tmp_path):

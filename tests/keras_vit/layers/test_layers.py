@@ -213,6 +213,14 @@ def test_initial_weights(make, shape, name, deviation, bound):
         assert np.abs(weight).max() <= bound * deviation * (1 + 1e-5)
 
 
+def test_a_row_is_a_token():
+    layer = randomized(layers.MLP(7), (None, 5, 4))
+    rows = np.random.default_rng(0).normal(size=(6, 4)).astype("float32")
+    np.testing.assert_allclose(
+        to_numpy(layer(rows)), to_numpy(layer(rows[None]))[0], rtol=1e-5, atol=1e-6
+    )
+
+
 @pytest.mark.parametrize(
     ("refused", "message"),
     [

@@ -5,11 +5,20 @@ import numpy as np
 import pytest
 
 import keras_vit
-from tests.keras_vit.small import endpoints_of, forward, gradients, make_images, make_vit, to_numpy
+from tests.keras_vit.small import (
+    endpoints_of,
+    forward,
+    gradients,
+    make_images,
+    make_resnet,
+    make_vit,
+    to_numpy,
+)
 from tests.tiny_vit import tiny_vit
 
 RELATIVE = {"position_embedding": "relative"}
 AXIAL = {"attention": "axial", "classifier": "gap"}
+HYBRID = {"resnet": {"num_layers": (1,), "width_factor": 0.5}, "patch_size": 1}
 RATES = ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate")
 
 
@@ -25,7 +34,7 @@ def logits_from_encoded(model, encoded):
         pytest.param(RELATIVE, marks=pytest.mark.long),
         AXIAL,
         pytest.param({"classifier": "map"}, marks=pytest.mark.long),
-        {"resnet": {"num_layers": (1,), "width_factor": 0.5}, "patch_size": 1},
+        HYBRID,
     ],
 )
 def test_remat_leaves_the_gradients(kind):
@@ -40,6 +49,20 @@ def test_remat_leaves_the_gradients(kind):
     assert np.abs(expected[path] - without).max() > 1e-3
     for (path, gradient), other in zip(result.items(), expected.values(), strict=True):
         np.testing.assert_allclose(gradient, other, atol=1e-6, err_msg=path)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: make_vit(**AXIAL), lambda: make_vit(**HYBRID), make_resnet]
+)
+def test_images_are_channels_last_whatever_keras_is_told(make):
+    expected = make()
+    try:
+        keras.config.set_image_data_format("channels_first")
+        found = make()
+    finally:
+        keras.config.set_image_data_format("channels_last")
+    images = make_images(1, *found.input_shape[1:3])
+    np.testing.assert_array_equal(forward(found, images), forward(expected, images))
 
 
 def test_initial_values_and_dropout_rates():

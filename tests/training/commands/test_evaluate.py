@@ -54,10 +54,11 @@ def test_the_loss_is_the_models_unless_named(data_dir, tmp_path, capsys):
         model.save(tmp_path / f"{activation}.keras")
         losses[activation] = loss(tmp_path / f"{activation}.keras")
     assert loss(tmp_path / "softmax.keras", "--loss=sigmoid") == losses["sigmoid"]
-    model.activation, expected = "softmax", pytest.approx(losses["softmax"], rel=1e-5)
-    for probabilities in (False, True):
-        file = export.to_tflite(model, tmp_path / "m.tflite", probabilities=probabilities)
-        assert loss(file) == expected
+    model.activation = "softmax"
+    for settings in ({}, {"probabilities": True}, {"probabilities": True, "activation": "sigmoid"}):
+        file = export.to_tflite(model, tmp_path / "m.tflite", **settings)
+        activation = settings.get("activation", "softmax")
+        assert loss(file) == pytest.approx(losses[activation], rel=1e-5)
     assert losses["softmax"] > 2.4 and losses["sigmoid"] > losses["softmax"] + 1
     assert "m.tflite in litert" in capsys.readouterr().out
     for runtime, message in (("onnx", "litert or openvino"), ("litert", "for runtime='litert'")):

@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 
 from keras_vit.training.config import schema
@@ -29,7 +30,10 @@ def sharded(**processes):
         ({"optimizer": {"momentum": 0.5}}, "expected config.optimizer.name=sgd beside it"),
         ({"lora": {"rank": 4}}, "config.checkpoint: expected the weights"),
         ({"masked": {"target": "pixels"}, "label_smoothing": 0.1}, "no lora.rank, label_smo"),
+        ({"masked": {"target": "pixels"}, "loss": "sigmoid"}, "class_weights, loss or freeze"),
         ({"masked": {"target": "pixels"}, "eval_split": "test"}, "eval_split: expected ''"),
+        ({"hand_over": "best"}, "config.eval_split beside it"),
+        ({"model": {"image_size": np.int64(8)}}, "model.image_size: expected a value of JSON. Obj"),
         ({"early_stopping": {"patience": 3}, "eval_split": "test"}, "config.eval_every_steps"),
         ({"early_stopping": {"metric": "loss"}}, "eval_top1, eval_top5, eval_loss"),
         (sharded(count=2, index=1), r"r: expected .host:port. .*r='', .*count=2, .*\.index=1"),

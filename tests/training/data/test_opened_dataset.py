@@ -15,7 +15,7 @@ from keras_vit.training import data
 from keras_vit.training.data import known_datasets, vtab_labels
 from keras_vit.training.data.splits import Range
 from keras_vit.training.data.tfds_folder import NotPreparedError
-from keras_vit.training.errors import UsageError
+from keras_vit.training.errors import TrainingError, UsageError
 from tests.training.data.helpers import ids, write_photos
 
 # One of each builder and label.
@@ -69,6 +69,10 @@ def test_files_that_are_written_again_are_others_for_caches(digits_split, data_d
     other = data.open("digits", "test", tmp_path)
     assert other.fingerprint["digest"] == split.fingerprint["digest"]
     assert other.identity != split.identity
+    other.dataset.require_unchanged()
+    os.utime(file, (2, 2))
+    with pytest.raises(TrainingError, match="were replaced while digits was read"):
+        other.dataset.require_unchanged()
 
 
 def test_slices_across_shards_name_what_tfds_names(numbers):

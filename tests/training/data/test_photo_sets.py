@@ -160,7 +160,8 @@ def test_a_table_is_a_data_set(tmp_path):
     ours, theirs = (data.open(each, "train[:50%]") for each in (name, f"folder:{tmp_path}"))
     assert ours.fingerprint["classes"] == theirs.fingerprint["classes"]
     # Nothing of a cache is that of the same photos under other labels.
-    write_table(tmp_path, [f"{s}/{kind}/{k}.jpg,{k}{kind},{s}" for s, kind, k in parts])
+    table = tmp_path / "photos.csv"
+    table.write_text(table.read_text().replace(",a,", ",c,"))
     assert data.open(name, "train[:50%]").identity != ours.identity
 
 

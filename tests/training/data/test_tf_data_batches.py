@@ -7,7 +7,9 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.training import data
+from keras_vit.training.config import default_config
 from keras_vit.training.data import decoded_image_cache, tf_data_batches
+from keras_vit.training.data.opened_dataset import RunData
 from keras_vit.training.data.order import example_order, permute
 from keras_vit.training.errors import UsageError
 from tests.training.data import helpers
@@ -130,6 +132,14 @@ def test_mixup_blends_with_the_image_before(train):
     np.testing.assert_allclose(weights, [0.58867502, 0.93067235], rtol=1e-5)
     assert_equal(take(train(PLAIN, mixup_p=0.5, start_step=1), 1), mixed[1:])
     assert_equal(take(train(f"{PLAIN}|mixup(0.5)"), 2), mixed)
+
+
+def test_batches_are_mixed_once(data_dir):
+    config = default_config()
+    config.update(dataset="digits", data_dir=str(data_dir), mixup_p=0.2, train_split="test")
+    config.train_preprocess = f"{PLAIN}|mixup(0.5)"
+    with pytest.raises(UsageError, match=r"config\.mixup_p: expected one operation on batches"):
+        RunData(config)
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,19 @@ def test_with_an_operation_of_ones_own_the_first_image_has_the_range(monkeypatch
             Preprocess(text).require_fit("train_preprocess", split, (8, None, 3))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "value_range(-1,1)|to_uint8",
+        "value_range(-1,1)|randaugment(2,10)",
+        "value_range(0,1)|to_uint8|value_range(-1,1,0,1)",
+    ],
+)
+def test_pixels_are_no_bytes_after_their_range(text):
+    with pytest.raises(ValueError, match="rounds them to bytes, which maps them to"):
+        Preprocess(f"decode|resize(8)|{text}").require_range("it")
+
+
 def test_files_are_read_in_order_and_named_where_they_cannot_be(tmp_path):
     for number in range(3):
         png = tf.io.encode_png(np.full((4, 6, 3), number, np.uint8)).numpy()

@@ -64,10 +64,8 @@ def test_a_masked_encoder_is_the_encoder_that_was_trained(make_vit, images, tmp_
     assert report.max_error < 1e-5 * np.abs(answer(encoder, images, "representation")).max()
 
 
-# A golden case of each; classifiers read what a family's own heads read.
-PUBLISHED = ["vit", "hybrid", "bv_s16", "bv_siglip", "flexivit", "bit"]  # Google's
-PUBLISHED += ["timm", "deit", "deit3", "dinov2", "dinov2_registers", "siglip"]  # timm's
-PUBLISHED += ["hf", "hf_dinov2_registers", "hf_siglip"]  # Hugging Face's
+# Golden cases; the kinds of models that others have are `FAMILIES` too.
+PUBLISHED = ["vit", "hybrid", "flexivit", "bit", "siglip", "hf_dinov2_registers"]
 
 
 @pytest.mark.long

@@ -98,8 +98,9 @@ def test_with_an_operation_of_ones_own_the_first_image_has_the_range(monkeypatch
         make.__module__ = "my_operations"
         monkeypatch.setitem(REGISTRY, name, (make, "image"))
     split = SimpleNamespace(read=lambda index: {"image": PNG})
+    monkeypatch.setitem(REGISTRY, "own_label", (make, "label"))
     Preprocess("decode|to_range").require_fit("train_preprocess", split, (8, None, 3))
-    for text in ("decode|standardize", "decode|resize(8)"):
+    for text in ("decode|standardize", "decode|resize(8)", "decode|value_range(0,1)|own_label"):
         with pytest.raises(ValueError, match=r"Expected config\.train_preprocess to map"):
             Preprocess(text).require_fit("train_preprocess", split, (8, None, 3))
 

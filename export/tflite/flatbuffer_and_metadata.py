@@ -267,8 +267,8 @@ class TFLiteFile:
             self.operations = [node.name for node in listed]
             self.quantization = _quantization(graph, listed)
             signatures = self.tree.signatureDefs or ()
-            main = [each for each in signatures if each.signatureKey == b"serving_default"]
-        if any(each.subgraphIndex for each in main):
+            graphs = {each.signatureKey: each.subgraphIndex for each in signatures}
+        if graphs.get(b"serving_default"):
             raise ExportError(
                 f"Expected serving_default to be the first graph, which interpreters run. {path} "
                 "has another one first. Export the model again."

@@ -263,7 +263,7 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
     of_classifiers = c.label_smoothing or c.class_weights or c.loss != DEFAULTS["loss"]
     if masked and (frozen or c.lora.rank or of_classifiers):
         keys = f"masked.target loss lora.rank label_smoothing class_weights {freeze}"
-        yield keys, "no lora.rank, label_smoothing, class_weights, loss or freeze.* beside"
+        yield keys, "no lora.rank, label_smoothing, class_weights, loss or freeze.* beside it"
     if masked and c.optimizer.layer_decay != 1:
         yield "optimizer.layer_decay masked.target", "1: masked patch prediction trains all weights"
     if c.strategy != "sharded":

@@ -159,6 +159,12 @@ class Shards:
         digest = fingerprint.digest_of(parts)
         return {"examples": sum(self.counts), "digest": digest, "modified": self.modified()}
 
+    def reader(self, record, parse, fingerprint, stream=None) -> Reader:
+        """Returns the reader of these records; arguments as its attributes."""
+        return Reader(
+            record, parse, self.example_id, fingerprint, stream, self.remote, self.modified
+        )
+
     def modified(self) -> str:
         """Returns a digest of the times of the files' last change."""
         times = (str(size_and_time(file)[1]).encode() for file in self.files)
@@ -217,8 +223,7 @@ def tfrecord_reader(shards: Shards, parse: Callable) -> Reader:
             num_parallel_calls=at_once,
         )
 
-    whole = shards.example_id, lambda: found, stream, shards.remote, shards.modified
-    return Reader(record, parse, *whole)
+    return shards.reader(record, parse, lambda: found, stream)
 
 
 def records_from(path: tf.Tensor, offset: tf.Tensor, buffer_bytes: tf.Tensor) -> tf.data.Dataset:
@@ -363,9 +368,7 @@ def array_record_reader(shards: Shards, parse: Callable) -> Reader:
         return shards.fingerprint("{} {} {}".format(*row).encode() for row in rows)
 
     open_file(0)
-    return Reader(
-        record, parse, shards.example_id, identify, remote=shards.remote, modified=shards.modified
-    )
+    return shards.reader(record, parse, identify)
 
 
 def _open_array_record(path: str, length: int) -> Any:

@@ -106,7 +106,7 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
     Raises:
         UsageError: if `workdir` holds a run of another config, from other weights than
             those of `same_weights`, or on other data.
-        TrainingError: if photos were replaced while it trained.
+        TrainingError: if files of its data were replaced while it trained.
     """
     import keras
     from etils import epath
@@ -132,7 +132,7 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
         if read_path(begun, begun.exists):
             require_start(read_run_config(begun)["data"].get("checkpoint", ""))
 
-    def remove_if_photos_were_replaced():
+    def remove_if_replaced():
         try:
             dataset.require_unchanged()
         except TrainingError:
@@ -153,9 +153,9 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
             raise
         except TrainingError:
             # The same command would go on from its states.
-            remove_if_photos_were_replaced()
+            remove_if_replaced()
             raise
-        remove_if_photos_were_replaced()
+        remove_if_replaced()
         require_start_of_run()
         scores = {"result": dataclasses.asdict(result), "checkpoint": checkpoint}
         return {"config": wanted, "data": data, **scores}

@@ -159,7 +159,13 @@ class Shards:
         digest = fingerprint.digest_of(parts)
         return {"examples": sum(self.counts), "digest": digest, "modified": self.modified()}
 
-    def reader(self, record, parse, fingerprint, stream=None) -> Reader:
+    def reader(
+        self,
+        record: Callable[[tf.Tensor], tf.Tensor],
+        parse: Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]],
+        fingerprint: Callable[[], dict[str, Any]],
+        stream: Callable[[np.ndarray], tf.data.Dataset] | None = None,
+    ) -> Reader:
         """Returns the reader of these records; arguments as its attributes."""
         return Reader(
             record, parse, self.example_id, fingerprint, stream, self.remote, self.modified

@@ -35,7 +35,8 @@ test-jax: $(VENV)/jax-installed ## The library's tests on Keras's JAX backend, a
 	$(PYTEST) -m "not slow and not long" $(JAX_TESTS)
 
 test-jax-all: test-jax ## And the JAX engine's kills, processes and meshes, which compile for long.
-	$(PYTEST) -m "long and not slow" $(JAX_TESTS) tests/benchmarks/libraries
+	$(PYTEST) -m "long and not slow" $(JAX_TESTS) \
+		tests/benchmarks/test_commands_and_processes.py::test_without_tensorflow_jax_measures_this_package
 
 test-runtimes: $(VENV)/runtimes-installed ## Exports in a real Chromium, ONNX Runtime, OpenVINO and MediaPipe, which it installs.
 	$(RUN) -m pytest -m "not slow" tests/export/web tests/export/onnx tests/export/verification \
@@ -47,7 +48,7 @@ test-cluster: $(VENV)/cluster-installed ## Predictions on a Ray cluster, a node 
 	@$(RUN) -m tests.beam
 
 test-kills: $(VENV)/jax-installed ## Thirty kills at random moments, both engines, one and two processes.
-	$(RUN) -m pytest -m slow $(JAX_TESTS) tests/training/loop/test_resume.py tests/training/engine/tensorflow/test_multiworker.py
+	$(RUN) -m pytest -m slow $(JAX_TESTS) tests/training/loop/test_resume.py tests/training/engine/tensorflow/test_equivalence_and_workers.py
 
 test-changes: $(VENV)/jax-installed ## Kills and failures at every change of a file, in runs and exports: long.
 	$(PYTEST) -m slow tests/fuzz/test_every_change.py

@@ -71,30 +71,36 @@ def predict(
         )
     model.require_logits()
     logits = model.predict(_prepared(model, images_or_paths), batch_size=batch_size, verbose=0)
-    probabilities = ops.convert_to_numpy(ACTIVATIONS[activation or model.activation](logits))
-    return top_classes(probabilities, model.class_names, top)
+    best, probabilities = most_probable(logits, activation or model.activation, top)
+    names = model.class_names or [str(i) for i in range(shape[-1])]
+    return [
+        [(names[i], float(value)) for i, value in zip(*row, strict=True)]
+        for row in zip(best, probabilities, strict=True)
+    ]
 
 
-def top_classes(
-    probabilities: np.ndarray, class_names: Sequence[str] | None, top: int
-) -> list[list[tuple[str, float]]]:
-    """Returns for each row of (images, classes) the `top` most probable, best first.
+def most_probable(logits: Tensor, activation: str, top: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the numbers of the `top` classes of each row, best first, and their probabilities.
 
-    They are (name, probability), with the class's number for a name where there are none.
+    Both are (images, top). Logits whose probabilities round to the same are in their own order.
+
+    Args:
+        logits: (images, classes); probabilities if `activation` is "none".
+        activation: "softmax", "sigmoid" or "none".
+        top: int, at least 1.
 
     Raises:
-        ValueError: for a probability that is no number.
+        ValueError: for a logit that is not finite.
     """
-    if not np.isfinite(probabilities).all():
+    logits = ops.convert_to_numpy(logits)
+    if not np.isfinite(logits).all():
         raise ValueError(
             "Expected finite logits. Received: infinite or undefined values from the model, whose "
             "training may have diverged."
         )
-    best = np.argsort(-probabilities, axis=-1, kind="stable")[:, :top]
-    return [
-        [(class_names[i] if class_names else str(i), float(row[i])) for i in order]
-        for row, order in zip(probabilities, best, strict=True)
-    ]
+    best = np.argsort(-logits, axis=-1, kind="stable")[:, :top]
+    values = logits if activation == "none" else ACTIVATIONS[activation](logits)
+    return best, np.take_along_axis(ops.convert_to_numpy(values), best, axis=-1)
 
 
 def _prepared(model, images_or_paths) -> np.ndarray:

@@ -4,6 +4,7 @@ import gc
 import itertools
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -31,11 +32,23 @@ if "PYTEST_XDIST_WORKER" in os.environ:
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
 
 
+def seed():
+    random.seed(0)
+    if "keras" in sys.modules:
+        sys.modules["keras"].utils.set_random_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def same_weights_in_every_run():
+    seed()
+
+
 @pytest.fixture(autouse=True, scope="module")
 def release_memory():
     """Frees the graphs of a module's models, which Keras would keep to the end of the session."""
     # What was imported stays: collections, Keras's own among them, need not walk through it.
     gc.freeze()
+    seed()
     yield
     if "keras" in sys.modules:
         sys.modules["keras"].utils.clear_session()
@@ -116,7 +129,6 @@ def golden():
 
 @pytest.fixture(scope="session")
 def cases():
-    """The golden cases by name."""
     files = ("logits.json", "published.json", "layouts.json")
     return {n: c for file in files for n, c in json.loads((GOLDEN / file).read_text()).items()}
 
@@ -154,7 +166,6 @@ def write_case(golden):
 
 @pytest.fixture(scope="session")
 def build_case():
-    """Returns a function that builds the model of a golden case."""
 
     def build(case, **overrides):
         import keras_vit

@@ -1,5 +1,3 @@
-"""What pip installs, used in a folder with the user's own `training/` and `export/`."""
-
 import importlib
 import re
 import runpy

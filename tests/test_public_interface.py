@@ -1,5 +1,3 @@
-"""Everything public says what it takes, what it returns and what it is for."""
-
 import ast
 import pathlib
 

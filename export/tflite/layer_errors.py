@@ -86,7 +86,8 @@ def figure(errors: Sequence[LayerError]) -> Any:
     for place, each in enumerate(errors):
         starts.setdefault(each.layer.split("/")[0], place)
     axis.set_xticks(list(starts.values()), list(starts), rotation=60, ha="right", fontsize=7)
-    axis.set_yscale("log")
+    if any(each.error for each in errors):
+        axis.set_yscale("log")
     axis.tick_params(axis="y", which="both", labelsize=7)
     axis.set_ylabel("relative error")
     axis.legend(fontsize=8)

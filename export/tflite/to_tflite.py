@@ -16,7 +16,7 @@ from tensorflow.lite.python.convert import convert_saved_model
 
 from keras_vit.analysis.attention import rollout_endpoint
 from keras_vit.did_you_mean_and_foreign_keywords import require_one_of
-from keras_vit.export.errors import ExportError, imported
+from keras_vit.export.errors import ExportError, damage_refused, imported
 from keras_vit.export.hub.archives import write_saved_model
 from keras_vit.export.labels_and_interface_json import exported_operations, exported_texts
 from keras_vit.export.supported_models import (
@@ -246,14 +246,16 @@ def _convert(model, found):
         # As the public `tf.lite.TFLiteConverter` does, but that one loads the SavedModel twice in
         # Python first, and has no option for weights behind the model instead of in it, which
         # spares the converter two copies of them. Where this has no effect, `unpack` finds them.
-        return convert_saved_model(
-            saved_model_dir=directory,
-            saved_model_version=1,
-            saved_model_tags=[tf.saved_model.SERVING],
-            saved_model_exported_names=names,
-            target_ops=[tf.lite.OpsSet.TFLITE_BUILTINS],
-            use_buffer_offset=True,
-        )
+        unknown = f"{model.name} has a layer that the converter to TFLite does not know"
+        with damage_refused(unknown, "Replace it."):
+            return convert_saved_model(
+                saved_model_dir=directory,
+                saved_model_version=1,
+                saved_model_tags=[tf.saved_model.SERVING],
+                saved_model_exported_names=names,
+                target_ops=[tf.lite.OpsSet.TFLITE_BUILTINS],
+                use_buffer_offset=True,
+            )
 
 
 def _function(graph, shape, output):

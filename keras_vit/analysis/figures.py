@@ -103,7 +103,7 @@ def attention_distance_figure(distances: np.ndarray) -> "Figure":
     figure = Figure(figsize=(4, 3.2), dpi=150, layout="constrained")
     axis = figure.subplots()
     for head in range(heads):
-        axis.scatter(np.arange(layers), distances[:, head], s=14, label=f"Head {head + 1}")
+        axis.scatter(np.arange(layers), distances[:, head], s=14, label=f"Head {head}")
     axis.set_xlabel("Network depth (layer)")
     axis.set_ylabel("Mean attention distance (pixels)")
     axis.set_ylim(bottom=0)

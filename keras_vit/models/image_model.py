@@ -208,6 +208,8 @@ class ImageModel(keras.Model):
         model = cls(**arguments)
         apply_trainability(model, changes)
         quantize_layers(model, modes)
+        if not isinstance(preprocessing, str | None):
+            raise ValueError(f"Expected `preprocessing` as a text. Received: {preprocessing!r}")
         model.class_names, model.preprocessing = class_names, preprocessing
         model.activation = activation
         return model

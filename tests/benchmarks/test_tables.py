@@ -1,5 +1,3 @@
-"""The tables and figures, of made-up measurements and of small ones."""
-
 from unittest import mock
 
 import numpy as np

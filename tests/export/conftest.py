@@ -40,7 +40,6 @@ def verify(*args, **kwargs):
 
 @pytest.fixture(scope="session")
 def make_vit():
-    """Returns a function that builds a tiny ViT with random weights."""
 
     def make(**overrides):
         keras.utils.set_random_seed(0)

@@ -1,5 +1,3 @@
-"""Names, sizes and the preparation of photos inside of artifacts."""
-
 import pytest
 
 from keras_vit import export

@@ -21,7 +21,6 @@ def trained(bucket):
 
 @pytest.fixture(scope="module")
 def run(ram):
-    """The address of a run that was trained in a store."""
     bucket = epath.Path(ram())
     assert trained(bucket) == 0
     return bucket / "run"

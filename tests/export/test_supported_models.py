@@ -1,5 +1,3 @@
-"""What is handed over can be used: our models, and a user's models around one of them."""
-
 import keras
 import numpy as np
 import pytest
@@ -99,7 +97,6 @@ def sequential(*layers, size=(32, 32, 3)):
 
 
 def with_head(model):
-    """Returns a model, whose last layer has got random weights."""
     for weight in model.layers[-1].weights:
         weight.assign(keras.random.normal(weight.shape, seed=3))
     return model

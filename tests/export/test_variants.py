@@ -75,8 +75,7 @@ def test_every_family_of_published_checkpoints(
 ):
     case = cases[name]
     model = build_case(case)
-    flexible = {"flexible": True} if name == "flexivit" else {}
-    load_case(model, case, write_case(case, tmp_path), **flexible)
+    load_case(model, case, write_case(case, tmp_path), flexible=name == "flexivit")
     expected = np.array(case["logits"])
     model.save(tmp_path / "model.keras")
     saved = keras.saving.load_model(tmp_path / "model.keras")

@@ -1,5 +1,3 @@
-"""Any value of any key: a clear error, or a first step that runs."""
-
 import os
 import tempfile
 

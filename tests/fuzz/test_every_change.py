@@ -134,7 +134,6 @@ def is_whole(target, before):
 def test_exports(some, name, fault, faulty, request, tmp_path):
     source, target = tmp_path / "source.keras", tmp_path / "exports" / f"model.{name}"
     target.parent.mkdir()
-    keras.utils.set_random_seed(0)
     tiny_vit(num_layers=1).save(source)
     used = ("__main__", "commands", "hub.to_hub", "tflite.to_tflite")
     run = faulty({}, *(f"keras_vit.export.{module}" for module in used))

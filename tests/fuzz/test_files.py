@@ -1,5 +1,3 @@
-"""Every format that is read, mutated: the answer is a result or one clear error."""
-
 import functools
 import gzip
 import json

@@ -100,14 +100,12 @@ def gradients(model, images, training=False):
 
 
 def assert_logits(model, case):
-    """Compares a model's logits with those of a golden case."""
     expected = np.array(case["logits"])
     difference = forward(model, golden.images_of(case)) - expected
     assert np.abs(difference).max() < 2e-5 * expected.std()
 
 
 def assert_same(one, two):
-    """Compares the weights of two models bit for bit."""
     for mine, theirs in zip(one.weights, two.weights, strict=True):
         np.testing.assert_array_equal(to_numpy(mine), to_numpy(theirs), err_msg=mine.path)
 

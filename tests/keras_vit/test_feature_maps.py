@@ -1,5 +1,3 @@
-"""Spatial maps at chosen depths."""
-
 import keras
 import numpy as np
 import pytest

@@ -1,5 +1,3 @@
-"""What a killed process leaves is removed, and what a living one writes is not."""
-
 import os
 import tempfile
 

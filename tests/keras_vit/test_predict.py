@@ -1,5 +1,3 @@
-"""Photos to names."""
-
 from concurrent.futures import ThreadPoolExecutor
 
 import keras
@@ -35,6 +33,10 @@ def test_the_most_probable_come_first_under_their_names(model):
     ]
     sigmoid = keras_vit.predict(model, images, top=3, activation="sigmoid")
     assert sum(p for _, p in sigmoid[0]) != pytest.approx(1)
+    head = model.get_layer("head")
+    head.set_weights([np.zeros(head.kernel.shape), np.array([20.0, 19.0, 30.0])])
+    (rounded,) = keras_vit.predict(model, images[0], activation="sigmoid")
+    assert rounded == [("great tit", 1.0), ("crow", 1.0), ("finch", 1.0)]
     model.class_names = None
     assert {name for name, _ in keras_vit.predict(model, images)[0]} == {"0", "1", "2"}
 
@@ -52,6 +54,8 @@ def test_the_activation_is_the_models_and_is_saved_with_it(tmp_path):
             np.testing.assert_allclose([p for _, p in classes], expected, atol=1e-6)
         with pytest.raises(ValueError, match="`activation` must be one of"):
             model.activation = "relu"
+        with pytest.raises(ValueError, match=r"`preprocessing` as a text\. Rec"):
+            model.from_config(model.get_config() | {"preprocessing": 5})
 
 
 def test_files_and_bytes_are_photos(model, tmp_path):

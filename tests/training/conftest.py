@@ -98,7 +98,6 @@ def data_dir(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def digits(data_dir):
-    """The open data set of the digits."""
     from keras_vit.training import data
 
     return data.open_dataset("digits", data_dir)
@@ -144,7 +143,6 @@ def final_state():
 
 @pytest.fixture
 def assert_same():
-    """Asserts that two states are equal, bit for bit."""
     return np.testing.assert_equal
 
 

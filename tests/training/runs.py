@@ -11,7 +11,6 @@ import pytest
 
 
 def read_csv(path):
-    """Returns the rows of a table, here or in a store."""
     return list(csv.DictReader(path.read_text().splitlines()))
 
 

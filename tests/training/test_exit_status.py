@@ -1,5 +1,3 @@
-"""What a command's process exits with, and what it prints."""
-
 import errno
 import logging
 import os

@@ -47,12 +47,17 @@ _penalties.__name__ = "penalty"
 
 def _evaluate(options):
     import_tensorflow()
+    from keras_vit.training.data.opened_dataset import warn_of_trained
     from keras_vit.training.evaluators import features_and_logits, few_shot
+    from keras_vit.training.evaluators.load_keras_model import runs_behind
     from keras_vit.training.io.atomic import write_text
     from keras_vit.training.io.paths import cache_folder
     from keras_vit.training.io.printed_table import Table
 
     tasks = _tasks(options)
+    for run, config in runs_behind(options.source if options.dataset else ""):
+        for task in tasks:
+            warn_of_trained(task.test, run, config)
     given = {"name": options.model, "image_size": options.image_size, "layer": options.layer}
     candidates = [(features_and_logits.load_frozen(options.source, **given), options.preprocess)]
     if options.baselines and not options.model:

@@ -399,6 +399,7 @@ class RunData:
 
     def __init__(self, config: ConfigDict, dataset: Dataset | None = None):
         from keras_vit.training.data import unreadable_examples
+        from keras_vit.training.data.tf_data_batches import batch_operations
 
         self._config = config
         self.dataset = dataset = dataset or open_dataset(config.dataset, config.data_dir)
@@ -412,12 +413,7 @@ class RunData:
         ]
         reduced = config.reduced_decoding
         self.preprocess = self.train.preprocess(config.train_preprocess, reduced.train, True)
-        if len(self.preprocess.batch_operations) + bool(config.mixup_p) > 1:
-            raise UsageError(
-                "config.mixup_p: expected one operation on batches, such as mixup, here or in "
-                f"config.train_preprocess. Received: {config.mixup_p} beside "
-                f"{config.train_preprocess!r}."
-            )
+        batch_operations(self.preprocess, config.mixup_p)
         self.eval_preprocess = self.train.preprocess(config.eval_preprocess, reduced.eval, True)
         self.skip_counter = unreadable_examples.counter_for(config.on_error)
 

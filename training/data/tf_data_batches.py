@@ -17,10 +17,11 @@ import tensorflow as tf
 from keras_vit.training.data.decoded_image_cache import keep_decoded
 from keras_vit.training.data.order import example_order
 from keras_vit.training.data.preprocessing.flips_labels_and_mixup import one_hot
-from keras_vit.training.data.preprocessing.parse_operations import parse
+from keras_vit.training.data.preprocessing.parse_operations import Operation, parse
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from keras_vit.training.data.traced_functions import as_it_stands, require
 from keras_vit.training.data.unreadable_examples import SkipCounter, load_or_blank, load_or_next
+from keras_vit.training.errors import UsageError
 
 if TYPE_CHECKING:
     from keras_vit.training.data.opened_dataset import Split
@@ -32,6 +33,17 @@ _CORES_PER_BATCH = 16
 _UNREAD = ""
 # Evaluation reads at most so many neighbors at a time.
 _RUN = 256
+
+
+def batch_operations(preprocess: Preprocess, mixup_p: float) -> list[Operation]:
+    """Returns the operation on batches of a text, or mixup; raises UsageError for two of them."""
+    found = [*preprocess.batch_operations, *(parse(f"mixup({mixup_p})") if mixup_p else [])]
+    if len(found) > 1:
+        raise UsageError(
+            "config.mixup_p: expected one operation on batches, such as mixup, here or in "
+            f"config.train_preprocess. Received: {mixup_p} beside {preprocess.text!r}."
+        )
+    return found
 
 
 def train_dataset(
@@ -72,8 +84,7 @@ def train_dataset(
         UsageError: if decoded images would not find room in memory.
     """
     share = _share(batch_size, num_input_pipelines, input_pipeline_id)
-    mixup = parse(f"mixup({mixup_p})") if mixup_p else []
-    batch_operations = [*preprocess.batch_operations, *mixup]
+    on_batches = batch_operations(preprocess, mixup_p)
     load, is_kept = _loader(split, preprocess), lambda _: tf.constant(False)
     if cache:
         load, is_kept = keep_decoded(load, split, preprocess.decoded)
@@ -97,15 +108,15 @@ def train_dataset(
 
     # With mixup, each image is blended with the one before it in the global batch. That of a
     # share's first image belongs to another worker, so this worker reads it as well.
-    slots = {*share, (share.start - 1) % batch_size} if batch_operations else {*share}
+    slots = {*share, (share.start - 1) % batch_size} if on_batches else {*share}
     dataset = example_order(split.num_examples, seed, start_step * batch_size, batch_size, slots)
     if reader.remote:
         dataset = _read_ahead(dataset, reader.record, is_kept)
     dataset = _batch(_map(dataset, example), len(slots), preprocess)
-    if batch_operations:
+    if on_batches:
 
         def blended(step, batch):
-            return _blend(batch, batch_operations, _seed(~seed, step), share)
+            return _blend(batch, on_batches, _seed(~seed, step), share)
 
         steps = tf.data.Dataset.range(start_step, _FOREVER)
         dataset = _map(tf.data.Dataset.zip(steps, dataset), blended)

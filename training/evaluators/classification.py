@@ -6,6 +6,8 @@ as in ReaL (Beyer et al., 2020), it is the ReaL accuracy, for which images that 
 left out of numerator and denominator.
 """
 
+import functools
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import keras
@@ -19,6 +21,8 @@ from keras_vit.training.evaluators.features_and_logits import inference_function
 from keras_vit.training.io.printed_table import Table
 from keras_vit.training.recipes.classification_losses import build_loss
 from keras_vit.type_hints import Tensor
+
+logger = logging.getLogger("keras_vit")
 
 
 def counted_sums(logits: Tensor, labels: Tensor, mask: Tensor, loss: keras.losses.Loss) -> Tensor:
@@ -164,17 +168,26 @@ def evaluate(
 def logits_of(probabilities: Callable, loss: str) -> Callable:
     """Returns a function from images to logits whose loss is that of the probabilities.
 
+    Logits whose probabilities are rounded to 0 or 1 are not known any more, which is warned of.
+
     Args:
         probabilities: from images to (batch, classes), in [0, 1].
         loss: `"softmax"` or `"sigmoid"`.
     """
-    tiny = np.finfo("float32").tiny
+    # The smallest number, and the largest that rounds to 0 beside 1.
+    of_0, of_1 = np.finfo("float32").tiny, np.float32(2**-25)
+    warn = functools.cache(logger.warning)
 
     def logits(images: Tensor) -> np.ndarray:
         found = np.asarray(probabilities(images), "float32")
         require_probabilities(found)
-        positive, negative = (np.log(np.maximum(each, tiny)) for each in (found, 1 - found))
-        return positive if loss == "softmax" else positive - negative
+        if (found <= 0).any() or (loss == "sigmoid" and (found >= 1).any()):
+            warn(
+                "Some probabilities are rounded to 0 or 1: the loss is at least what is shown, and "
+                "of equal ones the first counts as the best. Export logits to be exact."
+            )
+        positive = np.log(np.maximum(found, of_0))
+        return positive if loss == "softmax" else positive - np.log(np.maximum(1 - found, of_1))
 
     return logits
 

@@ -8,6 +8,8 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from keras_vit.training.config import schema
 from keras_vit.training.data import fingerprint
 from keras_vit.training.data.known_datasets import DATASETS, full_name
@@ -25,6 +27,8 @@ KERAS_RANGE = (-1.0, 1.0)
 # Keras adds these to the arguments of a saved model.
 _KERAS_KEYS = {"name", "trainable", "trainable_layers", "quantized_layers", "dtype"}
 _KERAS_KEYS |= {"class_names", "preprocessing", "activation"}
+# Bytes that the names of its arrays alone take in a file.
+_LEAST_OF_A_BLOCK = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,11 +116,14 @@ def load_model(
     refuse_facts(source, num_classes=num_classes, image_size=image_size, **arguments)
     config = path / "config.json"
     run = read_run_config(config) if config.is_file() else {}
-    _saved_model(file)
+    _, saved = _saved_model(file)
     import keras
 
     advice = "It is damaged, needs classes of another package, or holds code, which is not run."
     with damage_named(f"{file} cannot be loaded as a Keras model", advice):
+        blocks, size = int(np.sum(saved.get("num_layers", 0))), file.stat().st_size
+        if blocks * _LEAST_OF_A_BLOCK > size:
+            raise ValueError(f"it claims {blocks} blocks, and has {size} bytes")
         model = keras.saving.load_model(file, compile=False, safe_mode=True)
     return SourceModel(str(source), model, run)
 

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.hidden_folder import remove_unfinished
-from keras_vit.models.image_model import ACTIVATIONS
+from keras_vit.predict_photos import most_probable
 from keras_vit.training import data
 from keras_vit.training.data.traced_functions import as_it_stands
 from keras_vit.training.errors import UsageError, damage_named, first_line
@@ -240,13 +240,11 @@ class Predictor:
     def _rows(self, numbers, images, pictures) -> Iterator[Prediction]:
         model, nothing = self._model, [None] * len(numbers)
         images = np.asarray(images)
-        probabilities = model.logits(images)
-        if model.activation != "none":
-            activation = ACTIVATIONS[model.activation or "softmax"]
-            probabilities = np.asarray(activation(probabilities))
-        else:
-            require_probabilities(probabilities)
-        classes = probabilities.shape[-1]
+        logits = model.logits(images)
+        if model.activation == "none":
+            require_probabilities(logits)
+        best, probabilities = most_probable(logits, model.activation or "softmax", self.top)
+        classes = logits.shape[-1]
         if self._names is not None and len(self._names) != classes:
             raise ValueError(
                 f"Expected a name for each of {classes} classes. Received: {len(self._names)} "
@@ -258,13 +256,12 @@ class Predictor:
             low, high = model.image_range
             pixels = np.rint((images - low) / (high - low) * 255).clip(0, 255).astype(np.uint8)
             maps = model.rollout(images) if model.rollout else nothing
-        best = np.argsort(-probabilities, axis=-1, kind="stable")[:, : self.top]
         for row, number in enumerate(numbers):
             yield Prediction(
                 self._images.example_id(number),
                 best[row].tolist(),
                 [self._names[i] if self._names else str(i) for i in best[row]],
-                probabilities[row, best[row]].tolist(),
+                probabilities[row].tolist(),
                 features[row],
                 image=pixels[row],
                 attention=maps[row],

@@ -20,8 +20,12 @@ const ACTIVATIONS = {
 
 // Returns the most probable classes, [{ label, probability }], the best first.
 export function topClasses(logits) {
+  if (!logits.every(Number.isFinite)) {
+    throw new Error("The model gives values that are no numbers. Its training may have diverged.");
+  }
   const probabilities = ACTIVATIONS[SETTINGS.activation](logits);
-  const order = probabilities.map((_, index) => index).sort((a, b) => probabilities[b] - probabilities[a]);
+  // Logits whose probabilities round to the same are in their own order.
+  const order = probabilities.map((_, index) => index).sort((a, b) => logits[b] - logits[a]);
   return order.slice(0, TOP).map((index) => ({
     label: SETTINGS.labels?.[index] ?? `class ${index}`,
     probability: probabilities[index],

@@ -10,7 +10,6 @@ from keras_vit.export.hub import archives
 
 @pytest.fixture
 def module(tmp_path):
-    """Something with the files of a module."""
     directory = tmp_path / "module"
     (directory / "variables").mkdir(parents=True)
     (directory / "assets").mkdir()

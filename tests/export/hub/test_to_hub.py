@@ -1,5 +1,3 @@
-"""One exported module, and everything that fine-tunes or serves TF2 modules."""
-
 import json
 import subprocess
 import sys

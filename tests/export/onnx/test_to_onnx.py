@@ -1,5 +1,3 @@
-"""ONNX files, in ONNX Runtime."""
-
 import json
 import sys
 
@@ -21,7 +19,6 @@ onnx, onnxruntime, _ = (
 
 @pytest.fixture(scope="module")
 def plain(tiny, tmp_path_factory):
-    """The file of `tiny`."""
     return export.to_onnx(tiny, tmp_path_factory.mktemp("onnx") / "m.onnx")
 
 

@@ -1,5 +1,3 @@
-"""Layers and graphs that delegates compute right; graphs of a few operations, built by hand."""
-
 import keras
 import numpy as np
 import pytest

@@ -1,5 +1,3 @@
-"""Trees of TFLite files, their metadata, and the errors of their operations."""
-
 import hashlib
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Inference on CPUs: the model's outputs, whichever runtime computes them."""
-
 import gc
 import importlib.util
 import os

@@ -10,6 +10,7 @@ from ai_edge_litert.interpreter import Interpreter
 import keras_vit
 from benchmarks.errors_of_families_in_runtimes import with_noise
 from keras_vit import export
+from keras_vit.export.errors import ExportError
 from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile, schema
 from keras_vit.export.tflite.to_tflite import to_tflite_files
 from keras_vit.export.verification.verify_and_thresholds import THRESHOLDS
@@ -39,7 +40,6 @@ def files(model, images, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def plain(model, tmp_path_factory):
-    """The file with nothing but the model."""
     return export.to_tflite(model, tmp_path_factory.mktemp("plain") / "m.tflite")
 
 
@@ -147,6 +147,14 @@ def test_arguments_are_checked(model, images, tmp_path, arguments, message):
         arguments["calibration"] = arguments["calibration"](images)
     with pytest.raises(ValueError, match=message):
         export.to_tflite(model, tmp_path / "m.tflite", **arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_layer_that_the_converter_does_not_know_is_named(model, tmp_path):
+    resized = keras.layers.Resizing(32, 32, "bicubic")
+    around = keras.Sequential([keras.Input((40, 40, 3)), resized, model])
+    with pytest.raises(ExportError, match="a layer that the converter to TFLite does not know"):
+        export.to_tflite(around, tmp_path / "m.tflite")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,5 +1,3 @@
-"""Files in LiteRT's `CompiledModel`, OpenVINO, MediaPipe, and LiteRT.js in a real Chromium."""
-
 import dataclasses
 import pathlib
 import sys

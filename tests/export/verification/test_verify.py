@@ -25,7 +25,6 @@ from tests.tiny_vit import tiny_vit
 
 @pytest.fixture(scope="module")
 def wrong(tiny):
-    """The same architecture with other weights."""
     copy = type(tiny).from_config(tiny.get_config())
     for source, target in zip(tiny.weights, copy.weights, strict=True):
         target.assign(source.numpy()[..., ::-1])
@@ -71,7 +70,6 @@ RESIZED = "is 'decode|resize(32)', the model's 'decode|resize([32,32])|value_ran
 
 @pytest.fixture(scope="module")
 def named(make_vit, tmp_path_factory):
-    """A model with names of classes, and its module."""
     model = make_vit(num_layers=1)
     model.class_names = NAMES
     return model, export.to_hub(model, tmp_path_factory.mktemp("named") / "module")

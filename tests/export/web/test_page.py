@@ -1,5 +1,3 @@
-"""The page as a stranger uses it, in a real Chromium."""
-
 import contextlib
 import json
 import re
@@ -55,7 +53,6 @@ def page(open_page, address):
 
 @pytest.fixture(scope="package")
 def photo(tmp_path_factory):
-    """A photo of soft shapes, as a PNG file."""
     noise = np.random.default_rng(0).integers(0, 256, (9, 7, 3)).astype(np.uint8)
     file = tmp_path_factory.mktemp("photos") / "photo.png"
     Image.fromarray(noise).resize((90, 130), Image.Resampling.BICUBIC).save(file)
@@ -63,7 +60,6 @@ def photo(tmp_path_factory):
 
 
 def choose(page, file):
-    """Chooses a file, and returns the logits."""
     forget(page)
     page.set_input_files("#file", file)
     return shown(page)

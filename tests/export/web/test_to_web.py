@@ -1,5 +1,3 @@
-"""What a page is made of, without opening it."""
-
 import json
 import re
 

@@ -1,5 +1,3 @@
-"""Attention maps, distances and rollout against their definitions and values worked out by hand."""
-
 import keras
 import numpy as np
 import pytest

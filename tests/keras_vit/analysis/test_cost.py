@@ -1,5 +1,3 @@
-"""Costs against closed forms, the paper's table, and what traced graphs multiply."""
-
 import keras
 import numpy as np
 import pytest

@@ -1,5 +1,3 @@
-"""Painted patches and figures: what is computed for them, and that they show it."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""Filters and positions whose components and geometry are known."""
-
 import numpy as np
 import pytest
 

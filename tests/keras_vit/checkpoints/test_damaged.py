@@ -1,5 +1,3 @@
-"""Damaged files always end in a clear error and an unchanged model."""
-
 import io
 import json
 import tracemalloc

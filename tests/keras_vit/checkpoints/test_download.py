@@ -1,5 +1,3 @@
-"""Downloads against a server on this machine."""
-
 import base64
 import hashlib
 import os

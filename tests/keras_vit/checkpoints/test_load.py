@@ -1,5 +1,3 @@
-"""Strict loading: what it accepts, refuses, leaves alone, and compares with what a file states."""
-
 import json
 
 import keras

@@ -1,5 +1,3 @@
-"""Files of every kind, written and read."""
-
 import os
 from unittest.mock import Mock
 

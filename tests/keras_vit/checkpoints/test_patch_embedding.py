@@ -1,5 +1,3 @@
-"""Images of every normalization enter as [-1, 1], in any number of channels."""
-
 import json
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Published names: their addresses, models, sizes and scores."""
-
 import re
 
 import pytest

@@ -1,5 +1,3 @@
-"""Masked patch prediction against the paper's numbers and its definition."""
-
 import itertools
 import zipfile
 

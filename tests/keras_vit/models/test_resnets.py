@@ -1,5 +1,3 @@
-"""BiT's ResNet and AxialResNet."""
-
 import keras
 import numpy as np
 import pytest

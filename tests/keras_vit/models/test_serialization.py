@@ -1,5 +1,3 @@
-"""Configurations, precision policies, and what a `.keras` file keeps of a training run."""
-
 import keras
 import numpy as np
 import pytest
@@ -121,7 +119,6 @@ CLASSES = {
 
 
 def train(model):
-    """Compiles a model and takes one step."""
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     compiled = {} if isinstance(model, keras_vit.MaskedPatchPrediction) else {"loss": loss}
     model.compile("adam", **compiled, **FEW_STEPS)

@@ -1,8 +1,5 @@
-"""The analysis command: pictures and numbers of models, from files, folders and data sets."""
-
 from unittest import mock
 
-import keras
 import numpy as np
 import pytest
 
@@ -25,7 +22,6 @@ def photos(tmp_path):
 
 
 def test_numbers_are_those_of_the_functions(tmp_path, photos, capsys, monkeypatch):
-    keras.utils.set_random_seed(0)
     figures = keras_vit.analysis.figures
     drawn = mock.Mock(wraps=figures.rollout_figure)
     monkeypatch.setattr(figures, "rollout_figure", drawn)

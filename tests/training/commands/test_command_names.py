@@ -1,5 +1,3 @@
-"""What every command answers: to its names, wrong words, and a backend that cannot be used."""
-
 import os
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""The command counts every image of a split, also of published checkpoints on ImageNet's like."""
-
 import dataclasses
 import json
 import re
@@ -26,14 +24,12 @@ PREPROCESS = "decode|resize(8)|value_range(-1,1)"
 
 @pytest.fixture
 def run(tmp_path):
-    """A run directory of a model of the digits."""
     with_noise(tiny_vit(image_size=8, num_layers=1, num_classes=10)).save(tmp_path / "model.keras")
     write_run_config(tmp_path, eval_preprocess=PREPROCESS)
     return tmp_path
 
 
 def metrics(folder, *arguments):
-    """Returns what the command writes into a folder of the one data set."""
     assert command.main([*map(str, arguments), f"--output={folder}"]) == 0
     (found,) = json.loads((folder / "metrics.json").read_text()).values()
     return found

@@ -1,5 +1,3 @@
-"""`predict`: one answer from a run and all that is made of it."""
-
 import csv
 import io
 import json

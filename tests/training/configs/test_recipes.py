@@ -1,5 +1,3 @@
-"""The recipes: fine-tuning as Table 4 says, pre-training as Table 3, and that of own photos."""
-
 from unittest import mock
 
 import pytest

@@ -1,5 +1,3 @@
-"""What identifies the data of a run, and what is said of it when it has changed."""
-
 import os
 import re
 

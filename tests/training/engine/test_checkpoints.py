@@ -1,5 +1,3 @@
-"""A state is saved whole or not at all, and a damaged one gives way to the one before."""
-
 import json
 import shutil
 import threading

@@ -1,5 +1,3 @@
-"""Which engine, compiler and cluster a run gets, and what an engine refuses."""
-
 import json
 import queue
 import shutil

@@ -1,5 +1,3 @@
-"""Models are functions of images, from runs, files and modules, and known by their weights."""
-
 import keras
 import numpy as np
 import pytest

@@ -1,5 +1,3 @@
-"""Few-shot accuracies: those of the authors' code, closed forms, and of images of digits."""
-
 import dataclasses
 import pathlib
 from unittest import mock
@@ -92,7 +90,6 @@ def test_best_l2_is_the_one_of_highest_mean_rank_and_is_shown():
 
 @pytest.fixture(scope="module")
 def model():
-    keras.utils.set_random_seed(0)
     return tiny_vit(image_size=8, num_layers=1, num_classes=10)
 
 

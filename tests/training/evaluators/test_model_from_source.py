@@ -1,5 +1,3 @@
-"""Models of runs, `.keras` files, checkpoints and exports, with what is known of them."""
-
 import json
 import zipfile
 
@@ -108,6 +106,10 @@ def test_damaged_keras_files_are_named(content, tmp_path):
     for read in (load_model, saved_arguments):
         with pytest.raises(ValueError, match=r"zip arch.*model\.keras is damaged or of another ki"):
             read(tmp_path / "model.keras")
+    with zipfile.ZipFile(tmp_path / "many.keras", "w") as archive:
+        archive.writestr("config.json", '{"class_name": "V", "config": {"num_layers": 4000}}')
+    with pytest.raises(ValueError, match=r"many\.keras cannot be .*: it claims 4000 blocks, and"):
+        load_model(tmp_path / "many.keras")
 
 
 @pytest.mark.parametrize("member", ["config.json", "model.weights.h5", "labels.txt"])

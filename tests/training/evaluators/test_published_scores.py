@@ -1,5 +1,3 @@
-"""Published accuracies by the names of checkpoints, from the README, the paper and the index."""
-
 import pytest
 
 from keras_vit.training.errors import UsageError

@@ -1,5 +1,3 @@
-"""A path is of this machine or of a store, or refused before any work; images are found by name."""
-
 import os
 import pathlib
 

@@ -1,5 +1,3 @@
-"""Starting is quiet and quick, and afterwards everything is as ever."""
-
 import gc
 import sys
 import types

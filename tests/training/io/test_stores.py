@@ -1,5 +1,3 @@
-"""Files in a store that is slow to answer, fails, and keeps half of what it was given."""
-
 import contextlib
 import logging
 import pathlib

@@ -1,5 +1,3 @@
-"""A run knows the data it was trained on: what changes in it afterwards is said, never taken."""
-
 import json
 import os
 import re

@@ -1,5 +1,3 @@
-"""Every failure ends in one clear message, and nothing valid is lost."""
-
 import time
 from types import SimpleNamespace
 

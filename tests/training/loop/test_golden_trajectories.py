@@ -1,5 +1,3 @@
-"""Twenty steps of both recipes of the paper, against the original implementation."""
-
 import json
 import pathlib
 

@@ -1,5 +1,3 @@
-"""Runs that are killed or stopped end as if they had not been, in a store too."""
-
 import os
 import re
 import signal

@@ -34,7 +34,6 @@ def command(bird_model, photos):
 
 @pytest.fixture(scope="module")
 def expected(command, tmp_path_factory):
-    """The files that one machine writes."""
     folder = tmp_path_factory.mktemp("expected")
     assert predict.main(command(f"--shards={folder}")[3:]) == 0
     return contents(folder)

@@ -1,5 +1,3 @@
-"""Predictions as Parquet files: right, whole, and each computed once."""
-
 import json
 import pathlib
 import shutil
@@ -7,14 +5,13 @@ import signal
 import sys
 from unittest import mock
 
-import keras
 import numpy as np
 import pyarrow.parquet
 import pytest
 import tensorflow as tf
 from etils import epath
 
-from keras_vit.predict_photos import top_classes
+from keras_vit.predict_photos import most_probable
 from keras_vit.training.commands import predict
 from keras_vit.training.data.preprocessing.preprocess import read_images
 from keras_vit.training.errors import TrainingError
@@ -66,12 +63,11 @@ def test_shards_say_what_predictions_say(bird_model, photos, tmp_path, capsys):
     model = load_frozen(bird_model)
     good = [row for row in found if row["error"] is None]
     images = read_images([pathlib.Path(row["id"]) for row in good], model.preprocess)
-    expected = top_classes(keras.ops.softmax(model.logits(images)), model.class_names, 2)
-    for row, ranked in zip(good, expected, strict=True):
-        names, values = zip(*ranked, strict=True)
-        assert row["names"] == [*names]
+    expected = most_probable(model.logits(images), "softmax", 2)
+    for row, classes, values in zip(good, *expected, strict=True):
+        assert row["classes"] == classes.tolist()
         np.testing.assert_allclose(row["probabilities"], values, rtol=1e-5)
-        assert [model.class_names[number] for number in row["classes"]] == row["names"]
+        assert [model.class_names[number] for number in classes] == row["names"]
     found = [row["representation"] for row in good]
     np.testing.assert_allclose(found, model.features(images), rtol=1e-4, atol=1e-6)
 

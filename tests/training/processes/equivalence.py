@@ -17,6 +17,7 @@ from tests.tiny_vit import tiny_vit
 from tests.training import small_engine
 from tests.training.small_engine import random_batches
 
+IN_TENSORFLOW = keras.backend.backend() == "tensorflow"
 STEPS, BATCH = 30, 16
 WARM = {"total_steps": 40, "warmup_steps": 3}
 SGD = {"name": "sgd", "base_lr": 0.05, "clip_norm": 0.5, **WARM}
@@ -24,8 +25,8 @@ FINE_TUNING = {"optimizer": SGD | {"layer_decay": 0.5}, "label_smoothing": 0.1}
 CONFIGS = {
     "sgd": {"optimizer": SGD, "accumulation_steps": 2, "ema_decay": 0.9},
     "adamw": {"optimizer": {"name": "adamw", "base_lr": 1e-3, "weight_decay": 0.1, **WARM}},
-    # In parts of two images, of which stochastic depth draws two numbers.
-    "random": {"optimizer": SGD, "accumulation_steps": 4},
+    # In TensorFlow's parts of two images, of which stochastic depth draws two numbers.
+    "random": {"optimizer": SGD, "accumulation_steps": 4 if IN_TENSORFLOW else 2},
     "frozen": {**FINE_TUNING, "freeze": {"blocks": 1}},
     "lora": FINE_TUNING,
 }
@@ -103,7 +104,7 @@ def main(output, *arguments):
     numbers = zip(("coordinator", "count", "index"), joined.split(), strict=False)
     processes = {key: value if key == "coordinator" else int(value) for key, value in numbers}
     results, first = {}, None
-    if keras.backend.backend() == "tensorflow":
+    if IN_TENSORFLOW:
         small_engine.give_tensorflow_two_devices()
         make_one_strategy_of_each()
     for place, case in itertools.product(places.split(), CONFIGS):

@@ -41,7 +41,6 @@ def pack(arrays):
 
 
 def fit(rate, fits, scope=contextlib.nullcontext, build=False, jit_compile=False):
-    """Returns the model after so many calls of `fit`."""
     with scope():
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
         model.set_weights(START)

@@ -1,5 +1,3 @@
-"""The ablation studies: what their cells are, what a run leaves, what the figures show."""
-
 import dataclasses
 import json
 

@@ -1,5 +1,3 @@
-"""Rates are chosen on the development split and scored on the test split, each run once."""
-
 import json
 import pathlib
 import shutil

@@ -1,10 +1,21 @@
-"""The paper's tables agree with each other, and with the means of VTAB on those of Table 9."""
+import dataclasses
+import json
+import re
+import signal
+import time
 
+import numpy as np
 import pytest
+from etils import epath
 
 from keras_vit.training import paper_tables
+from keras_vit.training.commands import vtab as command
+from keras_vit.training.data import known_datasets
+from keras_vit.training.io.atomic import atomic_file
 from keras_vit.training.paper_tables import TABLE_2, TABLE_9, VTAB_TASKS, MeanDeviation
 from keras_vit.training.protocols import vtab
+from tests.training.data.helpers import write_set
+from tests.training.runs import read_csv
 
 
 def test_means_of_table_9():
@@ -71,3 +82,120 @@ def test_every_cell_is_there_once():
     for model, epochs in {"B/32": 7, "B/16": 7, "L/32": 7, "L/16": 14}.items():
         shared = paper_tables.TABLE_5[f"ViT-{model}", "jft"]
         assert shared == paper_tables.TABLE_6[f"ViT-{model}", epochs]
+
+
+# The versions in TFDS.
+TASKS = {"dtd": "3.0.1", "oxford_flowers102": "2.1.1"}
+
+
+@pytest.fixture(scope="module")
+def vtab_dir(tmp_path_factory):
+    """A folder with DTD and Flowers, their images of 4x4 pixels, each class of a color."""
+    folder, rng = tmp_path_factory.mktemp("vtab"), np.random.default_rng(0)
+    for name, version in TASKS.items():
+        # Few of the classes, so that a short run learns something.
+        colors, splits = rng.integers(0, 256, (3, 3)), {}
+        row = known_datasets.row(f"vtab/{name}")
+        for split, size in row.sizes.items():
+            labels = np.arange(size) % 3
+            pixels = colors[labels, None, None] + rng.integers(-100, 101, (size, 4, 4, 3))
+            splits[split] = zip(pixels.clip(0, 255), labels.tolist(), strict=True)
+        write_set(name, folder, row.num_classes, splits, version=version)
+    return folder
+
+
+@pytest.fixture
+def arguments(vit, vtab_dir, tmp_path):
+    """Returns a function from a working directory to the options of a run of eight images."""
+    vit.save(tmp_path / "m.keras")
+    options = [f"--data_dir={vtab_dir}", f"--tasks={','.join(TASKS)}", "--seeds=3", "--rates=0.1"]
+    options += ["--image_size=8", "--steps=24", "--config.batch_size=8"]
+    options += ["--config.eval_batch_size=512", "--config.checkpoint_every_steps=8"]
+    options += ["--config.model.dropout_rate=0.1"]
+    return lambda workdir: [f"{tmp_path}/m.keras", f"--workdir={workdir}", *options]
+
+
+@pytest.mark.long
+def test_a_killed_run_gives_the_table_of_an_uninterrupted_one(arguments, launch, tmp_path):
+    whole = launch("-m", "training", "vtab", *arguments(tmp_path / "whole"))
+    killed = tmp_path / "killed"
+    first = launch("-m", "training", "vtab", *arguments(killed))
+    # In the middle of the second task's run, with a checkpoint; the first task is done.
+    interrupted = killed / "oxford_flowers102" / "test" / "seed_3"
+    while not list((interrupted / "checkpoints").glob("checkpoint-*")):
+        assert first.poll() is None, first.communicate()[0]
+        time.sleep(0.02)
+    first.kill()
+    assert first.wait() == -signal.SIGKILL
+    finished = killed / "dtd" / "test" / "seed_3" / "result.json"
+    before = finished.stat().st_mtime_ns
+    assert not (interrupted / "result.json").exists()
+    assert "(1 of 19)" in (killed / "vtab.md").read_text()
+
+    again = launch("-m", "training", "vtab", *arguments(killed))
+    for process in (whole, again):
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, output
+    assert finished.stat().st_mtime_ns == before
+    for name in ("vtab.csv", "vtab.md"):
+        assert (killed / name).read_text() == (tmp_path / "whole" / name).read_text()
+    for task in TASKS:
+        names = [(run / task / "examples.txt").read_text() for run in (killed, tmp_path / "whole")]
+        assert names[0] == names[1] and names[0].count("\n") == 1000
+
+    rows = read_csv(killed / "vtab.csv")
+    found = [(row["task"], row["seed"], row["images"]) for row in rows]
+    assert found == [("DTD", "3", "1880"), ("Flowers102", "3", "6149")]
+    accuracies = np.array([float(row["top1"]) for row in rows])
+    assert accuracies.min() > 0.4
+    mean = f"| VTAB (19 tasks) | {100 * accuracies.mean():.2f} (2 of 19) |"
+    assert mean in (killed / "vtab.md").read_text()
+    assert "(2 of 19)" in output and "not comparable" in output
+
+
+@pytest.mark.long
+def test_model_and_runs_in_a_store(arguments, vit, ram, capsys):
+    bucket = epath.Path(ram())
+    with atomic_file(bucket / "m.keras") as file:
+        vit.save(file)
+    options = [f"{bucket}/m.keras", *arguments(bucket / "vtab")[1:], "--tasks=dtd", "--steps=4"]
+    assert command.main(options) == 0
+    run = bucket / "vtab" / "dtd" / "test" / "seed_3"
+    assert json.loads((run / "config.json").read_text())["checkpoint"] == f"{bucket}/m.keras"
+    assert (bucket / "vtab" / "dtd" / "examples.txt").read_text().count("\n") == 1000
+    assert (bucket / "vtab" / "vtab.png").exists()
+    # A local copy of the model would make another config of it.
+    written = (run / "result.json").stat().mtime
+    table = (bucket / "vtab" / "vtab.md").read_text()
+    assert command.main(options) == 0
+    assert (run / "result.json").stat().mtime == written
+    assert (bucket / "vtab" / "vtab.md").read_text() == table
+
+
+def test_missing_data_is_listed_before_anything_runs(vit, tmp_path, monkeypatch, capsys):
+    # One example in each split of both tasks.
+    black = [(np.zeros((4, 4, 3)), 0)]
+    for name, version in TASKS.items():
+        row = known_datasets.row(f"vtab/{name}")
+        write_set(name, tmp_path, row.num_classes, dict.fromkeys(row.sizes, black), version=version)
+        small = dataclasses.replace(row, sizes=dict.fromkeys(row.sizes, 1))
+        monkeypatch.setitem(known_datasets.DATASETS, f"vtab/{name}", small)
+    vit.save(tmp_path / "m.keras")
+    options = [f"{tmp_path}/m.keras", f"--data_dir={tmp_path}", f"--workdir={tmp_path / 'run'}"]
+    assert command.main(options) == 2
+    error = capsys.readouterr().err
+    assert "The data of 17 of 19 tasks is missing" in error
+    assert error.count("keras-vit data prepare") + error.count("by hand") >= 17
+    assert "DTD:" not in error and "Pets:" in error
+    # By either name, in the order of Table 9.
+    assert command.main([*options, "--tasks=smallnorb_elevation,Pets,cifar100"]) == 2
+    titles = re.findall(r"^(?!error)(\S+): ", capsys.readouterr().err, re.MULTILINE)
+    assert titles == ["CIFAR-100", "Pets", "sNORB-Elev"]
+    for wrong, message in (
+        (["--tasks=Pets", "--skip_missing"], "No task is left"),
+        (["--tasks=MNIST"], "Received: MNIST"),
+        (["--tasks=dtd", "--config.batchsize=3"], "Did you mean batch_size?"),
+    ):
+        assert command.main([*options, *wrong]) == 2
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -104,11 +104,15 @@ def mixup(p: float) -> Callable[..., dict[str, tf.Tensor]]:
         raise ValueError(f"Expected mixup's p to be at least 0. Received: {p}.")
 
     def apply(batch, partner, seed):
-        # Beta as a ratio of gammas, in float64: those of small p underflow in float32.
-        alpha = tf.constant(p, tf.float64)
-        first, second = tf.unstack(tf.random.stateless_gamma((2,), seed, alpha, dtype=alpha.dtype))
-        weight = tf.math.divide_no_nan(first, first + second) if p else tf.ones_like(alpha)
-        weight = tf.cast(tf.maximum(weight, 1 - weight), tf.float32)
+        weight = tf.constant(1.0)
+        if p:
+            # A beta is a ratio of gammas, by their logarithms: those of small p underflow.
+            of_gammas, of_uniforms = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
+            alpha = tf.constant(p, tf.float64)
+            gammas = tf.random.stateless_gamma((2,), of_gammas, alpha + 1, dtype=alpha.dtype)
+            uniforms = 1 - tf.random.stateless_uniform((2,), of_uniforms, dtype=alpha.dtype)
+            first, second = tf.unstack(tf.math.log(gammas) + tf.math.log(uniforms) / alpha)
+            weight = tf.cast(tf.sigmoid(tf.abs(first - second)), tf.float32)
 
         def blend(one, other):
             return weight * tf.cast(one, tf.float32) + (1 - weight) * tf.cast(other, tf.float32)

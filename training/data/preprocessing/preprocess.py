@@ -1,5 +1,7 @@
 """`Preprocess`: what a preprocessing text does to images, labels and batches, host and device."""
 
+import contextlib
+import logging
 import pathlib
 from collections.abc import Sequence
 from functools import partial
@@ -21,6 +23,9 @@ from keras_vit.training.errors import first_line
 _TO_BYTES = dict.fromkeys(
     ("to_uint8", "randaugment"), lambda pixels: np.clip(np.round(pixels), 0, 255)
 )
+# How many images are tried until one can be read.
+_TRIED = 100
+logger = logging.getLogger("keras_vit")
 
 
 class Preprocess:
@@ -122,20 +127,23 @@ class Preprocess:
     ) -> "Preprocess":
         """Returns itself; raises `ValueError` unless it maps pixels to a model's range, once.
 
-        Of a user's own operations, the values of the first image of `split` are checked instead.
+        Of a user's own operations, the values of the first image of `split` are checked instead;
+        such as lie in a small part of the range are warned of.
         """
         values = np.arange(256, dtype="float32")
         for map_range in self._ranges:
             values = map_range(values)
         rounded = len(np.unique(values)) < len(values)
+        low, high = float(values[0]), float(values[-1])
         if self._own:
-            if split is None:
+            values = self._first_readable(split)
+            if values is None:
                 return self
-            first = split.read(tf.constant(0, tf.int64))["image"]
-            values = np.asarray(self.on_device(self(first, tf.constant([0, 0]))))
-        low, high = float(np.min(values)), float(np.max(values))
+            low, high = float(np.min(values)), float(np.max(values))
         least, most = image_range
-        within = self._own and low >= least - 0.001 and high <= most + 0.001
+        # Such as noise goes beyond the range a little.
+        slack = (most - least) / 8
+        within = self._own and low >= least - slack and high <= most + slack
         fits = (round(low, 6), round(high, 6)) == (least, most) and not rounded
         if not within and not fits:
             after = " after which it rounds them to bytes," if rounded else ""
@@ -144,7 +152,21 @@ class Preprocess:
                 f"{least:g}, {most:g}). Received: {self.text!r},{after} which maps them to "
                 f"[{low:g}, {high:g}]."
             )
+        if within and high - low < 0.51 * (most - least):
+            logger.warning(
+                "The values of the first image lie in [%g, %g], a part of [%g, %g]. Unless it is a "
+                "photo without contrast, operations of your own and value_range do not fit "
+                "together in %r.",
+                *(low, high, least, most, self.text),
+            )
         return self
+
+    def _first_readable(self, split):
+        for index in range(min(split.num_examples, _TRIED) if split else 0):
+            with contextlib.suppress(tf.errors.OpError, ValueError):
+                image = split.read(tf.constant(index, tf.int64))["image"]
+                return np.asarray(self.on_device(self(image, tf.constant([0, 0]))))
+        return None
 
     def on_device(self, images: tf.Tensor) -> tf.Tensor:
         """Applies the operations after `on_device` to a batch; the identity if there are none."""

@@ -1,5 +1,3 @@
-"""Every spelling of the original's arrays, and of BiT's."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""One set of rules for photos: TensorFlow's decoders, Pillow's, and both in `decode`."""
-
 import functools
 import io
 import struct

@@ -90,19 +90,23 @@ def test_what_follows_on_device_is_left_to_the_training_step():
     np.testing.assert_array_equal(undivided.on_device(whole), whole)
 
 
-def test_with_an_operation_of_ones_own_the_first_image_has_the_range(monkeypatch):
-    for name, low in (("to_range", -1), ("standardize", -2)):
-        make = partial(
-            lambda low: lambda image: tf.cast(image, tf.float32) / 255 * -2 * low + low, low
-        )
+def test_with_an_operation_of_ones_own_the_first_image_has_the_range(monkeypatch, caplog):
+    for name, low, size in (("to_range", -1, 2), ("standardize", -2, 4), ("to_unit", 0, 1)):
+        make = partial(lambda low, size: lambda image: image / 255 * size + low, low, size)
         make.__module__ = "my_operations"
         monkeypatch.setitem(REGISTRY, name, (make, "image"))
-    split = SimpleNamespace(read=lambda index: {"image": PNG})
+    # The first cannot be read.
+    photos = tf.constant(["", PNG.numpy()])
+    split = SimpleNamespace(read=lambda at: {"image": photos[at]}, num_examples=2)
     monkeypatch.setitem(REGISTRY, "own_label", (make, "label"))
     Preprocess("decode|to_range").require_fit("train_preprocess", split, (8, None, 3))
-    for text in ("decode|standardize", "decode|resize(8)", "decode|value_range(0,1)|own_label"):
+    wrong = "standardize", "resize(8)", "value_range(0,1)|own_label", "value_range(1,-1)"
+    for text in wrong:
         with pytest.raises(ValueError, match=r"Expected config\.train_preprocess to map"):
-            Preprocess(text).require_fit("train_preprocess", split, (8, None, 3))
+            Preprocess(f"decode|{text}").require_fit("train_preprocess", split, (8, None, 3))
+    assert not caplog.text
+    Preprocess("decode|to_unit|value_range(-1,1)").require_range("it", split)
+    assert "lie in [-1, -0.99" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-"""JAX's engine beside TensorFlow's: the same weights, losses and states, however divided."""
-
 import json
 import pathlib
 from types import SimpleNamespace

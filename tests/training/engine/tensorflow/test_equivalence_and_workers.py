@@ -1,22 +1,21 @@
-"""One device, two devices, two processes and a TPU compute the same training."""
-
 import json
 import pathlib
 
 import pytest
 
+from tests.training.engine.job_tests import *  # noqa: F403
+from tests.training.engine.job_tests import STEPS
 from tests.training.runs import finish
 
+pytestmark = pytest.mark.long
 PROCESSES = pathlib.Path(__file__).parents[2] / "processes"
 
 
-@pytest.mark.long
 def test_strategies_agree(cluster, all_alike):
     workers = [(("multiworker",), environment) for environment in cluster(2)]
     all_alike(["mirrored"], {}, "multiworker", workers)
 
 
-@pytest.mark.long
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("task", ["classifier", "masked"])
 def test_a_run_goes_on_on_devices_and_workers(task, take_the_tour, cluster):
@@ -24,12 +23,10 @@ def test_a_run_goes_on_on_devices_and_workers(task, take_the_tour, cluster):
     take_the_tour(task, {"strategy": "mirrored"}, workers, {})
 
 
-@pytest.mark.long
 def test_which_weights_move_and_how_far_in_fine_tuning(launch, tmp_path):
     finish(launch(PROCESSES / "transfer.py", tmp_path))
 
 
-@pytest.mark.long
 def test_the_step_traces_under_a_real_tpu_strategy_over_fake_devices(launch):
     traced = json.loads(finish(launch(PROCESSES / "fake_tpu.py")))
     assert (traced["strategy"], traced["replicas"]) == ("TPUStrategyV2", 2)
@@ -43,3 +40,16 @@ def test_the_step_traces_under_a_real_tpu_strategy_over_fake_devices(launch):
     assert evaluate["CrossReplicaSum"] == 1
     # Nothing calls back to Python, draws from a stateful generator or has a shape of its own.
     assert not {"PyFunc", "EagerPyFunc", "RandomUniform", "Where", "Unique"} & train.keys()
+
+
+@pytest.fixture
+def start(launch, cluster, train_command):
+
+    def run(workdir, *own):
+        options = ["--config.strategy=multiworker", "--config.accumulation_steps=2", STEPS]
+        return [
+            launch(*train_command(workdir, *options, *more), environment=environment)
+            for environment, more in zip(cluster(2), own or ([], []), strict=True)
+        ]
+
+    return run

@@ -1,17 +1,68 @@
 import json
+import pathlib
+import re
 from unittest import mock
 
 import pytest
 
+from benchmarks.tpu_compile import REMATERIALIZED
 from keras_vit.training.config import schema
 from tests.training.engine.job_tests import *  # noqa: F403
 from tests.training.engine.job_tests import STEPS
-from tests.training.runs import finish, new_addresses
+from tests.training.runs import KILLS, finish, kill_at_random, new_addresses, rows
 
 processes = pytest.importorskip(
     "keras_vit.training.engine.jax_processes", reason="make test-jax installs it"
 )
 KEYS = {"dataset": "digits", "batch_size": 8, "total_steps": 1, "strategy": "sharded"}
+PROCESSES = pathlib.Path(__file__).parents[2] / "processes"
+
+
+@pytest.fixture
+def unoptimized(jax_environment):
+    """Returns the environment of a process that compiles in less time, partitioned as ever."""
+    flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    return lambda devices: jax_environment(devices, flags)
+
+
+# XLA logs what it makes again; a program that is not compiled anew logs nothing.
+LOGGING = {"TF_CPP_MIN_LOG_LEVEL": "0", "JAX_ENABLE_COMPILATION_CACHE": "false"}
+
+
+@pytest.mark.long
+def test_the_partitioner_gathers_each_weight_once_and_moves_no_activations(launch, unoptimized):
+    script = PROCESSES / "jax_partitioner.py"
+    process = launch(script, environment=unoptimized(8) | LOGGING)
+    log, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, log
+    before, ours, between, *_ = re.split(r"^(\{\"divided\".*)$", log, flags=re.MULTILINE)
+    assert REMATERIALIZED not in before, log
+    # The log of layouts that clash says so.
+    assert REMATERIALIZED in between, log
+    ours = json.loads(ours)
+    assert set(ours["collectives"]) == {"all-gather", "all-reduce"}
+    assert ours["collectives"]["all-gather"] == ours["divided"]
+
+
+@pytest.mark.long
+def test_meshes_and_processes_agree(all_alike, jax_environment):
+    (coordinator,) = new_addresses(1)
+    joined = [
+        (("2x4", "--", coordinator, 2, index), jax_environment(4) | LOGGING) for index in (0, 1)
+    ]
+    log = all_alike(("8x1", "1x8", "2x4"), jax_environment(8) | LOGGING, "2x4", joined)
+    assert "rematerialization" not in log
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("task", ["classifier", "masked"])
+def test_a_run_goes_on_on_meshes_and_processes(task, take_the_tour, unoptimized):
+    (coordinator,) = new_addresses(1)
+    sharded = {"strategy": "sharded"}
+    changes = sharded | {"mesh": {"fsdp": 2}}
+    jobs = [{"coordinator": coordinator, "count": 2, "index": index} for index in range(2)]
+    processes = [(changes | {"processes": job}, unoptimized(1)) for job in jobs]
+    take_the_tour(task, sharded, processes, unoptimized(2))
 
 
 @pytest.fixture
@@ -74,3 +125,19 @@ def test_ports_are_bound_to_the_interface_that_the_job_uses(monkeypatch):
         job.leave(together=False)
     # One process joins nobody.
     assert processes.join(schema.complete(KEYS)) is None
+
+
+SHARDED = ("--config.strategy=sharded", "--config.mesh.data=2", "--config.mesh.fsdp=4")
+
+
+@pytest.mark.parametrize("kills", KILLS)
+def test_killed(kills, launch, train_command, jax_environment, tmp_path, final_state, assert_same):
+    def start(workdir):
+        return launch(*train_command(workdir, *SHARDED), environment=jax_environment(8))
+
+    expected, workdir = tmp_path / "uninterrupted", tmp_path / "interrupted"
+    finish(start(expected))
+    kill_at_random(start, workdir, kills)
+    finish(start(workdir))
+    assert_same(final_state(workdir), final_state(expected))
+    assert rows(workdir) == rows(expected)

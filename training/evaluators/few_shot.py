@@ -293,15 +293,23 @@ def evaluate(
         cache: folder that keeps features between calls; None keeps nothing.
         progress: whether to show how far the images are.
         **settings: `shots`, `seeds` and `l2` of `evaluate_features`.
+
+    Raises:
+        TrainingError: if files of a split were replaced while it was read.
     """
     text = preprocess or preprocessing(model)
+
+    def extracted(split, batches):
+        found = extract_features(model.features, batches)
+        split.dataset.require_unchanged(split.photos or None)
+        return found
 
     def features_of(split):
         batches = model.batches(split, text, batch_size)
         if progress:
             batches = track(batches, f"{model.name} on {of.name} {split.text}")
         if cache is None:
-            return extract_features(model.features, batches)
+            return extracted(split, batches)
         depends_on = {
             "model": model.identity,
             "data": split.identity,
@@ -312,7 +320,7 @@ def evaluate(
         path = pathlib.Path(cache, f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.npz")
         found = kept_features(path)
         if found is None:
-            found = features, labels = extract_features(model.features, batches)
+            found = features, labels = extracted(split, batches)
             # An image that was left out may be read next time.
             if not (split.left_out and split.left_out.examples):
                 with atomic_file(path) as temporary:

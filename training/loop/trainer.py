@@ -211,6 +211,7 @@ class _Run:
                     self.directory.upload(wait=report.stop)
                     last_save = time.monotonic()
                 if report.stop:
+                    self._report_replaced()
                     raise Interrupted(
                         f"Stopped on request after step {engine.step} of {config.total_steps}, "
                         "with the state saved. Run the same command again to resume.",
@@ -221,6 +222,7 @@ class _Run:
                 "The run ends after step %d of %d: %s was not better in %d evaluations.",
                 *(engine.step, config.total_steps, self.best.metric, self.best.patience),
             )
+        self._report_replaced()
         self._finish()
         return {"step": engine.step, **metrics}
 
@@ -266,6 +268,12 @@ class _Run:
                 "%d unreadable images are skipped, such as %s.", len(found), next(iter(found))
             )
         self._skipped = len(found)
+
+    def _report_replaced(self):
+        try:
+            self.data.dataset.require_unchanged()
+        except TrainingError as error:
+            logger.warning("%s What was there before trained the model as well.", error)
 
     def _evaluate(self, evaluators: list[Evaluator]) -> dict[str, float]:
         if not evaluators:

@@ -203,8 +203,8 @@ class Predictor:
         yield from (self._read_again(each, pictures) for each in range(due, numbers.stop))
 
     def require_unchanged(self, numbers: range) -> None:
-        """Raises `TrainingError` if one of these photos was replaced since they were listed."""
-        photos = self._images.photos[numbers.start : numbers.stop]
+        """Raises `TrainingError` if one of these images was replaced since they were listed."""
+        photos = self._images.photos[numbers.start : numbers.stop] or None
         self._images.dataset.require_unchanged(photos)
 
     def _load(self, index: tf.Tensor) -> tf.Tensor:

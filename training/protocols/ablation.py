@@ -122,7 +122,6 @@ def _run_cell(study, cell, config, seed, run, dataset, few_shot_task):
         accuracies = [accuracy for _, accuracy in learning_curve(run)]
         best = study.early_stopping
         found = _score(run / ("best.keras" if best else "model.keras"), config, few_shot_task)
-        few_shot_task.train.dataset.require_unchanged()
         return {
             "cell": cell,
             "seed": seed,

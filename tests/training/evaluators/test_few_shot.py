@@ -9,10 +9,11 @@ import pytest
 from keras_vit.training import data
 from keras_vit.training.commands import few_shot as command
 from keras_vit.training.data import known_datasets
-from keras_vit.training.errors import UsageError
+from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.evaluators import features_and_logits, few_shot
 from keras_vit.training.loop.trainer import train
 from tests.tiny_vit import tiny_vit
+from tests.training.data.helpers import write_photos
 from tests.training.runs import read_csv
 from tests.training.runs import rows as rows_of
 
@@ -156,6 +157,22 @@ def test_features_are_computed_once_and_again_if_damaged(model, digits, tmp_path
     assert few_shot.evaluate(counting, task, **arguments) == first
     assert counted.call_count == 3 + 1 + 3
     assert sum(few_shot.kept_features(path) is not None for path in tmp_path.iterdir()) == 2
+
+
+def test_photos_that_are_replaced_are_noticed(model, tmp_path):
+    photos, cache = tmp_path / "photos", tmp_path / "cache"
+    write_photos(photos, ["a/1.png", "a/2.png", "b/1.png", "b/2.png"])
+    task = few_shot.open_task(data.open_dataset(f"folder:{photos}"), "train[:1]", "train[1:]")
+    loaded = features_and_logits.freeze(model, "m")
+
+    def replacing(images):
+        (photos / "a" / "2.png").write_bytes(b"another")
+        return loaded.features(images)
+
+    changed = dataclasses.replace(loaded, features=replacing)
+    with pytest.raises(TrainingError, match="was replaced while folder:"):
+        few_shot.evaluate(changed, task, shots=[1], seeds=[0], cache=cache)
+    assert not cache.exists()
 
 
 def test_evaluator_during_training_sees_the_weights_of_the_moment(digits, caplog):

@@ -82,6 +82,13 @@ def test_a_class_is_accepted_that_keeps_its_label_and_no_other(photos, run):
     trainer.train(config_of(photos), run)
 
 
+def test_photos_replaced_while_a_run_trains_are_said(photos, tmp_path, monkeypatch, caplog):
+    file = photos / "crow" / "crow_0.png"
+    monkeypatch.setattr(trainer._Run, "_report_skipped", lambda _: os.utime(file, (0, 0)))
+    trainer.train(config_of(photos), tmp_path / "run")
+    assert re.search(r"crow_0\.png was replaced while .* trained the model as well", caplog.text)
+
+
 @pytest.mark.long
 def test_a_run_by_epochs_keeps_its_steps(photos, run, tmp_path, caplog, capsys):
     epochs = {"epochs": 1.0, "total_steps": 0, "batch_size": 6, "eval_every_steps": 2}

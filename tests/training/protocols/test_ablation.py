@@ -6,17 +6,13 @@ from etils import epath
 from ml_collections import ConfigDict
 
 import keras_vit
-from keras_vit.training import data
 from keras_vit.training.commands import ablation as command
 from keras_vit.training.config.overrides import load_config
 from keras_vit.training.configs.ablation import PERCENTS, SCALES, STUDIES
 from keras_vit.training.data import fingerprint
-from keras_vit.training.errors import TrainingError, UsageError
-from keras_vit.training.evaluators import few_shot
+from keras_vit.training.errors import UsageError
 from keras_vit.training.protocols import ablation, train_unless_finished
 from keras_vit.training.protocols.ablation import Score, learning_curve, study_figure, study_table
-from keras_vit.training.protocols.train_unless_finished import RunResult
-from tests.training.data.helpers import write_photos
 from tests.training.runs import read_csv
 
 # Cells that train in seconds.
@@ -166,25 +162,6 @@ def test_all_cells_begin_from_the_same_weights(tmp_path, monkeypatch):
     monkeypatch.setattr(ablation, "_run_cell", run)
     ablation.run_study(STUDIES["head"], configs, tmp_path, {"a": None}, None)
     assert len(begun) == 3 and len(set(begun)) == 1
-
-
-def test_few_shot_photos_that_are_replaced_are_noticed(tmp_path, monkeypatch):
-    write_photos(tmp_path / "photos", ["a/1.png", "b/2.png"])
-    photos = data.open_dataset(f"folder:{tmp_path / 'photos'}")
-
-    def measured(*_):
-        (tmp_path / "photos" / "a" / "1.png").write_bytes(b"another")
-        return {}
-
-    monkeypatch.setattr(ablation, "train_run", lambda *_: RunResult(0.5))
-    monkeypatch.setattr(ablation, "learning_curve", lambda run: [(1, 0.5)])
-    monkeypatch.setattr(ablation, "_finished_config", lambda config, *_: config)
-    monkeypatch.setattr(ablation, "_score", measured)
-    config, run = ConfigDict({"train_split": "train"}), tmp_path / "run"
-    task = few_shot.open_task(photos, "train[:1]", "train[1:]")
-    with pytest.raises(TrainingError, match="was replaced while folder:"):
-        ablation._run_cell(STUDIES["head"], "token", config, 0, run, photos, task)
-    assert not run.exists()
 
 
 def score(cell, few_shot, seed=0, **fields):

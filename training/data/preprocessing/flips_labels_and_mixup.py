@@ -100,12 +100,12 @@ def mixup(p: float) -> Callable[..., dict[str, tf.Tensor]]:
 
     λ ~ Beta(p, p), λ ← max(λ, 1 − λ), one λ for the global batch of a step.
     """
-    if p < 0:
-        raise ValueError(f"Expected mixup's p to be at least 0. Received: {p}.")
+    if not 0 <= p < np.inf:
+        raise ValueError(f"Expected mixup's p to be at least 0 and finite. Received: {p}.")
 
     def apply(batch, partner, seed):
         weight = tf.constant(1.0)
-        if p:
+        if p > 1e-300:
             # A beta is a ratio of gammas, by their logarithms: those of small p underflow.
             of_gammas, of_uniforms = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
             alpha = tf.constant(p, tf.float64)

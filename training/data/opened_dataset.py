@@ -181,7 +181,11 @@ class Dataset:
         if photos is None:
             photos = itertools.chain(*self.photos.splits.values()) if self.photos else ()
             records = [split for split in self._splits.values() if split.ranges]
-            if any(each.reader.modified() != each.fingerprint["modified"] for each in records):
+            try:
+                now = [each.reader.modified() for each in records]
+            except FileNotFoundError:
+                now = None
+            if now != [each.fingerprint["modified"] for each in records]:
                 raise TrainingError(
                     f"Files in {self.place} were replaced while {self.name} was read. Put them "
                     "back, or begin anew in another folder."

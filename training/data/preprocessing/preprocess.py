@@ -23,8 +23,9 @@ from keras_vit.training.errors import first_line
 _TO_BYTES = dict.fromkeys(
     ("to_uint8", "randaugment"), lambda pixels: np.clip(np.round(pixels), 0, 255)
 )
-# How many images are tried until one can be read.
+# How many images are tried until one can be read, and what those raise that cannot.
 _TRIED = 100
+_UNREADABLE = (tf.errors.DataLossError, tf.errors.InvalidArgumentError, ValueError)
 logger = logging.getLogger("keras_vit")
 
 
@@ -163,7 +164,7 @@ class Preprocess:
 
     def _first_readable(self, split):
         for index in range(min(split.num_examples, _TRIED) if split else 0):
-            with contextlib.suppress(tf.errors.OpError, ValueError):
+            with contextlib.suppress(*_UNREADABLE):
                 image = split.read(tf.constant(index, tf.int64))["image"]
                 return np.asarray(self.on_device(self(image, tf.constant([0, 0]))))
         return None

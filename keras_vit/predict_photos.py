@@ -90,9 +90,13 @@ def most_probable(logits: Tensor, activation: str, top: int) -> tuple[np.ndarray
         top: int, at least 1.
 
     Raises:
-        ValueError: for a logit that is not finite.
+        ValueError: for a logit that is not finite, or more than one row of them for an image.
     """
     logits = ops.convert_to_numpy(logits)
+    if logits.ndim != 2:
+        raise ValueError(
+            f"Expected one row of logits for an image. Received: logits of shape {logits.shape}."
+        )
     if not np.isfinite(logits).all():
         raise ValueError(
             "Expected finite logits. Received: infinite or undefined values from the model, whose "

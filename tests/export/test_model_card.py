@@ -24,7 +24,6 @@ def lite_report(tiny, tiny_tflite, images):
 
 @pytest.fixture
 def texts(tiny, tmp_path):
-    """Returns a function that writes a card and returns its texts."""
 
     def write(report, model=tiny, handle="me/tiny_vit/2", **options):
         files = write_card(model, report, handle, tmp_path, **options)

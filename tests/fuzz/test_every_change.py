@@ -33,7 +33,6 @@ ENDS = {"slow": (0,), "kill": (0, -signal.SIGKILL), "fail": (0, 1, 2)}
 
 @pytest.fixture(params=["tensorflow", "jax"])
 def train(request, faulty, tiny, tmp_path):
-    """Returns a function that trains in a folder and returns status and output."""
     if request.param == "jax":
         pytest.importorskip("jax", reason="make test-jax installs it")
     used = ("commands.train", "io.quiet_start", "loop.trainer", f"engine.{request.param}")

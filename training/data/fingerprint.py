@@ -61,22 +61,26 @@ def require_same(
     elif finished:
         remedy = "It trains no longer: put it back, or"
     elif accept:
-        if changed:
-            logger.warning("The data of %s has changed: %s. It is accepted.", where, changed)
-        return
+        remedy = ""
     else:
         remedy = "Put it back, set --config.data_changed=accept to go on with it, or"
-    if changed:
+    if changed and not remedy:
+        logger.warning("The data of %s has changed: %s. It is accepted.", where, changed)
+    elif changed:
         raise UsageError(
             f"The data of {where} has changed: {changed}. {remedy} use another --workdir."
         )
-    both = [(before[split], now[split]) for split in SPLITS if before[split] and now[split]]
-    if any(was.get("modified") != there.get("modified") for was, there in both):
+    elif _written_since(before, now):
         logger.warning(
             "Files of the data of %s were written since, with the same names and sizes. If they "
             "are others, use another --workdir.",
             where,
         )
+
+
+def _written_since(before, now):
+    both = [(before[split], now[split]) for split in SPLITS if before[split] and now[split]]
+    return any(was.get("modified") != there.get("modified") for was, there in both)
 
 
 def _photos(split):
@@ -91,6 +95,8 @@ def changes_since(config: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """
     changed, _ = changes(config["data"], now)
     said = [f"{changed}."] if changed else []
+    if not changed and _written_since(config["data"], now):
+        said.append("Files were written since, with the same names and sizes, and may be others.")
     if config["data"].get("accepted"):
         said.append("Other data was accepted while it trained.")
     others = any(_photos(config["data"][split]) != _photos(now[split]) for split in SPLITS)

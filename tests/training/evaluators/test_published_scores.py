@@ -14,7 +14,6 @@ B/32,i21k,{LARGER},0.25,cifar100,{TRANSFERRED},0.921875
 
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
-    """Keras's folder, where no index is."""
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     return tmp_path
 

@@ -63,7 +63,10 @@ def test_shards_say_what_predictions_say(bird_model, photos, tmp_path, capsys):
     model = load_frozen(bird_model)
     good = [row for row in found if row["error"] is None]
     images = read_images([pathlib.Path(row["id"]) for row in good], model.preprocess)
-    expected = most_probable(model.logits(images), "softmax", 2)
+    logits = model.logits(images)
+    with pytest.raises(ValueError, match="Expected one row of logits for an image"):
+        most_probable(logits[None], "softmax", 2)
+    expected = most_probable(logits, "softmax", 2)
     for row, classes, values in zip(good, *expected, strict=True):
         assert row["classes"] == classes.tolist()
         np.testing.assert_allclose(row["probabilities"], values, rtol=1e-5)

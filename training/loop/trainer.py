@@ -273,7 +273,7 @@ class _Run:
         try:
             self.data.dataset.require_unchanged()
         except TrainingError as error:
-            logger.warning("%s What was there before trained the model as well.", error)
+            logger.warning("%s What was there before was read as well.", error)
 
     def _evaluate(self, evaluators: list[Evaluator]) -> dict[str, float]:
         if not evaluators:

@@ -86,7 +86,7 @@ def test_photos_replaced_while_a_run_trains_are_said(photos, tmp_path, monkeypat
     file = photos / "crow" / "crow_0.png"
     monkeypatch.setattr(trainer._Run, "_report_skipped", lambda _: os.utime(file, (0, 0)))
     trainer.train(config_of(photos), tmp_path / "run")
-    assert re.search(r"crow_0\.png was replaced while .* trained the model as well", caplog.text)
+    assert re.search(r"crow_0\.png was replaced while .* before was read as well", caplog.text)
 
 
 @pytest.mark.long

@@ -132,7 +132,7 @@ def _measure(model, split, options):
         logits = classification.logits_of(model.logits, loss)
     batches = track(model.batches(split, preprocess, options.batch_size), f"evaluating {name}")
     result = classification.evaluate(logits, batches, loss=loss, classes=order)
-    split.dataset.require_unchanged(split.photos or None)
+    split.require_unchanged()
     several = result["count"] - result["confusion"].sum()
     if several and (options.per_class or options.output):
         logger.warning(

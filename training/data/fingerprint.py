@@ -60,11 +60,9 @@ def require_same(
         remedy = "Labels stand for other classes now: put it back, or"
     elif finished:
         remedy = "It trains no longer: put it back, or"
-    elif accept:
-        remedy = ""
     else:
         remedy = "Put it back, set --config.data_changed=accept to go on with it, or"
-    if changed and not remedy:
+    if changed and accept and not moved and not finished:
         logger.warning("The data of %s has changed: %s. It is accepted.", where, changed)
     elif changed:
         raise UsageError(

@@ -259,6 +259,10 @@ class Split:
 
         return SkipCounter(named=True) if self.photos else None
 
+    def require_unchanged(self, images: slice = slice(None)) -> None:
+        """Raises `TrainingError` if files of these images were replaced since they were listed."""
+        self.dataset.require_unchanged(self.photos[images] or None)
+
     def warn_of_shared(self, trained: "Split", who: str = "trains") -> None:
         """Warns where images of it, on which a model is scored, are among those that train it.
 

@@ -168,7 +168,7 @@ def evaluate(
 def logits_of(probabilities: Callable, loss: str) -> Callable:
     """Returns a function from images to logits whose loss is that of the probabilities.
 
-    Logits whose probabilities are rounded to 0 or 1 are not known any more, which is warned of.
+    It warns of probabilities that are rounded to 0 or 1: their logits are lost.
 
     Args:
         probabilities: from images to (batch, classes), in [0, 1].

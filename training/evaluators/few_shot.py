@@ -301,7 +301,7 @@ def evaluate(
 
     def extracted(split, batches):
         found = extract_features(model.features, batches)
-        split.dataset.require_unchanged(split.photos or None)
+        split.require_unchanged()
         return found
 
     def features_of(split):

@@ -204,8 +204,7 @@ class Predictor:
 
     def require_unchanged(self, numbers: range) -> None:
         """Raises `TrainingError` if one of these images was replaced since they were listed."""
-        photos = self._images.photos[numbers.start : numbers.stop] or None
-        self._images.dataset.require_unchanged(photos)
+        self._images.require_unchanged(slice(numbers.start, numbers.stop))
 
     def _load(self, index: tf.Tensor) -> tf.Tensor:
         return self._process(self._images.read(index)["image"], tf.constant([0, 0], tf.int64))

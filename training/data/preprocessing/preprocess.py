@@ -128,8 +128,8 @@ class Preprocess:
     ) -> "Preprocess":
         """Returns itself; raises `ValueError` unless it maps pixels to a model's range, once.
 
-        Of a user's own operations, the values of the first image of `split` are checked instead;
-        such as lie in a small part of the range are warned of.
+        With a user's own operations it checks the values of the first image of `split` that can be
+        read, and warns of those that lie in a small part of the range.
         """
         values = np.arange(256, dtype="float32")
         for map_range in self._ranges:
@@ -142,7 +142,7 @@ class Preprocess:
                 return self
             low, high = float(np.min(values)), float(np.max(values))
         least, most = image_range
-        # Such as noise goes beyond the range a little.
+        # Noise, for example, goes beyond the range a little.
         slack = (most - least) / 8
         within = self._own and low >= least - slack and high <= most + slack
         fits = (round(low, 6), round(high, 6)) == (least, most) and not rounded

@@ -303,14 +303,19 @@ def inspect(export: Export) -> int:
     from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile
     from keras_vit.export.tflite.layer_errors import figure, layer_errors
     from keras_vit.export.tflite.to_tflite import to_tflite
+    from keras_vit.training.evaluators.exported_files import interface_of
     from keras_vit.training.io.printed_table import Table
     from keras_vit.training.reporting.matplotlib_figures import write_png
 
     options = export.options
     TFLiteFile(options.artifact)  # says what is wrong with a damaged one
     images, _ = export.samples
+    inside = interface_of(options.artifact).get("activation_inside")
     with tempfile.TemporaryDirectory() as directory:
-        reference = to_tflite(export.source.model, pathlib.Path(directory) / "float32.tflite")
+        reference = pathlib.Path(directory) / "float32.tflite"
+        probabilities = inside is not None
+        model = export.source.model
+        to_tflite(model, reference, activation=inside, probabilities=probabilities)
         errors = layer_errors(reference, options.artifact, images)
     rows = [
         (each.layer, each.operation, each.type, f"{each.error:.4f}", f"{each.inputs_error:.4f}")

@@ -23,6 +23,13 @@ if TYPE_CHECKING or not runs_command():
     from keras_vit.public_names import __version__ as __version__
 
     __all__: list[str] = [*public_names.__all__, *_EXPORTED]
+    # Keras knows the classes that a saved model names if they were imported.
+    for _module in (
+        "export.hub.hub_layer",
+        "training.recipes.classification_losses",
+        "training.recipes.optimizers_and_schedules",
+    ):
+        importlib.import_module(f"keras_vit.{_module}")
 
 
 def __getattr__(name):

@@ -7,6 +7,7 @@ from unittest import mock
 import pytest
 
 from benchmarks.libraries import LIBRARIES
+from keras_vit import training
 from keras_vit.installation import __version__, runs_command, warn_of_namesake
 from tests.other_environments import ROOT
 from tests.tiny_vit import tiny_vit
@@ -28,10 +29,13 @@ def test_one_package_is_installed_with_all_its_files(installed):
 
 @pytest.mark.long
 def test_models_load_as_soon_as_the_package_is_imported(run_installed, users_folder):
-    tiny_vit().save(users_folder / "m.keras")
+    model, recipe = tiny_vit(), {"total_steps": 2}
+    model.compile(training.build_optimizer(recipe), training.build_loss("sigmoid"))
+    model.save(users_folder / "m.keras")
     imports = "import keras_vit, keras; from keras_vit import export, training"
-    model = 'keras.saving.load_model("m.keras").name'
-    run_installed("-c", f"{imports}; print({model}, training.load_dataset, export.to_hub)")
+    loaded = 'keras.saving.load_model("m.keras").loss.name'
+    layer = 'keras.saving.get_registered_object("keras_vit>HubLayer").call'
+    run_installed("-c", f"{imports}; print({loaded}, {layer}, training.train, export.to_hub)")
 
 
 @pytest.mark.parametrize(

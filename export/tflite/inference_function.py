@@ -132,7 +132,7 @@ def inference_function(
     if not isinstance(model, CLASSIFIERS):
         raise ExportError(
             f"Expected a classifier of keras_vit. Received: {type(model).__name__} {model.name}."
-            f"{model_inside(model)}"
+            f"{model_inside(model, needs_head=True)}"
         )
     options: dict[str, Any] = {"quantization": _QUANTIZATIONS[precision]}
     if calibration is not None:

@@ -64,11 +64,12 @@ def layer_errors(
         if name in errors:
             layer, worst = _layer(name, output), max(before, default=0.0)
             found.append(LayerError(layer, operation, types[name], errors[name], worst))
-    if len(found) < len(computing) / 2:
+    others = _parts(TFLiteFile(file).tree) - _parts(tree)
+    if len(found) < len(computing) / 2 or others:
         raise ExportError(
             f"Expected a file of the same model, exported by the same version. Received: {file}, "
-            f"which has {len(found)} of the model's {len(computing)} operations by their names. "
-            "Export it again."
+            f"which has {len(found)} of the model's {len(computing)} operations by their names"
+            f"{', and ' * bool(others)}{', '.join(sorted(others))}. Export it again."
         )
     return found
 
@@ -142,6 +143,16 @@ class _Tensors:
                     found = scales[0] * (found - each["quantization_parameters"]["zero_points"][0])
                 values[each["name"]] = found
         return values
+
+
+def _parts(tree):
+    """Returns the layers of a model whose results a file has, such as "encoder_block_00"."""
+    graph = tree.subgraphs[0]
+    return {
+        _layer(graph.tensors[node.outputs[0]].name.decode(), "").split("/")[0]
+        for operation, node in nodes(tree, graph)
+        if operation != "DEQUANTIZE"  # of weights
+    }
 
 
 def _layer(tensor, output):

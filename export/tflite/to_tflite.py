@@ -319,7 +319,9 @@ def _signatures(
         found[f"size_{height}x{width}"] = Signature(graph, shape, output)
     if activation:
         for name, each in found.items():
-            graph = keras.Model(each.graph.input, ACTIVATIONS[activation](each.graph.output))
+            rows = ACTIVATIONS[activation](each.graph.output)
+            # One name wherever it is exported, which `layer_errors` finds operations by.
+            graph = keras.Model(each.graph.input, rows, name=each.graph.name)
             found[name] = each._replace(graph=graph, output="probabilities")
     if feature_vector and output == "logits":
         features = keras.Model(model.input, model.endpoints["representation"])

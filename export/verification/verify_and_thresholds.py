@@ -397,6 +397,8 @@ def _other_texts(path, model, artifact, activation):
         if artifact.output == "probabilities" or activation:
             of_output = {"logits": activation, "probabilities": "none"}
             expected["activation"] = of_output.get(artifact.output)
+            made = artifact.activation or activation
+            expected["activation_inside"] = made if artifact.output == "probabilities" else None
         if not interface:
             wrong.append("it has no interface.json, which says how to prepare photos")
         for key, value in expected.items() if interface else ():
@@ -421,7 +423,9 @@ def _is_reordered(names, labels):
     if all(len(set(each)) == len(each) for each in alike):
         pairs.append(tuple(alike))
     return any(
-        one.index(name) != other.index(name) for one, other in pairs for name in {*one} & {*other}
+        theirs != ours and theirs in one
+        for one, other in pairs
+        for ours, theirs in zip(one, other, strict=False)
     )
 
 

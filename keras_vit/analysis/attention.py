@@ -49,9 +49,9 @@ def attention_maps(model: VisionTransformer, images: Tensor) -> Tensor:
     Raises:
         ValueError: if the model's attention is axial, or it is another model.
     """
-    require_model_range(ops.convert_to_numpy(images))
     # Stacked in the graph: of a list of one output Keras returns the output.
     stacked = ops.stack(attention_tensors(model))
+    require_model_range(ops.convert_to_numpy(images))
     maps = keras.Model(model.input, stacked)(images, training=False)
     registers = model.arguments["register_tokens"]
     if not registers:
@@ -202,5 +202,6 @@ def attention_rollout(model: keras.Model, images: Tensor, batch_size: int = 8) -
 
 def rollout_function(model: keras.Model, batch_size: int = 8) -> Callable[[Tensor], np.ndarray]:
     """Returns `attention_rollout` of one model, prepared and compiled once for all calls."""
-    extended = keras.Model(model.input, rollout_endpoint(model))
+    endpoint = rollout_endpoint(model)
+    extended = keras.Model(model.input, endpoint)
     return lambda images: by_batch(extended, images, batch_size)

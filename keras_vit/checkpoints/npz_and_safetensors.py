@@ -148,8 +148,14 @@ def _safetensors_source(paths, files=None):
             for name in file.keys():  # noqa: SIM118 (not a dict)
                 if files and Path(files.get(name, "")).name != path.name:
                     continue
+                kind = file.get_slice(name).get_dtype()
+                if kind.startswith("F8"):
+                    raise CheckpointError(
+                        f"Expected arrays of at least 16 bits. Received: {path}, whose {name} is "
+                        f"{kind}. Save it as bfloat16 or float32."
+                    )
                 array = file.get_tensor(name)
-                is_float = file.get_slice(name).get_dtype() in ("F16", "BF16", "F32", "F64")
+                is_float = kind in ("F16", "BF16", "F32", "F64")
                 arrays[name] = array.astype(np.float32, copy=False) if is_float else array
     with _reading(paths[0].with_name("config.json")):
         grid = _grid_of_config(config, arrays)

@@ -35,18 +35,22 @@ def model_inside(model: keras.Model, needs_head: bool = False) -> str:
     """Returns a sentence that says how to get from a model to the one of this package, or ""."""
     if isinstance(model, ImageModel):
         return ""
-    layers = getattr(model, "layers", ())
-    inside = [layer for layer in layers if isinstance(layer, ImageModel)]
-    if inside and needs_head and inside[0].arguments.get("num_classes") is None:
-        return " Its head stands outside of ours: call model.predict, or export it first."
-    if inside:
-        return f" Pass the model inside it: model.get_layer({inside[0].name!r})."
+    layers = list(getattr(model, "layers", ()))
+    own_head = " Its head stands outside of ours: call model.predict, or export it first."
+    for place, layer in enumerate(layers):
+        if isinstance(layer, ImageModel):
+            headless = layer.arguments.get("num_classes") is None
+            if needs_head and (headless or any(each.weights for each in layers[place + 1 :])):
+                return own_head
+            return f" Pass the model inside it: model.get_layer({layer.name!r})."
     if any(type(layer).__module__.startswith("keras_vit.") for layer in layers):
         if None in model.input_shape[1:3]:
             return (
                 " It takes images of any size, without names of classes: call it on images in "
                 "[-1, 1], or pass the model that it was made of."
             )
+        if layers[-1].name not in ("head", "representation"):
+            return own_head if needs_head else " Pass the model that it was made of."
         return (
             " It is a copy without our class, as keras.models.clone_model makes it: pass the "
             "original, after original.set_weights(copy.get_weights())."

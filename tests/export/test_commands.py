@@ -187,6 +187,9 @@ def test_inspect_shows_the_error_of_every_layer(run_directory, data, tmp_path, c
     table = capsys.readouterr().out
     assert "encoder_block_00/mlp/hidden_dense" in table
     assert picture.read_bytes().startswith(b"\x89PNG")
+    run("tflite", run_directory, f"--output={file}", "--quantization=int8", "--probabilities")
+    assert run("inspect", file, *arguments) == 0
+    assert json.loads(report.read_text())[-1]["layer"] == "probabilities"
     assert run("inspect", run_directory, f"--against={run_directory}") == 2
     assert "a directory" in capsys.readouterr().err
 

@@ -123,12 +123,15 @@ def test_bad_use(model):
     diverged.get_layer("head").bias.assign([0.0, np.nan, 0.0])
     headless, unpooled = make_vit(num_classes=None), make_vit(classifier="unpooled")
     clone, images_in = keras.models.clone_model(model), keras.Input((16, 16, 3))
+    features = keras.layers.Flatten()(model.endpoints["encoded"])
     for other, message in (
         (headless, r"with a head.*which gives \([^)]*\)\.$"),
         (unpooled, r"with a head.*which gives \([^)]*\)\.$"),
         (diverged, "Expected finite logits"),
         (keras.Sequential([images_in, model]), rf"model\.get_layer\('{model.name}'\)"),
         (keras.Sequential([headless, keras.layers.Dense(3)]), "Its head stands outside of ours"),
+        (keras.Sequential([images_in, model, keras.layers.Dense(3)]), "Its head stands outside"),
+        (keras.Model(model.input, keras.layers.Dense(3)(features)), "Its head stands outside"),
         (clone, r"original\.set_weights\(copy\.get_weights\(\)\)"),
         (model.any_resolution(), "takes images of any size, without names of classes"),
     ):

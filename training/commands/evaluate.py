@@ -73,6 +73,7 @@ def _evaluate(options):
         checkpoint["num_classes"] = splits[0].dataset.num_classes
     source = options.weights or options.source
     model = load_frozen(source, runtime=options.runtime, **checkpoint)
+    model.require_head()
     for run, config in runs_behind(source if options.dataset else ""):
         for split in splits:
             warn_of_trained(split, run, config)

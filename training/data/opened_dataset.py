@@ -194,8 +194,8 @@ class Dataset:
             file = photo_sets.photo_path(self.place, path)
             if [*_size_and_time(file)] != listed:
                 raise TrainingError(
-                    f"{file} was replaced while {self.name} was read. Put it back, or begin anew "
-                    "in another folder."
+                    f"{file} was replaced while images were read. Put it back, or begin anew in "
+                    "another folder."
                 )
 
     def describe(self, train_split: str, eval_split: str = "") -> dict[str, Any]:

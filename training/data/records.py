@@ -368,12 +368,15 @@ def array_record_reader(shards: Shards, parse: Callable) -> Reader:
     def record(index):
         return tf.ensure_shape(tf.numpy_function(read, shards.place(index), tf.string), [])
 
+    @functools.cache
     def identify():
         sizes = (tf.io.gfile.stat(file).length for file in shards.files)
         rows = zip(shards.names, sizes, shards.lengths, strict=True)
         return shards.fingerprint("{} {} {}".format(*row).encode() for row in rows)
 
     open_file(0)
+    if not shards.remote:
+        identify()  # What is replaced from now on is noticed.
     return shards.reader(record, parse, identify)
 
 

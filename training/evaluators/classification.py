@@ -133,7 +133,7 @@ def evaluate(
         ValueError: if no image counts, or logits are not finite or of another shape than labels.
     """
     predict, loss_of = inference_function(model), build_loss(loss)
-    sums, confusion = np.zeros(4), np.zeros((0, 0), np.int64)
+    sums, confusion, unlabeled = np.zeros(4), np.zeros((0, 0), np.int64), 0
     for batch in dataset:
         logits = np.asarray(predict(batch["image"]), np.float32)
         labels = np.asarray(batch["label"], np.float32)
@@ -144,9 +144,10 @@ def evaluate(
                 f"Expected a model of the data set's {labels.shape[-1]} classes. Received: logits "
                 f"of shape {logits.shape}. Name a data set of the model's classes."
             )
-        counted = labels.any(axis=1)
-        if batch.get("mask") is not None:
-            counted &= np.asarray(batch["mask"]) > 0
+        mask = batch.get("mask")
+        read = np.ones(len(labels), bool) if mask is None else np.asarray(mask) > 0
+        counted = read & labels.any(axis=1)
+        unlabeled += np.count_nonzero(read & ~counted)
         if not counted.any():
             continue
         logits, labels = logits[counted], labels[counted]
@@ -162,6 +163,8 @@ def evaluate(
         single = np.count_nonzero(labels, axis=1) == 1
         pairs = labels[single].argmax(axis=1), logits[single].argmax(axis=1)
         np.add.at(confusion, pairs, 1)
+    if unlabeled:
+        logger.warning("%d images have no label: no figure counts them.", unlabeled)
     return {**means(sums), "confusion": confusion}
 
 

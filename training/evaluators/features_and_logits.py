@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -65,6 +65,14 @@ class FrozenModel:
     activation: str | None = "softmax"
     activation_inside: str | None = None
     rollout: Callable[[Tensor], np.ndarray] | None = None
+
+    def require_head(self) -> None:
+        """Raises `ValueError` if `logits` gives features."""
+        if self.activation is None:
+            raise ValueError(
+                f"Expected a model with a head. Received: {self.name}, which gives features. The "
+                "head of a checkpoint needs --num_classes."
+            )
 
     def operations(self, split: "Split", text: str) -> "Preprocess":
         """Returns the operations of `text` on images of a split.
@@ -194,7 +202,13 @@ def inference_function(model: Callable) -> Callable[[Tensor], np.ndarray]:
         function = tf.function(lambda images: model(images, training=False), reduce_retracing=True)
 
     def infer(images: Tensor) -> np.ndarray:
-        return keras.ops.convert_to_numpy(function(images))
+        found = function(images)
+        if isinstance(found, Mapping):
+            raise ValueError(
+                f"Expected a model with one output. Received: one that gives {sorted(found)}, of "
+                "which few_shot takes one by --layer."
+            )
+        return keras.ops.convert_to_numpy(found)
 
     return infer
 
@@ -244,8 +258,19 @@ def _freeze_module(path, layer):
     for file in sorted(p for p in path.rglob("*") if p.is_file()):
         digest.update(str(file.relative_to(path)).encode())
         digest.update(file.read_bytes())
-    functions = inference_function(module), inference_function(features)
-    return _exported(path, *functions, layer, digest.hexdigest(), _module_image_size(module))
+    infer, of_features = inference_function(module), inference_function(features)
+
+    def logits(images: Tensor) -> np.ndarray:
+        found = infer(images)
+        if found.shape[:1] != (len(images),) or found.dtype.kind in "OSU":
+            raise ValueError(
+                f"Expected a module that gives numbers for each of {len(images)} images. Received: "
+                f"{path}, which gives {found.dtype} of shape {found.shape}."
+            )
+        return found
+
+    size = _module_image_size(module)
+    return _exported(path, logits, of_features, layer, digest.hexdigest(), size)
 
 
 def _freeze_tflite(path, runtime):

@@ -251,12 +251,10 @@ def extract_features(function: Callable, dataset: Iterable[Mapping]) -> Features
                 "none, which a linear classifier cannot be solved from."
             )
         values = function(batch["image"])
-        several = isinstance(values, Mapping)
-        if several or np.ndim(values) != 2:
+        if np.ndim(values) != 2:
             raise ValueError(
                 "Expected features of shape (batch, dimensions). "
-                f"Received: {sorted(values) if several else np.shape(values)}; name a pooled "
-                "output with --layer"
+                f"Received: {np.shape(values)}; name a pooled output with --layer"
             )
         values = np.asarray(values, np.float32)
         features.append(values[kept])
@@ -298,6 +296,8 @@ def evaluate(
         TrainingError: if files of a split were replaced while it was read.
     """
     text = preprocess or preprocessing(model)
+    # Of both before one is read: what is replaced from now on is noticed.
+    identities = {split: split.identity for split in of}
 
     def extracted(split, batches):
         found = extract_features(model.features, batches)
@@ -312,7 +312,7 @@ def evaluate(
             return extracted(split, batches)
         depends_on = {
             "model": model.identity,
-            "data": split.identity,
+            "data": identities[split],
             "label": split.dataset.spec.label,
             "preprocess": text,
         }

@@ -144,11 +144,7 @@ class Predictor:
             # LiteRT opens its file again in each thread.
             self._copy = stack.pop_all() if file.endswith(".tflite") else None
         self.name = self._model.name
-        if self._model.activation is None:
-            raise ValueError(
-                f"Expected a model with a head. Received: {self.name}, which gives features. The "
-                "head of a checkpoint needs --num_classes."
-            )
+        self._model.require_head()
         self._names = self._model.class_names if self.class_names is None else self.class_names
         self._images = (
             data.open(self.dataset, self.split, self.data_dir)

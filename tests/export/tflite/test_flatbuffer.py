@@ -83,6 +83,10 @@ def test_a_file_of_another_model_is_refused(files, make_vit, images, tmp_path):
     (tmp_path / "damaged.tflite").write_bytes(pack(renamed))
     with pytest.raises(ExportError, match=r"damaged\.tflite cannot be run"):
         layer_errors(files[0], tmp_path / "damaged.tflite", images[:1])
-    others = export.to_tflite(make_vit(num_classes=3, num_layers=1), tmp_path / "three.tflite")
-    with pytest.raises(ExportError, match=r"three\.tflite, which gives \[1, 3\]"):
-        layer_errors(files[0], others, images[:1])
+    for arguments, said in (
+        ({"num_classes": 3}, r"which gives \[1, 3\]"),
+        ({"num_layers": 2}, "names, and encoder_block_01"),
+    ):
+        others = export.to_tflite(make_vit(**{"num_layers": 1} | arguments), tmp_path / "o.tflite")
+        with pytest.raises(ExportError, match=rf"o\.tflite, .*{said}"):
+            layer_errors(files[0], others, images[:1])

@@ -163,9 +163,13 @@ def test_wrong_arguments_are_explained(model, saved, monkeypatch):
     ):
         with pytest.raises((ValueError, UsageError), match=message):
             keras_vit.inference_function(model, **arguments)
-    around = keras.Sequential([keras.Input((32, 32, 3)), model, keras.layers.Dense(2)])
-    with pytest.raises(ExportError, match=f"model.get_layer.'{model.name}'"):
-        keras_vit.inference_function(around)
+    own_head = keras.layers.Dense(2)
+    for around, advice in (
+        ([model], "model.get_layer"),
+        ([model, own_head], "Its head stands out"),
+    ):
+        with pytest.raises(ExportError, match=advice):
+            keras_vit.inference_function(keras.Sequential(around))
     monkeypatch.setitem(sys.modules, "openvino", None)
     with pytest.raises(UsageError, match=r"^Expected the package openvino"):
         keras_vit.inference_function(model, "bfloat16")

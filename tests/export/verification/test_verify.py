@@ -93,6 +93,11 @@ def named(make_vit, tmp_path_factory):
         ({}, ["Bee", "ANT", *NAMES[2:]], ["in another order"]),
         ({}, ["Ameise", *NAMES[1:]], []),
         ({"activation": "none"}, NAMES, ["activation is 'none'"]),
+        (
+            {"activation_inside": "softmax"},
+            ["ant", "bee", "ant", *NAMES[3:]],
+            ["inside is", "order"],
+        ),
     ],
 )
 def test_texts_that_were_changed_by_hand_are_noticed(

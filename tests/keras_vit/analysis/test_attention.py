@@ -110,9 +110,15 @@ def test_what_has_no_such_maps_is_refused():
             analyze(model, IMAGES[:0])
     with pytest.raises(ValueError, match="one map for every row"):
         keras_vit.attention_maps(make_vit(attention="axial", classifier="gap"), make_images())
-    around = keras.Sequential([keras.Input(model.input.shape[1:]), model])
-    with pytest.raises(ValueError, match=rf"model\.get_layer\('{model.name}'\)"):
-        keras_vit.attention_maps(around, IMAGES)
+    around = keras.Sequential([model])
+    for analyze in (
+        lambda model: keras_vit.attention_maps(model, 127.5 * (IMAGES + 1)),
+        lambda model: attention_rollout(model, IMAGES),
+        keras_vit.analysis.embedding_filters,
+        keras_vit.analysis.position_similarity,
+    ):
+        with pytest.raises(ValueError, match=rf"model\.get_layer\('{model.name}'\)"):
+            analyze(around)
 
 
 @of_jax

@@ -154,6 +154,13 @@ WRONG = {
 }
 
 
+def test_numbers_of_8_bits_are_not_called_damaged(model, tmp_path):
+    header = b'{"a": {"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}}'
+    (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + b"8")
+    with pytest.raises(CheckpointError, match=r"Received: .*, whose a is F8_E4M3\. Save it as bf"):
+        keras_vit.load_checkpoint(model, tmp_path / "a.safetensors")
+
+
 @pytest.mark.parametrize(("name", "content"), [(n, c) for n in WRONG for c in WRONG[n]])
 def test_json_of_the_wrong_type(name, content, model, tmp_path):
     (tmp_path / name).write_text(content)

@@ -110,11 +110,15 @@ def test_classes_are_matched_by_name_and_mistakes_are_said(run, data_dir, tmp_pa
         model.save(tmp_path / "two.keras")
         found = metrics(tmp_path, tmp_path / "two.keras", *data_set)
         assert found["top1"] == pytest.approx(top1)
+    tiny_vit(image_size=8, num_classes=None, hidden_size=2, num_heads=1).save(
+        f"{tmp_path}/bare.keras"
+    )
     model.class_names = ("ant", "cow")
     model.save(tmp_path / "two.keras")
     capsys.readouterr()
     for arguments, message in (
         ([f"{tmp_path}/two.keras", *data_set], "model's 2 classes. It lacks cow and has also bee."),
+        ([f"{tmp_path}/bare.keras", *data_set], "Expected a model with a head."),
         (["digits", str(run)], f"unrecognized arguments: {run}."),
         (["digits", f"--dataset={run}"], f"{run} is a run, which stands in SOURCE's place."),
         ([str(run), *data_set], "2 classes"),

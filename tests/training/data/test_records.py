@@ -1,4 +1,5 @@
 import io
+import os
 import shutil
 
 import numpy as np
@@ -9,6 +10,7 @@ from keras_vit.training import data
 from keras_vit.training.commands.data import main
 from keras_vit.training.data import records
 from keras_vit.training.data.unreadable_examples import ATTEMPTS, SkipCounter, load_or_next
+from keras_vit.training.errors import TrainingError
 from tests.file_server import serving
 from tests.training.data import helpers
 from tests.training.data.helpers import evaluate, joined, read_by, take, train
@@ -256,6 +258,13 @@ def test_array_records_hold_the_same_examples_also_in_a_bucket_or_say_why_not(
     )
     for one, two in zip(ours.as_numpy_iterator(), theirs.as_numpy_iterator(), strict=True):
         np.testing.assert_equal(one | {"id": one["id"].replace(b"array_", b"tf")}, two)
+
+    copy = shutil.copytree(number_arrays, tmp_path / "copy")
+    split = data.open("tfds:numbers", "train", copy)
+    split.example_id(0)
+    os.utime(next(copy.rglob("*train.array_record*")), (1, 1))
+    with pytest.raises(TrainingError, match="were replaced while tfds:numbers was read"):
+        split.require_unchanged()
 
     assert main(["index", "tfds:numbers", f"--data_dir={number_arrays}"]) == 2
     assert "holds array_record, which needs no index" in helpers.error_line(capsys)

@@ -47,7 +47,7 @@ def test_rows_that_are_not_numbers_are_no_hits_and_padding_counts_nothing():
     np.testing.assert_array_equal(sums[1:], [1, 1, 3])
 
 
-def test_real_counts_any_label_however_little_and_leaves_out_images_without():
+def test_real_counts_any_label_however_little_and_leaves_out_images_without(caplog):
     logits = np.tile(np.array([3, 2, 1], np.float32), (4, 1))
     labels = np.array([[1, 0, 1], [0, 1, 1], [0, 0, 0], [0, 1, 0]], np.float32)
     rows = [{"image": logits[i : i + 1], "label": labels[i : i + 1]} for i in range(4)]
@@ -56,6 +56,7 @@ def test_real_counts_any_label_however_little_and_leaves_out_images_without():
         assert (result["count"], result["top1"], result["top5"]) == (3, 1 / 3, 1.0)
         # Only the last image has one label.
         np.testing.assert_array_equal(result["confusion"], [[0, 0, 0], [1, 0, 0], [0, 0, 0]])
+    assert caplog.text.count("1 images have no label: no figure counts them") == 2
     parts = np.array([[0.4, 0.3, 0.3], [0.0, 0.4, 0.4]], np.float32)
     sums = counted_sums(logits[:2], parts, np.ones(2, np.float32), build_loss("softmax"))
     np.testing.assert_array_equal(np.asarray(sums)[1:], [1, 2, 2])

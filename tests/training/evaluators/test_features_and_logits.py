@@ -64,6 +64,16 @@ def test_another_model_than_ours_is_exported_first(vit, core, tmp_path):
 
 def test_a_hub_module_gives_its_feature_vector_and_what_is_no_model_is_refused(tmp_path):
     root, module, spec = tf.Module(), tmp_path / "module", tf.TensorSpec((None, 8, 6, 3))
+    x = np.random.default_rng(0).uniform(0, 1, (2, 8, 6, 3)).astype(np.float32)
+    for function, said in (
+        (lambda x: {"a": x}, r"one output\. Received: one that gives \['a'\]"),
+        (lambda x: x[:1], r"each of 2 images\. .* float32 of shape \(1, 8, 6, 3\)"),
+        (tf.strings.as_string, "which gives object of shape"),
+    ):
+        root.__call__ = tf.function(function, input_signature=[spec])
+        tf.saved_model.save(root, str(module))
+        with pytest.raises(ValueError, match=said):
+            features_and_logits.load_frozen(module).logits(x)
     root.feature_vector = tf.Module()
     for node, function in (
         (root, lambda x: tf.reduce_sum(x, axis=(1, 2))),
@@ -72,7 +82,6 @@ def test_a_hub_module_gives_its_feature_vector_and_what_is_no_model_is_refused(t
         node.__call__ = tf.function(function, input_signature=[spec])
     tf.saved_model.save(root, str(module))
     loaded = features_and_logits.load_frozen(module)
-    x = np.random.default_rng(0).uniform(0, 1, (2, 8, 6, 3)).astype(np.float32)
     np.testing.assert_allclose(loaded.logits(x), x.sum((1, 2)), rtol=1e-6)
     np.testing.assert_allclose(loaded.features(x), x.max((1, 2)))
     assert loaded.feature_name == "feature_vector"

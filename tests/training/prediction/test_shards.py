@@ -105,7 +105,7 @@ def test_photos_that_are_replaced_meanwhile_are_noticed(bird_model, photos, tmp_
     shutil.copy(own / "2.png", own / "1.png")
     first, second = predictor.shards
     assert write_shard(predictor, str(tmp_path), first) == 0
-    with pytest.raises(TrainingError, match=r"1\.png was replaced while files was read"):
+    with pytest.raises(TrainingError, match=r"1\.png was replaced while images were read"):
         write_shard(predictor, str(tmp_path), second)
     assert [file.name for file in tmp_path.glob("*.parquet")] == [first]
 

@@ -135,7 +135,7 @@ def test_what_is_replaced_between_runs_is_noticed(config, digits, tmp_path, monk
 
     photos.require_unchanged()
     monkeypatch.setattr(trainer, "train", replace)
-    with pytest.raises(TrainingError, match=r"1\.png was replaced while folder:"):
+    with pytest.raises(TrainingError, match=r"1\.png was replaced while images"):
         train_run(config, run, photos)
     # It would be gone on from otherwise.
     assert not run.exists()

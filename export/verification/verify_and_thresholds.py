@@ -24,7 +24,12 @@ from keras_vit.export.supported_models import (
 from keras_vit.export.tflite.flatbuffer_and_metadata import is_metadata
 from keras_vit.export.verification.runtimes import in_batches, open_artifact
 from keras_vit.export.verification.subprocesses import measure
-from keras_vit.export.web.to_web import page_operations, settings_of_page, tflite_of_page
+from keras_vit.export.web.to_web import (
+    page_operations,
+    rollout_grid,
+    settings_of_page,
+    tflite_of_page,
+)
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training.evaluators.exported_files import interface_of, labels_of
 
@@ -277,7 +282,7 @@ def verify(
         masked = isinstance(original, keras_vit.MaskedPatchPrediction)
         activation = None if masked else model.activation
         failures.extend(_other_texts(pathlib.Path(usable), model, artifact, activation))
-        failures.extend(_other_settings(path, usable))
+        failures.extend(_other_settings(path, usable, model))
     return dataclasses.replace(report, failures=tuple(failures))
 
 
@@ -429,7 +434,7 @@ def _is_reordered(names, labels):
     )
 
 
-def _other_settings(path, file):
+def _other_settings(path, file, model):
     """Says which settings of a page are not those inside of its TFLite file."""
     settings, interface = settings_of_page(path), interface_of(file)
     if not settings or not interface:
@@ -440,6 +445,7 @@ def _other_settings(path, file):
         "image_size": size,
         "labels": labels_of(file),
         "activation": interface["activation"],
+        "rollout": rollout_grid(model),
     }
     return [
         f"the page's {name} is {settings.get(name)!r}, its file's {value!r}"

@@ -117,17 +117,13 @@ def to_web(
         )
     labels = labels_of_model(labels, model, "logits")
     height, width = image_size(model)
-    # Axial attention and residual networks have no map of the image.
-    global_attention = (
-        isinstance(model, VisionTransformer) and model.arguments["attention"] == "global"
-    )
     settings = {
         "operations": page_operations(exported_operations(model), (height, width)),
         "image_size": [height, width],
         "labels": labels,
         "activation": activation or model.activation,
         "without_gpu": None if quantization in ("none", "float16") else _WITHOUT_GPU,
-        "rollout": list(model.grid_size) if global_attention else None,
+        "rollout": rollout_grid(model),
         "examples": [_png(example) for example in examples],
     }
     litert = litert_js(litert_folder)  # before the work of an export in vain
@@ -138,7 +134,7 @@ def to_web(
             quantization=quantization,
             calibration=calibration,
             labels=labels,
-            attention_rollout=global_attention,
+            attention_rollout=settings["rollout"] is not None,
             activation=activation,
         )
         megabytes = file.stat().st_size / 1e6
@@ -361,6 +357,13 @@ def tflite_of_page(path: str | os.PathLike) -> Iterator[pathlib.Path]:
             yield file
     else:
         yield path
+
+
+def rollout_grid(model: keras.Model) -> list[int] | None:
+    """Returns [rows, columns] of a model's attention rollout, None of models that have none."""
+    # Axial attention and residual networks have no map of the image.
+    is_global = isinstance(model, VisionTransformer) and model.arguments["attention"] == "global"
+    return list(model.grid_size) if is_global else None
 
 
 def settings_of_page(path: str | os.PathLike) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ BACKEND = keras.backend.backend()
 of_jax = pytest.mark.skipif(BACKEND != "jax", reason="KERAS_BACKEND=jax, which make test-jax sets")
 of_tensorflow = pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's graphs, numbers")
 # Arguments of `compile` for so few steps that tracing a graph would take longer.
-FEW_STEPS = {"run_eagerly": True} if BACKEND == "tensorflow" else {"jit_compile": False}
+FEW_STEPS = {"run_eagerly": BACKEND == "tensorflow"}
 
 
 def randomize(model, seed=0):

@@ -167,6 +167,9 @@ class RunDirectory:
         was, now = (fingerprint.as_numbers(each).tolist() for each in (data_before, data))
         if was != now:
             data["accepted"].append(was)
+        else:
+            # With the times that it was trained on, so that every command says of later ones.
+            data.update({split: data_before[split] for split in fingerprint.SPLITS})
 
     def _metric_rows(self):
         file = self.path / "metrics.csv"

@@ -44,8 +44,10 @@ def test_settings_that_are_not_the_files_fail(model, images, tmp_path, single_fi
     file = page if single_file else page / "index.html"
     text = file.read_text()
     assert verify(model, page, images[:1]).ok
-    file.write_text(text.replace('["a", "b"', '["b", "a"').replace('"softmax"', '"sigmoid"'))
-    labels, activation = verify(model, page, images[:1]).failures
+    text = text.replace('["a", "b"', '["b", "a"').replace('"rollout": [4', '"rollout": [2')
+    file.write_text(text.replace('"softmax"', '"sigmoid"'))
+    labels, activation, rollout = verify(model, page, images[:1]).failures
+    assert "the page's rollout is [2, 4], its file's [4, 4]" in rollout
     assert "the page's labels is ['b', 'a'" in labels
     assert "the page's activation is 'sigmoid', its file's 'softmax'" in activation
 

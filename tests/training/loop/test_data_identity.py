@@ -67,7 +67,7 @@ def refusal(photos, run, **changes):
     return str(error.value)
 
 
-def test_a_class_is_accepted_that_keeps_its_label_and_no_other(photos, run):
+def test_a_class_is_accepted_that_keeps_its_label_and_no_other(photos, run, caplog):
     (photos / "crow").rename(photos / "raven")
     for choice in ("refuse", "accept"):
         message = refusal(photos, run, data_changed=choice)
@@ -79,7 +79,10 @@ def test_a_class_is_accepted_that_keeps_its_label_and_no_other(photos, run):
     assert keras.saving.load_model(run / "model.keras").class_names == ("coot", "finch", "owl")
     # The evaluations are of the same photos.
     assert "top-1 accuracy<" in (run / "report.html").read_text()
-    trainer.train(config_of(photos), run)
+    os.utime(photos / "coot" / "crow_0.png", (0, 0))
+    for _ in range(2):
+        trainer.train(config_of(photos), run)
+    assert caplog.text.count("were written since") == 2
 
 
 def test_photos_replaced_while_a_run_trains_are_said(photos, tmp_path, monkeypatch, caplog):

@@ -45,11 +45,15 @@ def _enlarged(image_map, height, width, blur):
     return mask / mask.max()
 
 
+def _rgb(image):
+    return np.broadcast_to(image, (*np.shape(image)[:2], 3))
+
+
 def highlight(images: Tensor, maps: Tensor, blur: float = 0) -> np.ndarray:
     """Colors images by the rollout, as exported web pages do.
 
     Args:
-        images: (batch, height, width, 3) in [-1, 1].
+        images: (batch, height, width, 3 or 1) in [-1, 1].
         maps: (batch, rows, columns) in [0, 1], from `attention_rollout`.
         blur: pixels, the radius of a Gaussian that smooths the enlarged map, after
             which its minimum becomes 0; the original's figures use the patch size.
@@ -64,7 +68,7 @@ def highlight(images: Tensor, maps: Tensor, blur: float = 0) -> np.ndarray:
     for image, image_map in zip(images, maps, strict=True):
         height, width = image.shape[:2]
         mask = _enlarged(image_map, height, width, blur)
-        gray = (np.asarray(image) + 1) / 2 @ _LUMINANCE
+        gray = (_rgb(image) + 1) / 2 @ _LUMINANCE
         colors = colormaps["viridis"](mask)[..., :3]
         results.append((1 - _OPACITY) * gray[..., None] + _OPACITY * colors)
     return np.stack(results).astype("float32").clip(0, 1)
@@ -84,7 +88,7 @@ def rollout_figure(
     for index, (image, attended) in enumerate(zip(images, highlighted, strict=True)):
         row, column = divmod(index, pairs_per_row)
         left, right = axes[row, 2 * column : 2 * column + 2]
-        left.imshow((np.asarray(image) + 1) / 2)
+        left.imshow((_rgb(image) + 1) / 2)
         right.imshow(attended)
         if titles is not None:
             left.set_title(titles[index], fontsize=7)

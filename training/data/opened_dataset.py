@@ -274,8 +274,7 @@ class Split:
         if trained.dataset is not self.dataset or not is_remote(self.dataset.place):
             shared += photo_sets.count_copies(copies, others)
         for one, other in itertools.product(self.ranges, trained.ranges):
-            if one.split == other.split:
-                shared += len(range(max(one.start, other.start), min(one.stop, other.stop)))
+            shared += one.shared_with(other)
         if shared:
             logger.warning(
                 "%d of the %d images of %s, which is scored, are in %s too, which %s: the score "

@@ -11,6 +11,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 _TERM = re.compile(
@@ -33,6 +34,12 @@ class Range(NamedTuple):
     def size(self) -> int:
         """Number of examples."""
         return self.stop - self.start
+
+    def shared_with(self, other: "Range") -> int:
+        """Returns the number of examples that are in both."""
+        if self.split != other.split:
+            return 0
+        return max(0, min(self.stop, other.stop) - max(self.start, other.start))
 
 
 class Photo(NamedTuple):
@@ -57,7 +64,7 @@ def resolve(
 
     Raises:
         ValueError: for an unknown name, a malformed text, a slice beyond the end, with one end in
-            percent and one in examples, or a term without an example.
+            percent and one in examples, a term without an example, or two that share one.
     """
     aliases, ranges = aliases or {}, []
     for term in _terms(split, sizes.keys() | aliases.keys()):
@@ -72,6 +79,8 @@ def resolve(
                 found.append(Range(part.split, part.start + low, part.start + high))
             first, last = first - part.size, last - part.size
         ranges += _nonempty(found, term, split, sizes)
+    shared = any(one.shared_with(other) for one, other in combinations(ranges, 2))
+    _require_apart(not shared, split)
     return ranges
 
 
@@ -95,6 +104,7 @@ def select(split: str, photos: Mapping[str, Sequence[Photo]]) -> list[Photo]:
         else:
             found = list(members[slice(*_ends(term, len(members), float))])
         chosen += _nonempty(found, term, split, {name: len(photos[name]) for name in photos})
+    _require_apart(len({*map(id, chosen)}) == len(chosen), split)
     return chosen
 
 
@@ -123,6 +133,14 @@ def _nonempty(found, term, split, sizes):
             f"{dict(sizes)}. Add images, or name another part."
         )
     return found
+
+
+def _require_apart(is_apart, split):
+    if not is_apart:
+        raise ValueError(
+            f"Expected a split whose parts share no images. Received: {split!r}, in which some "
+            "would count twice."
+        )
 
 
 def _terms(split, known):

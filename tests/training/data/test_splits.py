@@ -51,6 +51,7 @@ def test_slices_name_what_tfds_names(data_dir, ends):
         ("train[:200%]", "up to 100%"),
         ("train[5]", "Expected a split such as"),
         ("train+", "Expected a split such as"),
+        ("test+train[:9]+train[8:]", "share no images. .* would count twice"),
         ("test+train[:0]", r"of which train\[:0\] is empty"),
     ],
 )

@@ -167,14 +167,12 @@ def test_configs_are_complete(config):
     path, _, argument = config.partition(":")
     # A run directory of the reader's stands for the name of a model.
     argument = re.sub(r"^(RUN|runs/[\w-]+)", "ViT-B/16", argument)
-    text = f"{path}:{argument}" if argument else path
-    loaded = schema.complete(overrides.load_config(text))
+    loaded = schema.complete(overrides.load_config(f"{path}:{argument}" if argument else path))
     assert loaded.dataset and (loaded.total_steps > 0 or loaded.epochs > 0)
 
 
 def test_hours_are_six_operations_per_multiply_accumulate(capsys):
-    table = budget.experiment_table(["ViT-B/16"], teraflops=10)
-    cells = {row[0]: row[1:] for row in table.rows}
+    cells = {row[0]: row[1:] for row in budget.experiment_table(["ViT-B/16"], teraflops=10).rows}
     macs = keras_vit.costs("ViT-B/16", image_size=384).macs
     exaflops = 6 * macs * 7 * 10_000 * 512 / 1e18
     assert cells["sweep CIFAR-10"] == (7, f"{exaflops:.1f} ({exaflops * 1e18 / 1e13 / 3600:.0f} h)")

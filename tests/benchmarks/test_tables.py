@@ -150,9 +150,8 @@ def test_throughputs_are_printed_and_drawn(tmp_path, monkeypatch, capsys, cells)
     printed = capsys.readouterr().out
     assert "Inference in bfloat16 on CPU, 4 GiB" in printed
     rows = [["32", "2", "2", "2"], ["64", "4", "4", "≥ 4"]]
-    assert cells(printed)[2:] == [
-        [name, *row] for name in ("ViT-B/16", "BiT-R50x1") for row in rows
-    ]
+    expected = [[name, *row] for name in ("ViT-B/16", "BiT-R50x1") for row in rows]
+    assert cells(printed)[2:] == expected
     assert file.read_bytes().startswith(b"\x89PNG")
 
 

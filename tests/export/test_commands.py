@@ -121,8 +121,7 @@ def test_a_page_from_a_run_has_its_names_and_images(
     assert "<h1>Digits &lt; 10</h1>" in text and '"activation": "sigmoid"' in text
     assert text.count("data:image/png;base64,") == 2
     assert run("verify", page, f"--against={run_directory}", "--count=20") == 0
-    folder = ["--litert_js=nowhere", f"--output={tmp_path / 'site'}"]
-    assert run("web", run_directory, *folder) == 2
+    assert run("web", run_directory, "--litert_js=nowhere", f"--output={tmp_path / 'site'}") == 2
     assert "npm pack @litertjs/core@" in capsys.readouterr().err
 
 
@@ -184,8 +183,7 @@ def test_inspect_shows_the_error_of_every_layer(run_directory, data, tmp_path, c
     rows = json.loads(report.read_text())
     assert rows[0]["layer"] == "embedding/projection" and rows[0]["type"] == "int8"
     assert 0 < rows[-1]["error"] < 0.5
-    table = capsys.readouterr().out
-    assert "encoder_block_00/mlp/hidden_dense" in table
+    assert "encoder_block_00/mlp/hidden_dense" in capsys.readouterr().out
     assert picture.read_bytes().startswith(b"\x89PNG")
     run("tflite", run_directory, f"--output={file}", "--quantization=int8", "--probabilities")
     assert run("inspect", file, *arguments) == 0

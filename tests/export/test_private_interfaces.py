@@ -19,8 +19,6 @@ def test_one_file_uses_it():
     texts = {path.stem: path.read_text() for path in EXPORT.rglob("*.py")}
     users = {code: [stem for stem, text in texts.items() if code in text] for code in PRIVATE}
     assert users == {code: [stem] for code, stem in PRIVATE.items()}
-    of_tensorflow = r"tensorflow\.(?:lite\.)?python[\w.]*"
-    found = {
-        (stem, line) for stem, text in texts.items() for line in re.findall(of_tensorflow, text)
-    }
+    private = r"tensorflow\.(?:lite\.)?python[\w.]*"
+    found = {(stem, line) for stem, text in texts.items() for line in re.findall(private, text)}
     assert found == {("to_tflite", CONVERTER)}

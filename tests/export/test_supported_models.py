@@ -73,9 +73,8 @@ def test_layers_around_ours_are_handed_over_in_float32(tmp_path, policy):
     dense.lora_kernel_b.assign(keras.random.normal((2, 4), stddev=0.1, seed=5))
     model.layers[-3].moving_mean.assign([1.0, 2, 3, 4])
     whole = supported_models.portable(model)
-    np.testing.assert_allclose(
-        keras.ops.softmax(whole(2 * SQUARES - 1)), model(255 * SQUARES), atol=3e-2
-    )
+    probabilities = keras.ops.softmax(whole(2 * SQUARES - 1))
+    np.testing.assert_allclose(probabilities, model(255 * SQUARES), atol=3e-2)
     assert {weight.dtype for weight in whole.weights} == {"float32"}
     assert whole.compute_dtype == whole(2 * SQUARES - 1).dtype.name == "float32"
     assert len(whole.weights) == len(model.weights) - 2  # LoRA's factors

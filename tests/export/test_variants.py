@@ -12,12 +12,8 @@ from keras_vit.export.tflite.to_tflite import to_tflite_files
 from keras_vit.export.verification.subprocesses import measure
 from tests.export.conftest import answer, skipped_without, verify
 
-# Which takes an exporter's path of its own.
-ALWAYS = ("masked",)
-KINDS = [
-    pytest.param(kind, marks=[] if kind in ALWAYS else pytest.mark.long)
-    for kind in (*FAMILIES, "masked")
-]
+# The last takes an exporter's path of its own.
+KINDS = [*(pytest.param(kind, marks=pytest.mark.long) for kind in FAMILIES), "masked"]
 LIMITS = {"none": 1e-4, "float16": 2e-2, "dynamic": 0.3, "int8": 0.5, "int8-full": 1.5}
 LIMITS |= {"int16x8": 0.3, "int8-int16": 0.5}
 

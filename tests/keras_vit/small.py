@@ -54,8 +54,7 @@ def make_axial(**overrides):
 
 def make_images(batch=3, height=16, width=16):
     """Returns images in [-1, 1]."""
-    shape = (batch, height, width, 3)
-    return np.random.default_rng(1).uniform(-1, 1, shape).astype("float32")
+    return np.random.default_rng(1).uniform(-1, 1, (batch, height, width, 3)).astype("float32")
 
 
 def forward(model, inputs):
@@ -95,14 +94,12 @@ def gradients(model, images, training=False):
             outputs = model(images, training=training)
             loss = keras.ops.mean(outputs * outputs)
         results = tape.gradient(loss, variables)
-    pairs = zip(variables, results, strict=True)
-    return {v.path: to_numpy(g) for v, g in pairs if g is not None}
+    return {v.path: to_numpy(g) for v, g in zip(variables, results, strict=True) if g is not None}
 
 
 def assert_logits(model, case):
     expected = np.array(case["logits"])
-    difference = forward(model, golden.images_of(case)) - expected
-    assert np.abs(difference).max() < 2e-5 * expected.std()
+    assert np.abs(forward(model, golden.images_of(case)) - expected).max() < 2e-5 * expected.std()
 
 
 def assert_same(one, two):

@@ -72,8 +72,7 @@ def test_files_and_bytes_are_photos(model, tmp_path):
     assert keras_vit.predict(model, files, top=3) == of_bytes
     turned = Image.open(files[1]).transpose(Image.Transpose.ROTATE_90)
     turned.getexif()[0x0112] = 6  # turns it back
-    mixed = [files[0], turned, photos[2], photos[2, :10]]
-    *of_mixed, _ = keras_vit.predict(model, mixed, top=3)
+    *of_mixed, _ = keras_vit.predict(model, [files[0], turned, photos[2], photos[2, :10]], top=3)
     for row, same in zip(of_mixed, of_bytes, strict=True):
         assert dict(row) == pytest.approx(dict(same), abs=1e-6)
     with pytest.raises(ValueError, match=r"floats of one size.*Received: \(20, 30, 3\) of"):

@@ -59,8 +59,7 @@ def stop(workdir, step, *processes):
     """Stops a job after a checkpoint as a scheduler does, and returns the step that it ends at."""
     wait_for(workdir, step, *processes)
     processes[-1].send_signal(signal.SIGTERM)
-    messages = {finish(process, status=128 + signal.SIGTERM) for process in processes}
-    (message,) = messages
+    (message,) = {finish(process, status=128 + signal.SIGTERM) for process in processes}
     assert message.startswith("error: Stopped on request after step ")
     stopped = int(message.split("step ")[1].split()[0])
     assert (workdir / "checkpoints" / f"checkpoint-{stopped}").exists()

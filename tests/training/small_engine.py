@@ -21,8 +21,7 @@ def random_batches(batches, size):
 
 def small_engine(make_model, **changes):
     """Returns an engine that has built the model of a config, from one seed."""
-    defaults = {"dataset": "digits", "batch_size": 16, "total_steps": 40}
-    config = schema.complete(defaults | changes)
+    config = schema.complete({"dataset": "digits", "batch_size": 16, "total_steps": 40} | changes)
     schema.derive_steps(config, 1)
     engine = create_engine(config)
     keras.utils.set_random_seed(1)

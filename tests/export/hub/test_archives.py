@@ -25,11 +25,9 @@ def test_the_module_is_the_root_without_owners_and_times(module, tmp_path):
     names = ["assets", "saved_model.pb", "variables", "variables/variables.index"]
     assert [e.name for e in entries] == names
     assert {(e.uid, e.gid, e.uname, e.gname, e.mtime) for e in entries} == {(0, 0, "", "", 0)}
-    again = archives.pack(module, tmp_path / "again.tar.gz")
-    assert file.read_bytes() == again.read_bytes()
+    assert file.read_bytes() == archives.pack(module, tmp_path / "again.tar.gz").read_bytes()
     with archives.unpacked(file) as directory:
-        found = {path.relative_to(directory).as_posix() for path in directory.rglob("*")}
-        assert found == {*names}
+        assert {path.relative_to(directory).as_posix() for path in directory.rglob("*")} == {*names}
         content = (directory / "saved_model.pb").read_bytes()
     assert content == (module / "saved_model.pb").read_bytes()
     assert not directory.exists()

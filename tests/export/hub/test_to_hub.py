@@ -67,8 +67,7 @@ def test_it_gives_what_keras_does_and_drops_in_training_alone(model, module, ima
     first, second = module(images, training=True), module(images, training=True)
     assert min(np.abs(first - logits).max(), np.abs(first - second).max()) > 1e-2
     features = module.feature_vector
-    expected = answer(model, images, "representation")
-    np.testing.assert_allclose(features(images), expected, atol=1e-5)
+    np.testing.assert_allclose(features(images), answer(model, images, "representation"), atol=1e-5)
     assert {id(v) for v in features.variables} < {id(v) for v in module.variables}
     assert len(module.trainable_variables) - len(features.trainable_variables) == 2
     results = module.endpoints(images)
@@ -97,9 +96,8 @@ def test_signatures_take_floats_integers_and_files(model, module, images, logits
     exif = Image.Exif()
     exif[0x0112] = 8
     Image.fromarray(pixels).save(tmp_path / "photo.png", exif=exif)
-    photos = tf.constant([(tmp_path / "photo.png").read_bytes()])
     prepared = prepare_photo(np.rot90(pixels), model.preprocessing)[None]
-    found = of_files(image_bytes=photos)["logits"]
+    found = of_files(image_bytes=tf.constant([(tmp_path / "photo.png").read_bytes()]))["logits"]
     np.testing.assert_allclose(found, model(prepared, training=False), atol=1e-5)
 
 
@@ -245,8 +243,7 @@ def fine_tune(directory, images, logits, targets):
 
 
 def test_keras_layer_of_keras_2(model, directory, images, logits):
-    found = fine_tune(directory, images, logits, TARGETS)
-    assert found == (len(model.weights), len(model.weights))
+    assert fine_tune(directory, images, logits, TARGETS) == (len(model.weights), len(model.weights))
 
 
 MIRRORED = """

@@ -100,8 +100,7 @@ def test_layers_that_the_converter_does_not_know_are_named(images, tmp_path):
     # An output that is called probabilities, of no known function; weights that nothing uses.
     model = keras.Sequential([image, core, dense(2)])
     content = onnx.load(export.to_onnx(model, tmp_path / "m.onnx"))
-    unused = onnx.numpy_helper.from_array(np.zeros(3, "float16"), "unused")
-    content.graph.initializer.append(unused)
+    content.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros(3, "float16"), "unused"))
     onnx.save(content, tmp_path / "m.onnx")
     assert verify(model, tmp_path / "m.onnx", images).kind == "onnx"
     content.graph.node[-1].output[0] = content.graph.output[0].name = "probabilities"

@@ -47,8 +47,7 @@ def outputs_of(model, pixels=PIXELS):
 def test_openvino_takes_quantized_weights_in_one_stream(model, saved, tmp_path):
     quantized = export.to_tflite(model, tmp_path / "m.tflite", quantization="dynamic")
     for file, streams in ((saved, 2), (quantized, 1)):
-        function = TFLiteFunction(file, "openvino", threads=2, at_once=2)
-        assert function._idle.qsize() == streams
+        assert TFLiteFunction(file, "openvino", threads=2, at_once=2)._idle.qsize() == streams
 
 
 @pytest.mark.parametrize(
@@ -163,10 +162,9 @@ def test_wrong_arguments_are_explained(model, saved, monkeypatch):
     ):
         with pytest.raises((ValueError, UsageError), match=message):
             keras_vit.inference_function(model, **arguments)
-    own_head = keras.layers.Dense(2)
     for around, advice in (
         ([model], "model.get_layer"),
-        ([model, own_head], "Its head stands out"),
+        ([model, keras.layers.Dense(2)], "Its head stands out"),
     ):
         with pytest.raises(ExportError, match=advice):
             keras_vit.inference_function(keras.Sequential(around))

@@ -118,8 +118,7 @@ def test_probabilities_in_place_of_logits(model, images, tmp_path, activation):
 
 
 def test_equal_exports_are_equal_and_plain_ones_have_no_labels(model, plain, tmp_path):
-    again = export.to_tflite(model, tmp_path / "m.tflite")
-    assert again.read_bytes() == plain.read_bytes()
+    assert export.to_tflite(model, tmp_path / "m.tflite").read_bytes() == plain.read_bytes()
     assert labels_of(plain) is None
     # The description says how photos are prepared.
     expected = b"decode|resize_small(40)|central_crop(32)|value_range(0,1)"
@@ -187,8 +186,7 @@ def test_a_convolutional_model_takes_any_size(tmp_path):
     file = export.to_tflite(model, tmp_path / "m.tflite", image_sizes=(48,))
     larger = keras_vit.ResNetV2(**arguments, image_size=48)
     larger.set_weights(model.get_weights())
-    expected = answer(larger, SQUARE)
-    np.testing.assert_allclose(run(file, SQUARE, "size_48x48"), expected, atol=1e-5)
+    np.testing.assert_allclose(run(file, SQUARE, "size_48x48"), answer(larger, SQUARE), atol=1e-5)
 
 
 def test_narrow_ranges_of_calibration_are_said(model, images, tmp_path, caplog):

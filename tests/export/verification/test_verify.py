@@ -339,8 +339,7 @@ def test_a_damaged_shape_takes_no_memory(tiny, tiny_tflite, images, tmp_path, mo
     tensor = graph.tensors[graph.operators[len(graph.operators) // 2].outputs[0]]
     tensor.shape = np.array([2**24, *tensor.shape[1:]], np.int32)
     (tmp_path / "m.tflite").write_bytes(pack(tree))
-    memory_was_taken = Mock(side_effect=AssertionError)
-    monkeypatch.setattr(Interpreter, "allocate_tensors", memory_was_taken)
+    monkeypatch.setattr(Interpreter, "allocate_tensors", Mock(side_effect=AssertionError))
     with pytest.raises(ExportError, match=r"claims \d+ bytes, the next largest \d+, .*damaged"):
         verify(tiny, tmp_path / "m.tflite", images)
 

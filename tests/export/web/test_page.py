@@ -37,8 +37,7 @@ def open_page(browser):
     with contextlib.ExitStack() as opened:
 
         def open_page(address, **options):
-            context = opened.enter_context(browser.new_context(**options))
-            page = context.new_page()
+            page = opened.enter_context(browser.new_context(**options)).new_page()
             page.goto(address)
             page.wait_for_selector("html[data-ready]", state="attached")
             return page

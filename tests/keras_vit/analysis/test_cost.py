@@ -16,8 +16,7 @@ def check_against_trace(make):
     with keras.StatelessScope(initialize_variables=False):
         model, total = make(), 0
         function = tf.function(lambda images: model(images, training=False))
-        shape = tf.TensorSpec((1, *model.input.shape[1:]))
-        graph = function.get_concrete_function(shape).graph
+        graph = function.get_concrete_function(tf.TensorSpec((1, *model.input.shape[1:]))).graph
     for op in graph.get_operations():
         assert op.type not in ("Einsum", "XlaConvV2", "PartitionedCall"), op.name
         if op.type == "MatMul":

@@ -18,8 +18,7 @@ def test_a_uniform_map_is_yellow_over_the_gray_image():
 @pytest.mark.parametrize("blur", [0, 4])
 def test_the_attended_corner_is_bright_and_the_rest_is_not_black(blur):
     maps = np.eye(1, 24, 5).reshape(1, 4, 6)
-    white = figures.highlight(np.ones((1, 16, 24, 3)), maps, blur)[0]
-    assert white.min() > 0.4
+    assert figures.highlight(np.ones((1, 16, 24, 3)), maps, blur)[0].min() > 0.4
     shown = figures.highlight(-np.ones((1, 16, 24, 3)), maps, blur)[0, ..., 1]
     np.testing.assert_allclose(shown.max(), 0.6 * 231 / 255, atol=2e-3)
     assert np.unravel_index(shown.argmax(), shown.shape)[0] < 8

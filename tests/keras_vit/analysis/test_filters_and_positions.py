@@ -12,8 +12,7 @@ def test_components_of_a_planted_kernel_are_found():
     mixture = rng.standard_normal((200, 3))
     mixture, _ = np.linalg.qr(mixture - mixture.mean(axis=0))
     samples = 5 + mixture * [4, 2, 1] @ basis.T
-    kernel = samples.T.reshape(4, 4, 3, 200)
-    filters, explained = principal_components(kernel, components=3)
+    filters, explained = principal_components(samples.T.reshape(4, 4, 3, 200), components=3)
     np.testing.assert_allclose(explained, np.array([16, 4, 1]) / 21, atol=1e-12)
     for image, direction in zip(filters, basis.T, strict=True):
         direction = direction * np.sign(direction[np.abs(direction).argmax()])
@@ -60,9 +59,8 @@ def test_patches_of_one_column_share_half_of_a_two_dimensional_embedding():
     layer = model.get_layer("position_embedding")
     layer.columns.assign(np.eye(6, 8))
     layer.rows.assign(np.eye(4, 8))
-    similarity = position_similarity(model)
     same_row, same_column = np.eye(4)[:, None, :, None], np.eye(6)[None, :, None, :]
-    np.testing.assert_allclose(similarity, (same_row + same_column) / 2, atol=1e-6)
+    np.testing.assert_allclose(position_similarity(model), (same_row + same_column) / 2, atol=1e-6)
 
 
 def test_blocks_have_their_own_tiles_or_share_them_and_others_are_refused():

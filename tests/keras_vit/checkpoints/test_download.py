@@ -65,8 +65,7 @@ def test_interrupted_downloads_are_resumed_unless_the_file_changed(
     if "etag" in change:
         assert len(server.requests) == 2
     else:
-        resumed = int(server.requests[2].removeprefix("bytes=").rstrip("-"))
-        assert 0 < resumed <= 1_200_000
+        assert 0 < int(server.requests[2].removeprefix("bytes=").rstrip("-")) <= 1_200_000
         assert os.listdir(tmp_path) == ["model.npz"]
 
 
@@ -144,8 +143,7 @@ def test_the_hubs_weights_by_name(bucket, cases, golden, build_case, monkeypatch
     }
 
     def load(changes, **overrides):
-        row = listed.Published(**facts | changes)
-        monkeypatch.setitem(listed.TABLE, "timm/tiny", row)
+        monkeypatch.setitem(listed.TABLE, "timm/tiny", listed.Published(**facts | changes))
         model = build_case(cases["deit"], **overrides)
         keras_vit.load_checkpoint(model, "timm/tiny")
         return model

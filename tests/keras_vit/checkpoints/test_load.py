@@ -227,8 +227,7 @@ def test_another_pooling_and_another_place_of_positions_are_told(load_beside, tm
         keras_vit.load_checkpoint(make_vit(), tmp_path / "shared.keras")
     make_vit(position_embedding="none").save(tmp_path / "none.keras")
     with pytest.warns(UserWarning, match="asks for position_embedding='none'"):
-        computed = make_vit(position_embedding="sincos_2d")
-        keras_vit.load_checkpoint(computed, tmp_path / "none.keras")
+        keras_vit.load_checkpoint(make_vit(position_embedding="sincos_2d"), tmp_path / "none.keras")
     without = CONFIGS["timm"] | {"model_args": {"pos_embed": "none"}}
     assert load_into_model._of_config(without)["position_embedding"] == "none"
 
@@ -246,8 +245,7 @@ def test_the_head_of_a_keras_file_brings_its_classes(tmp_path):
     with pytest.warns(UserWarning, match="stands for cat, dog.* They were dog, cat"):
         keras_vit.load_checkpoint(model, tmp_path / "m.keras")
     assert model.class_names == ("cat", "dog")
-    around = keras.Sequential([keras.Input(model.input_shape[1:]), model])
-    around.save(tmp_path / "m.keras")
+    keras.Sequential([keras.Input(model.input_shape[1:]), model]).save(tmp_path / "m.keras")
     with pytest.raises(CheckpointError, match="Save the model inside it"):
         keras_vit.load_checkpoint(model, tmp_path / "m.keras")
 

@@ -9,9 +9,8 @@ from keras_vit.backends.by_backend import batch_random
 from keras_vit.layers import Dropout, EncoderBlock, StochasticDepth
 from tests.keras_vit.small import BACKEND, make_images, make_vit, of_tensorflow, to_numpy
 
-pytestmark = pytest.mark.skipif(
-    BACKEND not in ("tensorflow", "jax"), reason="only engines divide batches"
-)
+WITHOUT_ENGINE = BACKEND not in ("tensorflow", "jax")
+pytestmark = pytest.mark.skipif(WITHOUT_ENGINE, reason="only engines divide batches")
 
 SHAPES = [(48, 5), (48, 3, 3)]
 SHAPES += [pytest.param(shape, marks=pytest.mark.long) for shape in ((48, 4), (48, 1))]
@@ -167,11 +166,10 @@ def block():
     return block
 
 
-ATTENTION = ["attention_dropout", "attention_depth"]
 MLP = ["mlp.hidden_dropout", "mlp.output_dropout", "mlp_depth"]
 
 
-@pytest.mark.parametrize("site", ATTENTION + MLP)
+@pytest.mark.parametrize("site", ["attention_dropout", "attention_depth", *MLP])
 def test_sites_of_a_block(site, block):
     if site in MLP:
         # Each element depends on one element of the site alone.
@@ -181,8 +179,7 @@ def test_sites_of_a_block(site, block):
         set_dense(block.mlp.output_dense, np.eye(WIDTH) if hidden else 0, bias=not hidden)
     plain, dropped = added(block, site)
     assert_dropped(dropped, plain)
-    by_example = (dropped == dropped[:, :1, :1]).all()
-    assert by_example == site.endswith("depth")
+    assert (dropped == dropped[:, :1, :1]).all() == site.endswith("depth")
 
 
 def test_attention_probabilities(block):

@@ -137,8 +137,7 @@ def test_gelu_and_its_derivative(flavor, flavors):
 def normalized(norm, x):
     """Batch normalization of the last axis with the moving statistics."""
     mean, variance = to_numpy(norm.moving_mean), to_numpy(norm.moving_variance)
-    scaled = (x - mean) / np.sqrt(variance + 1e-5)
-    return scaled * to_numpy(norm.gamma) + to_numpy(norm.beta)
+    return (x - mean) / np.sqrt(variance + 1e-5) * to_numpy(norm.gamma) + to_numpy(norm.beta)
 
 
 def reference(layer, line):
@@ -177,9 +176,8 @@ def test_training_normalizes_with_the_batch():
     inputs = normal(4, 3, 5, 8)
     layer = layers.AxialAttention("width", num_groups=2)
     layer.build(inputs.shape)
-    outputs = to_numpy(layer(inputs, training=True))
     # Two normalized summands of unit variance and zero mean.
-    np.testing.assert_allclose(outputs.mean((0, 1, 2)), 0, atol=1e-5)
+    np.testing.assert_allclose(to_numpy(layer(inputs, training=True)).mean((0, 1, 2)), 0, atol=1e-5)
     assert np.abs(to_numpy(layer.projection_norm.moving_mean)).max() > 0
 
 
@@ -213,9 +211,8 @@ def test_initial_weights(make, shape, name, deviation, bound):
 def test_a_row_is_a_token():
     layer = randomized(layers.MLP(7), (None, 5, 4))
     rows = np.random.default_rng(0).normal(size=(6, 4)).astype("float32")
-    np.testing.assert_allclose(
-        to_numpy(layer(rows)), to_numpy(layer(rows[None]))[0], rtol=1e-5, atol=1e-6
-    )
+    batched = to_numpy(layer(rows[None]))[0]
+    np.testing.assert_allclose(to_numpy(layer(rows)), batched, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

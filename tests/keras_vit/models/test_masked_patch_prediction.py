@@ -116,8 +116,7 @@ def test_fit_learns_adds_penalties_of_layers_and_takes_weights_of_images():
     losses = np.random.default_rng(0).uniform(size=(4, 12)).astype("float32")
     assert to_numpy(masked.compute_loss(y_pred=losses)) == pytest.approx(losses.mean())
     weighted = masked.compute_loss(y_pred=losses, sample_weight=np.array([0, 2, 0, 1]))
-    expected = (2 * losses[1].mean() + losses[3].mean()) / 4
-    assert to_numpy(weighted) == pytest.approx(expected)
+    assert to_numpy(weighted) == pytest.approx((2 * losses[1].mean() + losses[3].mean()) / 4)
     optimizer = keras.optimizers.Adam(3e-3)
     # Else its variables are made while the step is traced, which is then traced twice.
     optimizer.build(masked.trainable_variables)

@@ -87,8 +87,7 @@ def test_training_continues_from_a_file_with_optimizer_and_random_streams(tmp_pa
             either.train_on_batch(make_images(4), np.arange(4))
     for one, other in zip(model.get_weights(), resumed.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
-    streams = [np.asarray(v)[1] for v in resumed.variables if "seed_generator" in v.path]
-    assert streams == [3] * 4
+    assert [np.asarray(v)[1] for v in resumed.variables if "seed_generator" in v.path] == [3] * 4
 
 
 @pytest.mark.parametrize("family", ["token", "axial_resnet"])
@@ -190,6 +189,5 @@ def test_a_quantized_model_opens_again(tmp_path, mode):
     model.quantize(mode)
     copy = reload(model, tmp_path)
     np.testing.assert_array_equal(*(forward(each, make_images()) for each in (copy, model)))
-    kinds = {str(weight.dtype) for weight in copy.weights}
-    assert ("int8" in kinds) == (mode != "float8")
+    assert ("int8" in {str(weight.dtype) for weight in copy.weights}) == (mode != "float8")
     assert copy.get_config() == model.get_config()

@@ -42,9 +42,8 @@ def test_numbers_are_those_of_the_functions(tmp_path, photos, capsys, monkeypatc
     def numbers(name, key):
         return np.array([float(row[key]) for row in read_csv(output / f"{name}.csv")])
 
-    similarity = keras_vit.analysis.position_similarity(model)
     values = numbers("position_similarity", "similarity").reshape(4, 6, 4, 6)
-    np.testing.assert_allclose(values, similarity, atol=1e-5)
+    np.testing.assert_allclose(values, keras_vit.analysis.position_similarity(model), atol=1e-5)
     maps = numbers("rollout", "attention").reshape(4, 4, 6)
     images = read_images(sorted(photos.glob("inner/*")), model.preprocessing)
     np.testing.assert_allclose(maps, keras_vit.analysis.attention_rollout(model, images), atol=1e-4)
@@ -69,8 +68,7 @@ def test_images_of_a_data_set_and_what_a_model_lacks(data_dir, tmp_path, capsys)
 
 
 def test_a_masked_model_shows_its_predictions(tmp_path, photos):
-    masked = keras_vit.MaskedPatchPrediction(small(num_classes=None))
-    masked.save(tmp_path / "masked.keras")
+    keras_vit.MaskedPatchPrediction(small(num_classes=None)).save(tmp_path / "masked.keras")
     arguments = [str(tmp_path / "masked.keras"), "--images", str(photos / "inner" / "1.png")]
     assert analyze.main([*arguments, f"--output={tmp_path / 'analysis'}"]) == 0
     rows = read_csv(tmp_path / "analysis" / "reconstruction.csv")

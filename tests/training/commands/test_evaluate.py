@@ -108,11 +108,9 @@ def test_classes_are_matched_by_name_and_mistakes_are_said(run, data_dir, tmp_pa
     for names, top1 in ((("ant", "bee"), 2 / 3), (("bee", "ant"), 1 / 3), (None, 2 / 3)):
         model.class_names = names
         model.save(tmp_path / "two.keras")
-        found = metrics(tmp_path, tmp_path / "two.keras", *data_set)
-        assert found["top1"] == pytest.approx(top1)
-    tiny_vit(image_size=8, num_classes=None, hidden_size=2, num_heads=1).save(
-        f"{tmp_path}/bare.keras"
-    )
+        assert metrics(tmp_path, tmp_path / "two.keras", *data_set)["top1"] == pytest.approx(top1)
+    bare = tiny_vit(image_size=8, num_classes=None, hidden_size=2, num_heads=1)
+    bare.save(tmp_path / "bare.keras")
     model.class_names = ("ant", "cow")
     model.save(tmp_path / "two.keras")
     capsys.readouterr()

@@ -56,8 +56,7 @@ def test_every_source_gives_the_models_answer(name, sources, photos, model, caps
     assert predict.main([str(sources[name]), str(photos), "--json"]) == 0
     found, files = json.loads(capsys.readouterr().out), sorted(photos.iterdir())
     assert [each["file"] for each in found] == list(map(str, files))
-    expected = keras_vit.predict(model, files)
-    for each, classes in zip(found, expected, strict=True):
+    for each, classes in zip(found, keras_vit.predict(model, files), strict=True):
         probabilities = {one["class"]: one["probability"] for one in each["classes"]}
         assert list(probabilities) == [name for name, _ in classes]
         assert probabilities == pytest.approx(dict(classes), abs=1e-4)

@@ -84,8 +84,7 @@ def test_every_number_has_bounds_and_none_may_be_none():
             assert f", at least {least}" in key.expected
         if type(key.default) in (int, float):
             # Infinite is off.
-            infinite = key.name in ("checkpoint_every_minutes", "loss_limit")
-            assert key.accepts(math.inf) == infinite
+            assert key.accepts(math.inf) == (key.name in ("checkpoint_every_minutes", "loss_limit"))
             assert not key.accepts(math.nan) and not key.accepts(True)
         with pytest.raises(UsageError, match=rf"config\.{key.name}: expected"):
             schema.complete(minimal(**schema.nested({key.name: None})))

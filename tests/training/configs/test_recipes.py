@@ -37,8 +37,7 @@ def test_rows_of_table_4():
         assert (optimizer.weight_decay, optimizer.clip_norm, config.ema_decay) == (0.0, 1.0, 0.0)
         assert config.eval_preprocess == "decode|resize(384)|value_range(-1,1)"
         assert config.loss == "softmax" and config.eval_split == "test"
-        expected = "train800val200" if dataset.startswith("vtab/") else "train"
-        assert config.train_split == expected
+        assert config.train_split == ("train800val200" if dataset.startswith("vtab/") else "train")
 
 
 def test_imagenet_in_table_2_and_a_shorter_run_of_a_resnet():
@@ -62,14 +61,12 @@ def test_augmentation_never_changes_the_label():
         ("ViT-B/16,vtab/dsprites_location", "resize(384)"),
         ("ViT-B/16,cifar10,size=24,crop=none", "resize(24)|flip_lr"),
     ):
-        config = finetune.get_config(arg)
-        assert config.train_preprocess == f"decode|{expected}|value_range(-1,1)"
+        assert finetune.get_config(arg).train_preprocess == f"decode|{expected}|value_range(-1,1)"
 
 
 def test_a_run_or_a_saved_model_gives_its_architecture_and_weights_but_no_head(vit, tmp_path):
     model = {"name": "ViT-Ti/16", "image_size": 32, "patch_size": 4, "dropout_rate": 0.1}
-    head = {"representation_size": 192, "head_bias_init": -10.0}
-    write_run_config(tmp_path, model=model | head)
+    write_run_config(tmp_path, model=model | {"representation_size": 192, "head_bias_init": -10.0})
     config = finetune.get_config(f"{tmp_path},cifar10,size=48")
     assert config.checkpoint == str(tmp_path)
     assert config.model.to_dict() == model | {"image_size": 48, "dropout_rate": 0.0}

@@ -47,9 +47,8 @@ def tiny(tmp_path_factory):
 
         splits = {split: filled(items) for split, items in examples.items()}
         tfds.disable_progress_bar()
-        tfds.dataset_builders.store_as_tfds_dataset(
-            name, builder.version, features, splits, **options
-        )
+        store = tfds.dataset_builders.store_as_tfds_dataset
+        store(name, builder.version, features, splits, **options)
         return data_dir
 
     return write

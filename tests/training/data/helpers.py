@@ -17,8 +17,7 @@ def write_photos(root, names, pixels_of=None):
     for number, name in enumerate(names):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        noise = rng.integers(0, 256, (10 + number % 40, 8, 3))
-        pixels = pixels_of(number) if pixels_of else noise
+        pixels = pixels_of(number) if pixels_of else rng.integers(0, 256, (10 + number % 40, 8, 3))
         buffer, kind = io.BytesIO(), Image.registered_extensions().get(path.suffix, "PNG")
         Image.fromarray(pixels.astype(np.uint8)).save(buffer, kind)
         path.write_bytes(buffer.getvalue())
@@ -38,9 +37,8 @@ def write_set(name, folder, num_classes, splits, *, version="1.0.0", num_shards=
     splits = {split: examples(pairs) for split, pairs in splits.items()}
     shards = tfds.download.DownloadConfig(num_shards=num_shards)
     tfds.disable_progress_bar()
-    tfds.dataset_builders.store_as_tfds_dataset(
-        name, version, features, splits, data_dir=folder, download_config=shards, **options
-    )
+    store = tfds.dataset_builders.store_as_tfds_dataset
+    store(name, version, features, splits, data_dir=folder, download_config=shards, **options)
 
 
 def train(split, text=RANDOM, on_error="raise", skip_counter=None, **settings):

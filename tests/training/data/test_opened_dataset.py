@@ -124,8 +124,7 @@ def test_one_hot_by_argument_or_by_text(data_dir):
 @pytest.mark.parametrize(
     ("split", "shared"), [("test[:20]+test[50:70]", 15), ("train", 0), ("test[30:50]", 0)]
 )
-def test_images_that_train_and_are_scored_are_said(split, shared, data_dir, tmp_path, caplog):
-    digits = data.open_dataset("digits", data_dir)
+def test_images_that_train_and_are_scored_are_said(split, shared, digits, tmp_path, caplog):
     digits.split("test[10:30]+test[55:60]").warn_of_shared(digits.split(split))
     write_photos(tmp_path, [f"{part}/a/{k}.png" for part in ("train", "test") for k in "12"])
     shutil.copy(tmp_path / "train" / "a" / "1.png", tmp_path / "test" / "a" / "copy.png")
@@ -191,8 +190,7 @@ def test_splits_of_vtab_1k(name):
 
 def test_caltechs_later_builds_have_three_images_less_and_no_flip_changes_a_label(resize_row):
     resize_row("vtab/caltech101", {"train": 3_057, "test": 6_084})
-    spec = known_datasets.row("vtab/caltech101")
-    assert spec.ranges("val200") == [Range("train", 2751, 2951)]
+    assert known_datasets.row("vtab/caltech101").ranges("val200") == [Range("train", 2751, 2951)]
     structured = [*SPLITS["vtab"]][-8:]
     assert {task.name for task in known_datasets.TASKS if not task.flip} == {"svhn", *structured}
 

@@ -34,12 +34,10 @@ def offsets(file, length=5):
 def test_any_record_is_read_alone_and_a_file_that_is_not_whole_is_explained(file):
     frame = 16
     assert offsets(file).tolist() == np.cumsum([0, *(n + frame for n in LENGTHS)]).tolist()
-    record = tf.function(
-        records.tfrecord_reader(records.Shards([str(file)], [5], [0], [5]), None).record
-    )
+    reader = records.tfrecord_reader(records.Shards([str(file)], [5], [0], [5]), None)
+    record = tf.function(reader.record)
     for number in (4, 0, 3, 1):
-        found = record(tf.constant(number, tf.int64)).numpy()
-        assert found == bytes([number]) * LENGTHS[number]
+        assert record(tf.constant(number, tf.int64)).numpy() == bytes([number]) * LENGTHS[number]
     with pytest.raises(ValueError, match=r"Expected 6 records .* Found 5"):
         offsets(file, 6)
     for cut in (2, 10):
@@ -65,8 +63,7 @@ def test_neighbors_are_read_in_stored_order(numbers, monkeypatch, split, remote)
 
 def test_a_damaged_record_costs_its_neighbors_nothing(digits_split, damaged_digits):
     # Evaluation reads no record alone.
-    streamed = read_by(digits_split("train"), record=lambda index: tf.constant(b""))
-    whole = joined(evaluate(streamed))
+    whole = joined(evaluate(read_by(digits_split("train"), record=lambda index: tf.constant(b""))))
     assert whole["mask"].sum() == 1438
     with pytest.raises(tf.errors.DataLossError):
         evaluate(damaged_digits)

@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.models.image_model import ACTIVATIONS
-from keras_vit.training import data
 from keras_vit.training.config import schema
 from keras_vit.training.data.opened_dataset import RunData
 from keras_vit.training.errors import UsageError
@@ -125,8 +124,7 @@ def test_functions_and_hub_modules_are_models_too(vit, tmp_path):
 
 def test_per_class_table():
     confusion = np.array([[3, 1, 0], [0, 0, 0], [2, 1, 2]])
-    table = classification.per_class(confusion, ["cat", "dog", "owl"])
-    assert table.rows == [
+    assert classification.per_class(confusion, ["cat", "dog", "owl"]).rows == [
         ("cat", 4, "75.00", "60.00", "dog (1)"),
         ("dog", 0, "–", "0.00", ""),
         ("owl", 5, "40.00", "100.00", "cat (2)"),
@@ -146,7 +144,7 @@ def test_errors_name_what_was_expected(vit):
         classification.class_order(["crane", "crane", "owl"], ["owl", "crane", "crane"], "birds")
 
 
-def test_the_evaluators_of_a_config_name_what_they_yield(data_dir):
+def test_the_evaluators_of_a_config_name_what_they_yield(digits, data_dir):
     batch = {
         "image": np.array([[2, 1, 0], [0, 1, 2], [5, 0, 0], [9, 9, 9]], np.float32),
         "label": np.array([[1, 0, 0], [0, 1, 0], [0, 0, 0], [1, 1, 1]], np.float32),
@@ -163,9 +161,8 @@ def test_the_evaluators_of_a_config_name_what_they_yield(data_dir):
     wanted.update(eval_split="test", eval_every_steps=7, data_dir=data_dir)
     wanted.update(dict.fromkeys(("train_preprocess", "eval_preprocess"), "decode|value_range"))
     wanted.update(few_shot={"datasets": "digits", "shots": (1, 5), "every_steps": 2})
-    dataset = data.open_dataset("digits", data_dir)
-    exact, few_shot = create_evaluators(wanted, engine, loss, RunData(wanted, dataset))
-    assert few_shot.tasks[0].train is dataset.split("train")
+    exact, few_shot = create_evaluators(wanted, engine, loss, RunData(wanted, digits))
+    assert few_shot.tasks[0].train is digits.split("train")
     assert (exact.every_steps, few_shot.every_steps) == (7, 2)
     assert (exact.distributed, few_shot.distributed) == (True, False)
     assert few_shot.names == ("few_shot/digits_1", "few_shot/digits_5")

@@ -20,8 +20,7 @@ def test_a_run_its_model_file_and_the_same_untrained(vit, tmp_path):
     assert by_run.identity == by_file.identity == features_and_logits.freeze(vit, "").identity
     assert by_run.image_size == (16, 16) and by_run.image_range == (-1.0, 1.0)
     np.testing.assert_allclose(by_run.logits(images()), vit.predict_on_batch(images()), atol=1e-6)
-    represent = keras.Model(vit.input, vit.endpoints["representation"])
-    expected = represent.predict_on_batch(images())
+    expected = keras.Model(vit.input, vit.endpoints["representation"]).predict_on_batch(images())
     np.testing.assert_allclose(by_run.features(images()), expected, atol=1e-6)
     assert by_run.feature_name == "representation"
     fresh, again = (features_and_logits.untrained(tmp_path / "model.keras") for _ in range(2))

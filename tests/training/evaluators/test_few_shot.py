@@ -60,9 +60,8 @@ def test_both_forms_solve_the_normal_equations(examples):
 
 def test_classes_are_shuffled_and_one_with_too_few_examples_gives_all_it_has(caplog):
     labels = np.array([1, 0, 1, 2, 0, 1, 0, 2])
-    chosen = few_shot.choose_examples(labels, 3, seed=7)
     rng = np.random.default_rng(7)
-    for label, indices in enumerate(chosen):
+    for label, indices in enumerate(few_shot.choose_examples(labels, 3, seed=7)):
         np.testing.assert_array_equal(indices, rng.permutation(np.where(labels == label)[0]))
     with caplog.at_level("WARNING", "keras_vit"):
         all_of_them = few_shot.evaluate_features((X, Y), (X, Y), 2, shots=[3, 100], seeds=[0])
@@ -70,9 +69,8 @@ def test_classes_are_shuffled_and_one_with_too_few_examples_gives_all_it_has(cap
     assert all_of_them[0].accuracy == all_of_them[1].accuracy == 1.0
     # Every combination is evaluated.
     results = few_shot.evaluate_features((X, Y), (X, Y), 2, shots=[1, 3], l2=[1.0, 1024.0])
-    assert [(r.seed, r.shots, r.l2) for r in results] == [
-        (seed, shots, l2) for seed in (0, 1, 2) for shots in (1, 3) for l2 in (1.0, 1024.0)
-    ]
+    expected = [(seed, k, l2) for seed in (0, 1, 2) for k in (1, 3) for l2 in (1.0, 1024.0)]
+    assert [(r.seed, r.shots, r.l2) for r in results] == expected
 
 
 def test_best_l2_is_the_one_of_highest_mean_rank_and_is_shown():
@@ -119,8 +117,7 @@ def test_accuracies_are_those_of_features_computed_by_hand(model, digits):
     represent = keras.Model(model.input, model.endpoints["representation"])
     splits = []
     for part in task:
-        operations = part.preprocess(preprocess)
-        (batch,) = part.evaluate(operations, batch_size=part.num_examples)
+        (batch,) = part.evaluate(part.preprocess(preprocess), batch_size=part.num_examples)
         labels = batch["label"].numpy().argmax(1)
         splits.append((represent.predict_on_batch(batch["image"]), labels))
     expected = few_shot.evaluate_features(*splits, 10, **settings)
@@ -149,8 +146,7 @@ def test_features_are_computed_once_and_again_if_damaged(model, digits, tmp_path
     arguments = {"cache": tmp_path, "shots": [5], "seeds": [0]}
     task = few_shot.open_task(digits, "train[:200]", "test[:50]")
     first = few_shot.evaluate(counting, task, **arguments)
-    again = few_shot.evaluate(counting, task, **arguments)
-    assert again == first and counted.call_count == 2 + 1
+    assert few_shot.evaluate(counting, task, **arguments) == first and counted.call_count == 2 + 1
     few_shot.evaluate(counting, task._replace(test=digits.split("test[:10]")), **arguments)
     assert counted.call_count == 3 + 1
     for path in tmp_path.iterdir():
@@ -176,9 +172,8 @@ def test_what_is_replaced_while_it_is_read_is_noticed(model, data_dir, tmp_path)
     assert not cache.exists()
     # Records of the split that is read last, while the first is read.
     shutil.copytree(data_dir, tmp_path / "sets")
-    task = few_shot.open_task(
-        data.open_dataset("digits", tmp_path / "sets"), "train[:9]", "test[:9]"
-    )
+    copy = data.open_dataset("digits", tmp_path / "sets")
+    task = few_shot.open_task(copy, "train[:9]", "test[:9]")
 
     def writing(images):
         for file in (tmp_path / "sets").rglob("*test.tfrecord*"):

@@ -57,8 +57,7 @@ def test_a_checkpoint_needs_its_models_name_unless_published(shallow, tmp_path, 
     assert headless.model.arguments["dropout_rate"] == 0.5
     with pytest.raises(ValueError, match="head"):
         load_model(file, name="ViT-Ti/32", num_classes=4, image_size=32)
-    published = keras_vit.create_model("ViT-Ti/16", image_size=32)
-    keras_vit.save_checkpoint(published, file)
+    keras_vit.save_checkpoint(keras_vit.create_model("ViT-Ti/16", image_size=32), file)
     files = {"augreg/Ti_16-imagenet2012": file}
     monkeypatch.setattr("keras_vit.checkpoints.load_into_model.find_checkpoint", files.__getitem__)
     source = load_model("augreg/Ti_16-imagenet2012", image_size=32)
@@ -142,8 +141,7 @@ def test_damage_of_a_config_is_named(content, reason, tmp_path):
     file = tmp_path / "config.json"
     file.write_text(json.dumps(WHOLE))
     assert read_run_config(file) == WHOLE
-    changed = isinstance(content, dict)
-    file.write_bytes(json.dumps(WHOLE | content).encode() if changed else content)
+    file.write_bytes(json.dumps(WHOLE | content).encode() if isinstance(content, dict) else content)
     for read in (read_run_config, lambda _: saved_arguments(tmp_path)):
         with pytest.raises(ValueError, match=r"config of a run\. .* is damaged") as error:
             read(file)

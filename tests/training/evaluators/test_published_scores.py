@@ -42,8 +42,7 @@ def test_the_index_knows_every_checkpoint(home, beside):
     index.parent.mkdir(parents=True, exist_ok=True)
     index.write_text(INDEX)
     given = None if beside else index
-    found = published_scores(f"augreg/{TRANSFERRED}", given)
-    assert found == ({"cifar100": 92.1875}, str(index))
+    assert published_scores(f"augreg/{TRANSFERRED}", given) == ({"cifar100": 92.1875}, str(index))
     assert published_scores(f"augreg/{PRETRAINED}", given).by_dataset == {"imagenet2012": 62.5}
     # What the index lacks, the table of names has.
     assert published_scores("augreg/B_16-imagenet2012", given).by_dataset == {"imagenet2012": 85.49}

@@ -82,14 +82,13 @@ def test_saved_models_are_the_average_that_was_evaluated(run, final_state):
 
 
 @pytest.mark.parametrize("classes", [1, 12, None])
-def test_a_model_of_other_classes_or_other_data_leaves_nothing(tiny, data_dir, tmp_path, classes):
+def test_a_model_of_other_classes_or_other_data_leaves_nothing(tiny, digits, tmp_path, classes):
     config = tiny()
     config.model.num_classes = classes
     with pytest.raises(UsageError, match=r"num_classes: expected 10, the classes of digits"):
         trainer.train(config, tmp_path / "run")
-    dataset = data.open_dataset("digits", data_dir)
     with pytest.raises(UsageError, match=r"config\.dataset=digits"):
-        trainer.train(tiny(dataset="cifar10"), tmp_path / "run", dataset=dataset)
+        trainer.train(tiny(dataset="cifar10"), tmp_path / "run", dataset=digits)
     assert not (tmp_path / "run").exists()
 
 

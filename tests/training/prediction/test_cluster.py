@@ -55,8 +55,7 @@ def test_a_node_that_is_killed_in_the_middle(command, expected, tmp_path, launch
     died = tmp_path / "died"
 
     def node(dies):
-        paths = f"{DYING}:{ROOT}"
-        environment = {"PYTHONPATH": paths, "DIED": str(died), "DIES": dies}
+        environment = {"PYTHONPATH": f"{DYING}:{ROOT}", "DIED": str(died), "DIES": dies}
         environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
         options = {"num_cpus": 1, "num_gpus": 0, "object_store_memory": STORE_BYTES}
         return options | {"env_vars": os.environ | environment, "include_dashboard": False}

@@ -66,8 +66,7 @@ def test_shards_say_what_predictions_say(bird_model, photos, tmp_path, capsys):
     logits = model.logits(images)
     with pytest.raises(ValueError, match="Expected one row of logits for an image"):
         most_probable(logits[None], "softmax", 2)
-    expected = most_probable(logits, "softmax", 2)
-    for row, classes, values in zip(good, *expected, strict=True):
+    for row, classes, values in zip(good, *most_probable(logits, "softmax", 2), strict=True):
         assert row["classes"] == classes.tolist()
         np.testing.assert_allclose(row["probabilities"], values, rtol=1e-5)
         assert [model.class_names[number] for number in classes] == row["names"]
@@ -89,8 +88,7 @@ def test_a_killed_process_leaves_whole_shards(bird_model, photos, tmp_path, laun
     def options(folder):
         return [str(bird_model), str(photos), f"--shards={folder}", "--shard_size=2"]
 
-    process = launch("-c", KILLED, *options(tmp_path / "killed"))
-    assert process.wait() == -signal.SIGKILL
+    assert launch("-c", KILLED, *options(tmp_path / "killed")).wait() == -signal.SIGKILL
     whole = [file.name for file in (tmp_path / "killed").glob("predictions-*")]
     assert sorted(whole) == [f"predictions-0000{k}-of-00008.parquet" for k in range(2)]
     assert len(list((tmp_path / "killed").glob(".*.unfinished"))) == 1

@@ -122,8 +122,7 @@ def test_other_weights_than_those_scored(data_dir, tmp_path, capsys):
         ("position", "model.position_embedding=none", "sets config.model.position_embedding in"),
     ):
         folders = [f"--workdir={tmp_path / 'study'}", f"--data_dir={data_dir}"]
-        arguments = [*study.split(), *folders, *TINY]
-        assert command.main([*arguments, f"--config.{override}"]) == 2
+        assert command.main([*study.split(), *folders, *TINY, f"--config.{override}"]) == 2
         assert message in capsys.readouterr().err
         assert not (tmp_path / "study").exists()
 

@@ -209,11 +209,10 @@ def test_a_finished_run_is_not_trained_again_nor_taken_for_another(config, runs,
     write_run_config(begun, data=DATA | {"checkpoint": "0"}, seed=0)
     with pytest.raises(UsageError, match="began from other weights"):
         train_run(config, begun, digits)
+    damaged = r"result\.json is damaged: .* Delete it to compute it"
     for content in ("", "[]", "\udcff"):
         (begun / "result.json").write_text(content, errors="surrogateescape")
-        with pytest.raises(
-            ValueError, match=r"result\.json is damaged: .* Delete it to compute it"
-        ):
+        with pytest.raises(ValueError, match=damaged):
             computed_once(begun / "result.json", dict)
     config.optimizer.base_lr = 0.5
     with pytest.raises(UsageError, match=r"another config \(optimizer\.base_lr: 0\.01 -> 0\.5\)"):

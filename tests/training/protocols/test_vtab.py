@@ -132,8 +132,7 @@ def test_a_killed_run_gives_the_table_of_an_uninterrupted_one(arguments, launch,
     assert not (interrupted / "result.json").exists()
     assert "(1 of 19)" in (killed / "vtab.md").read_text()
 
-    again = launch("-m", "training", "vtab", *arguments(killed))
-    for process in (whole, again):
+    for process in (whole, launch("-m", "training", "vtab", *arguments(killed))):
         output, _ = process.communicate(timeout=300)
         assert process.returncode == 0, output
     assert finished.stat().st_mtime_ns == before

@@ -86,8 +86,7 @@ def test_rates_first_steps_factors_decay_clipping_and_averages(name, other):
         assert float(norm) == pytest.approx(expected, rel=1e-5)
         for expected in (averages, weights):
             optimizer.swap_averages()
-            found = [each.numpy() for each in variables]
-            np.testing.assert_allclose(found, expected, rtol=1e-5)
+            np.testing.assert_allclose([each.numpy() for each in variables], expected, rtol=1e-5)
 
 
 def test_some_of_the_variables_and_those_of_another_model():

@@ -103,9 +103,8 @@ def test_the_graph_of_a_module_calls_no_python():
     ],
 )
 def test_numpy_prepares_photos_as_tensorflow_does(text):
-    process = Preprocess(text)
-    images = process(tf.constant(encode(PHOTO, "PNG")), (0, 0))[None]
-    np.testing.assert_allclose(prepare_photo(PIXELS, text), images[0], atol=2e-5)
+    image = Preprocess(text)(tf.constant(encode(PHOTO, "PNG")), (0, 0))
+    np.testing.assert_allclose(prepare_photo(PIXELS, text), image, atol=2e-5)
 
 
 # The second is a TIFF that was cut short.

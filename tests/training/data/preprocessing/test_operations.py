@@ -91,8 +91,7 @@ def test_areas_and_aspects_of_random_crops():
 def test_random_resized_crops_are_of_whole_pixels(shape, scale, boxes):
     ratio = (3 / 4, 4 / 3) if scale == 0.901 else (1.0, 1.0)
     box, whole = random_resized_crop(4, (scale, scale), ratio).box, tf.constant((*shape, 3))
-    found = drawn(lambda k: box(whole, tf.stack([0, k])), 200)
-    assert set(map(tuple, found)) == boxes
+    assert set(map(tuple, drawn(lambda k: box(whole, tf.stack([0, k])), 200))) == boxes
 
 
 def row(*values):

@@ -31,8 +31,7 @@ def test_eagerly_and_inside_tf_data_alike_following_the_seed(text):
         np.testing.assert_array_equal(process(photo, seed), image)
     images = [process(PNG, (0, k)).numpy().tobytes() for k in (1, 1, *range(2, 10))]
     assert images[0] == images[1]
-    random = any(op.random for op in parse(text))
-    assert (len(set(images)) > 1) == random
+    assert (len(set(images)) > 1) == any(op.random for op in parse(text))
 
 
 def test_operations_draw_independently_of_each_other():
@@ -100,8 +99,7 @@ def test_with_an_operation_of_ones_own_the_first_image_has_the_range(monkeypatch
     split = SimpleNamespace(read=lambda at: {"image": photos[at]}, num_examples=2)
     monkeypatch.setitem(REGISTRY, "own_label", (make, "label"))
     Preprocess("decode|to_range").require_fit("train_preprocess", split, (8, None, 3))
-    wrong = "standardize", "resize(8)", "value_range(0,1)|own_label", "value_range(1,-1)"
-    for text in wrong:
+    for text in ("standardize", "resize(8)", "value_range(0,1)|own_label", "value_range(1,-1)"):
         with pytest.raises(ValueError, match=r"Expected config\.train_preprocess to map"):
             Preprocess(f"decode|{text}").require_fit("train_preprocess", split, (8, None, 3))
     assert not caplog.text

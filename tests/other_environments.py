@@ -21,6 +21,7 @@ def python_of(name: str, lock: str, python: str, over: bool = False) -> pathlib.
             (packages,) = folder.glob("lib/python*/site-packages")
             (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
         pip = [folder / "bin/python", "-m", "pip", "install", "--quiet", "--no-deps"]
-        subprocess.run([*pip, "--disable-pip-version-check", "-r", lock_path], check=True)
+        options = ["--disable-pip-version-check", "--no-compile", "-r", lock_path]
+        subprocess.run([*pip, *options], check=True)
         installed.touch()
     return folder / "bin/python"

@@ -66,10 +66,11 @@ def layer_errors(
             found.append(LayerError(layer, operation, types[name], errors[name], worst))
     others = _parts(TFLiteFile(file).tree) - _parts(tree)
     if len(found) < len(computing) / 2 or others:
+        more = f" and layers of its own, {', '.join(sorted(others))}" if others else ""
         raise ExportError(
             f"Expected a file of the same model, exported by the same version. Received: {file}, "
-            f"which has {len(found)} of the model's {len(computing)} operations by their names"
-            f"{', and ' * bool(others)}{', '.join(sorted(others))}. Export it again."
+            f"which has {len(found)} of the model's {len(computing)} operations by their "
+            f"names{more}. Export it again."
         )
     return found
 

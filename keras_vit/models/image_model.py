@@ -32,7 +32,10 @@ def activation_name(activation: Callable) -> str:
 
 
 def model_inside(model: keras.Model, needs_head: bool = False) -> str:
-    """Returns a sentence that says how to get from a model to the one of this package, or ""."""
+    """Returns a sentence that says how to get from a model to the one of this package, or "".
+
+    With `needs_head` it says so where the classes are those of layers that follow ours.
+    """
     if isinstance(model, ImageModel):
         return ""
     layers = list(getattr(model, "layers", ()))

@@ -168,7 +168,7 @@ class RunDirectory:
         if was != now:
             data["accepted"].append(was)
         else:
-            # With the times that it was trained on, so that every command says of later ones.
+            # The times of then, so that every command says which files were written since.
             data.update({split: data_before[split] for split in fingerprint.SPLITS})
 
     def _metric_rows(self):

@@ -44,7 +44,7 @@ def _html_page(title, subtitle, body):
 
 def _figure(image, attention, label, caption, side=96, kind="", below=""):
     """Returns an image, beside it the attention that its parts get in color, and a caption."""
-    image = np.broadcast_to(image, (*image.shape[:2], 3))  # of gray ones too
+    image = np.broadcast_to(image, (*image.shape[:2], 3))  # also of gray images
     pictures = {"image": image}
     if attention is not None:
         pictures["attention"] = _overlay(image, attention)

@@ -85,7 +85,7 @@ def test_a_file_of_another_model_is_refused(files, make_vit, images, tmp_path):
         layer_errors(files[0], tmp_path / "damaged.tflite", images[:1])
     for arguments, said in (
         ({"num_classes": 3}, r"which gives \[1, 3\]"),
-        ({"num_layers": 2}, "names, and encoder_block_01"),
+        ({"num_layers": 2}, "names and layers of its own, encoder_block_01"),
     ):
         others = export.to_tflite(make_vit(**{"num_layers": 1} | arguments), tmp_path / "o.tflite")
         with pytest.raises(ExportError, match=rf"o\.tflite, .*{said}"):

@@ -117,6 +117,7 @@ def test_texts_that_were_changed_by_hand_are_noticed(
     assert all(any(message in failure for failure in failures) for message in messages), failures
 
 
+@pytest.mark.long
 def test_probabilities_by_another_activation_are_noticed(named, images, tmp_path):
     model, _ = named
     module = export.to_hub(model, tmp_path / "module", activation="sigmoid")
@@ -135,6 +136,7 @@ def test_probabilities_by_another_activation_are_noticed(named, images, tmp_path
     assert "is 'sigmoid', the model's 'softmax'" in one and "by sigmoid, the model by" in other
 
 
+@pytest.mark.long
 def test_every_way_to_call_a_module_is_compared(named, images, tmp_path):
     model, module = named
     other = type(model).from_config(model.get_config())

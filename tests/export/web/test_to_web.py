@@ -52,6 +52,7 @@ def test_settings_that_are_not_the_files_fail(model, images, tmp_path, single_fi
     assert "the page's activation is 'sigmoid', its file's 'softmax'" in activation
 
 
+@pytest.mark.long
 def test_a_page_is_replaced_but_nothing_else(site, model, tmp_path):
     before = settings_of(site / "index.html")["version"]
     path, mine = tmp_path / "site", tmp_path / "site/code/mine.txt"

@@ -67,6 +67,7 @@ def refusal(photos, run, **changes):
     return str(error.value)
 
 
+@pytest.mark.long
 def test_a_class_is_accepted_that_keeps_its_label_and_no_other(photos, run, caplog):
     (photos / "crow").rename(photos / "raven")
     for choice in ("refuse", "accept"):
@@ -150,6 +151,7 @@ def test_evaluations_before_a_change_are_never_the_best(photos, run, monkeypatch
         trainer.train(config_of(photos, hand_over="best"), run)
 
 
+@pytest.mark.long
 def test_photos_that_trained_what_one_starts_from_are_said(photos, run, tmp_path, caplog, capsys):
     others = shutil.copytree(photos, tmp_path / "others")
     for number, photo in enumerate(sorted(others.glob("*/*"), reverse=True)):

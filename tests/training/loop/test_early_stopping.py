@@ -80,6 +80,7 @@ def test_the_run_ends_after_so_many_evaluations(run):
     assert not np.array_equal(last.get_layer("head").kernel, best.get_layer("head").kernel)
 
 
+@pytest.mark.long
 def test_the_best_evaluation_is_handed_over(run, config, tmp_path, caplog):
     caplog.set_level("INFO", logger="keras_vit")
     config = config.copy_and_resolve_references()

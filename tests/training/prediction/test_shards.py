@@ -129,6 +129,7 @@ def test_another_job_is_refused(bird_model, photos, tmp_path, capsys):
     assert "is in use by process" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_photos_model_and_shards_in_a_store(bird_model, photos, ram, tmp_path, capsys):
     bucket = epath.Path(ram())
     for folder in ("photos/a", "photos/b"):

@@ -8,6 +8,7 @@ from keras_vit.training.reporting.metrics_csv import read_metrics
 from tests.training.data.helpers import write_photos
 
 
+@pytest.mark.long
 def test_a_page_is_of_the_weights_handed_over_and_of_the_same_classes(tiny, tmp_path, capsys):
     rng, birds, run = np.random.default_rng(0), tmp_path / "photos", tmp_path / "run"
     names = [f"{bird}/{number}.png" for bird in ("crow", "owl") for number in range(8)]

@@ -3,6 +3,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 VENV := .venv
 RUN := $(VENV)/bin/python
+# Python compiles what is imported; pip would compile everything.
+PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --no-compile
 # Each worker takes up to 3 GiB of memory, and a run of tests in order, which share models.
 WORKERS ?= 2
 PYTEST := $(RUN) -m pytest -n $(WORKERS) --dist worksteal
@@ -78,27 +80,27 @@ $(VENV)/installed: requirements.lock setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 10) <= sys.version_info[:2] <= (3, 13) else "keras-vit needs Python 3.10 to 3.13, this is %d.%d: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	@echo "Installing the packages of requirements.lock into $(VENV) (once, about a minute)"
-	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
-	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(PIP) -r requirements.lock
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/jax-installed: $(VENV)/installed requirements-jax.lock
-	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-compile -r requirements-jax.lock
+	@$(PIP) -r requirements-jax.lock
 	@touch $@
 
 $(VENV)/runtimes-installed: $(VENV)/installed requirements-runtimes.lock
-	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-compile -r requirements-runtimes.lock
+	@$(PIP) -r requirements-runtimes.lock
 	@command -v chromium google-chrome >/dev/null || apt-get install -qq chromium \
 		|| $(RUN) -m playwright install --with-deps chromium \
 		|| echo "Skipped: what needs a browser, for no Chromium can be installed here."
 	@touch $@
 
 $(VENV)/cluster-installed: $(VENV)/installed requirements-cluster.lock
-	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-compile -r requirements-cluster.lock
+	@$(PIP) -r requirements-cluster.lock
 	@touch $@
 
 $(VENV)/docs-installed: $(VENV)/installed requirements-docs.lock
-	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-compile -r requirements-docs.lock
+	@$(PIP) -r requirements-docs.lock
 	@touch $@
 
 clean: ## Remove environments and runs.

@@ -4,6 +4,7 @@ import contextlib
 import json
 import logging
 from collections.abc import Iterable, Mapping, Set
+from typing import Any
 
 import keras
 import numpy as np
@@ -49,18 +50,23 @@ def exported_texts(
             "exported resizes them instead.",
             *(model.name, model.preprocessing),
         )
+    interface = interface_of_model(model, activation, output)
+    texts = {INTERFACE_FILE: json.dumps(interface, indent=2) + "\n"}
+    if labels is not None:
+        texts[LABELS_FILE] = "".join(f"{label}\n" for label in labels)
+    return texts
+
+
+def interface_of_model(model: keras.Model, activation: str | None, output: str) -> dict[str, Any]:
+    """Returns the content of `interface.json`; arguments as for `exported_texts`."""
     interface = {
         "image_size": list(image_size(model)),
         "image_range": [0, 1],
         "preprocessing": exported_operations(model),
         "activation": {"logits": activation, "probabilities": "none"}.get(output),
     }
-    if output == "probabilities":
-        interface["activation_inside"] = activation
-    texts = {INTERFACE_FILE: json.dumps(interface, indent=2) + "\n"}
-    if labels is not None:
-        texts[LABELS_FILE] = "".join(f"{label}\n" for label in labels)
-    return texts
+    inside = {"activation_inside": activation} if output == "probabilities" else {}
+    return interface | inside
 
 
 def _require_size(model):

@@ -13,7 +13,7 @@ import numpy as np
 import keras_vit
 from keras_vit.export.errors import ExportError
 from keras_vit.export.hub.archives import unpacked
-from keras_vit.export.labels_and_interface_json import exported_operations
+from keras_vit.export.labels_and_interface_json import exported_operations, interface_of_model
 from keras_vit.export.supported_models import (
     CLASSIFIERS,
     check_range,
@@ -394,16 +394,11 @@ def _other_texts(path, model, artifact, activation):
         elif labels and len(labels) != num_classes(model):
             wrong.append(f"it has {len(labels)} labels, the model {num_classes(model)} classes")
         interface = interface_of(path)
-        expected = {
-            "preprocessing": exported_operations(model),
-            "image_size": list(image_size(model)),
-            "image_range": [0, 1],
-        }
-        if artifact.output == "probabilities" or activation:
-            of_output = {"logits": activation, "probabilities": "none"}
-            expected["activation"] = of_output.get(artifact.output)
-            made = artifact.activation or activation
-            expected["activation_inside"] = made if artifact.output == "probabilities" else None
+        gives_probabilities = artifact.output == "probabilities"
+        made = (gives_probabilities and artifact.activation) or activation
+        expected = {"activation_inside": None} | interface_of_model(model, made, artifact.output)
+        if not (gives_probabilities or activation):
+            expected = {key: expected[key] for key in expected if "activation" not in key}
         if not interface:
             wrong.append("it has no interface.json, which says how to prepare photos")
         for key, value in expected.items() if interface else ():

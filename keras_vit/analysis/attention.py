@@ -12,7 +12,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.backends.by_backend import predicting
-from keras_vit.models.image_model import model_inside
+from keras_vit.models.image_model import require_kind
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.prepare_photos import require_model_range
 from keras_vit.type_hints import Tensor
@@ -26,11 +26,7 @@ def attention_tensors(model: VisionTransformer) -> list[Tensor]:
     Raises:
         ValueError: if the model's attention is axial, or it is another model.
     """
-    if not isinstance(model, VisionTransformer):
-        raise ValueError(
-            f"Expected a VisionTransformer. Received: {model.name}, a {type(model).__name__}."
-            f"{model_inside(model)}"
-        )
+    require_kind(model, VisionTransformer, "a VisionTransformer")
     return list(model.attention_endpoints.values())
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.layers.positions_2d_and_sincos import POSITION_EMBEDDINGS
-from keras_vit.models.image_model import ImageModel, model_inside
+from keras_vit.models.image_model import ImageModel, require_kind
 
 
 class PrincipalFilters(NamedTuple):
@@ -64,7 +64,7 @@ def embedding_filters(model: keras.Model, components: int = 28) -> PrincipalFilt
     Returns:
         A `PrincipalFilters` of (patch size, patch size, 3) images.
     """
-    _require_ours(model)
+    require_kind(model, ImageModel, "a model of keras_vit")
     names = {layer.name for layer in model.layers}
     if "conv_root" in names:
         root = model.get_layer("conv_root")
@@ -90,7 +90,7 @@ def position_similarity(model: keras.Model, block: int = 0) -> np.ndarray:
     Raises:
         ValueError: if the model adds no position embedding, or has no such block.
     """
-    _require_ours(model)
+    require_kind(model, ImageModel, "a model of keras_vit")
     arguments = model.arguments
     if arguments.get("position_embedding") not in POSITION_EMBEDDINGS:
         raise ValueError(
@@ -109,10 +109,3 @@ def position_similarity(model: keras.Model, block: int = 0) -> np.ndarray:
     patches = table[len(table) - rows * columns :]
     patches = patches / np.linalg.norm(patches, axis=1, keepdims=True)
     return (patches @ patches.T).clip(-1, 1).reshape(rows, columns, rows, columns)
-
-
-def _require_ours(model):
-    if not isinstance(model, ImageModel):
-        raise ValueError(
-            f"Expected a model of keras_vit. Received: {model.name}.{model_inside(model)}"
-        )

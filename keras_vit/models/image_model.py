@@ -61,6 +61,15 @@ def model_inside(model: keras.Model, needs_head: bool = False) -> str:
     return ""
 
 
+def require_kind(model: keras.Model, kind: type, expected: str) -> None:
+    """Raises ValueError, which names what is `expected`, unless the model is of that class."""
+    if not isinstance(model, kind):
+        raise ValueError(
+            f"Expected {expected}. Received: {model.name}, a {type(model).__name__}."
+            f"{model_inside(model)}"
+        )
+
+
 class ImageModel(keras.Model):
     """A functional model of images that names its intermediate results.
 

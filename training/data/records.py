@@ -376,7 +376,7 @@ def array_record_reader(shards: Shards, parse: Callable) -> Reader:
 
     open_file(0)
     if not shards.remote:
-        identify()  # What is replaced from now on is noticed.
+        identify()  # `Dataset.require_unchanged` compares with the times of now.
     return shards.reader(record, parse, identify)
 
 

@@ -296,7 +296,7 @@ def evaluate(
         TrainingError: if files of a split were replaced while it was read.
     """
     text = preprocess or preprocessing(model)
-    # Of both before one is read: what is replaced from now on is noticed.
+    # The reading of one split takes long: `require_unchanged` compares both with now.
     identities = {split: split.identity for split in of}
 
     def extracted(split, batches):

@@ -30,8 +30,9 @@ def launch():
     processes = []
 
     def start(*arguments, environment=None, **options):
+        quickly = ("-m", "tests.training.processes") if str(arguments[0]).endswith(".py") else ()
         process = subprocess.Popen(
-            [sys.executable, *map(str, arguments)],
+            [sys.executable, *quickly, *map(str, arguments)],
             cwd=ROOT,
             env=process_environment() | (environment or {}),
             stdout=subprocess.PIPE,

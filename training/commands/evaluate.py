@@ -74,7 +74,7 @@ def _evaluate(options):
     source = options.weights or options.source
     model = load_frozen(source, runtime=options.runtime, **checkpoint)
     model.require_head()
-    for run, config in runs_behind(source if options.dataset else ""):
+    for run, config in runs_behind(source):
         for split in splits:
             warn_of_trained(split, run, config)
     results = {split.dataset.name: _measure(model, split, options) for split in splits}

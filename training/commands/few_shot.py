@@ -55,7 +55,7 @@ def _evaluate(options):
     from keras_vit.training.io.printed_table import Table
 
     tasks = _tasks(options)
-    for run, config in runs_behind(options.source if options.dataset else ""):
+    for run, config in runs_behind(options.source):
         for task in tasks:
             warn_of_trained(task.test, run, config)
     given = {"name": options.model, "image_size": options.image_size, "layer": options.layer}

@@ -55,6 +55,8 @@ def require_same(
     run has not `finished`: other photos would not train it.
     """
     changed, moved = changes(before, now)
+    if not changed and before.get("few_shot", []) != now.get("few_shot", []):
+        changed = "the images of config.few_shot are others"
     finished = finished and any(_photos(before[split]) != _photos(now[split]) for split in SPLITS)
     if moved:
         remedy = "Labels stand for other classes now: put it back, or"

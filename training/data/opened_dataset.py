@@ -93,8 +93,9 @@ def open_data_of_run(
     """
     dataset = dataset or open_dataset(config["dataset"], data_dir or config["data_dir"])
     now = dataset.describe(config["train_split"], config["eval_split"])
-    if said := fingerprint.changes_since(config, now):
+    if (said := fingerprint.changes_since(config, now)) and str(run) not in dataset._compared:
         logger.warning("The data of %s has changed: %s", run, said)
+    dataset._compared.add(str(run))
     return dataset
 
 
@@ -113,9 +114,6 @@ def warn_of_trained(split: "Split", run: str | os.PathLike, config: Mapping[str,
     try:
         if full_name(name) != dataset.name:
             dataset = open_dataset(name, config["data_dir"])
-            # One data set of TFDS may have several names.
-            if not of_photos and dataset.place != split.dataset.place:
-                return
         trained = open_data_of_run(run, config, dataset=dataset).split(config["train_split"])
     except (OSError, ValueError) as error:
         if of_photos:
@@ -141,6 +139,7 @@ class Dataset:
     photos: photo_sets.PhotoSet | None = None
     info: Any = None
     _splits: "dict[str, Split]" = dataclasses.field(default_factory=dict, repr=False)
+    _compared: set[str] = dataclasses.field(default_factory=set, repr=False)
 
     def split(self, text: str) -> "Split":
         """Returns a split of it, the same object for the same text; see `open`."""
@@ -273,8 +272,10 @@ class Split:
         shared = len(own) - len(copies)
         if trained.dataset is not self.dataset or not is_remote(self.dataset.place):
             shared += photo_sets.count_copies(copies, others)
-        for one, other in itertools.product(self.ranges, trained.ranges):
-            shared += one.shared_with(other)
+        # One data set of TFDS may have several names.
+        if trained.dataset.place == self.dataset.place:
+            for one, other in itertools.product(self.ranges, trained.ranges):
+                shared += one.shared_with(other)
         if shared:
             logger.warning(
                 "%d of the %d images of %s, which is scored, are in %s too, which %s: the score "

@@ -1,6 +1,6 @@
 """The protocol of evaluators: what a trainer or a command measures of a model, and how often."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import keras
@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 from keras_vit.training.data.opened_dataset import RunData
 from keras_vit.training.engine.engine_interface import Engine
 from keras_vit.training.evaluators.classification import ClassificationEvaluator
-from keras_vit.training.evaluators.few_shot import FewShotEvaluator, open_task
+from keras_vit.training.evaluators.few_shot import FewShotEvaluator, Task
 
 
 class Evaluator(Protocol):
@@ -37,7 +37,11 @@ class Evaluator(Protocol):
 
 
 def create_evaluators(
-    config: ConfigDict, engine: Engine, loss: keras.losses.Loss, data: RunData
+    config: ConfigDict,
+    engine: Engine,
+    loss: keras.losses.Loss,
+    data: RunData,
+    tasks: Sequence[Task],
 ) -> list[Evaluator]:
     """Returns the evaluators that a complete config asks for.
 
@@ -46,6 +50,7 @@ def create_evaluators(
         engine: built.
         loss: that is evaluated along with the accuracies.
         data: of the run.
+        tasks: of `config.few_shot`.
 
     Raises:
         ValueError, UsageError: if one of them cannot work, such as without its data.
@@ -54,8 +59,7 @@ def create_evaluators(
     if config.eval_split:
         found.append(ClassificationEvaluator(config.eval_every_steps, engine, loss, data))
     wanted = config.few_shot
-    if wanted.datasets:
-        tasks = [open_task(each) for each in data.few_shot_sets]
+    if tasks:
         every_steps, shots = wanted.every_steps, wanted.shots
         found.append(FewShotEvaluator(tasks, every_steps=every_steps, shots=shots))
     return found

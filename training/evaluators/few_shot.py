@@ -25,6 +25,7 @@ import keras
 import numpy as np
 
 from keras_vit.training.data import Dataset, Split
+from keras_vit.training.data.preprocessing.parse_operations import parse
 from keras_vit.training.evaluators.features_and_logits import FrozenModel, freeze
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.training.io.printed_table import Table
@@ -288,7 +289,8 @@ def evaluate(
         of: the splits.
         preprocess: text of operations; None is `preprocessing(model)`.
         batch_size: images per call of the model.
-        cache: folder that keeps features between calls; None keeps nothing.
+        cache: folder that keeps features between calls; None keeps nothing. Nor are those kept
+            of a `preprocess` with operations of one's own, whose code may change.
         progress: whether to show how far the images are.
         **settings: `shots`, `seeds` and `l2` of `evaluate_features`.
 
@@ -308,7 +310,7 @@ def evaluate(
         batches = model.batches(split, text, batch_size)
         if progress:
             batches = track(batches, f"{model.name} on {of.name} {split.text}")
-        if cache is None:
+        if cache is None or any(each.own for each in parse(text)):
             return extracted(split, batches)
         depends_on = {
             "model": model.identity,

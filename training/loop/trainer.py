@@ -17,6 +17,7 @@ from keras_vit.training.engine.engine_interface import Engine
 from keras_vit.training.engine.step import Report
 from keras_vit.training.errors import Diverged, Interrupted, TrainingError, UsageError
 from keras_vit.training.evaluators.base import Evaluator, create_evaluators
+from keras_vit.training.evaluators.few_shot import open_task
 from keras_vit.training.evaluators.load_keras_model import load_model, runs_behind
 from keras_vit.training.io.progress_bar import Progress
 from keras_vit.training.loop import agreement_of_workers
@@ -83,6 +84,10 @@ class _Run:
         self.config, self.directory, self.engine = config, directory, engine
         self.data = data = RunData(config, dataset)
         schema.derive_steps(config, data.train.num_examples, directory.before)
+        tasks = [open_task(each) for each in data.few_shot_sets]
+        data.description["few_shot"] = [
+            split.fingerprint["digest"] for task in tasks for split in task
+        ]
         agreement_of_workers.check_data(engine, data.description)
         directory.check(data.description)
         if config.expects_checkpoint and not config.checkpoint:
@@ -108,9 +113,11 @@ class _Run:
             data.preprocess.on_device,
         )
         data.check(engine.model)
-        if data.eval:
-            for run, its_config in runs_behind(config.checkpoint):
-                warn_of_trained(data.eval, run, its_config)
+        for task in tasks:
+            task.test.warn_of_shared(data.train)
+        for run, its_config in runs_behind(config.checkpoint):
+            for split in filter(None, [data.eval, *(task.test for task in tasks)]):
+                warn_of_trained(split, run, its_config)
         restored = engine.restore(directory.checkpoints)
         finished, has_best = (
             (directory.path / name).exists() for name in ("model.keras", "best.keras")
@@ -155,7 +162,7 @@ class _Run:
             )
         data.description["accepted_after"] = int(self.best.since)
         self.batches = engine.make_batches(data.train_batches(engine.step))
-        self.evaluators = create_evaluators(config, engine, eval_loss, data)
+        self.evaluators = create_evaluators(config, engine, eval_loss, data, tasks)
 
     def train(self, stop_request: StopRequest) -> dict[str, float]:
         engine = self.engine

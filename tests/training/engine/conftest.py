@@ -23,7 +23,7 @@ def take_the_tour(launch, data_dir, tmp_path):
 
     def travel(task, devices, processes, environment):
         one = {"strategy": "one"}
-        legs = [("stayed", 0, one), ("out", 10, one), ("out", 0, devices), ("tour", 10, one)]
+        legs = [("stayed", 0, one), ("out", 10, one, str(tmp_path / "tour")), ("out", 0, devices)]
         finish(start(task, environment, *legs))
         for process in [start(task, own, ("tour", 20, changes)) for changes, own in processes]:
             finish(process)

@@ -11,6 +11,7 @@ from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import classification
 from keras_vit.training.evaluators.base import create_evaluators
 from keras_vit.training.evaluators.classification import counted_sums
+from keras_vit.training.evaluators.few_shot import open_task
 from keras_vit.training.recipes.classification_losses import build_loss
 
 
@@ -157,12 +158,13 @@ def test_the_evaluators_of_a_config_name_what_they_yield(digits, data_dir):
     # Over a split of one batch, with the identity as the model.
     engine, loss = types.SimpleNamespace(make_split_sums=make_split_sums), build_loss("softmax")
     wanted = schema.complete({"dataset": "digits", "batch_size": 8, "total_steps": 3})
-    assert create_evaluators(wanted, engine, loss, None) == []
+    assert create_evaluators(wanted, engine, loss, None, []) == []
     wanted.update(eval_split="test", eval_every_steps=7, data_dir=data_dir)
     wanted.update(dict.fromkeys(("train_preprocess", "eval_preprocess"), "decode|value_range"))
     wanted.update(few_shot={"datasets": "digits", "shots": (1, 5), "every_steps": 2})
-    exact, few_shot = create_evaluators(wanted, engine, loss, RunData(wanted, digits))
-    assert few_shot.tasks[0].train is digits.split("train")
+    tasks = [open_task(digits)]
+    exact, few_shot = create_evaluators(wanted, engine, loss, RunData(wanted, digits), tasks)
+    assert few_shot.tasks == tasks
     assert (exact.every_steps, few_shot.every_steps) == (7, 2)
     assert (exact.distributed, few_shot.distributed) == (True, False)
     assert few_shot.names == ("few_shot/digits_1", "few_shot/digits_5")

@@ -11,6 +11,7 @@ import pytest
 from keras_vit.training import data
 from keras_vit.training.commands import few_shot as command
 from keras_vit.training.data import known_datasets
+from keras_vit.training.data.preprocessing.parse_operations import REGISTRY
 from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.evaluators import features_and_logits, few_shot
 from keras_vit.training.loop.trainer import train
@@ -139,7 +140,7 @@ def test_errors_name_what_was_expected():
         few_shot.extract_features(lambda _: np.zeros((2, 4, 4)), [batch | {"label": np.eye(2)}])
 
 
-def test_features_are_computed_once_and_again_if_damaged(model, digits, tmp_path):
+def test_features_are_computed_once_and_again_if_damaged(model, digits, tmp_path, monkeypatch):
     loaded = features_and_logits.freeze(model, "m")
     counted = mock.Mock(wraps=loaded.features)
     counting = dataclasses.replace(loaded, features=counted)
@@ -154,6 +155,12 @@ def test_features_are_computed_once_and_again_if_damaged(model, digits, tmp_path
     assert few_shot.evaluate(counting, task, **arguments) == first
     assert counted.call_count == 3 + 1 + 3
     assert sum(few_shot.kept_features(path) is not None for path in tmp_path.iterdir()) == 2
+    # The code of an operation of one's own may be another the next time.
+    monkeypatch.setitem(REGISTRY, "own", (lambda: lambda image: image, "image"))
+    text = few_shot.preprocessing(loaded).replace("decode", "decode|own")
+    for calls in (10, 13):
+        assert few_shot.evaluate(counting, task, preprocess=text, **arguments) == first
+        assert counted.call_count == calls
 
 
 def test_what_is_replaced_while_it_is_read_is_noticed(model, data_dir, tmp_path):

@@ -173,6 +173,9 @@ def test_photos_that_trained_what_one_starts_from_are_said(photos, run, tmp_path
     evaluate.main([str(tmp_path / "run"), f"--dataset=folder:{photos}", "--split=train"])
     said = capsys.readouterr().err
     assert "24 of the 30 images of train, which is scored" in said and f"which {run} was" in said
+    for more in ([], ["--split=train"]):
+        evaluate.main([str(run), *more])
+        assert ("24 of the 30 images of train, which" in capsys.readouterr().err) == bool(more)
     caplog.clear()
     trainer.train(config_of(photos, **further), tmp_path / "own")
     assert "was trained on" not in caplog.text
@@ -205,6 +208,18 @@ def test_a_run_lists_its_folder_once(photos, tmp_path, monkeypatch, caplog):
     assert "<h1>run: photos</h1>" in page and "6 images of the held-out fifth." in page
     assert "drawing report.html: 0 of 1" in caplog.text
     assert "Few images of train[80%:] are evaluated: crow (2)" in caplog.text
+
+
+def test_few_shot_images_are_none_that_train_and_stay(photos, tmp_path, monkeypatch, caplog):
+    others = f"folder:{shutil.copytree(photos, tmp_path / 'others')}"
+    monkeypatch.setattr(few_shot, "SPLITS", {others: ("train[80%:]", "train[:80%]")})
+    config, run = config_of(photos, total_steps=2), tmp_path / "run"
+    config.few_shot.update(datasets=others, shots=(1,))
+    trainer.train(config, run)
+    assert "24 of the 24 images of train[:80%], which is scored, are in train[:80%]" in caplog.text
+    (tmp_path / "others" / "crow").rename(tmp_path / "others" / "wren")
+    with pytest.raises(UsageError, match=r"config\.few_shot are others"):
+        trainer.train(config, run)
 
 
 def test_cached_features_are_of_the_photos_with_their_labels(photos, tmp_path):

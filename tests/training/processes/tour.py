@@ -1,13 +1,14 @@
 """`tour.py TASK DATA_DIR LEG...` trains the legs of a run, each under a strategy of its own.
 
-A leg is a list in JSON: the run directory, the step to stop after or 0, and what its config
-changes.
+A leg is a list in JSON: the run directory, the step to stop after or 0, what its config changes,
+and where the run is copied then, if anywhere.
 """
 
 import contextlib
 import json
 import logging
 import os
+import shutil
 import signal
 import sys
 
@@ -51,7 +52,7 @@ def main(task, data_dir, *legs):
     logger.setLevel(logging.INFO)
     if keras.backend.backend() == "tensorflow" and "TF_CONFIG" not in os.environ:
         give_tensorflow_two_devices()
-    for workdir, stop, changes in map(json.loads, legs):
+    for workdir, stop, changes, *copies in map(json.loads, legs):
         config = config_of(task)
         config.update({"data_dir": data_dir, **changes})
         logger.addHandler(handler := Stop())
@@ -59,6 +60,8 @@ def main(task, data_dir, *legs):
         with contextlib.suppress(Interrupted) if stop else contextlib.nullcontext():
             trainer.train(config, workdir)
         logger.removeHandler(handler)
+        for copy in copies:
+            shutil.copytree(workdir, copy)
 
 
 if __name__ == "__main__":

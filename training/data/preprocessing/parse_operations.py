@@ -32,12 +32,14 @@ REGISTRY: dict[str, tuple[Callable[..., Any], str]] = {}
 class Operation(NamedTuple):
     """One operation of a text, its arguments applied: `apply` is as `operation` says.
 
-    The `stage` is what it is applied to: an "image", a "label" or a "batch".
+    The `stage` is what it is applied to: an "image", a "label" or a "batch"; `own` whether the
+    user has registered it.
     """
 
     name: str
     apply: Any
     stage: str = "image"
+    own: bool = False
 
     @property
     def random(self) -> bool:
@@ -102,5 +104,9 @@ def parse(text: str) -> list[Operation]:
             names = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
             expected = f"{name}{inspect.Signature(names)}"
             raise ValueError(f"Expected {expected} in {text!r}: {error}.") from error
-        operations += parse(made) if stage == "text" else [Operation(name, made, stage)]
+        own = not make.__module__.startswith(__package__)
+        if stage == "text":
+            operations += [each._replace(own=own or each.own) for each in parse(made)]
+        else:
+            operations.append(Operation(name, made, stage, own))
     return operations

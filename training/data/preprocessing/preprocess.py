@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from keras_vit.training.data.preprocessing.parse_operations import (
     MAX_OPERATIONS,
-    REGISTRY,
     Operation,
     operation_seed,
     parse,
@@ -58,9 +57,8 @@ class Preprocess:
         self.text = text
         parsed = parse(text)
         names = [op.name for op in parsed]
-        # Whether an operation on images is the user's own, which may set the range.
-        makers = [REGISTRY[op.name][0] for op in parsed if op.stage == "image"]
-        self._own = any(not make.__module__.startswith(__package__) for make in makers)
+        # Such an operation may set the range.
+        self._own = any(op.own for op in parsed if op.stage == "image")
         known = [op for op in parsed if op.name in ("value_range", *_TO_BYTES)]
         self._ranges = [_TO_BYTES.get(op.name, op.apply) for op in known]
         cut = names.index("on_device") if "on_device" in names else len(parsed)

@@ -18,6 +18,9 @@ from safetensors.numpy import save_file
 from tests.golden import golden as weights_and_images
 from tests.ram_store import register
 
+# Until the first test: what is imported stays.
+gc.disable()
+
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "golden"
 
@@ -48,6 +51,7 @@ def release_memory():
     """Frees the graphs of a module's models, which Keras would keep to the end of the session."""
     # What was imported stays: collections, Keras's own among them, need not walk through it.
     gc.freeze()
+    gc.enable()
     seed()
     yield
     if "keras" in sys.modules:

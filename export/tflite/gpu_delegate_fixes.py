@@ -11,6 +11,7 @@ from keras import ops
 
 from keras_vit.export.tflite.flatbuffer_and_metadata import (
     Node,
+    add_buffer,
     add_ints,
     add_tensor,
     nodes,
@@ -25,6 +26,7 @@ from keras_vit.type_hints import Tensor
 
 GREATEST_RANK = 4
 PADS = ("PAD", "PADV2", "MIRROR_PAD")
+COMPUTED_ONCE = ("BROADCAST_TO", "CONCATENATION", "RESHAPE")
 ELEMENTWISE = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE")
 
 
@@ -131,6 +133,38 @@ def _lower_operands(graph, node):
         for position, tensor in enumerate(node.operator.inputs)
         if int(tensor) in computed and rank(graph, tensor) < full
     ]
+
+
+def compute_constants(tree: schema.ModelT) -> None:
+    """Computes tables that are always the same, of which the converter leaves large ones undone.
+
+    Args:
+        tree: changed in place; its constants are float32.
+    """
+    for graph in tree.subgraphs:
+        for name, operator in nodes(tree, graph):
+            if name not in COMPUTED_ONCE:
+                continue
+            sources = operator.inputs if name == "CONCATENATION" else operator.inputs[:1]
+            values = [_constant(tree, graph.tensors[tensor]) for tensor in sources]
+            if any(value is None for value in values):
+                continue
+            result = graph.tensors[operator.outputs[0]]
+            if name == "CONCATENATION":
+                table = np.concatenate(values, operator.builtinOptions.axis)
+            elif name == "RESHAPE":
+                table = values[0].reshape(result.shape)
+            else:
+                table = np.broadcast_to(values[0], result.shape)
+            result.buffer = add_buffer(tree, table)
+            graph.operators.remove(operator)
+
+
+def _constant(tree, tensor):
+    data = tree.buffers[tensor.buffer].data
+    if data is None or not len(data) or tensor.type != schema.TensorType.FLOAT32:
+        return None
+    return np.frombuffer(data, "float32").reshape(tensor.shape)
 
 
 def equalize_ranks(tree: schema.ModelT) -> None:

@@ -34,6 +34,7 @@ from keras_vit.export.tflite.flatbuffer_and_metadata import (
     unpack,
 )
 from keras_vit.export.tflite.gpu_delegate_fixes import (
+    compute_constants,
     delegate_faults,
     equalize_ranks,
     for_delegates,
@@ -200,6 +201,7 @@ def _float_content(model, found, labels):
     tree = unpack(_convert(model, found))
     for definition in tree.signatureDefs:
         definition.signatureKey = [*found][int(definition.signatureKey[-3:])]
+    compute_constants(tree)
     equalize_ranks(tree)
     _check_for_delegates(model, tree, found)
     share_equal_weights(tree)

@@ -72,6 +72,14 @@ def test_every_signature_agrees_with_keras_and_texts_are_inside(model, files, im
         assert archive.testzip() is None and archive.namelist() == ["interface.json", "labels.txt"]
 
 
+def test_large_tables_are_computed_once(make_vit, images, tmp_path):
+    model = make_vit(patch_size=2, position_embedding="learned_2d", register_tokens=2)
+    file = export.to_tflite(with_noise(model), tmp_path / "m.tflite", batch_sizes=(130,))
+    report = verify(model, file, images)
+    assert report.ok and report.max_error < 1e-5 * report.scale
+    assert TFLiteFile(file).tree.subgraphs[1].tensors[0].shape[0] == 130
+
+
 def test_signatures_share_the_weights_which_quantizing_shrinks(model, files, plain):
     alone, weights = plain.stat().st_size, 4 * model.count_params()
     size = {name: file.stat().st_size for name, file in files.items()}

@@ -47,7 +47,7 @@ test-runtimes: $(VENV)/runtimes-installed ## Exports in a real Chromium, ONNX Ru
 
 test-cluster: $(VENV)/cluster-installed ## Predictions on a Ray cluster, a node of which is killed; data sets by Apache Beam; installs both.
 	$(RUN) -m pytest tests/training/prediction/test_cluster.py
-	@$(RUN) -m tests.beam
+	@$(RUN) -m tests.other_environments beam
 
 test-kills: $(VENV)/jax-installed ## Thirty kills at random moments, both engines, one and two processes.
 	$(RUN) -m pytest -m slow $(JAX_TESTS) tests/training/loop/test_resume.py tests/training/engine/tensorflow/test_equivalence_and_workers.py
@@ -71,10 +71,10 @@ legacy: $(VENV)/installed ## Fine-tune an exported module under TF 2.15 and tens
 	$(RUN) -m tests.legacy
 
 test-delegates: $(VENV)/installed ## Every kind of model on LiteRT's GPU delegate, on a Vulkan in software.
-	@$(RUN) -m tests.gpu_delegate
+	@$(RUN) -m tests.other_environments gpu
 
 tpu: $(VENV)/installed ## Look for a TPU from TensorFlow's last environment for TPUs.
-	$(RUN) -m tests.tpu_strategy
+	$(RUN) -m tests.other_environments tpu
 
 $(VENV)/installed: requirements.lock setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 10) <= sys.version_info[:2] <= (3, 13) else "keras-vit needs Python 3.10 to 3.13, this is %d.%d: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'

@@ -18,11 +18,10 @@ from safetensors.numpy import save_file
 from tests.golden import golden as weights_and_images
 from tests.ram_store import register
 
-# Until the first test: what is imported stays.
-gc.disable()
-
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "golden"
+# Until the first test: what is imported stays.
+gc.disable()
 
 # A shell has its background jobs ignore Ctrl-C, and what they start too.
 signal.signal(signal.SIGINT, signal.default_int_handler)

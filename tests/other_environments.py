@@ -1,8 +1,14 @@
-"""Environments beside .venv, for lanes whose packages do not go together with those of .venv."""
+"""Lanes whose packages do not go with those of .venv: `python -m … beam`, `tpu` or `gpu`.
 
+Each environment is a folder of its own, which is built once.
+"""
+
+import os
 import pathlib
 import subprocess
+import sys
 import sysconfig
+import tempfile
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -25,3 +31,66 @@ def python_of(name: str, lock: str, python: str, over: bool = False) -> pathlib.
         subprocess.run([*pip, *options], check=True)
         installed.touch()
     return folder / "bin/python"
+
+
+def beam() -> int:
+    """Prepares data sets with Apache Beam, which asks for older packages than those of .venv."""
+    python = python_of(".venv-beam", "requirements-beam.lock", sys.executable, over=True)
+    subprocess.run([python, "-c", "import apache_beam"], check=True)
+    chosen = ["-m", "pytest", "-p", "no:xdist", "tests/training/data/test_data_command.py"]
+    return subprocess.run([python, *chosen, "-k", "beam"], cwd=ROOT, check=False).returncode
+
+
+def tpu() -> int:
+    """Trains with TPUStrategy in TensorFlow's last environment for TPUs.
+
+    tensorflow-tpu takes the place of tensorflow. Without a TPU the command has to come as far as
+    looking for one.
+    """
+    python = python_of(".venv-tpu", "requirements-tpu.lock", sys.executable)
+    with tempfile.TemporaryDirectory() as workdir:
+        options = ["--config=quickstart", "--config.strategy=tpu", f"--workdir={workdir}/run"]
+        # Else it asks a metadata server, for minutes, which TPU this is.
+        environment = {**os.environ, "KERAS_BACKEND": "tensorflow", "TPU_SKIP_MDS_QUERY": "1"}
+        command, kept = [python, "-m", "training", *options], {"capture_output": True, "text": True}
+        result = subprocess.run(command, cwd=ROOT, env=environment, check=False, **kept)
+    said = result.stderr.splitlines()[-1:]
+    print(*said)
+    looked_for_a_tpu = result.returncode == 2 and "The TPU 'local' cannot be reached" in said[0]
+    if not looked_for_a_tpu:
+        print(result.stdout, result.stderr, f"Exit status {result.returncode}, expected 2.")
+    return 0 if looked_for_a_tpu else 1
+
+
+def gpu() -> int:
+    """Computes every kind of model on LiteRT's GPU delegate.
+
+    On a machine without a Vulkan driver it unpacks the one in software that Debian's Chromium
+    brings along (.venv-vulkan). Where that cannot be had either, the lane says so and is skipped.
+    """
+    from keras_vit.export.errors import RuntimeMissing
+    from keras_vit.export.verification.runtimes import LOADER, SOFTWARE, vulkan_environment
+
+    try:
+        driver = vulkan_environment()
+    except RuntimeMissing as missing:
+        unpacked = ROOT / ".venv-vulkan"
+        folder = unpacked / "usr/lib/chromium"
+        if not (folder / SOFTWARE).exists():
+            with tempfile.TemporaryDirectory() as directory:
+                try:
+                    subprocess.run(["apt-get", "download", "chromium"], cwd=directory, check=True)
+                    (package,) = pathlib.Path(directory).glob("chromium_*.deb")
+                    subprocess.run(["dpkg", "-x", package, unpacked], check=True)
+                except (OSError, subprocess.CalledProcessError):
+                    print(f"Skipped: {missing} Nor can apt-get download chromium.")
+                    return 0
+        driver = {"VK_ICD_FILENAMES": f"{folder / SOFTWARE}", "LD_PRELOAD": f"{folder / LOADER}"}
+    chosen = ["-m", "pytest", "-p", "no:xdist", "-rs", "-k", "gpu or accelerator"]
+    files = ("test_variants.py", "tflite/test_delegates.py", "verification/test_runtimes.py")
+    command = [sys.executable, *chosen, *(f"tests/export/{name}" for name in files)]
+    return subprocess.run(command, cwd=ROOT, env=os.environ | driver, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit({"beam": beam, "tpu": tpu, "gpu": gpu}[sys.argv[1]]())

@@ -21,7 +21,7 @@ from keras_vit.export.verification import verify_and_thresholds
 from keras_vit.training.evaluators.exported_files import labels_of
 from keras_vit.training.io.image_listing import spread
 from tests.export.conftest import answer
-from tests.run_config import write_run_config
+from tests.training.runs import write_run_config
 
 PICTURES = np.random.default_rng(5).uniform(0, 1, (40, 16, 16, 3)).astype("float32")
 

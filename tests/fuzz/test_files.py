@@ -29,8 +29,8 @@ from keras_vit.training.loop.run_directory import drop_events_after
 from keras_vit.training.protocols.train_unless_finished import computed_once
 from keras_vit.training.reporting.collect_run_results import kept_evaluation
 from keras_vit.training.reporting.metrics_csv import read_metrics
-from tests.run_config import DATA
 from tests.tiny_vit import tiny_vit
+from tests.training.runs import DATA
 
 
 @pytest.fixture(scope="module")

@@ -77,7 +77,6 @@ def test_large_tables_are_computed_once(make_vit, images, tmp_path):
     file = export.to_tflite(with_noise(model), tmp_path / "m.tflite", batch_sizes=(130,))
     report = verify(model, file, images)
     assert report.ok and report.max_error < 1e-5 * report.scale
-    assert TFLiteFile(file).tree.subgraphs[1].tensors[0].shape[0] == 130
 
 
 def test_signatures_share_the_weights_which_quantizing_shrinks(model, files, plain):

@@ -15,9 +15,9 @@ from keras_vit.training import data
 from keras_vit.training.commands import evaluate as command
 from keras_vit.training.commands import few_shot
 from keras_vit.training.data import known_datasets
-from tests.run_config import write_run_config
 from tests.tiny_vit import tiny_vit
 from tests.training.data.helpers import write_photos
+from tests.training.runs import write_run_config
 
 PREPROCESS = "decode|resize(8)|value_range(-1,1)"
 

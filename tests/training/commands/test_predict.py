@@ -11,9 +11,9 @@ import keras_vit
 from benchmarks.errors_of_families_in_runtimes import with_noise
 from keras_vit import export
 from keras_vit.training.commands import predict
-from tests.run_config import write_run_config
 from tests.tiny_vit import tiny_vit
 from tests.training.data.helpers import write_photos
+from tests.training.runs import write_run_config
 
 NAMES = ["crow", "great <tit>"]
 PREPROCESS = "decode|resize_small(20)|central_crop(16)|value_range(-1,1)"

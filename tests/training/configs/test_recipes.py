@@ -12,9 +12,9 @@ from keras_vit.training.configs import finetune, own_photos, pretrain
 from keras_vit.training.data.preprocessing.parse_operations import parse
 from keras_vit.training.errors import UsageError
 from keras_vit.training.loop import trainer
-from tests.run_config import write_run_config
 from tests.tiny_vit import tiny_vit
 from tests.training.data.helpers import write_photos
+from tests.training.runs import write_run_config
 
 BIRDS = ["crow/1.png", "finch/1.png"]
 

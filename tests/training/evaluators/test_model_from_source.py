@@ -14,11 +14,12 @@ from keras_vit.training.evaluators.load_keras_model import (
     resizing,
     saved_arguments,
 )
-from tests.run_config import DATA, run_config
 from tests.tiny_vit import tiny_vit
+from tests.training.runs import DATA
 
 PREPROCESS, MODEL = "decode|resize(16)|value_range(-1,1)", {"name": "ViT-Ti/16", "image_size": 16}
-CONFIG = run_config(dataset="digits", eval_preprocess=PREPROCESS, loss="sigmoid", model=MODEL)
+CONFIG = {"data": DATA, "dataset": "digits", "eval_preprocess": PREPROCESS, "loss": "sigmoid"}
+CONFIG |= {"model": MODEL}
 COMPLETE = schema.complete({"dataset": "digits", "batch_size": 8, "total_steps": 1})
 WHOLE = json.loads(schema.to_json(COMPLETE, DATA))
 

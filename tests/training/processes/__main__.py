@@ -5,8 +5,7 @@ import runpy
 import sys
 
 # Keras's start without what it imports for pictures and wrappers takes a quarter less.
-hidden = dict.fromkeys(("matplotlib", "sklearn"))
-sys.modules.update(hidden)  # type: ignore[arg-type]
+sys.modules.update(hidden := dict.fromkeys(("matplotlib", "sklearn")))
 gc.disable()
 import keras  # noqa: E402, F401
 

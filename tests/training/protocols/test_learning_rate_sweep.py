@@ -21,9 +21,9 @@ from keras_vit.training.loop import trainer
 from keras_vit.training.protocols import learning_rate_sweep as sweep
 from keras_vit.training.protocols import train_unless_finished
 from keras_vit.training.protocols.train_unless_finished import RunResult, computed_once, train_run
-from tests.run_config import DATA, write_run_config
 from tests.tiny_vit import tiny_vit
 from tests.training.data.helpers import write_photos
+from tests.training.runs import DATA, write_run_config
 
 CONFIG = "finetune:ViT-Ti/16,digits,size=8,steps=10"
 DEVELOPMENT = ("train[:90%]", "train[90%:]")

@@ -48,7 +48,6 @@ def same_weights_in_every_run():
 @pytest.fixture(autouse=True, scope="module")
 def release_memory():
     """Frees the graphs of a module's models, which Keras would keep to the end of the session."""
-    # What was imported stays: collections, Keras's own among them, need not walk through it.
     gc.freeze()
     gc.enable()
     seed()

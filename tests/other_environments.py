@@ -1,7 +1,4 @@
-"""Lanes whose packages do not go with those of .venv: `python -m … beam`, `tpu` or `gpu`.
-
-Each environment is a folder of its own, which is built once.
-"""
+"""Lanes whose packages do not go with those of .venv: `python -m … beam`, `tpu` or `gpu`."""
 
 import os
 import pathlib

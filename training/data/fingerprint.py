@@ -36,9 +36,8 @@ def is_description(data: Any) -> bool:
         }:
             rows = [*train.get("classes", ()), *(evaluation or {}).get("classes", ())]
             named = all(isinstance(name, str) for name in names or ())
-            return named and all(
-                isinstance(row, list) and [*map(type, row)] == [int, str] for row in rows
-            )
+            counted = all(isinstance(row, list) and [*map(type, row)] == [int, str] for row in rows)
+            return named and counted and isinstance(data.get("few_shot", {}), dict)
     return False
 
 
@@ -55,9 +54,11 @@ def require_same(
     run has not `finished`: other photos would not train it.
     """
     changed, moved = changes(before, now)
-    if not changed and before.get("few_shot", []) != now.get("few_shot", []):
-        changed = "the images of config.few_shot are others"
-    finished = finished and any(_photos(before[split]) != _photos(now[split]) for split in SPLITS)
+    others = any(_photos(before[split]) != _photos(now[split]) for split in SPLITS)
+    if len({data.get("few_shot", {}).get("digest") for data in (before, now)} - {None}) > 1:
+        scored = "the images of config.few_shot are others"
+        changed, others = f"{changed}; {scored}" if changed else scored, True
+    finished = finished and others
     if moved:
         remedy = "Labels stand for other classes now: put it back, or"
     elif finished:
@@ -79,7 +80,8 @@ def require_same(
 
 
 def _written_since(before, now):
-    both = [(before[split], now[split]) for split in SPLITS if before[split] and now[split]]
+    found = [(before.get(split), now.get(split)) for split in (*SPLITS, "few_shot")]
+    both = [pair for pair in found if all(pair)]
     return any(was.get("modified") != there.get("modified") for was, there in both)
 
 
@@ -122,6 +124,12 @@ def of_photos(photos: Sequence[Photo], num_classes: int) -> dict[str, Any]:
         "modified": digest_of(str(photo.modified).encode() for photo in photos),
         "classes": [[len(names), digest_of(sorted(names))] for names in by_class],
     }
+
+
+def of_splits(found: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Returns the fingerprint of several splits as one, {} of none."""
+    keys = ("digest", "modified") if found else ()
+    return {key: digest_of(split[key].encode() for split in found) for key in keys}
 
 
 def digest_of(parts: Iterable[bytes]) -> str:

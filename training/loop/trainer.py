@@ -85,9 +85,9 @@ class _Run:
         self.data = data = RunData(config, dataset)
         schema.derive_steps(config, data.train.num_examples, directory.before)
         tasks = [open_task(each) for each in data.few_shot_sets]
-        data.description["few_shot"] = [
-            split.fingerprint["digest"] for task in tasks for split in task
-        ]
+        data.description["few_shot"] = fingerprint.of_splits(
+            [split.fingerprint for task in tasks for split in task]
+        )
         agreement_of_workers.check_data(engine, data.description)
         directory.check(data.description)
         if config.expects_checkpoint and not config.checkpoint:

@@ -18,8 +18,7 @@ from tests.tiny_vit import tiny_vit
 from tests.training.runs import DATA
 
 PREPROCESS, MODEL = "decode|resize(16)|value_range(-1,1)", {"name": "ViT-Ti/16", "image_size": 16}
-CONFIG = {"data": DATA, "dataset": "digits", "eval_preprocess": PREPROCESS, "loss": "sigmoid"}
-CONFIG |= {"model": MODEL}
+CONFIG = {"data": DATA, "eval_preprocess": PREPROCESS, "loss": "sigmoid", "model": MODEL}
 COMPLETE = schema.complete({"dataset": "digits", "batch_size": 8, "total_steps": 1})
 WHOLE = json.loads(schema.to_json(COMPLETE, DATA))
 

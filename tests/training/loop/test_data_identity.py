@@ -217,8 +217,12 @@ def test_few_shot_images_are_none_that_train_and_stay(photos, tmp_path, monkeypa
     config.few_shot.update(datasets=others, shots=(1,))
     trainer.train(config, run)
     assert "24 of the 24 images of train[:80%], which is scored, are in train[:80%]" in caplog.text
+    os.utime(next((tmp_path / "others" / "owl").iterdir()), (1, 1))
+    trainer.train(config, run)
+    assert f"Files of the data of {run} were written since" in caplog.text
     (tmp_path / "others" / "crow").rename(tmp_path / "others" / "wren")
-    with pytest.raises(UsageError, match=r"config\.few_shot are others"):
+    config.data_changed = "accept"
+    with pytest.raises(UsageError, match=r"config\.few_shot are others\. It trains no longer"):
         trainer.train(config, run)
 
 

@@ -57,10 +57,11 @@ def wait_for(workdir, step, *processes):
         time.sleep(0.002)
 
 
-def finish(process, status=0):
-    """Waits for a process and returns its last line, after checking how it ended."""
-    output, _ = process.communicate(timeout=1500)
-    assert process.returncode == status, output
+def finish(*processes, status=0):
+    """Waits for processes and returns the last one's last line, after checking how each ended."""
+    for process in processes:
+        output, _ = process.communicate(timeout=1500)
+        assert process.returncode == status, output
     return output.strip().splitlines()[-1] if output.strip() else ""
 
 

@@ -273,7 +273,7 @@ class Split:
         if trained.dataset is not self.dataset or not is_remote(self.dataset.place):
             shared += photo_sets.count_copies(copies, others)
         # One data set of TFDS may have several names.
-        if trained.dataset.place == self.dataset.place:
+        if os.path.realpath(trained.dataset.place) == os.path.realpath(self.dataset.place):
             for one, other in itertools.product(self.ranges, trained.ranges):
                 shared += one.shared_with(other)
         if shared:

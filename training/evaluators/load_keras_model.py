@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import os
 import pathlib
 import typing
@@ -21,6 +22,8 @@ from keras_vit.unpacking import saved_config
 
 if typing.TYPE_CHECKING:
     import keras
+
+logger = logging.getLogger("keras_vit")
 
 # Of the models of this package and of Google's checkpoints.
 KERAS_RANGE = (-1.0, 1.0)
@@ -192,18 +195,22 @@ def runs_behind(source: str | os.PathLike) -> Iterator[tuple[str, dict[str, Any]
     """Yields (name, `config.json`) of the run that a source is, and of those that it began from.
 
     Nothing for what is neither a run directory nor a `.keras` file in one, such as a published
-    name. Raises as `read_run_config`.
+    name; a warning names what a run began from that is not there. Raises as `read_run_config`.
     """
-    name, seen = str(source), set()
+    name, seen, digest = str(source), [], ""
     while name and name not in seen:
-        seen.add(name)
+        seen.append(name)
         path = any_path(name)
         folder = path.parent if path.suffix == ".keras" else path
         if not all((folder / file).is_file() for file in ("config.json", "metrics.csv")):
+            if digest and not path.exists():
+                said = "It cannot be told what trained %s, from which %s began: it is not there."
+                logger.warning(said, *reversed(seen[-2:]))
             return
         config = read_run_config(folder / "config.json")
         yield name, config
-        name = config.get("checkpoint", "")
+        # Of a published name there is no digest.
+        name, digest = config.get("checkpoint", ""), config["data"].get("checkpoint", "")
 
 
 def _saved_model(path):

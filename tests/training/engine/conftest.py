@@ -25,8 +25,7 @@ def take_the_tour(launch, data_dir, tmp_path):
         one = {"strategy": "one"}
         legs = [("stayed", 0, one), ("out", 10, one, str(tmp_path / "tour")), ("out", 0, devices)]
         finish(start(task, environment, *legs))
-        for process in [start(task, own, ("tour", 20, changes)) for changes, own in processes]:
-            finish(process)
+        finish(*(start(task, own, ("tour", 20, changes)) for changes, own in processes))
         finish(start(task, environment, ("tour", 30, devices), ("tour", 0, one)))
 
         expected = weights(tmp_path / "stayed")

@@ -15,15 +15,10 @@ from tests.training.runs import finish, stop, wait_for
 STEPS = "--config.total_steps=120"
 
 
-def complete(processes):
-    for process in processes:
-        finish(process)
-
-
 @pytest.mark.long
 def test_stop_loss_and_resumption(start, tmp_path, final_state, assert_same):
     expected, workdir = tmp_path / "uninterrupted", tmp_path / "interrupted"
-    complete(start(expected))
+    finish(*start(expected))
     step = stop(workdir, 20, *start(workdir))
     processes = start(workdir)
     wait_for(workdir, max(60, step // 10 * 10 + 10), *processes)
@@ -33,7 +28,7 @@ def test_stop_loss_and_resumption(start, tmp_path, final_state, assert_same):
     assert time.monotonic() - lost < 60
     assert message.startswith("error: Lost worker 1 (")
     assert message.endswith("Start all workers again with the same command and workdir.")
-    complete(start(workdir))
+    finish(*start(workdir))
     assert_same(final_state(workdir), final_state(expected))
 
 
@@ -58,7 +53,7 @@ def test_jobs_that_are_refused(start, tmp_path):
 @pytest.mark.timeout(2400)
 def test_killed_five_times(start, tmp_path, final_state, assert_same):
     expected, workdir = tmp_path / "uninterrupted", tmp_path / "interrupted"
-    complete(start(expected))
+    finish(*start(expected))
     rng = random.Random(5)
     for number in range(5):
         processes = start(workdir)
@@ -67,5 +62,5 @@ def test_killed_five_times(start, tmp_path, final_state, assert_same):
         lost = number % 2
         processes[lost].kill()
         finish(processes[1 - lost], status=1)
-    complete(start(workdir))
+    finish(*start(workdir))
     assert_same(final_state(workdir), final_state(expected))

@@ -179,6 +179,9 @@ def test_photos_that_trained_what_one_starts_from_are_said(photos, run, tmp_path
     caplog.clear()
     trainer.train(config_of(photos, **further), tmp_path / "own")
     assert "was trained on" not in caplog.text
+    run.rename(tmp_path / "elsewhere")
+    evaluate.main([str(tmp_path / "run")])
+    assert f"what trained {run}, from which {tmp_path / 'run'} began" in capsys.readouterr().err
 
 
 @pytest.mark.long

@@ -142,8 +142,7 @@ def test_engines_start_from_the_same_weights_and_agree(launch, tmp_path, data_di
         launch(script, tmp_path / name, data_dir, environment={"KERAS_BACKEND": name})
         for name in backends
     ]
-    for process in processes:
-        finish(process)
+    finish(*processes)
     ours, other = (np.load(tmp_path / name / "start.npz") for name in backends)
     assert ours.files == other.files
     for name in ours.files:

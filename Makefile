@@ -29,8 +29,8 @@ lint: $(VENV)/installed ## Ruff, which room may import which, and mypy on the fo
 	$(VENV)/bin/lint-imports --no-logo --no-cache
 	$(RUN) -m mypy
 
-test-all: $(VENV)/installed lint ## And what takes longer: clusters, kills, every kind of model in every export.
-	$(PYTEST) -m "not slow" --ignore=$(JAX_TESTS)
+test-all: test ## And what takes longer: clusters, kills, every kind of model in every export.
+	$(PYTEST) -m "long and not slow" --ignore=$(JAX_TESTS)
 
 test-jax: $(VENV)/jax-installed ## The library's tests on Keras's JAX backend, and the JAX engine's.
 	KERAS_BACKEND=jax $(PYTEST) -m "not slow" tests/keras_vit

@@ -92,10 +92,11 @@ def open_data_of_run(
         dataset: the data set, if it is open already.
     """
     dataset = dataset or open_dataset(config["dataset"], data_dir or config["data_dir"])
-    now = dataset.describe(config["train_split"], config["eval_split"])
-    if (said := fingerprint.changes_since(config, now)) and str(run) not in dataset._compared:
-        logger.warning("The data of %s has changed: %s", run, said)
-    dataset._compared.add(str(run))
+    if str(run) not in dataset._compared:
+        dataset._compared.add(str(run))
+        now = dataset.describe(config["train_split"], config["eval_split"])
+        if said := fingerprint.changes_since(config, now):
+            logger.warning("The data of %s has changed: %s", run, said)
     return dataset
 
 
@@ -114,6 +115,8 @@ def warn_of_trained(split: "Split", run: str | os.PathLike, config: Mapping[str,
     try:
         if full_name(name) != dataset.name:
             dataset = open_dataset(name, config["data_dir"])
+            if not of_photos and not dataset.is_same_place(split.dataset):
+                return
         trained = open_data_of_run(run, config, dataset=dataset).split(config["train_split"])
     except (OSError, ValueError) as error:
         if of_photos:
@@ -150,6 +153,10 @@ class Dataset:
             count = len(photos) or sum(part.size for part in ranges)
             self._splits[text] = Split(self, text, count, photos, ranges)
         return self._splits[text]
+
+    def is_same_place(self, other: "Dataset") -> bool:
+        """Whether both are in one folder: one data set of TFDS may have several names and paths."""
+        return os.path.realpath(self.place) == os.path.realpath(other.place)
 
     @property
     def name(self) -> str:
@@ -272,8 +279,7 @@ class Split:
         shared = len(own) - len(copies)
         if trained.dataset is not self.dataset or not is_remote(self.dataset.place):
             shared += photo_sets.count_copies(copies, others)
-        # One data set of TFDS may have several names.
-        if os.path.realpath(trained.dataset.place) == os.path.realpath(self.dataset.place):
+        if self.dataset.is_same_place(trained.dataset):
             for one, other in itertools.product(self.ranges, trained.ranges):
                 shared += one.shared_with(other)
         if shared:

@@ -298,6 +298,8 @@ def evaluate(
         TrainingError: if files of a split were replaced while it was read.
     """
     text = preprocess or preprocessing(model)
+    if any(operation.own for operation in parse(text)):
+        cache = None
     # The reading of one split takes long: `require_unchanged` compares both with now.
     identities = {split: split.identity for split in of}
 
@@ -310,7 +312,7 @@ def evaluate(
         batches = model.batches(split, text, batch_size)
         if progress:
             batches = track(batches, f"{model.name} on {of.name} {split.text}")
-        if cache is None or any(each.own for each in parse(text)):
+        if cache is None:
             return extracted(split, batches)
         depends_on = {
             "model": model.identity,

@@ -115,8 +115,9 @@ class _Run:
         data.check(engine.model)
         for task in tasks:
             task.test.warn_of_shared(data.train)
-        for run, its_config in runs_behind(config.checkpoint):
-            for split in filter(None, [data.eval, *(task.test for task in tasks)]):
+        scored = [*filter(None, [data.eval]), *(task.test for task in tasks)]
+        for run, its_config in runs_behind(config.checkpoint if scored else ""):
+            for split in scored:
                 warn_of_trained(split, run, its_config)
         restored = engine.restore(directory.checkpoints)
         finished, has_best = (

@@ -136,7 +136,7 @@ class _WeightsAsInputs(keras.Model):
         The converter takes these for inputs too.
         """
         specs = [tf.TensorSpec(each.shape, each.dtype, each.name) for each in self.specs(image)]
-        traced = tf.function(self).get_concrete_function(specs)
+        traced = tf.function(self, autograph=False).get_concrete_function(specs)
         names = [each.name for each in traced.inputs[len(specs) :]]
         return dict(zip(names, traced.captured_inputs, strict=True))
 

@@ -212,7 +212,7 @@ def plain_dataset(
     indices = tf.data.Dataset.range(split.num_examples)
     dataset, _ = _walk(split, indices, load, skip_counter)
     if skip_counter:
-        dataset = dataset.filter(lambda is_read, _: is_read)
+        dataset = dataset.filter(as_it_stands(lambda is_read, _: is_read))
     dataset = dataset.map(as_it_stands(lambda _, example: _labeled(split, example)))
     if batch_size:
         dataset = dataset.batch(batch_size)

@@ -1,6 +1,7 @@
 """The engine of Keras's TensorFlow backend: updates under a distribution strategy."""
 
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -59,15 +60,16 @@ class TensorFlowStep(Step):
                 tf.Variable(-1, dtype=tf.int64, trainable=False),
             )
         self._update = self.replica_update
+        compiled = functools.partial(tf.function, jit_compile=True, autograph=False)
         if jit_compile and not isinstance(strategy, tf.distribute.TPUStrategy):
             # XLA cannot hold an all-reduce between devices of one host: there it compiles
             # everything up to the all-reduce, which is nearly all of the work.
             several = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
             if several or strategy.num_replicas_in_sync > 1:
-                self.share = tf.function(self.share, jit_compile=True)  # type: ignore[method-assign]
+                self.share = compiled(self.share)  # type: ignore[method-assign]
             else:
-                self._update = tf.function(self.replica_update, jit_compile=True)
-        self.function = tf.function(self._run, reduce_retracing=True)
+                self._update = compiled(self.replica_update)
+        self.function = tf.function(self._run, reduce_retracing=True, autograph=False)
 
     def micro_batch(self, array: Tensor, index: Tensor) -> Tensor:
         # Of several workers, TensorFlow does not know the size of a batch.
@@ -107,9 +109,13 @@ class TensorFlowStep(Step):
         sums, bad_step = self._totals
         sums.assign(tf.zeros([4]))
         bad_step.assign(-1)
-        for _ in tf.range(count):
+
+        def one(number):
             batch = next(batches)
             self.strategy.run(self._update, (batch["image"], batch["label"], requests))
+            return (number + 1,)
+
+        tf.while_loop(lambda number: number < count, one, (0,))
         return Totals(*(total.read_value() for total in self._totals))
 
     def __call__(
@@ -169,7 +175,7 @@ class TensorFlowEngine(Engine):
             context = tf.distribute.get_replica_context()
             return context.all_reduce(tf.distribute.ReduceOp.SUM, of_batch(batch))
 
-        @tf.function
+        @tf.function(autograph=False)
         def of_all(batch):
             sums = self.strategy.run(of_replica, (batch,))
             return self.strategy.experimental_local_results(sums)[0]

@@ -40,7 +40,7 @@ def images_per_second(
         # One number that needs every gradient, so that none is left out.
         return tf.linalg.global_norm(gradients)
 
-    function = tf.function(update if train else infer, jit_compile=jit_compile)
+    function = tf.function(update if train else infer, jit_compile=jit_compile, autograph=False)
 
     def seconds():
         start = time.perf_counter()

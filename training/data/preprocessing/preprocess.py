@@ -16,6 +16,7 @@ from keras_vit.training.data.preprocessing.parse_operations import (
     operation_seed,
     parse,
 )
+from keras_vit.training.data.traced_functions import as_it_stands
 from keras_vit.training.errors import first_line
 
 # Operations that round pixels to bytes.
@@ -111,8 +112,8 @@ class Preprocess:
 
         Other arguments as `require_range`.
         """
-        encoded = tf.data.Dataset.from_tensors("")
-        found = encoded.map(lambda each: self(each, tf.constant([0, 0]))).element_spec.shape
+        process = as_it_stands(lambda encoded: self(encoded, tf.constant([0, 0])))
+        found = tf.data.Dataset.from_tensors("").map(process).element_spec.shape
         if not found.is_compatible_with(shape):
             raise ValueError(
                 f"Expected config.{key} to end with images of {tuple(shape)}, as the model takes. "

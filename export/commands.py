@@ -303,6 +303,7 @@ def inspect(export: Export) -> int:
     from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile
     from keras_vit.export.tflite.layer_errors import figure, layer_errors
     from keras_vit.export.tflite.to_tflite import to_tflite
+    from keras_vit.export.verification.verify_and_thresholds import require_image_size
     from keras_vit.training.evaluators.exported_files import interface_of
     from keras_vit.training.io.printed_table import Table
     from keras_vit.training.reporting.matplotlib_figures import write_png
@@ -310,7 +311,9 @@ def inspect(export: Export) -> int:
     options = export.options
     TFLiteFile(options.artifact)  # says what is wrong with a damaged one
     images, _ = export.samples
-    inside = interface_of(options.artifact).get("activation_inside")
+    interface = interface_of(options.artifact)
+    require_image_size(options.artifact, interface.get("image_size"), export.source.model)
+    inside = interface.get("activation_inside")
     with tempfile.TemporaryDirectory() as directory:
         reference = pathlib.Path(directory) / "float32.tflite"
         probabilities = inside is not None

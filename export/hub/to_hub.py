@@ -77,6 +77,11 @@ def to_hub(
     output, activation = output_name(model, output), activation or model.activation
     texts = exported_texts(model, labels, activation, output)
     directory = pathlib.Path(directory)
+    if patterns := set("*?[\\") & set(os.path.abspath(directory)):
+        raise ValueError(
+            f"Expected a path without {' and '.join(sorted(patterns))}: TensorFlow takes it for a "
+            f"pattern when it loads a module. Received: {os.path.abspath(directory)}."
+        )
     with atomic_directory(directory, marker="saved_model.pb") as written:
         root, signatures = _module(model, output, resolution, ACTIVATIONS[activation])
         for name, text in texts.items():
@@ -96,10 +101,9 @@ def _module(model, output, resolution, activation):
         root.feature_vector = _reusable(_sub_model(model, "representation", resolution), spec)
     root.endpoints = _reusable(endpoint_model(model, resolution), spec, modes=(False,))
     call = root.__call__
-    root.serve = tf.function(lambda images: call(images, training=False), input_signature=[spec])
-    root.serve_train = tf.function(
-        lambda images: call(images, training=True), input_signature=[spec]
-    )
+    traced = tf.function(input_signature=[spec], autograph=False)
+    root.serve = traced(lambda images: call(images, training=False))
+    root.serve_train = traced(lambda images: call(images, training=True))
     return root, _signatures(call, output, spec.shape, model_operations(model), activation)
 
 
@@ -161,7 +165,8 @@ def _reusable(model, spec, modes=(False, True)):
 
 
 def _regularization_loss(variable):
-    return tf.function(lambda: variable.regularizer(variable.value), input_signature=[])
+    traced = tf.function(input_signature=[], autograph=False)
+    return traced(lambda: variable.regularizer(variable.value))
 
 
 def _signatures(call, output, shape, operations, activation):
@@ -173,7 +178,11 @@ def _signatures(call, output, shape, operations, activation):
             return {"logits": result, "probabilities": activation(result)}
         return {output: result}
 
-    @tf.function(input_signature=[tf.TensorSpec(shape, tf.float32, name="images")])
+    def traced(*shape, dtype, name):
+        spec = tf.TensorSpec(shape, dtype, name=name)
+        return tf.function(input_signature=[spec], autograph=False)
+
+    @traced(*shape, dtype=tf.float32, name="images")
     def from_float(images):
         refused = tf.debugging.assert_less(
             tf.reduce_max(images),
@@ -184,7 +193,7 @@ def _signatures(call, output, shape, operations, activation):
         with tf.control_dependencies([refused]):
             return answer(tf.identity(images))
 
-    @tf.function(input_signature=[tf.TensorSpec(shape, tf.uint8, name="images")])
+    @traced(*shape, dtype=tf.uint8, name="images")
     def from_uint8(images):
         return answer(tf.image.convert_image_dtype(images, tf.float32))
 
@@ -192,7 +201,7 @@ def _signatures(call, output, shape, operations, activation):
     def decode(encoded):
         return (prepare(encoded, (0, 0)) + 1) / 2
 
-    @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name="image_bytes")])
+    @traced(None, dtype=tf.string, name="image_bytes")
     def from_bytes(image_bytes):
         return answer(tf.map_fn(decode, image_bytes, fn_output_signature=tf.float32))
 

@@ -238,12 +238,7 @@ def verify(
     images = _checked_images(images, image_size(model))
     with unpacked(path) as module, tflite_of_page(module) as usable:
         name, artifact = open_artifact(usable, model, runtime)
-        taken, size = artifact.image_size, image_size(model)
-        if taken and taken != size:
-            raise ExportError(
-                f"Expected an artifact for images of {size[0]} x {size[1]} pixels, as the model "
-                f"takes. Received: {path}, for {taken[0]} x {taken[1]}. It came from another model."
-            )
+        require_image_size(path, artifact.image_size, model)
         if artifact.takes_bytes:
             images = np.rint(255 * images).astype("float32") / 255
         result, delegation = artifact.run(images)
@@ -269,7 +264,7 @@ def verify(
             size_bytes=_size(pathlib.Path(path)),
             **_compare(artifact.output, reference, result, labels),
             **_accelerator(delegation, reference),
-            **(_costs(usable, size) if costs and artifact.has_costs else {}),
+            **(_costs(usable, image_size(model)) if costs and artifact.has_costs else {}),
         )
         failures = (thresholds or THRESHOLDS[artifact.kind]).missed(report)
         if artifact.other_ways:
@@ -360,6 +355,18 @@ def _classes(output, rows):
     return rows.argmax(-1)
 
 
+def require_image_size(
+    path: str | os.PathLike, taken: Sequence[int] | None, model: keras.Model
+) -> None:
+    """Raises `ExportError` if an artifact takes images of another (height, width) than a model."""
+    size = image_size(model)
+    if taken and tuple(taken) != size:
+        raise ExportError(
+            f"Expected an artifact for images of {size[0]} x {size[1]} pixels, as the model takes. "
+            f"Received: {path}, for {taken[0]} x {taken[1]}. It came from another model."
+        )
+
+
 def _costs(path, size):
     costs = {threads: measure(path, threads, size) for threads in THREADS}
     latencies = {threads: found["latency_ms"] for threads, found in costs.items()}
@@ -441,6 +448,7 @@ def _other_settings(path, file, model):
         "labels": labels_of(file),
         "activation": interface["activation"],
         "rollout": rollout_grid(model),
+        "stride": getattr(model, "token_stride", None),
     }
     return [
         f"the page's {name} is {settings.get(name)!r}, its file's {value!r}"

@@ -124,6 +124,7 @@ def to_web(
         "activation": activation or model.activation,
         "without_gpu": None if quantization in ("none", "float16") else _WITHOUT_GPU,
         "rollout": rollout_grid(model),
+        "stride": getattr(model, "token_stride", None),
         "examples": [_png(example) for example in examples],
     }
     litert = litert_js(litert_folder)  # before the work of an export in vain

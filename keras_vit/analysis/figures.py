@@ -32,11 +32,29 @@ def _grid_figure(rows, columns, cell, frames=True):
     return figure, axes
 
 
-def _enlarged(image_map, height, width, blur):
+def over_images(maps: Tensor, stride: int, size: tuple[int, int], blur: float = 0) -> np.ndarray:
+    """Returns maps of patches at the size of their images, (batch, height, width) in [0, 1].
+
+    Args:
+        maps: (batch, rows, columns) in [0, 1], from `attention_rollout`.
+        stride: pixels of a patch, `model.token_stride`.
+        size: (height, width) of the images; pixels beyond the last patch get 0.
+        blur: as of `highlight`.
+    """
+    height, width = size
+    full = np.zeros((len(maps), height, width), "float32")
+    for whole, image_map in zip(full, maps, strict=True):
+        part = _enlarged(image_map, stride, blur)[:height, :width]
+        whole[: part.shape[0], : part.shape[1]] = part
+    return full
+
+
+def _enlarged(image_map, stride, blur):
     from PIL import Image, ImageFilter
 
     small = Image.fromarray(np.asarray(image_map, "float32"))
-    mask = np.asarray(small.resize((width, height), Image.Resampling.LANCZOS)).clip(0)
+    size = stride * small.width, stride * small.height
+    mask = np.asarray(small.resize(size, Image.Resampling.LANCZOS)).clip(0)
     if blur:
         # Pillow blurs bytes only.
         gray = Image.fromarray(np.uint8(255 * mask / mask.max()))
@@ -49,12 +67,13 @@ def _rgb(image):
     return np.broadcast_to(image, (*np.shape(image)[:2], 3))
 
 
-def highlight(images: Tensor, maps: Tensor, blur: float = 0) -> np.ndarray:
+def highlight(images: Tensor, maps: Tensor, stride: int, blur: float = 0) -> np.ndarray:
     """Colors images by the rollout, as exported web pages do.
 
     Args:
         images: (batch, height, width, 3 or 1) in [-1, 1].
         maps: (batch, rows, columns) in [0, 1], from `attention_rollout`.
+        stride: pixels of a patch, `model.token_stride`.
         blur: pixels, the radius of a Gaussian that smooths the enlarged map, after
             which its minimum becomes 0; the original's figures use the patch size.
 
@@ -65,9 +84,7 @@ def highlight(images: Tensor, maps: Tensor, blur: float = 0) -> np.ndarray:
     from matplotlib import colormaps
 
     results = []
-    for image, image_map in zip(images, maps, strict=True):
-        height, width = image.shape[:2]
-        mask = _enlarged(image_map, height, width, blur)
+    for image, mask in zip(images, over_images(maps, stride, images.shape[1:3], blur), strict=True):
         gray = (_rgb(image) + 1) / 2 @ _LUMINANCE
         colors = colormaps["viridis"](mask)[..., :3]
         results.append((1 - _OPACITY) * gray[..., None] + _OPACITY * colors)
@@ -75,7 +92,11 @@ def highlight(images: Tensor, maps: Tensor, blur: float = 0) -> np.ndarray:
 
 
 def rollout_figure(
-    images: Tensor, maps: Tensor, blur: float = 0, titles: Sequence[str] | None = None
+    images: Tensor,
+    maps: Tensor,
+    stride: int,
+    blur: float = 0,
+    titles: Sequence[str] | None = None,
 ) -> "Figure":
     """Draws each image beside itself colored by what the output attends to (Figures 6 and 13).
 
@@ -84,7 +105,7 @@ def rollout_figure(
     pairs_per_row = min(4, len(images))
     rows = -(-len(images) // pairs_per_row)
     figure, axes = _grid_figure(rows, 2 * pairs_per_row, cell=1.2, frames=False)
-    highlighted = highlight(images, maps, blur)
+    highlighted = highlight(images, maps, stride, blur)
     for index, (image, attended) in enumerate(zip(images, highlighted, strict=True)):
         row, column = divmod(index, pairs_per_row)
         left, right = axes[row, 2 * column : 2 * column + 2]

@@ -17,6 +17,7 @@ from keras_vit.export import source_and_images
 from keras_vit.export.errors import ExportError
 from keras_vit.export.source_and_images import load_images
 from keras_vit.export.tflite.quantization import QUANTIZATIONS
+from keras_vit.export.tflite.to_tflite import to_tflite
 from keras_vit.export.verification import verify_and_thresholds
 from keras_vit.training.evaluators.exported_files import labels_of
 from keras_vit.training.io.image_listing import spread
@@ -174,7 +175,7 @@ def test_all_quantizations_and_their_table(run_directory, data, tmp_path, capsys
 
 
 @pytest.mark.long
-def test_inspect_shows_the_error_of_every_layer(run_directory, data, tmp_path, capsys):
+def test_inspect_shows_the_error_of_every_layer(run_directory, make_vit, data, tmp_path, capsys):
     file, picture = tmp_path / "m.tflite", tmp_path / "layers.png"
     run("tflite", run_directory, f"--output={file}", "--quantization=int8", f"--data={data}")
     report = tmp_path / "errors.json"
@@ -188,8 +189,13 @@ def test_inspect_shows_the_error_of_every_layer(run_directory, data, tmp_path, c
     run("tflite", run_directory, f"--output={file}", "--quantization=int8", "--probabilities")
     assert run("inspect", file, *arguments) == 0
     assert json.loads(report.read_text())[-1]["layer"] == "probabilities"
-    assert run("inspect", run_directory, f"--against={run_directory}") == 2
-    assert "a directory" in capsys.readouterr().err
+    to_tflite(make_vit(), file)
+    for other, said in (
+        (file, "for 32 x 32. It came from another"),
+        (run_directory, "a directory"),
+    ):
+        assert run("inspect", other, f"--against={run_directory}") == 2
+        assert said in capsys.readouterr().err
 
 
 def test_damaged_and_foreign_models_are_one_line(run_directory, tmp_path, capsys):

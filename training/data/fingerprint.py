@@ -37,7 +37,12 @@ def is_description(data: Any) -> bool:
             rows = [*train.get("classes", ()), *(evaluation or {}).get("classes", ())]
             named = all(isinstance(name, str) for name in names or ())
             counted = all(isinstance(row, list) and [*map(type, row)] == [int, str] for row in rows)
-            return named and counted and isinstance(data.get("few_shot", {}), dict)
+            scored = data.get("few_shot", {})
+            texts = isinstance(scored, dict) and all(
+                isinstance(each, str) for each in scored.values()
+            )
+            since, accepted = data.get("accepted_after", 0), data.get("accepted", [])
+            return named and counted and texts and [type(since), type(accepted)] == [int, list]
     return False
 
 
@@ -55,7 +60,7 @@ def require_same(
     """
     changed, moved = changes(before, now)
     others = any(_photos(before[split]) != _photos(now[split]) for split in SPLITS)
-    if len({data.get("few_shot", {}).get("digest") for data in (before, now)} - {None}) > 1:
+    if scores_others(before, now):
         scored = "the images of config.few_shot are others"
         changed, others = f"{changed}; {scored}" if changed else scored, True
     finished = finished and others
@@ -77,6 +82,11 @@ def require_same(
             "are others, use another --workdir.",
             where,
         )
+
+
+def scores_others(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether the images of `config.few_shot` are others."""
+    return len({data.get("few_shot", {}).get("digest") for data in (before, now)} - {None}) > 1
 
 
 def _written_since(before, now):

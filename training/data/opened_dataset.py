@@ -60,8 +60,13 @@ def open(name: str, split: str, data_dir: str | os.PathLike | None = None) -> "S
     return open_dataset(name, data_dir).split(split)
 
 
-def open_dataset(name: str, data_dir: str | os.PathLike | None = None) -> "Dataset":
-    """Finds a data set on disk; arguments and errors as `open`. Photos are listed in one walk."""
+def open_dataset(
+    name: str, data_dir: str | os.PathLike | None = None, prepare: bool = True
+) -> "Dataset":
+    """Finds a data set on disk; arguments and errors as `open`. Photos are listed in one walk.
+
+    `prepare` writes the digits, which come with the package, where they are not there.
+    """
     if name.startswith(("folder:", "csv:")):
         photos = photo_sets.read(name)
         sizes = {split: len(members) for split, members in photos.splits.items()}
@@ -69,7 +74,7 @@ def open_dataset(name: str, data_dir: str | os.PathLike | None = None) -> "Datas
         spec = DatasetSpec(name, len(names), sizes, class_names=names)
         return Dataset(spec, photos.root, photos=photos)
     spec = known_datasets.row(name)
-    if spec.obtain == "embedded":
+    if spec.obtain == "embedded" and prepare:
         from keras_vit.training.data import write_prepared_datasets
 
         write_prepared_datasets.prepare_digits(data_dir)
@@ -112,16 +117,15 @@ def warn_of_trained(split: "Split", run: str | os.PathLike, config: Mapping[str,
     of_photos = name.startswith(("folder:", "csv:"))
     if of_photos != bool(split.photos):
         return
+    if not of_photos and known_datasets.row(name).builder != dataset.spec.builder:
+        return
     try:
         if full_name(name) != dataset.name:
-            dataset = open_dataset(name, config["data_dir"])
-            if not of_photos and not dataset.is_same_place(split.dataset):
-                return
+            dataset = open_dataset(name, config["data_dir"], prepare=False)
         trained = open_data_of_run(run, config, dataset=dataset).split(config["train_split"])
     except (OSError, ValueError) as error:
-        if of_photos:
-            expected = "It cannot be told whether images of %s trained %s: %s"
-            logger.warning(expected, split.text, run, error)
+        expected = "It cannot be told whether images of %s trained %s: %s"
+        logger.warning(expected, split.text, run, error)
         return
     split.warn_of_shared(trained, f"{run} was trained on")
 
@@ -154,9 +158,15 @@ class Dataset:
             self._splits[text] = Split(self, text, count, photos, ranges)
         return self._splits[text]
 
-    def is_same_place(self, other: "Dataset") -> bool:
-        """Whether both are in one folder: one data set of TFDS may have several names and paths."""
-        return os.path.realpath(self.place) == os.path.realpath(other.place)
+    def is_same(self, other: "Dataset") -> bool:
+        """Whether both are one data set of TFDS, which may have several names, paths and copies."""
+        return bool(self.info and other.info) and self._contents() == other._contents()
+
+    def _contents(self):
+        files = {
+            split: (each.num_bytes, each.shard_lengths) for split, each in self.info.splits.items()
+        }
+        return self.info.full_name, files
 
     @property
     def name(self) -> str:
@@ -279,7 +289,7 @@ class Split:
         shared = len(own) - len(copies)
         if trained.dataset is not self.dataset or not is_remote(self.dataset.place):
             shared += photo_sets.count_copies(copies, others)
-        if self.dataset.is_same_place(trained.dataset):
+        if self.dataset.is_same(trained.dataset):
             for one, other in itertools.product(self.ranges, trained.ranges):
                 shared += one.shared_with(other)
         if shared:

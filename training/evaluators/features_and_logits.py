@@ -13,6 +13,7 @@ import keras
 import numpy as np
 
 from keras_vit.analysis.attention import rollout_function
+from keras_vit.analysis.figures import over_images
 from keras_vit.training.errors import damage_named
 from keras_vit.training.evaluators import exported_files, load_keras_model
 from keras_vit.training.evaluators.load_keras_model import KERAS_RANGE, image_size_of, resizing
@@ -49,7 +50,7 @@ class FrozenModel:
         activation: "softmax" or "sigmoid", from logits to probabilities; "none" if `logits` gives
             probabilities; None without a head.
         activation_inside: "softmax" or "sigmoid", which gave the probabilities of a file, or None.
-        rollout: images -> (batch, rows, columns) in [0, 1], where the model looks; None where
+        rollout: images -> (batch, height, width) in [0, 1], where the model looks; None where
             that cannot be followed.
     """
 
@@ -181,12 +182,13 @@ def freeze(
 
 
 def rollout_of(model: keras.Model) -> Callable[[Tensor], np.ndarray] | None:
-    """Returns the attention rollout of a model as a function of images, or None if it has none."""
+    """Returns the function from images to their attention rollout, of the same size, if any."""
     if getattr(model, "arguments", {}).get("attention") != "global":
         return None
     # Prepared by the first call, as most models are never asked for it.
     prepared = functools.cache(lambda: rollout_function(model))
-    return lambda images: prepared()(images)
+    stride = model.token_stride
+    return lambda images: over_images(prepared()(images), stride, images.shape[1:3])
 
 
 def inference_function(model: Callable) -> Callable[[Tensor], np.ndarray]:
@@ -199,7 +201,9 @@ def inference_function(model: Callable) -> Callable[[Tensor], np.ndarray]:
     elif isinstance(model, keras.Model):
         import tensorflow as tf
 
-        function = tf.function(lambda images: model(images, training=False), reduce_retracing=True)
+        function = tf.function(
+            lambda images: model(images, training=False), reduce_retracing=True, autograph=False
+        )
 
     def infer(images: Tensor) -> np.ndarray:
         found = function(images)

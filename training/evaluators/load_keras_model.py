@@ -195,17 +195,19 @@ def runs_behind(source: str | os.PathLike) -> Iterator[tuple[str, dict[str, Any]
     """Yields (name, `config.json`) of the run that a source is, and of those that it began from.
 
     Nothing for what is neither a run directory nor a `.keras` file in one, such as a published
-    name; a warning names what a run began from that is not there. Raises as `read_run_config`.
+    name; a warning names what a run began from that is gone, or another now. Raises as
+    `read_run_config`.
     """
     name, seen, digest = str(source), [], ""
     while name and name not in seen:
         seen.append(name)
+        if digest and digest != fingerprint.digest_of_checkpoint(name):
+            said = "It cannot be told what trained %s, from which %s began: it is gone, or another."
+            logger.warning(said, *reversed(seen[-2:]))
+            return
         path = any_path(name)
         folder = path.parent if path.suffix == ".keras" else path
         if not all((folder / file).is_file() for file in ("config.json", "metrics.csv")):
-            if digest and not path.exists():
-                said = "It cannot be told what trained %s, from which %s began: it is not there."
-                logger.warning(said, *reversed(seen[-2:]))
             return
         config = read_run_config(folder / "config.json")
         yield name, config

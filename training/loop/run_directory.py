@@ -20,6 +20,7 @@ from ml_collections import ConfigDict
 from keras_vit.hidden_folder import remove_unfinished
 from keras_vit.training.config import schema
 from keras_vit.training.data import fingerprint
+from keras_vit.training.engine.checkpoints import steps
 from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.evaluators.classification import ClassificationEvaluator
 from keras_vit.training.evaluators.load_keras_model import read_run_config
@@ -161,15 +162,17 @@ class RunDirectory:
                     f"{self.address} and --config.checkpoint_head=keep."
                 )
             raise UsageError(message)
-        accept, finished = config.data_changed == "accept", (self.path / "model.keras").exists()
+        accept, step = config.data_changed == "accept", max(steps(self.checkpoints), default=0)
+        finished = step >= config.total_steps or (self.path / "model.keras").exists()
         fingerprint.require_same(data_before, data, str(self.path), accept, finished)
         data["accepted"] = list(data_before.get("accepted", ()))
         was, now = (fingerprint.as_numbers(each).tolist() for each in (data_before, data))
         if was != now:
             data["accepted"].append(was)
-        else:
+        elif not fingerprint.scores_others(data_before, data):
             # The times of then, so that every command says which files were written since.
-            data.update({split: data_before[split] for split in fingerprint.SPLITS})
+            kept = {*fingerprint.SPLITS, "few_shot"} & data_before.keys()
+            data.update({split: data_before[split] for split in kept})
 
     def _metric_rows(self):
         file = self.path / "metrics.csv"

@@ -50,7 +50,7 @@ class Prediction:
         representation: float32, if it is asked for.
         error: why the image cannot be read, or None.
         image: (height, width, 3) uint8, as the model saw it, if pictures are asked for.
-        attention: (rows, columns) in [0, 1], where the model looked, if pictures are asked for and
+        attention: (height, width) in [0, 1], where the model looked, if pictures are asked for and
             its attention can be followed.
     """
 

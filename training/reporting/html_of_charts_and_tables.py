@@ -73,11 +73,8 @@ def _png(pixels, side):
 def _overlay(image, attention):
     """Blends the image, in gray, with the colors of its attention."""
     import matplotlib
-    from PIL import Image
 
-    height, width, _ = image.shape
-    mask = Image.fromarray(np.float32(attention)).resize((width, height), Image.Resampling.BILINEAR)
-    colors = 255 * matplotlib.colormaps["viridis"](np.asarray(mask))[..., :3]
+    colors = 255 * matplotlib.colormaps["viridis"](attention)[..., :3]
     return 0.4 * image.mean(axis=-1, keepdims=True) + 0.6 * colors
 
 
@@ -87,7 +84,7 @@ class Example(NamedTuple):
     Attributes:
         image: (height, width, 3) in [0, 255].
         label, prediction: numbers of classes.
-        attention: (rows, columns) in [0, 1], or None.
+        attention: (height, width) in [0, 1], or None.
     """
 
     image: np.ndarray

@@ -112,7 +112,8 @@ def _position_similarity(model):
 def _rollout(model, images, shown, blur):
     maps = analysis.attention_rollout(model, images)
     chosen = spread(range(len(images)), shown)
-    figure = analysis.figures.rollout_figure(images[chosen], maps[chosen], blur=blur)
+    drawn = images[chosen], maps[chosen], model.token_stride
+    figure = analysis.figures.rollout_figure(*drawn, blur=blur)
     return figure, _table(("image", "row", "column", "attention"), maps)
 
 

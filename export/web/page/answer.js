@@ -77,7 +77,8 @@ export function showImage(canvas, bitmap, [left, top, width, height]) {
   context.putImageData(pixels, 0, 0);
 }
 
-// Colors what the model draws from. `map` has [rows, columns] values in [0, 1].
+// Colors what the model draws from. `map` has [rows, columns] values in [0, 1]; beyond the last
+// patch the model sees nothing.
 export function showAttention(canvas, image, map, [rows, columns]) {
   const small = document.createElement("canvas");
   [small.width, small.height] = [columns, rows];
@@ -93,5 +94,8 @@ export function showAttention(canvas, image, map, [rows, columns]) {
   [canvas.width, canvas.height] = [image.width, image.height];
   const context = canvas.getContext("2d");
   context.imageSmoothingQuality = "high";
-  context.drawImage(small, 0, 0, canvas.width, canvas.height);
+  context.fillStyle = `rgb(${COLORS[0]})`;
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  const [height, width] = SETTINGS.image_size.map((side) => side / SETTINGS.stride);
+  context.drawImage(small, 0, 0, (canvas.width * columns) / width, (canvas.height * rows) / height);
 }

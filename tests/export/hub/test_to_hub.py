@@ -171,6 +171,8 @@ def test_sizes_that_weights_do_not_take_and_folders_of_others_are_refused(make_v
         with pytest.raises(ValueError, match=message):
             export.to_tflite(model, tmp_path / "m", image_sizes=(48,))
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match=r"without \*: TensorFlow takes it for a pattern"):
+        export.to_hub(model, tmp_path / "a*b" / "m")
     (tmp_path / "chapter.tex").write_text("…")
     with pytest.raises(FileExistsError, match="something else"):
         export.to_hub(model, tmp_path)

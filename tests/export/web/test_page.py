@@ -15,6 +15,13 @@ from keras_vit.prepare_photos import prepare_photo, read_photo
 from tests.odd_photos import CASES
 
 READY = "html[data-ready]"
+COLORS_OF_HALVES = """async () => {
+  const canvas = document.createElement("canvas");
+  const { showAttention } = await import("page/answer");
+  showAttention(canvas, { width: 80, height: 40 }, Array(8).fill(1), [4, 2]);
+  const pixels = canvas.getContext("2d");
+  return [20, 60].map((x) => Array.from(pixels.getImageData(x, 20, 1, 1).data));
+}"""
 # What LiteRT.js and the interpreter differ by in float32, and what a GPU does.
 ROUNDING, ON_GPU = 2e-5, 1e-3
 
@@ -174,6 +181,9 @@ def test_where_the_model_looks(page, model, site, photo):
     reference = keras_vit.analysis.attention_rollout(model, image)[0]
     np.testing.assert_allclose(expected, reference, atol=ROUNDING)
     page.locator("#attention").wait_for()
+    # Two of four columns of patches are half of an image; nothing sees the rest.
+    left, right = page.evaluate(COLORS_OF_HALVES)
+    assert left == [253, 231, 37, 255] and right == [68, 1, 84, 255]
     assert page.get_by_text("Least attention").is_visible()
 
 

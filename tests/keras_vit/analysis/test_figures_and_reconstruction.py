@@ -9,7 +9,7 @@ IMAGES = make_images(3, 16, 24)
 
 
 def test_a_uniform_map_is_yellow_over_the_gray_image():
-    shown = figures.highlight(IMAGES, np.ones((3, 4, 6)))
+    shown = figures.highlight(IMAGES, np.ones((3, 4, 6)), 4)
     gray = (IMAGES + 1) / 2 @ np.array([0.2126, 0.7152, 0.0722])
     expected = 0.4 * gray[..., None] + 0.6 * np.array([253, 231, 37]) / 255  # yellow
     np.testing.assert_allclose(shown, expected, atol=2e-3)
@@ -18,20 +18,29 @@ def test_a_uniform_map_is_yellow_over_the_gray_image():
 @pytest.mark.parametrize("blur", [0, 4])
 def test_the_attended_corner_is_bright_and_the_rest_is_not_black(blur):
     maps = np.eye(1, 24, 5).reshape(1, 4, 6)
-    assert figures.highlight(np.ones((1, 16, 24, 3)), maps, blur)[0].min() > 0.4
-    shown = figures.highlight(-np.ones((1, 16, 24, 3)), maps, blur)[0, ..., 1]
+    assert figures.highlight(np.ones((1, 16, 24, 3)), maps, 4, blur)[0].min() > 0.4
+    shown = figures.highlight(-np.ones((1, 16, 24, 3)), maps, 4, blur)[0, ..., 1]
     np.testing.assert_allclose(shown.max(), 0.6 * 231 / 255, atol=2e-3)
     assert np.unravel_index(shown.argmax(), shown.shape)[0] < 8
     assert shown[:8, 12:].mean() > 4 * shown[8:, :12].mean()
 
 
+def test_no_patch_sees_pixels_beyond_the_last():
+    (seen,) = figures.over_images(np.float32([[[0, 1]]]), 16, (16, 47))
+    assert seen[:, 24:32].min() > 0.8 and seen[:, :8].max() < 0.1 and not seen[:, 32:].any()
+    # The grid of a hybrid may end beyond the image.
+    np.testing.assert_allclose(figures.over_images(np.ones((1, 2, 2)), 16, (20, 31)), 1, atol=1e-6)
+
+
 def test_figures_have_images_beside_their_maps_and_one_tile_per_patch_on_one_scale():
-    figure = figures.rollout_figure(IMAGES, np.ones((3, 4, 6)), titles=["a", "b", "c"])
+    figure = figures.rollout_figure(IMAGES, np.ones((3, 4, 6)), 4, titles=["a", "b", "c"])
     shown = [axis.images[0].get_array() for axis in figure.axes]
     assert len(shown) == 6
     np.testing.assert_allclose(shown[2], (IMAGES[1] + 1) / 2, atol=1e-6)
     assert [axis.get_title() for axis in figure.axes[::2]] == ["a", "b", "c"]
-    gray = figures.rollout_figure(IMAGES[..., :1], np.ones((3, 4, 6))).axes[0].images[0].get_array()
+    gray = (
+        figures.rollout_figure(IMAGES[..., :1], np.ones((3, 4, 6)), 4).axes[0].images[0].get_array()
+    )
     np.testing.assert_array_equal(gray, np.repeat(shown[0][..., :1], 3, axis=-1))
     similarity = np.random.default_rng(0).uniform(-1, 1, (2, 3, 2, 3))
     figure = figures.position_similarity_figure(similarity)

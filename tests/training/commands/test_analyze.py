@@ -47,7 +47,9 @@ def test_numbers_are_those_of_the_functions(tmp_path, photos, capsys, monkeypatc
     maps = numbers("rollout", "attention").reshape(4, 4, 6)
     images = read_images(sorted(photos.glob("inner/*")), model.preprocessing)
     np.testing.assert_allclose(maps, keras_vit.analysis.attention_rollout(model, images), atol=1e-4)
-    for found, every in zip(drawn.call_args.args, (images, maps), strict=True):
+    *arrays, stride = drawn.call_args.args
+    assert stride == model.token_stride
+    for found, every in zip(arrays, (images, maps), strict=True):
         np.testing.assert_allclose(found, every[[0, 2]], atol=1e-4)
     expected = np.ravel(keras_vit.analysis.attention_distance(model, images))
     np.testing.assert_allclose(numbers("attention_distance", "pixels"), expected, rtol=1e-4)

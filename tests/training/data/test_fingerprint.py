@@ -50,8 +50,14 @@ def test_the_same_data_is_the_same_wherever_it_lies(birds, tmp_path_factory, cap
     np.testing.assert_array_equal(fingerprint.as_numbers(before), fingerprint.as_numbers(now))
     # What is no description is known.
     assert fingerprint.is_description({**before, "eval": None, "class_names": None})
-    for change in ({"class_names": "crow"}, {"class_names": [1, 2]}, {"train": None}, {"eval": []}):
-        assert not fingerprint.is_description(before | change)
+    for key, *values in (
+        ("class_names", "crow", [1, 2]),
+        ("few_shot", None, {"digest": [1]}),
+        ("accepted", None, 5),
+        *(("train", None), ("eval", []), ("accepted_after", None)),
+    ):
+        for value in values:
+            assert not fingerprint.is_description(before | {key: value})
     for key, value in (("digest", 7), ("examples", "many"), ("classes", [["3", "a"]])):
         assert not fingerprint.is_description(before | {"train": before["train"] | {key: value}})
     assert not any(map(fingerprint.is_description, (None, [], {}, {"class_names": None})))

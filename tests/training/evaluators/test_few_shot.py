@@ -11,6 +11,7 @@ import pytest
 from keras_vit.training import data
 from keras_vit.training.commands import few_shot as command
 from keras_vit.training.data import known_datasets
+from keras_vit.training.data.opened_dataset import warn_of_trained
 from keras_vit.training.data.preprocessing.parse_operations import REGISTRY
 from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.evaluators import features_and_logits, few_shot
@@ -191,16 +192,22 @@ def test_what_is_replaced_while_it_is_read_is_noticed(model, data_dir, tmp_path)
         few_shot.evaluate(dataclasses.replace(loaded, features=writing), task, shots=[1])
 
 
-def test_an_evaluator_sees_the_weights_of_the_moment(digits, data_dir, tmp_path, caplog):
+def test_an_evaluator_sees_the_weights_of_the_moment(digits, data_dir, tiny, tmp_path, caplog):
     layers = [keras.layers.Flatten(), keras.layers.Dense(10, use_bias=False)]
     model = keras.Sequential([keras.Input((8, 8, 3)), *layers], name="linear")
     settings = {"shots": [5, 25], "seeds": [0, 1], "preprocess": "decode|resize(8)|value_range"}
     task = few_shot.open_task(digits, None, "test+train[:3]")
     evaluator = few_shot.FewShotEvaluator([task], **settings)
     assert "3 of the 362 images of test+train[:3], which is scored, are in train" in caplog.text
-    (tmp_path / "link").symlink_to(data_dir)
-    data.open("digits", "train[:5]", tmp_path / "link").warn_of_shared(task.train)
-    assert "5 of the 5 images of train[:5], which is scored, are in train" in caplog.text
+    copy = shutil.copytree(data_dir, tmp_path / "copy")
+    split, described = data.open("tfds:sklearn_digits", "train[:5]", copy), digits.describe("train")
+    for there, said in (
+        (data_dir, "5 of the 5 images of train[:5], which is scored, are in train"),
+        (tmp_path / "gone", "It cannot be told whether images of train[:5] trained runs/a"),
+    ):
+        run = tiny(data_dir=str(there), train_split="train", eval_split="").to_dict()
+        warn_of_trained(split, "runs/a", run | {"data": described})
+        assert said in caplog.text and not (tmp_path / "gone").exists()
     before = dict(evaluator.run(model))
     assert set(before) == {"few_shot/digits_5", "few_shot/digits_25"}
     assert before["few_shot/digits_25"] > 0.3

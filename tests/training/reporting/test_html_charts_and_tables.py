@@ -53,7 +53,10 @@ def report(tmp_path):
         config='{"seed": 0}',
         confusion=np.array([[3, 1, 0], [0, 4, 0], [2, 0, 0]]),
         names=["cat", "<dog>", "a <very> long name"],
-        examples=[Example(image, 0, 1, np.array([[0.0, 1.0]])), Example(image[..., :1], 1, 1)],
+        examples=[
+            Example(image, 0, 1, np.eye(2)[[1]].repeat(4, 1).repeat(8, 0)),
+            Example(image[..., :1], 1, 1),
+        ],
         files=["hub/", "my model.tflite"],
     )
     write_text(tmp_path / "report.html", page)

@@ -125,7 +125,6 @@ def run_installed(installed, users_folder):
 
 @pytest.fixture(scope="session")
 def golden():
-    """The module that makes the weights and images of the golden cases."""
     return weights_and_images
 
 
@@ -152,7 +151,6 @@ def load_case():
 
 @pytest.fixture(scope="session")
 def write_case(golden):
-    """Returns a function that writes the checkpoint of a golden case into a folder."""
 
     def write(case, folder):
         arrays, is_npz = golden.checkpoint(case), case["format"].endswith("npz")

@@ -59,7 +59,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serving(content):
-    """Enters a context with a `FileServer`."""
     with FileServer(content) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server

@@ -15,7 +15,6 @@ from tests.tiny_vit import tiny_vit
 
 @pytest.fixture
 def keras_vit(installed, run_installed):
-    """Runs the installed command."""
     return lambda *words, **settings: run_installed(installed / "bin/keras-vit", *words, **settings)
 
 

@@ -1,5 +1,3 @@
-"""The model that most tests build."""
-
 from typing import Any
 
 import keras_vit

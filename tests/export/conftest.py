@@ -1,5 +1,3 @@
-"""Small models with weights that matter, and images for them."""
-
 import contextlib
 
 import keras
@@ -57,7 +55,6 @@ def images():
 
 @pytest.fixture(scope="session")
 def tiny(make_vit):
-    """A ViT of one block, which no test changes."""
     return make_vit(num_layers=1)
 
 

@@ -1,5 +1,3 @@
-"""Every kind of model, and of published checkpoint, in every artifact and runtime that is here."""
-
 import keras
 import numpy as np
 import pytest

@@ -70,7 +70,6 @@ def peak_memory():
 
 
 def tally(name, outcome):
-    """Counts something under a name, for the table at the end."""
     _counts[name].update([outcome])
 
 
@@ -107,7 +106,6 @@ def attack():
 
 @pytest.fixture(scope="session")
 def file_faults(tmp_path_factory):
-    """The library of `file_faults.c`."""
     if sys.platform != "linux" or not shutil.which("cc"):
         pytest.skip("needs Linux and a compiler of C")
     library = tmp_path_factory.mktemp("file_faults") / "file_faults.so"

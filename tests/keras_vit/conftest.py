@@ -1,5 +1,3 @@
-"""How JAX compiles here, and a small checkpoint that tests change."""
-
 import keras
 import pytest
 

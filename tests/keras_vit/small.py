@@ -1,5 +1,3 @@
-"""Small models with random weights, and what they compute on every backend."""
-
 import functools
 
 import keras
@@ -53,7 +51,6 @@ def make_axial(**overrides):
 
 
 def make_images(batch=3, height=16, width=16):
-    """Returns images in [-1, 1]."""
     return np.random.default_rng(1).uniform(-1, 1, (batch, height, width, 3)).astype("float32")
 
 
@@ -112,7 +109,6 @@ def positions_of(model):
 
 
 def edited(path, **changes):
-    """Writes a .npz file with other arrays (None removes one) and returns its path."""
     arrays = dict(np.load(path).items()) | changes
     np.savez(path, **{n: a for n, a in arrays.items() if a is not None})
     return path

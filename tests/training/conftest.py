@@ -1,5 +1,3 @@
-"""Processes, clusters, tiny runs, models and data that several rooms are tested with."""
-
 import json
 import os
 import pathlib
@@ -19,7 +17,6 @@ TINY = pathlib.Path(__file__).parent / "processes" / "tiny.py"
 
 
 def process_environment():
-    """Returns the environment of processes that see this repository, and no GPU."""
     own = {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
     return os.environ | own
 
@@ -52,7 +49,6 @@ def launch():
 
 @pytest.fixture
 def cluster():
-    """Returns the environments of the workers of a new cluster on this machine."""
 
     def environments(workers):
         job = {"cluster": {"worker": new_addresses(workers)}}
@@ -89,7 +85,6 @@ def photos(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def data_dir(tmp_path_factory):
-    """A folder with the embedded digits, prepared once."""
     from keras_vit.training.data import write_prepared_datasets
 
     folder = tmp_path_factory.mktemp("data")
@@ -167,7 +162,6 @@ def shallow(monkeypatch):
 
 @pytest.fixture
 def vit():
-    """A ViT of three classes for 16x16 images, of noise."""
     from benchmarks.errors_of_families_in_runtimes import with_noise
     from tests.tiny_vit import tiny_vit
 

@@ -1,5 +1,3 @@
-"""Processes that train: waited for, killed, and what they leave."""
-
 import csv
 import json
 import random
@@ -24,7 +22,6 @@ def read_csv(path):
 
 
 def contents(folder):
-    """Returns {name: bytes} of the files of a folder."""
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
@@ -34,7 +31,6 @@ def rows(workdir):
 
 
 def column(workdir, name):
-    """Returns the numbers of a column of `metrics.csv`."""
     return np.array([float(row[name]) for row in rows(workdir) if row[name]])
 
 
@@ -48,7 +44,6 @@ def new_addresses(count):
 
 
 def wait_for(workdir, step, *processes):
-    """Waits until the checkpoint of `step` is there."""
     end = time.monotonic() + 1500
     while not (workdir / "checkpoints" / f"checkpoint-{step}").exists():
         for process in processes:

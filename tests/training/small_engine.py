@@ -1,5 +1,3 @@
-"""An engine with a small model, and random examples for it."""
-
 import keras
 import numpy as np
 import tensorflow as tf

@@ -231,7 +231,6 @@ def test_a_gradient_tape_trains_it_and_xla_finds_the_same_gradients(
 
 
 def fine_tune(directory, images, logits, targets):
-    """Checks that Keras 2 predicts with a module, and trains all of it."""
     import tf_keras
 
     layer = hub.KerasLayer(str(directory), trainable=True)

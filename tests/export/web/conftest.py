@@ -1,5 +1,3 @@
-"""A page of a tiny model."""
-
 import numpy as np
 import pytest
 

@@ -96,7 +96,6 @@ def by_interpreter(site, file, signature="serving_default"):
 
 
 def assert_agrees(page, site, file, atol=ROUNDING):
-    """The page gives the logits of the interpreter for a file."""
     expected = by_interpreter(site, file)
     np.testing.assert_allclose(choose(page, file), expected, atol=atol, err_msg=file.name)
 

@@ -117,7 +117,6 @@ def test_other_files_models_and_grids_are_refused(saved, tmp_path):
     ],
 )
 def test_transfer(arguments, kept, saved):
-    """`load_weights` keeps a head that cannot be filled and drops the hidden layer."""
     model = make_vit(seed=1, **arguments)
     before = [to_numpy(weight) for weight in model.weights]
     load_weights(model, saved)

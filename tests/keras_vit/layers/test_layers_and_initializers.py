@@ -135,7 +135,6 @@ def test_gelu_and_its_derivative(flavor, flavors):
 
 
 def normalized(norm, x):
-    """Batch normalization of the last axis with the moving statistics."""
     mean, variance = to_numpy(norm.moving_mean), to_numpy(norm.moving_variance)
     return (x - mean) / np.sqrt(variance + 1e-5) * to_numpy(norm.gamma) + to_numpy(norm.beta)
 

@@ -1,5 +1,3 @@
-"""Tiny prepared data sets, written by the builders of TFDS themselves."""
-
 import dataclasses
 import shutil
 
@@ -68,7 +66,6 @@ def numbers(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def number_arrays(tmp_path_factory):
-    """The same as ArrayRecord files."""
     pytest.importorskip("array_record")
     return write_numbers(tmp_path_factory.mktemp("array_record"), "array_record")
 
@@ -86,7 +83,6 @@ def resize_row(monkeypatch):
 
 @pytest.fixture(scope="session")
 def digits_split(data_dir):
-    """Returns `digits_split(text)`: that split of the digits."""
     return data.open_dataset("digits", data_dir).split
 
 

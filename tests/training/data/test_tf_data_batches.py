@@ -18,7 +18,6 @@ from tests.training.data.helpers import PLAIN, assert_equal, joined, read_by, ta
 
 @pytest.fixture
 def train(digits_split):
-    """Returns `train(text, split, **settings)`: training data of the digits."""
     return lambda text=helpers.RANDOM, split="train[:100]", **settings: helpers.train(
         digits_split(split), text, **settings
     )

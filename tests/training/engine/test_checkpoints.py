@@ -25,7 +25,6 @@ def save(folder, *steps):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with the states of steps 1 and 2."""
     save(tmp_path / "checkpoints", 1, 2)
     return tmp_path / "checkpoints"
 

@@ -52,7 +52,6 @@ class Run:
 
 
 def same(weights, others):
-    """Returns the paths of the weights that are the same, bit for bit."""
     return {path for path in weights if np.array_equal(weights[path], others[path])}
 
 

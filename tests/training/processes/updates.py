@@ -67,7 +67,6 @@ def fit():
 
 
 def digests(engine):
-    """Returns {name: digest} of the whole arrays of a state."""
     found = {}
     for name, shards in zip(engine._variables(), engine._take(), strict=True):
         array = np.zeros(shards.shape, shards.dtype)

@@ -61,7 +61,6 @@ def test_a_configured_loss_is_saved_with_its_settings():
 
 
 def by_depth(model):
-    """Returns the names of the layers of each depth."""
     found = {}
     for path, depth in recipes.depths(model).items():
         found.setdefault(depth, set()).add(path.split("/")[0])

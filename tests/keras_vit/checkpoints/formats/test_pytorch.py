@@ -19,7 +19,6 @@ MLP = {"intermediate.dense": "mlp.fc1", "output.dense": "mlp.fc2"}
 
 
 def replaced(arrays, names):
-    """Returns the arrays under other names."""
     for old, new in names.items():
         arrays = {name.replace(old, new): array for name, array in arrays.items()}
     return arrays

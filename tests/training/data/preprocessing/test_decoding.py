@@ -158,7 +158,6 @@ SMOOTH_JPEG = tf.io.encode_jpeg(SMOOTH, quality=95)
 
 @pytest.fixture
 def windows(monkeypatch):
-    """The (ratio, window) of every JPEG that is decoded."""
     found = []
 
     def noted(function, image, *window, ratio=1, **options):

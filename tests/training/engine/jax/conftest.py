@@ -19,7 +19,6 @@ def compiled(tmp_path_factory):
 
 @pytest.fixture
 def jax_environment(compiled):
-    """Returns the environment of a process with so many simulated devices."""
 
     def environment(devices=1, flags=""):
         return {

@@ -32,6 +32,10 @@ lint: $(VENV)/installed ## Ruff, which room may import which, and mypy on the fo
 test-all: test ## And what takes longer: clusters, kills, every kind of model in every export.
 	$(PYTEST) -m "long and not slow" --ignore=$(JAX_TESTS)
 
+# What JAX compiles for one worker is there for the other, and for the next time.
+test-jax: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/$(VENV)/compiled
+test-jax: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
+test-jax: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 test-jax: $(VENV)/jax-installed ## The library's tests on Keras's JAX backend, and the JAX engine's.
 	KERAS_BACKEND=jax $(PYTEST) -m "not slow" tests/keras_vit
 	$(PYTEST) -m "not slow and not long" $(JAX_TESTS)

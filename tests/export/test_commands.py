@@ -41,7 +41,6 @@ def model(make_vit):
 
 @pytest.fixture(scope="module")
 def run_directory(model, tmp_path_factory):
-    """What a run on the embedded digits leaves, as far as an export reads it."""
     directory = tmp_path_factory.mktemp("digits")
     model.save(directory / "model.keras")
     data = {"dataset": "digits", "data_dir": "", "train_split": "train", "eval_split": "test"}

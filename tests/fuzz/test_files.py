@@ -195,7 +195,6 @@ def test_tflite(attack_file, attack, model, tmp_path):
 
 
 def exported(path):
-    """Reads the texts inside of what is exported, as predicting does."""
     exported_files.labels_of(path)
     Preprocess(exported_files.interface_of(path).get("preprocessing") or "decode")
 

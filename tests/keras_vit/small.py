@@ -55,7 +55,6 @@ def make_images(batch=3, height=16, width=16):
 
 
 def forward(model, inputs):
-    """Returns the outputs as NumPy arrays, without training."""
     if BACKEND == "jax":
         # One compilation of the whole instead of one of every operation.
         import jax

@@ -236,10 +236,16 @@ def create_strategy(config: ConfigDict) -> tf.distribute.Strategy:
         return tf.distribute.get_strategy()
     if config.strategy == "mirrored":
         devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
-        return tf.distribute.MirroredStrategy([device.name for device in devices])
+        return _mirrored(tuple(device.name for device in devices))
     if config.strategy == "multiworker":
         return tf.distribute.MultiWorkerMirroredStrategy()
     return _tpu_strategy(config)
+
+
+@functools.cache
+def _mirrored(devices):
+    """The one strategy of a process: the sums of two would meet, as both number theirs from 0."""
+    return tf.distribute.MirroredStrategy(devices)
 
 
 def compiles(config: ConfigDict) -> bool:

@@ -104,8 +104,8 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
         dataset: `config.dataset`, open.
 
     Raises:
-        UsageError: if `workdir` holds a run of another config, from other weights than
-            those of `same_weights`, or on other data.
+        UsageError: for a job of several processes, and if `workdir` holds a run of another
+            config, from other weights than those of `same_weights`, or on other data.
         TrainingError: if files of its data were replaced while it trained.
     """
     import keras
@@ -116,6 +116,11 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
     from keras_vit.training.io import remote_stores
     from keras_vit.training.loop import trainer
 
+    if config.strategy == "multiworker" or config.processes.count > 1:
+        raise UsageError(
+            "Expected one process, which trains run after run: TensorFlow and JAX join a job once. "
+            f"Received: config.strategy={config.strategy}, {config.processes.count} processes."
+        )
     wanted = json.loads(schema.to_json(schema.complete(config)))
     checkpoint = _BEGUN.get() or fingerprint.digest_of_checkpoint(config.checkpoint)
     data = dataset.describe(config.train_split, config.eval_split)

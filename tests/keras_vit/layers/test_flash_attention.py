@@ -21,7 +21,6 @@ def nvidia(monkeypatch):
 def program(
     dtype="bfloat16", training=True, first_token_only=False, channels=32, length=5, **arguments
 ):
-    """Returns the text of a block and its gradient for NVIDIA's GPUs."""
     import jax
 
     layer = EncoderBlock(2, 8, dtype=dtype, **{"flash_attention": True} | arguments)

@@ -20,7 +20,6 @@ def one_hot(labels, classes):
 
 
 def evaluated(logits, labels, model=lambda images: images, **settings):
-    """Returns the metrics of one batch, of a model that gives these logits unless it is named."""
     return classification.evaluate(model, [{"image": logits, "label": labels}], **settings)
 
 

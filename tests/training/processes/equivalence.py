@@ -87,14 +87,17 @@ def run(case, place, processes):
     }
 
 
-def make_one_strategy_of_each():
-    """Gives all engines of this process the same strategies of TensorFlow."""
+def join_once():
+    """Gives all engines of this process the strategy of the first where they join a job."""
     from keras_vit.training.engine import tensorflow
 
-    create, made = tensorflow.create_strategy, {}
+    create, joined = tensorflow.create_strategy, []
 
     def once(config):
-        return made.get(config.strategy) or made.setdefault(config.strategy, create(config))
+        if config.strategy != "multiworker":
+            return create(config)
+        joined[:] = joined or [create(config)]
+        return joined[0]
 
     tensorflow.create_strategy = once
 
@@ -106,7 +109,7 @@ def main(output, *arguments):
     results, first = {}, None
     if IN_TENSORFLOW:
         small_engine.give_tensorflow_two_devices()
-        make_one_strategy_of_each()
+        join_once()
     for place, case in itertools.product(places.split(), CONFIGS):
         # A process joins its job once.
         engine, found = run(case, place, {} if first else processes)

@@ -217,6 +217,9 @@ def test_a_finished_run_is_not_trained_again_nor_taken_for_another(config, runs,
     config.optimizer.base_lr = 0.5
     with pytest.raises(UsageError, match=r"another config \(optimizer\.base_lr: 0\.01 -> 0\.5\)"):
         train_run(config, run, digits)
+    config.strategy = "multiworker"
+    with pytest.raises(UsageError, match="one process, which trains run after run"):
+        train_run(config, run, digits)
 
 
 def test_further_test_sets_are_scored_with_the_same_weights(digits, tmp_path, ram, config):

@@ -61,7 +61,6 @@ def mutate(rng: random.Random, content: bytes) -> bytes:
 
 
 def times(count):
-    """Returns how many times something is done in this lane, of how many in `make test`."""
     return max(1, int(count * FACTOR))
 
 

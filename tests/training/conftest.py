@@ -156,7 +156,6 @@ def no_room():
 
 @pytest.fixture
 def shallow(monkeypatch):
-    """Leaves one block to the models named ViT-Ti."""
     monkeypatch.setitem(SIZES["Ti"], "num_layers", 1)
 
 

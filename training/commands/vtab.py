@@ -23,7 +23,7 @@ from keras_vit.training.io.quiet_start import import_tensorflow
 
 
 def _add_options(parser):
-    parser.add_source()
+    parser.add_source(exported=False)
     parser.add_run(config=False)
     text = "names, separated by commas; default all 19"
     parser.add_argument("--tasks", type=list_of(str), help=text)

@@ -118,7 +118,7 @@ def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:
         names.append(name)
         if name in DEFAULTS:
             flat[name] = parse_value(argument, f"--config.{name}", DEFAULTS[name])
-        elif name.startswith("model."):
+        elif re.fullmatch(r"model\.\w+", name):
             flat[name] = _argument_of_model(text) if given else True
         else:
             raise schema.unknown_key(name)

@@ -424,7 +424,8 @@ def flatten(config: ConfigDict | Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in config.items():
         if name in _SECTIONS and isinstance(value, (ConfigDict, Mapping)):
-            flat |= {f"{name}.{key}": each for key, each in value.items()}
+            values = value.to_dict() if isinstance(value, ConfigDict) else value
+            flat |= {f"{name}.{key}": each for key, each in values.items()}
         else:
             flat[name] = value
     return flat

@@ -121,7 +121,7 @@ def load_frozen(
         raise ValueError(f"Expected a Keras model or module for layer={layer!r}. It is {path}.")
     if runtime is not None and not is_tflite:
         raise ValueError(f"Expected a .tflite file for runtime={runtime!r}. Received: {source}")
-    if is_tflite:
+    if is_tflite and path.exists():
         return _freeze_tflite(path, runtime)
     if is_module:
         return _freeze_module(path, layer)

@@ -148,7 +148,6 @@ NAME = f"{UPSTREAM}--imagenet2012-steps_20k-lr_0.03-res_224"
 
 @pytest.fixture
 def published(tmp_path, monkeypatch):
-    """The folder of downloads of AugReg, with the index of published accuracies."""
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     folder = tmp_path / "keras_vit" / "augreg"
     folder.mkdir(parents=True)

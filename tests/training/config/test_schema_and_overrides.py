@@ -212,6 +212,7 @@ def test_what_cannot_be_set_is_refused():
         ("few_shot.shots=1,2.5", "expected whole numbers, .* Received: 1,2.5"),
         ("base_lr=1", "Did you mean optimizer.base_lr"),
         ("optimzer.base_lr=1", "Did you mean optimizer.base_lr"),
+        ("model.resnet.width_factor=1", "Unknown config key model.resnet.width_factor"),
     ):
         with pytest.raises(UsageError, match=message):
             override(load_config("quickstart"), [f"--config.{argument}"])
@@ -222,6 +223,10 @@ def test_a_length_that_is_given_replaces_the_other_and_the_model_checks_its_argu
         config = override(load_config("quickstart"), [f"--config.model.{argument}"])
         with pytest.raises((UsageError, ValueError), match=argument.partition("=")[0]):
             build_model(config, 10)
+    resnet = '--config.model.resnet={"num_layers": (1, 1), "width_factor": 1}'
+    own = ["--config.model.image_size=32", "--config.model.patch_size=1", resnet]
+    made = build_model(schema.complete(override(load_config("quickstart"), own)), 10)
+    assert made.arguments["resnet"] == {"num_layers": (1, 1), "width_factor": 1}
     recipe = ConfigDict({"total_steps": 1000})
     found = override(recipe, ["--config.epochs=3"])
     assert (found.epochs, found.total_steps) == (3.0, 0)

@@ -84,7 +84,6 @@ def contents(name, split="train", data_dir=None):
 
 
 def error_line(capsys):
-    """Returns what a command wrote as its error, which must be one line."""
     error = capsys.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1, error
     return error

@@ -45,7 +45,6 @@ def test_ctrl_c_that_a_shell_ignores_stops_no_run(ignored):
 
 @pytest.fixture(scope="module", autouse=True)
 def at_the_end():
-    """Gives every run an evaluator that is due when it ends, and only then."""
     own = types.SimpleNamespace(names=("last",), every_steps=0, distributed=False)
     own.run, create = lambda model: [("last", 7.0)], trainer.create_evaluators
     with pytest.MonkeyPatch.context() as patch:

@@ -27,7 +27,6 @@ def folder_of_ray(monkeypatch):
 
 @pytest.fixture(scope="module")
 def command(bird_model, photos):
-    """Returns a function from more options to the arguments of Python."""
     options = [str(bird_model), str(photos), "--shard_size=2"]
     return lambda *more: ["-m", "training", "predict", *options, *more]
 

@@ -106,7 +106,6 @@ def vtab_dir(tmp_path_factory):
 
 @pytest.fixture
 def arguments(vit, vtab_dir, tmp_path):
-    """Returns a function from a working directory to the options of a run of eight images."""
     vit.save(tmp_path / "m.keras")
     options = [f"--data_dir={vtab_dir}", f"--tasks={','.join(TASKS)}", "--seeds=3", "--rates=0.1"]
     options += ["--image_size=8", "--steps=24", "--config.batch_size=8"]

@@ -76,7 +76,6 @@ def as_command(tmp_path_factory):
 
 @pytest.fixture
 def run_command(as_command):
-    """Returns a function that runs such a file with arguments, in a process of its own."""
 
     def run(code, *arguments, **options):
         command = [sys.executable, as_command(code), *arguments]
@@ -88,7 +87,6 @@ def run_command(as_command):
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory):
-    """A folder with what pip installs: the package, and the script `keras-vit` in `bin/`."""
     folder, source = tmp_path_factory.mktemp("installed"), tmp_path_factory.mktemp("source")
     for name in ("keras_vit", "training", "export"):
         shutil.copytree(ROOT / name, source / name, symlinks=True)
@@ -101,7 +99,6 @@ def installed(tmp_path_factory):
 
 @pytest.fixture
 def users_folder(tmp_path):
-    """A folder whose packages have the names of those in the repository."""
     for name in ("training", "export", "benchmarks"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise SystemExit('a file of the user')")

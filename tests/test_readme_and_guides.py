@@ -26,7 +26,6 @@ def examples_of(text):
 
 @pytest.fixture
 def run(run_installed):
-    """Runs Python with what pip installs, in a folder with the user's own packages."""
     return lambda *arguments: run_installed(*arguments).stdout
 
 

@@ -20,7 +20,7 @@ from typing import NoReturn
 from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
 from keras_vit.installation import __version__
 from keras_vit.training.command_options import CommandParser
-from keras_vit.training.errors import TrainingError, first_line
+from keras_vit.training.errors import Interrupted, TrainingError, first_line
 from keras_vit.training.io.quiet_start import check_backend
 from keras_vit.training.io.remote_stores import local_options
 
@@ -113,7 +113,7 @@ def command_main(
 def status_of(run: Callable[[], int | None], debug: bool = False) -> int:
     """Calls `run` and returns the exit status of the process.
 
-    An expected failure prints one line, "error: …", to standard error.
+    An expected failure prints one line, "error: …", to standard error; an interruption what it did.
 
     Args:
         run: may return a status; None is success.
@@ -136,6 +136,8 @@ def status_of(run: Callable[[], int | None], debug: bool = False) -> int:
 
 def _line_and_status(error):
     """Returns what to print of an expected failure and what to exit with; "" for other errors."""
+    if isinstance(error, Interrupted):
+        return str(error), error.exit_code
     if isinstance(error, TrainingError):
         return f"error: {error}", error.exit_code
     if isinstance(error, (*_BAD_USE, OSError)):

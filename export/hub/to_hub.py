@@ -77,7 +77,7 @@ def to_hub(
     output, activation = output_name(model, output), activation or model.activation
     texts = exported_texts(model, labels, activation, output)
     directory = pathlib.Path(directory)
-    if patterns := set("*?[\\") & set(os.path.abspath(directory)):
+    if patterns := {*"*?[\\"} - {os.sep} & {*os.path.abspath(directory)}:
         raise ValueError(
             f"Expected a path without {' and '.join(sorted(patterns))}: TensorFlow takes it for a "
             f"pattern when it loads a module. Received: {os.path.abspath(directory)}."

@@ -6,6 +6,7 @@ instead. Patches do not overlap and are not padded, so the difference is exactly
 kernel and bias: K (rgb - mean) / std + b is K / (2 std) x + b + K (1/2 - mean) / std.
 """
 
+import logging
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,8 @@ import numpy as np
 from keras_vit.checkpoints.npz_and_safetensors import CheckpointError, Source, json_beside
 from keras_vit.checkpoints.npz_file_layouts import FileLayout
 from keras_vit.interpolation_weights import corner_weights, half_pixel_weights
+
+logger = logging.getLogger("keras_vit")
 
 PREPROCESSOR = "preprocessor_config.json"
 
@@ -271,7 +274,12 @@ def grid_of_table(
     if square and square not in candidates:
         # An entry that a model without class token drops is the last guess.
         candidates = sorted([*candidates, square], key=lambda found: found[2] > class_token)
-        if len(candidates) > 1 or rows != columns:
+        if len(candidates) == 1 and rows == columns:
+            said = (
+                "The %d position embeddings of the file are taken for a grid of %d x %d, resized."
+            )
+            logger.info(said, entries, *square[:2])
+        else:
             warnings.warn(
                 f"The file does not state the grid of its {entries} position embeddings. "
                 f"{candidates[0][0]} x {candidates[0][1]} is taken; the model has {rows} x "

@@ -16,7 +16,6 @@ from keras_vit.export.verification.verify_and_thresholds import verify
 
 @pytest.fixture
 def cells(capsys):
-    """Returns a function that reads the cells of a text, or of what was printed, line by line."""
 
     def read(text=""):
         lines = (text or capsys.readouterr().out).splitlines()
@@ -114,7 +113,6 @@ def test_cells_of_runtimes_are_errors_and_what_is_wrong_or_missing_is_told(
 
 
 def device(capacity, rate=float):
-    """Returns what a process answers whose memory holds `capacity` images."""
 
     def ask(batch_size):
         if batch_size > capacity:

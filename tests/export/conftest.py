@@ -23,7 +23,6 @@ def answer(model, images, endpoint=None):
 
 
 def run(file, images, signature="serving_default"):
-    """Returns what a signature of a TFLite file gives, called on batches of its size."""
     runner = Interpreter(str(file), num_threads=1).get_signature_runner(signature)
     size = runner.get_input_details()["image"]["shape"][0]
     batches = [images[i : i + size] for i in range(0, len(images), size)]
@@ -49,7 +48,6 @@ def make_vit():
 
 @pytest.fixture(scope="session")
 def images():
-    """(8, 32, 32, 3) float32 in [0, 1]."""
     return np.random.default_rng(1).uniform(0, 1, (8, 32, 32, 3)).astype("float32")
 
 

@@ -13,7 +13,6 @@ pytestmark = pytest.mark.long
 
 
 def trained(bucket):
-    """Trains in a store, with its data there, and returns the exit status."""
     options = [f"--config={TINY}", f"--workdir={bucket}/run", f"--data_dir={bucket}/tfds"]
     steps = ["--config.total_steps=40", "--config.checkpoint_every_steps=20", "--config.report"]
     return train.main([*options, *steps])

@@ -97,7 +97,6 @@ def test_training(some, train, request, tmp_path):
 
 
 def content(path):
-    """Returns {name: bytes} of a file, or of the files in a folder."""
     found = [path, *path.rglob("*")]
     return {str(each.relative_to(path)): each.read_bytes() for each in found if each.is_file()}
 
@@ -115,7 +114,6 @@ def test_exports_on_a_full_disk(write, no_room, tmp_path):
 
 
 def is_whole(target, before):
-    """Whether a file or folder is the one before, or a new one that is as good."""
     now = content(target)
     return now == before or (target.is_dir() and now.keys() == before.keys() and open_hub(target))
 

@@ -31,7 +31,6 @@ def main():
 
 
 def _export(directory):
-    """Writes a module with dropout and a regularizer, images, targets and Keras's own logits."""
     from keras_vit.training.io.quiet_start import import_tensorflow
 
     import_tensorflow()

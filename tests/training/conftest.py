@@ -23,7 +23,6 @@ def process_environment():
 
 @pytest.fixture
 def launch():
-    """Starts Python processes that see this repository, and ends those that are left over."""
     processes = []
 
     def start(*arguments, environment=None, **options):
@@ -60,7 +59,6 @@ def cluster():
 
 @pytest.fixture(scope="session")
 def bird_model(tmp_path_factory):
-    """The file of a classifier of three birds, of random weights."""
     from benchmarks.errors_of_families_in_runtimes import with_noise
     from tests.tiny_vit import tiny_vit
 
@@ -73,7 +71,6 @@ def bird_model(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def photos(tmp_path_factory):
-    """A folder of photos, 0.png to f.png, of which 3.png is none and 5.png is cut short."""
     from tests.training.data.helpers import write_photos
 
     folder = tmp_path_factory.mktemp("photos")
@@ -114,7 +111,6 @@ def tiny(data_dir):
 
 @pytest.fixture
 def train_command(data_dir):
-    """Returns the arguments of Python that train `processes/tiny.py` in a folder."""
 
     def arguments(workdir, *more):
         options = [f"--config={TINY}", f"--workdir={workdir}", f"--config.data_dir={data_dir}"]
@@ -125,7 +121,6 @@ def train_command(data_dir):
 
 @pytest.fixture
 def final_state():
-    """Returns a function that reads {name: array} of the last checkpoint of a run."""
 
     def read(workdir):
         from keras_vit.training.engine import checkpoints

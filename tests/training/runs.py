@@ -13,7 +13,6 @@ DATA = {"class_names": None, "train": {"examples": 10, "digest": "0" * 32}, "eva
 
 
 def write_run_config(folder, **config):
-    """Writes the `config.json` of a run directory, in the parts that a test needs."""
     (folder / "config.json").write_text(json.dumps({"data": DATA, **config}))
 
 
@@ -35,7 +34,6 @@ def column(workdir, name):
 
 
 def new_addresses(count):
-    """Returns so many "localhost:port" where nobody listens."""
     servers = [socket.create_server(("localhost", 0)) for _ in range(count)]
     addresses = [f"localhost:{server.getsockname()[1]}" for server in servers]
     for server in servers:
@@ -65,7 +63,7 @@ def stop(workdir, step, *processes):
     wait_for(workdir, step, *processes)
     processes[-1].send_signal(signal.SIGTERM)
     (message,) = {finish(process, status=128 + signal.SIGTERM) for process in processes}
-    assert message.startswith("error: Stopped on request after step ")
+    assert message.startswith("Stopped on request after step ")
     stopped = int(message.split("step ")[1].split()[0])
     assert (workdir / "checkpoints" / f"checkpoint-{stopped}").exists()
     return stopped

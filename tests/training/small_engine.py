@@ -9,7 +9,6 @@ from keras_vit.training.recipes.optimizers_and_schedules import optimizer_of
 
 
 def random_batches(batches, size):
-    """Returns batches of images of 16 pixels and one-hot labels of 5, along the first axis."""
     rng = np.random.default_rng(0)
     return {
         "image": rng.normal(size=(batches, size, 16, 16, 3)).astype("float32"),
@@ -32,7 +31,6 @@ def small_engine(make_model, **changes):
 
 
 def mesh_config(mesh):
-    """Returns the keys of a mesh "DATAxFSDP", or of a strategy's name."""
     if not mesh[0].isdigit():
         return {"strategy": mesh}
     data, fsdp = map(int, mesh.split("x"))

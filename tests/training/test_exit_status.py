@@ -34,8 +34,8 @@ def test_failures_are_one_line(capsys):
     for error, status, line in (
         (errors.UsageError("wrong"), 2, "error: wrong"),
         (errors.TrainingError("wrong"), 1, "error: wrong"),
-        (errors.Interrupted("wrong"), 143, "error: wrong"),
-        (errors.Interrupted("wrong", signal.SIGINT), 130, "error: wrong"),
+        (errors.Interrupted("Stopped."), 143, "Stopped."),
+        (errors.Interrupted("Stopped.", signal.SIGINT), 130, "Stopped."),
         (ValueError("wrong"), 2, "error: wrong"),
         (FileNotFoundError("wrong"), 2, "error: wrong"),
         (OSError("wrong"), 1, "error: wrong"),

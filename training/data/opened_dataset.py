@@ -117,9 +117,9 @@ def warn_of_trained(split: "Split", run: str | os.PathLike, config: Mapping[str,
     of_photos = name.startswith(("folder:", "csv:"))
     if of_photos != bool(split.photos):
         return
-    if not of_photos and known_datasets.row(name).builder != dataset.spec.builder:
-        return
     try:
+        if not of_photos and known_datasets.row(name).builder != dataset.spec.builder:
+            return
         if full_name(name) != dataset.name:
             dataset = open_dataset(name, config["data_dir"], prepare=False)
         trained = open_data_of_run(run, config, dataset=dataset).split(config["train_split"])

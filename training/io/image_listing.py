@@ -23,10 +23,11 @@ _JPEG = (".jfif", ".jpe", ".jpeg", ".jpg")
 _HEIC = (".heic", ".heif")
 _READS_HEIC = importlib.util.find_spec("pillow_heif") is not None
 EXTENSIONS = (".avif", ".bmp", ".gif", *_JPEG, ".png", ".tif", ".tiff", ".webp")
+EXTENSIONS += (".dib", ".ico", ".j2k", ".jp2", ".pbm", ".pcx", ".pgm", ".pnm", ".ppm", ".tga")
 EXTENSIONS += _HEIC if _READS_HEIC else ()
 _UNREADABLE = (".arw", ".cr2", ".cr3", ".dng", ".jxl", ".nef", *(() if _READS_HEIC else _HEIC))
 # Files that a message names of each kind.
-_NAMED = 10
+_NAMED = 100
 SYSTEM_FOLDERS = ("__MACOSX", "__pycache__", "$RECYCLE.BIN", "System Volume Information")
 
 

@@ -278,6 +278,13 @@ def predictions_html(
     return _html_page("Predictions", f"{len(predictions)} photos by {model}", body)
 
 
+def _percent(probability):
+    """Returns a percentage that is 0 or 100 of nothing else."""
+    if 0.0005 <= probability < 0.9995:
+        return f"{100 * probability:.1f} %"
+    return "&lt; 0.1 %" if probability < 0.5 else "&gt; 99.9 %"
+
+
 def _prediction(prediction, trained_on, shared):
     """Returns the figure of a photo, named by its path below the folder that all share."""
     file = pathlib.Path(prediction.id).absolute().relative_to(shared).as_posix()
@@ -285,7 +292,7 @@ def _prediction(prediction, trained_on, shared):
     rows = "".join(
         f'<tr><td class="text" style="--share:{100 * probability:.1f}%" '
         f'title="{html.escape(label)}">{html.escape(label)}</td>'
-        f"<td>{100 * probability:.1f} %</td></tr>"
+        f"<td>{_percent(probability)}</td></tr>"
         for label, probability in prediction.ranked
     )
     # Smaller ones are enlarged by the browser, which smooths them.

@@ -119,6 +119,8 @@ def test_what_has_no_such_maps_is_refused():
     ):
         with pytest.raises(ValueError, match=rf"model\.get_layer\('{model.name}'\)"):
             analyze(around)
+    with pytest.raises(ValueError, match=r"set_weights"):
+        keras_vit.attention_maps(keras.models.clone_model(model), IMAGES)
 
 
 @of_jax

@@ -31,7 +31,6 @@ def arrays(model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def attempt(model, tmp_path_factory):
-    """Returns a function that loads bytes, all or with a `CheckpointError` nothing, and says so."""
     path = tmp_path_factory.mktemp("damaged") / "model"
 
     def attempt(data):
@@ -51,7 +50,6 @@ def attempt(model, tmp_path_factory):
 
 
 def npz(arrays, **contents):
-    """Returns an archive of arrays, some replaced by the bytes of a file."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():

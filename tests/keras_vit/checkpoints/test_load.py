@@ -10,7 +10,6 @@ from tests.keras_vit.small import edited, make_vit, positions_of, to_numpy
 
 
 def refuse(model, path, load=keras_vit.load_checkpoint, **arguments):
-    """Returns the error of loading, after a check of the model."""
     before = [to_numpy(v).tobytes() for v in model.variables]
     with pytest.raises(CheckpointError) as error:
         load(model, path, **arguments)
@@ -61,7 +60,7 @@ def test_numbers_must_be_finite_unless_they_are_skipped(value, saved):
 
 
 @pytest.mark.filterwarnings("error::UserWarning")
-def test_a_table_without_a_stated_grid(saved, monkeypatch):
+def test_a_table_without_a_stated_grid(saved, monkeypatch, caplog):
     """4 x 4 patches and 2 x 8 are as many: only the file or the caller can tell them apart."""
     model, path = make_vit(seed=1, representation_size=12, image_size=(8, 32)), edited(saved)
     table = np.load(path)["Transformer/posembed_input/pos_embedding"]
@@ -76,7 +75,9 @@ def test_a_table_without_a_stated_grid(saved, monkeypatch):
         np.testing.assert_array_equal(resized.reshape(2, 8, 16)[:, [0, -1]], square[::3, [0, -1]])
     with pytest.warns(UserWarning, match="4 x 4 is taken; the model has 7 x 3"):
         keras_vit.load_checkpoint(make_vit(representation_size=12, image_size=(28, 12)), path)
+    caplog.set_level("INFO", logger="keras_vit")
     keras_vit.load_checkpoint(make_vit(representation_size=12, image_size=28), path)
+    assert "The 17 position embeddings of the file are taken for a grid of 4 x 4" in caplog.text
 
 
 def test_a_rectangle_is_read_back_as_one_and_a_foreign_one_must_be_stated(tmp_path):

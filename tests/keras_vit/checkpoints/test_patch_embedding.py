@@ -21,7 +21,6 @@ def case(cases):
 
 @pytest.fixture
 def folder(case, golden, tmp_path):
-    """A folder with a file of a model that was trained on ImageNet's normalization."""
     save_file(golden.checkpoint(case), tmp_path / "model.safetensors")
     return tmp_path
 

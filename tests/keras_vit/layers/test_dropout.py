@@ -48,7 +48,6 @@ def compiled(shape, seeds):
 
 @functools.cache
 def traced(others):
-    """Returns a graph that draws for any number of examples, and its seeds."""
     import tensorflow as tf
 
     seeds = keras.random.SeedGenerator(0)
@@ -158,7 +157,6 @@ def assert_dropped(dropped, plain):
 
 @pytest.fixture
 def block():
-    """A block that adds 1 to each token, by attention, and nothing by its MLP."""
     block = EncoderBlock(2, WIDTH, RATE, RATE, RATE)
     block.build((None, 4, WIDTH))
     set_dense(block.attention.out, bias=1)

@@ -140,7 +140,6 @@ def normalized(norm, x):
 
 
 def reference(layer, line):
-    """The attention of one line, (length, channels), one query and key at a time."""
     length, channels = line.shape
     groups, size = layer.num_groups, channels // layer.num_groups
     projected = normalized(layer.projection_norm, line @ to_numpy(layer.projection.kernel))

@@ -28,7 +28,6 @@ def model():
 
 @pytest.fixture(scope="module")
 def sources(model, tmp_path_factory):
-    """A run whose data is gone, and everything that is made of it."""
     root = tmp_path_factory.mktemp("sources")
     (root / "run").mkdir()
     for file in ("run/model.keras", "m.keras"):

@@ -134,6 +134,7 @@ def test_a_fifth_is_held_out_unless_there_are_splits_in_a_store_too(tmp_path, ra
     config = complete(own_photos.get_config(str(tmp_path / "one")))
     assert config.dataset == f"folder:{tmp_path / 'one'}"
     assert (config.train_split, config.eval_split) == ("train[:80%]", "train[80%:]")
+    assert (config.hand_over, config.early_stopping.patience) == ("best", 5)
     two = epath.Path(ram()) / "two"
     write_photos(two, [f"{part}/{bird}" for part in ("train", "val") for bird in BIRDS])
     config = own_photos.get_config(f"{two},size=48,steps=50")

@@ -53,7 +53,6 @@ def tiny(tmp_path_factory):
 
 
 def write_numbers(folder, file_format):
-    """Writes 700 images of one color, number % 256, into four files: `tfds:numbers`."""
     pairs = ((np.full((4, 4, 3), number % 256), number) for number in range(700))
     write_set("numbers", folder, 700, {"train": pairs}, num_shards=4, file_format=file_format)
     return folder
@@ -88,7 +87,6 @@ def digits_split(data_dir):
 
 @pytest.fixture
 def damaged_digits(data_dir, tmp_path):
-    """The training digits, of which the record of example 700 is damaged."""
     shutil.copytree(data_dir, tmp_path, dirs_exist_ok=True)
     (file,) = map(str, tmp_path.rglob("*train.tfrecord*"))
     offset = int(records.offsets([file], [1438])[0][700])

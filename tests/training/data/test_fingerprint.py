@@ -25,7 +25,6 @@ def described(folder):
 
 
 def refusal(before, now, accept=False):
-    """Returns why a run does not go on with other data, or None."""
     try:
         fingerprint.require_same(before, now, "/runs/birds", accept)
     except UsageError as error:

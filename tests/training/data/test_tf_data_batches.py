@@ -67,7 +67,6 @@ def test_any_step_and_share_are_those_of_the_whole_run(
 
 
 def noted(split, note, **changes):
-    """Returns the same split, which calls `note` with the index of every record that it reads."""
 
     def record(index):
         index = tf.numpy_function(lambda each: note(int(each)) or each, [index], tf.int64)
@@ -78,7 +77,6 @@ def noted(split, note, **changes):
 
 @pytest.fixture
 def counted(digits_split):
-    """The training digits, and the index of every record that is read of them, in order."""
     found = []
     return noted(digits_split("train"), found.append), found
 

@@ -84,7 +84,9 @@ def test_folders_are_searched_and_what_is_left_out_or_missing_is_named(
     with pytest.raises(ValueError, match=r"Expected images \(.avif.*raw"):
         image_listing.list_images([tmp_path / "raw"])
 
+    assert {".ico", ".jp2", ".ppm", ".tga"} < {*image_listing.EXTENSIONS}
     monkeypatch.setattr(image_listing, "EXTENSIONS", (".png",))
+    monkeypatch.setattr(image_listing, "_NAMED", 10)
     found = image_listing.list_images([tmp_path / "notes.txt", tmp_path])
     assert found == [tmp_path / name for name in ("notes.txt", "a.PNG", "b.png", "deep/c.png")]
     assert f"Left out of {tmp_path}: README (no extension); 0.heic, 1.heic, 10.heic" in caplog.text

@@ -37,7 +37,6 @@ def config_of(photos, **changes):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A folder of photos beside the run that was trained on them, and a copy of both."""
     folder = tmp_path_factory.mktemp("trained") / "folder"
     for name, channel in CHANNELS.items():
         paint(folder / "photos", name, 10, channel)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from keras_vit.training.engine.tensorflow import TensorFlowEngine
+from keras_vit.training.errors import UsageError
 from keras_vit.training.loop import trainer
 from keras_vit.training.loop.stopping import BestEvaluation, StopRequest
 from tests.training.runs import rows
@@ -82,7 +83,7 @@ def test_the_run_ends_after_so_many_evaluations(run):
 @pytest.mark.long
 def test_the_best_evaluation_is_handed_over(run, config, tmp_path, caplog):
     caplog.set_level("INFO", logger="keras_vit")
-    config = config.copy_and_resolve_references()
+    config_of_run, config = (config.copy_and_resolve_references() for _ in range(2))
     config.hand_over, config.early_stopping.patience = "best", 1
     config.train_split += f"+{config.eval_split}"
     trainer.train(config, tmp_path)
@@ -106,12 +107,19 @@ def test_the_best_evaluation_is_handed_over(run, config, tmp_path, caplog):
     shutil.copy(run[0] / "model.keras", tmp_path / "best.keras")
     trainer.train(config, tmp_path)
     assert "has the weights of the last step, best.keras not those of the best eval" in caplog.text
+    # The run of the fixture hands over the last.
+    trainer.train(config_of_run, run[0])
+    assert "has the weights of the last step, best.keras those of the best evalua" in caplog.text
+    config_of_run.total_steps *= 2
+    with pytest.raises(UsageError, match="To train its model further: another --workdir, --con"):
+        trainer.train(config_of_run, run[0])
 
 
 @pytest.mark.long
 def test_a_resumed_run_ends_where_it_would_have(
-    run, config, tmp_path, monkeypatch, final_state, assert_same
+    run, config, tmp_path, monkeypatch, final_state, assert_same, caplog
 ):
+    caplog.set_level("INFO", logger="keras_vit")
     workdir, metrics = run
     train = TensorFlowEngine.train
 
@@ -126,6 +134,7 @@ def test_a_resumed_run_ends_where_it_would_have(
         patch.setattr(TensorFlowEngine, "train", die_in_patience)
         trainer.train(often, tmp_path)
     assert trainer.train(config, tmp_path)["step"] == metrics["step"]
+    assert f"Resumed from step {metrics['step'] - 4} of {config.total_steps}." in caplog.text
     for found, expected in zip(rows(tmp_path), rows(workdir), strict=True):
         # Of the updates of a call they are summed in float32, and the calls were shorter.
         for name in ("loss", "gradient_norm"):

@@ -45,6 +45,7 @@ def test_diverging_run_names_the_step_and_the_last_good_checkpoint(tiny, tmp_pat
         ("model.hidden_size=17", "hidden_size"),
         ("dataset=cifar10", "keras-vit data prepare cifar10"),
         ("eval_preprocess=decode|resize(18)|value_range", "(16, 16, 3), as the model takes"),
+        ("train_preprocess=decode|resize(16)", "config.train_preprocess to map pixels to [-1, 1]"),
         ("checkpoint=missing.npz", "missing.npz"),
         ("strategy=multiworker", "from TF_CONFIG: KeyError: 'TF_CONFIG'"),
         ("strategy=tpu", "TPU 'local' cannot be reached"),

@@ -90,7 +90,6 @@ TASKS = {"dtd": "3.0.1", "oxford_flowers102": "2.1.1"}
 
 @pytest.fixture(scope="module")
 def vtab_dir(tmp_path_factory):
-    """A folder with DTD and Flowers, their images of 4x4 pixels, each class of a color."""
     folder, rng = tmp_path_factory.mktemp("vtab"), np.random.default_rng(0)
     for name, version in TASKS.items():
         # Few of the classes, so that a short run learns something.

@@ -10,7 +10,12 @@ import pytest
 from PIL import Image
 
 from keras_vit.training.io.atomic import write_text
-from keras_vit.training.reporting.html_of_charts_and_tables import Example, report_html
+from keras_vit.training.prediction.predict_folders_and_shards import Prediction
+from keras_vit.training.reporting.html_of_charts_and_tables import (
+    Example,
+    predictions_html,
+    report_html,
+)
 from keras_vit.training.reporting.metrics_csv import read_metrics
 
 VOID = {"meta", "img", "br", "link", "hr", "wbr"}
@@ -60,6 +65,9 @@ def report(tmp_path):
         files=["hub/", "my model.tflite"],
     )
     write_text(tmp_path / "report.html", page)
+    ranked = {"classes": [0, 1], "names": ["cat", "a very long name" * 9], "id": "/a/b/c.png"}
+    found = Prediction(**ranked, probabilities=[0.9998, 2e-4], image=np.uint8(image))
+    write_text(tmp_path / "photos.html", predictions_html("m", [found]))
     return tmp_path / "report.html"
 
 
@@ -104,6 +112,9 @@ def test_loads_nothing_from_elsewhere_and_is_in_the_colors_of_its_side(report):
     assert drawn.getpixel((0, 48)) == (81, 41, 90)
     assert drawn.getpixel((95, 48)) == (192, 179, 62)
     assert ("span", {"class": "legend"}) in page.tags
+    text = report.with_name("photos.html").read_text()
+    assert "&gt; 99.9 %" in text
+    assert "&lt; 0.1 %" in text and ">100.0 %" not in text
 
 
 def test_thousands_of_classes_are_a_page_still():
@@ -124,17 +135,21 @@ def test_thousands_of_classes_are_a_page_still():
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed to render the page")
-@pytest.mark.parametrize("width", [1000, 500])
-def test_chromium_renders_it(report, tmp_path, width):
+@pytest.mark.parametrize("width", [1000, 360])
+@pytest.mark.parametrize("name", ["report.html", "photos.html"])
+def test_chromium_renders_it(report, tmp_path, name, width):
+    # A window cannot be as narrow as a phone.
+    frame = f"<body style='margin: 0'><iframe src={name} width={width} height=1400 frameborder=0>"
+    (tmp_path / "frame.html").write_text(frame)
     flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking"
     flags += " --disable-component-update --disable-sync --hide-scrollbars"
-    flags += f" --window-size={width},1400"
+    flags += " --window-size=1000,1400 --allow-file-access-from-files"
     picture = tmp_path / "page.png"
     places = [f"--user-data-dir={tmp_path / 'profile'}", f"--screenshot={picture}"]
-    command = [CHROMIUM, *flags.split(), *places, report.as_uri()]
+    command = [CHROMIUM, *flags.split(), *places, (tmp_path / "frame.html").as_uri()]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
     pixels = np.asarray(Image.open(picture).convert("RGB")).astype(int)
     colorful = (pixels.max(axis=-1) - pixels.min(axis=-1)) > 40
     assert colorful.any(), "neither curves nor confusion matrix were drawn"
-    left, right = pixels[:, :8], pixels[:, -8:]
+    left, right = pixels[:, :8], pixels[:, width - 8 : width]
     assert (left == 255).all() and (right == 255).all(), "the page is wider than the window"

@@ -26,7 +26,6 @@ def replaced(arrays, names):
 
 @pytest.fixture
 def load(cases, build_case, load_case, tmp_path):
-    """Returns a function that loads arrays as the file of a golden case and returns the model."""
 
     def load(name, arrays, skip=(), **overrides):
         save_file(arrays, tmp_path / "model.safetensors")

@@ -19,7 +19,6 @@ NO_IMAGE = (tf.errors.InvalidArgumentError, ValueError)
 
 @functools.cache
 def processes(text, **settings):
-    """Returns what prepares a photo outside of a graph, and within one that is traced once."""
     process = Preprocess(text, **settings)
     return process, tf.function(lambda data: process(data, (0, 0)), autograph=False)
 

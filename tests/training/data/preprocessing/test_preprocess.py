@@ -99,7 +99,14 @@ def test_with_an_operation_of_ones_own_the_first_image_has_the_range(monkeypatch
     split = SimpleNamespace(read=lambda at: {"image": photos[at]}, num_examples=2)
     monkeypatch.setitem(REGISTRY, "own_label", (make, "label"))
     Preprocess("decode|to_range").require_fit("train_preprocess", split, (8, None, 3))
-    for text in ("standardize", "resize(8)", "value_range(0,1)|own_label", "value_range(1,-1)"):
+    twice = "value_range(-1,1)|value_range(-1,1)"
+    for text in (
+        "standardize",
+        "resize(8)",
+        "value_range(0,1)|own_label",
+        "value_range(1,-1)",
+        twice,
+    ):
         with pytest.raises(ValueError, match=r"Expected config\.train_preprocess to map"):
             Preprocess(f"decode|{text}").require_fit("train_preprocess", split, (8, None, 3))
     assert not caplog.text

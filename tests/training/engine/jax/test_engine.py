@@ -17,7 +17,6 @@ PROCESSES = TRAINING / "processes"
 
 @pytest.fixture
 def said(launch, jax_environment):
-    """Returns a function that runs a script on so many devices, and returns what it prints."""
 
     def run(script, *arguments, devices=1):
         # None of JAX is TensorFlow.

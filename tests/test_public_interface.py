@@ -20,7 +20,6 @@ SPECIAL = {"__init__", "__call__"}
 
 
 def methods(owner):
-    """Returns {name: docstring or None} of the public methods of a class."""
     nodes = [node for node in owner.body if isinstance(node, ast.FunctionDef)]
     return {node.name: ast.get_docstring(node) for node in nodes if node.name[0] != "_"}
 

@@ -72,6 +72,17 @@ def test_every_guide_is_linked():
     assert guides <= set(re.findall(r"- (\S+\.md)", (ROOT / "mkdocs.yml").read_text()))
 
 
+def test_every_port_is_named():
+    files = [file for name in ("training", "export") for file in (ROOT / name).rglob("*.py")]
+    opening = {
+        file.name for file in files if re.search("create_server|HTTPServer", file.read_text())
+    }
+    assert opening == {"jax_processes.py", "browser.py"}
+    ports = (ROOT / "SECURITY.md").read_text().partition("| Port |")[2]
+    for name in ("export verify", "processes.coordinator", "JAX process", "TF_CONFIG", "--cluster"):
+        assert name in ports
+
+
 def test_everything_exported_is_in_the_reference():
     reference = "".join(page.read_text() for page in (ROOT / "docs/reference").glob("*.md"))
     documented = re.findall(r"^::: ([\w.]+)", reference, re.MULTILINE)

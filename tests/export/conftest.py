@@ -17,7 +17,6 @@ LABELS = ["cat", "dog", "tench", "château", "a b"]
 
 
 def answer(model, images, endpoint=None):
-    """Returns what a Keras model, or one of its endpoints, gives for images in [0, 1]."""
     graph = keras.Model(model.input, model.endpoints[endpoint]) if endpoint else model
     return keras.ops.convert_to_numpy(graph(images * 2 - 1, training=False))
 

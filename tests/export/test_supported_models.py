@@ -106,7 +106,6 @@ def served(module, images):
 
 
 def handed_over(model, directory):
-    """Exports a model as a module and a file, verifies both, and returns the module, loaded."""
     module = export.to_hub(model, directory / "m", labels=["a", "b", "c"])
     for path in (module, export.to_tflite(model, directory / "m.tflite")):
         report = export.verify(model, path, PHOTOS, costs=False)

@@ -32,7 +32,6 @@ _counts: dict[str, collections.Counter] = collections.defaultdict(collections.Co
 
 
 def mutate(rng: random.Random, content: bytes) -> bytes:
-    """Returns `content` with one to four changes: of bits, bytes, numbers or its length."""
     data = bytearray(content)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         place = rng.randrange(len(data)) if data else 0

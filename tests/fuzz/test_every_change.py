@@ -63,7 +63,6 @@ def chosen(name, some, output):
 
 
 def files(folder):
-    """Returns what is in the folder of a run, without names that are others each time."""
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
     return {name for name in names if "tfevents" not in name}
 

@@ -72,7 +72,6 @@ def endpoints_of(model, inputs):
 
 
 def gradients(model, images, training=False):
-    """Returns {weight's path: gradient} of the mean of the squared outputs."""
     variables = model.trainable_variables
     if BACKEND == "jax":
         import jax

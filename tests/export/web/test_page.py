@@ -184,6 +184,9 @@ def test_where_the_model_looks(page, model, site, photo):
     left, right = page.evaluate(COLORS_OF_HALVES)
     assert left == [253, 231, 37, 255] and right == [68, 1, 84, 255]
     assert page.get_by_text("Least attention").is_visible()
+    style = "([id, key]) => getComputedStyle(document.getElementById(id))[key]"
+    assert page.evaluate(style, ["image", "filter"]) == "grayscale(1)"
+    assert page.evaluate(style, ["attention", "opacity"]) == "0.6"
 
 
 @pytest.mark.long

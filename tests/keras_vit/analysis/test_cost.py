@@ -9,7 +9,6 @@ from tests.tiny_vit import tiny_vit
 
 
 def check_against_trace(make):
-    """Compares with the matrix products and convolutions of a graph; returns the costs."""
     import tensorflow as tf
 
     # Without ever giving its variables memory.

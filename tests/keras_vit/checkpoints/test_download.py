@@ -106,7 +106,6 @@ def test_no_such_file_and_no_network(server, tmp_path):
 
 @pytest.fixture
 def bucket(server, monkeypatch, tmp_path):
-    """Points the published names at the server and the cache at a folder of the test."""
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
     monkeypatch.setattr(list_of_published_weights, "BUCKET", server.url)
     monkeypatch.setattr(list_of_published_weights, "HUB", server.url)

@@ -17,7 +17,6 @@ SHAPES += [pytest.param(shape, marks=pytest.mark.long) for shape in ((48, 4), (4
 
 
 def in_parts(draw, parts):
-    """Returns what `draw(parts, seeds)` gives for the whole batch, in the order of examples."""
     if BACKEND == "jax":
         from keras_vit.backends.jax import part_of_batch
 

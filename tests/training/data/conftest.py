@@ -71,7 +71,6 @@ def number_arrays(tmp_path_factory):
 
 @pytest.fixture
 def resize_row(monkeypatch):
-    """Returns `resize_row(name, sizes)`: the registry then expects these sizes of splits."""
 
     def resize(name, sizes):
         row = dataclasses.replace(known_datasets.DATASETS[name], sizes=sizes)

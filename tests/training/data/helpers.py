@@ -24,7 +24,6 @@ def write_photos(root, names, pixels_of=None):
 
 
 def write_set(name, folder, num_classes, splits, *, version="1.0.0", num_shards=None, **options):
-    """Prepares a data set of TFDS, of the (pixels, label) pairs of each split."""
     import tensorflow_datasets as tfds
 
     def examples(pairs):

@@ -63,7 +63,6 @@ def test_wrong_texts_are_explained(text, message):
 
 
 def photos(*counts, seed=0):
-    """Returns `{"train": photos}` of so many for each class, of random names, in a random order."""
     rng, labels = random.Random(seed), np.repeat(range(len(counts)), counts).tolist()
     found = [Photo(f"{label}/photo{rng.randrange(10**12)}.jpg", label, 7) for label in labels]
     rng.shuffle(found)

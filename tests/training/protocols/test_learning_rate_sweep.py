@@ -37,7 +37,6 @@ def config():
 
 @pytest.fixture
 def runs(monkeypatch):
-    """Returns a function from what rates come to to the runs from then on, which write that."""
 
     def put(by_rate):
         calls = []

@@ -112,6 +112,8 @@ def test_loads_nothing_from_elsewhere_and_is_in_the_colors_of_its_side(report):
     assert drawn.getpixel((0, 48)) == (81, 41, 90)
     assert drawn.getpixel((95, 48)) == (192, 179, 62)
     assert ("span", {"class": "legend"}) in page.tags
+    # A shadow says that there is more.
+    assert ("div", {"class": "scroll"}) in page.tags and "right / 2rem 100% local" in text
     text = report.with_name("photos.html").read_text()
     assert "&gt; 99.9 %" in text
     assert "&lt; 0.1 %" in text and ">100.0 %" not in text

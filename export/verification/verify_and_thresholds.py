@@ -26,7 +26,7 @@ from keras_vit.export.verification.runtimes import in_batches, open_artifact
 from keras_vit.export.verification.subprocesses import measure
 from keras_vit.export.web.to_web import (
     page_operations,
-    rollout_grid,
+    rollout_settings,
     settings_of_page,
     tflite_of_page,
 )
@@ -447,8 +447,7 @@ def _other_settings(path, file, model):
         "image_size": size,
         "labels": labels_of(file),
         "activation": interface["activation"],
-        "rollout": rollout_grid(model),
-        "stride": getattr(model, "token_stride", None),
+        **rollout_settings(model),
     }
     return [
         f"the page's {name} is {settings.get(name)!r}, its file's {value!r}"

@@ -123,8 +123,7 @@ def to_web(
         "labels": labels,
         "activation": activation or model.activation,
         "without_gpu": None if quantization in ("none", "float16") else _WITHOUT_GPU,
-        "rollout": rollout_grid(model),
-        "stride": getattr(model, "token_stride", None),
+        **rollout_settings(model),
         "examples": [_png(example) for example in examples],
     }
     litert = litert_js(litert_folder)  # before the work of an export in vain
@@ -360,11 +359,15 @@ def tflite_of_page(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         yield path
 
 
-def rollout_grid(model: keras.Model) -> list[int] | None:
-    """Returns [rows, columns] of a model's attention rollout, None of models that have none."""
+def rollout_settings(model: keras.Model) -> dict[str, Any]:
+    """Returns the settings of a model's attention rollout; None each of models that have none.
+
+    `rollout`, its [rows, columns], and `stride`, the pixels of each.
+    """
     # Axial attention and residual networks have no map of the image.
-    is_global = isinstance(model, VisionTransformer) and model.arguments["attention"] == "global"
-    return list(model.grid_size) if is_global else None
+    if isinstance(model, VisionTransformer) and model.arguments["attention"] == "global":
+        return {"rollout": list(model.grid_size), "stride": model.token_stride}
+    return {"rollout": None, "stride": None}
 
 
 def settings_of_page(path: str | os.PathLike) -> dict[str, Any] | None:

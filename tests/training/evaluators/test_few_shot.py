@@ -201,8 +201,9 @@ def test_an_evaluator_sees_the_weights_of_the_moment(digits, data_dir, tiny, tmp
     assert "3 of the 362 images of test+train[:3], which is scored, are in train" in caplog.text
     copy = shutil.copytree(data_dir, tmp_path / "copy")
     split, described = data.open("tfds:sklearn_digits", "train[:5]", copy), digits.describe("train")
+    (tmp_path / "link").symlink_to(data_dir)
     for there, said in (
-        (data_dir, "5 of the 5 images of train[:5], which is scored, are in train"),
+        (tmp_path / "link", "5 of the 5 images of train[:5], which is scored, are in train"),
         (tmp_path / "gone", "It cannot be told whether images of train[:5] trained runs/a"),
     ):
         run = tiny(data_dir=str(there), train_split="train", eval_split="").to_dict()

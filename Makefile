@@ -3,8 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 VENV := .venv
 RUN := $(VENV)/bin/python
-# Python compiles what is imported; pip would compile everything.
-PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --no-compile
+INSTALL := $(VENV)/bin/uv pip install --quiet --python $(RUN)
 # Each worker takes up to 3 GiB of memory, and a run of tests in order, which share models.
 WORKERS ?= 2
 PYTEST := $(RUN) -m pytest -n $(WORKERS) --dist worksteal
@@ -29,8 +28,8 @@ lint: $(VENV)/installed ## Ruff, which room may import which, and mypy on the fo
 	$(VENV)/bin/lint-imports --no-logo --no-cache
 	$(RUN) -m mypy
 
-test-all: test ## And what takes longer: clusters, kills, every kind of model in every export.
-	$(PYTEST) -m "long and not slow" --ignore=$(JAX_TESTS)
+test-all: $(VENV)/installed lint ## And what takes longer: clusters, kills, every kind of model in every export.
+	$(PYTEST) -m "not slow" --ignore=$(JAX_TESTS)
 
 # What JAX compiles for one worker is there for the other, and for the next time.
 test-jax: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/$(VENV)/compiled
@@ -84,27 +83,28 @@ $(VENV)/installed: requirements.lock setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 10) <= sys.version_info[:2] <= (3, 13) else "keras-vit needs Python 3.10 to 3.13, this is %d.%d: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	@echo "Installing the packages of requirements.lock into $(VENV) (once, about a minute)"
-	@$(PIP) -r requirements.lock
-	@$(PIP) --no-deps --no-build-isolation --editable .
+	@$(RUN) -m pip install --quiet --disable-pip-version-check $$(grep ^uv= requirements.lock)
+	@$(INSTALL) -r requirements.lock
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/jax-installed: $(VENV)/installed requirements-jax.lock
-	@$(PIP) -r requirements-jax.lock
+	@$(INSTALL) -r requirements-jax.lock
 	@touch $@
 
 $(VENV)/runtimes-installed: $(VENV)/installed requirements-runtimes.lock
-	@$(PIP) -r requirements-runtimes.lock
+	@$(INSTALL) -r requirements-runtimes.lock
 	@command -v chromium google-chrome >/dev/null || apt-get install -qq chromium \
 		|| $(RUN) -m playwright install --with-deps chromium \
 		|| echo "Skipped: what needs a browser, for no Chromium can be installed here."
 	@touch $@
 
 $(VENV)/cluster-installed: $(VENV)/installed requirements-cluster.lock
-	@$(PIP) -r requirements-cluster.lock
+	@$(INSTALL) -r requirements-cluster.lock
 	@touch $@
 
 $(VENV)/docs-installed: $(VENV)/installed requirements-docs.lock
-	@$(PIP) -r requirements-docs.lock
+	@$(INSTALL) -r requirements-docs.lock
 	@touch $@
 
 clean: ## Remove environments and runs.

@@ -19,13 +19,13 @@ def python_of(name: str, lock: str, python: str, over: bool = False) -> pathlib.
     installed = folder / "installed"
     if not (installed.exists() and installed.stat().st_mtime >= lock_path.stat().st_mtime):
         print(f"Installing the packages of {lock} into {name} (once, two minutes)", flush=True)
-        subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
+        uv = pathlib.Path(sysconfig.get_path("scripts"), "uv")
+        subprocess.run([uv, "venv", "--quiet", "--clear", "--python", python, folder], check=True)
         if over:
             (packages,) = folder.glob("lib/python*/site-packages")
             (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
-        pip = [folder / "bin/python", "-m", "pip", "install", "--quiet", "--no-deps"]
-        options = ["--disable-pip-version-check", "--no-compile", "-r", lock_path]
-        subprocess.run([*pip, *options], check=True)
+        install = [uv, "pip", "install", "--quiet", "--python", folder / "bin/python"]
+        subprocess.run([*install, "--no-deps", "-r", lock_path], check=True)
         installed.touch()
     return folder / "bin/python"
 

@@ -15,7 +15,7 @@ import re
 import shutil
 import socket
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,6 @@ from keras_vit.training.io.remote_stores import sent
 
 # Of the sets that are written here.
 VERSION = "1.0.0"
-_NUM_TEST_DIGITS, _DIGITS_SPLIT_SEED = 359, 0
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -228,53 +227,47 @@ def write(
     return target
 
 
-def digits_examples() -> dict[str, Iterator[tuple[int, dict[str, Any]]]]:
-    """Returns the (key, example) pairs of each split of the digits: uint8 images and classes."""
-    from sklearn.datasets import load_digits
-
-    digits = load_digits()
-    # Values are 0..16 inclusive, so a factor of 16 would overflow uint8.
-    images = np.rint(digits.images * (255 / 16)).astype(np.uint8)[..., None]
-    test = stratified_test_indices(digits.target, _NUM_TEST_DIGITS, _DIGITS_SPLIT_SEED)
-    indices = {"train": np.setdiff1d(np.arange(len(images)), test), "test": test}
-
-    def of(index):
-        return int(index), {"image": images[index], "label": int(digits.target[index])}
-
-    return {split: map(of, each) for split, each in indices.items()}
-
-
-def stratified_test_indices(labels: np.ndarray, num_test: int, seed: int) -> np.ndarray:
-    """Returns `num_test` sorted indices, each class in proportion (largest remainders first)."""
-    rng = np.random.default_rng(seed)
-    classes, counts = np.unique(labels, return_counts=True)
-    exact = counts * num_test / len(labels)
-    take = np.floor(exact).astype(int)
-    short = num_test - take.sum()
-    take[np.argsort(take - exact, kind="stable")[:short]] += 1
-    chosen = [
-        rng.permutation(np.flatnonzero(labels == label))[:count]
-        for label, count in zip(classes, take, strict=True)
-    ]
-    return np.sort(np.concatenate(chosen))
-
-
-def digits_features() -> dict[str, Any]:
-    """Returns TFDS's features of the digits: PNG images of uint8 in 0..255 and ten classes."""
-    import tensorflow_datasets as tfds
-
-    image = tfds.features.Image(shape=(8, 8, 1))
-    return {"image": image, "label": tfds.features.ClassLabel(num_classes=10)}
-
-
 def prepare_digits(data_dir: str | os.PathLike | None) -> pathlib.Path:
-    """Writes the digits below `data_dir` unless they are there, and returns their folder."""
+    """Writes the digits below `data_dir` unless they are there, and returns their folder.
+
+    PNG images of uint8 in 0..255 and ten classes, of which 359 images test, each class in
+    proportion.
+    """
     target = tfds_folder.resolve_data_dir(data_dir) / "sklearn_digits" / VERSION
     if read_path(target, (target / tfds_folder.INFO).exists):
         return target
     with quiet_start():
+        import tensorflow_datasets as tfds
+        from sklearn.datasets import load_digits
+
+        digits = load_digits()
+        # Values are 0..16 inclusive, so a factor of 16 would overflow uint8.
+        images = np.rint(digits.images * (255 / 16)).astype(np.uint8)[..., None]
+        test = _stratified(digits.target, 359)
+        indices = {"train": np.setdiff1d(np.arange(len(images)), test), "test": test}
+
+        def of(index):
+            return int(index), {"image": images[index], "label": int(digits.target[index])}
+
+        image = tfds.features.Image(shape=(8, 8, 1))
+        features = {"image": image, "label": tfds.features.ClassLabel(num_classes=10)}
+        examples = {split: map(of, each) for split, each in indices.items()}
         text = "Handwritten digits of 8x8 pixels from scikit-learn."
-        return write("sklearn_digits", data_dir, digits_features(), digits_examples(), text)
+        return write("sklearn_digits", data_dir, features, examples, text)
+
+
+def _stratified(labels, count):
+    """Returns `count` sorted indices, each class in proportion (largest remainders first)."""
+    rng = np.random.default_rng(0)
+    classes, counts = np.unique(labels, return_counts=True)
+    exact = counts * count / len(labels)
+    take = np.floor(exact).astype(int)
+    take[np.argsort(take - exact, kind="stable")[: count - take.sum()]] += 1
+    chosen = [
+        rng.permutation(np.flatnonzero(labels == label))[:share]
+        for label, share in zip(classes, take, strict=True)
+    ]
+    return np.sort(np.concatenate(chosen))
 
 
 def _beam_options(flags: Sequence[str]) -> Any:

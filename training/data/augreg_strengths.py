@@ -1,23 +1,14 @@
 """The strengths of AugReg as data ("How to train your ViT?", Steiner et al., 2021)."""
 
-from typing import NamedTuple
-
-
-class Strength(NamedTuple):
-    """One strength: MixUp's beta parameter and RandAugment's (n, m)."""
-
-    mixup_p: float
-    randaugment: tuple[int, int] | None
-
-
+# The operations of each strength, weakest first: RandAugment's (n, m), and mixup's p.
 STRENGTHS = {
-    "none": Strength(0.0, None),
-    "light1": Strength(0.0, (2, 0)),
-    "light2": Strength(0.2, (2, 10)),
-    "medium1": Strength(0.2, (2, 15)),
-    "medium2": Strength(0.5, (2, 15)),
-    "strong1": Strength(0.5, (2, 20)),
-    "strong2": Strength(0.8, (2, 20)),
+    "none": "",
+    "light1": "randaugment(2, 0)",
+    "light2": "randaugment(2, 10)|mixup(0.2)",
+    "medium1": "randaugment(2, 15)|mixup(0.2)",
+    "medium2": "randaugment(2, 15)|mixup(0.5)",
+    "strong1": "randaugment(2, 20)|mixup(0.5)",
+    "strong2": "randaugment(2, 20)|mixup(0.8)",
 }
 
 # The strength that AugReg chose for a model, by data set; "" is any other model.

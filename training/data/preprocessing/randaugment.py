@@ -72,9 +72,7 @@ def augreg(strength: str) -> str:
     """
     if strength not in STRENGTHS:
         raise ValueError(f"unknown strength {strength!r}, expected one of {list(STRENGTHS)}")
-    row = STRENGTHS[strength]
-    texts = ["randaugment({}, {})".format(*row.randaugment)] if row.randaugment else []
-    return "|".join([*texts, f"mixup({row.mixup_p})"] if row.mixup_p else texts)
+    return STRENGTHS[strength]
 
 
 def _blend(base, image, factor: float):

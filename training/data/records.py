@@ -159,18 +159,6 @@ class Shards:
         digest = fingerprint.digest_of(parts)
         return {"examples": sum(self.counts), "digest": digest, "modified": self.modified()}
 
-    def reader(
-        self,
-        record: Callable[[tf.Tensor], tf.Tensor],
-        parse: Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]],
-        fingerprint: Callable[[], dict[str, Any]],
-        stream: Callable[[np.ndarray], tf.data.Dataset] | None = None,
-    ) -> Reader:
-        """Returns the reader of these records; arguments as its attributes."""
-        return Reader(
-            record, parse, self.example_id, fingerprint, stream, self.remote, self.modified
-        )
-
     def modified(self) -> str:
         """Returns a digest of the times of the files' last change."""
         times = (str(size_and_time(file)[1]).encode() for file in self.files)
@@ -229,7 +217,8 @@ def tfrecord_reader(shards: Shards, parse: Callable) -> Reader:
             num_parallel_calls=at_once,
         )
 
-    return shards.reader(record, parse, lambda: found, stream)
+    about = shards.example_id, lambda: found, stream, shards.remote, shards.modified
+    return Reader(record, parse, *about)
 
 
 def records_from(path: tf.Tensor, offset: tf.Tensor, buffer_bytes: tf.Tensor) -> tf.data.Dataset:
@@ -377,7 +366,8 @@ def array_record_reader(shards: Shards, parse: Callable) -> Reader:
     open_file(0)
     if not shards.remote:
         identify()  # `Dataset.require_unchanged` compares with the times of now.
-    return shards.reader(record, parse, identify)
+    about = shards.example_id, identify, None, shards.remote, shards.modified
+    return Reader(record, parse, *about)
 
 
 def _open_array_record(path: str, length: int) -> Any:

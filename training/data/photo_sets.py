@@ -210,19 +210,17 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
         raise UsageError(f"Expected the CSV file of a table of photos. {file} is not one.")
     rows: list[tuple[str, str, str, tuple[int, ...]]] = []
     lines: dict[str, int] = {}
-    with io.StringIO(read_text(file), newline="") as stream:
-        reader = csv.DictReader(stream, strict=True, skipinitialspace=True)
-        try:
-            columns = list(filter(None, reader.fieldnames or ()))
-        except csv.Error as error:
-            raise UsageError(f"Line 1 of {file} is no row of CSV: {error}.") from error
+    stream = io.StringIO(read_text(file), newline="")
+    reader = csv.DictReader(stream, strict=True, skipinitialspace=True)
+    try:
+        columns = list(filter(None, reader.fieldnames or ()))
         misspelt = {name.strip().lower() for name in columns} & set(_COLUMNS) - set(columns)
         if not {"path", "label"} <= set(columns) or misspelt or len(columns) > len(set(columns)):
             raise UsageError(
                 f"Expected the columns path and label, and perhaps split, in small letters, "
                 f"separated by commas. {file} has {','.join(columns)}."
             )
-        for cells in _rows_of(reader, file):
+        for cells in reader:
             row = {name: (cell or "").strip() for name, cell in cells.items() if name}
             photo = photo_path(file.parent, row["path"] or ".")
             empty = [name for name in _COLUMNS if name in row and not row[name]]
@@ -243,6 +241,10 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
                 rows.append((split, row["path"], row["label"], size_and_time(photo)))
                 continue
             raise UsageError(f"Line {reader.line_num} of {file} has {wrong}.")
+    except csv.Error as error:
+        # The number is that of the row before it.
+        line = f"Line {reader.line_num + 1} of {file}"
+        raise UsageError(f"{line} is no row of CSV: {error}.") from error
     if not rows:
         raise UsageError(f"Expected rows of photos. {file} has none.")
     labels = _labels({label for _, _, label, _ in rows}, file)
@@ -255,18 +257,6 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
             f"Expected splits in one spelling, in small letters. {file} has {', '.join(splits)}."
         )
     return PhotoSet(file.parent, tuple(labels), dict(splits))
-
-
-def _rows_of(reader, file):
-    while True:
-        begin = reader.line_num + 1
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            raise UsageError(f"Line {begin} of {file} is no row of CSV: {error}.") from error
-        if cells is None:
-            return
-        yield cells
 
 
 def count_copies(sizes: Mapping[pathlib.Path, int], others: Mapping[pathlib.Path, int]) -> int:

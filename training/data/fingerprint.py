@@ -198,22 +198,18 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, boo
     a label stands for another class now, so that a model of `before` cannot go on.
     """
     old, new = ([*(each["class_names"] or ())] for each in (before, now))
-    rows = [each["train"].get("classes", ()) for each in (before, now)]
     gone = [name for name in old if name not in new]
     come = [name for name in new if name not in old]
-    if all(rows):
+    photos = dict(zip(old, before["train"].get("classes", ()), strict=False))
+    others = dict(zip(new, now["train"].get("classes", ()), strict=False))
+    if photos and others:
         # The same photos under another name.
-        photos, others = (
-            dict(zip(names, each, strict=False))
-            for names, each in zip((old, new), rows, strict=True)
-        )
-        called = {
-            name: was for was in gone for name in come if photos.get(was, was) == others[name]
-        }
+        pairs = ((was, name) for was in gone for name in come if photos.get(was) == others[name])
     else:
         # Without photos to compare, another name in its place is taken for the same class.
-        pairs = zip(old, new, strict=False)
-        called = {name: was for was, name in pairs if was in gone and name in come}
+        places = zip(old, new, strict=False)
+        pairs = ((was, name) for was, name in places if was in gone and name in come)
+    called = {name: was for was, name in pairs}
     found = [f"the class {was} is called {name}" for name, was in called.items()]
     found += [f"the class {name} was added" for name in come if name not in called]
     found += [f"the class {name} was removed" for name in gone if name not in called.values()]

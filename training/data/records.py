@@ -195,8 +195,14 @@ def tfrecord_reader(shards: Shards, parse: Callable) -> Reader:
 
     def of_file(file, begin, count):
         first, stop = tf.gather(offset_of, begin + file), tf.gather(offset_of, begin + file + count)
-        size = tf.minimum(stop - first, _RUN_BYTES)
-        return records_from(tf.gather(file_of, file), first, size).take(count)
+        records = tf.raw_ops.TFRecordDatasetV2(
+            filenames=tf.gather(file_of, file)[None],
+            compression_type="",
+            buffer_size=tf.minimum(stop - first, _RUN_BYTES),
+            byte_offsets=first[None],
+        )
+        spec = tf.TensorSpec((), tf.string)
+        return tf.data.experimental.from_variant(records, spec).take(count)
 
     def record(index):
         return of_file(shards.place(index)[0], index, np.int64(1)).get_single_element()
@@ -219,17 +225,6 @@ def tfrecord_reader(shards: Shards, parse: Callable) -> Reader:
 
     about = shards.example_id, lambda: found, stream, shards.remote, shards.modified
     return Reader(record, parse, *about)
-
-
-def records_from(path: tf.Tensor, offset: tf.Tensor, buffer_bytes: tf.Tensor) -> tf.data.Dataset:
-    """Returns the records of the file `path` from `offset` on, read so many bytes at a time."""
-    records = tf.raw_ops.TFRecordDatasetV2(
-        filenames=path[None],
-        compression_type="",
-        buffer_size=buffer_bytes,
-        byte_offsets=offset[None],
-    )
-    return tf.data.experimental.from_variant(records, tf.TensorSpec((), tf.string))
 
 
 def offsets(paths: Sequence[str], lengths: Sequence[int]) -> list[np.ndarray]:

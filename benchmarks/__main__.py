@@ -11,9 +11,8 @@ from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
 from typing import Literal, get_args, get_origin
 
-from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
 from keras_vit.training.command_options import CommandParser, list_of
-from keras_vit.training.exit_status import exit_process, status_of
+from keras_vit.training.exit_status import exit_process, run_command, status_of
 from keras_vit.training.io.quiet_start import check_backend, quiet_start
 
 # A command is a function; the file that has it.
@@ -29,7 +28,13 @@ COMMANDS = {
     "tpu_compile": "tpu_compile",
     "web_page": "speed_in_runtimes",
 }
+_USAGE = f"""\
+usage: python -m benchmarks COMMAND [options]
 
+{", ".join(COMMANDS)}
+
+python -m benchmarks COMMAND --help explains one.
+"""
 
 # The options that several commands have, with one spelling and one meaning.
 _SHARED = {
@@ -50,17 +55,11 @@ _SHARED = {
 
 def main(argv: Sequence[str]) -> int:
     """Runs the command that `argv` names; returns the exit code."""
-    name, *arguments = argv or ["--help"]
-    if name in ("-h", "--help"):
-        print(f"usage: python -m benchmarks COMMAND [options]\n\n{', '.join(COMMANDS)}\n")
-        print("python -m benchmarks COMMAND --help explains one.")
-        return 0
+    return run_command(_main_of, COMMANDS, _USAGE, argv or ["--help"])
 
-    def run():
-        if name not in COMMANDS:
-            hint = did_you_mean(name, COMMANDS)
-            expected = f"{hint}Expected a command, one of {', '.join(COMMANDS)}."
-            raise ValueError(f"{expected} Received: {name}")
+
+def _main_of(name):
+    def run(arguments):
         if not {"-h", "--help"} & {*arguments}:
             check_backend()
         with quiet_start():
@@ -69,7 +68,7 @@ def main(argv: Sequence[str]) -> int:
         options.pop("debug", None)
         command(**options)
 
-    return status_of(run, "--debug" in arguments)
+    return lambda arguments: status_of(lambda: run(arguments), "--debug" in arguments)
 
 
 def parser(function: Callable[..., None]) -> CommandParser:

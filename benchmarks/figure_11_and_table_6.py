@@ -25,24 +25,17 @@ class Measurement(NamedTuple):
 
     Attributes:
         model, image_size: what was measured.
-        rates: the images per second at every batch size that fits.
+        rate: images per second at `best_batch`; both are 0 if not even one image fits.
+        largest_batch: that was found to fit.
         limited: whether a larger one was found not to fit, rather than not tried.
     """
 
     model: str
     image_size: int
-    rates: dict[int, float]
+    rate: float
+    best_batch: int
+    largest_batch: int
     limited: bool
-
-    @property
-    def best_batch(self) -> int:
-        """The batch size of the highest rate, 0 if not even one image fits."""
-        return max(self.rates, key=self.rates.__getitem__, default=0)
-
-    @property
-    def largest_batch(self) -> int:
-        """The largest batch size that was found to fit."""
-        return max(self.rates, default=0)
 
 
 def figure_11_throughput(
@@ -88,7 +81,7 @@ def figure_11_throughput(
         {
             "model": each.model,
             "image size": each.image_size,
-            "images/s": f"{each.rates.get(each.best_batch, 0):.4g}",
+            "images/s": f"{each.rate:.4g}",
             "at batch": each.best_batch,
             "largest batch": each.largest_batch if each.limited else f"≥ {each.largest_batch}",
         }
@@ -116,24 +109,24 @@ def rates(
     return {"device": tf.config.list_logical_devices()[-1].device_type}, measure
 
 
-def search(ask: Callable[..., dict], max_batch: int) -> tuple[dict[int, float], bool]:
-    """Returns the rate at every batch size that fits, and whether a larger one did not.
+def search(ask: Callable[..., dict], max_batch: int) -> tuple[float, int, int, bool]:
+    """Returns what a `Measurement` holds beside what was measured.
 
     Args:
         ask: `Process.ask` of `rates`; a batch that does not fit ends the process.
         max_batch: powers of 2 up to here are tried.
     """
-    found: dict[int, float] = {}
-    batch = 1
-    while batch <= max_batch:
+    found = [(0.0, 0)]
+    batch, limited = 1, False
+    while batch <= max_batch and not limited:
         try:
-            found[batch] = ask(batch_size=batch)["images_per_second"]
+            found.append((ask(batch_size=batch)["images_per_second"], batch))
+            batch *= 2
         except ProcessError as error:
             if not error.out_of_memory:
                 raise
-            return found, True
-        batch *= 2
-    return found, False
+            limited = True
+    return *max(found), found[-1][1], limited
 
 
 def draw(measurements: Sequence[Measurement], title: str) -> Any:
@@ -143,9 +136,9 @@ def draw(measurements: Sequence[Measurement], title: str) -> Any:
     figure = Figure(figsize=(9, 3.6), dpi=130, layout="constrained")
     left, right = figure.subplots(1, 2)
     for model, group in itertools.groupby(measurements, lambda each: each.model):
-        points = [each for each in group if each.rates]
+        points = [each for each in group if each.largest_batch]
         sizes = [each.image_size for each in points]
-        (line,) = left.plot(sizes, [p.rates[p.best_batch] for p in points], "o-", label=model)
+        (line,) = left.plot(sizes, [p.rate for p in points], "o-", label=model)
         right.plot(sizes, [p.largest_batch for p in points], "-", color=line.get_color())
         for point in points:
             marker = "o" if point.limited else "^"

@@ -1,6 +1,7 @@
 """This package's Vision Transformer against those of other libraries."""
 
 import dataclasses
+import functools
 import importlib
 import itertools
 import os
@@ -11,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from benchmarks.harness import interleaved
 from benchmarks.harness.process import ProcessError
-from benchmarks.harness.report import machine, table
+from benchmarks.harness.report import machine, show
 from benchmarks.libraries import INSTALL, LIBRARIES, PRECISIONS, Case, Mode, Precision, missing
 from keras_vit.training.errors import UsageError
 
@@ -92,7 +93,7 @@ def compare_libraries(
         f"{machine(threads)}\n",
         flush=True,
     )
-    print(report(at_best_batch(measure(cases, rounds, seconds, threads, alone))))
+    show(rows_of(at_best_batch(measure(cases, rounds, seconds, threads, alone))))
 
 
 def measure(
@@ -136,9 +137,7 @@ def prepare(**case: Any) -> tuple[dict[str, int], Callable[[float], dict[str, fl
     step, parameters = getattr(library, function)(Case(**case))
     for _ in range(WARM_UP_STEPS):
         step()
-
-    facts = {"parameters": parameters}
-    return facts, lambda length: {"median": median(interleaved.times(step, length))}
+    return {"parameters": parameters}, functools.partial(interleaved.median_time, step)
 
 
 def at_best_batch(results: Sequence[Result]) -> list[Result]:
@@ -150,8 +149,8 @@ def at_best_batch(results: Sequence[Result]) -> list[Result]:
     return [result for result in results if result in best.values()]
 
 
-def report(results: Sequence[Result]) -> str:
-    """Returns the table of all precisions, in Markdown.
+def rows_of(results: Sequence[Result]) -> list[dict[str, object]]:
+    """Returns the rows of the table, in each precision against our fastest way.
 
     Raises:
         ValueError: if the models differ in their number of parameters.
@@ -159,29 +158,26 @@ def report(results: Sequence[Result]) -> str:
     counts = {result.case.library: result.parameters for result in results}
     if len(set(counts.values())) > 1:
         raise ValueError(f"Expected models of one size. Received parameters: {counts}")
-    rows = []
+    rows: list[dict[str, object]] = []
     for precision in dict.fromkeys(result.case.precision for result in results):
-        rows += _rows([each for each in results if each.case.precision == precision])
+        group = [each for each in results if each.case.precision == precision]
+        ours = [each for each in group if each.case.library.startswith("keras_vit")]
+        fastest = min(ours, key=lambda each: median(each.per_image))
+        for case, _, per_image, memory in group:
+            ratio, quartiles = interleaved.ratio(per_image, fastest.per_image)
+            compiler = "inductor" if case.library == "timm" else "XLA"
+            row = {
+                "library": case.library,
+                "precision": precision,
+                "compiled": compiler if case.compiled else "no",
+                "batch": case.batch_size,
+                "ms per image": f"{1000 * median(per_image):.2f}",
+                "× keras_vit": ratio,
+                "quartiles": quartiles,
+                "peak MiB": f"{memory / 2**20:.0f}",
+            }
+            rows.append(row)
     if len({row["batch"] for row in rows}) == 1:
         for row in rows:
             del row["batch"]
-    return table(rows).markdown()
-
-
-def _rows(results):
-    """Returns the rows of one precision."""
-    ours = [each for each in results if each.case.library.partition(".")[0] == "keras_vit"]
-    fastest = min(ours, key=lambda each: median(each.per_image))
-    for case, _, per_image, memory in results:
-        ratio = interleaved.ratio(per_image, fastest.per_image)
-        compiler = "inductor" if case.library == "timm" else "XLA"
-        yield {
-            "library": case.library,
-            "precision": case.precision,
-            "compiled": compiler if case.compiled else "no",
-            "batch": case.batch_size,
-            "ms per image": f"{1000 * median(per_image):.2f}",
-            "× keras_vit": f"{ratio.median:.2f}",
-            "quartiles": ratio.quartiles(),
-            "peak MiB": f"{memory / 2**20:.0f}",
-        }
+    return rows

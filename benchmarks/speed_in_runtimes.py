@@ -193,21 +193,20 @@ def prepare(
     starts = range(0, len(pixels) - batch_size + 1, batch_size)
     outputs = [run(pixels[start : start + batch_size]) for start in starts]
     facts["classes"] = np.concatenate(outputs).argmax(-1).tolist()
-    run_batch = partial(run, batch)
-    return facts, lambda length: {"median": median(interleaved.times(run_batch, length))}
+    return facts, partial(interleaved.median_time, partial(run, batch))
 
 
 def _rows(measured, batch_size, expected):
     seconds = {way: [each["median"] for each in answers] for way, (_, answers) in measured.items()}
     fastest = min((each for way, each in seconds.items() if not way.startswith(OURS)), key=median)
     for way, (facts, _) in measured.items():
-        ratio = interleaved.ratio(seconds[way], fastest)
+        ratio, quartiles = interleaved.ratio(seconds[way], fastest)
         pairs = list(zip(facts["classes"], expected, strict=False))
         yield {
             "runtime": way,
             "ms per image": f"{1000 * median(seconds[way]) / batch_size:.2f}",
-            "× best rival": f"{ratio.median:.2f}",
-            "quartiles": ratio.quartiles(),
+            "× best rival": ratio,
+            "quartiles": quartiles,
             "first answer, s of processor": f"{facts['first']:.2f}",
             "MiB": f"{facts['taken'] / 2**20:.0f}",
             "same class as float32": f"{sum(a == b for a, b in pairs)} of {len(pairs)}",

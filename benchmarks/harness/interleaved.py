@@ -6,25 +6,13 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from benchmarks.harness.process import Process
 from keras_vit.training.io.progress_bar import track
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
-
-
-class Ratio(NamedTuple):
-    """Median and quartiles of paired ratios."""
-
-    median: float
-    lower: float
-    upper: float
-
-    def quartiles(self) -> str:
-        """Returns "LOWER to UPPER", as tables have it."""
-        return f"{self.lower:.2f} to {self.upper:.2f}"
 
 
 def measure(calls: Mapping[Item, Callable[[], Value]], rounds: int) -> dict[Item, list[Value]]:
@@ -74,8 +62,8 @@ def measure_processes(
         return {key: (process.facts, answers[key]) for key, process in processes.items()}
 
 
-def times(call: Callable[[], object], length: float) -> list[float]:
-    """Returns how long each of the calls takes that fill so many seconds, three at least."""
+def median_time(call: Callable[[], object], length: float) -> dict[str, float]:
+    """Returns the `median` time of the calls that fill so many seconds, three at least."""
     # The first one only brings caches and sleeping threads back.
     call()
     found: list[float] = []
@@ -84,16 +72,16 @@ def times(call: Callable[[], object], length: float) -> list[float]:
         start = time.perf_counter()
         call()
         found.append(time.perf_counter() - start)
-    return found
+    return {"median": statistics.median(found)}
 
 
-def ratio(values: Sequence[float], reference: Sequence[float]) -> Ratio:
-    """Returns the ratio of two lists of the same rounds.
+def ratio(values: Sequence[float], reference: Sequence[float]) -> tuple[str, str]:
+    """Returns the median and the quartiles of the ratios of two lists of the same rounds.
 
     Pairs of the same round met the same machine, which medians of each alone did not.
     """
     paired = [a / b for a, b in zip(values, reference, strict=True)]
     if len(paired) == 1:
-        return Ratio(*paired * 3)
+        paired *= 2
     lower, middle, upper = statistics.quantiles(paired, n=4, method="inclusive")
-    return Ratio(middle, lower, upper)
+    return f"{middle:.2f}", f"{lower:.2f} to {upper:.2f}"

@@ -16,16 +16,12 @@ PACKAGES = ("tensorflow", "keras", "keras-hub", "torch", "timm", "jax", "flax")
 EXTENSIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
-def table(rows: Iterable[Mapping[str, object]], title: str = "") -> Table:
-    """Returns the table of rows of {column: cell}; a cell that a row does not have is blank."""
+def show(rows: Iterable[Mapping[str, object]], title: str = "") -> None:
+    """Prints rows of {column: cell} as Markdown; a cell that a row does not have is blank."""
     rows = list(rows)
     columns = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
-    return Table(columns, [[row.get(each, "") for each in columns] for row in rows], title)
-
-
-def show(rows: Iterable[Mapping[str, object]], title: str = "") -> None:
-    """Prints the `table` as Markdown."""
-    print(table(rows, title).markdown())
+    cells = [[row.get(each, "") for each in columns] for row in rows]
+    print(Table(columns, cells, title).markdown())
 
 
 def machine(threads: int = 0) -> str:

@@ -117,7 +117,7 @@ def measure(
         tasks = dict(enumerate(map(dataclasses.asdict, group)))
         try:
             found = interleaved.measure_processes(
-                f"{__name__}:prepare", tasks, rounds, threads, length=seconds
+                f"{__name__}:prepare", tasks, rounds, threads, seconds
             )
         except ProcessError as error:
             if not (alone and error.out_of_memory):

@@ -150,19 +150,6 @@ def _rows(run):
     return metric_rows(file) if file.exists() else []
 
 
-def planted_image(label: int, number: int) -> np.ndarray:
-    """Returns uint8 (32, 32, 3): the colors of the class, 4x4 cells of them, and noise.
-
-    Args:
-        label: of the class; fixes the colors.
-        number: of the picture; fixes the noise.
-    """
-    colors = np.random.default_rng([1, label]).integers(40, 216, (4, 4, 3))
-    pattern = colors.repeat(SIDE // 4, 0).repeat(SIDE // 4, 1)
-    noise = np.random.default_rng([2, label, number]).integers(-24, 25, (SIDE, SIDE, 3))
-    return np.clip(pattern + noise, 0, 255).astype(np.uint8)
-
-
 def _write(data_dir, train, validation, classes, shards):
     """Writes the set as `keras-vit data prepare` writes photos, unless it is there."""
     import_tensorflow()
@@ -178,8 +165,12 @@ def _write(data_dir, train, validation, classes, shards):
 
     @functools.cache
     def encoded(label, number):
-        stream = io.BytesIO()
-        Image.fromarray(planted_image(label, number)).save(stream, "jpeg", quality=90)
+        # The colors of the class in 4x4 cells, and the noise of the picture.
+        colors = np.random.default_rng([1, label]).integers(40, 216, (4, 4, 3))
+        pattern = colors.repeat(SIDE // 4, 0).repeat(SIDE // 4, 1)
+        noise = np.random.default_rng([2, label, number]).integers(-24, 25, (SIDE, SIDE, 3))
+        pixels = np.clip(pattern + noise, 0, 255).astype(np.uint8)
+        Image.fromarray(pixels).save(stream := io.BytesIO(), "jpeg", quality=90)
         return stream.getvalue()
 
     def examples(count, first):

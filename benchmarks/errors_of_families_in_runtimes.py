@@ -4,7 +4,7 @@ import fnmatch
 import pathlib
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import keras
@@ -38,7 +38,7 @@ _VIT: dict[str, Any] = {
 }
 
 
-def _vit(**arguments: Any) -> Callable[[], keras.Model]:
+def _vit(**arguments):
     return lambda: keras_vit.VisionTransformer(**{**_VIT, **arguments})
 
 
@@ -114,9 +114,7 @@ def runtimes(
         raise TrainingError(f"Expected no cell with {WRONG}.")
 
 
-def _cells(
-    family: str, names: Sequence[str], weights: str, missing: dict[str, str]
-) -> Iterator[tuple[str, str]]:
+def _cells(family, names, weights, missing):
     """Yields (column, cell) of a family; adds to `missing` which runtimes are not here, and why."""
     model = small_model(family)
     size = (IMAGES, IMAGE_SIZE, IMAGE_SIZE, 3)

@@ -26,13 +26,10 @@ IMAGE_SIZE = 224
 PREPROCESSING = f"decode|resize([{IMAGE_SIZE},{IMAGE_SIZE}])|value_range(0,1)"
 Precision = Literal["float32", "bfloat16", "int8"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-# From images (n, height, width, 3) to logits (n, classes).
-Function = Callable[[np.ndarray], np.ndarray]
 
 
-def _ours(
-    file: str, precision: str, batch_size: int, threads: int, runtime: Any = None
-) -> Function:
+# Functions that open a file, and return one from images (n, height, width, 3) to logits.
+def _ours(file, precision, batch_size, threads, runtime=None):
     import keras_vit
 
     bfloat16 = precision == "bfloat16"
@@ -41,7 +38,7 @@ def _ours(
     )
 
 
-def _model(file: str, precision: str, batch_size: int, threads: int) -> Function:
+def _model(file, precision, batch_size, threads):
     import keras
     import tensorflow as tf
 
@@ -50,7 +47,7 @@ def _model(file: str, precision: str, batch_size: int, threads: int) -> Function
     return lambda images: infer(images).numpy()
 
 
-def _openvino(file: str, precision: str, batch_size: int, threads: int) -> Function:
+def _openvino(file, precision, batch_size, threads):
     import openvino
 
     core = openvino.Core()
@@ -62,7 +59,7 @@ def _openvino(file: str, precision: str, batch_size: int, threads: int) -> Funct
     return lambda images: compiled(images)[0]
 
 
-def _onnx_runtime(file: str, precision: str, batch_size: int, threads: int) -> Function:
+def _onnx_runtime(file, precision, batch_size, threads):
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -76,7 +73,7 @@ class Way(NamedTuple):
 
     file: str
     module: str
-    open: Callable[..., Function]
+    open: Callable[..., Callable]
     least: int = -1
 
 
@@ -142,7 +139,7 @@ def compare_runtimes(
                 task |= {"photos": str(photos), "threads": threads}
                 tasks = {way: {"way": way, **task} for way in WAYS[each]}
                 measured = interleaved.measure_processes(
-                    f"{__name__}:prepare", tasks, rounds, threads, length=seconds
+                    f"{__name__}:prepare", tasks, rounds, threads, seconds
                 )
                 rows = _rows(measured, size, expected)
                 show(rows, f"{model}, {each}, {size} image{'s' * (size > 1)} at once")

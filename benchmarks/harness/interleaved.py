@@ -32,8 +32,8 @@ def measure_processes(
     function: str,
     tasks: Mapping[Item, dict[str, Any]],
     rounds: int,
-    threads: int = 0,
-    **request: Any,
+    threads: int,
+    seconds: float,
 ) -> dict[Item, tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Starts a `Process` for every task, and measures them in turns, one running at a time.
 
@@ -42,7 +42,7 @@ def measure_processes(
         tasks: of the processes; all are held at once.
         rounds: turns of each.
         threads: processor cores of each; 0: all.
-        **request: what each is asked in its turn.
+        seconds: length of a turn.
 
     Returns:
         The facts of each process, and its answers, round by round.
@@ -56,7 +56,7 @@ def measure_processes(
             for key, task in track(tasks.items(), "starting")
         }
         calls = {
-            key: functools.partial(process.ask, **request) for key, process in processes.items()
+            key: functools.partial(each.ask, length=seconds) for key, each in processes.items()
         }
         answers = measure(calls, rounds)
         return {key: (process.facts, answers[key]) for key, process in processes.items()}

@@ -82,7 +82,7 @@ tpu: $(VENV)/installed ## Look for a TPU from TensorFlow's last environment for 
 $(VENV)/installed: requirements.lock setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 10) <= sys.version_info[:2] <= (3, 13) else "keras-vit needs Python 3.10 to 3.13, this is %d.%d: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	@echo "Installing the packages of requirements.lock into $(VENV) (once, about a minute)"
+	@echo "Installing the packages of requirements.lock into $(VENV) (once, half a minute)"
 	@$(RUN) -m pip install --quiet --disable-pip-version-check $$(grep ^uv= requirements.lock)
 	@$(INSTALL) -r requirements.lock
 	@$(INSTALL) --no-deps --no-build-isolation --editable .

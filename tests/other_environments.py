@@ -18,7 +18,7 @@ def python_of(name: str, lock: str, python: str, over: bool = False) -> pathlib.
     folder, lock_path = ROOT / name, ROOT / lock
     installed = folder / "installed"
     if not (installed.exists() and installed.stat().st_mtime >= lock_path.stat().st_mtime):
-        print(f"Installing the packages of {lock} into {name} (once, two minutes)", flush=True)
+        print(f"Installing the packages of {lock} into {name} (once, half a minute)", flush=True)
         uv = pathlib.Path(sysconfig.get_path("scripts"), "uv")
         subprocess.run([uv, "venv", "--quiet", "--clear", "--python", python, folder], check=True)
         if over:

@@ -159,14 +159,8 @@ _BUILDERS = {
 class VtabTask(NamedTuple):
     """One row: a TFDS builder read with a rule of its own for labels and splits.
 
-    Attributes:
-        name: name in the table of data sets, after `vtab/`.
-        title: column of Table 9.
-        group: "natural", "specialized" or "structured".
-        builder: TFDS builder, with its configuration where it has several.
-        num_classes: number of classes of the label rule.
-        splits: rule of `_task_splits`.
-        label: name of a rule in `training.data.vtab_labels`, or the key of the label.
+    `name` follows `vtab/` in the table of data sets, `title` is the column of Table 9, `splits` a
+    rule of `_task_splits`; the others are those of `DatasetSpec`.
     """
 
     name: str

@@ -152,8 +152,7 @@ class Dataset:
         """Returns a split of it, the same object for the same text; see `open`."""
         if text not in self._splits:
             photos = tuple(splits.select(text, self.photos.splits)) if self.photos else ()
-            facts = self.spec.sizes, self.spec.aliases
-            ranges = () if photos else splits.resolve(text, *facts)
+            ranges = [] if photos else self.spec.ranges(text)
             count = len(photos) or sum(part.size for part in ranges)
             self._splits[text] = Split(self, text, count, photos, ranges)
         return self._splits[text]
@@ -408,12 +407,9 @@ class RunData:
         dataset: `config.dataset`, if it is open already.
 
     Attributes:
-        dataset: the data set.
-        train: the split that trains.
-        eval: the split that is evaluated, or None.
-        few_shot_sets: the data sets of `config.few_shot`.
-        preprocess: of the images that train.
-        eval_preprocess: of those that are evaluated.
+        dataset, few_shot_sets: the data sets of `config.dataset` and `config.few_shot`.
+        train, eval: the splits that are trained on and evaluated; `eval` may be None.
+        preprocess, eval_preprocess: of their images.
         skip_counter: counts the images that cannot be read; None raises their errors.
 
     Raises:
@@ -548,9 +544,7 @@ def load_dataset(
         >>> training.load_dataset("tfds:my_dataset:1.0.0", "full", data_dir="/data/tfds")
 
     Args:
-        name: as in `open`.
-        split: as in `open`.
-        data_dir: as in `open`.
+        name, split, data_dir: as in `open`.
         preprocess: text of operations, see `training.data.preprocessing`. The default gives uint8
             RGB images of their own sizes.
         on_error: "raise", or "skip" to leave unreadable images out.

@@ -21,10 +21,8 @@ ATTEMPTS = 16
 class SkipCounter:
     """Counts the examples of a run that were replaced or masked, by their id.
 
-    Pipelines read ahead, so the count runs ahead of the step by what is prefetched.
-
-    Args:
-        named: whether a warning names each.
+    Pipelines read ahead, so the count runs ahead of the step by what is prefetched. If it is
+    `named`, a warning names each.
     """
 
     def __init__(self, named: bool = False) -> None:

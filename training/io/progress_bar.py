@@ -38,11 +38,7 @@ def track(items: Iterable[Item], description: str, total: int | None = None) -> 
 class Progress:
     """Shows of training step, rate, images per second, time left and loss.
 
-    Args:
-        total: number of updates.
-        start: updates done before.
-        batch_size: images per update.
-        shown: whether this process shows anything.
+    `total` updates of `batch_size` images make a run, of which `start` are done.
     """
 
     def __init__(self, total: int, start: int, batch_size: int, shown: bool = True):

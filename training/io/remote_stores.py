@@ -90,11 +90,8 @@ class FolderCopy:
     that others name are sent before those.
 
     Args:
-        address: of the folder, which need not exist.
+        address: of the folder, which need not exist. The local one, `path`, has the same name.
         skip: beginnings of relative paths that are not downloaded.
-
-    Attributes:
-        path: the local folder, of the same name.
     """
 
     def __init__(self, address: "epath.Path", skip: tuple[str, ...] = ()):

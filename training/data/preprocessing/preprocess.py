@@ -33,9 +33,7 @@ class Preprocess:
     """A parsed text, sorted by what its operations apply to; called, it processes an image.
 
     Attributes:
-        text: the text.
-        label_operations: operations on labels, in order.
-        batch_operations: operations on whole batches (such as mixup), in order.
+        label_operations, batch_operations: those on labels and on whole batches, such as mixup.
         device_operations: operations that are left to the training step.
     """
 

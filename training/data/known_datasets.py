@@ -302,10 +302,8 @@ def full_name(name: str) -> str:
 def row(name: str) -> DatasetSpec:
     """Returns the row of a data set, which need not be on disk.
 
-    That of `tfds:name/config:version` knows no sizes and no classes.
-
-    Raises:
-        ValueError: for another name that is not in the table.
+    That of `tfds:name/config:version` knows no sizes and no classes. Raises `ValueError` for any
+    other name that is not in the table.
     """
     if name.startswith("tfds:"):
         builder, _, version = name.removeprefix("tfds:").partition(":")

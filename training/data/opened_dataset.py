@@ -245,11 +245,7 @@ class Split:
 
     @functools.cached_property
     def reader(self) -> "Reader":
-        """Its reader; the first access opens the files.
-
-        Raises:
-            ValueError: for files that are damaged or of another format.
-        """
+        """Its reader; the first access opens the files, `ValueError` if one cannot be read."""
         from keras_vit.training.data import records
 
         return records.open_reader(self)
@@ -338,8 +334,7 @@ class Split:
     def label_counts(self) -> np.ndarray:
         """Returns how many labels each class has, int64 (num_classes,); reads every record.
 
-        Raises:
-            UsageError: for a label that is not below the number of classes.
+        Raises `UsageError` for a label that is not below the number of classes.
         """
         import tensorflow as tf
 

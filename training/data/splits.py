@@ -89,10 +89,8 @@ def select(split: str, photos: Mapping[str, Sequence[Photo]]) -> list[Photo]:
 
     Percentages are stratified: each class is cut on its own, by a hash of each photo's name. A
     photo keeps its side when others are added, unless the share of its class would then miss the
-    share asked for by more than a quarter of the smaller side: 15 to 25 % for `train[80%:]`.
-
-    Raises:
-        ValueError: as `resolve`.
+    share asked for by more than a quarter of the smaller side: 15 to 25 % for `train[80%:]`. Errors
+    as `resolve`.
     """
     chosen: list[Photo] = []
     for term in _terms(split, photos.keys()):

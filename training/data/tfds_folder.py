@@ -29,10 +29,8 @@ class NotPreparedError(FileNotFoundError):
 def resolve_data_dir(data_dir: str | os.PathLike | None) -> pathlib.Path:
     """Returns `data_dir` as an absolute path; a store's, such as gs://bucket/tfds, behaves alike.
 
-    Empty or None is the default of TFDS: `$TFDS_DATA_DIR` or `~/tensorflow_datasets`.
-
-    Raises:
-        UsageError: as `any_path`.
+    Empty or None is the default of TFDS: `$TFDS_DATA_DIR` or `~/tensorflow_datasets`. Errors as
+    `any_path`.
     """
     return absolute_path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets")
 
@@ -139,11 +137,7 @@ def read_info(directory: pathlib.Path) -> Any:
 
 
 def _label_facts(info: Any) -> tuple[int, tuple[str, ...] | None]:
-    """Returns the number of classes of the feature `label`, and their names if recorded.
-
-    Raises:
-        ValueError: if the data set has no images with such labels, or its names are of others.
-    """
+    """Returns the number of classes of the feature `label`, and their names if recorded."""
     members = dict(info.features.items())
     label = members.get("label")
     # Of a sequence of labels, that of one.

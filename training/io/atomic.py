@@ -15,10 +15,8 @@ def atomic_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
 
     The folder around it is made. A file of a store is written on this machine and sent at the end.
     After an error, or a kill, `path` is as it was; a killed process leaves the hidden folder until
-    `path` is written again.
-
-    Raises:
-        OSError: if the folder cannot be written, or `path` is a directory.
+    `path` is written again. Raises `OSError` if the folder cannot be written, or `path` is a
+    directory.
     """
     if is_remote(path):
         from keras_vit.training.io.remote_stores import sent

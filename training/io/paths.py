@@ -67,10 +67,8 @@ def local_path(name: str | os.PathLike) -> pathlib.Path:
 def any_path(name: "str | os.PathLike | epath.Path") -> "pathlib.Path | epath.Path":
     """Returns the path of a file or folder of this machine or of a store.
 
-    Stores are those that `etils.epath` knows: `gs://`, `s3://`, `az://` and registered ones.
-
-    Raises:
-        UsageError: for another scheme, and as `local_path`.
+    Stores are those that `etils.epath` knows: `gs://`, `s3://`, `az://` and registered ones. Raises
+    `UsageError` for another scheme, and as `local_path`.
     """
     text = os.fspath(name)
     if not is_remote(text):

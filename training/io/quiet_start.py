@@ -30,10 +30,8 @@ _BACKEND_OF_JAX = "keras.src.backend.jax"
 def import_tensorflow() -> types.ModuleType:
     """Returns the `tensorflow` module, imported and with its devices found, quietly.
 
-    Afterwards absl, by which TensorFlow's packages log, prints errors only.
-
-    Raises:
-        UsageError: if it is not installed.
+    Afterwards absl, by which TensorFlow's packages log, prints errors only. Raises `UsageError` if
+    it is not installed.
     """
     from absl import logging
 
@@ -49,8 +47,7 @@ def import_tensorflow() -> types.ModuleType:
 def check_backend() -> None:
     """Checks `KERAS_BACKEND` before Keras is imported, which fails with a long traceback.
 
-    Raises:
-        UsageError: if it names neither tensorflow nor jax, or one that is not installed.
+    Raises `UsageError` if it names neither tensorflow nor jax, or one that is not installed.
     """
     backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
     if backend not in _BACKENDS:

@@ -113,8 +113,7 @@ class FolderCopy:
     def upload(self) -> None:
         """Sends what is new or changed here, and removes there what was removed here.
 
-        Raises:
-            UsageError, TrainingError: naming the folder where this copy stays.
+        `UsageError` and `TrainingError` name the folder where this copy stays.
         """
         # A state that is too old may be removed meanwhile, which `walk` passes over.
         found = _versions(self.path)

@@ -75,8 +75,7 @@ def operation_seed(seed: tf.Tensor, number: int) -> tf.Tensor:
 def parse(text: str) -> list[Operation]:
     """Returns the operations that `text` names.
 
-    Raises:
-        ValueError: for a malformed text, an unknown operation or wrong arguments.
+    Raises `ValueError` for a malformed text, an unknown operation or wrong arguments.
     """
     operations = []
     for part in text.split("|") if text.strip() else []:

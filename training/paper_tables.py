@@ -16,7 +16,7 @@ from keras_vit.training.data.known_datasets import TASKS
 UPSTREAM = {"jft": "JFT-300M", "imagenet21k": "ImageNet-21k", "imagenet2012": "ImageNet"}
 UPSTREAM_IMAGES = {"jft": 303e6, "imagenet21k": 14e6}
 
-VISION_TRANSFORMERS = ("ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32", "ViT-H/14")
+_VISION_TRANSFORMERS = ("ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32", "ViT-H/14")
 _IMAGENET = ("imagenet2012", "imagenet2012_real")
 _SMALL = ("cifar10", "cifar100", "oxford_iiit_pet", "oxford_flowers102")
 
@@ -117,7 +117,7 @@ TABLE_3 = (
     PreTraining(("R50+ViT-L/16",), "jft", (7, 14), 4e-4, "linear", 0.1, 0.0),
     PreTraining(("ViT-B/16", "ViT-B/32"), "imagenet21k", (90,), 1e-3, "linear", 0.03, 0.1),
     PreTraining(("ViT-L/16", "ViT-L/32"), "imagenet21k", (30, 90), 1e-3, "linear", 0.03, 0.1),
-    PreTraining(VISION_TRANSFORMERS, "imagenet2012", (300,), 3e-3, "cosine", 0.3, 0.1, 1.0, -6.9),
+    PreTraining(_VISION_TRANSFORMERS, "imagenet2012", (300,), 3e-3, "cosine", 0.3, 0.1, 1.0, -6.9),
 )
 TABLE_3_BATCH_SIZE = 4096
 TABLE_3_WARMUP_STEPS = 10_000
@@ -175,40 +175,26 @@ TABLE_4_IMAGE_SIZE = 384
 TABLE_4_CLIP_NORM = 1.0
 TABLE_4_MOMENTUM = 0.9
 
-_BY_UPSTREAM: dict[str, dict[str, tuple[float, ...]]] = {
-    "imagenet2012": {
-        "cifar10": (98.13, 97.77, 97.86, 97.94),
-        "cifar100": (87.13, 86.31, 86.35, 87.07),
-        "imagenet2012": (77.91, 73.38, 76.53, 71.16),
-        "imagenet2012_real": (83.57, 79.56, 82.19, 77.83),
-        "oxford_flowers102": (89.49, 85.43, 89.66, 86.36),
-        "oxford_iiit_pet": (93.81, 92.04, 93.64, 91.35),
-    },
-    "imagenet21k": {
-        "cifar10": (98.95, 98.79, 99.16, 99.13),
-        "cifar100": (91.67, 91.97, 93.44, 93.04),
-        "imagenet2012": (83.97, 81.28, 85.15, 80.99),
-        "imagenet2012_real": (88.35, 86.63, 88.40, 85.65),
-        "oxford_flowers102": (99.38, 99.11, 99.61, 99.19),
-        "oxford_iiit_pet": (94.43, 93.02, 94.73, 93.09),
-    },
-    "jft": {
-        "cifar10": (99.00, 98.61, 99.38, 99.19, 99.50),
-        "cifar100": (91.87, 90.49, 94.04, 92.52, 94.55),
-        "imagenet2012": (84.15, 80.73, 87.12, 84.37, 88.04),
-        "imagenet2012_real": (88.85, 86.27, 89.99, 88.28, 90.33),
-        "oxford_flowers102": (99.56, 99.27, 99.56, 99.45, 99.68),
-        "oxford_iiit_pet": (95.80, 93.40, 97.11, 95.83, 97.56),
-    },
-}
 # Table 5, also Figure 3: Vision Transformers by their pre-training data, fine-tuned at 384 pixels,
 # {(model, pre-training data): {data set: accuracy}}.
-TABLE_5 = {
-    (model, upstream): {name: row[column] for name, row in rows.items() if column < len(row)}
-    for upstream, rows in _BY_UPSTREAM.items()
-    for column, model in enumerate(VISION_TRANSFORMERS)
-    if column < len(rows["cifar10"])
-}
+TABLE_5 = _by_column(
+    (*_IMAGENET, *_SMALL),
+    {
+        ("ViT-B/16", "imagenet2012"): (77.91, 83.57, 98.13, 87.13, 93.81, 89.49),
+        ("ViT-B/32", "imagenet2012"): (73.38, 79.56, 97.77, 86.31, 92.04, 85.43),
+        ("ViT-L/16", "imagenet2012"): (76.53, 82.19, 97.86, 86.35, 93.64, 89.66),
+        ("ViT-L/32", "imagenet2012"): (71.16, 77.83, 97.94, 87.07, 91.35, 86.36),
+        ("ViT-B/16", "imagenet21k"): (83.97, 88.35, 98.95, 91.67, 94.43, 99.38),
+        ("ViT-B/32", "imagenet21k"): (81.28, 86.63, 98.79, 91.97, 93.02, 99.11),
+        ("ViT-L/16", "imagenet21k"): (85.15, 88.40, 99.16, 93.44, 94.73, 99.61),
+        ("ViT-L/32", "imagenet21k"): (80.99, 85.65, 99.13, 93.04, 93.09, 99.19),
+        ("ViT-B/16", "jft"): (84.15, 88.85, 99.00, 91.87, 95.80, 99.56),
+        ("ViT-B/32", "jft"): (80.73, 86.27, 98.61, 90.49, 93.40, 99.27),
+        ("ViT-L/16", "jft"): (87.12, 89.99, 99.38, 94.04, 97.11, 99.56),
+        ("ViT-L/32", "jft"): (84.37, 88.28, 99.19, 92.52, 95.83, 99.45),
+        ("ViT-H/14", "jft"): (88.04, 90.33, 99.50, 94.55, 97.56, 99.68),
+    },
+)
 
 # Table 6, also Figure 5: models pre-trained on JFT at 224 pixels, {(model, epochs): accuracies, and
 # exaFLOPs as published in the second version; the first printed about three times as much for the

@@ -62,19 +62,11 @@ class Transfer:
 
 
 def development_splits(dataset: Dataset, train_split: str, share: float) -> tuple[str, str]:
-    """Returns (train, development) parts of a training split.
+    """Returns (train, development) parts of a training split; raises ValueError for one image.
 
     Where the data set has a development split of its own for the whole of `train_split`, as the
-    paper's data sets and VTAB's tasks do, that one; otherwise the last part of `train_split`, of
-    whole splits and percentages of photos the last part of each class.
-
-    Args:
-        dataset: that is trained on.
-        train_split: what the final model is trained on.
-        share: of the images, in (0, 1), that the development split gets where it is cut here.
-
-    Raises:
-        ValueError: for fewer than 2 images.
+    paper's data sets and VTAB's tasks do, that one; otherwise the last `share`, in (0, 1), of
+    `train_split`, of whole splits and percentages of photos the last part of each class.
     """
     spec = dataset.spec
     if spec.dev and train_split in ("train", "train800val200"):
@@ -126,13 +118,21 @@ def transfer(
         TrainingError: if every rate diverged, or the chosen one did on the whole training set.
     """
     require_last_update(config)
-    scores = {}
+    scores, found = {}, {}
     (rate, *others) = rates
     with same_weights(config.checkpoint):
         if others:
             scores = score_rates(config, workdir, dataset, rates, development)
             rate = choose_rate([scores])
-        found = _score_seeds(config, workdir, dataset, rate, seeds)
+        for number, seed in enumerate(seeds, 1):
+            label = f"rate {rate:g}, seed {seed} ({number} of {len(seeds)})"
+            run = _run_of_seed(workdir, seed)
+            found[seed] = _train(config, rate, run, dataset, label, seed=seed)
+            if found[seed].diverged:
+                raise TrainingError(
+                    f"The chosen rate {rate:g} diverged with seed {seed} on the whole training "
+                    f"set: {found[seed].diverged} Leave it out of --rates, in a new --workdir."
+                )
     return Transfer(config.dataset, scores, rate, found)
 
 
@@ -145,41 +145,19 @@ def score_rates(
 ) -> dict[float, RunResult]:
     """Returns for each rate how it scores on the development split; arguments as `transfer`'s."""
     train, score = development
-    return {
-        rate: _train(
-            _changed(config, rate, train_split=train, eval_split=score),
-            workdir / "development" / f"lr_{rate:g}",
-            dataset,
-            f"rate {rate:g} ({number} of {len(rates)})",
-        )
-        for number, rate in enumerate(rates, 1)
-    }
-
-
-def _score_seeds(config, workdir, dataset, rate, seeds):
-    """Returns for each seed how a rate scores on the test split; arguments as `transfer`'s."""
-    results = {}
-    for number, seed in enumerate(seeds, 1):
-        of_seed = _changed(config, rate, seed=seed)
-        label = f"rate {rate:g}, seed {seed} ({number} of {len(seeds)})"
-        results[seed] = _train(of_seed, _run_of_seed(workdir, seed), dataset, label)
-        if results[seed].diverged:
-            raise TrainingError(
-                f"The chosen rate {rate:g} diverged with seed {seed} on the whole training set: "
-                f"{results[seed].diverged} Leave it out of --rates, in a new --workdir."
-            )
-    return results
+    parts, found = {"train_split": train, "eval_split": score}, {}
+    for number, rate in enumerate(rates, 1):
+        run = workdir / "development" / f"lr_{rate:g}"
+        label = f"rate {rate:g} ({number} of {len(rates)})"
+        found[rate] = _train(config, rate, run, dataset, label, **parts)
+    return found
 
 
 def choose_rate(scores: Sequence[Mapping[float, RunResult]]) -> float:
     """Returns the rate of highest mean accuracy over data sets; of equal ones the smallest.
 
-    Args:
-        scores: for each data set what `score_rates` returned, with the same rates. A rate that
-            diverged on one of them is not chosen.
-
-    Raises:
-        TrainingError: if no rate is left.
+    `scores` are what `score_rates` returned for each data set, with the same rates. A rate that
+    diverged on one of them is not chosen; raises `TrainingError` if no rate is left.
     """
     means = {
         # Sums of other parts that are equal differ by their rounding.
@@ -198,16 +176,9 @@ def choose_rate(scores: Sequence[Mapping[float, RunResult]]) -> float:
 def score_further_test_sets(
     config: ConfigDict, workdir: pathlib.Path, test_sets: Sequence[Dataset], seeds: Sequence[int]
 ) -> dict[str, list[float]]:
-    """Scores the models of finished runs on further test sets of the same classes.
+    """Scores the runs of `transfer`, of the same arguments, on those of `FURTHER_TEST_SETS`.
 
-    Args:
-        config: of the runs.
-        workdir: that `transfer` was given.
-        test_sets: those of `FURTHER_TEST_SETS`, open.
-        seeds: of the runs.
-
-    Returns:
-        {data set: top-1 accuracies in percent, one per seed}.
+    Returns {data set: top-1 accuracies in percent, one per seed}.
     """
     runs = [_run_of_seed(workdir, seed) for seed in seeds]
     return {
@@ -219,9 +190,11 @@ def _run_of_seed(workdir, seed):
     return workdir / "test" / f"seed_{seed}"
 
 
-def _train(config, run, dataset, label):
-    result = train_run(config, run, dataset)
-    logger.info("%s, %s: %s on %s", config.dataset, label, result, config.eval_split)
+def _train(config, rate, run, dataset, label, **changes):
+    changed = copy.deepcopy(config)
+    changed.update({"optimizer": {"base_lr": rate}, **changes})
+    result = train_run(changed, run, dataset)
+    logger.info("%s, %s: %s on %s", changed.dataset, label, result, changed.eval_split)
     return result
 
 
@@ -229,23 +202,16 @@ def _score(config, dataset, run):
     split = dataset.split("test")
 
     def evaluate():
-        preprocess = split.preprocess(config.eval_preprocess)
         batch_size = config.eval_batch_size or config.batch_size
-        settings = {"batch_size": batch_size, "skip_counter": split.left_out}
-        batches = split.evaluate(preprocess, **settings)
-        shown = track(batches, f"{run.name} on {dataset.name}")
         with local_file(run) as copy:
-            result = classification.evaluate(load_frozen(copy).logits, shown)
+            model = load_frozen(copy)
+            batches = model.batches(split, config.eval_preprocess, batch_size)
+            shown = track(batches, f"{run.name} on {dataset.name}")
+            result = classification.evaluate(model.logits, shown)
         del result["confusion"]
         return result
 
     return computed_once(run / f"{dataset.name}.json", evaluate, [split.identity])
-
-
-def _changed(config, rate, **changes):
-    changed = copy.deepcopy(config)
-    changed.update({"optimizer": {"base_lr": rate}, **changes})
-    return changed
 
 
 def sweep_table(
@@ -255,10 +221,7 @@ def sweep_table(
 ) -> Table:
     """Returns the table of a sweep: rates, seeds, mean and standard deviation.
 
-    Args:
-        found: what `transfer` returned.
-        published: of `published_results`.
-        further: what `score_further_test_sets` returned.
+    The arguments are what `transfer`, `published_results` and `score_further_test_sets` returned.
     """
     rows: list[tuple] = [
         (
@@ -281,12 +244,7 @@ def sweep_table(
 
 
 def published_results(model: str, dataset: str) -> list[tuple[str, str]]:
-    """Returns (where, accuracy in percent) for every result of fine-tuning `model` on `dataset`.
-
-    Args:
-        model: name of the model, such as "ViT-B/16".
-        dataset: name in the registry.
-    """
+    """Returns (where, accuracy in percent) for the paper's results of a model on a data set."""
     found = []
     for number, table in ((2, TABLE_2), (5, TABLE_5), (6, TABLE_6)):
         for (name, source), row in table.items():

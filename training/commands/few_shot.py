@@ -80,9 +80,9 @@ def _evaluate(options):
     table.show()
     if options.output:
         rows = [
-            (*key, result.shots, result.seed, result.l2, result.accuracy)
+            (*key, *case, accuracy)
             for key, found in results.items()
-            for result in found
+            for case, accuracy in found.items()
         ]
         every = Table(("dataset", "model", "shots", "seed", "l2", "accuracy"), rows)
         write_text(options.output / "few_shot.md", table.markdown())

@@ -11,7 +11,6 @@ part of a bias that the penalty hardly touches, and l2 is fixed at 2^10. That co
 float32, where the large constant costs three digits; here it is float64.
 """
 
-import dataclasses
 import functools
 import hashlib
 import json
@@ -36,6 +35,8 @@ logger = logging.getLogger("keras_vit")
 
 # (images, dimensions) float32, and their labels, (images,) int32.
 Features: TypeAlias = tuple[np.ndarray, np.ndarray]
+# {(shots, seed, l2): fraction in [0, 1] of the test examples whose largest score is at the label}.
+Accuracies: TypeAlias = Mapping[tuple[int, int, float], float]
 
 SHOTS = (1, 5, 10, 25)
 SEEDS = (0, 1, 2)
@@ -49,33 +50,12 @@ SPLITS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """Accuracy of one linear classifier.
-
-    Attributes:
-        shots: examples per class that it was solved from.
-        seed: which choice of examples.
-        l2: strength of the penalty.
-        accuracy: fraction in [0, 1] of the test examples whose largest score is at the label.
-    """
-
-    shots: int
-    seed: int
-    l2: float
-    accuracy: float
-
-
 class LeastSquares:
-    """Least squares onto {-1, 1}^K for one choice of examples and any penalty.
+    """Least squares onto {-1, 1}^K, K = `num_classes`, for one choice of examples and any penalty.
 
     The eigenvalue decomposition of the smaller of X'X and XX' is computed once; each penalty
-    then costs one matrix product.
-
-    Args:
-        features: (examples, dimensions) array.
-        labels: (examples,) integers in [0, num_classes).
-        num_classes: K, the number of columns of the targets.
+    then costs one matrix product. Features are (examples, dimensions), labels (examples,) integers
+    in [0, K).
     """
 
     def __init__(self, features: np.ndarray, labels: np.ndarray, num_classes: int):
@@ -112,12 +92,7 @@ def choose_examples(labels: np.ndarray, num_classes: int, seed: int) -> list[np.
     """Returns for each class a shuffled list of its indices; k shots are the first k of each.
 
     One generator shuffles the classes in order, so the examples of fewer shots are among those
-    of more shots with the same seed.
-
-    Args:
-        labels: (examples,) integers.
-        num_classes: number of lists returned; a class without examples gets an empty one.
-        seed: of the choice.
+    of more shots with the same seed. `labels` are (examples,) integers.
     """
     rng = np.random.default_rng(seed)
     return [rng.permutation(np.flatnonzero(labels == label)) for label in range(num_classes)]
@@ -131,16 +106,11 @@ def evaluate_features(
     shots: Sequence[int] = SHOTS,
     seeds: Sequence[int] = SEEDS,
     l2: float | Sequence[float] = L2,
-) -> list[Result]:
-    """Returns the accuracy for every number of shots, seed and penalty.
+) -> Accuracies:
+    """Returns the accuracy on all of `test` for every number of shots, seed and penalty.
 
-    Args:
-        train: (features, labels) the examples are chosen from: (n, dimensions) and (n,).
-        test: (features, labels) that are classified, all of them.
-        num_classes: number of classes; labels are integers below it.
-        shots: examples per class. A class that has fewer gives all it has, and is warned of.
-        seeds: choices of examples.
-        l2: penalty, or several.
+    `shots` are examples per class, chosen from `train` by each seed. A class that has fewer gives
+    all it has, and is warned of. Labels are integers below `num_classes`.
     """
     (x, y), (x_test, y_test) = train, test
     if not (np.isfinite(x).all() and np.isfinite(x_test).all()):
@@ -153,7 +123,7 @@ def evaluate_features(
             *(max(shots), max(shots), fewest),
         )
     penalties = [float(penalty) for penalty in np.atleast_1d(l2)]
-    results = []
+    accuracies = {}
     for seed in seeds:
         candidates = choose_examples(y, num_classes, seed)
         for k in shots:
@@ -161,44 +131,36 @@ def evaluate_features(
             solution = LeastSquares(x[chosen], y[chosen], num_classes)
             for penalty in penalties:
                 predicted = solution.scores(x_test, penalty).argmax(axis=1)
-                accuracy = float(np.mean(predicted == y_test))
-                results.append(Result(k, seed, penalty, accuracy))
-    return results
+                accuracies[k, seed, penalty] = float(np.mean(predicted == y_test))
+    return accuracies
 
 
-def best_l2(results: Sequence[Sequence[Result]]) -> dict[int, float]:
+def best_l2(found: Sequence[Accuracies]) -> dict[int, float]:
     """Returns one penalty per number of shots for several data sets: the one of highest mean rank.
 
     The rule by which publications before the fixed penalty chose it: accuracies, averaged over
     seeds, are ranked within each data set, and the ranks averaged. It looks at test accuracies,
     so what it selects is an upper bound rather than an estimate.
-
-    Args:
-        results: for each data set what `evaluate_features` returned.
     """
     from scipy.stats import rankdata  # slow to import
 
-    ranks: dict[int, dict[float, list[float]]] = {}
-    for of_data_set in results:
-        means = mean_accuracies(of_data_set)
-        for k in sorted({shots for shots, _ in means}):
-            accuracies = {l2: mean for (shots, l2), (mean, _) in means.items() if shots == k}
-            # Equal accuracies share the mean of their ranks.
-            for l2, rank in zip(accuracies, rankdata([*accuracies.values()]), strict=True):
-                ranks.setdefault(k, {}).setdefault(l2, []).append(rank)
-    # Of equally good penalties the largest is the safer choice.
-    return {
-        k: max(of_shots, key=lambda l2: (np.mean(of_shots[l2]), l2))
-        for k, of_shots in ranks.items()
-    }
+    means = [mean_accuracies(of_data_set) for of_data_set in found]
+    best = {}
+    for k in sorted({shots for shots, _ in means[0]}):
+        penalties = sorted(l2 for shots, l2 in means[0] if shots == k)
+        # Equal accuracies share the mean of their ranks.
+        ranks = [rankdata([of_set[k, l2].mean for l2 in penalties]) for of_set in means]
+        # Of equally good penalties the largest is the safer choice.
+        _, best[k] = max(zip(np.mean(ranks, axis=0), penalties, strict=True))
+    return best
 
 
-def mean_accuracies(results: Sequence[Result]) -> dict[tuple[int, float], MeanDeviation]:
+def mean_accuracies(found: Accuracies) -> dict[tuple[int, float], MeanDeviation]:
     """Returns {(shots, l2): mean and deviation over the seeds}."""
-    accuracies: dict[tuple[int, float], list[float]] = {}
-    for result in results:
-        accuracies.setdefault((result.shots, result.l2), []).append(result.accuracy)
-    return {key: MeanDeviation.of(values) for key, values in accuracies.items()}
+    by_seed: dict[tuple[int, float], list[float]] = {}
+    for (shots, _, l2), accuracy in found.items():
+        by_seed.setdefault((shots, l2), []).append(accuracy)
+    return {key: MeanDeviation.of(values) for key, values in by_seed.items()}
 
 
 class Task(NamedTuple):
@@ -216,11 +178,7 @@ class Task(NamedTuple):
 def open_task(
     dataset: Dataset, train_split: str | None = None, test_split: str | None = None
 ) -> Task:
-    """Returns splits of a data set; those that are not given are those of the authors' code.
-
-    Raises:
-        ValueError: for unknown splits.
-    """
+    """Returns splits of a data set; those that are not given are those of the authors' code."""
     train, test = SPLITS.get(dataset.name, ("train", "test"))
     task = Task(dataset.split(train_split or train), dataset.split(test_split or test))
     task.test.warn_of_shared(task.train)
@@ -237,10 +195,9 @@ def preprocessing(model: FrozenModel) -> str:
 def extract_features(function: Callable, dataset: Iterable[Mapping]) -> Features:
     """Returns the features and labels of every image that is not padding.
 
-    Args:
-        function: images -> (batch, dimensions) floats.
-        dataset: batches of `{"image", "label", "mask"}` with one label per image; label is
-            (batch, classes) one-hot, mask (batch,) is 0 for padding and may be absent.
+    `function` maps images to (batch, dimensions) floats. Batches are `{"image", "label", "mask"}`
+    with one label per image: (batch, classes) one-hot; the mask, (batch,), is 0 for padding and
+    may be absent.
     """
     features, labels = [], []
     for batch in dataset:
@@ -281,7 +238,7 @@ def evaluate(
     cache: str | os.PathLike | None = None,
     progress: bool = False,
     **settings: Any,
-) -> list[Result]:
+) -> Accuracies:
     """Returns the few-shot accuracies of a model on one data set.
 
     Args:
@@ -303,17 +260,7 @@ def evaluate(
     # The reading of one split takes long: `require_unchanged` compares both with now.
     identities = {split: split.identity for split in of}
 
-    def extracted(split, batches):
-        found = extract_features(model.features, batches)
-        split.require_unchanged()
-        return found
-
     def features_of(split):
-        batches = model.batches(split, text, batch_size)
-        if progress:
-            batches = track(batches, f"{model.name} on {of.name} {split.text}")
-        if cache is None:
-            return extracted(split, batches)
         depends_on = {
             "model": model.identity,
             "data": identities[split],
@@ -321,13 +268,17 @@ def evaluate(
             "preprocess": text,
         }
         key = json.dumps(depends_on, sort_keys=True)
-        path = pathlib.Path(cache, f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.npz")
-        found = kept_features(path)
+        name = f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.npz"
+        batches = model.batches(split, text, batch_size)
+        found = None if cache is None else kept_features(pathlib.Path(cache, name))
         if found is None:
-            found = features, labels = extracted(split, batches)
+            if progress:
+                batches = track(batches, f"{model.name} on {of.name} {split.text}")
+            found = features, labels = extract_features(model.features, batches)
+            split.require_unchanged()
             # An image that was left out may be read next time.
-            if not (split.left_out and split.left_out.examples):
-                with atomic_file(path) as temporary:
+            if cache is not None and not (split.left_out and split.left_out.examples):
+                with atomic_file(pathlib.Path(cache, name)) as temporary:
                     np.savez(temporary, features=features, labels=labels, key=np.array(key))
         return found
 
@@ -336,21 +287,19 @@ def evaluate(
     )
 
 
-def summary(results: Mapping[tuple[str, str], Sequence[Result]]) -> Table:
+def summary(results: Mapping[tuple[str, str], Accuracies]) -> Table:
     """Returns a table: a row for each data set, model and penalty, a column for each shot count.
 
     Where there are several penalties, only the best for each number of shots is shown: the one
-    that `best_l2` selects over all data sets of the model.
-
-    Args:
-        results: {(data set, name of the model): what `evaluate` returned}.
+    that `best_l2` selects over all data sets of the model. `results` are {(data set, name of the
+    model): what `evaluate` returned}.
     """
     models = dict.fromkeys(model for _, model in results)
     chosen = {
         model: best_l2([found for (_, name), found in results.items() if name == model])
         for model in models
     }
-    shots = sorted({result.shots for found in results.values() for result in found})
+    shots = sorted({k for found in results.values() for k, _, _ in found})
     rows = []
     for (dataset, model), found in results.items():
         means = mean_accuracies(found)
@@ -401,6 +350,6 @@ class FewShotEvaluator:
         """Yields the accuracies of `model` with the weights that it has at that moment."""
         frozen = self._freeze(model, model.name, identified=False)
         for each in self.tasks:
-            results = evaluate(frozen, each, **self.settings)
-            for (shots, _), (mean, _) in mean_accuracies(results).items():
+            found = evaluate(frozen, each, **self.settings)
+            for (shots, _), (mean, _) in mean_accuracies(found).items():
                 yield f"few_shot/{each.name}_{shots}", mean

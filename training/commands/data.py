@@ -2,7 +2,6 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Mapping
 
 from keras_vit.training.command_options import at_least_1
 from keras_vit.training.data import open_dataset, tfds_folder
@@ -11,6 +10,7 @@ from keras_vit.training.data.splits import HELD_OUT_FIFTH
 from keras_vit.training.data.write_prepared_datasets import prepare, prepare_photos
 from keras_vit.training.errors import UsageError, first_line
 from keras_vit.training.exit_status import command_main
+from keras_vit.training.io.image_listing import spread
 from keras_vit.training.io.printed_table import Table
 from keras_vit.training.io.progress_bar import track
 from keras_vit.training.io.quiet_start import import_tensorflow
@@ -43,8 +43,9 @@ def _check(name, data_dir, every_image=False):
     _show_classes(dataset)
     remedy = "Fill its folder or remove it." if dataset.photos else "Prepare it again."
     problems = [f"{split} is empty. {remedy}" for split, size in sizes.items() if not size]
-    tried = len(sizes) * max(sizes.values()) if every_image else MAX_DECODED
-    chosen = spread({split: size for split, size in sizes.items() if size}, tried)
+    filled = [split for split, size in sizes.items() if size]
+    each = max(sizes.values()) if every_image else MAX_DECODED // len(filled) or 1
+    chosen = [(split, index) for split in filled for index in spread(range(sizes[split]), each)]
     labels, unreadable = _decode(dataset, chosen)
     classes = dataset.num_classes
     print(f"  {classes:,} classes, {len(labels)} of them among the images decoded")
@@ -79,12 +80,6 @@ def _decode(dataset, chosen):
             reason = first_line(getattr(error, "message", error))
             unreadable.append(f"{name} {split.example_id(index)}: {reason}")
     return labels, unreadable
-
-
-def spread(sizes: Mapping[str, int], total: int) -> list[tuple[str, int]]:
-    """Returns at most `total` distinct (split, index), evenly over the splits and within each."""
-    counts = {split: min(size, total // len(sizes) or 1) for split, size in sizes.items()}
-    return [(split, k * sizes[split] // n) for split, n in counts.items() for k in range(n)]
 
 
 def _prepare(name, data_dir, manual_dir, beam, as_name, num_shards):
